@@ -1,8 +1,14 @@
 //! Tasks of the workspace. `cargo xtask test` runs everything there is to test, `cargo xtask tidy` only
-//! the rules that no compiler checks; `cargo xtask truth` sets programs on the running kernel beside their simulations, and
-//! `cargo xtask tcg-guest` makes the guest of a workload.
+//! the rules that no compiler checks; `cargo xtask truth` sets programs on the running kernel beside their simulations,
+//! `cargo xtask dist` builds for other machines, `cargo xtask guests` boots other kernels, and `cargo xtask tcg-guest` makes the guest of a workload.
 #![forbid(unsafe_code)]
 
+mod cache;
+mod command;
+mod cpio;
+mod debian;
+mod dist;
+mod guests;
 mod tcg_guest;
 mod test;
 mod tidy;
@@ -11,11 +17,14 @@ mod truth;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: cargo xtask test | tidy [--draw] [--root DIR] | truth [...] | tcg-guest [--again]
+const USAGE: &str =
+    "usage: cargo xtask test | tidy [--draw] [--root DIR] | truth [...] | dist [...] | guests [...] | tcg-guest [--again]
   test       install or name the Debian packages that the tests need; tidy, rustfmt, clippy, all tests
   tidy       the rules of this workspace: dependencies between crates and files, unsafe code, links, leftovers;
              of another checkout with --root; --draw writes the picture of the crates into ARCHITECTURE.md
   truth      programs on the running kernel beside their simulations, as root; `truth --help` says how
+  dist       static programs for x86-64, arm64 and riscv64, reproducible; `dist --help` says how
+  guests     kernels of Debian in QEMU, each with the same checks; `guests --help` says how
   tcg-guest  fetch and assemble the arm64 Linux of `pagelab workload tcg-boot`, and print its directory";
 
 fn main() -> ExitCode {
@@ -28,6 +37,8 @@ fn main() -> ExitCode {
         ["tidy", "--root", other] => tidy::run(Path::new(other)),
         ["tidy", "--draw", "--root", other] => tidy::draw(Path::new(other)),
         ["truth", ..] => truth::run(&root, &arguments[1..]),
+        ["dist", ..] => dist::run(&root, &arguments[1..]),
+        ["guests", ..] => guests::run(&root, &arguments[1..]),
         ["tcg-guest"] => tcg_guest::run(false),
         ["tcg-guest", "--again"] => tcg_guest::run(true),
         _ => {

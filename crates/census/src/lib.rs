@@ -24,6 +24,7 @@ mod error;
 pub mod explain;
 mod folio;
 mod frames;
+pub mod inspect;
 pub mod page_sizes;
 mod parallel;
 mod process_census;
@@ -65,6 +66,7 @@ pub struct Observer {
     source: Source,
     frame_flags: Option<File>,
     file_folios: bool,
+    tlb_runs: bool,
     folio_counters: FolioCounters,
     shmem: shmem::ShmemDevices,
     threads: u64,
@@ -97,6 +99,7 @@ impl Observer {
             source: probe_source(base),
             frame_flags,
             file_folios: false,
+            tlb_runs: false,
             folio_counters: FolioCounters::open(),
             shmem: shmem::ShmemDevices::new(),
             threads: std::thread::available_parallelism().map_or(1, |threads| threads.get().min(MOST_THREADS) as u64),
@@ -113,6 +116,13 @@ impl Observer {
     /// physical memory, so that a small process costs about twice as much.
     pub fn with_file_folios(mut self) -> Observer {
         self.file_folios = true;
+        self
+    }
+
+    /// The same, but looks at the frames of all anonymous base pages, also where no larger folio can stand behind them: they
+    /// may be contiguous all the same.
+    pub fn with_tlb_runs(mut self) -> Observer {
+        self.tlb_runs = true;
         self
     }
 

@@ -1,11 +1,12 @@
 //! One process, looked at by PAGEMAP_SCAN, pagemap and kpageflags.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::fs::File;
 use std::io;
 
 use host::maps::{self, Vma, VmaKind};
 use policy::census::{Backing, Folio, Mapping};
+use policy::inspect::TlbRuns;
 use policy::size::PageSize;
 
 use super::folio::{self, Orders};
@@ -25,6 +26,16 @@ pub struct Process<'a> {
     folios_of_system: OnceCell<Option<AnonymousFolios>>,
     /// Read at the first need, on kernels without PROCMAP_QUERY.
     smaps: OnceCell<Vec<SmapsEntry>>,
+    /// What was counted of the mapping that is being looked at.
+    tlb_runs: Cell<TlbRuns>,
+}
+
+/// What is present in one mapping.
+pub struct Present {
+    /// The runs of memory, in the order of addresses.
+    pub regions: Vec<Region>,
+    /// Memory by the entries of a TLB that could hold it; nothing where frames were not looked at.
+    pub tlb_runs: TlbRuns,
 }
 
 impl<'a> Process<'a> {
@@ -44,7 +55,15 @@ impl<'a> Process<'a> {
             maps: open("maps")?,
             folios_of_system: OnceCell::new(),
             smaps: OnceCell::new(),
+            tlb_runs: Cell::default(),
         })
+    }
+
+    /// Guards inside a mapping, in order; none where the kernel does not tell them.
+    pub fn guards(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        let scanned = Scanner::new().scan_for(&self.pagemap, start..end, scan::GUARD, 0, &mut found);
+        scanned.map(|()| found.iter().map(|guard| (guard.start, guard.end)).collect()).unwrap_or_default()
     }
 
     fn failed(&self, name: &str, error: io::Error) -> CensusError {
@@ -84,7 +103,7 @@ impl<'a> Process<'a> {
     /// # Errors
     /// Those of reading.
     pub fn census(self, vmas: Vec<Vma>, start: u64, end: u64) -> Result<ProcessCensus, CensusError> {
-        let found = self.present(&vmas, start, end)?;
+        let found = self.present(&vmas, start, end)?.into_iter().map(|present| present.regions);
         let areas: Vec<Area> = vmas.into_iter().zip(found).map(|(vma, regions)| Area { vma, regions }).collect();
         Ok(ProcessCensus {
             pid: self.pid,
@@ -95,12 +114,18 @@ impl<'a> Process<'a> {
         })
     }
 
-    /// What is present in each of the mappings.
-    fn present(&self, vmas: &[Vma], start: u64, end: u64) -> Result<Vec<Vec<Region>>, CensusError> {
+    /// What is present in each of the mappings, between `start` and `end`.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn present(&self, vmas: &[Vma], start: u64, end: u64) -> Result<Vec<Present>, CensusError> {
         let scanned = self.scan(vmas, start, end)?;
         let mut next = 0;
-        let regions = |vma: &Vma| self.regions(vma, &region::within(vma, &scanned, &mut next).collect::<Vec<_>>());
-        vmas.iter().map(regions).collect()
+        let present = |vma: &Vma| {
+            let regions = self.regions(vma, &region::within(vma, &scanned, &mut next).collect::<Vec<_>>())?;
+            Ok(Present { regions, tlb_runs: self.tlb_runs.take() })
+        };
+        vmas.iter().map(present).collect()
     }
 
     fn scan(&self, vmas: &[Vma], start: u64, end: u64) -> Result<Vec<scan::PageRegion>, CensusError> {
@@ -186,7 +211,7 @@ impl<'a> Process<'a> {
             return Ok(());
         };
         let system = if backing == Backing::Anonymous { self.folios_of_system() } else { None };
-        if system.is_some_and(AnonymousFolios::none) {
+        if system.is_some_and(AnonymousFolios::none) && !self.observer.tlb_runs {
             let mapping = Mapping { folio: Folio::Whole(self.observer.base), ..region.mapping };
             region::push(regions, Region { mapping, ..region });
             return Ok(());
@@ -198,12 +223,15 @@ impl<'a> Process<'a> {
         };
         let orders = system.map_or(Orders::Any, |folios| folios.orders(self.observer.base));
         let found = read_folios(self.observer, &self.pagemap, flags, region, &orders);
-        found.map_err(|error| self.failed("pagemap", error))?.into_iter().for_each(|part| region::push(regions, part));
+        for (parts, runs) in found.map_err(|error| self.failed("pagemap", error))? {
+            parts.into_iter().for_each(|part| region::push(regions, part));
+            self.tlb_runs.set(self.tlb_runs.get().merged(runs));
+        }
         Ok(())
     }
 
     /// Which anonymous folios exist, read once.
-    fn folios_of_system(&self) -> Option<&AnonymousFolios> {
+    pub fn folios_of_system(&self) -> Option<&AnonymousFolios> {
         self.folios_of_system.get_or_init(|| self.observer.folio_counters.read()).as_ref()
     }
 }
@@ -215,19 +243,28 @@ fn read_folios(
     flags: &File,
     region: Region,
     orders: &Orders,
-) -> io::Result<Vec<Region>> {
+) -> io::Result<Vec<(Vec<Region>, TlbRuns)>> {
     let base = observer.base;
-    let parts = parallel::map(region.start, region.end, observer.chunk_alignment(), observer.threads, |from, to| {
+    parallel::map(region.start, region.end, observer.chunk_alignment(), observer.threads, |from, to| {
         let mut reader = frames::FlagsReader::new(flags);
-        let mut regions = Vec::new();
+        let (mut regions, mut tlb_runs) = (Vec::new(), TlbRuns::default());
         frames::runs(pagemap, from / base.bytes(), to / base.bytes(), |run| {
+            tlb_runs.add(run.page, run.frame, run.pages, base);
             folio::resolve(run, orders, base, &mut reader, |page, pages, folio| {
                 let start = page * base.bytes();
                 let mapping = Mapping { folio, ..region.mapping };
+                tlb_runs.misplaced_bytes += misplaced_bytes(folio, pages * base.bytes());
                 region::push(&mut regions, Region { start, end: start + pages * base.bytes(), mapping });
             })
         })?;
-        Ok(regions)
-    })?;
-    Ok(parts.into_iter().flatten().collect())
+        Ok((regions, tlb_runs))
+    })
+}
+
+/// Bytes of a folio of which all is mapped, and which does not count as whole: it lies out of place.
+fn misplaced_bytes(folio: Folio, mapped_bytes: u64) -> u64 {
+    match folio {
+        Folio::Part(size) if size.bytes() == mapped_bytes => mapped_bytes,
+        _ => 0,
+    }
 }

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     fn vma(name: &str, inode: u64, shared: bool) -> Vma {
-        Vma { start: 0, end: 1 << 30, protection: 3, shared, device: (0, 1), inode, name: name.into() }
+        Vma { start: 0, end: 1 << 30, protection: 3, shared, device: (0, 1), inode, offset: 0, name: name.into() }
     }
 
     fn classified(categories: u64, vma: &Vma, hugetlb: Option<PageSize>) -> Option<(Backing, PageSize, Folio)> {

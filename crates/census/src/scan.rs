@@ -2,12 +2,15 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 
 /// Page of a file, of shared memory, or another page that is not anonymous.
 pub const FILE: u64 = 1 << 2;
 /// Page that is present.
 pub const PRESENT: u64 = 1 << 3;
+/// Guard inside a mapping (MADV_GUARD_INSTALL); reported since Linux 6.15.
+pub const GUARD: u64 = 1 << 8;
 /// The shared page of zeros, of base or of PMD size.
 pub const ZERO: u64 = 1 << 5;
 /// Page that is mapped by a PMD leaf, or a hugetlb page of any size.
@@ -73,9 +76,24 @@ impl Scanner {
         wanted: u64,
         found: &mut Vec<PageRegion>,
     ) -> io::Result<()> {
-        let mut at = start;
+        self.scan_for(pagemap, start..end, PRESENT, wanted, found)
+    }
+
+    /// The same for pages of the categories `all_of`.
+    ///
+    /// # Errors
+    /// As [`Scanner::scan`]; `EINVAL` where the kernel does not know a category.
+    pub fn scan_for(
+        &mut self,
+        pagemap: &File,
+        range: Range<u64>,
+        all_of: u64,
+        wanted: u64,
+        found: &mut Vec<PageRegion>,
+    ) -> io::Result<()> {
+        let (mut at, end) = (range.start, range.end);
         while at < end {
-            let (count, walk_end) = self.scan_once(pagemap, at, end, wanted)?;
+            let (count, walk_end) = self.scan_once(pagemap, at..end, all_of, wanted)?;
             for region in &self.buffer[..count] {
                 push_region(found, *region);
             }
@@ -92,15 +110,15 @@ impl Scanner {
         Ok(())
     }
 
-    fn scan_once(&mut self, pagemap: &File, start: u64, end: u64, wanted: u64) -> io::Result<(usize, u64)> {
+    fn scan_once(&mut self, pagemap: &File, range: Range<u64>, all_of: u64, wanted: u64) -> io::Result<(usize, u64)> {
         let mut argument = ScanArgument {
             size: size_of::<ScanArgument>() as u64,
-            start,
-            end,
+            start: range.start,
+            end: range.end,
             vec: self.buffer.as_mut_ptr() as u64,
             vec_len: self.buffer.len() as u64,
-            category_mask: PRESENT,
-            return_mask: wanted | PRESENT,
+            category_mask: all_of,
+            return_mask: wanted | all_of,
             ..ScanArgument::default()
         };
         // SAFETY: `argument` has the layout that PAGEMAP_SCAN reads and writes, and `vec`/`vec_len`

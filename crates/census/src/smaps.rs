@@ -1,8 +1,11 @@
 //! `/proc/PID/smaps`: the flags of mappings (`VmFlags`), which no other file has, and the sums that
 //! stand in for a scan on kernels before 6.7.
 
+use std::io::BufRead;
+
 use host::maps::{self, MalformedLine, Vma, VmaKind};
 use policy::census::{Backing, Census, Folio, Mapping};
+use policy::inspect::{Told, VmFlags};
 use policy::size::PageSize;
 
 use super::CensusError;
@@ -16,6 +19,8 @@ pub struct SmapsEntry {
     sums: Vec<(Sum, u64)>,
     /// The two-letter mnemonics of `show_smap_vma_flags`, separated by spaces.
     flags: String,
+    /// Whether the kernel would give it some transparent size (Linux 5.0).
+    thp_eligible: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +33,13 @@ enum Sum {
     FilePmdMapped,
     SharedHugetlb,
     PrivateHugetlb,
+    SharedClean,
+    SharedDirty,
+    Swap,
+    Ksm,
 }
 
-const NAMES: [(&str, Sum); 8] = [
+const NAMES: [(&str, Sum); 12] = [
     ("KernelPageSize", Sum::KernelPageSize),
     ("Rss", Sum::Rss),
     ("Anonymous", Sum::Anonymous),
@@ -39,6 +48,10 @@ const NAMES: [(&str, Sum); 8] = [
     ("FilePmdMapped", Sum::FilePmdMapped),
     ("Shared_Hugetlb", Sum::SharedHugetlb),
     ("Private_Hugetlb", Sum::PrivateHugetlb),
+    ("Shared_Clean", Sum::SharedClean),
+    ("Shared_Dirty", Sum::SharedDirty),
+    ("Swap", Sum::Swap),
+    ("KSM", Sum::Ksm),
 ];
 
 impl SmapsEntry {
@@ -61,6 +74,22 @@ impl SmapsEntry {
     /// Bytes that PMD leaves map: of anonymous memory, of shmem and of files.
     pub fn pmd_mapped_bytes(&self) -> u64 {
         [Sum::AnonHugePages, Sum::ShmemPmdMapped, Sum::FilePmdMapped].map(|sum| self.bytes(sum)).iter().sum()
+    }
+
+    /// What an inspection asks of a mapping.
+    pub fn told(&self) -> Told {
+        let (ksm_bytes, anonymous) = (self.bytes(Sum::Ksm), self.bytes(Sum::Anonymous));
+        // The pages of files, and those that KSM merged, are shared by other ways than a fork.
+        let is_anonymous = matches!(self.vma.kind(), VmaKind::Anonymous | VmaKind::Stack);
+        let shared = self.bytes(Sum::SharedClean) + self.bytes(Sum::SharedDirty);
+        Told {
+            flags: VmFlags::of(&self.flags),
+            thp_eligible: self.thp_eligible,
+            hugetlb: self.hugetlb(),
+            swap_bytes: self.bytes(Sum::Swap),
+            shared_bytes: if is_anonymous { shared.min(anonymous).saturating_sub(ksm_bytes) } else { 0 },
+            ksm_bytes,
+        }
     }
 
     fn bytes(&self, wanted: Sum) -> u64 {
@@ -95,27 +124,58 @@ impl SmapsEntry {
 
 /// Reads the text of `/proc/PID/smaps`. `path` is named in errors.
 pub fn parse(text: &str, path: &str) -> Result<Vec<SmapsEntry>, CensusError> {
-    let mut entries: Vec<SmapsEntry> = Vec::new();
-    for line in text.lines() {
+    let mut entries = Vec::new();
+    read(text.as_bytes(), path, |entry| entries.push(entry))?;
+    Ok(entries)
+}
+
+/// Reads smaps mapping by mapping: the text of a process with many is hundreds of times larger than what is kept of it.
+///
+/// # Errors
+/// A line that is not understood, or what reading said.
+pub fn read(mut text: impl BufRead, path: &str, mut tell: impl FnMut(SmapsEntry)) -> Result<(), CensusError> {
+    let mut open: Option<SmapsEntry> = None;
+    let mut bytes = Vec::new();
+    loop {
+        bytes.clear();
+        let length =
+            text.read_until(b'\n', &mut bytes).map_err(|error| CensusError::Io { path: path.into(), error })?;
+        if length == 0 {
+            open.map(tell);
+            return Ok(());
+        }
+        let line = String::from_utf8_lossy(&bytes);
+        let line = line.trim_end_matches('\n');
         let malformed = || MalformedLine::new(path, line);
         match line.split_once(':').filter(|(name, _)| !name.contains('-')) {
             None => {
                 let vma = maps::parse_line(line).ok_or_else(malformed)?;
-                entries.push(SmapsEntry { vma, sums: Vec::new(), flags: String::new() });
+                let entry = SmapsEntry { vma, sums: Vec::new(), flags: String::new(), thp_eligible: None };
+                open.replace(entry).map(&mut tell);
             }
             Some((name, value)) => {
-                let entry = entries.last_mut().ok_or_else(malformed)?;
-                if name == "VmFlags" {
-                    entry.flags = value.trim().to_string();
-                } else if let Some((_, sum)) = NAMES.iter().find(|(known, _)| *known == name) {
-                    let kilobytes = value.trim().strip_suffix(" kB").and_then(|number| number.parse::<u64>().ok());
-                    let bytes = kilobytes.and_then(|number| number.checked_mul(1024)).ok_or_else(malformed)?;
-                    entry.sums.push((*sum, bytes));
-                }
+                open.as_mut().and_then(|entry| entry.add(name, value.trim())).ok_or_else(malformed)?
             }
         }
     }
-    Ok(entries)
+}
+
+impl SmapsEntry {
+    /// Adds a line; `None` where it is not understood.
+    fn add(&mut self, name: &str, value: &str) -> Option<()> {
+        if name == "VmFlags" {
+            self.flags = value.to_string();
+        } else if name == "THPeligible" {
+            self.thp_eligible = Some(value != "0");
+        } else if let Some((_, sum)) = NAMES.iter().find(|(known, _)| *known == name) {
+            let kilobytes: u64 = value.strip_suffix(" kB")?.parse().ok()?;
+            // Of most sums most mappings have nothing.
+            if kilobytes > 0 {
+                self.sums.push((*sum, kilobytes.checked_mul(1024)?));
+            }
+        }
+        Some(())
+    }
 }
 
 #[cfg(test)]

@@ -28,6 +28,13 @@ pub struct CounterFile {
     file: PathBuf,
 }
 
+impl CounterFile {
+    /// Where it is read.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+}
+
 /// Event counters of the whole system, since it was booted.
 ///
 /// Names are those of /proc/vmstat (`thp_fault_fallback`), `hugepages-64kB/anon_fault_fallback` for
@@ -46,6 +53,12 @@ impl Counters {
     /// By how much one moved from `self` to `later`; `None` where it is not known.
     pub fn moved(&self, later: &Counters, name: &str) -> Option<u64> {
         later.get(name)?.checked_sub(self.get(name)?)
+    }
+
+    /// These, and others.
+    pub(crate) fn with<'a>(mut self, others: impl Iterator<Item = (&'a str, u64)>) -> Counters {
+        self.values.extend(others.map(|(name, value)| (name.to_string(), value)));
+        self
     }
 
     /// All of them, by name.
@@ -86,13 +99,18 @@ pub fn list(root: &Path) -> Vec<CounterFile> {
 
 /// Reads the counters of the host.
 pub fn read(host: &Host) -> Result<Counters, HostError> {
-    let mut values = vmstat(&read::required(&host.root, "/proc/vmstat")?);
+    Ok(of(host, &read::required(&host.root, "/proc/vmstat")?))
+}
+
+/// The counters of the host, with those of /proc/vmstat from a text that has just been read.
+pub fn of(host: &Host, text: &str) -> Counters {
+    let mut values = vmstat(text);
     for counter in &host.counters {
         if let Some(value) = read::content(&counter.file).ok().and_then(|text| text.trim().parse().ok()) {
             values.insert(counter.name.clone(), value);
         }
     }
-    Ok(Counters { values })
+    Counters { values }
 }
 
 fn vmstat(text: &str) -> BTreeMap<String, u64> {

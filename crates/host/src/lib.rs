@@ -4,6 +4,7 @@
 //! /proc and /sys of another one. A captured tree answers the same questions, apart from those that
 //! only a running kernel can answer ([`Host::is_live`]).
 
+pub mod activity;
 pub mod admit;
 mod counters;
 pub mod direct_map;
@@ -13,6 +14,7 @@ mod machine;
 pub mod maps;
 mod outer_tracer;
 mod page_sizes;
+mod processes;
 mod processor;
 pub mod read;
 mod reporting;
@@ -26,11 +28,13 @@ use policy::PageSizes;
 use policy::size::PageSize;
 use study::machine::{Machine, State};
 
+pub use activity::Activity;
 pub use counters::{COLLAPSE_ALLOCATIONS, COLLAPSED, COMPACTED, COMPACTIONS, Counters, FALLBACKS};
 pub use kernel::{KernelVersion, Mount, PtraceLimit};
 pub use leaseholder::{LEASE_DIRECTORY, leaseholder};
 pub use outer_tracer::{outer_tracer, tracer_of};
 pub use policy::judge::{THP, thp_size_enabled};
+pub use processes::ProcessStat;
 pub use processor::Processor;
 pub use read::{HostError, chosen_word, content};
 pub use settings::IDLE_LATENCY;
@@ -119,6 +123,19 @@ impl Host {
         counters::read(self)
     }
 
+    /// What the kernel does about page sizes, as it is counted now: for a live view.
+    ///
+    /// # Errors
+    /// `/proc/vmstat`, `/proc/meminfo` or `/proc/buddyinfo` cannot be read.
+    pub fn activity(&self) -> Result<Activity, HostError> {
+        activity::read(self)
+    }
+
+    /// The processes that have memory, in no order: one small file a process is read.
+    pub fn processes(&self) -> Vec<ProcessStat> {
+        processes::list(self)
+    }
+
     /// The value of a setting (the chosen word of a file with choices); `None` where there is no such
     /// file or it cannot be read.
     pub fn value(&self, path: &str) -> Option<String> {
@@ -128,6 +145,26 @@ impl Host {
     /// Whether there is such a file.
     pub fn has(&self, path: &str) -> bool {
         read::under(&self.root, path).exists()
+    }
+
+    /// Every file that a host is read from, as paths on the running host: what a capture of it needs beside the head of
+    /// `/proc/self/smaps`, which says the base page.
+    pub fn files(&self) -> Vec<String> {
+        const FIXED: [&str; 6] = [
+            "/proc/meminfo",
+            "/proc/buddyinfo",
+            "/proc/loadavg",
+            "/proc/vmstat",
+            "/proc/sys/kernel/osrelease",
+            "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size",
+        ];
+        const OF_POOL: [&str; 3] = ["free_hugepages", "resv_hugepages", "surplus_hugepages"];
+        let on_host = |file: &Path| format!("/{}", file.strip_prefix(&self.root).unwrap_or(file).display());
+        let settings = self.settings.iter().map(|setting| setting.path().to_string());
+        let counters = self.counters.iter().map(|counter| on_host(counter.file()));
+        let sizes = &self.page_sizes.hugetlb;
+        let pools = sizes.iter().flat_map(|size| OF_POOL.map(|file| hugetlb_file(*size, file)));
+        FIXED.map(String::from).into_iter().chain(settings).chain(counters).chain(pools).collect()
     }
 
     /// A number in a file of its own; `None` where there is no such file or no number in it.

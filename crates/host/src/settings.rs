@@ -58,6 +58,13 @@ pub struct Setting {
     surplus: Option<PathBuf>,
 }
 
+impl Setting {
+    /// Its path on the running host.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+}
+
 /// Every setting that the host has.
 pub fn list(root: &Path) -> Vec<Setting> {
     let mut paths = thp(root);

@@ -33,7 +33,7 @@ pub fn available_bytes(host: &Host) -> Result<u64, HostError> {
 }
 
 /// Lines such as `Node 0, zone   Normal   1982   1305 ...`, one number for each order.
-fn free_blocks(buddyinfo: &str) -> Vec<u64> {
+pub fn free_blocks(buddyinfo: &str) -> Vec<u64> {
     let mut sum: Vec<u64> = Vec::new();
     for line in buddyinfo.lines() {
         let counts = line.split_whitespace().skip(4).map(|word| word.parse::<u64>().unwrap_or(0));

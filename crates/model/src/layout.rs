@@ -5,8 +5,9 @@
 //! translated to those that Linux 6.18 on x86-64 chooses without randomisation: programs at `ELF_ET_DYN_BASE`, the heap
 //! directly behind them (`load_elf_binary`, fs/binfmt_elf.c), mappings downwards from `mmap_base` into the highest gap that is
 //! large enough (`vm_unmapped_area_info`, mm/mmap.c), anonymous ones of whole huge pages and files of at least one aligned for
-//! them (`thp_get_unmapped_area_vmflags`, mm/huge_memory.c). What grows by `mremap` and may move stays where there is room
-//! (`expand_vma`, mm/mremap.c). With randomisation the same mappings lie elsewhere by whole pages: `random`.
+//! them (`thp_get_unmapped_area_vmflags`, mm/huge_memory.c), unless the program says where and there is room
+//! (`arch_get_unmapped_area_topdown`, arch/x86/kernel/sys_x86_64.c). What grows by `mremap` and may move stays where there is
+//! room (`expand_vma`, mm/mremap.c). With randomisation the same mappings lie elsewhere by whole pages: `random`.
 //!
 //! Under a policy of pages of a pool a program's calls become others, at other addresses: `pool` serves them, and `of_pool` knows
 //! which recorded addresses are meant.
@@ -16,6 +17,7 @@ pub(crate) mod linux;
 mod of_pool;
 mod pool;
 mod random;
+mod reservations;
 mod taken;
 
 use std::collections::BTreeMap;
@@ -24,11 +26,12 @@ use ::policy::Mechanism;
 use trace::{Call, Event, Image};
 
 pub(crate) use change::Change;
-use linux::{EMULATED, INTERPRETER_BYTES, PAGE, STACK_BYTES, VDSO_BYTES, pages};
+use linux::{EMULATED, INTERPRETER_BYTES, NEAR_BYTES, PAGE, STACK_BYTES, VDSO_BYTES, pages};
 use pool::Pool;
 use random::Places;
 pub(crate) use random::{Bits, Draw};
-use taken::{Alignment, Taken};
+use reservations::Reservations;
+use taken::{Alignment, Asked, Taken};
 
 const MAP_FIXED: u64 = 0x10;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
@@ -69,6 +72,8 @@ pub(crate) struct Layout {
     heap_begins: u64,
     /// What is remembered under such a policy.
     pool: Option<Pool>,
+    /// What the program may cut an aligned part out of.
+    reservations: Reservations,
     /// Recorded addresses that mean something else since they were taken last.
     changed: Vec<(u64, u64)>,
 }
@@ -100,6 +105,12 @@ impl Layout {
         }
     }
 
+    /// Nothing is reserved: no part of what was mapped so far is cut out of it.
+    #[cfg(test)]
+    pub fn uses_all(&mut self) {
+        self.reservations = Reservations::default();
+    }
+
     /// Takes the recorded ranges that were given another meaning.
     pub fn take_changed(&mut self) -> Vec<(u64, u64)> {
         std::mem::take(&mut self.changed)
@@ -111,6 +122,7 @@ impl Layout {
         if event.result < 0 && event.result > -4096 {
             return vec![Change::Call(event.clone())];
         }
+        self.reservations.hear(event);
         if self.pool.is_some() {
             return self.by_pool(event);
         }
@@ -130,10 +142,12 @@ impl Layout {
                 let to = if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
                     self.fixed(result, pages(bytes))
                 } else {
-                    let aligned = Alignment::of_mapping(bytes, protection, flags, offset, result);
-                    let to = self.taken.place(pages(bytes), aligned);
+                    let hint = self.hint(address, pages(bytes));
+                    let asked = Asked { bytes, flags, offset, has_hint: hint != 0 };
+                    let to = self.taken.place_for(&asked, hint);
                     self.cut(result, result + pages(bytes));
                     self.add(result, pages(bytes), to);
+                    self.reservations.note(&event.call, result, to);
                     to
                 };
                 one(
@@ -142,8 +156,17 @@ impl Layout {
                 )
             }
             Call::Munmap { address, bytes } => {
-                let parts = self.parts(address, pages(bytes));
-                self.cut(address, address.saturating_add(pages(bytes)));
+                let parts = match self.trim(address, pages(bytes)) {
+                    Some(parts) => {
+                        parts.iter().for_each(|(begin, bytes)| self.taken.free(*begin, begin + bytes));
+                        parts
+                    }
+                    None => {
+                        let parts = self.parts(address, pages(bytes));
+                        self.cut(address, address.saturating_add(pages(bytes)));
+                        parts
+                    }
+                };
                 let calls = parts.into_iter().map(|(address, bytes)| Call::Munmap { address, bytes });
                 calls.map(|call| Event { call, ..event.clone() }).collect()
             }
@@ -180,6 +203,22 @@ impl Layout {
             }
             call => one(call, result),
         }
+    }
+
+    /// Where a program would like to have so many bytes that it recorded to want at an address; 0 is anywhere. What lies near
+    /// something that it has was computed from that, which is elsewhere here.
+    fn hint(&self, recorded: u64, bytes: u64) -> u64 {
+        if recorded == 0 {
+            return 0;
+        }
+        let below = self.pieces.range(..recorded).next_back();
+        let above = self.pieces.range(recorded..).next();
+        let below = below.map(|(_, piece)| (recorded.saturating_sub(piece.end), piece.distance));
+        let above = above.map(|(begin, piece)| (begin.saturating_sub(recorded.saturating_add(bytes)), piece.distance));
+        // The first of two that are as near: what goes on behind a mapping.
+        let nearest = below.into_iter().chain(above).min_by_key(|(gap, _)| *gap);
+        let distance = nearest.filter(|(gap, _)| *gap <= NEAR_BYTES).map_or(0, |(_, distance)| distance);
+        recorded.wrapping_add(distance)
     }
 
     /// Memory that was there at the beginning: the program and its heap, its interpreter, its stack.
@@ -281,6 +320,15 @@ impl Layout {
         self.cut(new, new + new_bytes);
         self.add(new, new_bytes, to);
         to
+    }
+
+    /// What of Linux's addresses goes where a program unmaps an end of what it reserved, so that an aligned part is left.
+    fn trim(&mut self, address: u64, bytes: u64) -> Option<Vec<(u64, u64)>> {
+        let trimmed = self.reservations.trim(address, bytes)?;
+        self.forget(trimmed.recorded.0, trimmed.recorded.1);
+        let (recorded, bytes, to) = trimmed.kept;
+        self.mean(recorded, bytes, to);
+        Some(trimmed.unmapped)
     }
 
     /// The ranges of Linux's addresses behind a recorded one.

@@ -7,6 +7,7 @@ use crate::demo::Demo;
 use crate::direct_map::DirectMapArguments;
 use crate::doctor::Doctor;
 use crate::exec::Exec;
+use crate::inspect::Inspect;
 use crate::list::List;
 use crate::merge::Merge;
 use crate::record::RecordArguments;
@@ -15,6 +16,7 @@ use crate::show::Show;
 use crate::sim::SimArguments;
 use crate::studies::StudyArguments;
 use crate::table::TableArguments;
+use crate::top::TopArguments;
 use crate::trace_file::TraceArguments;
 use crate::workload::WorkloadArguments;
 
@@ -41,6 +43,10 @@ pub enum Verb {
     Study(StudyArguments),
     /// Run a command under one policy, nothing measured
     Exec(Exec),
+    /// Say which page sizes map a running program, region by region, and why not larger ones
+    Inspect(Inspect),
+    /// Watch which page sizes map the processes of this host, and why not larger ones
+    Top(TopArguments),
     /// Record which memory a command touches, in an emulator
     Record(Box<RecordArguments>),
     /// Recorded traces: what is in them, checks, parts, text, those of other tools

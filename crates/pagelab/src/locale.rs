@@ -4,9 +4,14 @@ use std::borrow::Cow;
 
 /// The text, in ASCII where the locale has no other characters (`LC_ALL=C`).
 pub fn as_the_locale_has_it(text: &str) -> Cow<'_, str> {
+    if has_all_characters() { Cow::Borrowed(text) } else { results::ascii(text) }
+}
+
+/// Whether the locale has more characters than those of ASCII.
+pub fn has_all_characters() -> bool {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
-    if is_utf8(locale.as_deref()) { Cow::Borrowed(text) } else { results::ascii(text) }
+    is_utf8(locale.as_deref())
 }
 
 /// Whether a locale has all characters. Where none is set a terminal of today has them, as systemd assumes too.

@@ -9,6 +9,7 @@ mod doctor;
 mod exec;
 mod executed;
 mod failure;
+mod inspect;
 mod list;
 mod locale;
 mod merge;
@@ -17,12 +18,15 @@ mod publish;
 mod record;
 mod removed;
 mod restore;
+mod short;
 mod show;
 mod sim;
+mod sizes;
 mod status_line;
 mod studies;
 mod table;
 mod tcg;
+mod top;
 mod trace_file;
 mod user;
 mod waiting;
@@ -54,6 +58,8 @@ fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Merge(arguments) => merge::run(&arguments),
         Verb::Study(arguments) => studies::run(&arguments),
         Verb::Exec(arguments) => exec::run(arguments),
+        Verb::Inspect(arguments) => inspect::run(&arguments),
+        Verb::Top(arguments) => top::run(&arguments),
         Verb::Record(arguments) => record::run(&arguments),
         Verb::Trace(arguments) => trace_file::run(&arguments),
         Verb::Sim(arguments) => sim::run(&arguments),

@@ -166,21 +166,25 @@ fn a_modelled_study_records_nothing_where_it_has_a_trace() {
         [[workload]]
         name = "omnet"
         missing = "it has no free counterpart"
+        [[workload]]
+        name = "piped"
+        command = ["sh", "-c", "true | true"]
         [[published]]
         what = "64K"
         workload = "writes"
         policy = "contig-64k"
+        metric = "walks"
         change = "-50%"
         source = "a list"
     "#;
     let file = written(bench, "modelled.toml", text);
     let ran = study(bench, "run", &file, &["--jobs", "1"]).ran();
-    ran.says(0, &["simulating 1 of 1: writes on cortex-a53, rva23"]).prints(&["2 of 4 rows are done"]);
+    ran.says(0, &["simulating 1 of 1: writes on cortex-a53, rva23"]).prints(&["2 of 6 rows are done"]);
     let again = study(bench, "run", &file, &[]).ran();
     assert!(!again.says(0, &[]).stderr.contains("simulating"), "{again}");
     let document = study(bench, "report", &file, &["--json"]).ran().json();
     let rows = document["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 4);
+    assert_eq!(rows.len(), 6);
     assert!(rows.iter().all(|row| row["provenance"] == "modelled" && row["cells"].as_array().unwrap().len() == 3));
     let of = |machine: &str| rows.iter().find(|row| row["machine"] == machine && row["workload"] == "writes").unwrap();
     let ratio = |machine: &str, at: usize| of(machine)["cells"][at]["effects"]["walks"]["ratio"].as_f64();

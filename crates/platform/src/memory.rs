@@ -131,6 +131,7 @@ impl Memory {
                 shared: false,
                 device: (0, 0),
                 inode: 0,
+                offset: 0,
                 name: String::new(),
             },
             regions: vec![region],
@@ -249,7 +250,8 @@ mod tests {
     fn found(start: u64, end: u64) -> ProcessCensus {
         let mapping = Mapping { backing: Backing::Anonymous, leaf: PageSize::K4, folio: Folio::Whole(PageSize::K4) };
         let (start, end) = (start * MIB, end * MIB);
-        let vma = Vma { start, end, protection: 3, shared: false, device: (0, 0), inode: 0, name: String::new() };
+        let vma =
+            Vma { start, end, protection: 3, shared: false, device: (0, 0), inode: 0, offset: 0, name: String::new() };
         let mut census = Census::default();
         census.add(mapping, end - start);
         let areas = vec![Area { vma, regions: vec![Region { start, end, mapping }] }];

@@ -114,6 +114,8 @@ pub mod prot {
     pub const READ: u64 = 1;
     /// Pages can be written.
     pub const WRITE: u64 = 2;
+    /// What pages hold can be executed.
+    pub const EXEC: u64 = 4;
 }
 
 /// `MAP_*`.

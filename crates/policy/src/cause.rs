@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::cut::CutBy;
 use crate::size::{PageSize, format_bytes};
 
 /// A reason that the kernel, the program or the tracer gave.
@@ -120,6 +121,37 @@ pub enum Cause {
         /// Why.
         reason: String,
     },
+    /// One allocation is cut into several mappings, and the slot lies across the cut.
+    MappingCut {
+        /// What cuts.
+        by: CutBy,
+    },
+    /// The memory grew in steps smaller than the size and was touched after each: brk, or mprotect inside a reserve.
+    GrewInSteps,
+    /// Folios of the size are mapped from end to end, but at addresses that are no multiples of it: mremap moved them.
+    MovedOutOfPlace,
+    /// The size is switched off for shared memory.
+    SharedDisabled {
+        /// The file that says so.
+        path: String,
+    },
+    /// The kernel gives the size only to advised shared memory, and the mapping is not advised (no `hg`).
+    SharedNotAdvised {
+        /// The file that says so.
+        path: String,
+    },
+    /// Pages of the page cache: the file system and readahead choose their size.
+    FilePages,
+    /// The place in the file and the address are not multiples of the size by the same remainder.
+    FileMisaligned,
+    /// PR_SET_THP_DISABLE except for advised memory is in force for the process (Linux 6.18).
+    DisabledExceptAdvised,
+    /// KSM has merged pages of the slot with equal ones elsewhere.
+    MergedByKsm,
+    /// The program serves faults by itself (userfaultfd), page by page.
+    ServedByUserfaultfd,
+    /// Pages are pinned for a device or a ring: what is pinned is neither moved nor collapsed.
+    Pinned,
     /// Nothing that can be seen explains it.
     Unexplained,
     /// A cause in the file of another version of pagelab, that this one does not have.
@@ -201,6 +233,21 @@ impl Cause {
                 "whether most of the memory was looked at is not known: files and shared memory hide its peak".into()
             }
             Cause::ProcessUnseen { reason } => format!("a process could not be looked at: {reason}"),
+            Cause::MappingCut { by } => format!("one allocation, cut by {}", by.describe()),
+            Cause::GrewInSteps => "grew in steps smaller than the size, and was touched after each".into(),
+            Cause::MovedOutOfPlace => "moved to an address that is no multiple of the size (mremap)".into(),
+            Cause::SharedDisabled { path } => format!("the size is switched off for shared memory in {path}"),
+            Cause::SharedNotAdvised { path } => {
+                format!("shared memory that is not advised, and {path} gives the size to advised memory only")
+            }
+            Cause::FilePages => "pages of a file: the file system and readahead choose their size".into(),
+            Cause::FileMisaligned => "place in the file and address do not have the same remainder".into(),
+            Cause::DisabledExceptAdvised => {
+                "the process disabled THP except for advised memory (PR_THP_DISABLE_EXCEPT_ADVISED)".into()
+            }
+            Cause::MergedByKsm => "pages were merged with equal ones (KSM)".into(),
+            Cause::ServedByUserfaultfd => "the program serves faults by itself, page by page (userfaultfd)".into(),
+            Cause::Pinned => "pages are pinned (RDMA, VFIO, io_uring)".into(),
             Cause::Unexplained => "I do not know why".into(),
             Cause::OfAnotherVersion => {
                 "a cause that another version of pagelab stored and this one does not have".into()
@@ -256,7 +303,30 @@ impl Cause {
                  in which less goes"
             }
             Cause::NothingToSee => "measure a longer part of the program's life",
+            Cause::MappingCut { by: CutBy::Guard | CutBy::LightGuard } => {
+                "put guard pages outside: at multiples of the size, or around the allocation"
+            }
+            Cause::MappingCut { by: CutBy::Flags } => "advise, lock and register memory at multiples of the size",
+            Cause::MappingCut { by: CutBy::Name } => "give one allocation one name",
+            Cause::MappingCut { by: CutBy::Protection } => {
+                "protect memory in multiples of the size, at multiples of it"
+            }
+            Cause::MappingCut { by: CutBy::Unseen } => "map it with one mmap, before anything of it is touched",
+            Cause::GrewInSteps => {
+                "glibc: GLIBC_TUNABLES=glibc.malloc.top_pad=67108864 with advice (glibc.malloc.hugetlb=1) or `always`; or let khugepaged, or `pagelab inspect --collapse`, collapse it"
+            }
+            Cause::MovedOutOfPlace => "move to a multiple of the size (MREMAP_FIXED), or allocate anew and copy",
+            Cause::SharedDisabled { path } => return Some(format!("as root: echo advise > {path}")),
+            Cause::SharedNotAdvised { .. } => "advise the mapping (MADV_HUGEPAGE)",
+            Cause::FileMisaligned => {
+                "link with -z common-page-size=2M, or map the file at an address of the same remainder"
+            }
+            Cause::DisabledExceptAdvised => "advise the mapping (MADV_HUGEPAGE), or remove the prctl",
+            Cause::MergedByKsm => "MADV_UNMERGEABLE on the region, or echo 2 > /sys/kernel/mm/ksm/run",
+            Cause::ServedByUserfaultfd => "serve faults in multiples of the size, or unregister what is complete",
+            Cause::Pinned => "unpin, or pin memory after it has its large pages",
             Cause::Stack
+            | Cause::FilePages
             | Cause::PrivateFileCopy
             | Cause::Demoted
             | Cause::LargerThanAsked

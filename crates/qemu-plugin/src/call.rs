@@ -18,6 +18,8 @@ pub enum Kind {
     Mremap,
     Brk,
     Madvise,
+    /// Memory of System V: a mapping, of which the call does not say how long it is.
+    Shmat,
     Prctl,
     Execve,
     Execveat,
@@ -44,13 +46,14 @@ pub enum Signalling {
 
 use Kind::*;
 
-const X86_64: [(i64, Kind); 18] = [
+const X86_64: [(i64, Kind); 19] = [
     (9, Mmap),
     (10, Mprotect),
     (11, Munmap),
     (12, Brk),
     (25, Mremap),
     (28, Madvise),
+    (30, Shmat),
     (56, Clone),
     (57, Fork),
     (58, Vfork),
@@ -65,13 +68,14 @@ const X86_64: [(i64, Kind); 18] = [
     (435, Clone3),
 ];
 
-const GENERIC: [(i64, Kind); 16] = [
+const GENERIC: [(i64, Kind); 17] = [
     (93, Exit),
     (94, ExitGroup),
     (129, Signal(Signalling::Process)),
     (130, Signal(Signalling::Thread)),
     (131, Signal(Signalling::ThreadOfProcess)),
     (167, Prctl),
+    (196, Shmat),
     (214, Brk),
     (215, Munmap),
     (216, Mremap),
@@ -146,6 +150,19 @@ pub fn event(kind: Kind, arguments: &[u64; 6], memory: &impl GuestMemory) -> Opt
         Mremap => Call::Mremap { address, old_bytes: bytes, new_bytes: third, flags: fourth, new_address: fifth },
         Brk => Call::Brk { address },
         Madvise => Call::Madvise { address, bytes, advice: third },
+        Shmat => {
+            let flags = if second == 0 { libc::MAP_SHARED } else { libc::MAP_SHARED | libc::MAP_FIXED };
+            let is_read_only = third & libc::SHM_RDONLY as u64 != 0;
+            let protection = if is_read_only { libc::PROT_READ } else { libc::PROT_READ | libc::PROT_WRITE };
+            Call::Mmap {
+                address: second,
+                bytes: segment_bytes(first as i32)?,
+                protection: protection as u64,
+                flags: (flags | libc::MAP_ANONYMOUS) as u64,
+                file: -1,
+                offset: 0,
+            }
+        }
         Prctl => Call::Prctl { option: first, argument: second },
         Execve => Call::exec(lossy(memory, first)),
         Execveat => Call::exec(lossy(memory, second)),
@@ -157,6 +174,15 @@ pub fn event(kind: Kind, arguments: &[u64; 6], memory: &impl GuestMemory) -> Opt
         Exit | ExitGroup => Call::Exit { status: i64::from(first as i32) },
         Signal(_) => return None,
     })
+}
+
+/// How long a segment of System V is: its number is the same inside and outside of QEMU. `None` where there is none.
+fn segment_bytes(number: i32) -> Option<u64> {
+    let mut told = std::mem::MaybeUninit::<libc::shmid_ds>::zeroed();
+    // SAFETY: shmctl writes one shmid_ds to the place that it is given, or fails.
+    let result = unsafe { libc::shmctl(number, libc::IPC_STAT, told.as_mut_ptr()) };
+    // SAFETY: the structure is plain numbers, which were zeros before.
+    (result == 0).then(|| unsafe { told.assume_init() }.shm_segsz as u64)
 }
 
 fn lossy(memory: &impl GuestMemory, address: u64) -> String {
@@ -223,6 +249,7 @@ mod tests {
             (libc::SYS_mremap, Mremap),
             (libc::SYS_brk, Brk),
             (libc::SYS_madvise, Madvise),
+            (libc::SYS_shmat, Shmat),
             (libc::SYS_prctl, Prctl),
             (libc::SYS_execve, Execve),
             (libc::SYS_execveat, Execveat),
@@ -236,6 +263,19 @@ mod tests {
         ] {
             assert_eq!(numbers.kind(number), Some(kind), "{number}");
         }
+    }
+
+    #[test]
+    fn a_segment_is_a_mapping_of_its_length() {
+        // SAFETY: a segment of this test alone, which is removed below.
+        let number = unsafe { libc::shmget(libc::IPC_PRIVATE, 3 * 4096, 0o600) };
+        assert!(number >= 0);
+        let attached = event(Shmat, &[number as u64, 0, libc::SHM_RDONLY as u64, 0, 0, 0], &Nothing);
+        // SAFETY: the segment is nobody else's.
+        assert_eq!(unsafe { libc::shmctl(number, libc::IPC_RMID, std::ptr::null_mut()) }, 0);
+        let (bytes, flags) = (3 * 4096, 0x21);
+        assert_eq!(attached, Some(Call::Mmap { address: 0, bytes, protection: 1, flags, file: -1, offset: 0 }));
+        assert_eq!(event(Shmat, &[u64::MAX, 0, 0, 0, 0, 0], &Nothing), None);
     }
 
     #[test]

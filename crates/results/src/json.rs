@@ -236,7 +236,8 @@ fn trial<'a>(comparison: &'a Comparison, record: &'a TrialRecord, counted: bool,
     })
 }
 
-fn census(census: &Census) -> Vec<Value> {
+/// A row for every way in which memory is mapped.
+pub(crate) fn census(census: &Census) -> Vec<Value> {
     let row = |mapping: &policy::census::Mapping, bytes| {
         let (folio, folio_bytes) = match mapping.folio {
             Folio::Unknown => ("unknown", None),

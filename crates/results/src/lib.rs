@@ -15,6 +15,7 @@ pub mod boots;
 pub mod csv;
 pub mod grid;
 pub mod html;
+pub mod inspection;
 pub mod json;
 pub mod matrix;
 pub mod output;

@@ -55,7 +55,7 @@ fn build_one(root: &Path, directory: &Path) -> Result<(), NotBuilt> {
         return Err(not_fetched(&String::from_utf8_lossy(&fetch.stderr), directory));
     }
     let mut build = cargo(&["build", "--locked", "--quiet"]);
-    super::succeed(build.arg("--target-dir").arg(root.join("target/fuzz"))).map_err(NotBuilt::Failed)
+    crate::command::succeed(build.arg("--target-dir").arg(root.join("target/fuzz"))).map_err(NotBuilt::Failed)
 }
 
 /// Why cargo has not got the dependencies, from what it says: because the lock file is not that of the manifests, or because

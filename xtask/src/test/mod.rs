@@ -10,11 +10,13 @@ mod tally;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use nextest::Nextest;
 use tally::{Tally, Why};
+
+use crate::command::succeed;
 
 /// The variable that names the file in which tests note that they do not run (`testing::SKIPS`).
 const SKIPS: &str = "PAGELAB_TEST_SKIPS";
@@ -46,6 +48,9 @@ pub fn run(root: &Path) -> ExitCode {
         Ok(tests) => tally.add(tests),
         Err(problem) => failures.push(format!("tests: {problem}")),
     }
+    timed("guests", || crate::guests::small(root))
+        .into_iter()
+        .for_each(|(check, outcome)| tally.add_guest(check, outcome));
     // Also what came meanwhile, or was left by a test.
     let now = host::in_the_way(Path::new("/")).into_iter().filter(|line| !in_the_way.contains(line));
     in_the_way.extend(now.collect::<Vec<_>>());
@@ -64,15 +69,6 @@ fn tidy(root: &Path) -> Result<(), String> {
     let findings = crate::tidy::check(root)?;
     findings.iter().for_each(|finding| println!("{finding}"));
     if findings.is_empty() { Ok(()) } else { Err(format!("{} findings", findings.len())) }
-}
-
-fn succeed(command: &mut Command) -> Result<(), String> {
-    let status = command.status().map_err(|error| format!("cannot run {command:?}: {error}"))?;
-    succeeded(status)
-}
-
-fn succeeded(status: ExitStatus) -> Result<(), String> {
-    if status.success() { Ok(()) } else { Err(status.to_string()) }
 }
 
 /// All tests of the workspace, those in documentation included.

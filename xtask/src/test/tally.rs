@@ -6,6 +6,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use crate::guests::Outcome;
+
 /// A test that did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skip {
@@ -53,6 +55,20 @@ impl Tally {
         self.failed.extend(other.failed);
     }
 
+    /// Adds a check of a guest. What of it was not there is skipped by name, beside the rest.
+    pub fn add_guest(&mut self, check: String, outcome: Outcome) {
+        println!("{check} {outcome}");
+        let mut skip = |test: String, what: String| self.skips.push(Skip { test, why: Why::Needs(what) });
+        match outcome {
+            Outcome::Held { needs, .. } => {
+                needs.into_iter().for_each(|what| skip(format!("{check} in part"), what));
+                self.passed.insert(check);
+            }
+            Outcome::Failed(why) => self.failed.push(format!("{check}: {why}")),
+            Outcome::Skipped(what) => skip(check, what),
+        }
+    }
+
     /// Takes the tests that wrote lines to the file of skips out of those that passed. One that failed stays a failure, and
     /// what a test's own child wrote is nobody's.
     pub fn read_skips(&mut self, file: &str) {
@@ -70,6 +86,18 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn checks_of_guests_are_counted_like_tests() {
+        let mut tally = Tally::default();
+        let needs = vec!["folios".to_owned()];
+        tally.add_guest("guest x one".into(), Outcome::Held { seen: String::new(), needs });
+        tally.add_guest("guest x two".into(), Outcome::Failed("why".into()));
+        tally.add_guest("guest x three".into(), Outcome::Skipped("a network".into()));
+        assert_eq!((tally.passed.len(), tally.failed.as_slice()), (1, ["guest x two: why".to_owned()].as_slice()));
+        let skips: Vec<String> = tally.skips.iter().map(Skip::to_string).collect();
+        assert_eq!(skips, ["guest x one in part needs folios", "guest x three needs a network"]);
+    }
 
     #[test]
     fn a_skip_is_no_pass_and_counts_once() {

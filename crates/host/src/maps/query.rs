@@ -63,6 +63,7 @@ pub fn query(maps: &File, address: u64) -> io::Result<Option<(Vma, u64)>> {
         shared: argument.vma_flags & QUERY_SHARED != 0,
         device: (argument.dev_major, argument.dev_minor),
         inode: argument.inode,
+        offset: argument.vma_offset,
         name: String::from_utf8_lossy(&name[..length]).into_owned(),
     };
     Ok(Some((vma, argument.vma_page_size)))

@@ -50,7 +50,7 @@ pub fn parse_line(line: &str) -> Option<Vma> {
         head
     };
     let (start, end) = field().split_once('-')?;
-    let (permissions, _offset) = (field(), field());
+    let (permissions, offset) = (field(), field());
     let (major, minor) = field().split_once(':')?;
     let inode = field().parse().ok()?;
     let vma = Vma {
@@ -60,6 +60,7 @@ pub fn parse_line(line: &str) -> Option<Vma> {
         shared: permissions.as_bytes().get(3).map(|letter| *letter == b's')?,
         device: (hexadecimal(major)?.try_into().ok()?, hexadecimal(minor)?.try_into().ok()?),
         inode,
+        offset: hexadecimal(offset)?,
         name: rest.trim_start().to_string(),
     };
     (vma.start < vma.end).then_some(vma)

@@ -17,6 +17,8 @@ pub struct Vma {
     pub device: (u32, u32),
     /// The file's inode; 0 without a file.
     pub inode: u64,
+    /// Where in the file it begins, in bytes; 0 without a file.
+    pub offset: u64,
     /// The path, or the kernel's name in brackets; empty where there is none.
     pub name: String,
 }

@@ -3,10 +3,6 @@
 pub const PAGE: u64 = 4096;
 /// What aligned mappings are aligned for.
 pub const HUGE: u64 = 2 << 20;
-/// What programs reserve twice of, to cut a part out of it that is aligned to it: glibc a thread's arena (`HEAP_MAX_SIZE`,
-/// malloc/arena.c). So that the part is aligned here too, such a reservation lies as far behind a multiple of it as where it
-/// was recorded.
-pub const ARENA_BYTES: u64 = 64 << 20;
 /// Where position-independent programs go (`ELF_ET_DYN_BASE`, arch/x86/include/asm/elf.h, less a page).
 pub const PROGRAM: u64 = 0x5555_5555_4000;
 /// What a stack may grow to (the default of `ulimit -s`).
@@ -19,6 +15,11 @@ pub const LEAST_GAP_BYTES: u64 = 128 << 20;
 pub const STACK_END: u64 = 0x7fff_ffff_f000;
 /// `mmap_base`: below the gap for a stack of 8M and its randomisation.
 pub const MMAP_BASE: u64 = 0x7fff_f7ff_f000;
+/// Below it nobody maps (the default of `vm.mmap_min_addr`).
+pub const LOWEST: u64 = 64 << 10;
+/// How far from what a program has an address lies at most that it has computed from it: what a near jump reaches. JITs look
+/// so far for room for their code; farther addresses are numbers of the program's own.
+pub const NEAR_BYTES: u64 = 2 << 30;
 /// The vdso and its data, which are mapped after the interpreter and before anything else: six pages of `[vvar]` and
 /// `[vvar_vclock]`, two of code (`map_vdso`, arch/x86/entry/vdso/vma.c).
 pub const VDSO_BYTES: u64 = 8 * PAGE;

@@ -27,23 +27,30 @@ impl Layout {
                 let call = trace::Call::Region { address: to, bytes, protection, name };
                 changes.push(Change::Call(Event { call, ..event.clone() }));
             }
-            trace::Call::Mmap { bytes, protection, flags, file, offset, .. } => {
+            trace::Call::Mmap { address, bytes, protection, flags, file, offset } => {
                 let recorded = event.result as u64;
                 let is_fixed = flags & (map::FIXED | map::FIXED_NOREPLACE) != 0;
-                let address = if is_fixed { self.address(recorded) } else { 0 };
+                let address = if is_fixed { self.address(recorded) } else { self.hint(address, pages(bytes)) };
                 let call = Call::Mmap { address, bytes, protection, flags, file: file as u64, offset };
                 self.serve(call, event, &mut changes, |layout, to| {
                     match is_fixed && layout.means(recorded, bytes, to) {
                         true => {}
                         false => layout.mean_instead(recorded, pages(bytes), to),
                     }
+                    if !is_fixed {
+                        layout.reservations.note(&event.call, recorded, to);
+                    }
                 });
             }
             trace::Call::Munmap { address, bytes } => {
-                for (begin, bytes) in self.parts(address, pages(bytes)) {
+                let trimmed = self.trim(address, pages(bytes));
+                let is_trimmed = trimmed.is_some();
+                for (begin, bytes) in trimmed.unwrap_or_else(|| self.parts(address, pages(bytes))) {
                     self.serve(Call::Munmap { address: begin, bytes }, event, &mut changes, |_, _| {});
                 }
-                self.forget(address, address.saturating_add(pages(bytes)));
+                if !is_trimmed {
+                    self.forget(address, address.saturating_add(pages(bytes)));
+                }
             }
             trace::Call::Mprotect { address, bytes, protection } => {
                 for (address, bytes) in self.parts(address, pages(bytes)) {

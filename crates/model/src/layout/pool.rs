@@ -18,7 +18,7 @@ use trace::Event;
 
 use super::change::Change;
 use super::linux::pages;
-use super::taken::{Alignment, Taken};
+use super::taken::{Alignment, Asked, Taken};
 
 // include/uapi/asm-generic/errno-base.h, negated.
 const ENOMEM: i64 = -12;
@@ -157,14 +157,12 @@ impl Addresses<'_> {
             return EEXIST;
         }
         let to = match flags & (map::FIXED | map::FIXED_NOREPLACE) {
-            0 if is_of_pool => self.taken.highest(own_bytes, self.page_bytes),
-            0 => {
-                let aligned = match *call == self.own {
-                    true => Alignment::of_mapping(bytes, protection, flags, offset, self.event.result as u64),
-                    false => Alignment::of_memory(bytes),
-                };
-                self.taken.place(own_bytes, aligned)
+            0 if is_of_pool => self.taken.place_in_pages(address, own_bytes, self.page_bytes),
+            0 if *call == self.own => {
+                let asked = Asked { bytes, flags, offset, has_hint: address != 0 };
+                self.taken.place_for(&asked, address)
             }
+            0 => self.taken.place(own_bytes, Alignment::of_memory(bytes)),
             _ => address,
         };
         self.taken.take(to, to.saturating_add(own_bytes));

@@ -2,9 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use ::policy::call::{map, prot};
+use ::policy::call::map;
 
-use super::linux::{ARENA_BYTES, EMULATED, HUGE, MMAP_BASE, PAGE, VDSO_BYTES};
+use super::linux::{EMULATED, HUGE, LOWEST, MMAP_BASE, PAGE, STACK_END, VDSO_BYTES, pages};
+
+/// What a new mapping is asked for, as far as it decides the place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub bytes: u64,
+    pub flags: u64,
+    /// Where in its file, in bytes.
+    pub offset: u64,
+    /// The program says where it would like to have it.
+    pub has_hint: bool,
+}
 
 /// What a place is congruent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,15 +27,23 @@ pub(super) struct Alignment {
 }
 
 impl Alignment {
-    /// That of a new mapping, which was recorded at an address.
-    pub fn of_mapping(bytes: u64, protection: u64, flags: u64, offset: u64, recorded: u64) -> Option<Alignment> {
+    /// That of a new mapping. Anonymous memory for which the program asks for a place is not
+    /// aligned (`__get_unmapped_area`, mm/mmap.c), nor is shared memory (`shmem_get_unmapped_area`, mm/shmem.c, where no large
+    /// pages of it are enabled).
+    fn of_mapping(asked: &Asked) -> Option<Alignment> {
+        let Asked { bytes, flags, offset, has_hint } = *asked;
         match flags & map::ANONYMOUS != 0 {
-            true if protection == prot::NONE && bytes >= 2 * ARENA_BYTES => {
-                Some(Alignment { bytes: ARENA_BYTES, offset: recorded })
-            }
+            true if has_hint || flags & map::TYPE != map::PRIVATE => None,
             true => Alignment::of_memory(bytes),
-            false => (bytes >= HUGE).then_some(Alignment { bytes: HUGE, offset }),
+            false => Alignment::of_file(offset, bytes),
         }
+    }
+
+    /// That of a file: where a whole huge page of it is mapped (`__thp_get_unmapped_area`, mm/huge_memory.c).
+    fn of_file(offset: u64, bytes: u64) -> Option<Alignment> {
+        let first = offset.checked_next_multiple_of(HUGE)?;
+        let has_whole = first.checked_add(HUGE)? <= offset.checked_add(bytes)?;
+        has_whole.then_some(Alignment { bytes: HUGE, offset })
     }
 
     /// That of anonymous memory: whole huge pages are aligned.
@@ -81,6 +100,24 @@ impl Taken {
         }
     }
 
+    /// Takes the place that a program would like, if it is free (`arch_get_unmapped_area_topdown`,
+    /// arch/x86/kernel/sys_x86_64.c). Too low a one is raised first (`round_hint_to_min`, mm/mmap.c).
+    fn place_at(&mut self, hint: u64, bytes: u64) -> Option<u64> {
+        let to = (hint & !(PAGE - 1)).max(LOWEST);
+        let end = to.checked_add(bytes).filter(|end| *end <= STACK_END)?;
+        self.is_free(to, end).then(|| {
+            self.0.insert(to, end);
+            to
+        })
+    }
+
+    /// Takes a place for a new mapping: the one that the program would like, if it does and it is free, or the highest gap.
+    pub fn place_for(&mut self, asked: &Asked, hint: u64) -> u64 {
+        let bytes = pages(asked.bytes);
+        let wanted = if asked.has_hint { self.place_at(hint, bytes) } else { None };
+        wanted.unwrap_or_else(|| self.place(bytes, Alignment::of_mapping(asked)))
+    }
+
     /// Takes the highest gap for so many bytes, aligned where that is asked for.
     pub fn place(&mut self, bytes: u64, aligned: Option<Alignment>) -> u64 {
         let to = match aligned.and_then(|aligned| Some((aligned, self.gap(bytes.checked_add(aligned.bytes)?)?.0))) {
@@ -95,8 +132,15 @@ impl Taken {
         to
     }
 
-    /// The highest place for whole pages of a pool (`hugetlb_get_unmapped_area`).
-    pub fn highest(&self, bytes: u64, page_bytes: u64) -> u64 {
+    /// A place for whole pages of a pool: the first page of it that the program would like, if it does (not 0) and there is
+    /// room, or the highest (`hugetlb_get_unmapped_area`, mm/hugetlb.c).
+    pub fn place_in_pages(&mut self, hint: u64, bytes: u64, page_bytes: u64) -> u64 {
+        let wanted = hint.checked_next_multiple_of(page_bytes).filter(|hint| *hint != 0);
+        let wanted = wanted.and_then(|hint| self.place_at(hint, bytes));
+        wanted.unwrap_or_else(|| self.highest(bytes, page_bytes))
+    }
+
+    fn highest(&self, bytes: u64, page_bytes: u64) -> u64 {
         let gap = bytes.checked_add(page_bytes - PAGE).and_then(|bytes| self.gap(bytes));
         // No program has used up all addresses.
         gap.map_or(EMULATED, |(_, end)| (end - bytes) / page_bytes * page_bytes)

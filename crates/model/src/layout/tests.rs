@@ -42,6 +42,83 @@ fn mappings_go_downwards_and_whole_huge_pages_are_aligned() {
     assert_eq!(mmap(&mut layout, EMULATED, 4096), TOP - 4096);
 }
 
+fn mmap_at(layout: &mut Layout, hint: u64, recorded: u64, bytes: u64, flags: u64) -> u64 {
+    let call = Call::Mmap { address: hint, bytes, protection: 3, flags, file: -1, offset: 0 };
+    told(layout, call, recorded)[0].result as u64
+}
+
+const PRIVATE: u64 = 0x22;
+
+/// As Linux 6.18 answered without randomisation.
+#[test]
+fn what_a_program_asks_for_it_gets_where_there_is_room() {
+    let mut layout = Layout::default();
+    // A number of the program's own, which is not aligned for large pages.
+    assert_eq!(mmap_at(&mut layout, 0x1234_5678_9000, EMULATED, 2 * HUGE, PRIVATE), 0x1234_5678_9000);
+    assert_eq!(mmap_at(&mut layout, 0x1000, EMULATED + 2 * HUGE, 4096, PRIVATE), 0x10000);
+    assert_eq!(mmap_at(&mut layout, 0x2000_0000_0123, EMULATED + 3 * HUGE, 4096, PRIVATE), 0x2000_0000_0000);
+    let above_all = mmap_at(&mut layout, 0x8000_0000_0000, EMULATED + 4 * HUGE, 4096, PRIVATE);
+    assert_eq!(above_all, TOP - 4096);
+    // There is something already.
+    let taken = mmap_at(&mut layout, 0x1234_5678_a000, EMULATED + 5 * HUGE, 2 * HUGE, PRIVATE);
+    assert_eq!(taken, TOP - 4096 - 2 * HUGE);
+}
+
+#[test]
+fn what_is_asked_for_beside_a_mapping_is_beside_it_here() {
+    let mut layout = Layout::default();
+    let (first, second) = (mmap(&mut layout, EMULATED, 8192), mmap(&mut layout, EMULATED + HUGE, 4096));
+    // Behind the second, where the first is; far behind it; below it.
+    let behind = mmap_at(&mut layout, EMULATED + HUGE + 4096, EMULATED + HUGE + 4096, 4096, PRIVATE);
+    assert_eq!((behind, second), (second - 4096, first - 4096));
+    let below = mmap_at(&mut layout, EMULATED - (1 << 30), EMULATED - (1 << 30), 4096, PRIVATE);
+    assert_eq!(below, first - (1 << 30));
+    let own = EMULATED - (9 << 30);
+    assert_eq!(mmap_at(&mut layout, own, own, 4096, PRIVATE), own);
+}
+
+/// As Linux 6.18 answered, where no large pages of shared memory are enabled.
+#[test]
+fn only_what_can_have_a_large_page_is_aligned() {
+    let mut layout = Layout::default();
+    mmap(&mut layout, EMULATED, 4096);
+    let (hint, shared) = (EMULATED, 0x21);
+    assert_eq!(mmap_at(&mut layout, hint, EMULATED + HUGE, 2 * HUGE, PRIVATE), TOP - 4096 - 2 * HUGE);
+    assert_eq!(mmap_at(&mut layout, 0, EMULATED + 3 * HUGE, HUGE, shared), TOP - 4096 - 3 * HUGE);
+    let mut file = |recorded, bytes, offset| {
+        let call = Call::Mmap { address: 0, bytes, protection: 1, flags: 2, file: 3, offset };
+        told(&mut layout, call, recorded)[0].result as u64
+    };
+    let all = file(EMULATED + 4 * HUGE, HUGE + 4096, 0);
+    assert_eq!(all % HUGE, 0);
+    assert_eq!(file(EMULATED + 6 * HUGE, 2 * HUGE, 4096) % HUGE, 4096);
+    // No whole 2M of the file is in it: it is where there is room.
+    let part = file(EMULATED + 9 * HUGE, HUGE + 4096, 4096);
+    assert_ne!(part % HUGE, 4096);
+}
+
+/// glibc's arenas, with what it unmaps on both sides under QEMU.
+#[test]
+fn an_aligned_part_that_is_cut_out_is_aligned_here() {
+    const ARENA: u64 = 64 << 20;
+    let mut layout = Layout::default();
+    mmap(&mut layout, EMULATED, 12288);
+    let recorded = EMULATED + 12288;
+    let reserve = Call::Mmap { address: 0, bytes: 2 * ARENA, protection: 0, flags: 0x4022, file: -1, offset: 0 };
+    let reserved = told(&mut layout, reserve, recorded)[0].result as u64;
+    let arena = recorded.next_multiple_of(ARENA);
+    let mut gone = calls(&mut layout, Call::Munmap { address: recorded, bytes: arena - recorded }, 0);
+    let rest = recorded + ARENA - arena;
+    gone.extend(calls(&mut layout, Call::Munmap { address: arena + ARENA, bytes: rest }, 0));
+    let bytes = |call: &Call| if let Call::Munmap { bytes, .. } = call { *bytes } else { 0 };
+    assert_eq!(gone.iter().map(bytes).sum::<u64>(), ARENA);
+    assert_eq!(layout.address(arena), reserved.next_multiple_of(ARENA));
+    assert_eq!(layout.address(arena + ARENA - 1), reserved.next_multiple_of(ARENA) + ARENA - 1);
+    // What was unmapped is free.
+    let next = mmap(&mut layout, EMULATED + 4 * ARENA, 4096);
+    assert!(next < TOP - 12288 && next >= reserved.next_multiple_of(ARENA) + ARENA, "{next:#x}");
+}
+
 #[test]
 fn a_call_over_mappings_that_lie_apart_becomes_several() {
     let mut layout = Layout::default();

@@ -206,3 +206,23 @@ fn advice_that_cuts_a_folio_makes_pages_of_it() {
         assert_eq!(space.costs().folio_splits, 2, "{policy}: cold");
     }
 }
+
+/// As Linux 6.18 did, by `VmPTE`: what was never touched, in a table that its neighbour needed, has one in each place.
+#[test]
+fn what_moves_has_tables_where_it_goes_also_without_pages() {
+    const BYTES: u64 = 27 * 4096;
+    let mut space = space("cascade-lake", "base", Physical::default());
+    mmap(&mut *space, PLACE, BYTES + 4096);
+    space.access(PLACE + BYTES, true).unwrap();
+    let before = space.costs();
+    // A page below the end of one table, the rest in the next.
+    let to = PLACE + 4 * M2 - 4096;
+    let call = Call::Mremap { address: PLACE, old_bytes: BYTES, new_bytes: M2, flags: 1, new_address: 0 };
+    space.event(&event(call, to)).unwrap();
+    let costs = space.costs();
+    assert_eq!(costs.table_bytes, before.table_bytes + 2 * 4096);
+    assert_eq!((costs.faults(), costs.anonymous_bytes), (before.faults(), before.anonymous_bytes));
+    // They go with it.
+    space.event(&event(Call::Munmap { address: to, bytes: M2 }, 0)).unwrap();
+    assert_eq!(space.costs().table_bytes, before.table_bytes);
+}

@@ -32,6 +32,7 @@ impl<F: Format> Paged<F> {
             self.unmap_range(old + moved, old_end)?;
         } else {
             self.unmap_range(new, new_end)?;
+            let tables = self.tables_elsewhere(old, moved, new)?;
             let taken = self.take_pages(old, moved, new)?;
             if keeps {
                 self.free_moved_tables(old, moved, new)?;
@@ -39,6 +40,7 @@ impl<F: Format> Paged<F> {
                 self.unmap_range(old, old_end)?;
             }
             self.put_pages(taken)?;
+            self.processes.running.make_tables(&tables, &mut self.costs)?;
             for (begin, vma) in &vmas {
                 self.processes.running.vmas.insert(new + (begin - old), vma.moved(new.wrapping_sub(old)));
             }
@@ -48,6 +50,26 @@ impl<F: Format> Paged<F> {
             self.processes.running.vmas.insert(new + moved, Vma { end: new_end, ..vma.moved(new.wrapping_sub(old)) });
         }
         Ok(())
+    }
+
+    /// The tables that a range needs at its new place: those for what its old ones are for, whether these map anything or not
+    /// (`move_page_tables`, mm/mremap.c). An address of each, and its level.
+    fn tables_elsewhere(&self, old: u64, bytes: u64, new: u64) -> Result<Vec<(u64, u8)>, Error> {
+        let process = &self.processes.running;
+        let (geometry, format) = (process.tables.geometry(), process.tables.format());
+        let ((first, last), distance) = (self.pages_within(old, old + bytes), new.wrapping_sub(old));
+        if first >= last || distance & (self.base - 1) != 0 {
+            return Ok(Vec::new());
+        }
+        let mut elsewhere = Vec::new();
+        for (va, level) in process.tables_in(first, last)? {
+            let table_bytes = geometry.span(level + 1) << format.run_bits();
+            let end = (va & !(table_bytes - 1)).saturating_add(table_bytes).min(last);
+            let (begin, end) = (va.wrapping_add(distance), end.wrapping_add(distance));
+            let inside = (begin & !(table_bytes - 1)..end).step_by(table_bytes as usize);
+            elsewhere.extend(inside.map(|at| (at.max(begin), level)));
+        }
+        Ok(elsewhere)
     }
 
     /// Takes what is mapped away from its place.

@@ -55,6 +55,13 @@ impl<F: Format> Process<F> {
         Ok(())
     }
 
+    /// Makes tables that map nothing yet: an address of each, and its level.
+    pub(super) fn make_tables(&mut self, tables: &[(u64, u8)], costs: &mut Costs) -> Result<(), Error> {
+        tables.iter().try_for_each(|(va, level)| self.tables.make_tables(InputAddress(*va), *level))?;
+        self.count_tables(costs);
+        Ok(())
+    }
+
     /// Gives back empty tables.
     pub(super) fn free_tables(&mut self, freed: &Freed, costs: &mut Costs) -> Result<(), Error> {
         self.tables.free_empty_tables(freed)?;

@@ -10,6 +10,7 @@ use std::process::ExitStatus;
 
 use trace::{Block, Call, Event, Holds, Image, Place, Reader, pace};
 
+use super::OUTSIDE;
 use super::error::RecordError;
 use crate::executed::programs_by_times;
 use crate::failure::say;
@@ -267,7 +268,7 @@ impl Execs {
         match (self.recorded, missing) {
             (0, 0) => None,
             (_, 0) => Some(format!("{executed}, {recorded}")),
-            _ => Some(format!("{executed}: {recorded}, {missing} not, which ran outside the emulation: {}", named())),
+            _ => Some(format!("{executed}: {recorded}, {missing} not, which ran {OUTSIDE}: {}", named())),
         }
     }
 }

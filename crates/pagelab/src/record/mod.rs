@@ -31,6 +31,9 @@ use program::{Emulator, Program};
 use qmp::Switchboard;
 use system::Begun;
 
+/// Said of programs that were executed and are in no trace.
+pub const OUTSIDE: &str = "outside the emulation";
+
 /// Names the plugin, like `--plugin`.
 pub const PLUGIN_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN";
 

@@ -16,7 +16,9 @@ use study::metric::{Direction, Provenance};
 use study::stats::Effect;
 
 use super::arguments::Run;
+use super::plan::is_here;
 use crate::failure::{Failure, say};
+use crate::record::OUTSIDE;
 use crate::sim::{self, machines};
 
 /// A workload on a model machine.
@@ -64,6 +66,9 @@ pub fn rows<'a>(definition: &'a Definition, store: Option<&Store>) -> Result<Vec
     Ok(rows)
 }
 
+/// Programs whose own accesses are not the workload's.
+const SHELLS: [&str; 4] = ["sh", "bash", "dash", "/bin/sh"];
+
 /// What is recorded.
 fn recorded(workload: &Workload) -> &[String] {
     workload.recorded.as_deref().unwrap_or(&workload.command)
@@ -92,6 +97,16 @@ pub fn refused(definition: &Definition, workload: &Workload) -> Option<String> {
     }
     if workload.trace.is_none() && workload.server.is_some() {
         return Some("a server with its client is not recorded: name a trace of the server".to_owned());
+    }
+    if workload.trace.is_none() {
+        let recorded = recorded(workload);
+        let is_shell = recorded.first().is_some_and(|first| SHELLS.contains(&first.as_str()));
+        if is_shell {
+            return Some("a shell is not simulated as if it were the program that it starts: name what is recorded (`recorded`), or a trace".to_owned());
+        }
+        if let Err(why) = is_here(workload, recorded) {
+            return Some(why);
+        }
     }
     let is_modelled = |policy: &String| policy.parse::<ModelPolicy>().is_ok();
     (!is_modelled(&definition.baseline))
@@ -242,8 +257,10 @@ fn record(definition: &Definition, workload: &Workload, store: &Store) -> Result
     let plain = |name: &str| -> String {
         name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect()
     };
-    let name = format!("{}-{}-{}.trace", definition.name, definition.size.name(), plain(&workload.name));
-    let (file, partial) = (directory.join(&name), directory.join(format!("{name}.partial")));
+    let name = format!("{}-{}-{}", definition.name, definition.size.name(), plain(&workload.name));
+    // A directory of its own: traces of forked processes lie beside that of the first, and are found by its name.
+    let (whole, partial) = (directory.join(&name), directory.join(format!("{name}.partial")));
+    let file = whole.join(TRACE);
     let own = std::env::current_exe().map_err(|error| Failure::about(&file, error))?;
     let mut words: Vec<String> = recorded(workload).to_vec();
     if let Some(first) = words.first_mut().filter(|first| *first == "pagelab") {
@@ -253,17 +270,36 @@ fn record(definition: &Definition, workload: &Workload, store: &Store) -> Result
         return Ok(file);
     }
     let mut command = Command::new(&own);
-    command.args(["record", "--output"]).arg(&partial);
+    remove(&partial)?;
+    std::fs::create_dir_all(&partial).map_err(|error| Failure::about(&partial, error))?;
+    command.args(["record", "--output"]).arg(partial.join(TRACE));
     if let Some(most) = definition.stopping.recorded {
         command.args(["--max", &most.to_string()]);
     }
     command.arg("--").args(&words).envs(&workload.env).stdin(Stdio::null()).stdout(Stdio::null());
-    let ended = command.status().map_err(|error| Failure::about(&own, error))?;
-    if !ended.success() {
-        return Err(Failure::Input(format!("it cannot be recorded: `pagelab record` ended with {ended}")));
+    let ended = command.output().map_err(|error| Failure::about(&own, error))?;
+    let said = String::from_utf8_lossy(&ended.stderr);
+    said.lines().for_each(|line| say(results::printable(line)));
+    if !ended.status.success() {
+        return Err(Failure::Input(format!("it cannot be recorded: `pagelab record` ended with {}", ended.status)));
     }
-    std::fs::rename(&partial, &file).map_err(|error| Failure::about(&file, error))?;
+    if said.contains(OUTSIDE) {
+        return Err(Failure::Input("the trace lacks programs that were executed".to_owned()));
+    }
+    remove(&whole)?;
+    std::fs::rename(&partial, &whole).map_err(|error| Failure::about(&whole, error))?;
     Ok(file)
+}
+
+/// The trace of the first process, in the directory of a workload.
+const TRACE: &str = "trace";
+
+/// Removes a directory with all that is in it, if it is there.
+fn remove(directory: &Path) -> Result<(), Failure> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Failure::about(directory, error)),
+        _ => Ok(()),
+    }
 }
 
 fn keep(definition: &Definition, rows: &[&ModelRow<'_>], cells: Vec<Simulated>, store: &Store) -> Result<(), Failure> {

@@ -60,7 +60,7 @@ pub fn host_rows<'a>(definition: &'a Definition, store: Option<&Store>) -> Resul
         }
         let subject = lowered.as_ref().map(|lowered| lowered.subject.as_str()).unwrap_or_default();
         let stored = stored.remove(subject).unwrap_or_default();
-        let lowered = lowered.and_then(|lowered| is_here(workload).map(|()| lowered));
+        let lowered = lowered.and_then(|lowered| is_here(workload, &workload.command).map(|()| lowered));
         let progress = match &lowered {
             Err(why) => Progress::Refused(why.clone()),
             Ok(_) if is_over_boots(definition) => in_boot(&stored, &machine),
@@ -81,11 +81,14 @@ fn by_subject(definition: &Definition, store: Option<&Store>) -> Result<BTreeMap
     Ok(all)
 }
 
-/// Whether the programs of a workload are here.
-fn is_here(workload: &Workload) -> Result<(), String> {
+/// Whether the programs of a workload are here: of this command, its server, and what is run before it.
+///
+/// # Errors
+/// What is missing, and where it comes from.
+pub fn is_here(workload: &Workload, command: &[String]) -> Result<(), String> {
     let first = |text: &Option<String>| text.as_ref().and_then(|text| shlex::split(text)?.into_iter().next());
     let programs = [first(&workload.server), first(&workload.ready), first(&workload.prepare)];
-    let programs = programs.into_iter().flatten().chain(workload.command.first().cloned());
+    let programs = programs.into_iter().flatten().chain(command.first().cloned());
     for program in programs.filter(|program| program != "pagelab") {
         tracer::resolve(&OsString::from(&program)).map_err(|error| {
             let package = workload.package.as_ref().map(|name| format!("; it is in the package {name}"));

@@ -58,7 +58,12 @@ impl Aim {
 
     /// How memory that is mapped in this way stands to the aim.
     pub(super) fn standing(self, mapping: &Mapping) -> Standing {
-        if !mapping.is_concerned() {
+        if mapping.is_concerned() { self.standing_of_any(mapping) } else { Standing::Unconcerned }
+    }
+
+    /// The same of memory of any backing; zero pages are no memory.
+    pub fn standing_of_any(self, mapping: &Mapping) -> Standing {
+        if mapping.backing == Backing::Zero {
             return Standing::Unconcerned;
         }
         match self {

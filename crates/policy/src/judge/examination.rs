@@ -197,7 +197,7 @@ impl Slots {
 }
 
 /// The cause that follows from the shape alone, whatever is permitted.
-fn certain_cause(shape: Shape) -> Option<Cause> {
+pub fn certain_cause(shape: Shape) -> Option<Cause> {
     match shape {
         Shape::Stack => Some(Cause::Stack),
         Shape::FileCopy => Some(Cause::PrivateFileCopy),

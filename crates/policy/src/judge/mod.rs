@@ -45,13 +45,11 @@ use crate::census::{Advice, Area, Backing, Census, Mapping};
 use crate::intent::{Granularity, Modifier, PageSizes, Policy};
 use crate::size::PageSize;
 
-pub use coverage::Aim;
-pub use eligible::{THP, thp_size_enabled};
+pub use coverage::{Aim, Standing};
+pub use eligible::{Eligibility, Rules, THP, thp_size_enabled};
 pub use evidence::{DirectMap, Evidence, Fallbacks, MappedShare, SlotCounts};
-pub use examination::Examination;
-
-use coverage::Standing;
-use eligible::{Eligibility, Rules};
+pub use examination::{Examination, certain_cause};
+pub use slots::{Piece, Shape, shapes};
 
 /// What is asked about memory that was looked at.
 #[derive(Clone, Copy, Debug)]

@@ -40,6 +40,8 @@ pub struct Piece {
     pub unseen_bytes: u64,
     /// The number of slots, for the shapes that are in one.
     pub slots: u64,
+    /// Bytes that are present in these slots, however they are mapped.
+    pub present_bytes: u64,
 }
 
 /// Divides the missing and unseen memory of a mapping by its shape.
@@ -129,7 +131,7 @@ impl Pieces {
             Standing::Unseen => (0, bytes),
             _ => return,
         };
-        self.push(Piece { shape, missing_bytes, unseen_bytes, slots });
+        self.push(Piece { shape, missing_bytes, unseen_bytes, slots, present_bytes: 0 });
     }
 
     fn close(&mut self, slots: Option<Slots>, target: PageSize) {
@@ -143,8 +145,8 @@ impl Pieces {
         } else {
             Shape::Full
         };
-        let Slots { missing_bytes, unseen_bytes, count, .. } = slots;
-        self.push(Piece { shape, missing_bytes, unseen_bytes, slots: count });
+        let Slots { missing_bytes, unseen_bytes, count, present_bytes, .. } = slots;
+        self.push(Piece { shape, missing_bytes, unseen_bytes, slots: count, present_bytes });
     }
 
     fn push(&mut self, piece: Piece) {
@@ -153,6 +155,7 @@ impl Pieces {
                 other.missing_bytes += piece.missing_bytes;
                 other.unseen_bytes += piece.unseen_bytes;
                 other.slots += piece.slots;
+                other.present_bytes += piece.present_bytes;
             }
             None => self.0.push(piece),
         }

@@ -247,7 +247,7 @@ fn base_pages_without_root_are_held_where_thp_was_disabled_all_along() {
 
 #[test]
 fn fallbacks_explain_as_many_slots_as_they_count() {
-    let piece = |shape, slots, bytes| Piece { shape, missing_bytes: bytes, unseen_bytes: 0, slots };
+    let piece = |shape, slots, bytes| Piece { shape, missing_bytes: bytes, unseen_bytes: 0, slots, present_bytes: 0 };
     let settled = |counters: &[(&str, u64)]| {
         let mut one = Examination::begun(Aim::Leaf(M2));
         one.concerned_bytes = 20 * MIB;

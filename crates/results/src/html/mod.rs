@@ -6,6 +6,7 @@
 pub mod boots;
 mod coverage;
 mod forest;
+pub mod inspection;
 mod machine;
 pub mod matrix;
 mod memory;

@@ -5,7 +5,7 @@ use super::*;
 use crate::sample;
 
 /// Elements in the order in which they are opened; panics where one is not closed.
-fn elements(html: &str) -> Vec<String> {
+pub(super) fn elements(html: &str) -> Vec<String> {
     const VOID: [&str; 4] = ["meta", "br", "hr", "wbr"];
     let (mut open, mut all): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     let body = html.strip_prefix("<!doctype html>").expect("a doctype");
@@ -155,8 +155,7 @@ fn figures_and_tables_can_be_heard() {
 /// What a real browser makes of the page: it shows the figures, at the width of a telephone too.
 #[test]
 fn a_browser_shows_the_page() {
-    let Some(browser) = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|program| runs(program))
-    else {
+    let Some(browser) = browser() else {
         testing::skip("chromium");
         return;
     };
@@ -179,11 +178,16 @@ fn a_browser_shows_the_page() {
     }
 }
 
+/// A browser without a window.
+pub(super) fn browser() -> Option<&'static str> {
+    ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|program| runs(program))
+}
+
 fn runs(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-fn browse(browser: &str, home: &Path, arguments: &[&str], page: &Path) -> Option<String> {
+pub(super) fn browse(browser: &str, home: &Path, arguments: &[&str], page: &Path) -> Option<String> {
     let output = Command::new("timeout")
         .args(["120", browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
         .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])

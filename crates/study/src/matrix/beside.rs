@@ -5,7 +5,7 @@ use crate::stats::Effect;
 /// What a published change and one that was found here say of each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
-    /// The published figure lies within the interval.
+    /// The published figure lies within the interval, and no change does not.
     Confirmed,
     /// Better or worse as published, but by another amount: the interval leaves out the published figure and no change.
     OtherSize,
@@ -13,7 +13,7 @@ pub enum Beside {
     Contradicted,
     /// The interval holds no change, and not the published figure.
     NotSeen,
-    /// Nothing was found that has an interval.
+    /// There is no interval, or one that holds the published figure and no change alike.
     Undecided,
 }
 
@@ -21,11 +21,13 @@ impl Beside {
     /// In words.
     pub fn describe(self) -> &'static str {
         match self {
-            Beside::Confirmed => "confirmed: the published figure lies within the interval",
+            Beside::Confirmed => "confirmed: the interval holds the published figure, and leaves out no change",
             Beside::OtherSize => "the same direction, but another size",
             Beside::Contradicted => "contradicted: the change goes the other way",
             Beside::NotSeen => "not seen here: the interval holds no change, and not the published figure",
-            Beside::Undecided => "undecided: there is no interval here",
+            Beside::Undecided => {
+                "undecided: there is no interval here, or it holds the published figure and no change alike"
+            }
         }
     }
 
@@ -33,10 +35,13 @@ impl Beside {
     pub fn of(published_ratio: f64, found: Option<&Effect>) -> Beside {
         match found.and_then(|effect| effect.low.zip(effect.high)) {
             None => Beside::Undecided,
-            Some((low, high)) if (low..=high).contains(&published_ratio) => Beside::Confirmed,
-            Some((low, high)) if low <= 1.0 && high >= 1.0 => Beside::NotSeen,
-            Some((low, _)) if (low > 1.0) == (published_ratio > 1.0) => Beside::OtherSize,
-            Some(_) => Beside::Contradicted,
+            Some((low, high)) => match ((low..=high).contains(&published_ratio), (low..=high).contains(&1.0)) {
+                (true, true) => Beside::Undecided,
+                (true, false) => Beside::Confirmed,
+                (false, true) => Beside::NotSeen,
+                (false, false) if (low > 1.0) == (published_ratio > 1.0) => Beside::OtherSize,
+                (false, false) => Beside::Contradicted,
+            },
         }
     }
 }
@@ -55,7 +60,7 @@ mod tests {
         assert_eq!(of(0.9, 0.95, 0.98), Beside::OtherSize);
         assert_eq!(of(0.9, 1.02, 1.05), Beside::Contradicted);
         assert_eq!(of(0.9, 0.98, 1.02), Beside::NotSeen);
-        assert_eq!(of(0.9, 0.8, 1.2), Beside::Confirmed, "it is not known any better");
+        assert_eq!(of(0.9, 0.8, 1.2), Beside::Undecided, "a wide interval confirms nothing");
         assert_eq!(Beside::of(0.9, None), Beside::Undecided);
     }
 }

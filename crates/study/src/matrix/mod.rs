@@ -142,11 +142,15 @@ fn total(rows: &[&Row], at: usize, policy: &str) -> Option<Total> {
     })
 }
 
-/// A published figure beside the cell that it names, or beside the mean of a policy where it names no workload.
+/// A published figure beside the cell that it names, or beside the mean of a policy where it names no workload. It is
+/// measured, so a model's count stands beside it only where the figure is of that count.
 fn set(published: &Published, ground: &Ground, rows: &[Row], totals: &[Total]) -> Option<Set> {
     let policy = published.policy.as_ref()?;
     let own = rows.iter().filter(|row| Ground::of(row) == *ground);
     let first = own.clone().next()?;
+    if ground.is_modelled && published.metric.as_ref().is_none_or(|metric| *metric != first.metric) {
+        return None;
+    }
     let effect = match &published.workload {
         Some(workload) => {
             let row = own.clone().find(|row| row.workload == *workload)?;

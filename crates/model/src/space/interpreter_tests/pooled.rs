@@ -12,7 +12,7 @@ use ::policy::decide::View;
 use ::policy::pool::{Content, PoolKernel, Views, serve};
 
 use super::PAGE;
-use crate::layout::linux::{ARENA_BYTES, HUGE, MMAP_BASE, PROGRAM, VDSO_BYTES};
+use crate::layout::linux::{HUGE, MMAP_BASE, PROGRAM, VDSO_BYTES};
 
 /// What a page is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +45,8 @@ pub(super) struct Pooled {
     pub answered: Vec<&'static str>,
     filled: BTreeSet<u64>,
     mappings: u64,
-    /// The call that the program came for, and where it was recorded.
-    own: (Call, u64),
+    /// The call that the program came for.
+    own: Call,
 }
 
 fn pages(start: u64, bytes: u64) -> impl Iterator<Item = u64> {
@@ -65,13 +65,13 @@ impl Pooled {
             answered: Vec::new(),
             filled: BTreeSet::new(),
             mappings: 0,
-            own: (Call::Brk { end: 0 }, 0),
+            own: Call::Brk { end: 0 },
         }
     }
 
-    /// What the tracer does with a call of the program, which was recorded to give `recorded`; its result.
-    pub fn makes(&mut self, call: Call, recorded: u64) -> i64 {
-        self.own = (call, recorded);
+    /// What the tracer does with a call of the program; its result.
+    pub fn makes(&mut self, call: Call) -> i64 {
+        self.own = call;
         let (mechanism, mut views) = (self.mechanism, std::mem::take(&mut self.views));
         let outcome = serve(&mechanism, &mut views, &call, self).unwrap();
         self.views = views;
@@ -105,9 +105,7 @@ impl Pooled {
 
     fn kernel(&mut self, call: &Call) -> i64 {
         match *call {
-            Call::Mmap { address, bytes, protection, flags, .. } => {
-                self.mmap(call, (address, bytes), protection, flags)
-            }
+            Call::Mmap { address, bytes, protection, flags, .. } => self.mmap((address, bytes), protection, flags),
             Call::Munmap { address, bytes } => {
                 self.is_of_whole_pages(address, bytes);
                 pages(address, bytes).for_each(|page| self.forget(page));
@@ -158,17 +156,14 @@ impl Pooled {
         self.filled.remove(&page);
     }
 
-    fn mmap(&mut self, call: &Call, (address, bytes): (u64, u64), protection: u64, flags: u64) -> i64 {
+    fn mmap(&mut self, (address, bytes): (u64, u64), protection: u64, flags: u64) -> i64 {
         let (is_of_pool, is_of_file) = (flags & map::HUGETLB != 0, flags & map::ANONYMOUS == 0);
         let to = match flags & (map::FIXED | map::FIXED_NOREPLACE) {
             0 if is_of_pool => {
                 let large = self.mechanism.large;
                 large.align_down(self.highest(bytes + large.bytes() - PAGE) + large.bytes() - PAGE)
             }
-            0 if *call == self.own.0 && protection == prot::NONE && bytes >= 2 * ARENA_BYTES => {
-                aligned(self.highest(bytes + ARENA_BYTES), self.own.1, ARENA_BYTES)
-            }
-            0 if is_of_file && bytes >= HUGE => aligned(self.highest(bytes + HUGE), 0, HUGE),
+            0 if is_of_file && bytes >= HUGE => aligned(self.highest(bytes + HUGE)),
             0 if is_of_file => self.highest(bytes),
             0 => self.place(bytes),
             _ => address,
@@ -229,7 +224,7 @@ impl Pooled {
     /// Where Linux puts so many bytes of memory.
     fn place(&self, bytes: u64) -> u64 {
         match bytes >= HUGE && bytes.is_multiple_of(HUGE) {
-            true => aligned(self.highest(bytes + HUGE), 0, HUGE),
+            true => aligned(self.highest(bytes + HUGE)),
             false => self.highest(bytes),
         }
     }
@@ -246,11 +241,8 @@ impl Pooled {
 }
 
 /// `__thp_get_unmapped_area` (mm/huge_memory.c).
-fn aligned(begin: u64, offset: u64, bytes: u64) -> u64 {
-    match offset.wrapping_sub(begin) & (bytes - 1) {
-        0 => begin + bytes,
-        rest => begin + rest,
-    }
+fn aligned(begin: u64) -> u64 {
+    begin - begin % HUGE + HUGE
 }
 
 impl View for Pooled {
@@ -282,7 +274,7 @@ impl Kernel for Pooled {
     }
 
     fn own_call(&mut self) -> Result<i64, Infallible> {
-        Ok(self.kernel(&self.own.0.clone()))
+        Ok(self.kernel(&self.own.clone()))
     }
 
     fn advise(&mut self, (address, bytes): (u64, u64), advice: u64) -> Result<(), Infallible> {

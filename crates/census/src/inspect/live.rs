@@ -1,0 +1,111 @@
+//! A process of the running kernel.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+
+use host::maps::{Vma, VmaKind};
+use policy::inspect::VmaFacts;
+use policy::size::PageSize;
+
+use super::subject::{Found, Sizes, Subject};
+use super::{elf, stacks};
+use crate::process_census::Process;
+use crate::{CensusError, Observer, Source};
+
+/// A process, open to be looked at.
+pub struct Live<'a> {
+    observer: &'a Observer,
+    sizes: &'a Sizes,
+    pid: u32,
+    process: Process<'a>,
+}
+
+impl<'a> Live<'a> {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// It has ended, or may not be looked at.
+    pub fn open(observer: &'a Observer, sizes: &'a Sizes, pid: u32) -> Result<Live<'a>, CensusError> {
+        Ok(Live { observer, sizes, pid, process: Process::at(observer, pid)? })
+    }
+
+    /// Whether the frames of a mapping are looked at.
+    fn sees_frames(&self, vma: &VmaFacts) -> bool {
+        let anonymous = matches!(vma.kind, VmaKind::Anonymous | VmaKind::Stack);
+        self.observer.sees_folios() && self.observer.tlb_runs && (anonymous || self.observer.file_folios)
+    }
+}
+
+impl Subject for Live<'_> {
+    fn sizes(&self) -> &Sizes {
+        self.sizes
+    }
+
+    fn text(&self, name: &str) -> io::Result<String> {
+        host::content(format!("/proc/{}/{name}", self.pid))
+    }
+
+    fn smaps(&self) -> io::Result<Box<dyn BufRead>> {
+        let file = File::open(format!("/proc/{}/smaps", self.pid))?;
+        Ok(Box::new(BufReader::with_capacity(1 << 16, file)))
+    }
+
+    fn program(&self) -> Option<String> {
+        let path = std::fs::read_link(format!("/proc/{}/exe", self.pid)).ok()?;
+        Some(path.to_string_lossy().into_owned())
+    }
+
+    fn stacks(&self) -> Vec<u64> {
+        stacks::of_process(self.pid)
+    }
+
+    fn has_guest(&self) -> bool {
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.pid)).into_iter().flatten().flatten();
+        let mut targets = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        targets.any(|target| target.to_string_lossy().contains("anon_inode:kvm-vm"))
+    }
+
+    fn is_go(&self) -> bool {
+        elf::has_section(&format!("/proc/{}/exe", self.pid), ".go.buildinfo").unwrap_or(false)
+    }
+
+    fn is_shmem(&self, device: (u32, u32)) -> bool {
+        self.observer.shmem.contain(self.pid, device)
+    }
+
+    fn guards(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        self.process.guards(start, end)
+    }
+
+    fn is_by_page(&self) -> bool {
+        self.observer.source() == Source::PagemapScan
+    }
+
+    fn sees_folios(&self) -> bool {
+        self.observer.sees_folios()
+    }
+
+    fn may_have(&self, size: PageSize) -> bool {
+        self.process.folios_of_system().is_none_or(|all| all.exist(size))
+    }
+
+    fn found(&self, vmas: &[VmaFacts], start: u64, end: u64) -> Result<Vec<Found>, CensusError> {
+        let mapped: Vec<Vma> = vmas.iter().map(as_mapped).collect();
+        let present = self.process.present(&mapped, start, end)?;
+        let found = present.into_iter().zip(vmas).map(|(present, vma)| Found {
+            runs: present.regions,
+            tlb_runs: Some(present.tlb_runs).filter(|_| self.sees_frames(vma)),
+        });
+        Ok(found.collect())
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
+}
+
+/// A mapping as it is asked for.
+fn as_mapped(facts: &VmaFacts) -> Vma {
+    let VmaFacts { start, end, protection, shared, device, inode, offset, .. } = *facts;
+    Vma { start, end, protection, shared, device, inode, offset, name: facts.name.clone() }
+}

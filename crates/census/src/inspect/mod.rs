@@ -1,0 +1,162 @@
+//! Inspecting a process: its regions, what maps them, and why not larger pages.
+//!
+//! What is read is read mapping by mapping, and only sums are kept, so that the memory that this takes does not grow with the
+//! process. Nothing is changed. A running process changes meanwhile: it is looked at again where it has executed another program,
+//! and what else changed is said in [`Inspection::partial`].
+
+mod capture;
+mod collapse;
+mod elf;
+mod error;
+mod identity;
+mod live;
+mod look;
+mod stacks;
+mod status;
+mod subject;
+mod told_pages;
+pub mod which;
+
+use host::Host;
+use policy::PageSizes;
+use policy::inspect::{Collapsed, Inspection, Pool, Region, Supply};
+use policy::size::PageSize;
+
+use crate::Observer;
+use capture::Captured;
+pub use capture::CapturedFile;
+pub use error::InspectError;
+use identity::Identity;
+use live::Live;
+use subject::Sizes;
+
+/// What is looked at beside what always is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Detail {
+    /// What is in each window of PMD size ([`policy::inspect::Region::windows`]).
+    pub windows: bool,
+}
+
+/// How often a process that executes another program meanwhile is looked at.
+const LOOKS: usize = 3;
+
+/// Looks at processes of the running kernel.
+pub struct Inspector {
+    host: Host,
+    observer: Observer,
+    sizes: Sizes,
+    detail: Detail,
+}
+
+impl Inspector {
+    /// An inspector that looks through `observer`, whose rights decide what is seen.
+    pub fn new(host: Host, observer: Observer, detail: Detail) -> Inspector {
+        let sizes = sizes_of(host.page_sizes());
+        Inspector { host, observer, sizes, detail }
+    }
+
+    /// The sizes of the kernel.
+    pub fn page_sizes(&self) -> &PageSizes {
+        self.host.page_sizes()
+    }
+
+    /// What the kernel could give now. It is the same for all processes of one look.
+    ///
+    /// # Errors
+    /// Files that every kernel has cannot be read.
+    pub fn supply(&self) -> Result<Supply, InspectError> {
+        let state = self.host.state()?;
+        let counters = self.host.counters()?;
+        Ok(Supply {
+            base_bytes: self.sizes.base.bytes(),
+            free_blocks_by_order: state.free_blocks_by_order,
+            available_bytes: state.available_bytes,
+            settings: state.settings,
+            pools: self.host.page_sizes().hugetlb.iter().filter_map(|size| self.pool(*size)).collect(),
+            counters: counters.iter().map(|(name, value)| (name.to_string(), value)).collect(),
+        })
+    }
+
+    fn pool(&self, size: PageSize) -> Option<Pool> {
+        let number = |file: &str| self.host.number(&host::hugetlb_file(size, file));
+        let promised = number("resv_hugepages").unwrap_or(0);
+        let surplus = number("surplus_hugepages").unwrap_or(0);
+        Some(Pool {
+            size,
+            pages: number("nr_hugepages")?,
+            free: number("free_hugepages")?.saturating_sub(promised),
+            surplus_left: number("nr_overcommit_hugepages").unwrap_or(0).saturating_sub(surplus),
+        })
+    }
+
+    /// Inspects a process.
+    ///
+    /// # Errors
+    /// [`InspectError`]: there is no such process, it has no memory, or may not be looked at.
+    pub fn process(&self, pid: u32, supply: &Supply) -> Result<Inspection, InspectError> {
+        let mut looks = 0;
+        if !self.host.is_live() {
+            return self.captured(pid, supply);
+        }
+        loop {
+            looks += 1;
+            let before = Identity::of(pid)?;
+            let subject = Live::open(&self.observer, &self.sizes, pid)?;
+            let mut inspection = look::look(&subject, &before, supply, self.detail)?;
+            match Identity::of(pid) {
+                Ok(after) if after.started_ticks != before.started_ticks => return Err(InspectError::Replaced { pid }),
+                Ok(after) if !before.is_same_program(&after) && looks < LOOKS => continue,
+                Ok(after) if !before.is_same_program(&after) => {
+                    inspection.partial.push("it executed other programs meanwhile, again and again".into());
+                }
+                Ok(_) => {}
+                Err(_) => inspection.partial.push("it ended meanwhile: what was read last may be missing".into()),
+            }
+            return Ok(inspection);
+        }
+    }
+
+    fn captured(&self, pid: u32, supply: &Supply) -> Result<Inspection, InspectError> {
+        let subject = Captured::open(&self.host, self.sizes.clone(), pid)?;
+        let path = self.host.root().join(format!("proc/{pid}/stat"));
+        let stat =
+            host::content(&path).map_err(|_| InspectError::NotCaptured { pid, root: self.host.root().into() })?;
+        look::look(&subject, &Identity::parse(pid, &stat)?, supply, self.detail)
+    }
+
+    /// The size of a PMD leaf; `None` where the kernel has no THP.
+    pub fn pmd_leaf(&self) -> Option<PageSize> {
+        self.sizes.pmd
+    }
+
+    /// Asks the kernel to collapse what of a process could be larger, region by region. It changes the process for good.
+    ///
+    /// # Errors
+    /// The process is gone, or another one has its number.
+    pub fn collapse(&self, inspected: &Inspection) -> Result<Vec<Collapsed>, InspectError> {
+        let Some(leaf) = self.sizes.pmd else { return Ok(Vec::new()) };
+        let could = |region: &&Region| region.win.bytes > 0 && region.target == Some(leaf);
+        let regions: Vec<&Region> = inspected.regions.iter().filter(could).collect();
+        collapse::collapse(inspected.process.pid, inspected.process.started_ticks, &regions, leaf)
+    }
+
+    /// Captures a process of the running kernel, with what is known of the system: files to be written below a directory, which
+    /// an inspector of that directory inspects like the process. No contents of memory are among them.
+    ///
+    /// # Errors
+    /// As [`Inspector::process`].
+    pub fn capture(&self, pid: u32) -> Result<Vec<CapturedFile>, InspectError> {
+        Identity::of(pid)?;
+        let subject = Live::open(&self.observer, &self.sizes, pid)?;
+        let vmas = look::mappings(&subject, pid)?;
+        let mut files = capture::system(&self.host);
+        files.extend(capture::process(&subject, pid, &vmas)?);
+        Ok(files)
+    }
+}
+
+/// The sizes that regions are held against.
+fn sizes_of(page_sizes: &PageSizes) -> Sizes {
+    let transparent = page_sizes.mthp.iter().copied().chain(page_sizes.pmd).collect();
+    Sizes { base: page_sizes.base, pmd: page_sizes.pmd, transparent }
+}

@@ -1,0 +1,64 @@
+//! Whom a look is at: a process of the running kernel, or a capture of one.
+
+use std::io::{self, BufRead};
+
+use policy::census::Region as Run;
+use policy::inspect::{TlbRuns, VmaFacts};
+use policy::size::PageSize;
+
+use crate::CensusError;
+
+/// The sizes of the kernel that a subject runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// The base page.
+    pub base: PageSize,
+    /// What a PMD leaf maps; `None` where the kernel has no THP.
+    pub pmd: Option<PageSize>,
+    /// All transparent sizes of anonymous memory, smallest first.
+    pub transparent: Vec<PageSize>,
+}
+
+/// What is present in one mapping, or in a part of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Runs of memory, in the order of addresses.
+    pub runs: Vec<Run>,
+    /// Memory by the entries of a TLB that could hold it; `None` where frames were not looked at.
+    pub tlb_runs: Option<TlbRuns>,
+}
+
+/// Whom a look is at.
+pub trait Subject {
+    /// The sizes of its kernel.
+    fn sizes(&self) -> &Sizes;
+    /// A file of `/proc/PID`.
+    fn text(&self, name: &str) -> io::Result<String>;
+    /// Its smaps, to be read line by line.
+    fn smaps(&self) -> io::Result<Box<dyn BufRead>>;
+    /// Its program; `None` where it cannot be read.
+    fn program(&self) -> Option<String>;
+    /// Stack pointers of its threads, in order.
+    fn stacks(&self) -> Vec<u64>;
+    /// Whether it has a virtual machine of KVM open.
+    fn has_guest(&self) -> bool;
+    /// Whether its program was made by Go.
+    fn is_go(&self) -> bool;
+    /// Whether the file behind a mapping lies in shared memory.
+    fn is_shmem(&self, device: (u32, u32)) -> bool;
+    /// Guards inside a mapping, in order.
+    fn guards(&self, start: u64, end: u64) -> Vec<(u64, u64)>;
+    /// Whether its pages can be looked at one by one; else smaps has sums.
+    fn is_by_page(&self) -> bool;
+    /// Whether folios behind base-page entries are seen.
+    fn sees_folios(&self) -> bool;
+    /// Whether anonymous folios of a size may exist on its kernel.
+    fn may_have(&self, size: PageSize) -> bool;
+    /// What is present of these mappings between two addresses.
+    ///
+    /// # Errors
+    /// It has ended, or may not be looked at.
+    fn found(&self, vmas: &[VmaFacts], start: u64, end: u64) -> Result<Vec<Found>, CensusError>;
+    /// Whether it runs: what it shows may change, and its number may be given to another.
+    fn is_live(&self) -> bool;
+}

@@ -1,0 +1,249 @@
+//! The file of a capture with what only a running kernel tells: `pagelab.capture/1` (FORMATS.md).
+
+use std::fmt::Write as _;
+
+use policy::census::{Backing, Folio, Mapping, Region as Run};
+use policy::inspect::{TlbRuns, VmaFacts};
+use policy::size::PageSize;
+
+use super::subject::{Found, Subject};
+use crate::CensusError;
+
+/// The first line of the file.
+pub const VERSION: &str = "pagelab.capture/1";
+
+/// What stands in the file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pages {
+    /// The program.
+    pub program: Option<String>,
+    /// Whether there are runs of pages: without them the sums of smaps are all that there is.
+    pub is_by_page: bool,
+    /// Whether folios behind base-page entries were seen.
+    pub sees_folios: bool,
+    /// Whether it had a virtual machine of KVM open.
+    pub has_guest: bool,
+    /// Whether its program was made by Go.
+    pub is_go: bool,
+    /// Devices whose files are shared memory.
+    pub shmem_devices: Vec<(u32, u32)>,
+    /// Stack pointers of its threads, in order.
+    pub stacks: Vec<u64>,
+    /// Guards inside mappings, in order.
+    pub guards: Vec<(u64, u64)>,
+    /// Sizes of which the system had an anonymous folio; `None` where it was not told.
+    pub folios_of_system: Option<Vec<PageSize>>,
+    /// Runs of pages, in order.
+    pub runs: Vec<Run>,
+    /// What the entries of a TLB could hold, by the first address of the mapping, in order.
+    pub tlb_runs: Vec<(u64, TlbRuns)>,
+}
+
+const BACKINGS: [(&str, Backing); 5] = [
+    ("anonymous", Backing::Anonymous),
+    ("hugetlb", Backing::Hugetlb),
+    ("shmem", Backing::Shmem),
+    ("file", Backing::File),
+    ("zero", Backing::Zero),
+];
+
+impl Pages {
+    /// Those of a process; `vmas` are its mappings, cut at guards.
+    ///
+    /// # Errors
+    /// It has ended, or may not be looked at.
+    pub fn of(subject: &dyn Subject, vmas: &[VmaFacts]) -> Result<Pages, CensusError> {
+        let mut pages = Pages {
+            program: subject.program(),
+            is_by_page: subject.is_by_page(),
+            sees_folios: subject.sees_folios(),
+            has_guest: subject.has_guest(),
+            is_go: subject.is_go(),
+            stacks: subject.stacks(),
+            ..Pages::default()
+        };
+        let transparent = &subject.sizes().transparent;
+        pages.folios_of_system = Some(transparent.iter().copied().filter(|size| subject.may_have(*size)).collect());
+        for vma in vmas {
+            if vma.is_shmem && !pages.shmem_devices.contains(&vma.device) {
+                pages.shmem_devices.push(vma.device);
+            }
+            if vma.part == policy::inspect::VmaPart::Guard {
+                pages.guards.push((vma.start, vma.end));
+            }
+            if pages.is_by_page {
+                let found = subject.found(std::slice::from_ref(vma), vma.start, vma.end)?;
+                for found in found {
+                    pages.runs.extend(found.runs);
+                    pages.tlb_runs.extend(found.tlb_runs.map(|runs| (vma.start, runs)));
+                }
+            }
+        }
+        Ok(pages)
+    }
+
+    /// What is present between two addresses, of one mapping.
+    pub fn found(&self, start: u64, end: u64) -> Found {
+        let first = self.runs.partition_point(|run| run.end <= start);
+        let inside = self.runs[first..].iter().take_while(|run| run.start < end);
+        let runs = inside.map(|run| Run { start: run.start.max(start), end: run.end.min(end), ..*run }).collect();
+        let at = self.tlb_runs.binary_search_by_key(&start, |(start, _)| *start);
+        Found { runs, tlb_runs: at.ok().map(|at| self.tlb_runs[at].1) }
+    }
+
+    /// The text of the file.
+    pub fn text(&self) -> String {
+        let mut text = format!("{VERSION}\n");
+        let mut line = |line: std::fmt::Arguments| {
+            let _ = writeln!(text, "{line}");
+        };
+        if let Some(program) = &self.program {
+            line(format_args!("program {}", program.replace('\n', " ")));
+        }
+        for (is, word) in [
+            (self.is_by_page, "by-page"),
+            (self.sees_folios, "sees-folios"),
+            (self.has_guest, "has-guest"),
+            (self.is_go, "is-go"),
+        ] {
+            if is {
+                line(format_args!("{word}"));
+            }
+        }
+        if let Some(sizes) = &self.folios_of_system {
+            let sizes: Vec<String> = sizes.iter().map(|size| size.bytes().to_string()).collect();
+            line(format_args!("folios-of-system {}", sizes.join(" ")));
+        }
+        self.shmem_devices.iter().for_each(|(major, minor)| line(format_args!("shmem {major} {minor}")));
+        self.stacks.iter().for_each(|stack| line(format_args!("stack {stack:x}")));
+        self.guards.iter().for_each(|(start, end)| line(format_args!("guard {start:x} {end:x}")));
+        for run in &self.runs {
+            let backing =
+                BACKINGS.iter().find(|(_, backing)| *backing == run.mapping.backing).map_or("", |known| known.0);
+            let folio = match run.mapping.folio {
+                Folio::Unknown => "unknown".to_string(),
+                Folio::Whole(size) => format!("whole {}", size.bytes()),
+                Folio::Part(size) => format!("part {}", size.bytes()),
+            };
+            line(format_args!("run {:x} {:x} {backing} {} {folio}", run.start, run.end, run.mapping.leaf.bytes()));
+        }
+        for (start, runs) in &self.tlb_runs {
+            let TlbRuns { k16_bytes, k32_bytes, k64_bytes, misplaced_bytes } = runs;
+            line(format_args!("tlb {start:x} {k16_bytes} {k32_bytes} {k64_bytes} {misplaced_bytes}"));
+        }
+        text
+    }
+
+    /// Reads the text; `None` where a line is not understood, or ranges overlap.
+    pub fn parse(text: &str) -> Option<Pages> {
+        let mut lines = text.lines();
+        if lines.next()? != VERSION {
+            return None;
+        }
+        let mut pages = Pages::default();
+        lines.try_for_each(|line| pages.add(line))?;
+        let in_order = pages.runs.windows(2).all(|pair| pair[0].end <= pair[1].start);
+        in_order.then_some(pages)
+    }
+
+    fn add(&mut self, line: &str) -> Option<()> {
+        let mut words = line.split(' ');
+        let address = |word: Option<&str>| u64::from_str_radix(word?, 16).ok();
+        let number = |word: Option<&str>| word?.parse::<u64>().ok();
+        let size = |word: Option<&str>| PageSize::new(number(word)?).ok();
+        match words.next()? {
+            "program" => self.program = Some(line.strip_prefix("program ")?.to_string()),
+            "by-page" => self.is_by_page = true,
+            "sees-folios" => self.sees_folios = true,
+            "has-guest" => self.has_guest = true,
+            "is-go" => self.is_go = true,
+            "folios-of-system" => {
+                let sizes = words.filter(|word| !word.is_empty()).map(|word| size(Some(word)));
+                self.folios_of_system = Some(sizes.collect::<Option<Vec<PageSize>>>()?);
+            }
+            "shmem" => {
+                let device = (number(words.next())?.try_into().ok()?, number(words.next())?.try_into().ok()?);
+                self.shmem_devices.push(device);
+            }
+            "stack" => self.stacks.push(address(words.next())?),
+            "guard" => self.guards.push((address(words.next())?, address(words.next())?)),
+            "run" => {
+                let (start, end) = (address(words.next())?, address(words.next())?);
+                let name = words.next()?;
+                let backing = BACKINGS.iter().find(|(known, _)| *known == name)?.1;
+                let leaf = size(words.next())?;
+                let folio = match words.next()? {
+                    "unknown" => Folio::Unknown,
+                    "whole" => Folio::Whole(size(words.next())?),
+                    "part" => Folio::Part(size(words.next())?),
+                    _ => return None,
+                };
+                let run = Run { start, end, mapping: Mapping { backing, leaf, folio } };
+                self.runs.push(Some(run).filter(|run| run.start < run.end)?);
+            }
+            "tlb" => {
+                let start = address(words.next())?;
+                let runs = TlbRuns {
+                    k16_bytes: number(words.next())?,
+                    k32_bytes: number(words.next())?,
+                    k64_bytes: number(words.next())?,
+                    misplaced_bytes: number(words.next())?,
+                };
+                self.tlb_runs.push((start, runs));
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let mapping = Mapping { backing: Backing::Shmem, leaf: PageSize::K4, folio: Folio::Part(PageSize::K64) };
+        let zero = Mapping { backing: Backing::Zero, leaf: PageSize::M2, folio: Folio::Whole(PageSize::M2) };
+        let pages = Pages {
+            program: Some("/usr/bin/a b".into()),
+            is_by_page: true,
+            sees_folios: true,
+            has_guest: true,
+            is_go: true,
+            shmem_devices: vec![(0, 1), (0, 24)],
+            stacks: vec![0x7f00],
+            guards: vec![(0x3000, 0x4000)],
+            folios_of_system: Some(vec![PageSize::K64, PageSize::M2]),
+            runs: vec![
+                Run { start: 0x1000, end: 0x3000, mapping },
+                Run { start: 0x200000, end: 0x400000, mapping: zero },
+            ],
+            tlb_runs: vec![(0x1000, TlbRuns { k16_bytes: 1, k32_bytes: 2, k64_bytes: 3, misplaced_bytes: 4 })],
+        };
+        assert_eq!(Pages::parse(&pages.text()), Some(pages.clone()));
+        assert_eq!(Pages::parse(&Pages::default().text()), Some(Pages::default()));
+        let part = pages.found(0x2000, 0x201000);
+        assert_eq!(
+            part.runs.iter().map(|run| (run.start, run.end)).collect::<Vec<_>>(),
+            [(0x2000, 0x3000), (0x200000, 0x201000)]
+        );
+    }
+
+    #[test]
+    fn rubbish_is_refused() {
+        for line in [
+            "x",
+            "run 1",
+            "run 2 1 file 4096 unknown",
+            "run 1 2 file 3 unknown",
+            "run 1 2 tape 4096 unknown",
+            "guard g 1",
+        ] {
+            assert_eq!(Pages::parse(&format!("{VERSION}\n{line}\n")), None, "{line}");
+        }
+        assert_eq!(Pages::parse("pagelab.capture/2\n"), None);
+        let overlapping = "run 1000 3000 file 4096 unknown\nrun 2000 4000 file 4096 unknown\n";
+        assert_eq!(Pages::parse(&format!("{VERSION}\n{overlapping}")), None);
+    }
+}

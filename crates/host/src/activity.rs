@@ -1,0 +1,125 @@
+//! What the kernel does about page sizes while somebody looks: faults, refusals, collapses, compaction, and the memory that
+//! is free for it.
+
+use std::collections::BTreeMap;
+
+use policy::size::PageSize;
+
+use super::counters::{self, Counters};
+use super::read::{self, HostError};
+use super::{Host, KHUGEPAGED, THP, hugetlb_file, state};
+
+/// Page faults that needed no I/O and those that did, in /proc/vmstat; both counted once a fault, whatever size it got
+/// (mm/memory.c, `mm_account_fault`): major faults are in `pgfault` too.
+pub const FAULTS: &str = "pgfault";
+/// Page faults that waited for I/O.
+pub const MAJOR_FAULTS: &str = "pgmajfault";
+/// How often khugepaged has gone through all processes (`khugepaged/full_scans`).
+pub const FULL_SCANS: &str = "khugepaged/full_scans";
+
+/// One reading of the whole system. Rates are what moved from one to the next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// [`Host::counters`], and with them [`FAULTS`], [`MAJOR_FAULTS`] and [`FULL_SCANS`].
+    pub counters: Counters,
+    /// Free blocks of the buddy allocator by order, all zones together.
+    pub free_blocks_by_order: Vec<u64>,
+    /// All memory (`MemTotal`); absent where /proc/meminfo does not say.
+    pub memory_bytes: Option<u64>,
+    /// Memory that new programs can have (`MemAvailable`).
+    pub available_bytes: Option<u64>,
+    /// Anonymous folios of each size (`hugepages-*kB/stats/nr_anon`, Linux 6.12); empty on older kernels.
+    pub anonymous_folios: BTreeMap<PageSize, u64>,
+    /// The hugetlb pools that have pages, by size.
+    pub pools: BTreeMap<PageSize, Pool>,
+}
+
+/// A pool of hugetlb pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Pages that it has.
+    pub pages: u64,
+    /// Those of them that nobody uses; some may be reserved.
+    pub free: u64,
+}
+
+impl Activity {
+    /// Free memory in blocks of at least `size`, in bytes.
+    pub fn free_bytes_from(&self, size: PageSize, base: PageSize) -> u64 {
+        let orders = self.free_blocks_by_order.iter().enumerate().skip(size.order(base) as usize);
+        orders.map(|(order, blocks)| blocks * (base.bytes() << order)).sum()
+    }
+}
+
+/// Reads the activity of the host.
+pub fn read(host: &Host) -> Result<Activity, HostError> {
+    let vmstat = read::required(&host.root, "/proc/vmstat")?;
+    let meminfo = read::required(&host.root, "/proc/meminfo")?;
+    let buddyinfo = read::required(&host.root, "/proc/buddyinfo")?;
+    let kilobytes = |key: &str| read::keyed_number(&meminfo, key).map(|kilobytes| kilobytes << 10);
+    let full_scans = host.number(&format!("{KHUGEPAGED}/full_scans")).map(|scans| (FULL_SCANS, scans));
+    let faults = [FAULTS, MAJOR_FAULTS].map(|name| Some((name, line(&vmstat, name)?)));
+    let counters = counters::of(host, &vmstat).with(faults.into_iter().flatten().chain(full_scans));
+    Ok(Activity {
+        counters,
+        free_blocks_by_order: state::free_blocks(&buddyinfo),
+        memory_bytes: kilobytes("MemTotal"),
+        available_bytes: kilobytes("MemAvailable"),
+        anonymous_folios: anonymous_folios(host),
+        pools: pools(host),
+    })
+}
+
+/// The number of a line `name number`.
+fn line(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+fn anonymous_folios(host: &Host) -> BTreeMap<PageSize, u64> {
+    let sizes = host.page_sizes.mthp.iter().chain(&host.page_sizes.pmd);
+    let count = |size: &PageSize| {
+        let path = format!("{THP}/hugepages-{}kB/stats/nr_anon", size.bytes() >> 10);
+        host.number(&path).map(|count| (*size, count))
+    };
+    sizes.filter_map(count).collect()
+}
+
+fn pools(host: &Host) -> BTreeMap<PageSize, Pool> {
+    let pool = |size: &PageSize| {
+        let number = |file: &str| host.number(&hugetlb_file(*size, file));
+        let pool = Pool { pages: number("nr_hugepages")?, free: number("free_hugepages")? };
+        (pool.pages > 0).then_some((*size, pool))
+    };
+    host.page_sizes.hugetlb.iter().filter_map(pool).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn captured(name: &str) -> Host {
+        let root = format!("{}/../../fixtures/host/{name}", env!("CARGO_MANIFEST_DIR"));
+        Host::open(root).unwrap()
+    }
+
+    #[test]
+    fn a_captured_host_tells_all_of_it() {
+        let host = captured("x86_64-6.18");
+        let activity = host.activity().unwrap();
+        let counters = host.counters().unwrap();
+        assert!(counters.iter().all(|(name, value)| activity.counters.get(name) == Some(value)), "{activity:?}");
+        assert!(activity.counters.get(FAULTS) > activity.counters.get(MAJOR_FAULTS), "{activity:?}");
+        assert!(activity.memory_bytes > activity.available_bytes, "{activity:?}");
+        assert_eq!(activity.free_blocks_by_order.len(), 11);
+        let all = activity.free_bytes_from(PageSize::K4, PageSize::K4);
+        let large = activity.free_bytes_from(PageSize::M2, PageSize::K4);
+        assert!(large < all && large.is_multiple_of(2 << 20), "{large} of {all}");
+    }
+
+    #[test]
+    fn what_an_old_kernel_does_not_count_is_absent() {
+        let activity = captured("x86_64-5.10").activity().unwrap();
+        assert!(activity.anonymous_folios.is_empty());
+        assert_eq!(activity.counters.get("hugepages-64kB/anon_fault_alloc"), None);
+    }
+}

@@ -1,0 +1,94 @@
+//! The processes of the host, as `/proc/PID/stat` tells of them: cheap enough to be asked again and again.
+
+use policy::size::PageSize;
+
+use super::Host;
+use super::read;
+
+/// A task without memory of its own (`PF_KTHREAD`, include/linux/sched.h).
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// A process at one moment (proc(5), `/proc/PID/stat`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessStat {
+    /// Its id.
+    pub pid: u32,
+    /// Its name (`comm`), at most 15 bytes, as the process has it: nothing in it is escaped.
+    pub name: String,
+    /// Its state: `R`, `S`, `Z` and so on.
+    pub state: char,
+    /// When it was started, in ticks since boot: with the id it names a process for good.
+    pub started_ticks: u64,
+    /// Faults that needed no I/O, of all its threads so far.
+    pub minor_faults: u64,
+    /// Faults that waited for I/O.
+    pub major_faults: u64,
+    /// Resident memory, hugetlb pages left out. The kernel counts in parts, a processor each: off by some hundred kilobytes.
+    pub resident_bytes: u64,
+}
+
+/// The processes of the host that have memory: no kernel thread, and none that has ended. A process that ends while it is
+/// read is left out, and so is all of `/proc` where it cannot be listed.
+pub fn list(host: &Host) -> Vec<ProcessStat> {
+    let names = read::entries(&host.root, "/proc");
+    let processes = names.iter().filter_map(|name| {
+        let pid: u32 = name.parse().ok()?;
+        parse(pid, &read::text(&host.root, &format!("/proc/{pid}/stat")).ok()?, host.page_sizes.base)
+    });
+    processes.collect()
+}
+
+/// Reads the line of `/proc/PID/stat`; `None` for a task without memory, and where the line is cut. The name can hold
+/// anything, brackets and spaces too, so that what follows begins after the last bracket.
+fn parse(pid: u32, line: &str, base: PageSize) -> Option<ProcessStat> {
+    let (before, after) = line.rsplit_once(')')?;
+    let name = before.split_once('(')?.1.to_string();
+    let fields: Vec<&str> = after.split_ascii_whitespace().collect();
+    // The state is field 3 of the manual.
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    // What stands after the last number that is used says that it is whole.
+    number(25)?;
+    let (flags, addresses, pages) = (number(9)?, number(23)?, number(24)?);
+    let process = ProcessStat {
+        pid,
+        name,
+        state: fields.first()?.chars().next()?,
+        started_ticks: number(22)?,
+        minor_faults: number(10)?,
+        major_faults: number(12)?,
+        resident_bytes: pages.saturating_mul(base.bytes()),
+    };
+    (flags & KERNEL_THREAD == 0 && addresses > 0).then_some(process)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REST: &str = "16229 16229 6121 0 -1 4194304 142 0 7 0 0 0 0 0 20 0 1 0 4089708 3133440 416 1 2 3";
+
+    #[test]
+    fn a_name_can_hold_whatever_a_line_is_made_of() {
+        for name in ["cat", "a) R 1 (b", "x\u{1b}[2J\ny", ""] {
+            let read = parse(7, &format!("7 ({name}) S {REST}"), PageSize::K64).unwrap();
+            assert_eq!(read.name, name);
+            assert_eq!((read.state, read.minor_faults, read.major_faults), ('S', 142, 7));
+            assert_eq!((read.started_ticks, read.resident_bytes), (4_089_708, 416 << 16));
+        }
+    }
+
+    #[test]
+    fn tasks_without_memory_and_cut_lines_are_left_out() {
+        let line = format!("7 (a) S {REST}");
+        assert_eq!(parse(7, &line.replace("4194304", "2129984"), PageSize::K4), None, "a kernel thread");
+        assert_eq!(parse(7, &line.replace("3133440 416", "0 0"), PageSize::K4), None, "a zombie");
+        assert!((0..line.len() - " 1 2 3".len()).all(|end| parse(7, &line[..end], PageSize::K4).is_none()));
+    }
+
+    #[test]
+    fn this_process_is_among_those_of_the_host() {
+        let host = Host::open("/").unwrap();
+        let own = host.processes().into_iter().find(|process| process.pid == std::process::id()).unwrap();
+        assert!(own.resident_bytes > 0 && own.minor_faults > 0 && own.started_ticks > 0, "{own:?}");
+    }
+}

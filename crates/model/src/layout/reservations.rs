@@ -1,0 +1,178 @@
+//! Mappings of which a program unmaps both ends, so that what stays is aligned as it wants it: arenas of glibc and jemalloc,
+//! heaps of V8 and of Java. How much goes at the beginning depends on where the mapping lies, so what was recorded is not what
+//! the program would have done on Linux: there it would have kept the aligned part of what it got there.
+
+use std::collections::BTreeMap;
+
+use ::policy::call::{map, prot};
+use trace::{Call, Event};
+
+use super::linux::{PAGE, pages};
+
+/// Smaller alignments are left as they come: no size of page or folio that is simulated depends on them, and lengths that are
+/// unmapped by chance look like them.
+const LEAST_BYTES: u64 = 64 << 10;
+
+/// A mapping that is not in use yet, as far as its calls tell.
+#[derive(Clone, Copy, Debug)]
+struct Reservation {
+    /// Where it ends, as recorded.
+    end: u64,
+    /// What is left of it, as recorded.
+    kept: (u64, u64),
+    /// Where it lies, and where what is left of it does.
+    to: u64,
+    kept_to: u64,
+    /// It can be used without a call: only the calls that follow at once say what it is for.
+    is_open: bool,
+}
+
+/// What comes of unmapping an end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trimmed {
+    /// All of the mapping, as recorded.
+    pub recorded: (u64, u64),
+    /// What is left: where it begins as recorded, its bytes, and where it lies.
+    pub kept: (u64, u64, u64),
+    /// What of Linux's addresses goes: beginnings and bytes.
+    pub unmapped: Vec<(u64, u64)>,
+}
+
+/// Mappings that may be cut, by the recorded address.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reservations(BTreeMap<u64, Reservation>);
+
+impl Reservations {
+    /// A new mapping lies there, which was recorded at an address.
+    pub fn note(&mut self, call: &Call, recorded: u64, to: u64) {
+        if let Call::Mmap { bytes, protection, flags, .. } = *call
+            && flags & map::ANONYMOUS != 0
+            && flags & map::TYPE == map::PRIVATE
+            && !map::populates(flags)
+        {
+            let end = recorded.saturating_add(pages(bytes));
+            let is_open = protection != prot::NONE;
+            self.0.insert(recorded, Reservation { end, kept: (recorded, end), to, kept_to: to, is_open });
+        }
+    }
+
+    /// A call was made: what it puts to use is no reservation any more.
+    pub fn hear(&mut self, event: &Event) {
+        let used = match event.call {
+            Call::Munmap { .. } => return,
+            Call::Mprotect { address, bytes, .. } => (address, bytes),
+            Call::Mremap { address, old_bytes, .. } => (address, old_bytes),
+            Call::Mmap { bytes, .. } => (event.result as u64, bytes),
+            _ => (0, 0),
+        };
+        let end = used.0.saturating_add(pages(used.1));
+        self.0.retain(|begin, reservation| !reservation.is_open && (reservation.end <= used.0 || end <= *begin));
+    }
+
+    /// A program unmaps a recorded range: what comes of it if that leaves an aligned part of a reservation; `None` if the range
+    /// is nothing but that.
+    pub fn trim(&mut self, address: u64, bytes: u64) -> Option<Trimmed> {
+        let (begin, reservation) = self.0.range(..=address).next_back().map(|(begin, found)| (*begin, *found))?;
+        let trimmed = reservation.without(begin, (address, address.saturating_add(bytes)));
+        match &trimmed {
+            Some((left, _)) => self.0.insert(begin, *left),
+            None if address < reservation.end => self.0.remove(&begin),
+            None => None,
+        };
+        trimmed.map(|(_, trimmed)| trimmed)
+    }
+}
+
+impl Reservation {
+    /// The reservation that begins at a recorded address, without a range at one of its ends.
+    fn without(self, begin: u64, (from, to): (u64, u64)) -> Option<(Reservation, Trimmed)> {
+        let kept = match self.kept {
+            (first, end) if from == first && first == begin && to < end => (to, end),
+            (first, end) if to == end && end == self.end && first < from => (first, from),
+            _ => return None,
+        };
+        // An end that is unmapped is shorter than the alignment, and both are together as long, or a page less.
+        let (head, tail) = (kept.0 - begin, self.end - kept.1);
+        let alignment = (head + tail).max(head + PAGE).next_power_of_two();
+        // Nobody reserves more for an alignment than for what is to be aligned.
+        let is_for_alignment = head <= (self.end - begin) / 2 && alignment >= LEAST_BYTES;
+        if !is_for_alignment || !kept.0.is_multiple_of(alignment) {
+            return None;
+        }
+        let kept_to = self.to.next_multiple_of(alignment);
+        let all_end = self.to + (self.end - begin);
+        let bytes = (kept.1 - kept.0).min(all_end.checked_sub(kept_to)?);
+        // What follows is unmapped with the other end.
+        let rest = if tail > 0 { (kept_to + bytes, all_end) } else { (all_end, all_end) };
+        let gone = [(self.kept_to, kept_to), rest].into_iter().filter(|(from, to)| from < to);
+        let unmapped = gone.map(|(from, to)| (from, to - from)).collect();
+        let trimmed = Trimmed { recorded: (begin, self.end), kept: (kept.0, bytes, kept_to), unmapped };
+        Some((Reservation { kept, kept_to, ..self }, trimmed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const M: u64 = 1 << 20;
+    /// Where a mapping was recorded, and where it is.
+    const FROM: u64 = 0x40_0017_7000;
+    const TO: u64 = 0x7fff_e030_1000;
+
+    fn reserved(bytes: u64, protection: u64) -> Reservations {
+        let mut reservations = Reservations::default();
+        let call = Call::Mmap { address: 0, bytes, protection, flags: 0x4022, file: -1, offset: 0 };
+        reservations.note(&call, FROM, TO);
+        reservations
+    }
+
+    #[test]
+    fn what_a_program_aligns_is_aligned_where_it_lies() {
+        // 16M and up to 16M more: at the beginning what is missing, then the rest.
+        let mut reservations = reserved(32 * M, 0);
+        let aligned = FROM.next_multiple_of(16 * M);
+        let first = reservations.trim(FROM, aligned - FROM).unwrap();
+        assert_eq!((first.recorded, first.kept.0), ((FROM, FROM + 32 * M), aligned));
+        let last = reservations.trim(aligned + 16 * M, FROM + 16 * M - aligned).unwrap();
+        let to = TO.next_multiple_of(16 * M);
+        assert_eq!(last.kept, (aligned, 16 * M, to));
+        let mut gone: Vec<(u64, u64)> = first.unmapped.iter().chain(&last.unmapped).copied().collect();
+        gone.sort_unstable();
+        assert_eq!(gone.iter().map(|(_, bytes)| bytes).sum::<u64>(), 16 * M);
+        assert_eq!((gone[0].0, gone[gone.len() - 1].0), (TO, to + 16 * M));
+    }
+
+    #[test]
+    fn an_end_that_is_missing_is_none() {
+        // Where it was recorded it was aligned already; here it is not.
+        let mut reservations = Reservations::default();
+        let call = Call::Mmap { address: 0, bytes: 3 * M, protection: 0, flags: 0x4022, file: -1, offset: 0 };
+        reservations.note(&call, 0x40_0020_0000, TO);
+        let trimmed = reservations.trim(0x40_0040_0000, M).unwrap();
+        let to = TO.next_multiple_of(M);
+        assert_eq!(trimmed.kept, (0x40_0020_0000, 2 * M, to));
+        assert_eq!(trimmed.unmapped, [(TO, to - TO), (to + 2 * M, TO + M - to)]);
+    }
+
+    #[test]
+    fn lengths_that_leave_nothing_aligned_are_what_they_are() {
+        assert_eq!(reserved(32 * M, 0).trim(FROM, 4096), None);
+        assert_eq!(reserved(32 * M, 0).trim(FROM + 4096, 8192), None);
+        assert_eq!(reserved(32 * M, 0).trim(FROM, 32 * M), None);
+        assert_eq!(Reservations::default().trim(FROM, M), None);
+    }
+
+    #[test]
+    fn what_is_in_use_stays_where_it_is() {
+        let head = FROM.next_multiple_of(16 * M) - FROM;
+        let event = |call| Event { run: 0, order: 0, call, result: 0 };
+        let other = event(Call::Madvise { address: 0, bytes: 0, advice: 10 });
+        let protect = event(Call::Mprotect { address: FROM + M, bytes: M, protection: 3 });
+        for (protection, heard, is_trimmed) in [(0, &other, true), (0, &protect, false), (3, &other, false)] {
+            let mut reservations = reserved(32 * M, protection);
+            reservations.hear(heard);
+            assert_eq!(reservations.trim(FROM, head).is_some(), is_trimmed, "{protection} {heard:?}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! A command, looked at when its processes end.
+
+use std::path::Path;
+use std::time::Duration;
+
+use census::inspect::{InspectError, Inspector};
+use census::page_sizes;
+use host::Host;
+use policy::Policy;
+use policy::inspect::{Inspection, Summary, Supply};
+use policy::size::format_bytes;
+use results::inspection;
+use study::trial::Exit;
+use tracer::signals::{self, PassOn};
+use tracer::{Launch, Leftovers, Rewriting, Witness};
+
+use super::Inspect;
+use super::every::{Beside, Looks};
+use crate::failure::{Failure, say};
+use crate::output::{print, terminal_width};
+use crate::user;
+
+/// How long processes that outlive the command may be idle.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What went before the end is told from so much on.
+const WORTH_A_NOTE_BYTES: u64 = 1 << 20;
+
+/// Looks at every process of a tree when the last task that uses its memory ends.
+struct AtExit {
+    inspector: Inspector,
+    supply: Supply,
+    /// The one with most memory.
+    largest: Option<Inspection>,
+    summaries: Vec<Summary>,
+    unseen: Vec<(u32, InspectError)>,
+    /// Looks that are wanted meanwhile, until they begin.
+    looks: Option<Looks>,
+    beside: Option<Beside>,
+}
+
+impl Witness for AtExit {
+    fn begins(&mut self, process: i32) {
+        self.beside = self.looks.take().map(|looks| looks.beside(process as u32));
+    }
+
+    fn ends(&mut self, task: i32) {
+        match self.inspector.process(task as u32, &self.supply) {
+            Ok(mut inspection) => {
+                note_what_went_before(&mut inspection);
+                self.summaries.push(Summary::of(&inspection));
+                let bytes = self.largest.as_ref().map_or(0, Inspection::resident_bytes);
+                if inspection.resident_bytes() >= bytes {
+                    self.largest = Some(inspection);
+                }
+            }
+            Err(error) => self.unseen.push((task as u32, error)),
+        }
+    }
+
+    fn unmaps(&mut self, _: i32, _: u64, _: u64) {}
+}
+
+/// A program that gives its memory back before it ends has little left to look at.
+fn note_what_went_before(inspection: &mut Inspection) {
+    let (peak, resident) = (inspection.process.peak_bytes, inspection.resident_bytes());
+    if peak / 2 > resident && peak - resident >= WORTH_A_NOTE_BYTES {
+        let (peak, resident) = (format_bytes(peak), format_bytes(resident));
+        let partial =
+            format!("{peak} were resident at its peak, and {resident} at its end: look at it by its PID meanwhile");
+        inspection.partial.push(partial);
+    }
+}
+
+/// Runs the command, and shows what its processes had at their ends. Its output goes where pagelab's goes.
+pub fn run(arguments: &Inspect) -> Result<(), Failure> {
+    let launch = Launch {
+        command: arguments.command.clone(),
+        user: user::to_run_as(None)?,
+        variables: user::variables(&[])?,
+        stdin: None,
+        stdout: None,
+        stderr: None,
+        disable_thp: false,
+        limit: None,
+    };
+    let inspector = super::detailed(Path::new("/"), arguments)?;
+    let supply = inspector.supply().map_err(Failure::input)?;
+    let host = Host::open("/").map_err(Failure::input)?;
+    let rewriting = Rewriting::of(&Policy::DEFAULT, host.page_sizes());
+    let (largest, beside, looks) = (None, None, Looks::of(arguments));
+    let mut witness = AtExit { inspector, supply, largest, summaries: Vec::new(), unseen: Vec::new(), looks, beside };
+    signals::catch(PassOn::Same).map_err(Failure::input)?;
+    let ended = tracer::run(&launch, &rewriting, Some(&mut witness), Leftovers::KillAfter(PATIENCE));
+    let looked = witness.beside.take().map_or(Ok(()), Beside::finish);
+    let ended = ended.map_err(|error| match signals::arrived() {
+        Some(signal) => Failure::Stopped(signal, "the command with it"),
+        None => Failure::launch(&error),
+    })?;
+    looked?;
+    for (task, error) in &witness.unseen {
+        say(format_args!("pagelab: process {task} was not seen at its end: {error}"));
+    }
+    if arguments.json_lines {
+        return exit(&ended.exit);
+    }
+    if witness.summaries.len() > 1 && !arguments.json {
+        let rows = inspection::processes(&witness.summaries, page_sizes::base_page(), terminal_width());
+        print(&format!("{rows}\n"), false)?;
+    }
+    match &witness.largest {
+        Some(largest) => super::show(arguments, &witness.inspector, largest)?,
+        None => return Err(Failure::NoResult("no process of the command was seen at its end".into())),
+    }
+    exit(&ended.exit)
+}
+
+/// What the command's own end says.
+fn exit(exit: &Exit) -> Result<(), Failure> {
+    match exit {
+        Exit::Code(0) => Ok(()),
+        Exit::Code(code) => Err(Failure::Command(format!("the command ended with exit code {code}"))),
+        Exit::Signal(signal) => Err(Failure::Command(format!("the command was ended by signal {signal}"))),
+    }
+}

@@ -1,0 +1,26 @@
+//! `--collapse`: large pages asked of the kernel for what could be larger.
+
+use census::inspect::Inspector;
+use policy::inspect::{Inspection, Supply};
+use results::inspection::{self, collapsing};
+
+use super::Inspect;
+use crate::failure::Failure;
+use crate::output::{print, terminal_width};
+
+/// Asks for them, looks again, and shows what came of it and what is there now.
+pub fn run(arguments: &Inspect, inspector: &Inspector, supply: &Supply, before: &Inspection) -> Result<(), Failure> {
+    let Some(leaf) = inspector.pmd_leaf() else {
+        return Err(Failure::NothingAdmitted("this kernel has no transparent huge pages to collapse into".into()));
+    };
+    let collapsed = inspector.collapse(before).map_err(Failure::input)?;
+    let after = inspector.process(before.process.pid, supply).map_err(Failure::input)?;
+    if arguments.json {
+        let mut document = inspection::json::one(&after);
+        document["collapsed"] = collapsing::document(before, &after, &collapsed, leaf);
+        return print(&format!("{document:#}"), true);
+    }
+    let width = terminal_width();
+    let told = collapsing::text(before, &after, &collapsed, leaf, width);
+    print(&format!("{told}\n\n{}", inspection::process(&after, arguments.regions, width)), false)
+}

@@ -1,0 +1,267 @@
+//! A process, looked at again and again: a row a look, with the large pages of the last looks as a sparkline.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use census::Observer;
+use census::inspect::{InspectError, Inspector};
+use policy::PageSizes;
+use policy::inspect::Summary;
+use policy::size::format_bytes;
+use results::inspection::{json, openmetrics};
+use tracer::signals::{self, PassOn};
+
+use super::Inspect;
+use crate::failure::{Failure, say};
+use crate::output::{print, terminal_width, write};
+use crate::short::{count, fitted, seconds, share};
+use crate::sizes::{Class, Sizes};
+
+/// Looks whose large pages the sparkline has.
+const SPARKS: usize = 16;
+/// How long a signal may wait to be heard.
+const SIGNAL_PATIENCE: Duration = Duration::from_millis(100);
+
+/// How often a process is looked at, and where that goes.
+#[derive(Clone, Debug)]
+pub struct Looks {
+    every: Duration,
+    as_lines: bool,
+    metrics: Option<PathBuf>,
+}
+
+/// Looks at a process in a thread of their own, while another one runs it.
+pub struct Beside {
+    thread: JoinHandle<Result<(), Failure>>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Looks {
+    /// Those that were asked for.
+    pub fn of(arguments: &Inspect) -> Option<Looks> {
+        let every = Duration::from_secs_f64(arguments.every?.min(1e9));
+        Some(Looks { every, as_lines: arguments.json_lines, metrics: arguments.openmetrics.clone() })
+    }
+
+    /// Looks at a process until it ends, or until pagelab is told to stop.
+    pub fn at(&self, pid: u32) -> Result<(), Failure> {
+        signals::catch(PassOn::Same).map_err(Failure::input)?;
+        if let Some(how) = self.until(pid, &AtomicBool::new(false))? {
+            say(format_args!("pagelab: process {pid} has ended{how}"));
+        }
+        Ok(())
+    }
+
+    /// Looks at a process that is about to load its program: for the first time when it has had one interval of its own.
+    pub fn beside(self, pid: u32) -> Beside {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || {
+            wait(Instant::now() + self.every, &told);
+            self.until(pid, &told).map(drop)
+        });
+        Beside { thread, is_over }
+    }
+
+    /// Looks until the process ends, and says how; or until somebody says that it is over.
+    fn until(&self, pid: u32, is_over: &AtomicBool) -> Result<Option<&'static str>, Failure> {
+        let inspector = super::inspector(Path::new("/"), Observer::open().with_file_folios())?;
+        let mut series = Series::new(self, inspector.page_sizes().clone());
+        let (began, mut looks) = (Instant::now(), 0u32);
+        while signals::arrived().is_none() && !is_over.load(Ordering::SeqCst) {
+            let at = began.elapsed();
+            match look(&inspector, pid) {
+                Ok(summary) if series.is_another(&summary) => {
+                    return Ok(Some(", and its number belongs to another process"));
+                }
+                Ok(summary) => series.show(&summary, at)?,
+                Err(InspectError::NoSuchProcess { .. } | InspectError::Zombie { .. }) if looks > 0 => {
+                    return Ok(Some(""));
+                }
+                Err(_) if is_over.load(Ordering::SeqCst) => break,
+                Err(error) => return Err(Failure::input(error)),
+            }
+            looks += 1;
+            // Each look has its time, however long the one before took.
+            let next = began + self.every * looks;
+            wait(if next < Instant::now() { Instant::now() + self.every } else { next }, is_over);
+        }
+        Ok(None)
+    }
+}
+
+impl Beside {
+    /// The process has ended: waits for the last look.
+    pub fn finish(self) -> Result<(), Failure> {
+        self.is_over.store(true, Ordering::SeqCst);
+        match self.thread.join() {
+            Ok(looked) => looked,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+/// Waits until then, until a signal arrives, or until it is over.
+fn wait(until: Instant, is_over: &AtomicBool) {
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        if signals::arrived().is_some() || is_over.load(Ordering::SeqCst) {
+            return;
+        }
+        std::thread::sleep(left.min(SIGNAL_PATIENCE));
+    }
+}
+
+fn look(inspector: &Inspector, pid: u32) -> Result<Summary, InspectError> {
+    Ok(Summary::of(&inspector.process(pid, &inspector.supply()?)?))
+}
+
+/// What was shown of a process.
+struct Series {
+    page_sizes: PageSizes,
+    as_lines: bool,
+    metrics: Option<PathBuf>,
+    started_ticks: Option<u64>,
+    /// The shares of PMD leaves and larger ones at the last looks.
+    large: Vec<f64>,
+}
+
+impl Series {
+    fn new(looks: &Looks, page_sizes: PageSizes) -> Series {
+        let (as_lines, metrics) = (looks.as_lines, looks.metrics.clone());
+        Series { page_sizes, as_lines, metrics, started_ticks: None, large: Vec::new() }
+    }
+
+    /// Whether the number belongs to another process by now.
+    fn is_another(&mut self, summary: &Summary) -> bool {
+        let ticks = summary.process.started_ticks;
+        *self.started_ticks.get_or_insert(ticks) != ticks
+    }
+
+    fn show(&mut self, summary: &Summary, elapsed: Duration) -> Result<(), Failure> {
+        if let Some(file) = &self.metrics {
+            let text = openmetrics::text(std::slice::from_ref(summary));
+            write(file, &|to| to.write_all(text.as_bytes()))?;
+        }
+        if self.as_lines {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            return print(&json::look(summary, now.as_secs_f64(), elapsed.as_secs_f64()).to_string(), true);
+        }
+        if self.large.is_empty() {
+            print(&self.heading(summary), false)?;
+        }
+        let row = self.row(summary, elapsed.as_secs_f64());
+        print(&fitted(&row, row.chars().count().min(terminal_width()), false), false)
+    }
+
+    fn heading(&self, summary: &Summary) -> String {
+        let (base, pmd) = (self.page_sizes.base.to_string(), self.pmd());
+        format!(
+            "process {} ({})\n{:>8} {:>8} {base:>5} {:>5} {pmd:>5} {:>9}  {:<SPARKS$}  why not",
+            summary.process.pid,
+            results::printable(&summary.process.name),
+            "time",
+            "resident",
+            "mTHP",
+            "could be",
+            format!("{pmd} so far")
+        )
+    }
+
+    fn pmd(&self) -> String {
+        self.page_sizes.pmd.map_or("large".to_string(), |pmd| pmd.to_string())
+    }
+
+    /// A row: the time, and by size what is there. Leaves of PMD size and larger ones are one share.
+    fn row(&mut self, summary: &Summary, elapsed_s: f64) -> String {
+        let sizes = Sizes::of(&summary.census);
+        let of = |class| sizes.share(class, &self.page_sizes);
+        let large = of(Class::Pmd).unwrap_or(0.0) + of(Class::Larger).unwrap_or(0.0);
+        let (base, mthp) = (of(Class::Base), of(Class::Mthp));
+        self.large.push(large);
+        let told = |ratio: Option<f64>, unknown: &str| ratio.map_or(unknown.to_string(), share);
+        let unknown = if sizes.total_bytes() == 0 { "-" } else { "?" };
+        let cause = summary.first_cause.as_ref().map(|(cause, _)| cause.describe()).unwrap_or_default();
+        let partial = if summary.partial.is_empty() { "" } else { " (partial)" };
+        format!(
+            "{:>8} {:>8} {:>5} {:>5} {:>5} {:>9}  {:<SPARKS$}  {}{partial}",
+            time(elapsed_s),
+            format_bytes(summary.resident_bytes),
+            told(base, unknown),
+            told(mthp, unknown),
+            share(large),
+            format_bytes(summary.could_be_larger_bytes),
+            sparkline(&self.large),
+            results::printable(&cause)
+        )
+        .trim_end()
+        .to_string()
+    }
+}
+
+fn time(elapsed_s: f64) -> String {
+    if elapsed_s < 1000.0 { seconds(elapsed_s) } else { format!("{} s", count(elapsed_s)) }
+}
+
+/// The last shares as blocks, from none to all.
+fn sparkline(shares: &[f64]) -> String {
+    const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let last = &shares[shares.len().saturating_sub(SPARKS)..];
+    let block = |share: &f64| BLOCKS[(share.clamp(0.0, 1.0) * (BLOCKS.len() - 1) as f64).round() as usize];
+    last.iter().map(block).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::cause::Cause;
+    use policy::census::{Backing, Census, Folio, Mapping};
+    use policy::inspect::Process;
+    use policy::size::PageSize;
+
+    use super::*;
+
+    fn summary(base_mib: u64, large_mib: u64, folio: Folio) -> Summary {
+        let mut census = Census::default();
+        let mut add =
+            |leaf, folio, mib: u64| census.add(Mapping { backing: Backing::Anonymous, leaf, folio }, mib << 20);
+        add(PageSize::K4, folio, base_mib);
+        add(PageSize::M2, Folio::Whole(PageSize::M2), large_mib);
+        Summary {
+            process: Process { pid: 7, name: "re\u{1b}dis".into(), ..Process::default() },
+            census,
+            resident_bytes: (base_mib + large_mib) << 20,
+            could_be_larger_bytes: base_mib << 20,
+            bloat_bytes: 0,
+            first_cause: (base_mib > 0).then_some((Cause::NotAdvised, 1)),
+            partial: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_look_is_a_row_with_the_looks_before_it() {
+        let page_sizes = PageSizes { base: PageSize::K4, pmd: Some(PageSize::M2), mthp: vec![], hugetlb: vec![] };
+        let (started_ticks, metrics) = (None, None);
+        let mut series = Series { page_sizes, as_lines: false, metrics, started_ticks, large: Vec::new() };
+        let whole = Folio::Whole(PageSize::K4);
+        let text = [
+            series.heading(&summary(1, 0, whole)),
+            series.row(&summary(100, 0, whole), 0.0),
+            series.row(&summary(50, 50, whole), 2.0),
+            series.row(&summary(1, 99, Folio::Unknown), 4.02),
+            series.row(&summary(0, 100, whole), 1234.0),
+            series.row(&summary(0, 0, whole), 1300.0),
+        ];
+        let golden = "\
+process 7 (re\\x1bdis)
+    time resident    4K  mTHP    2M  could be  2M so far         why not
+    0 ms     100M  100%    0%    0%      100M  ▁                 not advised, and the kernel gives the size to advised memory only
+     2 s     100M   50%    0%   50%       50M  ▁▅                not advised, and the kernel gives the size to advised memory only
+     4 s     100M    1%     ?   99%        1M  ▁▅█               not advised, and the kernel gives the size to advised memory only
+ 1.23k s     100M    0%    0%  100%         0  ▁▅██
+ 1.30k s        0     -     -    0%         0  ▁▅██▁";
+        assert_eq!(text.join("\n"), golden, "{}", text.join("\n"));
+        assert_eq!(sparkline(&[1.0; 40]).chars().count(), SPARKS);
+    }
+}

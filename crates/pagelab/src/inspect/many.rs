@@ -1,0 +1,48 @@
+//! Many processes, a row each.
+
+use std::path::Path;
+
+use census::inspect::InspectError;
+use census::{CensusError, Observer, page_sizes};
+use policy::inspect::Summary;
+use results::inspection;
+
+use super::Inspect;
+use crate::failure::Failure;
+use crate::output::{print, terminal_width};
+
+/// Looks at these processes. One that has ended meanwhile, or has no memory, is left out; one that may not be looked at is counted.
+pub fn run(arguments: &Inspect, processes: &[u32]) -> Result<(), Failure> {
+    let inspector = super::inspector(Path::new("/"), Observer::open())?;
+    let supply = inspector.supply().map_err(Failure::input)?;
+    let (mut seen, mut unseen) = (Vec::new(), Vec::new());
+    for pid in processes.iter().copied().filter(|pid| *pid != std::process::id()) {
+        match inspector.process(pid, &supply) {
+            Ok(inspection) => seen.push(Summary::of(&inspection)),
+            Err(error) if is_without_memory(&error) => {}
+            Err(error) => unseen.push((pid, error.to_string())),
+        }
+    }
+    if arguments.json {
+        return print(&format!("{:#}", inspection::json::many(&seen, &supply, &unseen)), true);
+    }
+    let mut text = inspection::processes(&seen, page_sizes::base_page(), terminal_width());
+    if let Some((_, why)) = unseen.first() {
+        let said = format!("{} more could not be looked at, such as: {}", unseen.len(), results::printable(why));
+        text += &format!("\n\n{}", results::fold(&said, terminal_width(), 2));
+    }
+    text += "\n\npagelab inspect PID shows one of them, region by region";
+    print(&text, false)
+}
+
+/// Whether there is nothing to be seen of the process, for anybody.
+fn is_without_memory(error: &InspectError) -> bool {
+    matches!(
+        error,
+        InspectError::NoSuchProcess { .. }
+            | InspectError::Zombie { .. }
+            | InspectError::KernelThread { .. }
+            | InspectError::Replaced { .. }
+            | InspectError::Census(CensusError::Gone { .. } | CensusError::NoAddressSpace { .. })
+    )
+}

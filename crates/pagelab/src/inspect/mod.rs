@@ -1,0 +1,163 @@
+//! `pagelab inspect`: which page sizes map a running program, region by region, and why not larger ones.
+
+mod at_exit;
+mod collapse;
+mod every;
+mod many;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use census::Observer;
+use census::inspect::{CapturedFile, Detail, Inspector, which};
+use clap::{ArgGroup, Args};
+use host::Host;
+use policy::inspect::Inspection;
+use results::html::inspection as html;
+use results::inspection;
+
+use crate::failure::Failure;
+use crate::output::{can_be_written, print, terminal_width, write_page};
+use crate::words::parse_duration;
+use every::Looks;
+
+/// Arguments of `pagelab inspect`.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("whom").required(true).args(["pid", "tree", "cgroup", "all", "command"])))]
+pub struct Inspect {
+    /// The process
+    #[arg(value_name = "PID")]
+    pub pid: Option<u32>,
+    /// A process and all that descend from it, a row each
+    #[arg(long, value_name = "PID")]
+    pub tree: Option<u32>,
+    /// All processes of a control group and of those below it, a row each
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<PathBuf>,
+    /// All processes, a row each, that with most memory that could be larger first
+    #[arg(long)]
+    pub all: bool,
+    /// Show every region, and not only kinds of them
+    #[arg(long)]
+    pub regions: bool,
+    /// Print one JSON document instead of tables
+    #[arg(long)]
+    pub json: bool,
+    /// Write the map of the address space as one HTML page, a cell a window of a large page
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tree", "cgroup", "all", "collapse", "capture"])]
+    pub html: Option<PathBuf>,
+    /// Look at the process, or the command's, this often until it ends, a row a look
+    #[arg(long, value_name = "TIME", value_parser = parse_duration,
+          conflicts_with_all = ["tree", "cgroup", "all", "collapse", "capture", "root"])]
+    pub every: Option<f64>,
+    /// With --every: print each look as one line of JSON
+    #[arg(long, requires = "every")]
+    pub json_lines: bool,
+    /// With --every: replace this file by each look, as OpenMetrics text for a collector
+    #[arg(long, value_name = "FILE", requires = "every")]
+    pub openmetrics: Option<PathBuf>,
+    /// Ask the kernel for large pages (MADV_COLLAPSE) where there could be some, and say what came of it. This changes the
+    /// process, and cannot be undone
+    #[arg(long, requires = "pid", conflicts_with_all = ["capture", "root"])]
+    pub collapse: bool,
+    /// Write what is read of the process to a directory, for a bug report: mappings, flags, which pages are where, settings and
+    /// counters of the system; never contents of memory, nor the command line
+    #[arg(long, value_name = "DIR", requires = "pid", conflicts_with = "root")]
+    pub capture: Option<PathBuf>,
+    /// Inspect a process in such a directory, and not one of this system
+    #[arg(long, value_name = "DIR", requires = "pid")]
+    pub root: Option<PathBuf>,
+    /// Run this command, and look at its processes when they end
+    #[arg(last = true)]
+    pub command: Vec<OsString>,
+}
+
+/// Runs `pagelab inspect`.
+pub fn run(arguments: &Inspect) -> Result<(), Failure> {
+    can_be_written(arguments.html.iter().chain(&arguments.openmetrics))?;
+    if !arguments.command.is_empty() {
+        return at_exit::run(arguments);
+    }
+    if let (Some(pid), Some(looks)) = (arguments.pid, Looks::of(arguments)) {
+        if arguments.html.is_some() || arguments.regions || arguments.json {
+            return Err(Failure::Input(
+                "--every shows a process over time, in rows or as --json-lines; leave out --html, --regions and --json, which \
+                 show one look"
+                    .into(),
+            ));
+        }
+        return looks.at(pid);
+    }
+    if let Some(pid) = arguments.pid {
+        let root = arguments.root.as_deref().unwrap_or(Path::new("/"));
+        let inspector = detailed(root, arguments)?;
+        if let Some(directory) = &arguments.capture {
+            return write(directory, &inspector.capture(pid).map_err(Failure::input)?, pid);
+        }
+        let supply = inspector.supply().map_err(Failure::input)?;
+        let inspected = inspector.process(pid, &supply).map_err(Failure::input)?;
+        return match arguments.collapse {
+            true => collapse::run(arguments, &inspector, &supply, &inspected),
+            false => show(arguments, &inspector, &inspected),
+        };
+    }
+    let processes = match (&arguments.tree, &arguments.cgroup) {
+        (Some(root), _) => which::tree(*root),
+        (None, Some(path)) => which::cgroup(path),
+        (None, None) => Ok(which::all()),
+    };
+    many::run(arguments, &processes.map_err(Failure::input)?)
+}
+
+fn inspector(root: &Path, observer: Observer) -> Result<Inspector, Failure> {
+    let host = Host::open(root).map_err(Failure::input)?;
+    Ok(Inspector::new(host, observer, Detail::default()))
+}
+
+/// An inspector of one process, with all that is shown of it.
+fn detailed(root: &Path, arguments: &Inspect) -> Result<Inspector, Failure> {
+    let host = Host::open(root).map_err(Failure::input)?;
+    let detail = Detail { windows: arguments.html.is_some() };
+    Ok(Inspector::new(host, Observer::open().with_file_folios().with_tlb_runs(), detail))
+}
+
+/// Writes a capture, whose files must not be there yet.
+fn write(directory: &Path, files: &[CapturedFile], pid: u32) -> Result<(), Failure> {
+    for (path, text) in files {
+        let file = directory.join(path.trim_start_matches('/'));
+        let folder = file.parent().unwrap_or(directory);
+        let written = std::fs::create_dir_all(folder)
+            .and_then(|()| File::create_new(&file))
+            .and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(|error| Failure::about(&file, error))?;
+    }
+    let again = format!("captured; inspect it: pagelab inspect --root {} {pid}", directory.display());
+    print(&results::printable(&again), false)
+}
+
+/// Prints what was found of one process.
+fn show(arguments: &Inspect, inspector: &Inspector, inspected: &Inspection) -> Result<(), Failure> {
+    if let Some(file) = &arguments.html {
+        write_page(file, &html::report(inspected, &setting(inspector, inspected)))?;
+    }
+    let text = match arguments.json {
+        true => format!("{:#}", inspection::json::one(inspected)),
+        false => inspection::process(inspected, arguments.regions, terminal_width()),
+    };
+    print(&text, arguments.json)
+}
+
+/// What the page says of where and when it was made.
+fn setting(inspector: &Inspector, inspected: &Inspection) -> html::Setting {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let page_sizes = inspector.page_sizes();
+    html::Setting {
+        base: page_sizes.base,
+        pmd: page_sizes.pmd,
+        unix_s: inspected.sight.is_live.then_some(now.as_secs() as i64),
+        version: env!("CARGO_PKG_VERSION").into(),
+    }
+}

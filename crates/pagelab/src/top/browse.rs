@@ -1,0 +1,365 @@
+//! What the one before the terminal does: sorting, filter, selection, and which page is shown. Knows no terminal.
+
+use super::view::{Look, Row, View};
+use crate::sizes::Class;
+
+/// What the table is sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Sort {
+    /// Resident bytes, most first.
+    #[default]
+    Resident,
+    /// Bytes that could be larger, most first.
+    Larger,
+    /// Faults a second, most first.
+    Faults,
+    /// Bytes of base pages, most first.
+    Base,
+    /// Name.
+    Name,
+    /// Process id.
+    Pid,
+}
+
+impl Sort {
+    const ALL: [Sort; 6] = [Sort::Resident, Sort::Larger, Sort::Faults, Sort::Base, Sort::Name, Sort::Pid];
+
+    fn next(self) -> Sort {
+        let at = Sort::ALL.iter().position(|one| *one == self).unwrap_or(0);
+        Sort::ALL[(at + 1) % Sort::ALL.len()]
+    }
+}
+
+/// A key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// One line up.
+    Up,
+    /// One line down.
+    Down,
+    /// A page up.
+    PageUp,
+    /// A page down.
+    PageDown,
+    /// To the first.
+    Home,
+    /// To the last.
+    End,
+    /// Enter.
+    Enter,
+    /// Escape.
+    Escape,
+    /// Backspace.
+    Backspace,
+    /// Any other character.
+    Char(char),
+    /// Ctrl-C.
+    Interrupt,
+    /// Ctrl-Z.
+    Suspend,
+}
+
+/// What a key asks of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// The frame again, and nothing else.
+    Draw,
+    /// To end.
+    Quit,
+    /// To be stopped, as by a shell's job control.
+    Suspend,
+    /// To inspect this process.
+    Inspect(u32),
+}
+
+/// What the last frame had of the table or the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// Lines that were in it.
+    pub page: usize,
+    /// Lines that there are.
+    pub lines: usize,
+}
+
+/// What is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// The table of processes.
+    Processes,
+    /// A text that was asked for: the keys, or an inspection.
+    Text {
+        /// What it is.
+        title: String,
+        /// Its lines.
+        lines: Vec<String>,
+        /// The first line that is seen.
+        first: usize,
+    },
+}
+
+/// What the one before the terminal has chosen.
+#[derive(Clone, Debug)]
+pub struct Browse {
+    /// What the table is sorted by.
+    pub sort: Sort,
+    /// Whether the other way round.
+    pub is_reversed: bool,
+    /// What names, causes or process ids have to contain.
+    pub filter: String,
+    /// Whether the filter is being typed.
+    pub is_typing: bool,
+    /// The process that is selected.
+    pub selected: Option<u32>,
+    /// What is shown.
+    pub page: Page,
+}
+
+/// The keys, as the help has them.
+const KEYS: [(&str, &str); 9] = [
+    ("q, Ctrl-C", "end"),
+    ("Up, Down, j, k", "select a process"),
+    ("PgUp, PgDn, Home, End", "by pages, to the first and the last"),
+    ("Enter", "inspect it: region by region, and why not larger"),
+    ("Esc", "back; clears the filter"),
+    ("/", "filter by name, PID or cause"),
+    ("s, S", "sort by the next column; the other way round"),
+    ("1 to 6", "sort by resident, could be larger, faults, base pages, name, PID"),
+    ("h, ?", "these keys, and what columns mean"),
+];
+
+const MEANINGS: [&str; 7] = [
+    "RESIDENT  resident bytes by the kernel's own counters; shared memory counts in each process, hugetlb in none",
+    "4K, mTHP, 2M  the share of memory that base pages map, larger folios behind base-page entries, PMD leaves; ? where folios \
+     are not visible (root sees them)",
+    "TO WIN    bytes that the kernel could map by larger pages than it does; ~ where the memory has changed since it was looked at",
+    "given  folios that anonymous faults got of a size, and faults that asked for it and fell back to a smaller one",
+    "A process is looked at when its faults or its resident memory have changed, the one first that has waited longest.",
+    "top stays below 1 % of a processor: rows grow old, and the interval becomes longer, rather than that it costs more.",
+    "Keys and inspections that you ask for are not counted.",
+];
+
+impl Browse {
+    /// Sorted so, with this filter.
+    pub fn new(sort: Sort, filter: String) -> Browse {
+        Browse { sort, is_reversed: false, filter, is_typing: false, selected: None, page: Page::Processes }
+    }
+
+    /// The processes that the filter lets through, sorted.
+    pub fn chosen<'a>(&self, view: &'a View) -> Vec<&'a Row> {
+        let filter = self.filter.to_lowercase();
+        let mut rows: Vec<&Row> = view.rows.iter().filter(|row| contains(row, &filter)).collect();
+        rows.sort_by(|a, b| self.compare(a, b, view).then(a.pid.cmp(&b.pid)));
+        if self.is_reversed {
+            rows.reverse();
+        }
+        rows
+    }
+
+    fn compare(&self, a: &Row, b: &Row, view: &View) -> std::cmp::Ordering {
+        let seen = |row: &Row, of: &dyn Fn(&super::view::Seen) -> u64| match &row.look {
+            Look::Seen(seen) => of(seen),
+            Look::NotYet | Look::Refused(_) => 0,
+        };
+        let base = |row: &Row| {
+            seen(row, &|seen| seen.sizes.class_bytes(Class::Base, &view.system.page_sizes).unwrap_or_default())
+        };
+        let larger = |row: &Row| seen(row, &|seen| seen.larger_bytes);
+        match self.sort {
+            Sort::Resident => b.resident_bytes.cmp(&a.resident_bytes),
+            Sort::Larger => larger(b).cmp(&larger(a)),
+            Sort::Faults => b.faults_per_s.unwrap_or(-1.0).total_cmp(&a.faults_per_s.unwrap_or(-1.0)),
+            Sort::Base => base(b).cmp(&base(a)),
+            Sort::Name => a.name.cmp(&b.name),
+            Sort::Pid => a.pid.cmp(&b.pid),
+        }
+    }
+
+    /// A key was pressed before a frame that shows so much.
+    pub fn press(&mut self, key: Key, view: &View, shown: Shown) -> Wish {
+        match key {
+            Key::Interrupt => return Wish::Quit,
+            Key::Suspend => return Wish::Suspend,
+            _ => {}
+        }
+        if self.is_typing {
+            self.type_filter(key);
+            return Wish::Draw;
+        }
+        match self.page {
+            Page::Processes => self.in_table(key, view, shown.page),
+            Page::Text { .. } => self.in_text(key, shown),
+        }
+    }
+
+    fn type_filter(&mut self, key: Key) {
+        match key {
+            Key::Char(c) => self.filter.push(c),
+            Key::Backspace => drop(self.filter.pop()),
+            Key::Escape => {
+                self.filter.clear();
+                self.is_typing = false;
+            }
+            _ => self.is_typing = false,
+        }
+    }
+
+    fn in_table(&mut self, key: Key, view: &View, page: usize) -> Wish {
+        match key {
+            Key::Char('q') => return Wish::Quit,
+            Key::Char('h' | '?') => self.page = help(),
+            Key::Char('/') => self.is_typing = true,
+            Key::Char('s') => self.sort = self.sort.next(),
+            Key::Char('S') => self.is_reversed = !self.is_reversed,
+            Key::Char(digit @ '1'..='6') => self.sort = Sort::ALL[digit as usize - '1' as usize],
+            Key::Escape => self.filter.clear(),
+            Key::Enter => return self.selected(view).map_or(Wish::Draw, Wish::Inspect),
+            other => self.select(other, view, page),
+        }
+        Wish::Draw
+    }
+
+    fn in_text(&mut self, key: Key, shown: Shown) -> Wish {
+        let Page::Text { first, .. } = &mut self.page else { return Wish::Draw };
+        let last = shown.lines.saturating_sub(shown.page.max(1));
+        match key {
+            Key::Char('q') | Key::Escape | Key::Backspace => {
+                self.page = Page::Processes;
+                return Wish::Draw;
+            }
+            other => *first = moved(*first, other, shown.page, last),
+        }
+        Wish::Draw
+    }
+
+    fn select(&mut self, key: Key, view: &View, page: usize) {
+        let rows = self.chosen(view);
+        let at = rows.iter().position(|row| Some(row.pid) == self.selected).unwrap_or(0);
+        let to = moved(at, key, page, rows.len().saturating_sub(1));
+        self.selected = rows.get(to).map(|row| row.pid);
+    }
+
+    /// The process that is selected: the first where none was, or where it has gone.
+    pub fn selected(&self, view: &View) -> Option<u32> {
+        let rows = self.chosen(view);
+        let chosen = rows.iter().find(|row| Some(row.pid) == self.selected).or_else(|| rows.first());
+        chosen.map(|row| row.pid)
+    }
+
+    /// Shows a text.
+    pub fn show(&mut self, title: String, text: &str) {
+        self.page = Page::Text { title, lines: text.lines().map(String::from).collect(), first: 0 };
+    }
+}
+
+/// Where a key moves to, between 0 and `last`.
+fn moved(at: usize, key: Key, page: usize, last: usize) -> usize {
+    let to = match key {
+        Key::Up | Key::Char('k') => at.saturating_sub(1),
+        Key::Down | Key::Char('j') => at + 1,
+        Key::PageUp => at.saturating_sub(page.max(1)),
+        Key::PageDown | Key::Char(' ') => at + page.max(1),
+        Key::Home | Key::Char('g') => 0,
+        Key::End | Key::Char('G') => last,
+        _ => at,
+    };
+    to.min(last)
+}
+
+/// Whether a process has the lower-case text in its name, its id or its cause.
+fn contains(row: &Row, text: &str) -> bool {
+    let cause = || match &row.look {
+        Look::Seen(seen) => seen.cause.as_deref().unwrap_or_default().to_lowercase(),
+        Look::NotYet | Look::Refused(_) => String::new(),
+    };
+    text.is_empty()
+        || row.name.to_lowercase().contains(text)
+        || row.pid.to_string().contains(text)
+        || cause().contains(text)
+}
+
+fn help() -> Page {
+    let keys = KEYS.iter().map(|(key, what)| format!("{key:<22} {what}"));
+    let meanings = MEANINGS.iter().map(ToString::to_string);
+    let lines = keys.chain([String::new()]).chain(meanings).collect();
+    Page::Text { title: "keys and columns".into(), lines, first: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    const SHOWN: Shown = Shown { page: 5, lines: 5 };
+    const TEXT: Shown = Shown { page: 10, lines: 30 };
+
+    fn pids(browse: &Browse, view: &View) -> Vec<u32> {
+        browse.chosen(view).iter().map(|row| row.pid).collect()
+    }
+
+    #[test]
+    fn keys_sort_filter_and_select() {
+        let view = sample::view();
+        let mut browse = Browse::new(Sort::Resident, String::new());
+        assert_eq!(pids(&browse, &view)[..2], [4242, 77]);
+        assert_eq!(browse.press(Key::Char('2'), &view, SHOWN), Wish::Draw);
+        assert_eq!((browse.sort, pids(&browse, &view)[0]), (Sort::Larger, 77));
+        browse.press(Key::Char('S'), &view, SHOWN);
+        assert_eq!(*pids(&browse, &view).last().unwrap(), 77);
+        browse.press(Key::Char('S'), &view, SHOWN);
+        for key in [Key::Char('/'), Key::Char('R'), Key::Char('e'), Key::Char('d'), Key::Enter] {
+            browse.press(key, &view, SHOWN);
+        }
+        assert_eq!(pids(&browse, &view), [77], "{}", browse.filter);
+        assert_eq!(browse.press(Key::Enter, &view, SHOWN), Wish::Inspect(77));
+        browse.press(Key::Escape, &view, SHOWN);
+        assert_eq!(pids(&browse, &view).len(), view.rows.len());
+        assert_eq!(browse.press(Key::Char('q'), &view, SHOWN), Wish::Quit);
+        assert_eq!(browse.press(Key::Interrupt, &view, SHOWN), Wish::Quit);
+        assert_eq!(browse.press(Key::Suspend, &view, SHOWN), Wish::Suspend);
+    }
+
+    #[test]
+    fn while_a_filter_is_typed_letters_are_letters_and_ctrl_c_ends() {
+        let view = sample::view();
+        let mut browse = Browse::new(Sort::Resident, String::new());
+        for key in [Key::Char('/'), Key::Char('q'), Key::Char('x'), Key::Backspace] {
+            assert_eq!(browse.press(key, &view, SHOWN), Wish::Draw);
+        }
+        assert_eq!((browse.filter.as_str(), browse.is_typing), ("q", true));
+        assert_eq!(browse.press(Key::Interrupt, &view, SHOWN), Wish::Quit);
+    }
+
+    #[test]
+    fn the_selection_stays_with_its_process_and_leaves_one_that_has_gone() {
+        let mut view = sample::view();
+        let mut browse = Browse::new(Sort::Resident, String::new());
+        browse.press(Key::Down, &view, SHOWN);
+        assert_eq!(browse.selected(&view), Some(77));
+        browse.press(Key::Char('6'), &view, SHOWN);
+        assert_eq!(browse.selected(&view), Some(77), "however it is sorted");
+        view.rows.retain(|row| row.pid != 77);
+        assert_eq!(browse.selected(&view), Some(1));
+        for key in [Key::Home, Key::Up, Key::PageUp, Key::End, Key::Down, Key::PageDown] {
+            browse.press(key, &view, SHOWN);
+        }
+        assert_eq!(browse.selected(&view), pids(&browse, &view).last().copied());
+        view.rows.clear();
+        assert_eq!((browse.press(Key::Down, &view, SHOWN), browse.selected(&view)), (Wish::Draw, None));
+        assert_eq!(browse.press(Key::Enter, &view, SHOWN), Wish::Draw, "there is none to be inspected");
+    }
+
+    #[test]
+    fn a_text_is_moved_within_its_lines_and_left() {
+        let view = sample::view();
+        let mut browse = Browse::new(Sort::Resident, String::new());
+        browse.show("a".into(), &"line\n".repeat(30));
+        let first = |browse: &Browse| if let Page::Text { first, .. } = browse.page { Some(first) } else { None };
+        browse.press(Key::PageDown, &view, TEXT);
+        assert_eq!(first(&browse), Some(10));
+        browse.press(Key::End, &view, TEXT);
+        browse.press(Key::Down, &view, TEXT);
+        assert_eq!(first(&browse), Some(20));
+        assert_eq!(browse.press(Key::Char('q'), &view, TEXT), Wish::Draw, "back, and not the end");
+        assert_eq!(browse.page, Page::Processes);
+    }
+}

@@ -1,0 +1,171 @@
+//! The table of processes: which columns a width has room for, and what stands in them.
+
+use policy::PageSizes;
+use policy::size::format_bytes;
+
+use super::browse::Sort;
+use super::view::{Look, Row, Seen};
+use crate::short::{count, fitted, share};
+use crate::sizes::Class;
+
+/// A column of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// The process.
+    Pid,
+    /// Its name.
+    Name,
+    /// Resident bytes.
+    Resident,
+    /// Faults a second.
+    Faults,
+    /// The share of a class of sizes.
+    Share(Class),
+    /// Bytes that could be larger.
+    Larger,
+    /// The first cause.
+    Cause,
+}
+
+/// How a cell is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// As it is.
+    Plain,
+    /// Beside the matter.
+    Soft,
+    /// Well: large pages.
+    Good,
+    /// To be looked at: memory that could be larger.
+    Open,
+}
+
+/// The columns with their widths; between two stands a space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout(pub Vec<(Column, usize)>);
+
+/// All columns in their order, with their widths and, the higher the longer it stays, their weights.
+const COLUMNS: [(Column, usize, u8); 10] = [
+    (Column::Pid, 7, 8),
+    (Column::Name, 15, 10),
+    (Column::Resident, 8, 9),
+    (Column::Faults, 8, 1),
+    (Column::Share(Class::Base), 5, 4),
+    (Column::Share(Class::Mthp), 5, 3),
+    (Column::Share(Class::Pmd), 5, 6),
+    (Column::Share(Class::Larger), 5, 2),
+    (Column::Larger, 8, 7),
+    (Column::Cause, 24, 5),
+];
+
+impl Layout {
+    /// The columns that a width has room for. The first cause gets what is left, and without it the name.
+    pub fn of(width: usize, page_sizes: &PageSizes, rows: &[Row]) -> Layout {
+        let mut chosen: Vec<(Column, usize, u8)> =
+            COLUMNS.into_iter().filter(|(column, ..)| is_used(*column, page_sizes, rows)).collect();
+        let needed = |chosen: &[(Column, usize, u8)]| chosen.iter().map(|(_, width, _)| width + 1).sum::<usize>();
+        while chosen.len() > 1 && needed(&chosen) > width + 1 {
+            let least = (0..chosen.len()).min_by_key(|at| chosen[*at].2).expect("more than one");
+            chosen.remove(least);
+        }
+        let left = (width + 1).saturating_sub(needed(&chosen));
+        let widest = chosen.iter().position(|(column, ..)| *column == Column::Cause);
+        let widest = widest.or_else(|| chosen.iter().position(|(column, ..)| *column == Column::Name));
+        if let Some(at) = widest {
+            chosen[at].1 += left;
+        }
+        Layout(chosen.into_iter().map(|(column, wide, _)| (column, wide.min(width))).collect())
+    }
+}
+
+/// Whether there is anything to show in a column.
+fn is_used(column: Column, page_sizes: &PageSizes, rows: &[Row]) -> bool {
+    let seen = || rows.iter().filter_map(|row| if let Look::Seen(seen) = &row.look { Some(seen) } else { None });
+    match column {
+        Column::Share(Class::Mthp) => !page_sizes.mthp.is_empty(),
+        Column::Share(Class::Pmd) => page_sizes.pmd.is_some(),
+        Column::Share(Class::Larger) => {
+            seen().any(|seen| seen.sizes.class_bytes(Class::Larger, page_sizes).is_some_and(|bytes| bytes > 0))
+        }
+        _ => true,
+    }
+}
+
+impl Column {
+    /// Its heading.
+    pub fn heading(self, page_sizes: &PageSizes) -> String {
+        match self {
+            Column::Pid => "PID".into(),
+            Column::Name => "NAME".into(),
+            Column::Resident => "RESIDENT".into(),
+            Column::Faults => "FAULTS/s".into(),
+            Column::Share(Class::Base) => page_sizes.base.to_string(),
+            Column::Share(Class::Mthp) => "mTHP".into(),
+            Column::Share(Class::Pmd) => page_sizes.pmd.map(|pmd| pmd.to_string()).unwrap_or_default(),
+            Column::Share(Class::Larger) => "more".into(),
+            Column::Larger => "TO WIN".into(),
+            Column::Cause => "WHY IT IS NOT LARGER".into(),
+        }
+    }
+
+    /// Whether figures stand in it, at the right.
+    pub fn is_right(self) -> bool {
+        !matches!(self, Column::Name | Column::Cause)
+    }
+
+    /// Whether the table is sorted by it.
+    pub fn is_of(self, sort: Sort) -> bool {
+        matches!(
+            (self, sort),
+            (Column::Pid, Sort::Pid)
+                | (Column::Name, Sort::Name)
+                | (Column::Resident, Sort::Resident)
+                | (Column::Faults, Sort::Faults)
+                | (Column::Share(Class::Base), Sort::Base)
+                | (Column::Larger, Sort::Larger)
+        )
+    }
+
+    /// What stands in it for a process.
+    pub fn cell(self, row: &Row, page_sizes: &PageSizes) -> (String, Tone) {
+        match self {
+            Column::Pid => (row.pid.to_string(), Tone::Plain),
+            Column::Name => (results::printable(&row.name), Tone::Plain),
+            Column::Resident => (format_bytes(row.resident_bytes), Tone::Plain),
+            Column::Faults => (row.faults_per_s.map_or("-".into(), count), Tone::Plain),
+            Column::Share(_) | Column::Larger | Column::Cause => self.looked(&row.look, page_sizes),
+        }
+    }
+
+    fn looked(self, look: &Look, page_sizes: &PageSizes) -> (String, Tone) {
+        match (look, self) {
+            (Look::Seen(seen), _) => self.seen(seen, page_sizes),
+            (Look::NotYet, Column::Cause) => ("not looked at yet".into(), Tone::Soft),
+            (Look::NotYet, _) => ("…".into(), Tone::Soft),
+            (Look::Refused(why), Column::Cause) => (results::printable(why), Tone::Soft),
+            (Look::Refused(_), _) => ("?".into(), Tone::Soft),
+        }
+    }
+
+    fn seen(self, seen: &Seen, page_sizes: &PageSizes) -> (String, Tone) {
+        match self {
+            Column::Share(class) => match seen.sizes.share(class, page_sizes) {
+                Some(ratio) if class != Class::Base && ratio > 0.0 => (share(ratio), Tone::Good),
+                Some(ratio) => (share(ratio), Tone::Plain),
+                None if seen.sizes.total_bytes() == 0 => ("-".into(), Tone::Soft),
+                None => ("?".into(), Tone::Soft),
+            },
+            Column::Larger => {
+                let mark = if seen.is_old { "~" } else { "" };
+                let tone = if seen.larger_bytes > 0 { Tone::Open } else { Tone::Soft };
+                (format!("{mark}{}", format_bytes(seen.larger_bytes)), tone)
+            }
+            _ => (seen.cause.as_deref().map(results::printable).unwrap_or_default(), Tone::Plain),
+        }
+    }
+
+    /// A text in the column's width.
+    pub fn fitted(self, text: &str, width: usize) -> String {
+        fitted(text, width, self.is_right())
+    }
+}

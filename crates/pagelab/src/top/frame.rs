@@ -1,0 +1,225 @@
+//! A frame: what is shown, as cells of a size that is given. Knows no terminal.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+
+use super::browse::{Browse, Page, Shown};
+use super::columns::{Layout, Tone};
+use super::header::header;
+use super::view::{Look, Row, View};
+use crate::short::fitted;
+
+/// How a terminal can show it.
+#[derive(Clone, Copy, Debug)]
+pub struct Looks {
+    /// Whether in colours (no `NO_COLOR`).
+    pub colours: bool,
+    /// Whether the locale has more than ASCII.
+    pub wide: bool,
+}
+
+/// A frame, and what of the table or the text is in it.
+pub struct Frame {
+    /// Its cells.
+    pub cells: Buffer,
+    /// Lines that are in it, and that there are.
+    pub shown: Shown,
+}
+
+/// Draws it.
+pub fn frame(view: &View, browse: &Browse, looks: Looks, width: u16, height: u16) -> Frame {
+    let mut drawing = Drawing { cells: Buffer::empty(Rect::new(0, 0, width, height)), looks, y: 0 };
+    let shown = match &browse.page {
+        Page::Processes => drawing.processes(view, browse),
+        Page::Text { title, lines, first } => drawing.text(title, lines, *first),
+    };
+    Frame { cells: drawing.cells, shown }
+}
+
+/// The header and the table as text, without a terminal and its keys; of the processes at most `most`.
+pub fn whole(view: &View, browse: &Browse, width: u16, most: usize) -> String {
+    let mut rows = browse.chosen(view);
+    rows.truncate(most);
+    let header = header(view, usize::from(width), usize::MAX);
+    let height = u16::try_from(header.len() + rows.len() + 2).unwrap_or(u16::MAX);
+    let looks = Looks { colours: false, wide: true };
+    let mut drawing = Drawing { cells: Buffer::empty(Rect::new(0, 0, width, height)), looks, y: 0 };
+    header.iter().for_each(|line| drawing.line(&line.text, Style::new()));
+    drawing.y += 1;
+    let layout = Layout::of(usize::from(width), &view.system.page_sizes, &view.rows);
+    drawing.table(view, browse, &layout, &rows, None);
+    text_of(&drawing.cells)
+}
+
+/// The cells as lines, without the space at their ends.
+pub fn text_of(cells: &Buffer) -> String {
+    let lines = cells.content.chunks(usize::from(cells.area.width).max(1));
+    let line = |cells: &[ratatui::buffer::Cell]| {
+        let text: String = cells.iter().map(|cell| cell.symbol()).collect();
+        text.trim_end().to_string()
+    };
+    lines.map(line).collect::<Vec<_>>().join("\n").trim_end().to_string()
+}
+
+struct Drawing {
+    cells: Buffer,
+    looks: Looks,
+    y: u16,
+}
+
+impl Drawing {
+    fn width(&self) -> usize {
+        usize::from(self.cells.area.width)
+    }
+
+    fn left(&self) -> usize {
+        usize::from(self.cells.area.height.saturating_sub(self.y))
+    }
+
+    /// Writes at a column of the present line; what does not fit is cut.
+    fn write(&mut self, column: usize, text: &str, style: Style) {
+        let Ok(x) = u16::try_from(column) else { return };
+        if self.left() == 0 || x >= self.cells.area.width {
+            return;
+        }
+        let text = if self.looks.wide { text.into() } else { results::ascii(text) };
+        let style = if self.looks.colours { style } else { Style { fg: None, bg: None, ..style } };
+        let most = self.width() - column;
+        self.cells.set_stringn(x, self.y, text, most, style);
+    }
+
+    fn line(&mut self, text: &str, style: Style) {
+        self.write(0, text, style);
+        self.y = self.y.saturating_add(1);
+    }
+
+    /// The header, the table, and at the bottom the process that is selected and the keys.
+    fn processes(&mut self, view: &View, browse: &Browse) -> Shown {
+        let height = self.left();
+        let bottom = usize::from(height >= 4);
+        let layout = Layout::of(self.width(), &view.system.page_sizes, &view.rows);
+        let detail = if height >= 12 { 2 } else { 0 };
+        let room = (height / 2).saturating_sub(bottom).min(height.saturating_sub(5 + bottom + detail));
+        if height >= 3 {
+            for line in header(view, self.width(), room.max(1)) {
+                let notice = Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD);
+                self.line(&line.text, if line.is_notice { notice } else { Style::new() });
+            }
+        }
+        let lines = self.left().saturating_sub(1 + bottom + detail);
+        let rows = browse.chosen(view);
+        let selected = browse.selected(view);
+        let at = rows.iter().position(|row| Some(row.pid) == selected).unwrap_or(0);
+        let first = at.saturating_sub(lines.saturating_sub(1)).min(rows.len().saturating_sub(lines));
+        let seen = &rows[first..rows.len().min(first + lines)];
+        self.table(view, browse, &layout, seen, selected);
+        self.y = (height - bottom - detail) as u16;
+        if detail > 0 {
+            let row = rows.iter().find(|row| Some(row.pid) == selected);
+            self.detail(row.copied());
+        }
+        self.y = (height - bottom) as u16;
+        if bottom > 0 {
+            self.bottom(browse, rows.len(), view.rows.len());
+        }
+        Shown { page: lines, lines: rows.len() }
+    }
+
+    fn table(&mut self, view: &View, browse: &Browse, layout: &Layout, rows: &[&Row], selected: Option<u32>) {
+        let page_sizes = &view.system.page_sizes;
+        let mut x = 0;
+        for (column, width) in &layout.0 {
+            let style = Style::new().add_modifier(Modifier::BOLD);
+            let style = if column.is_of(browse.sort) { style.add_modifier(Modifier::UNDERLINED) } else { style };
+            self.write(x, &column.fitted(&column.heading(page_sizes), *width), style);
+            x += width + 1;
+        }
+        self.y = self.y.saturating_add(1);
+        for row in rows {
+            let is_selected = selected == Some(row.pid);
+            if is_selected {
+                self.write(0, &" ".repeat(self.width()), Style::new().add_modifier(Modifier::REVERSED));
+            }
+            let mut x = 0;
+            for (column, width) in &layout.0 {
+                let (text, tone) = column.cell(row, page_sizes);
+                let style = if is_selected { Style::new().add_modifier(Modifier::REVERSED) } else { style_of(tone) };
+                self.write(x, &column.fitted(&text, *width), style);
+                x += width + 1;
+            }
+            self.y = self.y.saturating_add(1);
+        }
+    }
+
+    /// All that is known of why a process's memory is not larger, in two lines.
+    fn detail(&mut self, row: Option<&Row>) {
+        let Some(row) = row else { return };
+        let why = match &row.look {
+            Look::NotYet => "not looked at yet".to_string(),
+            Look::Refused(why) => why.clone(),
+            Look::Seen(seen) => {
+                let sizes = seen.sizes.iter();
+                let sizes = sizes.map(|(size, bytes)| format!("{} in {size}", policy::size::format_bytes(bytes)));
+                let age =
+                    if seen.is_old { format!(" ({} ago)", crate::short::seconds(seen.age_s)) } else { String::new() };
+                let cause = seen.cause.as_ref().map(|cause| format!("; {cause}")).unwrap_or_default();
+                format!("{}{age}{cause}", sizes.collect::<Vec<_>>().join(", "))
+            }
+        };
+        let text = results::printable(&format!("{} {}: {why}", row.pid, row.name));
+        let soft = style_of(Tone::Soft);
+        results::fold(&text, self.width(), 2).lines().take(2).for_each(|line| self.line(line, soft));
+    }
+
+    fn bottom(&mut self, browse: &Browse, chosen: usize, all: usize) {
+        let filter = results::printable(&browse.filter);
+        let text = match (browse.is_typing, browse.filter.is_empty()) {
+            (true, _) => format!("filter: {filter}_   Enter keeps it, Esc clears it"),
+            (false, false) => format!("{chosen} of {all} with \"{filter}\"   Esc clears it   q end"),
+            (false, true) => "q end  Enter inspect  s sort  / filter  ? help".to_string(),
+        };
+        self.line(&fitted(&text, self.width(), false), style_of(Tone::Soft));
+    }
+
+    /// A text with its title, and at the bottom where one is in it. Lines that are too long are folded.
+    fn text(&mut self, title: &str, lines: &[String], first: usize) -> Shown {
+        let (height, width) = (self.left(), self.width());
+        let around = if height >= 4 { 2 } else { 0 };
+        let page = height - around;
+        if around > 0 {
+            self.line(&fitted(title, width, false), Style::new().add_modifier(Modifier::BOLD));
+        }
+        let folded: Vec<String> = lines.iter().flat_map(|line| folded(line, width)).collect();
+        let first = first.min(folded.len().saturating_sub(page));
+        folded.iter().skip(first).take(page).for_each(|line| self.line(line, Style::new()));
+        if around > 0 {
+            self.y = (height - 1) as u16;
+            let last = (first + page).min(folded.len());
+            let text = format!("lines {} to {last} of {}   Esc back", (first + 1).min(last), folded.len());
+            self.line(&text, style_of(Tone::Soft));
+        }
+        Shown { page, lines: folded.len() }
+    }
+}
+
+/// The line in lines of at most `width` columns.
+fn folded(line: &str, width: usize) -> Vec<String> {
+    let line = line.trim_end();
+    if line.chars().count() <= width {
+        return vec![line.to_string()];
+    }
+    results::fold(line, width, 4).lines().map(String::from).collect()
+}
+
+fn style_of(tone: Tone) -> Style {
+    match tone {
+        Tone::Plain => Style::new(),
+        Tone::Soft => Style::new().add_modifier(Modifier::DIM),
+        Tone::Good => Style::new().fg(Color::Green),
+        Tone::Open => Style::new().fg(Color::Yellow),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+use super::super::browse::{Key, Sort};
+use super::super::sample;
+use super::super::view::Told;
+use super::*;
+
+const SHOWN: Shown = Shown { page: 5, lines: 5 };
+const PLAIN: Looks = Looks { colours: false, wide: true };
+
+fn table() -> Browse {
+    Browse::new(Sort::Resident, String::new())
+}
+
+fn drawn(browse: &Browse, width: u16, height: u16) -> String {
+    text_of(&frame(&sample::view(), browse, PLAIN, width, height).cells)
+}
+
+#[test]
+fn a_wide_frame_has_all_of_it() {
+    let golden = "\
+pagelab top  5 processes, 1 not looked at yet                                                      every 2 s
+memory         21G available of 32G · 5G free in blocks of 2M and more
+free by order  4K 45.0M · 8K 41.1M · 16K 31.4M · 32K 36.6M · 64K 20.4M · 128K 15.8M · 256K 701M · 512K 978M
+               1M 1.26G · 2M 1.40G · 4M 3.41G
+faults         12.4k/s · 0/s waited for I/O · over 2 s
+given          64K 120/s, fell back 0/s, 3.20k folios · 2M 14/s, fell back 3.0/s (18%), 1.80k folios
+khugepaged     collapsed 1.5/s · no free block 0/s · too many absent, swapped or shared 20/s · passes 12
+compaction     waited for 3.0/s · got a block 2.0/s · got none 1.0/s · kcompactd woken 0/s
+               pages moved 900/s
+split          folios 0/s · PMD leaves 4.0/s
+pools          2M 64 pages, 10 free
+    PID NAME            RESIDENT FAULTS/s    4K  mTHP    2M   TO WIN WHY IT IS NOT LARGER
+   4242 java               4.00G      3.2    7%    5%   88%    ~262M not advised, and the kernel gives the …
+     77 redis-server        812M    12.3k  100%    0%    0%     806M the process disabled THP for itself (P…
+      1 systemd              12M        0  100%    0%    0%        0
+   4300 e\\x1b[31mvil\\n        8M        -     …     …     …        … not looked at yet
+   4301 größe                 3M        -     ?     ?     ?        ? not permitted: root may, and the user …
+
+
+
+
+
+
+4242 java: 300M in 4K, 200M in 64K, 3.52G in 2M (3 s ago); not advised, and the kernel gives the size to
+  advised memory only
+q end  Enter inspect  s sort  / filter  ? help";
+    assert_eq!(drawn(&table(), 108, 26), golden, "{}", drawn(&table(), 108, 26));
+}
+
+#[test]
+fn a_terminal_of_80_columns_keeps_what_matters() {
+    let golden = "\
+pagelab top  5 processes, 1 not looked at yet                          every 2 s
+memory         21G available of 32G · 5G free in blocks of 2M and more
+faults         12.4k/s · 0/s waited for I/O · over 2 s
+    PID NAME            RESIDENT    4K    2M   TO WIN WHY IT IS NOT LARGER
+   4242 java               4.00G    7%   88%    ~262M not advised, and the kern…
+     77 redis-server        812M  100%    0%     806M the process disabled THP …
+      1 systemd              12M  100%    0%        0
+   4300 e\\x1b[31mvil\\n        8M     …     …        … not looked at yet
+   4301 größe                 3M     ?     ?        ? not permitted: root may, …
+4242 java: 300M in 4K, 200M in 64K, 3.52G in 2M (3 s ago); not advised, and the
+  kernel gives the size to advised memory only
+q end  Enter inspect  s sort  / filter  ? help";
+    assert_eq!(drawn(&table(), 80, 12), golden, "{}", drawn(&table(), 80, 12));
+}
+
+#[test]
+fn narrow_and_tiny_terminals_show_processes_first() {
+    assert_eq!(
+        drawn(&table(), 40, 6),
+        "\
+pagelab top  5 processes, 1 not looked …
+    PID NAME                    RESIDENT
+   4242 java                       4.00G
+     77 redis-server                812M
+      1 systemd                      12M
+q end  Enter inspect  s sort  / filter …"
+    );
+    assert_eq!(drawn(&table(), 12, 2), "NAME\njava");
+}
+
+#[test]
+fn a_text_is_folded_and_ends_with_its_last_line() {
+    let mut browse = table();
+    browse.show("a title".into(), &format!("one\n{}\nlast", "word ".repeat(10)));
+    let drawn = frame(&sample::view(), &browse, PLAIN, 20, 5);
+    assert_eq!(drawn.shown, Shown { page: 3, lines: 5 });
+    browse.press(Key::End, &sample::view(), drawn.shown);
+    let text = text_of(&frame(&sample::view(), &browse, PLAIN, 20, 5).cells);
+    assert_eq!(text, "a title\n    word word word\n    word word word\nlast\nlines 3 to 5 of 5");
+}
+
+/// Whatever the size, every page is drawn within it.
+#[test]
+fn no_size_is_too_small_or_too_large() {
+    let mut help = table();
+    help.press(Key::Char('?'), &sample::view(), SHOWN);
+    let mut typing = table();
+    for key in [Key::Char('/'), Key::Char('x')] {
+        typing.press(key, &sample::view(), SHOWN);
+    }
+    for browse in [table(), help, typing] {
+        for width in [0, 1, 2, 3, 7, 8, 15, 16, 31, 59, 60, 79, 100, 300] {
+            for height in [0, 1, 2, 3, 4, 5, 7, 11, 12, 13, 24, 60] {
+                let cells = frame(&sample::view(), &browse, PLAIN, width, height).cells;
+                assert_eq!((cells.area.width, cells.area.height), (width, height));
+                assert!(!text_of(&cells).contains('\u{1b}'));
+            }
+        }
+    }
+}
+
+#[test]
+fn an_interval_that_was_lengthened_says_so_and_why() {
+    let mut view = sample::view();
+    view.pace = Told { every_s: 6.25, asked_s: 2.0, frame_s: 0.025 };
+    let text = text_of(&frame(&view, &table(), PLAIN, 100, 30).cells);
+    assert!(text.lines().next().unwrap().ends_with("every 6.3 s"), "{text}");
+    let why = "every 6.3 s and not 2 s: a frame costs 25 ms of CPU time, and top stays below 1 % of a processor";
+    assert!(text.contains(why), "{text}");
+    // However little room there is.
+    let text = text_of(&frame(&view, &table(), PLAIN, 40, 12).cells);
+    assert!(text.contains("every 6.3 s and not 2 s: a frame"), "{text}");
+}
+
+#[test]
+fn the_selected_process_is_in_sight() {
+    let view = sample::view();
+    let mut browse = table();
+    browse.press(Key::End, &view, SHOWN);
+    let text = drawn(&browse, 80, 6);
+    assert!(text.contains("größe") && !text.contains("java"), "{text}");
+    let cells = frame(&view, &browse, PLAIN, 80, 6).cells;
+    let reversed = |y: u16| cells[(0, y)].modifier.contains(Modifier::REVERSED);
+    assert_eq!((0..6).filter(|y| reversed(*y)).collect::<Vec<u16>>(), [4]);
+}
+
+#[test]
+fn without_colours_nothing_is_coloured_and_without_utf8_all_is_ascii() {
+    let is_coloured = |looks: Looks| {
+        let cells = frame(&sample::view(), &table(), looks, 120, 40).cells;
+        cells.content.iter().any(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset)
+    };
+    assert!(is_coloured(Looks { colours: true, wide: true }));
+    assert!(!is_coloured(PLAIN));
+    let cells = frame(&sample::view(), &table(), Looks { colours: false, wide: false }, 120, 40).cells;
+    let text = text_of(&cells);
+    assert!(text.is_ascii() && text.contains("gr\\u00f6\\u00dfe"), "{text}");
+}
+
+#[test]
+fn one_frame_has_every_process_that_the_filter_lets_through() {
+    let text = whole(&sample::view(), &table(), 100, usize::MAX);
+    let names = ["java", "redis-server", "systemd", "e\\x1b[31mvil\\n", "größe"];
+    assert!(names.iter().all(|name| text.contains(name)) && !text.contains("q end"), "{text}");
+    let filtered = whole(&sample::view(), &Browse::new(Sort::Pid, "THP".into()), 100, usize::MAX);
+    assert!(filtered.contains("redis-server") && !filtered.contains("java"), "{filtered}");
+    assert!(!whole(&sample::view(), &table(), 100, 1).contains("redis"));
+}

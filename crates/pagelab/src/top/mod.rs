@@ -1,0 +1,100 @@
+//! `pagelab top`: a live view of which page sizes map the processes of this host.
+//!
+//! `watch` reads, within what `pace` allows and by the `turns` of the processes; a `view` is what came of it; `frame` draws it with
+//! its `header` and `columns` as `browse` has chosen, in pure functions; `screen` is the terminal.
+
+mod browse;
+mod columns;
+mod document;
+mod frame;
+mod header;
+mod pace;
+mod screen;
+mod turns;
+mod view;
+mod watch;
+
+#[cfg(test)]
+mod sample;
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::locale::has_all_characters;
+use crate::output::{ignore_closed_pipe, print, terminal_width};
+use crate::words::parse_duration;
+use browse::{Browse, Sort};
+use frame::{Looks, whole};
+use watch::{Thoroughness, Watcher};
+
+/// Arguments of `pagelab top`.
+#[derive(Debug, Args)]
+pub struct TopArguments {
+    /// Look this often; less often where that would cost more than 1 % of a processor
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
+    every: f64,
+    /// Print one frame with all processes, and end; so it is without a terminal
+    #[arg(long)]
+    once: bool,
+    /// Print one frame as one JSON document
+    #[arg(long)]
+    json: bool,
+    /// What processes are sorted by
+    #[arg(long, value_name = "COLUMN", default_value = "resident")]
+    sort: Sort,
+    /// Only processes with this in their name, PID or cause
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    filter: String,
+}
+
+/// Runs `pagelab top`.
+pub fn run(arguments: &TopArguments) -> Result<(), Failure> {
+    let mut watcher = Watcher::new(arguments.every).map_err(Failure::input)?;
+    let mut browse = Browse::new(arguments.sort, arguments.filter.clone());
+    if arguments.once || arguments.json || !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        return once(&mut watcher, &browse, arguments);
+    }
+    if is_dumb() {
+        return one_after_the_other(&mut watcher, &browse);
+    }
+    let looks = Looks { colours: !is_set("NO_COLOR"), wide: has_all_characters() };
+    screen::live(&mut watcher, &mut browse, looks)
+}
+
+/// One frame, of two readings: rates are of the time between them.
+fn once(watcher: &mut Watcher, browse: &Browse, arguments: &TopArguments) -> Result<(), Failure> {
+    watcher.frame(Thoroughness::All, |_| Ok(()))?;
+    std::thread::sleep(Duration::from_secs_f64(arguments.every.min(1.0)));
+    let view = watcher.frame(Thoroughness::All, |_| Ok(()))?;
+    let text = match arguments.json {
+        true => format!("{:#}", document::document(&view, browse)),
+        false => whole(&view, browse, terminal_width() as u16, usize::MAX),
+    };
+    print(&text, arguments.json)
+}
+
+/// Frames one below the other, for a terminal that cannot move its cursor; Ctrl-C ends them.
+fn one_after_the_other(watcher: &mut Watcher, browse: &Browse) -> Result<(), Failure> {
+    /// Processes of a frame.
+    const MOST: usize = 20;
+    loop {
+        watcher.frame(Thoroughness::Paced, |view| {
+            let text = whole(view, browse, terminal_width() as u16, MOST);
+            print(&text, false)?;
+            ignore_closed_pipe(writeln!(std::io::stdout()))
+        })?;
+        std::thread::sleep(Duration::from_secs_f64(watcher.every_s().min(1e6)));
+    }
+}
+
+/// Whether the terminal cannot move its cursor.
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
+}
+
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
+}

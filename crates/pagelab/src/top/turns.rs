@@ -1,0 +1,71 @@
+//! Whose turn it is: which processes are looked at next.
+
+/// What is known of a process when turns are given.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Known {
+    /// Seconds since it was looked at; for one that never was, since it was first seen.
+    pub waited_s: f64,
+    /// Whether it was never looked at.
+    pub is_new: bool,
+    /// Whether its faults or its resident memory have changed since.
+    pub moved: bool,
+    /// Whether the kernel has split or collapsed large pages of whatever process since.
+    pub reshaped: bool,
+    /// Its resident bytes.
+    pub resident_bytes: u64,
+}
+
+/// After so many seconds a process is looked at again although nothing says that its memory changed.
+const REST_S: f64 = 60.0;
+
+/// The processes whose turn it is, by their places, in the order in which they are looked at: those that are new or moved; those
+/// that the kernel may have changed; those that have rested. Of each the one first that has waited longest, so that none waits
+/// for ever; of those that came together the largest.
+pub fn order(known: &[Known]) -> Vec<usize> {
+    let mut due: Vec<(usize, u8)> =
+        known.iter().enumerate().filter_map(|(place, one)| Some((place, rank(one)?))).collect();
+    due.sort_by(|(a, rank_a), (b, rank_b)| {
+        let (a, b) = (&known[*a], &known[*b]);
+        let waited = b.waited_s.total_cmp(&a.waited_s);
+        rank_a.cmp(rank_b).then(waited).then(b.resident_bytes.cmp(&a.resident_bytes))
+    });
+    due.into_iter().map(|(place, _)| place).collect()
+}
+
+fn rank(known: &Known) -> Option<u8> {
+    match known {
+        Known { is_new: true, .. } | Known { moved: true, .. } => Some(0),
+        Known { reshaped: true, .. } => Some(1),
+        Known { waited_s, .. } if *waited_s >= REST_S => Some(2),
+        Known { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESTING: Known = Known { waited_s: 5.0, is_new: false, moved: false, reshaped: false, resident_bytes: 1 };
+
+    #[test]
+    fn what_did_not_change_is_left_alone() {
+        assert_eq!(order(&[RESTING; 200]), [0; 0]);
+    }
+
+    #[test]
+    fn who_has_waited_longest_comes_first_and_of_those_who_came_together_the_largest() {
+        let new = |waited_s, resident_bytes| Known { waited_s, is_new: true, resident_bytes, ..RESTING };
+        let moved = |waited_s| Known { waited_s, moved: true, ..RESTING };
+        let known = [
+            Known { waited_s: REST_S, ..RESTING },
+            Known { reshaped: true, ..RESTING },
+            moved(2.0),
+            RESTING,
+            moved(4.0),
+            new(3.0, 1),
+            new(3.0, 9),
+            new(0.0, 100),
+        ];
+        assert_eq!(order(&known), [4, 6, 5, 2, 7, 1, 0]);
+    }
+}

@@ -1,0 +1,243 @@
+//! Watching: the system and the list of processes for every frame, and looks at processes as far as the pace allows.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use census::Observer;
+use census::inspect::{Detail, InspectError, Inspector};
+use host::{Activity, Host, HostError, ProcessStat};
+use policy::inspect::{Inspection, Summary, Supply};
+
+use super::pace::Pace;
+use super::turns::{self, Known};
+use super::view::{Look, Row, Seen, System, Told, View};
+use crate::failure::Failure;
+use crate::sizes::Sizes;
+
+/// Counters of what the kernel does to large pages of its own accord: when none of them moved, memory that did not fault is as it
+/// was.
+const RESHAPING: [&str; 6] =
+    ["thp_split_page", "thp_split_pmd", "thp_collapse_alloc", "thp_swpout", "thp_migration_success", host::COLLAPSED];
+/// What a look at a process is expected to cost that was never looked at: so much, and so much a byte (smaps walks all of it).
+const LOOK_S: f64 = 0.4e-3;
+const LOOK_S_PER_BYTE: f64 = 20e-3 / (1u64 << 30) as f64;
+/// Seconds for which settings and counters explain what is seen; to read them costs more than to look at a small process.
+const SUPPLY_S: f64 = 10.0;
+
+/// How much a frame looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thoroughness {
+    /// What the pace allows.
+    Paced,
+    /// All that is due, whatever it costs: somebody waits for one frame.
+    All,
+}
+
+/// Who watches.
+pub struct Watcher {
+    host: Host,
+    inspector: Inspector,
+    pace: Pace,
+    processes: HashMap<u32, Watched>,
+    /// The last reading of the system.
+    before: Option<(Activity, Instant)>,
+    supply: Option<(Supply, Instant)>,
+}
+
+/// A process that is watched.
+struct Watched {
+    stat: ProcessStat,
+    since: Instant,
+    faults_per_s: Option<f64>,
+    looked: Option<Looked>,
+}
+
+/// A look at a process.
+struct Looked {
+    at: Instant,
+    /// What the process had counted then.
+    stat: ProcessStat,
+    /// What the kernel had counted then ([`RESHAPING`]).
+    reshaped: u64,
+    cost_s: f64,
+    outcome: Result<Seen, String>,
+}
+
+impl Watcher {
+    /// Watches this host, with an interval that was asked for.
+    ///
+    /// # Errors
+    /// /proc or /sys cannot be read.
+    pub fn new(every_s: f64) -> Result<Watcher, HostError> {
+        let host = Host::open("/")?;
+        let inspector = Inspector::new(host.clone(), Observer::open().with_file_folios(), Detail::default());
+        let (processes, before, supply) = Default::default();
+        Ok(Watcher { host, inspector, pace: Pace::new(every_s), processes, before, supply })
+    }
+
+    /// Seconds to the next frame.
+    pub fn every_s(&self) -> f64 {
+        self.pace.every_s()
+    }
+
+    /// Looks, and has the frame drawn; what both cost is counted.
+    ///
+    /// # Errors
+    /// /proc cannot be read, or the frame not be drawn.
+    pub fn frame(
+        &mut self,
+        thoroughness: Thoroughness,
+        draw: impl FnOnce(&View) -> Result<(), Failure>,
+    ) -> Result<View, Failure> {
+        let began_s = cpu_time_s();
+        let now = Instant::now();
+        let activity = self.host.activity().map_err(Failure::input)?;
+        let since = self.before.as_ref().map(|(before, at)| (before, (now - *at).as_secs_f64()));
+        self.pace.waited(since.map_or(0.0, |(_, seconds)| seconds));
+        let system = System::of(&activity, since, self.host.page_sizes());
+        self.list(now, since.map(|(_, seconds)| seconds));
+        let looks_s = self.look(now, reshaped(&activity), thoroughness).map_err(Failure::input)?;
+        let view = self.view(system, now, reshaped(&activity));
+        self.before = Some((activity, now));
+        draw(&view)?;
+        self.pace.drew(cpu_time_s() - began_s - looks_s);
+        Ok(view)
+    }
+
+    /// The inspection of a process, now.
+    ///
+    /// # Errors
+    /// [`InspectError`].
+    pub fn inspect(&self, pid: u32) -> Result<Inspection, InspectError> {
+        self.inspector.process(pid, &self.inspector.supply()?)
+    }
+
+    /// Takes over the list of processes.
+    fn list(&mut self, now: Instant, since_s: Option<f64>) {
+        let mut known = std::mem::take(&mut self.processes);
+        for stat in self.host.processes() {
+            let before = known.remove(&stat.pid).filter(|before| before.stat.started_ticks == stat.started_ticks);
+            let watched = match before {
+                None => Watched { stat, since: now, faults_per_s: None, looked: None },
+                Some(before) => {
+                    let faults = faults(&stat).saturating_sub(faults(&before.stat));
+                    let faults_per_s = since_s.filter(|since_s| *since_s > 0.0).map(|since_s| faults as f64 / since_s);
+                    Watched { stat, since: before.since, faults_per_s, looked: before.looked }
+                }
+            };
+            self.processes.insert(watched.stat.pid, watched);
+        }
+    }
+
+    /// Looks at those whose turn it is; the CPU time that it took.
+    fn look(&mut self, now: Instant, reshaped: u64, thoroughness: Thoroughness) -> Result<f64, HostError> {
+        let pids: Vec<u32> = self.processes.keys().copied().collect();
+        let known: Vec<Known> = pids.iter().map(|pid| self.processes[pid].known(now, reshaped)).collect();
+        let mut all_s = 0.0;
+        for place in turns::order(&known) {
+            let watched = &self.processes[&pids[place]];
+            if thoroughness == Thoroughness::Paced && !self.pace.affords(watched.expected_s()) {
+                // What is next in turn is waited for, or what is small would keep what is large from ever being looked at.
+                break;
+            }
+            let began_s = cpu_time_s();
+            let outcome = self.seen(pids[place], now)?;
+            let cost_s = cpu_time_s() - began_s;
+            all_s += cost_s;
+            self.pace.looked(cost_s);
+            if let Some(watched) = self.processes.get_mut(&pids[place]) {
+                let stat = watched.stat.clone();
+                watched.looked = Some(Looked { at: now, stat, reshaped, cost_s, outcome });
+            }
+        }
+        Ok(all_s)
+    }
+
+    fn seen(&mut self, pid: u32, now: Instant) -> Result<Result<Seen, String>, HostError> {
+        let is_old = |(_, at): &(Supply, Instant)| (now - *at).as_secs_f64() >= SUPPLY_S;
+        if self.supply.as_ref().is_none_or(is_old) {
+            match self.inspector.supply() {
+                Ok(supply) => self.supply = Some((supply, now)),
+                Err(InspectError::Host(error)) => return Err(error),
+                Err(error) => return Ok(Err(error.to_string())),
+            }
+        }
+        let Some((supply, _)) = &self.supply else { return Ok(Err("settings could not be read".to_string())) };
+        let inspected = self.inspector.process(pid, supply);
+        Ok(inspected.map(|inspection| seen(&inspection)).map_err(|error| error.to_string()))
+    }
+
+    fn view(&self, system: System, now: Instant, reshaped: u64) -> View {
+        let rows = self.processes.values().map(|watched| watched.row(now, reshaped)).collect();
+        let pace = Told { every_s: self.pace.every_s(), asked_s: self.pace.asked_s(), frame_s: self.pace.frame_s() };
+        View { system, rows, pace }
+    }
+}
+
+impl Watched {
+    fn known(&self, now: Instant, reshaped: u64) -> Known {
+        let looked = self.looked.as_ref();
+        Known {
+            waited_s: (now - looked.map_or(self.since, |looked| looked.at)).as_secs_f64(),
+            is_new: looked.is_none(),
+            moved: looked.is_some_and(|looked| moved(&looked.stat, &self.stat)),
+            reshaped: looked.is_some_and(|looked| looked.reshaped != reshaped),
+            resident_bytes: self.stat.resident_bytes,
+        }
+    }
+
+    /// CPU time that a look will probably take.
+    fn expected_s(&self) -> f64 {
+        let by_size_s = LOOK_S + self.stat.resident_bytes as f64 * LOOK_S_PER_BYTE;
+        self.looked.as_ref().map_or(by_size_s, |looked| looked.cost_s)
+    }
+
+    fn row(&self, now: Instant, reshaped: u64) -> Row {
+        let look = match &self.looked {
+            None => Look::NotYet,
+            Some(Looked { outcome: Err(why), .. }) => Look::Refused(why.clone()),
+            Some(Looked { outcome: Ok(seen), at, .. }) => {
+                let known = self.known(now, reshaped);
+                let (age_s, is_old) = ((now - *at).as_secs_f64(), known.moved || known.reshaped);
+                Look::Seen(Seen { age_s, is_old, ..seen.clone() })
+            }
+        };
+        Row {
+            pid: self.stat.pid,
+            name: self.stat.name.clone(),
+            resident_bytes: self.stat.resident_bytes,
+            faults_per_s: self.faults_per_s,
+            look,
+        }
+    }
+}
+
+/// What a row needs of an inspection.
+fn seen(inspection: &Inspection) -> Seen {
+    let summary = Summary::of(inspection);
+    Seen {
+        sizes: Sizes::of(&summary.census),
+        larger_bytes: summary.could_be_larger_bytes,
+        cause: summary.first_cause.map(|(cause, _)| cause.describe()),
+        age_s: 0.0,
+        is_old: false,
+    }
+}
+
+fn faults(stat: &ProcessStat) -> u64 {
+    stat.minor_faults + stat.major_faults
+}
+
+/// Whether the memory of a process has probably changed: it faulted, or has more or less of it.
+fn moved(then: &ProcessStat, now: &ProcessStat) -> bool {
+    faults(then) != faults(now) || then.resident_bytes != now.resident_bytes
+}
+
+fn reshaped(activity: &Activity) -> u64 {
+    RESHAPING.iter().filter_map(|name| activity.counters.get(name)).fold(0, u64::wrapping_add)
+}
+
+/// CPU time of this process, its threads and the kernel's work for it, in seconds.
+fn cpu_time_s() -> f64 {
+    tracer::child::cpu_s(std::process::id()).expect("a process may read its own clock")
+}

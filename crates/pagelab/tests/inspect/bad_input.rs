@@ -1,0 +1,104 @@
+//! What cannot be inspected is refused with a remedy, and what changes meanwhile is told.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::provoked::Provoked;
+use crate::common::{Bench, Runs, needs, program, root, within};
+
+#[test]
+fn what_has_no_memory_is_refused_by_its_name() {
+    let bench = Bench::new();
+    bench.pagelab(&["inspect", "4194304"]).ran().says(2, &["no process 4194304", "hidepid", "PID namespace"]);
+    bench.pagelab(&["inspect", "2"]).ran().says(2, &["thread of the kernel"]);
+    bench.pagelab(&["inspect", "me"]).ran().says(2, &["invalid value 'me'"]);
+    bench.pagelab(&["inspect"]).ran().says(2, &["required"]);
+    bench.pagelab(&["inspect", "1", "--all"]).ran().says(2, &["cannot be used with"]);
+    bench.pagelab(&["inspect", "--tree", "4194304"]).ran().says(2, &["no process 4194304"]);
+    bench.pagelab(&["inspect", "--cgroup", "/no/such/group"]).ran().says(2, &["no control group", "cgroup.procs"]);
+    bench.pagelab(&["inspect", "--", "/no/such/program"]).ran().says(127, &["/no/such/program"]);
+}
+
+#[test]
+fn a_zombie_is_called_one() {
+    let bench = Bench::new();
+    // The shell starts a child that ends, and then is no shell that would wait for it.
+    let mut parent = Command::new("sh");
+    parent.args(["-c", "true & exec sleep 60"]).stdin(Stdio::null());
+    let parent = parent.begin();
+    let zombie = || {
+        let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", parent.id())).ok()?;
+        let child = children.split_whitespace().next()?.to_string();
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
+        stat.contains(") Z ").then_some(child)
+    };
+    assert!(within(Duration::from_secs(20), || zombie().is_some()));
+    let words = ["inspect", &zombie().unwrap()].map(String::from);
+    bench.pagelab(&words.each_ref().map(String::as_str)).ran().says(2, &["is a zombie", "has not waited for it"]);
+}
+
+#[test]
+fn another_users_process_is_refused_and_ones_own_is_not() {
+    if !needs(&[root(), program("setpriv"), program("gcc")]) {
+        return;
+    }
+    let provoked = Provoked::start("advised_late").unwrap();
+    let bench = &provoked.bench;
+    let refused = bench.pagelab(&["inspect", &provoked.pid()]).as_nobody().ran();
+    refused.says(2, &["Permission denied", "root", "same user"]);
+    let all = bench.pagelab(&["inspect", "--all"]).as_nobody().ran();
+    all.prints(&["could not be looked at", "Permission denied"]);
+    // A program of one's own is seen without root: leaves are exact, folios are said to be unseen.
+    let touch = bench.touch();
+    let words: Vec<&str> = ["inspect", "--json", "--"].into_iter().chain(touch.iter().map(String::as_str)).collect();
+    let own = bench.pagelab(&words).as_nobody().ran();
+    assert_eq!(own.code, Some(0), "{own}");
+    let document = &own.stdout[own.stdout.find("{\n").unwrap()..];
+    let document: serde_json::Value = serde_json::from_str(document).unwrap();
+    assert_eq!(
+        (document["sight"]["by_page"].as_bool(), document["sight"]["folios"].as_bool()),
+        (Some(true), Some(false))
+    );
+    // It gives its memory back before it ends, which is said.
+    let partial = document["processes"][0]["partial"][0].as_str().unwrap_or_default();
+    assert!(partial.contains("at its peak"), "{document:#}");
+}
+
+#[test]
+fn names_cannot_move_the_cursor() {
+    let bench = Bench::new();
+    let name = "a\u{1b}[2Jb";
+    std::fs::copy("/bin/sleep", bench.path(name)).unwrap();
+    let sleep = Command::new(bench.path(name)).arg("60").stdin(Stdio::null()).begin();
+    let pid = sleep.id().to_string();
+    let executed = || std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.contains("[2J"));
+    assert!(within(Duration::from_secs(20), executed));
+    for words in [&["inspect", &pid][..], &["inspect", &pid, "--regions"], &["inspect", "--tree", &pid]] {
+        let ran = bench.pagelab(words).ran();
+        assert_eq!(ran.code, Some(0), "{ran}");
+        assert!(!ran.stdout.contains('\u{1b}') && ran.stdout.contains("\\x1b[2J"), "{ran}");
+    }
+}
+
+#[test]
+fn a_process_that_changes_meanwhile_gives_an_answer() {
+    if !needs(&[program("python3")]) {
+        return;
+    }
+    let bench = Bench::new();
+    // It maps, unmaps and executes itself, again and again.
+    let script = "import mmap,os,sys,time\n\
+                  end=float(sys.argv[1])\n\
+                  for _ in range(20):\n m=mmap.mmap(-1,8<<20)\n m[0]=1\n m.close()\n\
+                  os.execv(sys.executable,[sys.executable,'-c',sys.orig_argv[2],str(end)]) if time.time()<end else None\n";
+    let end = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + 8;
+    let mut python = Command::new("python3").args(["-c", script, &end.to_string()]).stdin(Stdio::null()).begin();
+    let pid = python.id().to_string();
+    let mut looks = 0;
+    while !python.is_over() {
+        let ran = bench.pagelab(&["inspect", &pid]).ran();
+        assert!(matches!(ran.code, Some(0 | 2)) && !ran.stderr.contains("panicked"), "{ran}");
+        looks += usize::from(ran.code == Some(0));
+    }
+    assert!(looks > 0);
+}

@@ -1,0 +1,192 @@
+//! Every cause that user space can tell is provoked, and told with its evidence.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::provoked::{Provoked, causes};
+use crate::common::{Still, is_root, needs, program, root, within};
+
+const SIZE: u64 = 16 << 20;
+const HUGE: u64 = 2 << 20;
+const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+
+/// The settings stay as the tests need them while this lives: THP for memory that asks for it.
+fn for_advised() -> Option<Still> {
+    if !needs(&[root(), program("gcc")]) {
+        return None;
+    }
+    let still = Still::wait();
+    let text = fs::read_to_string(format!("{THP}/enabled")).unwrap_or_default();
+    needs(&[("THP for programs that ask for it (enabled: madvise)", text.contains("[madvise]"))]).then_some(still)
+}
+
+/// A setting that is put back.
+struct Set {
+    path: String,
+    before: String,
+}
+
+impl Set {
+    fn to(path: &str, value: &str) -> Set {
+        let text = fs::read_to_string(path).unwrap();
+        let before =
+            text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(text.trim(), |(word, _)| word);
+        let set = Set { path: path.to_string(), before: before.to_string() };
+        fs::write(path, value).unwrap_or_else(|error| panic!("{path}: {error}"));
+        set
+    }
+}
+
+impl Drop for Set {
+    fn drop(&mut self) {
+        let _ = fs::write(&self.path, &self.before);
+    }
+}
+
+/// Checks the one cause of the region: its code, bytes, and words of its evidence.
+fn is_told(name: &str, code: &str, bytes: u64, evidence: &[&str]) -> Option<Value> {
+    let provoked = Provoked::start(name)?;
+    let region = provoked.region();
+    let found = causes(&region);
+    let told =
+        found.iter().find(|(found, ..)| found == code).unwrap_or_else(|| panic!("{name}: no {code} in {found:?}"));
+    assert_eq!(told.1, bytes, "{name}: {found:?}");
+    let address = format!("{:#x}", provoked.address);
+    for words in evidence {
+        let words = words.replace("ADDRESS", &address);
+        assert!(told.3.contains(&words), "{name}: no {words:?} in {:?}", told.3);
+    }
+    Some(region)
+}
+
+#[test]
+fn settings_advice_and_prctl() {
+    let Some(_still) = for_advised() else { return };
+    is_told("not_advised", "not_advised", SIZE, &["enabled: madvise", "no hg in VmFlags at ADDRESS"]);
+    is_told("advised_against", "advised_against", SIZE, &["VmFlags nh at ADDRESS"]);
+    is_told("disabled", "disabled_for_process", SIZE, &["THP_enabled: 0"]);
+    let huge = Provoked::start("huge").unwrap();
+    let region = huge.region();
+    assert_eq!((causes(&region).len(), region["could_be_larger_bytes"].as_u64()), (0, Some(0)), "{region:#}");
+    // mlock alone does not keep larger pages out, and is not blamed.
+    is_told("locked", "not_advised", SIZE, &["no hg"]);
+}
+
+#[test]
+fn a_size_that_is_switched_off_and_a_process_that_excepts_advised_memory() {
+    let Some(_still) = for_advised() else { return };
+    {
+        let _never = Set::to(&format!("{THP}/enabled"), "never");
+        is_told("not_advised", "size_disabled", SIZE, &["enabled: never"]);
+    }
+    let _always = Set::to(&format!("{THP}/enabled"), "always");
+    is_told("excepted", "disabled_except_advised", SIZE, &["THPeligible: 0 at ADDRESS"]);
+}
+
+#[test]
+fn cuts_are_causes_with_their_addresses() {
+    let Some(_still) = for_advised() else { return };
+    for (name, evidence) in [("guard", "guard page at"), ("light_guard", "guard page (MADV_GUARD_INSTALL) at")] {
+        let Some(provoked) = Provoked::start(name) else { continue };
+        let region = provoked.region();
+        let guard = provoked.address + 3 * HUGE - 4096;
+        let (_, bytes, or, told) = causes(&region).into_iter().find(|one| one.0 == "mapping_cut").unwrap();
+        assert_eq!((bytes, or.len()), (HUGE - 4096, 0), "{name}: {region:#}");
+        assert!(told.contains(&format!("{evidence} {guard:#x}")), "{name}: {told}");
+        assert_eq!(region["cuts"][0]["start"].as_u64(), Some(guard));
+        assert_eq!((region["cut_count"].as_u64(), region["start"].as_u64()), (Some(1), Some(provoked.address)));
+    }
+    for (name, bytes, evidence) in [
+        ("protection", HUGE, "other protection from"),
+        ("flags", HUGE, "VmFlags differ at"),
+        ("name", HUGE, "other name from"),
+    ] {
+        is_told(name, "mapping_cut", bytes, &[evidence]);
+    }
+}
+
+#[test]
+fn history_is_told_as_far_as_it_is_visible() {
+    let Some(_still) = for_advised() else { return };
+    let region = is_told("advised_late", "touched_before_eligible", SIZE, &["free blocks of 2M or more"]).unwrap();
+    assert_eq!((region["slots"].as_u64(), region["bloat_bytes"].as_u64()), (Some(8), Some(0)));
+    let arena = is_told("arena", "grew_in_steps", SIZE, &[]).unwrap();
+    assert_eq!(arena["kind"], "glibc_arena", "{arena:#}");
+    assert!(arena["recognised_by"].as_str().unwrap().contains("HEAP_MAX_SIZE"));
+    is_told("moved", "moved_out_of_place", SIZE, &["out of place"]);
+    is_told("dropped", "folio_partly_mapped", SIZE - SIZE / HUGE * 4096, &["thp_split_pmd"]);
+    is_told("refilled", "refilled_after_drop", SIZE / HUGE * 4096, &[]);
+    is_told("fork", "split_after_fork", SIZE / 2, &["shared with another process"]);
+    is_told("read_first", "zero_page_in_slot", SIZE / HUGE / 2 * 4096, &[]);
+    let holes = is_told("holes", "slot_partly_present", SIZE / 2, &["max_ptes_none"]).unwrap();
+    assert_eq!(
+        (holes["could_be_larger_bytes"].as_u64(), holes["bloat_bytes"].as_u64()),
+        (Some(SIZE / 2), Some(SIZE / 2))
+    );
+}
+
+#[test]
+fn what_the_kernel_may_not_touch() {
+    let Some(_still) = for_advised() else { return };
+    is_told("served", "served_by_userfaultfd", SIZE, &["VmFlags um at ADDRESS"]);
+    if let Some(pinned) = Provoked::start("pinned") {
+        let found = causes(&pinned.region());
+        let told = found.iter().find(|one| one.2.contains(&"pinned".to_string()));
+        assert!(told.is_some_and(|one| one.3.contains("VmPin: 16384 kB")), "{found:?}");
+    }
+}
+
+#[test]
+fn merged_pages_are_told() {
+    let Some(_still) = for_advised() else { return };
+    const KSM: &str = "/sys/kernel/mm/ksm";
+    if !needs(&[("KSM", std::path::Path::new(KSM).exists())]) {
+        return;
+    }
+    let _pages = Set::to(&format!("{KSM}/pages_to_scan"), "10000");
+    let _sleep = Set::to(&format!("{KSM}/sleep_millisecs"), "10");
+    let _run = Set::to(&format!("{KSM}/run"), "1");
+    let Some(merged) = Provoked::start("merged") else { return };
+    let told = || causes(&merged.region()).into_iter().find(|one| one.0 == "merged_by_ksm");
+    assert!(within(Duration::from_secs(60), || told().is_some()), "{:#}", merged.region());
+    assert!(told().unwrap().3.contains("KSM:"));
+}
+
+#[test]
+fn shared_memory_and_pools_have_settings_of_their_own() {
+    let Some(_still) = for_advised() else { return };
+    let shared = fs::read_to_string(format!("{THP}/shmem_enabled")).unwrap_or_default();
+    if needs(&[("shared memory without large pages (shmem_enabled: never)", shared.contains("[never]"))]) {
+        let provoked = Provoked::start("shared").unwrap();
+        let region = provoked.region();
+        assert_eq!(region["kind"], "shared_memory");
+        let found = causes(&region);
+        let told = found.iter().find(|one| one.0 == "shared_disabled").unwrap_or_else(|| panic!("{found:?}"));
+        assert!(told.3.contains("shmem_enabled: never") && told.1 >= SIZE - HUGE, "{told:?}");
+    }
+    let pool = |file: &str| fs::read_to_string(format!("/sys/kernel/mm/hugepages/hugepages-2048kB/{file}"));
+    let is_empty = ["nr_hugepages", "nr_overcommit_hugepages"].iter().all(|file| pool(file).is_ok_and(|n| n == "0\n"));
+    if needs(&[("an empty pool of 2M", is_empty)]) {
+        let region = is_told("pool", "pool_exhausted", SIZE, &["SIGBUS"]).unwrap();
+        assert_eq!((region["kind"].as_str(), region["resident_bytes"].as_u64()), (Some("hugetlb"), Some(0)));
+    }
+}
+
+#[test]
+fn files_are_told_by_their_pages() {
+    if !needs(&[program("gcc")]) || !is_root() {
+        return;
+    }
+    let provoked = Provoked::start("not_advised").unwrap();
+    let process = provoked.inspected();
+    let text = process["regions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|region| region["kind"] == "text" && region["text"].as_str().unwrap().ends_with("/provoke"));
+    let text = text.unwrap_or_else(|| panic!("{process:#}"));
+    assert_eq!(causes(text)[0].0, "file_pages");
+    assert_eq!(text["could_be_larger_bytes"].as_u64(), Some(0), "no more than the file system makes of it");
+}

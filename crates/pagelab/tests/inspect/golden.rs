@@ -1,0 +1,90 @@
+//! Captures are inspected as they were when they were looked through: `fixtures/inspect/README.md` says where they come from.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::provoked::{Provoked, causes, region_at};
+use crate::common::{Bench, Runs, needs, program, root};
+
+/// The captured process, and the host that it is put on.
+const CASES: [(&str, &str); 4] = [
+    ("x86_64-6.18-guard", "x86_64-6.18"),
+    ("x86_64-5.10-sums", "x86_64-5.10"),
+    ("aarch64-64k-6.12-db", "aarch64-64k-6.12"),
+    ("riscv64-6.12-never", "riscv64-6.12"),
+];
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures")
+}
+
+#[test]
+fn captured_processes_are_inspected_as_before() {
+    for (case, host) in CASES {
+        let bench = Bench::new();
+        let tree = bench.path("tree");
+        for from in [fixtures().join("host").join(host), fixtures().join("inspect").join(case)] {
+            fs::create_dir_all(&tree).unwrap();
+            let copied = Command::new("cp").arg("-r").arg(from.join(".")).arg(&tree).status().unwrap();
+            assert!(copied.success());
+        }
+        let ran = bench.pagelab(&["inspect", "--root", "tree", "100", "--regions"]).ran();
+        let expected =
+            fs::read_to_string(fixtures().join("inspect").join(case).join("expected.txt")).unwrap_or_default();
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), expected.as_str()), "{case}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_capture_says_what_the_process_says() {
+    if !needs(&[root(), program("gcc")]) {
+        return;
+    }
+    let provoked = Provoked::start("guard").unwrap();
+    let (bench, pid) = (&provoked.bench, provoked.pid());
+    bench.pagelab(&["inspect", &pid, "--capture", "tree"]).ran().prints(&["captured", "pagelab inspect --root tree"]);
+    let captured = bench.pagelab(&["inspect", "--root", "tree", &pid, "--json"]).ran();
+    assert_eq!(captured.code, Some(0), "{captured}");
+    let captured = captured.json();
+    assert_eq!(captured["sight"]["is_live"], false);
+    let region = region_at(&captured["processes"][0], provoked.address);
+    assert_eq!(region, provoked.region());
+    assert_eq!(causes(&region)[0].0, "mapping_cut");
+    let files = Command::new("grep").args(["-rl", "provoke guard", &bench.word("tree")]).output().unwrap();
+    assert!(files.stdout.is_empty(), "the command line is no part of a capture");
+    // What is there already is not written over, and what is not there is named.
+    bench.pagelab(&["inspect", &pid, "--capture", "tree"]).ran().says(2, &["File exists"]);
+    bench.pagelab(&["inspect", "--root", "tree", "4194304"]).ran().says(2, &["no process 4194304 in the capture"]);
+    let pages = bench.path(&format!("tree/proc/{pid}/pagelab-pages"));
+    fs::write(&pages, "pagelab.capture/9\n").unwrap();
+    bench.pagelab(&["inspect", "--root", "tree", &pid]).ran().says(2, &["pagelab-pages", "pagelab.capture/1"]);
+    fs::remove_file(pages).unwrap();
+    let sums = bench.pagelab(&["inspect", "--root", "tree", &pid]).ran();
+    sums.prints(&["leaf sizes: sums of smaps", "14M by 2M"]);
+}
+
+#[test]
+fn collapsing_gains_memory_and_refusals_have_their_reason() {
+    if !needs(&[root(), program("gcc")]) {
+        return;
+    }
+    let provoked = Provoked::start("advised_late").unwrap();
+    let (bench, pid) = (&provoked.bench, provoked.pid());
+    let ran = bench.pagelab(&["inspect", &pid, "--collapse", "--json"]).ran();
+    assert_eq!(ran.code, Some(0), "{ran}");
+    let document = ran.json();
+    let collapsed = document["collapsed"].as_array().unwrap();
+    let one = collapsed.iter().find(|one| one["start"].as_u64() == Some(provoked.address)).unwrap();
+    assert_eq!(one["asked_bytes"].as_u64(), Some(16 << 20), "{one:#}");
+    assert!(one["gained_bytes"].as_u64().unwrap() > 0 && one["took_s"].as_f64().unwrap() > 0.0, "{one:#}");
+    let left = region_at(&document["processes"][0], provoked.address)["could_be_larger_bytes"].as_u64().unwrap();
+    assert_eq!(left, (16 << 20) - one["gained_bytes"].as_u64().unwrap());
+    // A process that disabled THP for itself is not collapsed either.
+    let disabled = Provoked::start("disabled").unwrap();
+    let ran = disabled.bench.pagelab(&["inspect", &disabled.pid(), "--collapse"]).ran();
+    ran.prints(&["cannot be undone", "0 gained of 16M asked for", "refused 8 times: EINVAL"]);
+    if let Some(pinned) = Provoked::start("pinned") {
+        pinned.bench.pagelab(&["inspect", &pinned.pid(), "--collapse"]).ran().prints(&["refused 8 times: EAGAIN"]);
+    }
+}

@@ -1,0 +1,10 @@
+//! `pagelab inspect`, on programs whose pages are small for one cause each, provoked on the running kernel.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bad_input;
+mod causes;
+mod golden;
+mod provoked;
+mod views;

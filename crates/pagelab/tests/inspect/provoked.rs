@@ -1,0 +1,80 @@
+//! A program whose memory has small pages for one cause, and what `inspect` says of it.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::common::{Bench, Running, Runs};
+
+/// A program that holds the memory, until this is dropped.
+pub struct Provoked {
+    pub bench: Bench,
+    pub running: Running,
+    pub address: u64,
+}
+
+/// What the kernel refused is no fault of the test.
+const REFUSED: i32 = 77;
+
+impl Provoked {
+    /// Starts it; `None` where this kernel does not let it, which is said.
+    pub fn start(cause: &str) -> Option<Provoked> {
+        let bench = Bench::new();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/provoke.c");
+        let compiled = bench.word("provoke");
+        let status = Command::new("gcc").arg("-O1").arg(source).arg("-o").arg(&compiled).status().expect("gcc");
+        assert!(status.success());
+        let mut command = Command::new(&compiled);
+        command.arg(cause).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut running = command.begin();
+        let mut line = String::new();
+        BufReader::new(running.stdout()).read_line(&mut line).unwrap();
+        match line.trim().parse() {
+            Ok(address) => Some(Provoked { bench, running, address }),
+            Err(_) => {
+                assert_eq!(running.wait().code(), Some(REFUSED));
+                testing::skip(format!("a kernel that can provoke {cause}"));
+                None
+            }
+        }
+    }
+
+    pub fn pid(&self) -> String {
+        self.running.id().to_string()
+    }
+
+    /// What `inspect` says of the process.
+    pub fn inspected(&self) -> Value {
+        let ran = self.bench.pagelab(&["inspect", &self.pid(), "--json"]).ran();
+        assert_eq!(ran.code, Some(0), "{ran}");
+        let mut document = ran.json();
+        document["processes"][0].take()
+    }
+
+    /// What `inspect` says of the memory.
+    pub fn region(&self) -> Value {
+        region_at(&self.inspected(), self.address)
+    }
+}
+
+/// The region that holds an address.
+pub fn region_at(process: &Value, address: u64) -> Value {
+    let regions = process["regions"].as_array().unwrap();
+    let holds =
+        |region: &&Value| (region["start"].as_u64().unwrap()..region["end"].as_u64().unwrap()).contains(&address);
+    regions.iter().find(holds).unwrap_or_else(|| panic!("nothing at {address:#x} in {process:#}")).clone()
+}
+
+/// The causes of a region: code, bytes, codes of those that cannot be told from it, evidence as one text.
+pub fn causes(region: &Value) -> Vec<(String, u64, Vec<String>, String)> {
+    let code = |cause: &Value| cause["code"].as_str().unwrap().to_string();
+    let causes = region["causes"].as_array().unwrap().iter().map(|one| {
+        let or = one["or"].as_array().unwrap().iter().map(code).collect();
+        let evidence =
+            one["evidence"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect::<Vec<_>>();
+        (code(&one["cause"]), one["bytes"].as_u64().unwrap(), or, evidence.join("; "))
+    });
+    causes.collect()
+}

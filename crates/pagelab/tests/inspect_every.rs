@@ -1,0 +1,136 @@
+//! `pagelab inspect --every` and `--html`: a process over time, for people, for programs, and for Prometheus.
+
+mod common;
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::{Bench, Running, Runs, needs, program, send, within};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A process that does nothing until it is killed.
+fn sleeper() -> Running {
+    Command::new("sleep").arg("600").stdin(Stdio::null()).begin()
+}
+
+#[test]
+fn every_look_is_a_row_until_the_process_ends() {
+    let bench = Bench::new();
+    let sleeper = sleeper();
+    let pid = sleeper.id().to_string();
+    let mut watching = bench.pagelab(&["inspect", &pid, "--every", "200ms"]);
+    let watching = watching.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
+    std::thread::sleep(Duration::from_secs(3));
+    sleeper.kill();
+    let ran = watching.ran();
+    ran.says(0, &[&format!("process {pid} has ended")]).prints(&[&format!("process {pid} (sleep)"), "so far why not"]);
+    assert!(ran.stdout.lines().count() > 4 && ran.stdout.contains('▁'), "{ran}");
+}
+
+#[test]
+fn json_lines_are_documents_and_a_signal_ends_them() {
+    let bench = Bench::new();
+    let sleeper = sleeper();
+    let pid = sleeper.id();
+    let mut watching = bench.pagelab(&["inspect", &pid.to_string(), "--every", "200ms", "--json-lines"]);
+    let watching = watching.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
+    std::thread::sleep(Duration::from_secs(3));
+    send("TERM", watching.id());
+    let ran = watching.ran();
+    ran.says(0, &[]);
+    let looks: Vec<serde_json::Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(looks.len() > 1, "{ran}");
+    for look in &looks {
+        assert_eq!((look["schema"].as_str(), look["pid"].as_u64()), (Some("pagelab.inspect-look/1"), Some(pid.into())));
+        assert!(look["resident_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{look:#}");
+    }
+    let times: Vec<f64> = looks.iter().map(|look| look["elapsed_s"].as_f64().unwrap()).collect();
+    assert!(times.is_sorted_by(|one, next| one < next), "{times:?}");
+}
+
+#[test]
+fn a_command_is_looked_at_while_it_runs_and_at_its_end() {
+    let bench = Bench::new();
+    let ran = bench.pagelab(&["inspect", "--every", "300ms", "--", "sh", "-c", "sleep 3; exit 3"]).ran();
+    ran.says(1, &["exit code 3"]).prints(&["(sh)", "so far why not", "resident"]);
+    assert!(ran.stdout.matches('▁').count() > 2, "{ran}");
+    let words = ["inspect", "--every", "200ms", "--json-lines", "--", "sleep", "2"];
+    let ran = bench.pagelab(&words).ran();
+    let looks = ran.stdout.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    assert!(looks.filter(|look| look["name"] == "sleep").count() > 1, "{ran}");
+}
+
+/// What Prometheus itself says of the file, while it is replaced again and again.
+#[test]
+fn prometheus_reads_what_is_exported_and_never_half_of_it() {
+    if !needs(&[program("promtool")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let sleeper = sleeper();
+    let pid = sleeper.id().to_string();
+    let file = bench.path("pagelab.prom");
+    let words = ["inspect", &pid, "--every", "20ms", "--json-lines", "--openmetrics", &bench.word("pagelab.prom")];
+    let mut watching = bench.pagelab(&words);
+    let watching = watching.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).begin();
+    assert!(within(PATIENCE, || file.exists()), "the file is there after the first look");
+    let mut text = String::new();
+    for _ in 0..200 {
+        text = fs::read_to_string(&file).unwrap();
+        assert!(text.starts_with("# HELP") && text.ends_with("# EOF\n"), "{text}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    send("INT", watching.id());
+    watching.ran().says(0, &[]);
+    assert!(text.contains(&format!("pagelab_memory_bytes{{pid=\"{pid}\",name=\"sleep\",")), "{text}");
+    let mut lint = Command::new("promtool");
+    lint.args(["check", "metrics"]).stdin(fs::File::open(&file).unwrap());
+    let linted = lint.stdout(Stdio::piped()).stderr(Stdio::piped()).begin().ran();
+    assert_eq!((linted.code, linted.stdout.as_str(), linted.stderr.as_str()), (Some(0), "", ""), "{text}");
+    // The OpenMetrics reader of its database, which wants to know when a sample was taken.
+    let stamped = text.lines().map(|line| match line.starts_with('#') {
+        true => format!("{line}\n"),
+        false => format!("{line} 1774101900\n"),
+    });
+    fs::write(bench.path("stamped"), stamped.collect::<String>()).unwrap();
+    let mut import = Command::new("promtool");
+    import.args(["tsdb", "create-blocks-from", "openmetrics"]).arg(bench.path("stamped")).arg(bench.path("blocks"));
+    let imported = import.ran();
+    assert_eq!(imported.code, Some(0), "{imported}");
+    let left = fs::read_dir(bench.path("")).unwrap().flatten().map(|entry| entry.file_name());
+    let left: Vec<_> = left.filter(|name| name.to_string_lossy().contains("pagelab.prom")).collect();
+    assert_eq!(left, ["pagelab.prom"], "nothing half made is left");
+}
+
+#[test]
+fn a_page_has_the_map_of_a_process() {
+    let bench = Bench::new();
+    let sleeper = sleeper();
+    let page = bench.word("map.html");
+    let ran = bench.pagelab(&["inspect", &sleeper.id().to_string(), "--html", &page]).ran();
+    ran.says(0, &["report: "]);
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.ends_with("</html>\n") && html.contains("Map of the address space"), "{html}");
+    assert!(html.contains("(process") && html.contains("sleep") && html.contains("The same as text"));
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let bench = Bench::new();
+    for (words, said) in [
+        (&["1", "--json-lines"][..], "--every <TIME>"),
+        (&["1", "--openmetrics", "x"], "--every <TIME>"),
+        (&["--all", "--every", "1s"], "cannot be used with"),
+        (&["--all", "--html", "x"], "cannot be used with"),
+        (&["1", "--every", "1s", "--html", "x"], "which show one look"),
+        (&["1", "--every", "1s", "--json"], "which show one look"),
+        (&["1", "--every", "often"], "expected a time such as 90s"),
+        (&["1", "--every", "1s", "--openmetrics", "/no/such/place"], "/no/such/place"),
+        (&["1", "--html", "/no/such/place"], "/no/such/place"),
+        (&["4294967295", "--every", "1s"], "there is no process 4294967295"),
+    ] {
+        bench.pagelab(&[&["inspect"], words].concat()).ran().says(2, &[said]);
+    }
+}

@@ -1,0 +1,218 @@
+// Memory whose pages are small for one cause: provoke CAUSE. Prints the address of the memory, and stays until its input ends.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define PAGE 4096ul
+#define HUGE (2ul << 20)
+#define SIZE (16ul << 20)
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#endif
+#ifndef PR_THP_DISABLE_EXCEPT_ADVISED
+#define PR_THP_DISABLE_EXCEPT_ADVISED 2
+#endif
+
+static void must(int good, const char *what) {
+    if (!good) {
+        fprintf(stderr, "%s: %s\n", what, strerror(errno));
+        exit(77);
+    }
+}
+
+// Memory at a multiple of `alignment`, with addresses without access on both sides.
+static char *reserved(size_t size, size_t alignment) {
+    char *all = mmap(NULL, size + 3 * alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    must(all != MAP_FAILED, "mmap");
+    char *start = (char *)(((uintptr_t)all + alignment) & ~(alignment - 1)) + alignment;
+    must(munmap(all, start - all) == 0, "munmap");
+    must(munmap(start + size, all + size + 3 * alignment - start - size) == 0, "munmap");
+    return start;
+}
+
+static char *memory(void) {
+    char *start = reserved(SIZE, HUGE);
+    must(mprotect(start, SIZE, PROT_READ | PROT_WRITE) == 0, "mprotect");
+    return start;
+}
+
+static void advise(char *start, size_t size, int advice) { must(madvise(start, size, advice) == 0, "madvise"); }
+
+static void touch(char *start, size_t size) {
+    for (size_t at = 0; at < size; at += PAGE)
+        start[at] = 1 + at / PAGE % 100;
+}
+
+static char *huge(void) {
+    char *start = memory();
+    advise(start, SIZE, MADV_HUGEPAGE);
+    touch(start, SIZE);
+    return start;
+}
+
+static char *served(void) {
+    char *start = memory();
+    advise(start, SIZE, MADV_HUGEPAGE);
+    int faults = syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+    must(faults >= 0, "userfaultfd");
+    struct uffdio_api api = {.api = UFFD_API};
+    must(ioctl(faults, UFFDIO_API, &api) == 0, "UFFDIO_API");
+    struct uffdio_register region = {.range = {(uintptr_t)start, SIZE}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+    must(ioctl(faults, UFFDIO_REGISTER, &region) == 0, "UFFDIO_REGISTER");
+    static char page[PAGE] = "page";
+    for (size_t at = 0; at < SIZE; at += PAGE) {
+        struct uffdio_copy copy = {.dst = (uintptr_t)start + at, .src = (uintptr_t)page, .len = PAGE};
+        must(ioctl(faults, UFFDIO_COPY, &copy) == 0, "UFFDIO_COPY");
+    }
+    return start;
+}
+
+static char *pinned(void) {
+    char *start = memory();
+    touch(start, SIZE);
+    advise(start, SIZE, MADV_HUGEPAGE);
+    uint32_t parameters[30] = {0};
+    int ring = syscall(SYS_io_uring_setup, 4, parameters);
+    must(ring >= 0, "io_uring_setup");
+    struct iovec buffer = {start, SIZE};
+    must(syscall(SYS_io_uring_register, ring, 0, &buffer, 1) == 0, "io_uring_register");
+    return start;
+}
+
+static char *provoked(const char *cause) {
+    char *start = NULL;
+    if (!strcmp(cause, "not_advised")) {
+        touch(start = memory(), SIZE);
+    } else if (!strcmp(cause, "advised_against")) {
+        advise(start = memory(), SIZE, MADV_NOHUGEPAGE);
+        touch(start, SIZE);
+    } else if (!strcmp(cause, "advised_late")) {
+        touch(start = memory(), SIZE);
+        advise(start, SIZE, MADV_HUGEPAGE);
+    } else if (!strcmp(cause, "huge")) {
+        start = huge();
+    } else if (!strcmp(cause, "guard")) {
+        start = memory();
+        advise(start, SIZE, MADV_HUGEPAGE);
+        must(mprotect(start + 3 * HUGE - PAGE, PAGE, PROT_NONE) == 0, "mprotect");
+        touch(start, 3 * HUGE - PAGE);
+        touch(start + 3 * HUGE, SIZE - 3 * HUGE);
+    } else if (!strcmp(cause, "light_guard")) {
+        start = memory();
+        advise(start, SIZE, MADV_HUGEPAGE);
+        advise(start + 3 * HUGE - PAGE, PAGE, MADV_GUARD_INSTALL);
+        touch(start, 3 * HUGE - PAGE);
+        touch(start + 3 * HUGE, SIZE - 3 * HUGE);
+    } else if (!strcmp(cause, "protection")) {
+        start = memory();
+        advise(start, SIZE, MADV_HUGEPAGE);
+        touch(start, 2 * HUGE);
+        must(mprotect(start, 3 * PAGE, PROT_READ) == 0, "mprotect");
+    } else if (!strcmp(cause, "flags")) {
+        start = memory();
+        advise(start, SIZE, MADV_HUGEPAGE);
+        advise(start + HUGE + PAGE, PAGE, MADV_DONTDUMP);
+        touch(start, SIZE);
+    } else if (!strcmp(cause, "name")) {
+        start = memory();
+        advise(start, SIZE, MADV_HUGEPAGE);
+        must(prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, start + HUGE + PAGE, PAGE, "part") == 0, "PR_SET_VMA_ANON_NAME");
+        touch(start, SIZE);
+    } else if (!strcmp(cause, "arena")) {
+        // As glibc has it: a reserve that becomes writable step by step.
+        start = reserved(64ul << 20, 64ul << 20);
+        advise(start, 64ul << 20, MADV_HUGEPAGE);
+        for (size_t at = 0; at < SIZE; at += 128 << 10) {
+            must(mprotect(start + at, 128 << 10, PROT_READ | PROT_WRITE) == 0, "mprotect");
+            touch(start + at, 128 << 10);
+        }
+    } else if (!strcmp(cause, "moved")) {
+        char *to = reserved(SIZE + HUGE, HUGE);
+        start = huge();
+        start = mremap(start, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, to + PAGE);
+        must(start == to + PAGE, "mremap");
+    } else if (!strcmp(cause, "fork")) {
+        start = huge();
+        if (fork() == 0) {
+            prctl(PR_SET_PDEATHSIG, 9);
+            pause();
+        }
+        for (size_t at = 0; at < SIZE; at += 2 * PAGE)
+            start[at] = 1;
+    } else if (!strcmp(cause, "dropped")) {
+        start = huge();
+        for (size_t at = 0; at < SIZE; at += HUGE)
+            advise(start + at, PAGE, MADV_DONTNEED);
+    } else if (!strcmp(cause, "refilled")) {
+        start = huge();
+        for (size_t at = 0; at < SIZE; at += HUGE)
+            advise(start + at, PAGE, MADV_DONTNEED);
+        touch(start, SIZE);
+    } else if (!strcmp(cause, "read_first")) {
+        start = memory();
+        unsigned sum = 0;
+        for (size_t at = 0; at < SIZE; at += PAGE)
+            sum += start[at];
+        advise(start, SIZE, MADV_HUGEPAGE);
+        touch(start, SIZE / 2 + sum);
+        for (size_t at = 0; at < SIZE; at += HUGE)
+            start[at] = 1;
+    } else if (!strcmp(cause, "holes")) {
+        start = memory();
+        for (size_t at = 0; at < SIZE; at += 2 * PAGE)
+            start[at] = 1;
+        advise(start, SIZE, MADV_HUGEPAGE);
+    } else if (!strcmp(cause, "disabled")) {
+        must(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0, "PR_SET_THP_DISABLE");
+        start = huge();
+    } else if (!strcmp(cause, "excepted")) {
+        must(prctl(PR_SET_THP_DISABLE, 1, PR_THP_DISABLE_EXCEPT_ADVISED, 0, 0) == 0, "PR_SET_THP_DISABLE");
+        touch(start = memory(), SIZE);
+    } else if (!strcmp(cause, "locked")) {
+        start = memory();
+        must(mlock(start, SIZE) == 0, "mlock");
+    } else if (!strcmp(cause, "merged")) {
+        start = memory();
+        memset(start, 7, SIZE);
+        advise(start, SIZE, MADV_HUGEPAGE);
+        advise(start, SIZE, MADV_MERGEABLE);
+    } else if (!strcmp(cause, "served")) {
+        start = served();
+    } else if (!strcmp(cause, "pinned")) {
+        start = pinned();
+    } else if (!strcmp(cause, "shared")) {
+        start = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        must(start != MAP_FAILED, "mmap");
+        touch(start, SIZE);
+    } else if (!strcmp(cause, "pool")) {
+        start = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE, -1, 0);
+        must(start != MAP_FAILED, "mmap");
+    } else if (!strcmp(cause, "limit")) {
+        start = huge();
+    } else {
+        must(0, cause);
+    }
+    return start;
+}
+
+int main(int count, char **words) {
+    must(count == 2, "usage: provoke CAUSE");
+    char *start = provoked(words[1]);
+    printf("%lu\n", (unsigned long)start);
+    fflush(stdout);
+    char end;
+    while (read(0, &end, 1) > 0)
+        ;
+    return 0;
+}

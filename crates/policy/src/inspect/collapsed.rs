@@ -1,0 +1,35 @@
+//! What came of asking the kernel to collapse a region.
+
+use std::collections::BTreeMap;
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Collapsed {
+    /// The first address of the region.
+    pub start: u64,
+    /// The address after its last.
+    pub end: u64,
+    /// Bytes of the slots that were asked for.
+    pub asked_bytes: u64,
+    /// How long it took.
+    pub took_s: f64,
+    /// Slots that the kernel refused, by its error number.
+    pub refused: BTreeMap<i32, u64>,
+}
+
+/// What an error number of MADV_COLLAPSE says (`madvise_collapse_errno`, mm/khugepaged.c).
+pub fn collapse_refusal(errno: i32) -> String {
+    let why = match errno {
+        1 => "EPERM: it takes CAP_SYS_NICE and the right to trace the process",
+        3 => "ESRCH: the process has ended",
+        11 => "EAGAIN: pages are pinned, locked or off the lists of reclaim for the moment",
+        12 => "ENOMEM: no free block of that size, or a hole in the addresses",
+        14 => "EFAULT: the memory is not the process's own",
+        16 => "EBUSY: the control group's limit, or nothing present in the slot",
+        22 => {
+            "EINVAL: not eligible: another protection, advice (MADV_NOHUGEPAGE) or kind of memory, a cut, or a kernel before 6.1"
+        }
+        _ => return format!("errno {errno}"),
+    };
+    why.to_string()
+}

@@ -1,0 +1,261 @@
+//! Why memory of a region is not at the largest size that the region could have.
+//!
+//! The rules are those of the judge of policies ([`crate::judge`]): what a shape says for certain, what settings and advice
+//! permit. What an inspection lacks is the history: it has not seen the memory being touched. So a slot that is permitted and
+//! full of base pages has several causes that cannot be told apart, and they are given as such, without those that the
+//! kernel's counters and flags rule out.
+
+use std::collections::BTreeMap;
+
+use super::cause_evidence::{counted, setting};
+use super::ground::Ground;
+use super::history::History;
+use super::kind::Kind;
+use super::process::ThpMode;
+use super::region::Explained;
+use super::seen::{Left, Outline, Seen};
+use super::supply::Pool;
+use super::vma::VmaFacts;
+use crate::cause::Cause;
+use crate::census::{Advice, Backing};
+use crate::cut::{Cut, CutBy};
+use crate::judge::{Eligibility, Piece, Rules, Shape, certain_cause};
+use crate::size::PageSize;
+
+/// The causes of a region, largest first. `vmas` are its mappings and `cuts` what cuts them.
+pub fn explain(
+    outline: &Outline,
+    kind: &Kind,
+    vmas: &[VmaFacts],
+    cuts: &[Cut],
+    seen: &Seen,
+    ground: &Ground,
+) -> Vec<Explained> {
+    let mut told = Told::default();
+    if let Some(target) = outline.target {
+        let region = OfRegion { target, kind, vmas, cuts, seen, ground };
+        seen.pieces.iter().for_each(|(at, left)| region.explain(*at, left, &mut told));
+    }
+    if let Kind::Hugetlb { size: Some(size) } = kind {
+        pool(*size, outline, seen, ground, &mut told);
+    }
+    let files = seen.census.bytes_where(|mapping| {
+        mapping.backing == Backing::File && mapping.effective() < ground.pmd.unwrap_or(mapping.leaf)
+    });
+    told.add(Cause::FilePages, Vec::new(), files, Vec::new);
+    told.explained()
+}
+
+/// What of a hugetlb region is absent where the pool has nothing to give: who touches it gets SIGBUS.
+fn pool(size: PageSize, outline: &Outline, seen: &Seen, ground: &Ground, told: &mut Told) {
+    let exhausted = |pool: &&Pool| pool.size == size && pool.free == 0 && pool.surplus_left == 0;
+    if let Some(pool) = ground.supply.pools.iter().find(exhausted) {
+        let absent = (outline.end - outline.start).saturating_sub(seen.census.total_bytes());
+        told.add(Cause::PoolExhausted { size }, Vec::new(), absent, || {
+            vec![format!("the pool has {} pages, none of them free: touching this memory ends in SIGBUS", pool.pages)]
+        });
+    }
+}
+
+/// What was told so far: bytes and evidence by cause.
+#[derive(Default)]
+struct Told(BTreeMap<(Cause, Vec<Cause>), (u64, Vec<String>)>);
+
+impl Told {
+    /// Places that are told of one cause.
+    const MOST_EVIDENCE: usize = 4;
+
+    fn add(&mut self, cause: Cause, or: Vec<Cause>, bytes: u64, evidence: impl FnOnce() -> Vec<String>) {
+        if bytes == 0 {
+            return;
+        }
+        let (sum, told) = self.0.entry((cause, or)).or_default();
+        *sum += bytes;
+        if told.len() < Told::MOST_EVIDENCE {
+            let new = evidence().into_iter().filter(|line| !told.contains(line)).collect::<Vec<_>>();
+            told.extend(new);
+            told.truncate(Told::MOST_EVIDENCE);
+        }
+    }
+
+    fn explained(self) -> Vec<Explained> {
+        let explained = |((cause, or), (bytes, evidence))| Explained { cause, or, bytes, evidence };
+        let mut all: Vec<Explained> = self.0.into_iter().map(explained).collect();
+        all.sort_by_key(|explained| std::cmp::Reverse(explained.bytes));
+        all
+    }
+}
+
+/// A region that is being explained.
+struct OfRegion<'a> {
+    target: PageSize,
+    kind: &'a Kind,
+    vmas: &'a [VmaFacts],
+    cuts: &'a [Cut],
+    seen: &'a Seen,
+    ground: &'a Ground<'a>,
+}
+
+impl OfRegion<'_> {
+    fn explain(&self, at: usize, left: &Left, told: &mut Told) {
+        let vma = &self.vmas[at];
+        match *left {
+            Left::NoSlot(bytes) => {
+                let length = self.vmas.last().map_or(0, |last| last.end) - self.vmas[0].start;
+                let cause = if length < self.target.bytes() { Cause::MappingTooSmall } else { Cause::NoAlignedSlot };
+                told.add(cause, Vec::new(), bytes, || vec![format!("from {:#x} to {:#x}", vma.start, vma.end)]);
+            }
+            Left::Sum(bytes) => match self.refusal(vma) {
+                Some((cause, evidence)) => told.add(cause, Vec::new(), bytes, || evidence),
+                None => self.permitted(vma, Shape::Full, bytes, told),
+            },
+            Left::CutBelow(bytes) => self.cut(vma.start, vma, bytes, told),
+            Left::CutAbove(bytes) => self.cut(vma.end, vma, bytes, told),
+            Left::PartOfFolio(bytes) => self.part_of_folio(vma, bytes, told),
+            Left::Split(bytes) => {
+                let (cause, or) = self.history(vma).of_split();
+                told.add(cause, or, bytes, || self.history(vma).evidence_of_split());
+            }
+            Left::Piece(piece) => self.piece(vma, &piece, told),
+        }
+    }
+
+    /// A slot of the region that a cut at this address keeps from being one of its mapping.
+    fn cut(&self, address: u64, vma: &VmaFacts, bytes: u64, told: &mut Told) {
+        // Cuts are in the order of addresses, and none lies in another.
+        let after = self.cuts.partition_point(|cut| cut.start <= address);
+        let near = |cut: &&Cut| cut.start == address || cut.end == address;
+        let Some(cut) = self.cuts[..after].last().filter(near) else {
+            told.add(Cause::NoAlignedSlot, Vec::new(), bytes, || vec![format!("the mapping ends at {address:#x}")]);
+            return;
+        };
+        let cause = Cause::MappingCut { by: cut.by };
+        told.add(cause, Vec::new(), bytes, || vec![self.evidence_of_cut(cut, vma)]);
+    }
+
+    fn evidence_of_cut(&self, cut: &Cut, vma: &VmaFacts) -> String {
+        let describe = cut.by.describe();
+        match cut.by {
+            CutBy::Guard | CutBy::LightGuard => {
+                format!("{describe} at {:#x} ({} bytes)", cut.start, cut.end - cut.start)
+            }
+            CutBy::Flags => {
+                let other = self.vmas.iter().find(|other| other.end == vma.start || other.start == vma.end);
+                let flags = other.and_then(|other| Some(vma.told?.flags.difference(other.told?.flags)));
+                format!("VmFlags differ at {:#x} ({})", cut.start, flags.unwrap_or_default().join(" "))
+            }
+            _ => format!("{describe} from {:#x} on", cut.start),
+        }
+    }
+
+    fn part_of_folio(&self, vma: &VmaFacts, bytes: u64, told: &mut Told) {
+        let misplaced = self.seen.tlb_runs.map_or(0, |runs| runs.misplaced_bytes).min(bytes);
+        told.add(Cause::MovedOutOfPlace, Vec::new(), misplaced, || {
+            vec![format!("whole folios are mapped out of place from {:#x} on", vma.start)]
+        });
+        let (cause, or) = self.history(vma).of_part();
+        told.add(cause, or, bytes - misplaced, || self.history(vma).evidence_of_split());
+    }
+
+    fn piece(&self, vma: &VmaFacts, piece: &Piece, told: &mut Told) {
+        // What cannot be seen is neither covered nor missing.
+        told.add(Cause::FoliosInvisible, Vec::new(), piece.unseen_bytes, Vec::new);
+        let bytes = piece.missing_bytes;
+        if let Some(cause) = certain_cause(piece.shape) {
+            told.add(cause, Vec::new(), bytes, Vec::new);
+            return;
+        }
+        match self.refusal(vma) {
+            Some((cause, evidence)) => told.add(cause, Vec::new(), bytes, || evidence),
+            None => self.permitted(vma, piece.shape, bytes, told),
+        }
+    }
+
+    /// Why the kernel would refuse the size now, and what shows it.
+    fn refusal(&self, vma: &VmaFacts) -> Option<(Cause, Vec<String>)> {
+        if vma.kind == crate::census::VmaKind::Shared {
+            return super::shared::refusal(vma, self.target, self.ground);
+        }
+        let disabled = self.ground.process.thp == ThpMode::Disabled;
+        let rules = Rules { settings: &self.ground.supply.settings, disabled_for_process: disabled };
+        match rules.eligibility(self.target, vma.advice()) {
+            Eligibility::Refused(cause) => {
+                let evidence = self.evidence_of_refusal(&cause, vma);
+                Some((cause, evidence))
+            }
+            Eligibility::Unknown => {
+                Some((Cause::Unexplained, vec!["what the mapping was advised could not be read (smaps)".into()]))
+            }
+            Eligibility::Eligible => self.excepted(vma).then(|| {
+                let flags = vec![format!("THPeligible: 0 at {:#x}, although settings and advice permit it", vma.start)];
+                (Cause::DisabledExceptAdvised, flags)
+            }),
+        }
+    }
+
+    fn evidence_of_refusal(&self, cause: &Cause, vma: &VmaFacts) -> Vec<String> {
+        let settings = || setting(self.ground.supply, self.target);
+        match cause {
+            Cause::DisabledForProcess => vec!["THP_enabled: 0 in /proc/PID/status".into()],
+            Cause::AdvisedAgainst => vec![format!("VmFlags nh at {:#x}", vma.start)],
+            Cause::NotAdvised => [settings(), vec![format!("no hg in VmFlags at {:#x}", vma.start)]].concat(),
+            _ => settings(),
+        }
+    }
+
+    /// Whether the kernel says that the mapping is not eligible although nothing visible forbids it. It says so of a mapping as a
+    /// whole, for any size, so it must have a slot of PMD size, and not be one that faults are served for.
+    fn excepted(&self, vma: &VmaFacts) -> bool {
+        let Some(flags) = vma.told.map(|told| told.flags) else { return false };
+        let none = ["um", "uw", "ui", "pf", "io", "de"].iter().all(|flag| !flags.has(flag));
+        let has_slot = self
+            .ground
+            .pmd
+            .is_some_and(|pmd| pmd.align_up(vma.start).is_some_and(|start| start + pmd.bytes() <= vma.end));
+        let not_advised = vma.advice() == Some(Advice::None);
+        none && has_slot && not_advised && vma.told.is_some_and(|told| told.thp_eligible == Some(false))
+    }
+
+    /// A slot that the kernel may give the size.
+    fn permitted(&self, vma: &VmaFacts, shape: Shape, bytes: u64, told: &mut Told) {
+        let about = vma.told.unwrap_or_default();
+        let served = ["um", "uw", "ui"].iter().find(|flag| about.flags.has(flag));
+        if let Some(flag) = served {
+            let evidence = || vec![format!("VmFlags {flag} at {:#x}", vma.start)];
+            told.add(Cause::ServedByUserfaultfd, Vec::new(), bytes, evidence);
+            return;
+        }
+        let merged = about.ksm_bytes.min(bytes);
+        told.add(Cause::MergedByKsm, Vec::new(), merged, || {
+            vec![format!("KSM: {} kB in smaps", about.ksm_bytes >> 10)]
+        });
+        let bytes = bytes - merged;
+        let history = self.history(vma);
+        match shape {
+            Shape::ZeroInSlot => told.add(Cause::ZeroPageInSlot, Vec::new(), bytes, Vec::new),
+            Shape::Holes => {
+                told.add(Cause::SlotPartlyPresent, history.of_holes(), bytes, || {
+                    vec![counted(self.ground.supply, "khugepaged/max_ptes_none")]
+                });
+            }
+            Shape::Refilled => {
+                let (cause, or) = history.of_refilled();
+                told.add(cause, or, bytes, || history.evidence_of_split());
+            }
+            _ => {
+                let mut candidates = history.of_full().into_iter();
+                let cause = candidates.next().unwrap_or(Cause::Unexplained);
+                told.add(cause, candidates.collect(), bytes, || history.evidence_of_full());
+            }
+        }
+    }
+
+    fn history(&self, vma: &VmaFacts) -> History<'_> {
+        History {
+            kind: self.kind,
+            shared_bytes: vma.told.map_or(0, |told| told.shared_bytes),
+            target: self.target,
+            ground: self.ground,
+        }
+    }
+}

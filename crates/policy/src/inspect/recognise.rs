@@ -1,0 +1,175 @@
+//! What a region is, by what names, files, addresses and shapes say.
+
+use super::group::{GLIBC_ARENA_BYTES, RESERVE_BYTES};
+use super::kind::{Allocator, FilePart, Kind};
+use super::vma::VmaFacts;
+use crate::census::VmaKind;
+
+/// What is known of the process around a region.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Files that are mapped as code, each once: the program and its libraries.
+    pub code_files: Vec<String>,
+    /// Stack pointers of the threads, the main one excepted; empty where they cannot be read.
+    pub stacks: Vec<u64>,
+    /// Whether it has a virtual machine of KVM open.
+    pub has_guest: bool,
+    /// Whether its program was made by Go.
+    pub is_go: bool,
+}
+
+impl Surroundings {
+    /// Those of a process with these mappings and stack pointers.
+    pub fn of(vmas: &[VmaFacts], stacks: Vec<u64>, has_guest: bool, is_go: bool) -> Surroundings {
+        let code = vmas.iter().filter(|vma| vma.kind == VmaKind::PrivateFile && vma.is_executable());
+        let mut code_files: Vec<String> = code.map(|vma| vma.name.clone()).collect();
+        code_files.dedup();
+        Surroundings { code_files, stacks, has_guest, is_go }
+    }
+
+    /// The mapped library whose file name begins so.
+    fn library(&self, name: &str) -> Option<&str> {
+        let file = |path: &'_ str| path.rsplit('/').next().is_some_and(|file| file.starts_with(name));
+        self.code_files.iter().map(String::as_str).find(|path| file(path))
+    }
+}
+
+/// What a region is, and how that was recognised. `vmas` are its mappings, and `before` is the mapping before them.
+pub fn recognise(vmas: &[VmaFacts], before: Option<&VmaFacts>, around: &Surroundings) -> (Kind, String) {
+    let Some(first) = vmas.first() else { return (Kind::Anonymous, String::new()) };
+    if vmas.iter().any(VmaFacts::is_hugetlb) {
+        let size = vmas.iter().find_map(|vma| vma.told?.hugetlb);
+        return (Kind::Hugetlb { size }, "its mapping belongs to a hugetlb pool".into());
+    }
+    match first.kind {
+        VmaKind::Special => (Kind::Special { name: first.name.clone() }, "named by the kernel".into()),
+        VmaKind::Stack => (Kind::Stack, "named by the kernel".into()),
+        VmaKind::Shared if first.is_shmem => shared_memory(first),
+        VmaKind::Shared | VmaKind::PrivateFile => file(first),
+        VmaKind::Anonymous => bss(first, before).unwrap_or_else(|| anonymous(vmas, around)),
+    }
+}
+
+fn shared_memory(vma: &VmaFacts) -> (Kind, String) {
+    if vma.is_executable() {
+        return (Kind::Jit, format!("executable shared memory ({})", vma.name));
+    }
+    (Kind::SharedMemory { name: vma.name.clone() }, "its file lies in shared memory".into())
+}
+
+fn file(vma: &VmaFacts) -> (Kind, String) {
+    let part = match vma {
+        _ if vma.is_executable() => FilePart::Text,
+        _ if vma.is_writable() && !vma.shared => FilePart::Data,
+        _ => FilePart::Content,
+    };
+    if vma.name.starts_with("/memfd:") && part == FilePart::Text {
+        return (Kind::Jit, format!("executable memory of a memfd ({})", vma.name));
+    }
+    (Kind::File { path: vma.name.clone(), part }, "its file".into())
+}
+
+/// The part of a program's data that is not in its file.
+fn bss(first: &VmaFacts, before: Option<&VmaFacts>) -> Option<(Kind, String)> {
+    let data = before.filter(|before| before.end == first.start && before.kind == VmaKind::PrivateFile)?;
+    let is_data = data.is_writable() && first.is_writable() && first.name.is_empty() && !data.is_hugetlb();
+    let kind = || Kind::File { path: data.name.clone(), part: FilePart::Data };
+    is_data.then(|| (kind(), "it follows the file's data, without being in the file (.bss)".into()))
+}
+
+fn anonymous(vmas: &[VmaFacts], around: &Surroundings) -> (Kind, String) {
+    if vmas.iter().any(|vma| vma.name == "[heap]") {
+        return (Kind::Heap, "named by the kernel: the memory of brk".into());
+    }
+    let holds = |stack: &&u64| vmas.iter().any(|vma| (vma.start..vma.end).contains(stack));
+    if vmas.len() <= 2
+        && vmas[0].is_inaccessible()
+        && vmas[0].length_bytes() < RESERVE_BYTES
+        && let Some(stack) = around.stacks.iter().find(holds)
+    {
+        return (Kind::ThreadStack, format!("the stack pointer of a thread lies in it ({stack:#x})"));
+    }
+    if vmas.iter().all(VmaFacts::is_inaccessible) {
+        return (Kind::Reserved, "no access (PROT_NONE)".into());
+    }
+    named(vmas).or_else(|| by_shape(vmas, around)).unwrap_or((Kind::Anonymous, String::new()))
+}
+
+/// By names that programs give to their memory (PR_SET_VMA_ANON_NAME).
+fn named(vmas: &[VmaFacts]) -> Option<(Kind, String)> {
+    let longest = vmas.iter().filter(|vma| vma.given_name().is_some()).max_by_key(|vma| vma.length_bytes())?;
+    let name = longest.given_name()?;
+    let kind = match name {
+        _ if name.starts_with("Go: heap") => Kind::GoHeap,
+        _ if name.starts_with("jemalloc") => Kind::Arena(Allocator::Jemalloc),
+        _ if name.starts_with("tcmalloc") => Kind::Arena(Allocator::Tcmalloc),
+        _ if name.starts_with("mimalloc") => Kind::Arena(Allocator::Mimalloc),
+        _ if name.trim() == "glibc: malloc arena" => Kind::Arena(Allocator::Glibc),
+        _ => Kind::Named { name: name.to_string() },
+    };
+    Some((kind, format!("the program named it {name:?}")))
+}
+
+fn by_shape(vmas: &[VmaFacts], around: &Surroundings) -> Option<(Kind, String)> {
+    let (first, last) = (vmas.first()?, vmas.last()?);
+    if let Some(code) = vmas.iter().find(|vma| vma.is_executable()) {
+        return Some((Kind::Jit, format!("anonymous and executable at {:#x}", code.start)));
+    }
+    if is_glibc_arena(vmas) {
+        let how = "64M from a multiple of 64M on, writable from there, the rest without access: glibc's HEAP_MAX_SIZE";
+        return Some((Kind::Arena(Allocator::Glibc), how.into()));
+    }
+    let length = last.end - first.start;
+    if first.start >> 40 == 0 && (first.start >> 32) & 0xff == 0xc0 {
+        return Some((Kind::GoHeap, "it lies where Go puts its heap (from 0xc000000000 on)".into()));
+    }
+    // Since Go 1.26 the heap begins at random.
+    if around.is_go && first.start.is_multiple_of(GO_ARENA_BYTES) {
+        let how = "the program was made by Go (.go.buildinfo), and this begins at a multiple of its arenas' 64M";
+        return Some((Kind::GoHeap, how.into()));
+    }
+    if let Some(library) = around.library("libjvm.so")
+        && length >= JVM_HEAP_BYTES
+        && first.start < 32 << 30
+    {
+        return Some((Kind::JvmHeap, format!("{library} is mapped, and compressed pointers reach it (below 32G)")));
+    }
+    if around.has_guest && length >= GUEST_BYTES {
+        return Some((Kind::GuestMemory, "the process has a virtual machine of KVM, and this is at least 16M".into()));
+    }
+    let libraries = [
+        ("libjemalloc", Allocator::Jemalloc, JEMALLOC_BYTES),
+        ("libmimalloc", Allocator::Mimalloc, MIMALLOC_BYTES),
+        ("libtcmalloc", Allocator::Tcmalloc, TCMALLOC_BYTES),
+    ];
+    libraries.into_iter().find_map(|(name, allocator, unit)| {
+        let library = around.library(name)?;
+        let is_multiple = length >= unit && length.is_multiple_of(unit);
+        is_multiple.then(|| {
+            let unit = crate::size::format_bytes(unit);
+            (Kind::Arena(allocator), format!("{library} is mapped, and this is a multiple of its {unit}: likely"))
+        })
+    })
+}
+
+/// Arenas of Go's heap (`heapArenaBytes`, runtime/malloc.go, on 64-bit Linux).
+const GO_ARENA_BYTES: u64 = 64 << 20;
+/// No smaller region is taken for a Java heap.
+const JVM_HEAP_BYTES: u64 = 8 << 20;
+/// No smaller region is taken for a guest's memory.
+const GUEST_BYTES: u64 = 16 << 20;
+/// Extents come from the kernel in multiples of this (jemalloc 5: HUGEPAGE).
+const JEMALLOC_BYTES: u64 = 2 << 20;
+/// Segments (mimalloc 2: MI_SEGMENT_SIZE).
+const MIMALLOC_BYTES: u64 = 32 << 20;
+/// What gperftools asks of the system at a time (kMinSystemAlloc).
+const TCMALLOC_BYTES: u64 = 1 << 20;
+
+/// Whether it has the shape of arenas of glibc's threads.
+fn is_glibc_arena(vmas: &[VmaFacts]) -> bool {
+    let (Some(first), Some(last)) = (vmas.first(), vmas.last()) else { return false };
+    first.start.is_multiple_of(GLIBC_ARENA_BYTES)
+        && last.end - first.start == GLIBC_ARENA_BYTES
+        && first.is_writable()
+        && last.is_inaccessible()
+}

@@ -1,0 +1,61 @@
+//! A process in one row, and causes summed over regions.
+
+use std::collections::BTreeMap;
+
+use super::Inspection;
+use super::process::Process;
+use super::region::{Explained, Region};
+use crate::cause::Cause;
+use crate::census::Census;
+
+/// A process in one row: what is kept of an inspection where many processes are looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// The process.
+    pub process: Process,
+    /// What is present.
+    pub census: Census,
+    /// Bytes that are present, without zero pages.
+    pub resident_bytes: u64,
+    /// Bytes that could be larger.
+    pub could_be_larger_bytes: u64,
+    /// Bytes that larger pages would add.
+    pub bloat_bytes: u64,
+    /// The cause that explains most of what could be larger, with its bytes.
+    pub first_cause: Option<(Cause, u64)>,
+    /// What makes it a partial answer.
+    pub partial: Vec<String>,
+}
+
+impl Summary {
+    /// That of an inspection.
+    pub fn of(inspection: &Inspection) -> Summary {
+        let first = explained(&inspection.regions).into_iter().find(|one| one.is_winnable());
+        Summary {
+            process: inspection.process.clone(),
+            census: inspection.census(),
+            resident_bytes: inspection.resident_bytes(),
+            could_be_larger_bytes: inspection.could_be_larger_bytes(),
+            bloat_bytes: inspection.bloat_bytes(),
+            first_cause: first.map(|one| (one.cause, one.bytes)),
+            partial: inspection.partial.clone(),
+        }
+    }
+}
+
+/// The causes of many regions, each with its candidates once, largest first. The evidence is that of the region that it explains
+/// most of.
+pub fn explained<'a>(regions: impl IntoIterator<Item = &'a Region>) -> Vec<Explained> {
+    let mut by_cause: BTreeMap<(&Cause, &[Cause]), (u64, &Explained)> = BTreeMap::new();
+    for one in regions.into_iter().flat_map(|region| &region.causes) {
+        let entry = by_cause.entry((&one.cause, &one.or)).or_insert((0, one));
+        entry.0 += one.bytes;
+        if one.bytes > entry.1.bytes {
+            entry.1 = one;
+        }
+    }
+    let summed = |(bytes, one): (u64, &Explained)| Explained { bytes, ..one.clone() };
+    let mut all: Vec<Explained> = by_cause.into_values().map(summed).collect();
+    all.sort_by_key(|one| std::cmp::Reverse(one.bytes));
+    all
+}

@@ -1,0 +1,194 @@
+//! What is known of one mapping.
+
+use crate::call::prot;
+use crate::census::{Advice, VmaKind};
+use crate::size::PageSize;
+
+/// A mapping as /proc/PID/maps and, where it was read, /proc/PID/smaps show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VmaFacts {
+    /// The first address.
+    pub start: u64,
+    /// The address after the last.
+    pub end: u64,
+    /// What it can hold.
+    pub kind: VmaKind,
+    /// [`prot`].
+    pub protection: u64,
+    /// Whether stores go to the object behind it.
+    pub shared: bool,
+    /// Major and minor number of the file system that holds the file; 0:0 without a file.
+    pub device: (u32, u32),
+    /// The file's inode; 0 without a file.
+    pub inode: u64,
+    /// Where in the file it begins.
+    pub offset: u64,
+    /// The path, or the kernel's name in brackets.
+    pub name: String,
+    /// Whether the file behind it lies in shared memory (tmpfs).
+    pub is_shmem: bool,
+    /// What of a mapping it is.
+    pub part: VmaPart,
+    /// What only smaps says; `None` where it was not read, or had not this mapping any more.
+    pub told: Option<Told>,
+}
+
+/// What of a mapping is meant: guard pages inside (MADV_GUARD_INSTALL) cut it into parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VmaPart {
+    /// All of it, or its first part.
+    #[default]
+    First,
+    /// A part after a guard.
+    Further,
+    /// A guard inside.
+    Guard,
+}
+
+/// What smaps says of a mapping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Its flags.
+    pub flags: VmFlags,
+    /// Whether the kernel would give it some transparent size (`THPeligible`); `None` before Linux 5.0.
+    pub thp_eligible: Option<bool>,
+    /// The page size of its pool where it is hugetlb.
+    pub hugetlb: Option<PageSize>,
+    /// Bytes that are swapped out.
+    pub swap_bytes: u64,
+    /// Anonymous bytes that other processes map too.
+    pub shared_bytes: u64,
+    /// Bytes that KSM has merged.
+    pub ksm_bytes: u64,
+}
+
+/// Flags of a mapping (`VmFlags` in smaps, `show_smap_vma_flags` in fs/proc/task_mmu.c).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VmFlags(u32);
+
+/// The flags that matter here. Those of protections are told by maps; those that the kernel changes by itself are none.
+const MNEMONICS: [&str; 21] = [
+    "hg", "nh", "ht", "pf", "io", "de", "lo", "um", "uw", "ui", "mg", "dc", "dd", "wf", "gu", "rr", "sr", "mm", "dp",
+    "nr", "sl",
+];
+
+/// Flags that come and go without a call, or spread over mappings: they cut nothing.
+const NOT_CUTTING: [&str; 2] = ["gu", "nr"];
+
+impl VmFlags {
+    /// Those that are in the text of a line `VmFlags`.
+    pub fn of(text: &str) -> VmFlags {
+        let bit = |word: &str| MNEMONICS.iter().position(|known| *known == word).map_or(0, |at| 1 << at);
+        VmFlags(text.split_ascii_whitespace().map(bit).fold(0, |all, bit| all | bit))
+    }
+
+    /// Whether a flag is set.
+    pub fn has(self, mnemonic: &str) -> bool {
+        MNEMONICS.iter().position(|known| *known == mnemonic).is_some_and(|at| self.0 & 1 << at != 0)
+    }
+
+    /// The flags that one of two mappings has and the other has not, and that keep the kernel from joining them.
+    pub fn difference(self, other: VmFlags) -> Vec<&'static str> {
+        let differs = |(at, name): (usize, &'static str)| {
+            ((self.0 ^ other.0) & 1 << at != 0 && !NOT_CUTTING.contains(&name)).then_some(name)
+        };
+        MNEMONICS.into_iter().enumerate().filter_map(differs).collect()
+    }
+
+    /// What the mapping was advised.
+    pub fn advice(self) -> Advice {
+        match () {
+            () if self.has("nh") => Advice::NoHuge,
+            () if self.has("hg") => Advice::Huge,
+            () => Advice::None,
+        }
+    }
+}
+
+impl VmaFacts {
+    /// Bytes of addresses.
+    pub fn length_bytes(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Whether it is private memory without a file, the main stack excepted.
+    pub fn is_anonymous(&self) -> bool {
+        self.kind == VmaKind::Anonymous
+    }
+
+    /// Whether nothing can be read from it, written to it or executed in it.
+    pub fn is_inaccessible(&self) -> bool {
+        self.protection == 0 || self.part == VmaPart::Guard
+    }
+
+    /// Cuts it at guards inside, which are in order and lie in it.
+    pub fn cut_at(self, guards: &[(u64, u64)]) -> Vec<VmaFacts> {
+        let mut parts = Vec::new();
+        let mut at = self.start;
+        let part = |start: u64, end: u64, part: VmaPart| {
+            let part = if start == self.start && part == VmaPart::Further { VmaPart::First } else { part };
+            VmaFacts { start, end, part, ..self.clone() }
+        };
+        for (start, end) in guards.iter().copied().filter(|(start, end)| *start >= self.start && *end <= self.end) {
+            if at < start {
+                parts.push(part(at, start, VmaPart::Further));
+            }
+            parts.push(part(start, end, VmaPart::Guard));
+            at = end;
+        }
+        if at < self.end {
+            parts.push(part(at, self.end, VmaPart::Further));
+        }
+        parts
+    }
+
+    /// Whether it can be written.
+    pub fn is_writable(&self) -> bool {
+        self.protection & prot::WRITE != 0
+    }
+
+    /// Whether what it holds can be executed.
+    pub fn is_executable(&self) -> bool {
+        self.protection & prot::EXEC != 0
+    }
+
+    /// What it can hold, as far as slots matter: the main stack and shared memory have them like any other memory.
+    pub fn kind_for_slots(&self) -> VmaKind {
+        match self.kind {
+            VmaKind::Anonymous | VmaKind::Stack | VmaKind::Shared => VmaKind::Anonymous,
+            other => other,
+        }
+    }
+
+    /// The name that the program gave to anonymous memory.
+    pub fn given_name(&self) -> Option<&str> {
+        let name = self.name.strip_prefix("[anon:").or_else(|| self.name.strip_prefix("[anon_shmem:"))?;
+        Some(name.strip_suffix(']').unwrap_or(name))
+    }
+
+    /// Whether it has pages of a hugetlb pool.
+    pub fn is_hugetlb(&self) -> bool {
+        match self.told {
+            Some(told) => told.flags.has("ht"),
+            None => self.name.starts_with("/anon_hugepage") || self.name.starts_with("/memfd:hugetlb"),
+        }
+    }
+
+    /// What it was advised; `None` where that was not read.
+    pub fn advice(&self) -> Option<Advice> {
+        self.told.map(|told| told.flags.advice())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_whole_words_and_differ_by_those_that_cut() {
+        let (left, right) = (VmFlags::of("rd wr mr mw me ac hg gu"), VmFlags::of("rd wr mr mw me ac lo sd"));
+        assert!(left.has("hg") && !left.has("nh") && right.has("lo"));
+        assert_eq!(left.difference(right), ["hg", "lo"]);
+        assert_eq!((left.advice(), right.advice()), (Advice::Huge, Advice::None));
+    }
+}

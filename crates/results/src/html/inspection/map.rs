@@ -1,0 +1,217 @@
+//! The map of a region as a picture: rows of cells, coloured by what maps them, with its cuts.
+
+use policy::inspect::{Cut, Region};
+use policy::size::format_bytes;
+
+use super::strip::{Filling, Part, Scale};
+use crate::html::svg::{Figure, WIDTH};
+
+/// Cells in a row.
+const COLUMNS: usize = 64;
+const CELL: (f64, f64) = (8.5, 17.0);
+const LEFT: f64 = 8.0;
+const TOP: f64 = 5.0;
+/// From one row to the next; cuts stand out above their row.
+const ROW: f64 = 23.0;
+
+/// What can map memory, as the map tells it apart: the class of the style sheet, the pattern beside the colour, and the words.
+pub const CLASSES: [(&str, Option<&str>, &str); 4] = [
+    ("s4", None, "leaves of PMD size or more"),
+    ("s2", Some("lined"), "folios larger than a base page, mapped whole by base-page entries"),
+    ("s0", None, "base pages, or folios that were not seen"),
+    ("other", Some("dotted"), "zero pages"),
+];
+
+/// Bytes of a filling in the order of [`CLASSES`].
+pub fn by_class(filling: &Filling) -> [u64; 4] {
+    [filling.leaf_bytes, filling.folio_bytes, filling.base_bytes, filling.zero_bytes]
+}
+
+/// A place in the picture: row and column.
+#[derive(Clone, Copy)]
+struct Place {
+    row: usize,
+    column: usize,
+}
+
+impl Place {
+    fn at(self) -> (f64, f64) {
+        (LEFT + CELL.0 * self.column as f64, TOP + ROW * self.row as f64)
+    }
+}
+
+/// A part with its place. What is empty is as wide as a cell.
+struct Placed<'a> {
+    part: &'a Part,
+    place: Place,
+}
+
+/// The picture of a region, whose parts were made with `scale`.
+pub fn picture(region: &Region, parts: &[Part], scale: Scale, id: &str) -> String {
+    let placed: Vec<Placed> = parts
+        .iter()
+        .enumerate()
+        .map(|(at, part)| Placed { part, place: Place { row: at / COLUMNS, column: at % COLUMNS } })
+        .collect();
+    let rows = placed.last().map_or(0, |last| last.place.row + 1);
+    let title = format!("{:x}-{:x}, {}", region.start, region.end, region.kind.describe());
+    let mut figure = Figure::new(id, &title, &described(region, parts, scale), TOP + ROW * rows as f64);
+    let mut at = 0;
+    while at < placed.len() {
+        at += draw(&mut figure, &placed[at..], scale);
+    }
+    cuts(&mut figure, region, &placed);
+    figure.finish()
+}
+
+/// Draws the first part, and with it those after it in its row that look alike; how many they were.
+fn draw(figure: &mut Figure, placed: &[Placed], scale: Scale) -> usize {
+    let first = &placed[0];
+    let Part::Cell { start, end, filling } = first.part else {
+        empty(figure, first);
+        return 1;
+    };
+    let Some(class) = pure(*filling, end - start) else {
+        mixed(figure, first, *filling, scale);
+        return 1;
+    };
+    let same = |one: &&Placed| match one.part {
+        Part::Cell { start, end, filling } => {
+            one.place.row == first.place.row && pure(*filling, end - start) == Some(class)
+        }
+        Part::Empty { .. } => false,
+    };
+    let alike = placed.iter().take_while(same).count();
+    let to = match placed[alike - 1].part {
+        Part::Cell { end, .. } | Part::Empty { end, .. } => *end,
+    };
+    let what = class.map_or("nothing present", |class| CLASSES[class].2);
+    let hover = format!("{start:x}-{to:x}, {}: {what}", format_bytes(to - start));
+    let size = (CELL.0 * alike as f64, CELL.1);
+    fill(figure, class, first.place.at(), size, &hover);
+    // The edges of the cells.
+    for column in 1..alike {
+        let x = first.place.at().0 + CELL.0 * column as f64;
+        figure.line("edge", (x, first.place.at().1), (x, first.place.at().1 + CELL.1));
+    }
+    alike
+}
+
+/// The one class that a cell has, `Some(None)` where it has no memory; `None` where it is mixed.
+fn pure(filling: Filling, length_bytes: u64) -> Option<Option<usize>> {
+    if filling.present_bytes() == 0 {
+        return Some(None);
+    }
+    by_class(&filling).iter().position(|bytes| *bytes == length_bytes).map(Some)
+}
+
+fn fill(figure: &mut Figure, class: Option<usize>, at: (f64, f64), size: (f64, f64), hover: &str) {
+    let Some(class) = class else { return figure.rectangle("bar absent", at, size, hover) };
+    let (colour, pattern, _) = CLASSES[class];
+    figure.rectangle(&format!("bar {colour}"), at, size, hover);
+    if let Some(pattern) = pattern {
+        figure.rectangle(&format!("pattern {pattern}"), at, size, "");
+    }
+}
+
+/// A cell of several kinds of memory: side by side, as wide as their bytes; what is absent stays empty.
+fn mixed(figure: &mut Figure, placed: &Placed, filling: Filling, scale: Scale) {
+    let Part::Cell { start, end, .. } = placed.part else { return };
+    let length_bytes = (end - start).max(1);
+    let hover = format!("{start:x}-{end:x}, {}: {}", format_bytes(length_bytes), in_words(&filling, length_bytes));
+    let (x, y) = placed.place.at();
+    let width = CELL.0 * (length_bytes as f64 / scale.bytes() as f64).clamp(0.25, 1.0);
+    fill(figure, None, (x, y), (width, CELL.1), &hover);
+    let mut from = x;
+    for (class, bytes) in by_class(&filling).into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
+        // Narrower than this it could not be seen.
+        let wide = (width * bytes as f64 / length_bytes as f64).max(1.2).min(x + width - from);
+        fill(figure, Some(class), (from, y), (wide, CELL.1), &hover);
+        from += wide;
+    }
+}
+
+fn empty(figure: &mut Figure, placed: &Placed) {
+    let Part::Empty { start, end } = placed.part else { return };
+    let hover = format!("{start:x}-{end:x}, {}: nothing present, drawn as one cell", format_bytes(end - start));
+    let (x, y) = placed.place.at();
+    figure.rectangle("discarded", (x, y), CELL, &hover);
+}
+
+/// What a cell holds, in words.
+pub fn in_words(filling: &Filling, length_bytes: u64) -> String {
+    let classes = by_class(filling).into_iter().zip(CLASSES).filter(|(bytes, _)| *bytes > 0);
+    let present = classes.map(|(bytes, (_, _, what))| format!("{} {what}", format_bytes(bytes)));
+    let absent = length_bytes.saturating_sub(filling.present_bytes());
+    let absent = (absent > 0).then(|| format!("{} absent", format_bytes(absent)));
+    present.chain(absent).collect::<Vec<_>>().join(", ")
+}
+
+/// A mark above the cell in which a cut lies.
+fn cuts(figure: &mut Figure, region: &Region, placed: &[Placed]) {
+    let mut last: Option<(usize, Vec<&Cut>)> = None;
+    for cut in &region.cuts {
+        let Some(at) = placed.iter().position(|one| holds(one.part, cut.start)) else { continue };
+        match &mut last {
+            Some((place, cuts)) if *place == at => cuts.push(cut),
+            _ => {
+                if let Some((place, cuts)) = last.replace((at, vec![cut])) {
+                    mark(figure, &placed[place], &cuts);
+                }
+            }
+        }
+    }
+    if let Some((place, cuts)) = last {
+        mark(figure, &placed[place], &cuts);
+    }
+}
+
+fn holds(part: &Part, address: u64) -> bool {
+    let (Part::Cell { start, end, .. } | Part::Empty { start, end }) = part;
+    (*start..*end).contains(&address)
+}
+
+fn mark(figure: &mut Figure, placed: &Placed, cuts: &[&Cut]) {
+    let told = |cut: &&Cut| format!("{} at {:x}", cut.by.describe(), cut.start);
+    let hover = cuts.iter().map(told).collect::<Vec<_>>().join(", ");
+    let (x, y) = placed.place.at();
+    let (Part::Cell { start, end, .. } | Part::Empty { start, end }) = placed.part;
+    let within = (cuts[0].start - start) as f64 / (end - start).max(1) as f64;
+    figure.rectangle("cut", (x + (CELL.0 - 1.6) * within, y - 4.0), (1.6, CELL.1 + 4.0), &hover);
+}
+
+/// What a screen reader says: sums, and where the table with all of it stands.
+fn described(region: &Region, parts: &[Part], scale: Scale) -> String {
+    let mut all = Filling::default();
+    let mut cells = 0;
+    for part in parts {
+        if let Part::Cell { filling, .. } = part {
+            cells += 1;
+            all.leaf_bytes += filling.leaf_bytes;
+            all.folio_bytes += filling.folio_bytes;
+            all.base_bytes += filling.base_bytes;
+            all.zero_bytes += filling.zero_bytes;
+        }
+    }
+    format!(
+        "{cells} cells of {} in rows of {COLUMNS}: {}; {} cuts. The table below it has every stretch.",
+        format_bytes(scale.bytes()),
+        in_words(&all, region.length_bytes()),
+        region.cut_count
+    )
+}
+
+/// The bar of the whole process, in the colours of the map.
+pub fn bar(filling: &Filling, id: &str) -> String {
+    let present = filling.present_bytes().max(1);
+    let title = "Present memory by what maps it";
+    let mut figure = Figure::new(id, title, &in_words(filling, filling.present_bytes()), 24.0);
+    let mut from = LEFT;
+    for (class, bytes) in by_class(filling).into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
+        let wide = (WIDTH - 2.0 * LEFT) * bytes as f64 / present as f64;
+        let hover = format!("{}: {}", CLASSES[class].2, format_bytes(bytes));
+        fill(&mut figure, Some(class), (from, 2.0), (wide, 20.0), &hover);
+        from += wide;
+    }
+    figure.finish()
+}

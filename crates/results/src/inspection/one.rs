@@ -1,0 +1,143 @@
+//! One process: its memory folded by kind, the causes, what the kernel could give.
+
+use std::collections::BTreeMap;
+
+use policy::census::Census;
+use policy::inspect::{Inspection, ThpMode, explained};
+use policy::judge::THP;
+use policy::size::format_bytes;
+
+use super::words::{cause_lines, is_shown, sizes};
+use crate::grid::last_folded;
+use crate::text::{fold, printable};
+
+/// The whole answer. `all_regions` puts the regions in the place of their kinds.
+pub fn process(inspection: &Inspection, all_regions: bool, width: usize) -> String {
+    let memory = match all_regions {
+        true => super::regions(inspection, width),
+        false => kinds(inspection, width),
+    };
+    // Every region tells its own.
+    let causes = if all_regions { String::new() } else { why(inspection, width) };
+    let parts = [head(inspection), memory, causes, supply(inspection, width), sight(inspection, width)];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
+}
+
+fn head(inspection: &Inspection) -> String {
+    let about = &inspection.process;
+    let mut lines = vec![format!(
+        "process {} ({}): {} resident, {} of it could be larger, which would add {}",
+        about.pid,
+        printable(&about.name),
+        format_bytes(inspection.resident_bytes()),
+        format_bytes(inspection.could_be_larger_bytes()),
+        format_bytes(inspection.bloat_bytes()),
+    )];
+    if !about.command.is_empty() {
+        lines.push(format!("  command: {}", printable(&about.command.join(" "))));
+    }
+    if about.thp == ThpMode::Disabled {
+        lines.push("  PR_SET_THP_DISABLE is in force".into());
+    }
+    if about.swap_bytes > 0 {
+        lines.push(format!("  swapped out: {}", format_bytes(about.swap_bytes)));
+    }
+    lines.extend(inspection.partial.iter().map(|why| format!("  partial: {}", printable(why))));
+    lines.join("\n")
+}
+
+/// Regions of one kind.
+#[derive(Default)]
+struct OfKind {
+    regions: u64,
+    length_bytes: u64,
+    resident_bytes: u64,
+    win_bytes: u64,
+    census: Census,
+}
+
+fn kinds(inspection: &Inspection, width: usize) -> String {
+    let mut kinds: BTreeMap<String, OfKind> = BTreeMap::new();
+    for region in inspection.regions.iter().filter(|region| is_shown(region)) {
+        let kind = kinds.entry(region.kind.family()).or_default();
+        kind.regions += 1;
+        kind.length_bytes += region.length_bytes();
+        kind.resident_bytes += region.resident_bytes();
+        kind.win_bytes += region.win.bytes;
+        kind.census.merge(&region.census);
+    }
+    let mut kinds: Vec<(String, OfKind)> = kinds.into_iter().collect();
+    kinds.sort_by_key(|(_, kind)| std::cmp::Reverse((kind.win_bytes, kind.resident_bytes)));
+    let rows = kinds.into_iter().map(|(name, kind)| {
+        [
+            name,
+            kind.regions.to_string(),
+            format_bytes(kind.length_bytes),
+            format_bytes(kind.resident_bytes),
+            format_bytes(kind.win_bytes),
+            sizes(&kind.census),
+        ]
+    });
+    last_folded(["kind", "regions", "size", "resident", "could be larger", "by leaf and folio"], rows, width)
+}
+
+/// The causes of all regions, those that something can be done about first.
+fn why(inspection: &Inspection, width: usize) -> String {
+    let (winnable, fixed): (Vec<_>, Vec<_>) =
+        explained(&inspection.regions).into_iter().partition(|one| one.is_winnable());
+    let block = |title: &str, causes: &[policy::inspect::Explained]| {
+        let lines = causes.iter().flat_map(cause_lines).map(|line| fold(&format!("  {}", printable(&line)), width, 6));
+        std::iter::once(title.to_string()).chain(lines).collect::<Vec<_>>().join("\n")
+    };
+    let mut blocks = Vec::new();
+    if !winnable.is_empty() {
+        blocks.push(block("why not larger", &winnable));
+    }
+    if !fixed.is_empty() {
+        blocks.push(block("what could not be larger", &fixed));
+    }
+    blocks.join("\n\n")
+}
+
+/// What the kernel could give.
+fn supply(inspection: &Inspection, width: usize) -> String {
+    let supply = &inspection.supply;
+    let at = |name: &str| supply.settings.get(&format!("{THP}/{name}")).map_or("?", String::as_str);
+    let number = |name: &str| supply.counter(name).map_or("?".to_string(), |value| value.to_string());
+    let blocks = supply.free_blocks_by_order.iter().enumerate().rev().filter(|(_, count)| **count > 0).take(4);
+    let blocks =
+        blocks.map(|(order, count)| format!("{} x {}", count, format_bytes(inspection.supply.base_bytes << order)));
+    let lines = [
+        format!(
+            "available {}; free blocks, largest first: {}",
+            format_bytes(supply.available_bytes),
+            blocks.collect::<Vec<_>>().join(", ")
+        ),
+        format!(
+            "since the boot, whole system: thp_fault_alloc {}, thp_fault_fallback {}, compact_fail {}, thp_split_pmd {}",
+            number("thp_fault_alloc"),
+            number("thp_fault_fallback"),
+            number("compact_fail"),
+            number("thp_split_pmd")
+        ),
+        format!(
+            "khugepaged: defrag {}, pages_to_scan {} every {} ms, max_ptes_none {}; collapsed {}; refused for holes {}, \
+             swap {}, sharing {}",
+            at("khugepaged/defrag"),
+            at("khugepaged/pages_to_scan"),
+            at("khugepaged/scan_sleep_millisecs"),
+            at("khugepaged/max_ptes_none"),
+            number("khugepaged/pages_collapsed"),
+            number("thp_scan_exceed_none_pte"),
+            number("thp_scan_exceed_swap_pte"),
+            number("thp_scan_exceed_share_pte")
+        ),
+    ];
+    let lines = lines.iter().map(|line| fold(&format!("  {line}"), width, 4));
+    std::iter::once("what the kernel could give".to_string()).chain(lines).collect::<Vec<_>>().join("\n")
+}
+
+fn sight(inspection: &Inspection, width: usize) -> String {
+    let lines = inspection.sight.describe().into_iter().map(|line| fold(&format!("  {line}"), width, 4));
+    std::iter::once("how this was seen".to_string()).chain(lines).collect::<Vec<_>>().join("\n")
+}

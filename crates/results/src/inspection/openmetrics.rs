@@ -1,0 +1,144 @@
+//! What was found of processes as OpenMetrics text, for a collector to read (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
+
+use std::fmt::Write;
+
+use policy::cause::Cause;
+use policy::census::{Backing, Folio, Mapping};
+use policy::inspect::Summary;
+
+use crate::text::printable;
+
+/// A gauge: its name, what it is, and its samples as labels and value.
+struct Gauge {
+    name: &'static str,
+    help: &'static str,
+    samples: Vec<(Vec<(&'static str, String)>, u64)>,
+}
+
+/// The text. Gauges that have no sample are there all the same, so that a reader knows that they are zero.
+pub fn text(summaries: &[Summary]) -> String {
+    let mut text = String::new();
+    for gauge in gauges(summaries) {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "# HELP {} {}", gauge.name, gauge.help);
+        let _ = writeln!(text, "# TYPE {} gauge", gauge.name);
+        let _ = writeln!(text, "# UNIT {} bytes", gauge.name);
+        for (labels, value) in gauge.samples {
+            let labels: Vec<String> =
+                labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+            let _ = writeln!(text, "{}{{{}}} {value}", gauge.name, labels.join(","));
+        }
+    }
+    text + "# EOF\n"
+}
+
+fn gauges(summaries: &[Summary]) -> [Gauge; 4] {
+    let one = |value: fn(&Summary) -> u64| summaries.iter().map(|one| (process(one), value(one))).collect();
+    let memory = summaries.iter().flat_map(|one| {
+        one.census.rows().map(|(mapping, bytes)| ([process(one), mapped(mapping)].concat(), bytes)).collect::<Vec<_>>()
+    });
+    let cause = summaries.iter().filter_map(|one| {
+        let (cause, bytes) = one.first_cause.as_ref()?;
+        Some(([process(one), vec![("cause", code(cause))]].concat(), *bytes))
+    });
+    [
+        Gauge {
+            name: "pagelab_memory_bytes",
+            help: "Present memory of a process, by what backs it, the leaf that maps it and the folio behind it.",
+            samples: memory.collect(),
+        },
+        Gauge {
+            name: "pagelab_could_be_larger_bytes",
+            help: "Memory of a process that could be mapped by larger pages than it is.",
+            samples: one(|one| one.could_be_larger_bytes),
+        },
+        Gauge {
+            name: "pagelab_bloat_bytes",
+            help: "Memory that larger pages would add to a process.",
+            samples: one(|one| one.bloat_bytes),
+        },
+        Gauge {
+            name: "pagelab_first_cause_bytes",
+            help: "Memory of a process that is not larger for the cause that explains most.",
+            samples: cause.collect(),
+        },
+    ]
+}
+
+/// The name of a cause in documents: the same whatever its counters say.
+fn code(cause: &Cause) -> String {
+    let value = serde_json::to_value(cause).unwrap_or_default();
+    value["code"].as_str().unwrap_or("unexplained").to_string()
+}
+
+fn process(one: &Summary) -> Vec<(&'static str, String)> {
+    vec![("pid", one.process.pid.to_string()), ("name", one.process.name.clone())]
+}
+
+fn mapped(mapping: &Mapping) -> Vec<(&'static str, String)> {
+    let backing = match mapping.backing {
+        Backing::Anonymous => "anonymous",
+        Backing::Hugetlb => "hugetlb",
+        Backing::Shmem => "shmem",
+        Backing::File => "file",
+        Backing::Zero => "zero",
+    };
+    let (folio, part) = match mapping.folio {
+        Folio::Unknown => ("unknown".to_string(), "unknown"),
+        Folio::Whole(size) => (size.bytes().to_string(), "whole"),
+        Folio::Part(size) => (size.bytes().to_string(), "part"),
+    };
+    vec![
+        ("backing", backing.to_string()),
+        ("leaf_bytes", mapping.leaf.bytes().to_string()),
+        ("folio_bytes", folio),
+        ("folio_mapped", part.to_string()),
+    ]
+}
+
+/// The value of a label: control characters as a terminal shows them, and quoted as the format asks.
+fn escaped(value: &str) -> String {
+    printable(value).replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::census::Census;
+    use policy::inspect::Process;
+    use policy::size::PageSize;
+
+    use super::*;
+
+    fn sample() -> Summary {
+        let mut census = Census::default();
+        let mapping = |leaf, folio| Mapping { backing: Backing::Anonymous, leaf, folio };
+        census.add(mapping(PageSize::K4, Folio::Unknown), 4096);
+        census.add(mapping(PageSize::K4, Folio::Part(PageSize::K64)), 8192);
+        census.add(mapping(PageSize::M2, Folio::Whole(PageSize::M2)), 2 << 20);
+        Summary {
+            process: Process { pid: 7, name: "a\"\\\n\u{1b}é".into(), ..Process::default() },
+            census,
+            resident_bytes: (2 << 20) + 12288,
+            could_be_larger_bytes: 12288,
+            bloat_bytes: 100,
+            first_cause: Some((Cause::NotAdvised, 12288)),
+            partial: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_text_is_what_the_specification_asks_for() {
+        let text = text(&[sample()]);
+        assert!(text.ends_with("# EOF\n"), "{text}");
+        let name = "a\\\"\\\\\\\\n\\\\x1bé";
+        let line = format!(
+            "pagelab_memory_bytes{{pid=\"7\",name=\"{name}\",backing=\"anonymous\",leaf_bytes=\"4096\",folio_bytes=\"65536\",folio_mapped=\"part\"}} 8192"
+        );
+        assert!(text.lines().any(|one| one == line), "{line}\n{text}");
+        assert!(text.contains("cause=\"not_advised\"} 12288"), "{text}");
+        for line in text.lines() {
+            assert!(line.starts_with('#') || line.starts_with("pagelab_"), "{line}");
+        }
+        assert_eq!(super::text(&[]).matches("# TYPE").count(), 4);
+    }
+}

@@ -1,0 +1,55 @@
+//! Words that all views of an inspection share.
+
+use std::collections::BTreeMap;
+
+use policy::cause::Cause;
+use policy::census::{Backing, Census, Folio, Mapping};
+use policy::inspect::{Explained, Region};
+use policy::size::{PageSize, format_bytes};
+
+/// The size by which a mapping is shown, and whether a larger folio may stand behind it unseen.
+pub fn shown_size(mapping: &Mapping) -> (PageSize, bool) {
+    (mapping.effective(), mapping.folio == Folio::Unknown)
+}
+
+/// Memory by leaf and folio size, largest first: `1.5G by 2M, 3M by 64K, 12M by 4K`. `4K?` stands for base-page entries behind which the
+/// folio is not visible, `pool` for pages of hugetlb.
+pub fn sizes(census: &Census) -> String {
+    let mut by_size: BTreeMap<(PageSize, bool, bool), u64> = BTreeMap::new();
+    for (mapping, bytes) in census.rows().filter(|(mapping, _)| mapping.backing != Backing::Zero) {
+        let (size, unseen) = shown_size(mapping);
+        *by_size.entry((size, unseen, mapping.backing == Backing::Hugetlb)).or_default() += bytes;
+    }
+    let shown = |((size, unseen, pool), bytes): (&(PageSize, bool, bool), &u64)| {
+        let (unseen, pool) = (if *unseen { "?" } else { "" }, if *pool { " pool" } else { "" });
+        format!("{} by {size}{unseen}{pool}", format_bytes(*bytes))
+    };
+    by_size.iter().rev().map(shown).collect::<Vec<_>>().join(", ")
+}
+
+/// A cause and the memory that it explains, in one clause.
+pub fn cause_clause(cause: &Cause, bytes: u64) -> String {
+    format!("{}: {}", format_bytes(bytes), cause.describe())
+}
+
+/// What is known of a cause, a line each: bytes and clause, candidates, evidence, remedy.
+pub fn cause_lines(one: &Explained) -> Vec<String> {
+    let clause = cause_clause(&one.cause, one.bytes);
+    let or = one.or.iter().map(|cause| format!("  or: {}", cause.describe()));
+    let evidence = (!one.evidence.is_empty()).then(|| format!("  seen: {}", one.evidence.join("; ")));
+    let remedies = std::iter::once(&one.cause).chain(&one.or).filter_map(Cause::remedy);
+    let mut told: Vec<String> = Vec::new();
+    for remedy in remedies {
+        if !told.contains(&remedy) {
+            told.push(remedy);
+        }
+    }
+    let remedies = told.into_iter().map(|remedy| format!("  remedy: {remedy}"));
+    let apart = (!one.or.is_empty()).then(|| "  these cannot be told apart by what is visible".to_string());
+    std::iter::once(clause).chain(or).chain(apart).chain(evidence).chain(remedies).collect()
+}
+
+/// Whether a region is worth a word: it has memory, or something is wrong with it.
+pub fn is_shown(region: &Region) -> bool {
+    !region.census.is_empty() || !region.causes.is_empty()
+}

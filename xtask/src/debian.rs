@@ -1,0 +1,233 @@
+//! Debian's packages for any of its releases and architectures, without root: apt with a state of its own in the cache, so that
+//! what is installed stays as it is, and apt checks every signature.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::cache::Work;
+
+/// Where Debian's own keys are (package debian-archive-keyring).
+const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// What one release has for one architecture.
+#[derive(Debug)]
+pub struct Archive {
+    /// The release by its name, such as trixie; sid is one.
+    pub release: String,
+    /// Debian's name of the architecture.
+    pub architecture: &'static str,
+    state: PathBuf,
+}
+
+impl Archive {
+    /// The archive with its lists below a directory of the cache. They are fetched where they are missing and, with `again`,
+    /// anew; where that fails, those that are there serve, and that is said.
+    ///
+    /// # Errors
+    /// No apt, no source of Debian among apt's, no list.
+    pub fn open(cache: &Path, release: &str, architecture: &'static str, again: bool) -> Result<Archive, String> {
+        let state = cache.join(format!("apt/{release}-{architecture}"));
+        let archive = Archive { release: release.to_owned(), architecture, state };
+        if !again && archive.state.join("fetched").is_file() {
+            return Ok(archive);
+        }
+        match archive.update() {
+            Err(problem) if archive.state.join("fetched").is_file() => {
+                println!("{problem}; the lists that were fetched before serve");
+                Ok(archive)
+            }
+            outcome => outcome.map(|()| archive),
+        }
+    }
+
+    /// Fetches the lists.
+    fn update(&self) -> Result<(), String> {
+        let cannot = |error: std::io::Error| format!("cannot write {}: {error}", self.state.display());
+        for directory in ["lists/partial", "archives/partial", "parts"] {
+            fs::create_dir_all(self.state.join(directory)).map_err(cannot)?;
+        }
+        fs::write(self.state.join("status"), "").map_err(cannot)?;
+        fs::write(self.state.join("sources.list"), self.sources(&mirrors()?)).map_err(cannot)?;
+        println!("==> apt-get update for {} on {}", self.release, self.architecture);
+        succeeded(self.apt("apt-get").args(["update", "-q"]))?;
+        fs::write(self.state.join("fetched"), "").map_err(cannot)
+    }
+
+    /// The lines of sources.list(5): the release, and what its security team has for it.
+    fn sources(&self, mirrors: &Mirrors) -> String {
+        let Archive { release, architecture, .. } = self;
+        let line = |uri: &str, suite: &str| format!("deb [arch={architecture} signed-by={KEYS}] {uri} {suite} main\n");
+        let security = mirrors.security.as_ref().filter(|_| release != "sid");
+        let security = security.map(|uri| line(uri, &format!("{release}-security"))).unwrap_or_default();
+        line(&mirrors.main, release) + &security
+    }
+
+    /// A program of apt with this state and no other.
+    fn apt(&self, program: &str) -> Command {
+        let state = self.state.display();
+        let mut command = Command::new(program);
+        let mut option = |name: &str, value: String| {
+            command.args(["-o".to_owned(), format!("{name}={value}")]);
+        };
+        option("Dir::State", state.to_string());
+        option("Dir::State::status", format!("{state}/status"));
+        option("Dir::Cache", state.to_string());
+        option("Dir::Etc::sourcelist", format!("{state}/sources.list"));
+        option("Dir::Etc::sourceparts", format!("{state}/parts"));
+        option("Dir::Etc::preferencesparts", format!("{state}/parts"));
+        option("APT::Architecture", self.architecture.to_owned());
+        option("APT::Architectures", self.architecture.to_owned());
+        option("APT::Sandbox::User", "root".to_owned());
+        option("APT::Update::Error-Mode", "any".to_owned());
+        option("Acquire::Languages", "none".to_owned());
+        for target in ["DEP-11", "DEP-11-icons-small", "DEP-11-icons", "DEP-11-icons-hidpi"] {
+            option(&format!("Acquire::IndexTargets::deb::{target}::DefaultEnabled"), "false".to_owned());
+        }
+        command.env("LC_ALL", "C.UTF-8");
+        command
+    }
+
+    /// The newest version of a package, `None` where there is none.
+    ///
+    /// # Errors
+    /// apt's.
+    pub fn newest(&self, package: &str) -> Result<Option<String>, String> {
+        let policy = succeeded(self.apt("apt-cache").args(["policy", package]))?;
+        Ok(candidate(&policy))
+    }
+
+    /// What the newest version of a package cannot do without, by name.
+    ///
+    /// # Errors
+    /// apt's; also where there is no such package.
+    pub fn dependencies(&self, package: &str) -> Result<Vec<String>, String> {
+        let shown = succeeded(self.apt("apt-cache").args(["show", "--no-all-versions", package]))
+            .map_err(|problem| format!("{} has no {package}: {problem}", self.name()))?;
+        let line = shown.lines().find_map(|line| line.strip_prefix("Depends: ")).unwrap_or_default();
+        let names = line.split(',').filter_map(|one| one.split_whitespace().next());
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    /// Fetches the newest version of a package: its file, in the room of this run.
+    ///
+    /// # Errors
+    /// apt's: no such package, no network, no room on the disk.
+    pub fn fetch(&self, package: &str, work: &Work) -> Result<PathBuf, String> {
+        let into = work.path.join(format!("{}-{}-{package}", self.release, self.architecture));
+        fs::create_dir_all(&into).map_err(|error| format!("cannot make {}: {error}", into.display()))?;
+        println!("==> apt-get download {package} of {}", self.name());
+        succeeded(self.apt("apt-get").args(["download", "-q", package]).current_dir(&into))?;
+        let mut files = fs::read_dir(&into).into_iter().flatten().flatten().map(|entry| entry.path());
+        let file = files.find(|path| path.extension().is_some_and(|end| end == "deb"));
+        file.ok_or_else(|| format!("apt-get download {package} left no file in {}", into.display()))
+    }
+
+    /// The archive in words.
+    pub fn name(&self) -> String {
+        format!("Debian {} for {}", self.release, self.architecture)
+    }
+}
+
+/// Where apt of this machine has Debian from.
+#[derive(Debug, PartialEq)]
+struct Mirrors {
+    main: String,
+    security: Option<String>,
+}
+
+fn mirrors() -> Result<Mirrors, String> {
+    let format = "$(ORIGIN)/$(LABEL) $(REPO_URI)";
+    let targets = succeeded(Command::new("apt-get").args(["indextargets", "--format", format]))?;
+    read_mirrors(&targets)
+        .ok_or_else(|| "apt knows no source of Debian here; add one to its sources, and run apt-get update".to_owned())
+}
+
+fn read_mirrors(targets: &str) -> Option<Mirrors> {
+    let of = |origin: &str| {
+        let uri = targets.lines().find_map(|line| line.strip_prefix(origin)?.strip_prefix(' '))?;
+        Some(uri.trim_end_matches('/').to_owned())
+    };
+    Some(Mirrors { main: of("Debian/Debian")?, security: of("Debian/Debian-Security") })
+}
+
+/// The version that `apt-cache policy` would install.
+fn candidate(policy: &str) -> Option<String> {
+    let version = policy.lines().find_map(|line| line.trim().strip_prefix("Candidate: "))?;
+    (version != "(none)").then(|| version.to_owned())
+}
+
+/// Unpacks a package, without installing it.
+///
+/// # Errors
+/// dpkg-deb's: a file that is none, no room on the disk.
+pub fn unpack(archive: &Path, into: &Path) -> Result<(), String> {
+    succeeded(Command::new("dpkg-deb").arg("--extract").arg(archive).arg(into)).map(drop)
+}
+
+/// Takes one file out of a package.
+///
+/// # Errors
+/// There is no such file in it, or it cannot be unpacked.
+pub fn unpack_file(archive: &Path, path: &str, to: &Path) -> Result<(), String> {
+    let cannot = |error: std::io::Error| format!("cannot unpack {}: {error}", archive.display());
+    let mut unpacking = Command::new("dpkg-deb").arg("--fsys-tarfile").arg(archive).stdout(Stdio::piped()).spawn();
+    let unpacking = unpacking.as_mut().map_err(|error| format!("cannot run dpkg-deb: {error}"))?;
+    let tar = unpacking.stdout.take().ok_or("dpkg-deb has no output")?;
+    let file = fs::File::create(to).map_err(cannot)?;
+    let found = Command::new("tar").args(["-x", "-O", "-f", "-", path]).stdin(tar).stdout(file).status();
+    let unpacked = unpacking.wait().map_err(cannot)?;
+    if found.map_err(cannot)?.success() && unpacked.success() {
+        return Ok(());
+    }
+    Err(format!("{} has no {path}; the package has changed, and xtask must", archive.display()))
+}
+
+/// The standard output of a command that succeeded.
+fn succeeded(command: &mut Command) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| format!("cannot run {program}: {error}; this needs Debian's apt"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{program} failed: {}", said.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn archive(release: &str) -> Archive {
+        Archive { release: release.to_owned(), architecture: "riscv64", state: PathBuf::from("/nowhere") }
+    }
+
+    #[test]
+    fn mirrors_are_those_of_debian_alone() {
+        let targets = "other/other http://x/\nDebian/Debian http://m/debian/\nDebian/Debian-Security http://m/s/\n";
+        let found = read_mirrors(targets).unwrap();
+        assert_eq!(found, Mirrors { main: "http://m/debian".into(), security: Some("http://m/s".into()) });
+        assert_eq!(read_mirrors("Ubuntu/Ubuntu http://u/\n"), None);
+        let lines = archive("trixie").sources(&found);
+        assert_eq!(lines.matches("signed-by=/usr/share/keyrings/").count(), 2, "{lines}");
+        assert!(lines.contains("] http://m/s trixie-security main\n"), "{lines}");
+        assert_eq!(archive("sid").sources(&found).lines().count(), 1);
+    }
+
+    #[test]
+    fn a_package_that_is_gone_has_no_version() {
+        assert_eq!(candidate("x:\n  Installed: (none)\n  Candidate: 1:2.3-4\n").unwrap(), "1:2.3-4");
+        assert_eq!((candidate("x:\n  Candidate: (none)\n"), candidate("")), (None, None));
+    }
+
+    #[test]
+    fn apt_reads_no_state_of_the_machine() {
+        let command = archive("sid").apt("apt-get");
+        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+        for name in
+            ["Dir::State=", "Dir::State::status=", "Dir::Cache=", "Dir::Etc::sourcelist=", "Dir::Etc::sourceparts="]
+        {
+            assert!(words.iter().any(|word| word.starts_with(&format!("{name}/nowhere"))), "{name}: {words:?}");
+        }
+    }
+}

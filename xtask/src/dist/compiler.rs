@@ -1,0 +1,240 @@
+//! The compiler, and where the standard library of its target comes from: what rustc has here already, Debian's packages of one
+//! version, or the library's source, which comes with them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::target::Target;
+use crate::cache::{Work, put};
+use crate::debian::{Archive, unpack};
+
+/// Where Debian's compiler is unpacked, in the cache.
+const ROOM: &str = "rust";
+/// The file in it that says which packages it is of; it is written last.
+const PACKAGES: &str = "packages";
+
+/// A compiler for one target.
+#[derive(Debug)]
+pub struct Compiler {
+    /// The program, `None` for the one that cargo takes.
+    pub rustc: Option<PathBuf>,
+    /// Where its standard library comes from, in words.
+    pub library: String,
+    /// The library is built from its source (`-Zbuild-std`).
+    pub builds_library: bool,
+    /// What stands before the names of the library's source files.
+    pub sysroot: PathBuf,
+}
+
+impl Compiler {
+    /// The first that there is: the one in use, if it has the target's library; Debian's, with the packaged library; Debian's,
+    /// with a library that is built. `again` asks Debian for newer ones.
+    ///
+    /// # Errors
+    /// None of them is to be had, and why.
+    pub fn find(root: &Path, target: &Target, cache: &Path, again: bool) -> Result<Compiler, String> {
+        let sysroot = sysroot(root)?;
+        if has_library(&sysroot, target) {
+            let library = "the compiler's own".to_owned();
+            return Ok(Compiler { rustc: None, library, builds_library: false, sysroot });
+        }
+        of_debian(target, cache, again).map_err(|problem| {
+            format!(
+                "rustc has no standard library for {0} here, and Debian's is not to be had: {problem}; where rustup \
+                 is, `rustup target add {0}` brings it",
+                target.triple
+            )
+        })
+    }
+
+    /// The compiler in its own words: its version, and where it comes from.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn version(&self, root: &Path) -> Result<String, String> {
+        let rustc = self.rustc.as_deref().unwrap_or(Path::new("rustc"));
+        output(Command::new(rustc).arg("-vV").current_dir(root))
+    }
+}
+
+fn sysroot(root: &Path) -> Result<PathBuf, String> {
+    let said = output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root))?;
+    Ok(PathBuf::from(said.trim()))
+}
+
+fn has_library(sysroot: &Path, target: &Target) -> bool {
+    let library = sysroot.join("lib/rustlib").join(target.triple).join("lib");
+    let mut files = fs::read_dir(library).into_iter().flatten().flatten();
+    files.any(|file| {
+        let name = file.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with("libstd-") && name.ends_with(".rlib")
+    })
+}
+
+/// Debian's compiler for the machine, unpacked, with the target's library or its source beside it.
+fn of_debian(target: &Target, cache: &Path, again: bool) -> Result<Compiler, String> {
+    let room = cache.join(ROOM);
+    fs::create_dir_all(&room).map_err(|error| format!("cannot make {}: {error}", room.display()))?;
+    let work = Work::begin(&room)?;
+    let sysroot = room.join("tree/usr");
+    if again || !room.join(PACKAGES).is_file() {
+        fetch(&room, &work, again)?;
+    }
+    let packages = fs::read_to_string(room.join(PACKAGES)).unwrap_or_default();
+    let builds_library = !has_library(&sysroot, target);
+    if builds_library && !sysroot.join("lib/rustlib/src/rust/library/Cargo.lock").is_file() {
+        return Err(format!("{} has neither a library for it nor the library's source", packages.trim()));
+    }
+    let origin = if builds_library { "built from the source in" } else { "of" };
+    let library = format!("{origin} {}", packages.trim());
+    Ok(Compiler { rustc: Some(room.join("rustc")), library, builds_library, sysroot })
+}
+
+/// Fetches the compiler and all libraries of its version, and puts them in the place of the last.
+fn fetch(room: &Path, work: &Work, again: bool) -> Result<(), String> {
+    let cache = room.parent().unwrap_or(room);
+    let release = release(&fs::read_to_string("/etc/os-release").unwrap_or_default())?;
+    let host = host()?;
+    let here = Archive::open(cache, &release, host, again)?;
+    let (flavour, version) = newest(&here)?;
+    let tree = work.path.join("tree");
+    let mut packages = Vec::new();
+    let mut take = |archive: &Archive, package: &str| -> Result<(), String> {
+        let file = archive.fetch(package, work)?;
+        packages.push(file.file_stem().unwrap_or_default().to_string_lossy().into_owned());
+        unpack(&file, &tree)
+    };
+    take(&here, &format!("rustc{flavour}"))?;
+    take(&here, &format!("libstd-rust{flavour}-dev"))?;
+    for package in libraries(&here, flavour)? {
+        take(&here, &package)?;
+    }
+    let source = if flavour.is_empty() { "rust-src".to_owned() } else { format!("rust{flavour}-src") };
+    take(&here, &source)?;
+    for target in &super::target::TARGETS {
+        if target.architecture != host
+            && let Some(archive) = with_library(cache, &release, target, flavour, &version, again)
+        {
+            take(&archive, &format!("libstd-rust{flavour}-dev"))?;
+        }
+    }
+    let _ = fs::remove_file(room.join(PACKAGES));
+    let _ = fs::remove_dir_all(room.join("tree"));
+    fs::rename(&tree, room.join("tree")).map_err(|error| format!("cannot make {}: {error}", room.display()))?;
+    script(room, work)?;
+    put(room, PACKAGES, packages.join(" ").as_bytes(), work)
+}
+
+/// The shared libraries that the compiler runs with: its own, and LLVM's.
+fn libraries(here: &Archive, flavour: &str) -> Result<Vec<String>, String> {
+    let mut found = Vec::new();
+    for package in here.dependencies(&format!("libstd-rust{flavour}-dev"))? {
+        if package.starts_with("libstd-rust") {
+            let of_llvm = here.dependencies(&package)?;
+            found.extend(of_llvm.into_iter().filter(|name| name.starts_with("libllvm")));
+            found.push(package);
+        }
+    }
+    Ok(found)
+}
+
+/// The archive of a target, where it has the library of this very version.
+fn with_library(
+    cache: &Path,
+    release: &str,
+    target: &Target,
+    flavour: &str,
+    version: &str,
+    again: bool,
+) -> Option<Archive> {
+    let told = |problem: String| println!("no library for {}: {problem}", target.architecture);
+    let archive = Archive::open(cache, release, target.architecture, again).map_err(told).ok()?;
+    let found = archive.newest(&format!("libstd-rust{flavour}-dev")).ok()??;
+    (of_source(&found) == of_source(version)).then_some(archive)
+}
+
+/// A version without the mark of a binary that was built again (`+b1`).
+fn of_source(version: &str) -> &str {
+    let built_again = version.rsplit_once("+b").filter(|(_, count)| count.bytes().all(|byte| byte.is_ascii_digit()));
+    built_again.map_or(version, |(source, _)| source)
+}
+
+/// Debian has a second, newer compiler in its stable releases, which browsers are built with; the newer of both.
+fn newest(here: &Archive) -> Result<(&'static str, String), String> {
+    let mut found = Vec::new();
+    for flavour in ["-web", ""] {
+        found.extend(here.newest(&format!("rustc{flavour}"))?.map(|version| (flavour, version)));
+    }
+    let newest = found.into_iter().max_by_key(|(_, version)| numbers(version));
+    newest.ok_or_else(|| format!("{} has no rustc", here.name()))
+}
+
+/// The first two numbers of a version: 1.96 is after 1.9.
+fn numbers(version: &str) -> (u32, u32) {
+    let mut numbers = version.split(['.', '+', '-', '~']).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// A program that runs the unpacked compiler with its own libraries: nothing else of the machine sees them.
+fn script(room: &Path, work: &Work) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt;
+    let text = "#!/bin/sh\nroom=$(dirname \"$(readlink -f \"$0\")\")/tree/usr\n\
+                for libraries in \"$room\"/lib/*-linux-gnu; do LD_LIBRARY_PATH=$libraries; done\n\
+                export LD_LIBRARY_PATH\nexec \"$room/bin/rustc\" --sysroot \"$room\" \"$@\"\n";
+    put(room, "rustc", text.as_bytes(), work)?;
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(room.join("rustc"), executable).map_err(|error| format!("{}: {error}", room.display()))
+}
+
+/// The Debian that this is; a compiler of another one does not start on it.
+fn release(text: &str) -> Result<String, String> {
+    let value = |key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        line.map(|value| value.trim_matches('"').to_owned())
+    };
+    match (value("ID").as_deref(), value("VERSION_CODENAME")) {
+        (Some("debian"), Some(name)) => Ok(name),
+        (id, _) => Err(format!("expected Debian, whose packages of the compiler run on it, found {id:?}")),
+    }
+}
+
+/// Debian's name of this machine's architecture.
+fn host() -> Result<&'static str, String> {
+    let here = super::target::TARGETS.iter().find(|target| target.is_here());
+    here.map(|target| target.architecture).ok_or_else(|| format!("no target is {}", std::env::consts::ARCH))
+}
+
+fn output(command: &mut Command) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| format!("cannot run {program}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newer_compiler_is_so_by_its_numbers() {
+        assert!(numbers("1.96.0+dfsg1-1~deb12u2") > numbers("1.63.0+dfsg1-2"));
+        assert!(numbers("1.100.0-1") > numbers("1.96.0-1"));
+    }
+
+    #[test]
+    fn a_binary_that_was_built_again_is_of_the_same_source() {
+        assert_eq!(of_source("1.96.0+dfsg1-1~deb13u1+b1"), "1.96.0+dfsg1-1~deb13u1");
+        assert_eq!(of_source("1.96.0+bsomething"), "1.96.0+bsomething");
+        assert_eq!(of_source("1.96.0+dfsg1-1"), "1.96.0+dfsg1-1");
+    }
+
+    #[test]
+    fn another_system_is_named() {
+        assert_eq!(release("ID=debian\nVERSION_CODENAME=bookworm\n").unwrap(), "bookworm");
+        assert!(release("ID=fedora\n").unwrap_err().contains("fedora"));
+    }
+}

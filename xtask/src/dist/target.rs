@@ -1,0 +1,86 @@
+//! The architectures that are built for.
+
+use crate::test::packages::is_in_path;
+
+/// One of them.
+#[derive(Debug, PartialEq)]
+pub struct Target {
+    /// As rustc calls it.
+    pub triple: &'static str,
+    /// As Debian calls it.
+    pub architecture: &'static str,
+    /// The C compiler and linker for it, on a machine of another architecture.
+    pub gcc: &'static str,
+    /// The packages that bring it.
+    pub packages: &'static str,
+}
+
+/// All of them.
+pub const TARGETS: [Target; 3] = [
+    Target {
+        triple: "x86_64-unknown-linux-gnu",
+        architecture: "amd64",
+        gcc: "x86_64-linux-gnu-gcc",
+        packages: "gcc-x86-64-linux-gnu libc6-dev-amd64-cross",
+    },
+    Target {
+        triple: "aarch64-unknown-linux-gnu",
+        architecture: "arm64",
+        gcc: "aarch64-linux-gnu-gcc",
+        packages: "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
+    },
+    Target {
+        triple: "riscv64gc-unknown-linux-gnu",
+        architecture: "riscv64",
+        gcc: "riscv64-linux-gnu-gcc",
+        packages: "gcc-riscv64-linux-gnu libc6-dev-riscv64-cross",
+    },
+];
+
+impl Target {
+    /// The target of this name, or of this architecture.
+    ///
+    /// # Errors
+    /// There is none; which there are.
+    pub fn named(name: &str) -> Result<&'static Target, String> {
+        let found = TARGETS.iter().find(|target| target.triple == name || target.architecture == name);
+        found.ok_or_else(|| {
+            let known: Vec<&str> = TARGETS.iter().map(|target| target.triple).collect();
+            format!("there is no target {name:?}; there are {}", known.join(", "))
+        })
+    }
+
+    /// The C compiler for it, which links too.
+    ///
+    /// # Errors
+    /// It is not there; what brings it.
+    pub fn compiler(&self) -> Result<&'static str, String> {
+        let compiler = if self.is_here() { "cc" } else { self.gcc };
+        if is_in_path(compiler) {
+            return Ok(compiler);
+        }
+        Err(format!(
+            "needs {compiler}, which compiles C for {} and links; apt-get install {} (where one of them conflicts with \
+             what is installed, as gcc-multilib does on Debian 12, build elsewhere)",
+            self.architecture, self.packages
+        ))
+    }
+
+    /// Whether programs for it run here.
+    pub fn is_here(&self) -> bool {
+        self.triple.starts_with(std::env::consts::ARCH)
+            || (self.architecture == "riscv64" && std::env::consts::ARCH == "riscv64")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_goes_by_both_names() {
+        assert_eq!(Target::named("arm64"), Target::named("aarch64-unknown-linux-gnu"));
+        assert!(Target::named("sparc64").unwrap_err().contains("riscv64gc-unknown-linux-gnu"));
+        assert_eq!(TARGETS.iter().filter(|target| target.is_here()).count(), 1);
+    }
+}

@@ -1,0 +1,155 @@
+//! What pagelab says that maps a program's memory, beside what the program has read of smaps and kpageflags itself.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::guests::transcript::Part;
+
+/// What the process of a trial has besides its twin under `exec`: a few pages of its environment and its stack.
+const TOLERANCE_BYTES: u64 = 64 << 10;
+
+/// Bytes of one process.
+#[derive(Debug, Default, PartialEq)]
+struct Bytes {
+    /// Anonymous memory, that of pools apart.
+    anonymous: u64,
+    /// Of it, what one entry of the level above pages maps.
+    by_pmd: u64,
+    /// Of it, by the size of folios.
+    folios: BTreeMap<u64, u64>,
+    /// Pages of hugetlb pools by their size.
+    pools: BTreeMap<u64, u64>,
+    /// The census has no folios: before PAGEMAP_SCAN (Linux 6.7) it is smaps.
+    has_no_folios: bool,
+}
+
+pub fn judge(part: &Part) -> Result<String, String> {
+    let document: Value =
+        serde_json::from_str(part.output("compare")?).map_err(|error| format!("compare: no JSON: {error}"))?;
+    let arms = document["arms"].as_array().ok_or("compare: no arms")?;
+    let mut seen = Vec::new();
+    for ran in part.ran.iter().filter(|ran| ran.name.starts_with("exec.")) {
+        let policy = ran.name.trim_start_matches("exec.");
+        let kernel = of_kernel(part.output(&ran.name)?)?;
+        let arm = arms.iter().find(|arm| arm["label"] == policy).ok_or_else(|| format!("no arm {policy}"))?;
+        let holding = arm["verdict"]["holding"].as_str().unwrap_or("none");
+        let census = of_census(&arm["census"]);
+        same(&kernel, &census).map_err(|problem| format!("{policy}: {problem}"))?;
+        let unseen = if census.has_no_folios { " (no folios in the census)" } else { "" };
+        let share = share(policy, &kernel);
+        let expected = if policy.starts_with("base") { "held" } else { holding };
+        if holding != expected || (share > 0.99 && holding != "held") {
+            return Err(format!("{policy}: {:.1} % is as asked, and the verdict is {holding}", share * 100.0));
+        }
+        seen.push(format!("{policy} {:.1} % {holding}{unseen}", share * 100.0));
+    }
+    if seen.is_empty() { Err("nothing ran".to_owned()) } else { Ok(seen.join(", ")) }
+}
+
+/// How much of the process's memory is as the policy asks for, as a ratio.
+fn share(policy: &str, bytes: &Bytes) -> f64 {
+    let all = bytes.anonymous + bytes.pools.values().sum::<u64>();
+    let granularity = policy.split('+').next().unwrap_or_default();
+    let as_asked = match granularity.split_once('-') {
+        Some(("mthp", size)) => bytes.folios.get(&named(size)).copied().unwrap_or(0),
+        Some(("hugetlb", size)) => bytes.pools.get(&named(size)).copied().unwrap_or(0),
+        _ if granularity == "thp" => bytes.by_pmd,
+        _ => bytes.anonymous - bytes.by_pmd,
+    };
+    as_asked as f64 / all.max(1) as f64
+}
+
+/// A size by its name in a policy, 0 for what is none.
+fn named(size: &str) -> u64 {
+    let unit = size.len() - 1;
+    let shift = match &size[unit..] {
+        "k" => 10,
+        "m" => 20,
+        _ => 30,
+    };
+    size[..unit].parse::<u64>().map_or(0, |number| number << shift)
+}
+
+/// The lines of `looks`.
+fn of_kernel(output: &str) -> Result<Bytes, String> {
+    let mut bytes = Bytes::default();
+    for line in output.lines().filter_map(|line| line.strip_prefix("looked ")) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
+        match (words[0], number(1), number(2)) {
+            ("anonymous", Some(found), _) => bytes.anonymous = found,
+            ("by_pmd", Some(found), _) => bytes.by_pmd = found,
+            ("folio", Some(size), Some(found)) => drop(bytes.folios.insert(size, found)),
+            ("pool", Some(size), Some(found)) => drop(bytes.pools.insert(size, found)),
+            _ => return Err(format!("looks said {line:?}")),
+        }
+    }
+    if bytes.anonymous == 0 { Err("looks said nothing".to_owned()) } else { Ok(bytes) }
+}
+
+/// The rows of a census.
+fn of_census(rows: &Value) -> Bytes {
+    let mut bytes = Bytes::default();
+    let rows = rows.as_array().map(Vec::as_slice).unwrap_or_default();
+    let base = rows.iter().filter_map(|row| row["leaf_bytes"].as_u64()).min().unwrap_or(0);
+    for row in rows {
+        let [found, leaf, folio] = ["bytes", "leaf_bytes", "folio_bytes"].map(|name| row[name].as_u64().unwrap_or(0));
+        match row["backing"].as_str() {
+            Some("anonymous") => {
+                bytes.anonymous += found;
+                bytes.by_pmd += if leaf > base { found } else { 0 };
+                *bytes.folios.entry(folio).or_default() += found;
+                bytes.has_no_folios |= row["folio"] == "unknown";
+            }
+            Some("hugetlb") => *bytes.pools.entry(leaf).or_default() += found,
+            _ => {}
+        }
+    }
+    bytes
+}
+
+/// Whether both say the same, but for a few pages.
+fn same(kernel: &Bytes, census: &Bytes) -> Result<(), String> {
+    let check = |what: String, kernel: u64, census: u64| {
+        if kernel.abs_diff(census) <= TOLERANCE_BYTES {
+            Ok(())
+        } else {
+            Err(format!("{what}: the kernel says {kernel} bytes, the census {census}"))
+        }
+    };
+    check("anonymous memory".into(), kernel.anonymous, census.anonymous)?;
+    check("mapped by a PMD".into(), kernel.by_pmd, census.by_pmd)?;
+    let folios = (!census.has_no_folios).then_some(("folios", &kernel.folios, &census.folios));
+    let pools = ("pages of a pool", &kernel.pools, &census.pools);
+    for (what, kernel, census) in folios.into_iter().chain([pools]) {
+        for size in kernel.keys().chain(census.keys()) {
+            let of = |map: &BTreeMap<u64, u64>| map.get(size).copied().unwrap_or(0);
+            check(format!("{what} of {size}"), of(kernel), of(census))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{part, ran};
+    use super::*;
+
+    fn guest(census_bytes: u64, holding: &str) -> Result<String, String> {
+        let row = |bytes: u64, size: u64, folio: u64| serde_json::json!({ "backing": "anonymous", "bytes": bytes, "leaf_bytes": size, "folio_bytes": folio });
+        let census = [row(8192, 4096, 4096), row(census_bytes, 4096, 65536)];
+        let arm = serde_json::json!({ "label": "mthp-64k", "verdict": { "holding": holding }, "census": census });
+        let looked =
+            "looked anonymous 16785408\nlooked by_pmd 0\nlooked folio 4096 8192\nlooked folio 65536 16777216\n";
+        let compare = serde_json::json!({ "arms": [arm] }).to_string();
+        judge(&part(vec![ran("exec.mthp-64k", looked), ran("compare", &compare)]))
+    }
+
+    #[test]
+    fn a_census_is_what_the_kernel_says_and_the_verdict_is_of_it() {
+        assert_eq!(guest(16 << 20, "held").unwrap(), "mthp-64k 100.0 % held");
+        assert!(guest(15 << 20, "held").unwrap_err().contains("the census 15736832"));
+        assert!(guest(16 << 20, "not_held").unwrap_err().contains("the verdict is not_held"));
+    }
+}

@@ -1,0 +1,14 @@
+# Dirty logging on the guest's own KVM. What is printed must be the same in a second run, but for times.
+if [ ! -e /dev/kvm ]; then
+    needs "/dev/kvm: a hypervisor's level in the emulated processor, and KVM built into the kernel"
+    return
+fi
+bytes=33554432
+if [ -e /checks/small ]; then bytes=8388608; fi
+pmd=$(cat $thp/hpage_pmd_size)
+if [ $pmd -gt $bytes ]; then bytes=$((pmd * 2)); fi
+for chunk in 0 $pmd; do
+    for time in first second; do
+        run split-$chunk.$time pagelab workload kvm-dirty-log --bytes $bytes --backing thp --rounds 1 --split-chunk $chunk --json
+    done
+done

@@ -1,0 +1,8 @@
+# What is offered is what the kernel has.
+run kernel uname -r
+run page looks page
+run folios sh -c "cd $thp && ls -d hugepages-*/enabled"
+run pmd cat $thp/hpage_pmd_size
+run pools ls /sys/kernel/mm/hugepages
+run policies pagelab list policies --json
+run doctor pagelab doctor

@@ -1,0 +1,122 @@
+//! The initial file system of a guest: busybox, pagelab, the programs of the checks, and the checks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::cache::Work;
+use crate::cpio;
+use crate::debian::{Archive, unpack_file};
+use crate::dist::Target;
+
+/// Everything that is the same for all guests of one architecture.
+#[derive(Debug)]
+pub struct Programs {
+    files: Vec<(String, Vec<u8>)>,
+}
+
+/// What of a package is busybox, before and since Debian merged /bin into /usr/bin.
+const BUSYBOX: [&str; 2] = ["./usr/bin/busybox", "./bin/busybox"];
+
+impl Programs {
+    /// Takes pagelab and busybox, and compiles the others.
+    ///
+    /// # Errors
+    /// What could not be compiled.
+    pub fn make(root: &Path, target: &Target, pagelab: &Path, busybox: &Path) -> Result<Programs, String> {
+        let mut files = vec![("bin/pagelab".to_owned(), read(pagelab)?)];
+        files.push(("bin/busybox".to_owned(), read(busybox)?));
+        let place = root.join("target/guests/programs").join(target.architecture);
+        fs::create_dir_all(&place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
+        let looks = root.join("xtask/src/guests/programs/looks.c");
+        files.push(("bin/looks".to_owned(), read(&compile(target, &looks, &place)?)?));
+        for source in sources(&root.join("crates/pagelab/tests/torture"))? {
+            let program = compile(target, &source, &place)?;
+            let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            files.push((format!("torture/{name}"), read(&program)?));
+        }
+        Ok(Programs { files })
+    }
+
+    /// The initial file system with these checks, in this order, and with other files.
+    pub fn initrd(&self, checks: &[(&str, &str)], others: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut order: Vec<&str> = checks.iter().map(|(name, _)| *name).collect();
+        order.push("");
+        let scripts = checks.iter().map(|(name, script)| (format!("checks/{name}.sh"), script.as_bytes().to_vec()));
+        let mut files: Vec<(String, Vec<u8>)> = scripts.collect();
+        files.push(("checks/order".to_owned(), order.join("\n").into_bytes()));
+        files.push(("init".to_owned(), include_bytes!("init.sh").to_vec()));
+        files.extend(others.iter().map(|(name, content)| ((*name).to_owned(), content.to_vec())));
+        files.extend(self.files.iter().cloned());
+        let mut directories: Vec<String> = files.iter().flat_map(|(name, _)| above(name)).collect();
+        directories.push("dev".to_owned());
+        directories.sort();
+        directories.dedup();
+        let mut entries: Vec<(&str, u32, &[u8])> =
+            directories.iter().map(|name| (name.as_str(), 0o040_755, &[][..])).collect();
+        entries.extend(files.iter().map(|(name, content)| (name.as_str(), 0o100_755, content.as_slice())));
+        cpio::archive(&entries)
+    }
+}
+
+/// The directories above a file, the outermost first.
+fn above(name: &str) -> Vec<String> {
+    name.match_indices('/').map(|(at, _)| name[..at].to_owned()).collect()
+}
+
+/// busybox, linked statically. It is fetched where it is missing, and with `again`.
+///
+/// # Errors
+/// It was never fetched, and cannot be now.
+pub fn busybox(cache: &Path, target: &'static Target, again: bool) -> Result<PathBuf, String> {
+    let place = cache.join("busybox");
+    fs::create_dir_all(&place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
+    let work = Work::begin(&place)?;
+    let file = place.join(target.architecture);
+    if again || !file.is_file() {
+        let archive = Archive::open(cache, "sid", target.architecture, again)?;
+        let package = archive.fetch("busybox-static", &work)?;
+        let unpacked = work.path.join("busybox");
+        unpack_file(&package, BUSYBOX[0], &unpacked).or_else(|_| unpack_file(&package, BUSYBOX[1], &unpacked))?;
+        fs::rename(&unpacked, &file).map_err(|error| format!("cannot make {}: {error}", file.display()))?;
+    }
+    Ok(file)
+}
+
+/// The C programs of a directory, by name.
+fn sources(directory: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let mut sources: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    sources.retain(|path| path.extension().is_some_and(|end| end == "c"));
+    sources.sort();
+    Ok(sources)
+}
+
+/// Compiles a program for the target, linked statically.
+fn compile(target: &Target, source: &Path, place: &Path) -> Result<PathBuf, String> {
+    let program = place.join(source.file_stem().unwrap_or_default());
+    let mut command = Command::new(target.compiler()?);
+    command.args(["-O1", "-pthread", "-static", "-s", "-o"]).arg(&program).arg(source);
+    crate::command::succeed(&mut command)
+        .map_err(|problem| format!("cannot compile {}: {problem}", source.display()))?;
+    Ok(program)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_come_before_what_is_in_them() {
+        let programs = Programs { files: vec![("bin/pagelab".into(), b"elf".to_vec())] };
+        let initrd = programs.initrd(&[("one", "run a"), ("two", "")], &[("var/lib/x", b"y")]);
+        let text = String::from_utf8_lossy(&initrd);
+        let at = |name: &str| text.find(&format!("{name}\0")).unwrap_or_else(|| panic!("no {name}"));
+        assert!(at("var") < at("var/lib") && at("var/lib") < at("var/lib/x") && at("bin") < at("bin/pagelab"));
+        assert!(text.contains("one\ntwo\n") && text.contains("#!/bin/busybox sh"), "the order and the first process");
+    }
+}

@@ -1,0 +1,125 @@
+//! Debian's kernels, fetched once.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::cache::{Work, put};
+use crate::debian::{Archive, unpack_file};
+use crate::dist::Target;
+
+/// A guest, as `guests.toml` has it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Guest {
+    /// What it is called by.
+    pub name: String,
+    /// Debian's name of its architecture.
+    pub architecture: String,
+    /// The release that has the kernel.
+    pub release: String,
+    /// The package that depends on the newest kernel of the release.
+    pub package: String,
+    /// It is one of those that CI runs.
+    #[serde(default)]
+    pub in_ci: bool,
+}
+
+/// All guests, in the order of the table.
+///
+/// # Panics
+/// `guests.toml` is none, which a test finds.
+pub fn all() -> Vec<Guest> {
+    #[derive(Deserialize)]
+    struct File {
+        guest: Vec<Guest>,
+    }
+    let file: File = toml::from_str(include_str!("guests.toml")).expect("guests.toml, which is compiled in");
+    file.guest
+}
+
+/// The kernel's image, and the package that it is of.
+#[derive(Debug)]
+pub struct Kernel {
+    /// The image.
+    pub image: PathBuf,
+    /// The package with its version.
+    pub package: String,
+}
+
+/// The kernel of a guest. It is fetched where it is missing; with `again`, the newest that there is now.
+///
+/// # Errors
+/// It was never fetched, and cannot be now.
+pub fn fetch(guest: &Guest, target: &Target, cache: &Path, again: bool) -> Result<Kernel, String> {
+    let place = cache.join("kernels").join(&guest.name);
+    fs::create_dir_all(&place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
+    let work = Work::begin(&place)?;
+    let (image, package) = (place.join("linux"), place.join("package"));
+    let is_here = image.is_file() && package.is_file();
+    if again || !is_here {
+        match replace(guest, target, cache, &place, &work) {
+            Err(problem) if is_here => println!("{problem}; the kernel that was fetched before serves"),
+            outcome => outcome?,
+        }
+    }
+    let package = fs::read_to_string(&package).map_err(|error| format!("{}: {error}", package.display()))?;
+    Ok(Kernel { image, package })
+}
+
+fn replace(guest: &Guest, target: &Target, cache: &Path, place: &Path, work: &Work) -> Result<(), String> {
+    let archive = Archive::open(cache, &guest.release, target.architecture, false)?;
+    // The lists name a package that may be gone by now: then they are fetched anew.
+    let file =
+        image_package(&archive, guest).and_then(|(package, version)| Ok((archive.fetch(&package, work)?, version)));
+    let (file, version) = match file {
+        Ok(found) => found,
+        Err(problem) => {
+            println!("{problem}; the lists may be old");
+            let archive = Archive::open(cache, &guest.release, target.architecture, true)?;
+            let (package, version) = image_package(&archive, guest)?;
+            (archive.fetch(&package, work)?, version)
+        }
+    };
+    let image = work.path.join("linux");
+    unpack_file(&file, &format!("./boot/vmlinuz-{version}"), &image)
+        .or_else(|_| unpack_file(&file, &format!("./usr/lib/modules/{version}/vmlinuz"), &image))?;
+    let _ = fs::remove_file(place.join("package"));
+    let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    fs::remove_file(&file).ok();
+    fs::rename(&image, place.join("linux")).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
+    put(place, "package", name.as_bytes(), work)
+}
+
+/// The package with the image, and the kernel's version. Newer ones are split: `linux-image` depends on `linux-binary`.
+fn image_package(archive: &Archive, guest: &Guest) -> Result<(String, String), String> {
+    let of = |package: &str, beginning: &str| -> Result<Option<String>, String> {
+        let mut names = archive.dependencies(package)?.into_iter();
+        Ok(names.find(|name| name.starts_with(beginning)))
+    };
+    let image = of(&guest.package, "linux-image-")?
+        .ok_or_else(|| format!("{} of {} depends on no kernel", guest.package, archive.name()))?;
+    let version = image.trim_start_matches("linux-image-").to_owned();
+    let binary = of(&image, "linux-binary-")?;
+    Ok((binary.unwrap_or(image), version))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn guests_have_names_of_their_own_and_known_architectures() {
+        let guests = all();
+        let names: BTreeSet<&str> = guests.iter().map(|guest| guest.name.as_str()).collect();
+        assert_eq!(names.len(), guests.len());
+        for guest in &guests {
+            Target::named(&guest.architecture).unwrap();
+            assert!(crate::guests::machine::Board::of(&guest.architecture).is_some(), "{}", guest.name);
+        }
+        assert!(guests.iter().any(|guest| guest.in_ci));
+    }
+}

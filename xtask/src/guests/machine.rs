@@ -1,0 +1,250 @@
+//! A guest in QEMU: booted, listened to, and ended when its time is over.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use super::debugger::Debugger;
+use super::tables::{Asked, entries};
+
+/// The machine that QEMU makes for an architecture.
+#[derive(Debug, PartialEq)]
+pub struct Board {
+    /// Debian's name of the architecture.
+    pub architecture: &'static str,
+    /// QEMU's program, and the package that has it.
+    pub program: (&'static str, &'static str),
+    /// The machine and its processor. arm64 has a hypervisor's level (EL2) for KVM, and a cheap imitation of pointer
+    /// authentication, which is half of its time otherwise.
+    options: &'static [&'static str],
+    /// The console's device, as the kernel calls it.
+    console: &'static str,
+}
+
+const BOARDS: [Board; 3] = [
+    Board {
+        architecture: "amd64",
+        program: ("qemu-system-x86_64", "qemu-system-x86"),
+        options: &["-M", "q35", "-cpu", "max", "-accel", "tcg"],
+        console: "ttyS0",
+    },
+    Board {
+        architecture: "arm64",
+        program: ("qemu-system-aarch64", "qemu-system-arm"),
+        options: &["-M", "virt,virtualization=on,gic-version=3", "-cpu", "max,pauth-impdef=on"],
+        console: "ttyAMA0",
+    },
+    Board {
+        architecture: "riscv64",
+        program: ("qemu-system-riscv64", "qemu-system-misc"),
+        options: &["-M", "virt", "-cpu", "rv64,svnapot=on"],
+        console: "ttyS0",
+    },
+];
+
+impl Board {
+    /// The one of an architecture.
+    pub fn of(architecture: &str) -> Option<&'static Board> {
+        BOARDS.iter().find(|board| board.architecture == architecture)
+    }
+}
+
+/// What is booted.
+#[derive(Debug)]
+pub struct Boot<'a> {
+    /// The machine.
+    pub board: &'static Board,
+    /// The kernel's image.
+    pub kernel: &'a Path,
+    /// The initial file system.
+    pub initrd: &'a Path,
+    /// Where what it says is kept.
+    pub log: PathBuf,
+    /// How long it may take.
+    pub limit: Duration,
+}
+
+/// How a guest ended.
+#[derive(Debug, PartialEq)]
+pub enum End {
+    /// By itself.
+    Off,
+    /// Its time was over.
+    TooSlow,
+}
+
+/// The guest's memory: the largest mapping of the checks is four pages of 32M, and a copy of it.
+const MEMORY: &str = "2G";
+
+/// What begins the line in which a guest asks for entries of its page tables.
+const LOOK: &str = "@@ look ";
+
+/// Runs a guest to its end and returns what it said on its console. Where it asks for its page tables, it is told.
+///
+/// # Errors
+/// There is no QEMU, or the log cannot be written.
+pub fn run(boot: &Boot) -> Result<(String, End), String> {
+    let log = |error: std::io::Error| format!("cannot write {}: {error}", boot.log.display());
+    let mut file = File::create(&boot.log).map_err(log)?;
+    let (program, package) = boot.board.program;
+    let socket = std::env::temp_dir().join(format!("pagelab-guest-{}.gdb", std::process::id()));
+    let _ = fs::remove_file(&socket);
+    let mut command = Command::new(program);
+    command.args(boot.board.options).args(["-m", MEMORY, "-smp", "2", "-display", "none", "-nic", "none"]);
+    command.args(["-serial", "stdio", "-monitor", "none", "-no-reboot"]);
+    command.arg("-gdb").arg(format!("unix:{},server=on,wait=off", socket.display()));
+    command.arg("-kernel").arg(boot.kernel).arg("-initrd").arg(boot.initrd);
+    // Addresses are not drawn: what is beside what decides what a large page can map, and runs are compared.
+    command.args(["-append", &format!("console={} loglevel=4 panic=-1 norandmaps", boot.board.console)]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file.try_clone().map_err(log)?);
+    let mut guest = Guest(command.spawn().map_err(|error| format!("cannot run {program} ({package}): {error}"))?);
+    let (keyboard, lines) = guest.console();
+    let listened = listen(boot, &socket, keyboard, &lines, &mut file).map_err(log);
+    drop(guest);
+    let _ = fs::remove_file(&socket);
+    let end = listened?;
+    let mut console = Vec::new();
+    File::open(&boot.log).and_then(|mut file| file.read_to_end(&mut console)).map_err(log)?;
+    Ok((String::from_utf8_lossy(&console).into_owned(), end))
+}
+
+/// Writes what the guest says into the log, and answers what it asks, until it ends or its time is over.
+fn listen(
+    boot: &Boot,
+    socket: &Path,
+    mut keyboard: Option<ChildStdin>,
+    lines: &Receiver<Vec<u8>>,
+    log: &mut File,
+) -> std::io::Result<End> {
+    let start = Instant::now();
+    loop {
+        let Some(left) = boot.limit.checked_sub(start.elapsed()) else { return Ok(End::TooSlow) };
+        let line = match lines.recv_timeout(left) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => return Ok(End::TooSlow),
+            Err(RecvTimeoutError::Disconnected) => return Ok(End::Off),
+        };
+        log.write_all(&line)?;
+        let text = String::from_utf8_lossy(&line);
+        if let (Some(words), Some(keyboard)) = (text.trim().strip_prefix(LOOK), keyboard.as_mut()) {
+            let answer = answer(boot.board, socket, words);
+            writeln!(log, "{answer}")?;
+            // A guest that does not listen any more says so by ending.
+            let _ = writeln!(keyboard, "{answer}").and_then(|()| keyboard.flush());
+        }
+    }
+}
+
+/// The entries that a guest asks for, in a line, or why it cannot be told.
+fn answer(board: &Board, socket: &Path, words: &str) -> String {
+    let found = Asked::read(words).ok_or_else(|| format!("not understood: {words}")).and_then(|asked| {
+        let mut debugger = Debugger::stop(socket)?;
+        entries(&mut debugger, board.architecture, &asked)
+    });
+    match found {
+        Ok((bits, entries)) => {
+            let words: Vec<String> = entries.iter().map(|entry| format!("{entry:x}")).collect();
+            format!("entries {bits} {}", words.join(" "))
+        }
+        Err(problem) => format!("problem {problem}"),
+    }
+}
+
+/// A QEMU that does not outlive this.
+struct Guest(Child);
+
+impl Guest {
+    /// What types at the guest's console, and the lines that it says there until it ends.
+    fn console(&mut self) -> (Option<ChildStdin>, Receiver<Vec<u8>>) {
+        // A guest that says more than is read waits.
+        let (sender, lines) = sync_channel(1024);
+        if let Some(output) = self.0.stdout.take() {
+            std::thread::spawn(move || {
+                let mut output = BufReader::new(output);
+                let mut line = Vec::new();
+                while output.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+                    if sender.send(std::mem::take(&mut line)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        (self.0.stdin.take(), lines)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The last lines of a guest's log that say something.
+pub fn last_words(console: &str) -> String {
+    let lines: Vec<&str> = console.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let panic = lines.iter().rfind(|line| line.contains("Kernel panic"));
+    panic.or(lines.last()).map_or("nothing".to_owned(), |line| (*line).to_owned())
+}
+
+/// Waits for another run of the same guest to end; the next one waits for this file to be closed.
+///
+/// # Errors
+/// The file cannot be made.
+pub fn alone(path: &Path) -> Result<File, String> {
+    let locked = File::create(path).and_then(|file| file.lock().map(|()| file));
+    locked.map_err(|error| format!("cannot lock {}: {error}", path.display()))
+}
+
+/// Makes the directory of the logs.
+///
+/// # Errors
+/// It cannot be made.
+pub fn logs(root: &Path) -> Result<PathBuf, String> {
+    let directory = root.join("target/guests");
+    fs::create_dir_all(&directory).map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+    Ok(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::tests::Scratch;
+
+    fn boot<'a>(board: &'static Board, log: PathBuf, nothing: &'a Path) -> Boot<'a> {
+        Boot { board, kernel: nothing, initrd: nothing, log, limit: Duration::from_millis(300) }
+    }
+
+    #[test]
+    fn a_guest_that_hangs_is_ended_and_its_log_is_kept() {
+        static SLEEPS: Board = Board {
+            architecture: "none",
+            program: ("sh", "dash"),
+            options: &["-c", "echo $*; exec sleep 60", "sh"],
+            console: "tty",
+        };
+        let scratch = Scratch::new("hangs");
+        let (said, end) = run(&boot(&SLEEPS, scratch.0.join("log"), Path::new("/nowhere"))).unwrap();
+        assert_eq!(end, End::TooSlow);
+        assert!(said.starts_with("-m 2G") && said.contains("-kernel /nowhere"), "{}", &said[..200]);
+    }
+
+    #[test]
+    fn a_missing_qemu_is_named_with_its_package() {
+        static NONE: Board =
+            Board { architecture: "none", program: ("no-qemu", "a-package"), options: &[], console: "" };
+        let scratch = Scratch::new("no-qemu");
+        let problem = run(&boot(&NONE, scratch.0.join("log"), Path::new("/nowhere"))).unwrap_err();
+        assert!(problem.contains("cannot run no-qemu (a-package)"), "{problem}");
+    }
+
+    #[test]
+    fn the_last_words_are_of_a_panic_if_there_is_one() {
+        assert_eq!(last_words("a\n\n  b \n"), "b");
+        assert_eq!(last_words("x Kernel panic - not syncing: y\nz\n"), "x Kernel panic - not syncing: y");
+        assert_eq!(last_words(""), "nothing");
+    }
+}

@@ -1,0 +1,229 @@
+//! `cargo xtask guests`: pagelab on kernels of Debian, each in QEMU, with the same list of checks.
+
+mod check;
+mod debugger;
+mod initrd;
+mod kernel;
+mod machine;
+mod table;
+mod tables;
+mod transcript;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use check::CHECKS;
+pub use check::Outcome;
+use initrd::Programs;
+use kernel::{Guest, Kernel};
+use machine::{Board, Boot, End};
+
+use crate::cache::cache;
+use crate::dist::{self, Compiler, Target};
+use crate::test::packages::is_in_path;
+
+/// How it is called.
+const USAGE: &str = "usage: cargo xtask guests [NAME]... [--again] [--small] [--limit MINUTES] [--program FILE]
+  NAME             a guest of xtask/src/guests/guests.toml. Without: all of them
+  --again          ask Debian for the newest kernels, and fetch those that are new
+  --small          the smaller checks, those of `cargo xtask test`; the table in docs stays as it is
+  --limit MINUTES  end a guest that takes longer; default: 30
+  --program FILE   check this pagelab, such as `cargo xtask dist` makes one, instead of building it";
+
+/// What is asked for.
+#[derive(Debug)]
+struct Arguments {
+    guests: Vec<Guest>,
+    again: bool,
+    is_small: bool,
+    limit: Duration,
+    program: Option<PathBuf>,
+}
+
+/// Runs the guests that are asked for, one after the other, and keeps what came of them.
+pub fn run(root: &Path, words: &[String]) -> ExitCode {
+    if words.iter().any(|word| word == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let arguments = match parse(words) {
+        Ok(arguments) => arguments,
+        Err(problem) => {
+            eprintln!("xtask: guests: {problem}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let mut failed = 0;
+    for guest in &arguments.guests {
+        let seen =
+            match fetched(root, guest, arguments.again).and_then(|fetched| checked(root, guest, fetched, &arguments)) {
+                Ok(seen) => seen,
+                Err(problem) => {
+                    eprintln!("xtask: guests: {}: {problem}", guest.name);
+                    failed += 1;
+                    continue;
+                }
+            };
+        for (check, outcome) in &seen.outcomes {
+            println!("{} {check} {outcome}", guest.name);
+            failed += usize::from(matches!(outcome, Outcome::Failed(_)));
+        }
+        println!("{}: {}; log: {}", guest.name, seen.kernel.package, seen.log.display());
+        if !arguments.is_small
+            && let Err(problem) = keep(root, guest, seen)
+        {
+            eprintln!("xtask: guests: {problem}");
+            failed += 1;
+        }
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The guests of CI with the smaller checks: each check with what came of it. What cannot be fetched is skipped.
+pub fn small(root: &Path) -> Vec<(String, Outcome)> {
+    let limit = Duration::from_secs(600);
+    let guests: Vec<Guest> = kernel::all().into_iter().filter(|guest| guest.in_ci).collect();
+    let arguments = Arguments { guests, again: false, is_small: true, limit, program: None };
+    let mut found = Vec::new();
+    for guest in &arguments.guests {
+        let name = |check: &str| format!("guest {} {check}", guest.name);
+        let all = |outcome: Outcome| CHECKS.iter().map(|check| (check.name, outcome.clone())).collect();
+        let outcomes = match fetched(root, guest, false).map(|fetched| checked(root, guest, fetched, &arguments)) {
+            Ok(Ok(seen)) => seen.outcomes,
+            Ok(Err(problem)) => all(Outcome::Failed(problem)),
+            Err(problem) => all(Outcome::Skipped(problem)),
+        };
+        found.extend(outcomes.into_iter().map(|(check, outcome)| (name(check), outcome)));
+    }
+    found
+}
+
+/// What was seen of a guest.
+#[derive(Debug)]
+struct Seen {
+    kernel: Kernel,
+    log: PathBuf,
+    outcomes: Vec<(&'static str, Outcome)>,
+}
+
+/// What a guest is made of and comes from elsewhere.
+#[derive(Debug)]
+struct Fetched {
+    board: &'static Board,
+    target: &'static Target,
+    compiler: Compiler,
+    kernel: Kernel,
+    busybox: PathBuf,
+}
+
+/// Fetches what is missing.
+fn fetched(root: &Path, guest: &Guest, again: bool) -> Result<Fetched, String> {
+    let cache = cache()?.join("pagelab");
+    let target = Target::named(&guest.architecture)?;
+    let board = Board::of(&guest.architecture).ok_or_else(|| format!("a machine for {}", guest.architecture))?;
+    let (program, package) = board.program;
+    if !is_in_path(program) {
+        return Err(format!("{program} ({package})"));
+    }
+    target.compiler()?;
+    let kernel = kernel::fetch(guest, target, &cache, again)?;
+    let busybox = initrd::busybox(&cache, target, again)?;
+    let compiler = Compiler::find(root, target, &cache, again)?;
+    Ok(Fetched { board, target, compiler, kernel, busybox })
+}
+
+/// Makes a guest, runs it, and judges its checks.
+fn checked(root: &Path, guest: &Guest, fetched: Fetched, arguments: &Arguments) -> Result<Seen, String> {
+    let Fetched { board, target, compiler, kernel, busybox } = fetched;
+    let pagelab = match &arguments.program {
+        Some(program) => program.clone(),
+        None => dist::for_guests(root, target, &compiler)?,
+    };
+    let programs = Programs::make(root, target, &pagelab, &busybox)?;
+    let logs = machine::logs(root)?;
+    let scripts: Vec<(&str, &str)> = CHECKS.iter().map(|check| (check.name, check.script)).collect();
+    let small: &[(&str, &[u8])] = if arguments.is_small { &[("checks/small", b"")] } else { &[] };
+    let log = logs.join(format!("{}.log", guest.name));
+    let _alone = machine::alone(&logs.join(format!("{}.lock", guest.name)))?;
+    let initrd = logs.join(format!("{}.initrd", guest.name));
+    std::fs::write(&initrd, programs.initrd(&scripts, small))
+        .map_err(|error| format!("cannot write {}: {error}", initrd.display()))?;
+    println!("==> {} in {}", kernel.package, board.program.0);
+    let boot = Boot { board, kernel: &kernel.image, initrd: &initrd, log: log.clone(), limit: arguments.limit };
+    let (console, end) = machine::run(&boot)?;
+    let unreached = match end {
+        End::TooSlow => format!("no end within {} s; {}", arguments.limit.as_secs(), log.display()),
+        End::Off => format!("the guest ended with {:?}; {}", machine::last_words(&console), log.display()),
+    };
+    let parts = transcript::read(&console);
+    let outcomes = CHECKS.iter().map(|check| (check.name, check.outcome(&parts, &unreached))).collect();
+    Ok(Seen { kernel, log, outcomes })
+}
+
+fn keep(root: &Path, guest: &Guest, seen: Seen) -> Result<(), String> {
+    let (date, commit) = table::stamp(root);
+    let board = Board::of(&guest.architecture).map(|board| board.program.0).unwrap_or_default();
+    let version = Command::new(board).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
+    let emulator = String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned();
+    let outcomes = seen.outcomes.into_iter().map(|(check, outcome)| (check.to_owned(), outcome)).collect();
+    let row = table::Row { guest: guest.name.clone(), kernel: seen.kernel.package, emulator, commit, date, outcomes };
+    let order: Vec<String> = kernel::all().into_iter().map(|guest| guest.name).collect();
+    table::keep(root, row, &order)
+}
+
+fn parse(words: &[String]) -> Result<Arguments, String> {
+    let all = kernel::all();
+    let mut arguments = Arguments {
+        guests: Vec::new(),
+        again: false,
+        is_small: false,
+        limit: Duration::from_secs(1800),
+        program: None,
+    };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--again" => arguments.again = true,
+            "--program" => {
+                let file = words.next().ok_or("--program expects a file")?;
+                arguments.program = Some(PathBuf::from(file));
+            }
+            "--small" => arguments.is_small = true,
+            "--limit" => {
+                let minutes = words.next().and_then(|word| word.parse().ok()).filter(|minutes| *minutes > 0);
+                let minutes: u64 = minutes.ok_or("--limit expects a number of minutes above 0")?;
+                arguments.limit = Duration::from_secs(minutes.saturating_mul(60));
+            }
+            name => {
+                let names = || all.iter().map(|guest| guest.name.as_str()).collect::<Vec<_>>().join(", ");
+                let guest = all.iter().find(|guest| guest.name == name);
+                arguments
+                    .guests
+                    .push(guest.ok_or_else(|| format!("there is no guest {name:?}; there are {}", names()))?.clone());
+            }
+        }
+    }
+    if arguments.guests.is_empty() {
+        arguments.guests = all;
+    }
+    Ok(arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str]) -> Result<Arguments, String> {
+        parse(&words.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn guests_go_by_their_names() {
+        assert_eq!(parsed(&[]).unwrap().guests.len(), kernel::all().len());
+        let two = parsed(&["arm64-6.12", "--small", "x86-64-6.1", "--limit", "5"]).unwrap();
+        assert_eq!((two.guests.len(), two.is_small, two.limit.as_secs()), (2, true, 300));
+        assert!(parsed(&["arm64-2.4"]).unwrap_err().contains("riscv64-newest"));
+        assert!(parsed(&["--limit", "0"]).is_err() && parsed(&["--limit"]).is_err());
+    }
+}

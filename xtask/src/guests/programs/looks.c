@@ -1,0 +1,105 @@
+// Maps anonymous memory, writes to all of it, and says what the kernel says of its own memory: smaps, and the folios of kpageflags.
+// It shares no code with the census that it is compared with.
+//   looks page            the size of a base page
+//   looks BYTES [FILE]    the memory; into FILE instead of standard output
+//   looks BYTES FILE hold TEXT   the same, and stays on the last processor until somebody outside has read its page tables; the
+//                         answer, which comes by standard input, into TEXT
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+// Bits of /proc/kpageflags (Documentation/admin-guide/mm/pagemap.rst).
+enum { HEAD = 15, TAIL = 16, ANON = 12, HUGE = 17 };
+
+static int flags_file, map_file;
+static long page;
+
+static uint64_t at(int file, uint64_t index) {
+    uint64_t word = 0;
+    if (pread(file, &word, sizeof word, index * sizeof word) != sizeof word) return 0;
+    return word;
+}
+
+// How many pages the folio of this frame has.
+static uint64_t folio_pages(uint64_t frame) {
+    uint64_t flags = at(flags_file, frame), pages = 1;
+    if (!(flags & (1ul << HEAD | 1ul << TAIL))) return 1;
+    while (!(at(flags_file, frame) & 1ul << HEAD)) frame--;
+    while (at(flags_file, frame + pages) & 1ul << TAIL) pages++;
+    return pages;
+}
+
+// Bytes of anonymous memory by the size of its folios, hugetlb apart; sizes are powers of two.
+static uint64_t anonymous[64], pool[64];
+
+static void look(uint64_t start, uint64_t end) {
+    uint64_t known = 0, pages = 0, base = 0;
+    for (uint64_t address = start; address < end; address += page) {
+        uint64_t entry = at(map_file, address / page);
+        if (!(entry >> 63)) continue;
+        uint64_t frame = entry & ((1ul << 55) - 1), flags = at(flags_file, frame);
+        if (!known || frame < base || frame >= base + pages) {
+            pages = folio_pages(frame), base = frame;
+            while (pages > 1 && !(at(flags_file, base) & 1ul << HEAD)) base--;
+            known = 1;
+        }
+        int size = 63 - __builtin_clzl(pages * page);
+        if (flags & 1ul << HUGE) pool[size] += page;
+        else if (flags & 1ul << ANON) anonymous[size] += page;
+    }
+}
+
+// Where a folio of 64K begins: what is held is aligned to more than that.
+enum { ALIGNED = 2 << 20, HELD = 512 << 10 };
+
+// Runs, so that the processor's tables are this process's, until a line comes.
+static int hold(char *memory, const char *path) {
+    long processor = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(processor - 1, &set);
+    if (sched_setaffinity(0, sizeof set, &set)) return perror("sched_setaffinity"), 1;
+    char *held = (char *)(((uintptr_t)memory + ALIGNED - 1) & ~(uintptr_t)(ALIGNED - 1)), answer[4096];
+    uint64_t frame = at(map_file, (uintptr_t)held / page) & ((1ul << 55) - 1);
+    printf("\n@@ look %lx %d %ld %lx %ld\n", (uintptr_t)held, HELD, page, frame, processor);
+    fflush(stdout);
+    fcntl(0, F_SETFL, O_NONBLOCK);
+    ssize_t length;
+    while ((length = read(0, answer, sizeof answer)) <= 0)
+        for (int turn = 0; turn < 1000000; turn++) ++*(volatile char *)held;
+    FILE *out = fopen(path, "w");
+    fwrite(answer, 1, length, out);
+    return fclose(out);
+}
+
+int main(int count, char **words) {
+    page = sysconf(_SC_PAGESIZE);
+    if (count > 1 && !strcmp(words[1], "page")) return printf("%ld\n", page), 0;
+    size_t bytes = strtoul(words[1], 0, 10);
+    char *memory = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return perror("mmap"), 1;
+    for (size_t byte = 0; byte < bytes; byte += page) memory[byte] = 1;
+    flags_file = open("/proc/kpageflags", O_RDONLY), map_file = open("/proc/self/pagemap", O_RDONLY);
+    if (flags_file < 0 || map_file < 0) return perror("kpageflags or pagemap"), 1;
+    FILE *smaps = fopen("/proc/self/smaps", "r"), *out = count > 2 ? fopen(words[2], "w") : stdout;
+    char line[512];
+    uint64_t start = 0, end = 0, resident = 0, by_pmd = 0, kib;
+    while (smaps && fgets(line, sizeof line, smaps)) {
+        if (sscanf(line, "%lx-%lx ", &start, &end) == 2) { if (start < 1ul << 63) look(start, end); }
+        else if (sscanf(line, "Anonymous: %lu kB", &kib) == 1) resident += kib << 10;
+        else if (sscanf(line, "AnonHugePages: %lu kB", &kib) == 1) by_pmd += kib << 10;
+    }
+    fprintf(out, "looked anonymous %lu\nlooked by_pmd %lu\n", resident, by_pmd);
+    for (int size = 0; size < 64; size++) {
+        if (anonymous[size]) fprintf(out, "looked folio %lu %lu\n", 1ul << size, anonymous[size]);
+        if (pool[size]) fprintf(out, "looked pool %lu %lu\n", 1ul << size, pool[size]);
+    }
+    if (out != stdout && fclose(out)) return 1;
+    return count > 4 ? hold(memory, words[4]) : 0;
+}

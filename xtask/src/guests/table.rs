@@ -1,0 +1,134 @@
+//! The table of guests and checks: the last result of each guest, kept with its date in `docs/guests.json`, and shown in
+//! `docs/guests.md`.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use super::check::{CHECKS, Outcome};
+
+/// What is kept, and what is shown.
+const FILES: [&str; 2] = ["docs/guests.json", "docs/guests.md"];
+
+/// What came of one guest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The guest.
+    pub guest: String,
+    /// Its kernel: the package with its version.
+    pub kernel: String,
+    /// The emulator.
+    pub emulator: String,
+    /// The commit that was checked.
+    pub commit: String,
+    /// The day, as ISO 8601 writes it.
+    pub date: String,
+    /// Check by check.
+    pub outcomes: Vec<(String, Outcome)>,
+}
+
+/// Puts a row in the place of the guest's last one, and shows all of them in the order of the guests.
+///
+/// # Errors
+/// A file that cannot be read or written.
+pub fn keep(root: &Path, row: Row, order: &[String]) -> Result<(), String> {
+    let [kept, shown] = FILES.map(|name| root.join(name));
+    let mut rows: Vec<Row> = match fs::read_to_string(&kept) {
+        Ok(text) => serde_json::from_str(&text).map_err(|error| format!("{}: {error}", kept.display()))?,
+        Err(_) => Vec::new(),
+    };
+    rows.retain(|one| one.guest != row.guest);
+    rows.push(row);
+    rows.sort_by_key(|row| order.iter().position(|name| *name == row.guest));
+    let text = serde_json::to_string_pretty(&rows).map_err(|error| error.to_string())? + "\n";
+    let write = |path: &Path, text: &str| fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()));
+    write(&kept, &text)?;
+    write(&shown, &markdown(&rows))
+}
+
+/// Today, and the commit that stands here.
+pub fn stamp(root: &Path) -> (String, String) {
+    let output = |program: &str, words: &[&str]| {
+        let output = Command::new(program).args(words).current_dir(root).output();
+        output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+    };
+    let changed = if output("git", &["status", "--porcelain", "-uno"]).is_empty() { "" } else { " with changes" };
+    (output("date", &["-u", "+%Y-%m-%d"]), output("git", &["rev-parse", "--short", "HEAD"]) + changed)
+}
+
+fn markdown(rows: &[Row]) -> String {
+    let mut text =
+        "# Guests\n\nWhat holds on which kernel, as `cargo xtask guests` saw it last; the command writes this file. \
+                    The kernels are Debian's, in QEMU's emulation of a processor.\n\n"
+            .to_owned();
+    let names: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
+    let _ = writeln!(text, "| guest | kernel | {} | seen |", names.join(" | "));
+    let _ = writeln!(text, "|---|---|{}---|", "---|".repeat(names.len()));
+    for row in rows {
+        let of =
+            |name: &str| row.outcomes.iter().find(|(check, _)| check == name).map_or("not run", |(_, seen)| word(seen));
+        let cells: Vec<&str> = names.iter().map(|name| of(name)).collect();
+        let kernel = row.kernel.replace('_', " ");
+        let _ = writeln!(text, "| {} | {kernel} | {} | {} |", row.guest, cells.join(" | "), row.date);
+    }
+    let _ = writeln!(text, "\n| check | what it finds out |\n|---|---|");
+    for check in &CHECKS {
+        let _ = writeln!(text, "| {} | {} |", check.name, check.title);
+    }
+    for row in rows {
+        let _ = writeln!(text, "\n## {}\n\n{}, {}, commit {}\n", row.guest, row.date, row.emulator, row.commit);
+        for (check, outcome) in &row.outcomes {
+            let _ = writeln!(text, "* {check} {}", outcome.to_string().replace(['|', '\n'], " "));
+        }
+    }
+    text
+}
+
+/// An outcome in a word.
+fn word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Held { needs, .. } if needs.is_empty() => "held",
+        Outcome::Held { .. } => "held in part",
+        Outcome::Failed(_) => "**failed**",
+        Outcome::Skipped(_) => "skipped",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::tests::Scratch;
+
+    fn row(guest: &str, outcome: Outcome) -> Row {
+        Row {
+            guest: guest.into(),
+            kernel: "linux_1_arm64".into(),
+            emulator: "QEMU 7".into(),
+            commit: "abc".into(),
+            date: "2026-01-02".into(),
+            outcomes: vec![("policies".into(), outcome)],
+        }
+    }
+
+    #[test]
+    fn the_last_result_of_a_guest_takes_the_place_of_the_one_before() {
+        let scratch = Scratch::new("table");
+        fs::create_dir(scratch.0.join("docs")).unwrap();
+        let order = ["a".to_owned(), "b".to_owned()];
+        let held = Outcome::Held { seen: "5 | x".into(), needs: vec![] };
+        for row in [row("b", Outcome::Failed("w".into())), row("a", held.clone()), row("b", held)] {
+            keep(&scratch.0, row, &order).unwrap();
+        }
+        let shown = fs::read_to_string(scratch.0.join("docs/guests.md")).unwrap();
+        assert!(
+            shown.contains("| a | linux 1 arm64 | held | not run |") && shown.contains("* policies held: 5   x\n"),
+            "{shown}"
+        );
+        assert!(shown.find("\n| a |") < shown.find("\n| b |") && !shown.contains("**failed**"), "{shown}");
+        fs::write(scratch.0.join("docs/guests.json"), "no").unwrap();
+        assert!(keep(&scratch.0, row("a", Outcome::Skipped("x".into())), &order).unwrap_err().contains("guests.json"));
+    }
+}

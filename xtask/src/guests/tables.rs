@@ -1,0 +1,124 @@
+//! A process's page tables in a guest, read as the architecture says, and not by what is tested.
+
+use super::debugger::Debugger;
+
+/// What a guest asks for: the entries that map a range of the process that runs on its last processor.
+#[derive(Debug, PartialEq)]
+pub struct Asked {
+    /// The first address.
+    pub address: u64,
+    /// How many bytes.
+    pub bytes: u64,
+    /// A base page.
+    pub page: u64,
+    /// The frame behind the first page, as /proc/PID/pagemap says.
+    pub frame: u64,
+    /// The processor, numbered from 1.
+    pub processor: u32,
+}
+
+impl Asked {
+    /// Reads `ADDRESS BYTES PAGE FRAME PROCESSOR`, the first and the fourth hexadecimal.
+    pub fn read(words: &str) -> Option<Asked> {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let [address, bytes, page, frame, processor] = words.as_slice() else { return None };
+        let hexadecimal = |word: &str| u64::from_str_radix(word, 16).ok();
+        Some(Asked {
+            address: hexadecimal(address)?,
+            bytes: bytes.parse().ok()?,
+            page: page.parse().ok().filter(|page: &u64| page.is_power_of_two())?,
+            frame: hexadecimal(frame)?,
+            processor: processor.parse().ok()?,
+        })
+    }
+}
+
+/// How an architecture's tables are walked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Format {
+    /// Stage 1 of VMSAv8-64 without the addresses of 52 bits, which no guest's memory needs.
+    Arm64,
+    /// Sv39, Sv48, Sv57.
+    Riscv,
+}
+
+impl Format {
+    fn table(self, entry: u64) -> u64 {
+        match self {
+            Format::Arm64 => entry & 0x0000_ffff_ffff_f000,
+            Format::Riscv => (entry >> 10 & ((1 << 44) - 1)) << 12,
+        }
+    }
+
+    /// A valid entry that leads to another table.
+    fn is_table(self, entry: u64) -> bool {
+        match self {
+            Format::Arm64 => entry & 3 == 3,
+            Format::Riscv => entry & 0xf == 1,
+        }
+    }
+}
+
+/// How many bits an address has, and the entries of the last level for each page of the range.
+///
+/// # Errors
+/// The tables are not found, or the range is mapped by something else than pages.
+pub fn entries(guest: &mut Debugger, architecture: &str, asked: &Asked) -> Result<(u32, Vec<u64>), String> {
+    let shift = asked.page.trailing_zeros();
+    let (format, mut root, bits) = match architecture {
+        "arm64" => {
+            // A kernel that is its own hypervisor (HCR_EL2.E2H) keeps its processes' tables in EL2's registers.
+            let is_host = guest.register(asked.processor, "HCR_EL2").is_ok_and(|control| control >> 34 & 1 == 1);
+            let level = if is_host { "EL2" } else { "EL1" };
+            let root = guest.register(asked.processor, &format!("TTBR0_{level}"))?;
+            let control = guest.register(asked.processor, &format!("TCR_{level}"))?;
+            // The table of the root is as large as it must be, and aligned to that.
+            (Format::Arm64, root & 0x0000_ffff_ffff_ffc0, 64 - (control & 63) as u32)
+        }
+        "riscv64" => {
+            let satp = guest.register(asked.processor, "satp")?;
+            (Format::Riscv, (satp & ((1 << 44) - 1)) << 12, 39 + 9 * ((satp >> 60) as u32).saturating_sub(8))
+        }
+        _ => return Err(format!("no tables of {architecture} are read here")),
+    };
+    let levels = (bits - shift).div_ceil(shift - 3);
+    let index = |address: u64, level: u32| address >> (shift + level * (shift - 3)) & ((1 << (shift - 3)) - 1);
+    for level in (1..levels).rev() {
+        let entry = guest.words(root + index(asked.address, level) * 8, 1)?[0];
+        if !format.is_table(entry) {
+            return Err(format!("{:#x} has no table below level {level}: {entry:#x}", asked.address));
+        }
+        root = format.table(entry);
+    }
+    let (first, count) = (index(asked.address, 0), asked.bytes / asked.page);
+    if first + count > asked.page / 8 {
+        return Err(format!("{:#x} and {} bytes are of more than one table", asked.address, asked.bytes));
+    }
+    let entries = guest.words(root + first * 8, count)?;
+    // A NAPOT entry has its size in its address, so only pages behind an entry of their own can be told by it.
+    let found = format.table(entries[0]) >> shift;
+    if format == Format::Arm64 && found != asked.frame {
+        return Err(format!("the first entry leads to frame {found:#x}, and pagemap says {:#x}", asked.frame));
+    }
+    Ok((bits, entries))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_guest_asks_for_is_read() {
+        let asked = Asked::read("ffff80000000 65536 4096 4a000 2").unwrap();
+        assert_eq!((asked.address, asked.frame, asked.processor), (0xffff_8000_0000, 0x4a000, 2));
+        assert_eq!((Asked::read("1 2 3 4 5"), Asked::read("1 2"), Asked::read("")), (None, None, None));
+    }
+
+    #[test]
+    fn entries_lead_to_tables() {
+        assert!(Format::Arm64.is_table(0x4000_1003) && !Format::Arm64.is_table(0x4000_1001));
+        assert_eq!(Format::Arm64.table(0x0008_0000_4000_1003), 0x4000_1000);
+        assert!(Format::Riscv.is_table(0x2000_0401) && !Format::Riscv.is_table(0x2000_040f));
+        assert_eq!(Format::Riscv.table(0x2000_0401), 0x8000_1000);
+    }
+}

@@ -1,0 +1,111 @@
+//! What a guest says on its console, taken apart: checks, and in each what its commands said.
+
+/// What begins the lines of `init.sh` that are not of a command.
+const MARK: &str = "@@ ";
+
+/// What a command said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ran {
+    /// What the check calls it.
+    pub name: String,
+    /// Its standard output.
+    pub output: String,
+    /// Its standard error.
+    pub error: String,
+    /// Its exit code, `None` where the guest ended before it.
+    pub code: Option<i32>,
+}
+
+/// One check's part.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Part {
+    /// The check.
+    pub check: String,
+    /// What it could not run without.
+    pub needs: Vec<String>,
+    /// Its commands, in order.
+    pub ran: Vec<Ran>,
+    /// The guest went on behind it.
+    pub is_whole: bool,
+}
+
+impl Part {
+    /// What a command of this name said.
+    ///
+    /// # Errors
+    /// It did not run, or not to its end.
+    pub fn of(&self, name: &str) -> Result<&Ran, String> {
+        let ran = self.ran.iter().find(|ran| ran.name == name).ok_or_else(|| format!("{name} did not run"))?;
+        if ran.code.is_none() { Err(format!("{name} did not end")) } else { Ok(ran) }
+    }
+
+    /// The standard output of a command that succeeded.
+    ///
+    /// # Errors
+    /// It failed, with what it said.
+    pub fn output(&self, name: &str) -> Result<&str, String> {
+        let ran = self.of(name)?;
+        if ran.code == Some(0) {
+            return Ok(&ran.output);
+        }
+        let said = format!("{}{}", ran.error, ran.output);
+        let code = ran.code.unwrap_or(-1);
+        Err(format!("{name} ended with {code}: {}", said.trim().replace('\n', " / ")))
+    }
+}
+
+/// Takes apart what stands on the console.
+pub fn read(console: &str) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    let mut is_error = false;
+    for line in console.lines().map(|line| line.trim_end_matches('\r')) {
+        let marked = line.strip_prefix(MARK).map(|words| words.split_once(' ').unwrap_or((words, "")));
+        match (marked, parts.last_mut()) {
+            (Some(("check", name)), last) => {
+                last.into_iter().for_each(|part| part.is_whole = true);
+                parts.push(Part { check: name.to_owned(), ..Part::default() });
+            }
+            (Some(("done", _)), Some(part)) => part.is_whole = true,
+            (Some(("needs", what)), Some(part)) => part.needs.push(what.to_owned()),
+            (Some(("run", name)), Some(part)) => {
+                is_error = false;
+                part.ran.push(Ran { name: name.to_owned(), ..Ran::default() });
+            }
+            (Some(("said", _)), _) => is_error = true,
+            (Some(("ran", code)), Some(part)) => {
+                if let Some(ran) = part.ran.last_mut() {
+                    ran.code = code.parse().ok();
+                }
+            }
+            (_, Some(part)) => {
+                if let Some(ran) = part.ran.last_mut().filter(|ran| ran.code.is_none()) {
+                    let text = if is_error { &mut ran.error } else { &mut ran.output };
+                    text.push_str(line);
+                    text.push('\n');
+                }
+            }
+            (_, None) => {}
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_console_is_taken_apart() {
+        let console = "[ 0.1] boots\n@@ check one\r\n@@ needs x of y\r\n@@ run a\r\n{\r\n}\r\n\r\n@@ said\r\nwarning\r\n@@ ran 0\r\n\
+                       noise\n@@ check two\n@@ run b\nhalf";
+        let parts = read(console);
+        let names: Vec<(&str, bool)> = parts.iter().map(|part| (part.check.as_str(), part.is_whole)).collect();
+        assert_eq!(names, [("one", true), ("two", false)]);
+        let ran = parts[0].of("a").unwrap();
+        assert_eq!((ran.output.as_str(), ran.error.as_str(), ran.code), ("{\n}\n\n", "warning\n", Some(0)));
+        assert_eq!(parts[0].needs, ["x of y"]);
+        assert!(parts[1].of("b").unwrap_err().contains("did not end"));
+        assert!(parts[1].output("c").unwrap_err().contains("did not run"));
+        assert!(read("nothing\nof ours\n").is_empty());
+    }
+}
