@@ -130,6 +130,8 @@ fn without_slurm_the_scripts_are_printed_and_nothing_is_submitted() {
     run(&["--on", "slurm", "--dry-run", "--only", "tru"]).says(0, &[]).prints(&["#SBATCH --array=1%3"]);
     run(&["--on", "slurm"]).says(2, &["there is no squeue in PATH", "runs on this machine without --on slurm"]);
     assert!(!bench.path("results.shards").exists() && fs::read_dir(bench.path("disk")).unwrap().next().is_none());
+    let merge = ["study", "merge", "--shards", &file, "--store", &bench.store()];
+    bench.pagelab(&merge).ran().says(2, &["no study was submitted to Slurm with the store"]);
     run(&["--task", "2"]).says(2, &["the study has 2 tasks"]);
     run(&["--task", "1", "--on", "slurm"]).says(2, &["cannot be used with"]);
     written(&bench, &text.replace("\"pagelab-64\"", "\"bench\\n#SBATCH --uid=0\""));
@@ -159,9 +161,13 @@ fn a_study_runs_on_nodes_and_is_merged() {
     study(bench, &cluster, &["run", &file, "--on", "slurm"]).says(2, &["wait or run already: 1"]);
     cluster.await_end();
     let said = printed(bench, "tiny-full-merge-");
-    for part in
-        ["1 comparisons added", "sleep", "nowhere on host: cannot be run", "acme-bench", "true on host: it left"]
-    {
+    for part in [
+        "1 comparisons added",
+        "nowhere on host: cannot be run",
+        "nowhere on cortex-a53: cannot be run",
+        "acme-bench",
+        "true on host: it left no shard: it has not begun",
+    ] {
         assert!(said.contains(part), "no {part:?} in {said}\n{}", printed(bench, "tiny-full-"));
     }
     let report = study(bench, &cluster, &["report", &file, "--json"]).json();
@@ -212,7 +218,8 @@ fn a_task_that_is_killed_and_queued_again_repeats_nothing() {
     merged.says(1, &["1 of 2 tasks have no result"]).prints(&["1 comparisons added", "task 1, true on host"]);
     let after = places(&bench, &bench.path("results.sqlite"));
     assert!(after.starts_with(&between), "what was finished is kept as it was");
-    let distinct: std::collections::BTreeSet<_> = after.iter().map(|(arm, block, _)| (arm, block)).collect();
+    // A block that something disturbed is run again as another attempt, which is no repetition.
+    let distinct: std::collections::BTreeSet<_> = after.iter().collect();
     assert_eq!(distinct.len(), after.len(), "no trial twice");
     assert!(!local.exists());
 }
@@ -307,17 +314,17 @@ fn after_a_kill_that_takes_the_watchdog_along_the_epilog_restores() {
     let submit = ["run", &file, "--on", "slurm", "--only", "sleep"];
     privileged(&bench, &cluster, &submit).ran().says(0, &[]);
     let own = || processes_with(&bench.word("pagelab")).into_iter().filter(|(_, line)| line.contains("--task"));
-    let is_changed = || {
-        let task: Vec<u32> = own().map(|(pid, _)| pid).collect();
-        leaseholder().is_some_and(|holder| task.contains(&holder)) && settings() != before
-    };
-    let stopped = within(Duration::from_secs(120), || {
+    let has_lease = || leaseholder().is_some_and(|holder| own().any(|(pid, _)| pid == holder));
+    // Another comparison on this host may have it for a while.
+    assert!(within(Duration::from_secs(180), has_lease), "it never had the lease: {}", printed(&bench, "tiny"));
+    let stopped = within(Duration::from_secs(60), || {
         own().for_each(|(pid, _)| send("STOP", pid));
-        let changed = is_changed();
-        if !changed {
+        let is_changed = has_lease() && settings() != before;
+        if !is_changed {
             own().for_each(|(pid, _)| send("CONT", pid));
+            std::thread::sleep(Duration::from_millis(50));
         }
-        changed
+        is_changed
     });
     assert!(stopped, "no setting was ever changed: {}", printed(&bench, "tiny"));
     // The task and its watchdog, as a cgroup is killed: nobody of them can do anything between.

@@ -22,6 +22,12 @@ pub fn collect(which: &Which) -> Result<(), Failure> {
     let definition = which.definition()?;
     let tasks = tasks(&definition)?;
     let shards = Shards::of(&definition, which.store.as_deref())?;
+    if !shards.directory.is_dir() {
+        let (store, directory) = (shards.store.display(), shards.directory.display());
+        return Err(Failure::Input(format!(
+            "there is no {directory}: no study was submitted to Slurm with the store {store}"
+        )));
+    }
     let own = own_directory(&format!("{}-merge-{}", shards.stem, std::process::id()))?;
     let collected = collected(&definition, &tasks, &shards, &own);
     fs::remove_dir_all(&own).map_err(|error| Failure::about(&own, error))?;

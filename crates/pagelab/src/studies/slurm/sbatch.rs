@@ -28,8 +28,9 @@ pub fn submit(script: &str, directory: &Path) -> Result<String, Failure> {
 /// There is no Slurm here, or it does not say.
 pub fn queued(names: &[&str]) -> Result<Vec<String>, Failure> {
     let mut command = Command::new("squeue");
-    command.args(["--noheader", "--format=%A", "--name", &names.join(",")]);
+    command.args(["--noheader", "--format=%F", "--name", &names.join(",")]);
     let mut numbers: Vec<String> = ran(command, "")?.split_whitespace().map(str::to_owned).collect();
+    numbers.sort();
     numbers.dedup();
     Ok(numbers)
 }
@@ -52,9 +53,16 @@ fn ran(mut command: Command, input: &str) -> Result<String, Failure> {
         }
     }
     let output = child.wait_with_output().map_err(failed)?;
-    let text = |bytes: &[u8]| results::printable(String::from_utf8_lossy(bytes).trim());
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     match output.status.success() {
         true => Ok(text(&output.stdout)),
-        false => Err(Failure::Input(format!("{program} ended with {}: {}", output.status, text(&output.stderr)))),
+        false => {
+            Err(Failure::Input(format!("{program} ended with {}: {}", output.status, told(&text(&output.stderr)))))
+        }
     }
+}
+
+/// Lines of another program in one of ours.
+fn told(lines: &str) -> String {
+    results::printable(&lines.lines().collect::<Vec<_>>().join("; "))
 }

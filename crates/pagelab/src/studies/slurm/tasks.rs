@@ -48,7 +48,7 @@ pub fn tasks(definition: &Definition) -> Result<Vec<Task>, Failure> {
         tasks.extend(measured.map(|workload| (workload.clone(), vec![HOST.to_owned()])));
     }
     let models: Vec<String> = definition.machines.iter().filter(|machine| *machine != HOST).cloned().collect();
-    for workload in definition.workloads.iter().filter(|workload| model::refused(definition, workload).is_none()) {
+    for workload in definition.workloads.iter().filter(|workload| model::never(definition, workload).is_none()) {
         match &workload.trace {
             // A trace can be simulated on each machine by itself; what must be recorded first is recorded once.
             Some(_) => tasks.extend(models.iter().map(|machine| (workload.clone(), vec![machine.clone()]))),
@@ -87,7 +87,7 @@ impl Task {
             return Ok(anywhere(rows.first().map(|row| row.stored.as_slice()).unwrap_or_default()));
         }
         let rows = model::rows(&definition, store)?;
-        let missing: Vec<&str> = rows.iter().filter(|row| row.is_missing()).map(|row| row.machine.as_str()).collect();
+        let missing: Vec<&str> = rows.iter().filter(|row| !row.is_stored()).map(|row| row.machine.as_str()).collect();
         Ok(match missing.is_empty() {
             true => State::Done,
             false => State::Left(format!("it has not been simulated on {}", missing.join(", "))),
