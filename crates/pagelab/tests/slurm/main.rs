@@ -193,7 +193,7 @@ fn a_task_that_is_killed_and_queued_again_repeats_nothing() {
     }
     let cluster = Cluster::start("");
     let bench = bench();
-    let file = written(&bench, &TINY.replace("blocks = 6", "blocks = 24").replace("0.05", "0.1"));
+    let file = written(&bench, &TINY.replace("blocks = 6", "blocks = 48").replace("0.05", "0.1"));
     study(&bench, &cluster, &["run", &file, "--on", "slurm", "--only", "sleep"]).says(0, &[]);
     let local = bench.path("disk").join("pagelab-1-tiny-full-0").join("results.sqlite");
     let has_begun = |most: u64| local.exists() && trials(&bench, &local) > most;
@@ -205,7 +205,12 @@ fn a_task_that_is_killed_and_queued_again_repeats_nothing() {
     let said = printed(&bench, "tiny-full-merge-");
     assert!(said.contains("task 0, sleep on host: it left no shard: it runs, or it was killed"), "{said}");
     let before = places(&bench, &local);
-    cluster.ask("scontrol", &["requeue", "1_0"]);
+    // A job that is still being cleaned up after cannot be queued again.
+    let is_queued = || {
+        cluster.ask("scontrol", &["requeue", "1_0"]);
+        !cluster.queue().is_empty()
+    };
+    assert!(within(Duration::from_secs(60), is_queued), "it is not queued again");
     assert!(within(Duration::from_secs(60), || has_begun(before.len() as u64 + 2)), "{:?}", cluster.queue());
     // As a preemption: it is told to end, and leaves what it has.
     cluster.ask("scontrol", &["requeue", "1_0"]);
