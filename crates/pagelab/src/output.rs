@@ -33,7 +33,11 @@ pub fn open(path: &Path) -> Result<Store, Failure> {
     Store::open_until(path, || tracer::signals::arrived().is_some()).map_err(Failure::input)
 }
 
-fn store_path(path: Option<&Path>) -> Result<PathBuf, Failure> {
+/// The path of the store that was named, or of the default one.
+///
+/// # Errors
+/// There is no place for the default one.
+pub fn store_path(path: Option<&Path>) -> Result<PathBuf, Failure> {
     path.map_or_else(|| store::default_path().map_err(Failure::input), |path| Ok(path.to_path_buf()))
 }
 

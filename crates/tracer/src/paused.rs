@@ -137,6 +137,8 @@ impl Paused {
     pub fn pass(mut self) -> Result<(), Lost> {
         match self.place {
             Place::Entry => Ok(ptrace::resume(self.tid, 0)?),
+            // What it makes is announced to the main loop, and not here.
+            Place::Exit if makes_a_process(self.number) => self.again(),
             Place::Exit => {
                 let result = self.own_call()?;
                 self.finish(result)
@@ -228,6 +230,15 @@ impl Paused {
             others_came = true;
         }
     }
+}
+
+/// Whether a call is one that copies its process or makes a thread.
+pub fn makes_a_process(number: i64) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if number == libc::SYS_fork {
+        return true;
+    }
+    matches!(number, libc::SYS_clone | libc::SYS_clone3)
 }
 
 /// Registers of a call that is skipped: where the number stands among them it must stay -1.

@@ -11,6 +11,8 @@ use std::os::unix::fs::FileExt;
 use host::maps::Presence;
 use policy::size::PageSize;
 
+use policy::pool::RseqArea;
+
 use super::registers::{Layout, NATIVE, Registers};
 
 /// A task (thread) by its kernel id.
@@ -142,6 +144,29 @@ pub fn event_message(tid: Tid) -> io::Result<u64> {
     let mut message: libc::c_ulong = 0;
     request(libc::PTRACE_GETEVENTMSG, tid, 0, (&raw mut message) as usize)?;
     Ok(message)
+}
+
+/// The rseq(2) area of a stopped task; `None` where it has none, or where the kernel does not tell (before Linux 5.13).
+pub fn rseq_area(tid: Tid) -> Option<RseqArea> {
+    /// `struct ptrace_rseq_configuration` (include/uapi/linux/ptrace.h).
+    #[repr(C)]
+    #[derive(Default)]
+    struct Configuration {
+        address: u64,
+        bytes: u32,
+        signature: u32,
+        flags: u32,
+        pad: u32,
+    }
+    /// Of the same file.
+    const PTRACE_GET_RSEQ_CONFIGURATION: u32 = 0x420f;
+    let mut found = Configuration::default();
+    request(PTRACE_GET_RSEQ_CONFIGURATION, tid, size_of::<Configuration>(), (&raw mut found) as usize).ok()?;
+    (found.address != 0).then_some(RseqArea {
+        address: found.address,
+        bytes: found.bytes.into(),
+        signature: found.signature.into(),
+    })
 }
 
 /// The general registers of a stopped task.

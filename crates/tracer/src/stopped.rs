@@ -5,13 +5,14 @@ use policy::call::{Call, Deed};
 use policy::carry_out::Kernel;
 use policy::cause::Cause;
 use policy::decide::View;
-use policy::pool::{Content, PoolKernel};
+use policy::pool::{Content, PoolKernel, RseqArea};
 use policy::size::PageSize;
 
 use super::call_context::CallContext;
 use super::content;
 use super::hugetlb::{MSEAL, SET_MEMPOLICY_HOME_NODE};
 use super::paused::{Lost, Paused};
+use super::ptrace;
 use super::registers::is_error;
 use super::thp_disable;
 
@@ -67,6 +68,13 @@ fn system_call(call: &Call) -> Option<(i64, [u64; 6])> {
         Call::OnRange { address, bytes, deed: Deed::Lock } => (libc::SYS_mlock, [address, bytes, 0, 0, 0, 0]),
         Call::OnRange { .. } | Call::Prctl { .. } => return None,
     })
+}
+
+/// Of include/uapi/linux/rseq.h.
+const RSEQ_FLAG_UNREGISTER: u64 = 1;
+
+fn rseq_arguments(area: RseqArea, flags: u64) -> [u64; 6] {
+    [area.address, area.bytes, flags, area.signature, 0, 0]
 }
 
 /// A stopped task as the one who makes the calls of a policy.
@@ -147,6 +155,19 @@ impl PoolKernel for Stopped<'_, '_> {
             Content::Filled => content::copy_filled(tid, (from, to, bytes), self.grain(), self.context.rewriting.base),
             Content::All => content::copy(tid, from, to, bytes).is_ok(),
         }
+    }
+
+    fn give_up_rseq(&mut self, pages: (u64, u64)) -> Result<Option<RseqArea>, Lost> {
+        let area = ptrace::rseq_area(self.paused.tid());
+        let Some(area) = area.filter(|area| pages.0 < area.address + area.bytes && area.address < pages.1) else {
+            return Ok(None);
+        };
+        let given_up = self.allowed(libc::SYS_rseq, rseq_arguments(area, RSEQ_FLAG_UNREGISTER))?;
+        Ok((!is_error(given_up)).then_some(area))
+    }
+
+    fn take_up_rseq(&mut self, area: RseqArea) -> Result<(), Lost> {
+        self.paused.call(libc::SYS_rseq, rseq_arguments(area, 0)).map(drop)
     }
 
     /// Documentation/admin-guide/mm/hugetlbpage.rst.

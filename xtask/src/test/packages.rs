@@ -16,7 +16,7 @@ struct Package {
     reason: &'static str,
 }
 
-const PACKAGES: [Package; 26] = [
+const PACKAGES: [Package; 30] = [
     Package { name: "chromium", sign: "chromium", reason: "the HTML report is looked at as a browser shows it" },
     Package { name: "g++", sign: "g++", reason: "libFuzzer, which fuzz targets are linked with" },
     Package { name: "gcc", sign: "gcc", reason: "test programs in C, and a compile as a measured command" },
@@ -36,6 +36,7 @@ const PACKAGES: [Package; 26] = [
         reason: "riscv64 programs in C",
     },
     Package { name: "make", sign: "make", reason: "make -j2 as a measured tree of processes" },
+    Package { name: "munge", sign: "munged", reason: "who submits a job to the Slurm of the tests" },
     Package { name: "musl-tools", sign: "musl-gcc", reason: "static and static-pie programs" },
     Package { name: "procps", sign: "pgrep", reason: "tests look for processes that were left behind" },
     Package { name: "prometheus", sign: "promtool", reason: "what is exported as OpenMetrics is read by Prometheus" },
@@ -51,6 +52,9 @@ const PACKAGES: [Package; 26] = [
     Package { name: "qemu-user", sign: "qemu-x86_64", reason: "programs are recorded in it" },
     Package { name: "redis-server", sign: "redis-server", reason: "a server that disables THP for itself" },
     Package { name: "redis-tools", sign: "redis-benchmark", reason: "the client that drives the server" },
+    Package { name: "slurm-client", sign: "sbatch", reason: "studies are submitted to a real Slurm of one node" },
+    Package { name: "slurmctld", sign: "slurmctld", reason: "the controller of that Slurm" },
+    Package { name: "slurmd", sign: "slurmd", reason: "the node of that Slurm" },
     Package { name: "strace", sign: "strace", reason: "a program under strace cannot be traced, and that is said" },
     Package { name: "tmux", sign: "tmux", reason: "a real terminal, which the live view is driven in" },
     Package { name: "util-linux", sign: "setpriv", reason: "running as another user, in other namespaces" },

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use study::definition::{Definition, Size};
 
+use super::slurm::arguments::Where;
 use super::source;
 use crate::failure::Failure;
 
@@ -68,6 +69,8 @@ pub struct Run {
     /// What is measured runs one trial at a time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
+    #[command(flatten)]
+    pub place: Where,
     /// For pagelab's own tests, and not in the program that is released: as in `compare`
     #[cfg(debug_assertions)]
     #[arg(long, value_name = "FILE", hide = true)]
@@ -125,8 +128,14 @@ pub struct Export {
 #[derive(Clone, Debug, Args)]
 pub struct Merge {
     /// Stores of other hosts, or of other boots
-    #[arg(value_name = "STORE", required = true)]
+    #[arg(value_name = "STORE", required_unless_present = "shards")]
     pub stores: Vec<PathBuf>,
+    /// What the tasks of this study have left beside the store (`study run --on slurm`), and say what is missing
+    #[arg(long, value_name = "NAME_OR_FILE", conflicts_with_all = ["stores", "study"])]
+    pub shards: Option<String>,
+    /// With --shards: of the size that shows in minutes that all of it can be run
+    #[arg(long, requires = "shards")]
+    pub quick: bool,
     /// Only this study
     #[arg(long, value_name = "NAME")]
     pub study: Option<String>,
@@ -148,6 +157,11 @@ impl Which {
             *trace = directory.join(&*trace).to_string_lossy().into_owned();
         }
         Ok(definition)
+    }
+
+    /// Whether it is named by its file.
+    pub fn is_file(&self) -> bool {
+        source::is_file(&self.study)
     }
 
     /// The words by which it is named again.

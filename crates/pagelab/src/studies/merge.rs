@@ -2,6 +2,7 @@
 //! passed over.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use results::store::{OfStudy, Resumption, Store};
 use study::comparison::Comparison;
@@ -11,18 +12,24 @@ use crate::failure::{Failure, say, told};
 use crate::output::{open, open_store, print};
 
 /// Runs `pagelab study merge`.
-///
 /// # Errors
 /// A store that cannot be read or written; comparisons of which two stores tell different things.
 pub fn merge(arguments: &Merge) -> Result<(), Failure> {
-    let into = open_store(arguments.store.as_deref())?;
+    let store = open_store(arguments.store.as_deref())?;
+    let counted = into(&arguments.stores, arguments.study.as_deref(), &store);
+    print(&counted.told(store.path()), false)?;
+    counted.ending()
+}
+
+/// Merges stores into one. What is wrong with one of them is said, and the others are merged.
+pub fn into(stores: &[PathBuf], study: Option<&str>, into: &Store) -> Counted {
     let (mut counted, mut known) = (Counted::default(), Known::default());
-    for path in &arguments.stores {
+    for path in stores {
         let from = match path.exists() {
-            true => open(path).and_then(|store| different(store, &into)),
+            true => open(path).and_then(|store| different(store, into)),
             false => Err(Failure::Input(format!("{}: there is no such store", path.display()))),
         };
-        match from.and_then(|from| of_store(&from, &into, arguments.study.as_deref(), &mut known, &mut counted)) {
+        match from.and_then(|from| of_store(&from, into, study, &mut known, &mut counted)) {
             Ok(()) => {}
             Err(failure) => {
                 say(format_args!("pagelab: {}", results::printable(&failure.to_string())));
@@ -30,27 +37,39 @@ pub fn merge(arguments: &Merge) -> Result<(), Failure> {
             }
         }
     }
-    let Counted { added, grown, there, simulations, conflicts, unread } = counted;
-    print(
-        &format!(
+    counted
+}
+
+impl Counted {
+    /// What was done, in words; where all of it is now.
+    pub fn told(&self, store: &Path) -> String {
+        let Counted { added, grown, there, simulations, .. } = self;
+        format!(
             "{added} comparisons added, {grown} completed, {there} there already, {simulations} simulations; {}",
-            into.path().display()
-        ),
-        false,
-    )?;
-    match (conflicts, unread) {
-        (0, 0) => Ok(()),
-        (conflicts, unread) => Err(Failure::Input(format!(
-            "{conflicts} comparisons conflict and were left as they are; {unread} stores could not be read wholly"
-        ))),
+            store.display()
+        )
+    }
+
+    /// What went wrong.
+    ///
+    /// # Errors
+    /// Conflicts, and stores that could not be read.
+    pub fn ending(&self) -> Result<(), Failure> {
+        match (self.conflicts, self.unread) {
+            (0, 0) => Ok(()),
+            (conflicts, unread) => Err(Failure::Input(format!(
+                "{conflicts} comparisons conflict and were left as they are; {unread} stores could not be read wholly"
+            ))),
+        }
     }
 }
 
 /// What the store that is merged into has, by study.
 type Known = BTreeMap<String, Vec<(OfStudy, Comparison)>>;
 
+/// What came of a merge.
 #[derive(Default)]
-struct Counted {
+pub struct Counted {
     added: usize,
     grown: usize,
     there: usize,

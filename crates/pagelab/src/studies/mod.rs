@@ -8,12 +8,14 @@ mod model;
 mod plan;
 mod report;
 mod run;
+mod slurm;
 mod source;
 mod status;
 
 use crate::failure::Failure;
 pub use arguments::StudyArguments;
-use arguments::StudyVerb;
+use arguments::{StudyVerb, Which};
+use slurm::arguments::On;
 
 /// Runs `pagelab study`.
 ///
@@ -22,10 +24,17 @@ use arguments::StudyVerb;
 pub fn run(arguments: &StudyArguments) -> Result<(), Failure> {
     match &arguments.verb {
         StudyVerb::List { json } => status::list(*json),
-        StudyVerb::Run(arguments) => run::run(arguments),
+        StudyVerb::Run(arguments) => match (arguments.place.task, arguments.place.on) {
+            (Some(number), _) => slurm::task(arguments, number),
+            (None, On::Slurm) => slurm::submit(arguments),
+            (None, On::Here) => run::run(arguments),
+        },
         StudyVerb::Status(arguments) => status::status(arguments),
         StudyVerb::Report(arguments) => report::report(arguments),
         StudyVerb::Export(arguments) => report::export(arguments),
-        StudyVerb::Merge(arguments) => merge::merge(arguments),
+        StudyVerb::Merge(arguments) => match arguments.shards.clone() {
+            Some(study) => slurm::collect(&Which { study, quick: arguments.quick, store: arguments.store.clone() }),
+            None => merge::merge(arguments),
+        },
     }
 }

@@ -90,7 +90,15 @@ fn subject(definition: &Definition, workload: &Workload) -> String {
     .to_string()
 }
 
+/// Why a workload cannot be simulated here.
 fn refused(definition: &Definition, workload: &Workload) -> Option<String> {
+    let recorded = workload.trace.is_none().then(|| recorded(workload));
+    let is_here = || recorded.and_then(|recorded| is_here(workload, recorded).err());
+    never(definition, workload).or_else(is_here)
+}
+
+/// Why a workload cannot be simulated on any machine.
+pub fn never(definition: &Definition, workload: &Workload) -> Option<String> {
     if let Some(why) = &workload.missing {
         return Some(why.clone());
     }
@@ -103,9 +111,6 @@ fn refused(definition: &Definition, workload: &Workload) -> Option<String> {
         if is_shell {
             return Some("a shell is not simulated as if it were the program that it starts: name what is recorded (`recorded`), or a trace".to_owned());
         }
-        if let Err(why) = is_here(workload, recorded) {
-            return Some(why);
-        }
     }
     let is_modelled = |policy: &String| policy.parse::<ModelPolicy>().is_ok();
     (!is_modelled(&definition.baseline))
@@ -116,6 +121,11 @@ impl ModelRow<'_> {
     /// Whether it can be simulated and has not been.
     pub fn is_missing(&self) -> bool {
         self.refused.is_none() && self.stored.is_empty()
+    }
+
+    /// Whether the store has anything of it, wherever it was simulated.
+    pub fn is_stored(&self) -> bool {
+        !self.stored.is_empty()
     }
 
     /// A word for how far it is, and why.

@@ -115,12 +115,16 @@ fn in_boot(stored: &[Comparison], machine: &Machine) -> Progress {
 
 /// How far it is on a machine: its latest comparison there tells.
 fn progress(stored: &[Comparison], machine: &Machine) -> Progress {
-    let Some(latest) = stored.iter().rev().find(|one| is_of(one, machine)) else { return Progress::Missing };
-    let id = latest.id;
-    match &latest.ended {
-        Ended::NotEnded | Ended::Interrupted => Progress::Interrupted { id, trials: latest.trials.len() },
+    stored.iter().rev().find(|one| is_of(one, machine)).map_or(Progress::Missing, ended)
+}
+
+/// How far a comparison has come.
+pub fn ended(comparison: &Comparison) -> Progress {
+    let id = comparison.id;
+    match &comparison.ended {
+        Ended::NotEnded | Ended::Interrupted => Progress::Interrupted { id, trials: comparison.trials.len() },
         Ended::Precise | Ended::Blocks => Progress::Done { id },
-        Ended::Time if latest.analysis.is_some() => Progress::Done { id },
+        Ended::Time if comparison.analysis.is_some() => Progress::Done { id },
         Ended::Time => Progress::Failed { id, why: "the time was up before a block was complete".to_owned() },
         Ended::TooSlow { message } | Ended::Failed { message } => Progress::Failed { id, why: message.clone() },
         Ended::NothingAdmitted => Progress::Failed { id, why: "no policy could be given".to_owned() },

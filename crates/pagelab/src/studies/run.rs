@@ -25,15 +25,22 @@ pub fn run(arguments: &Run) -> Result<(), Failure> {
         let store = find_store(arguments.which.store.as_deref())?.ok();
         return status::planned(&definition, &gathered(&definition, store.as_ref())?);
     }
-    let store = open_store(arguments.which.store.as_deref())?;
+    of(&definition, arguments, &open_store(arguments.which.store.as_deref())?)
+}
+
+/// Runs what a store lacks of a study.
+///
+/// # Errors
+/// As [`run`].
+pub fn of(definition: &Definition, arguments: &Run, store: &Store) -> Result<(), Failure> {
     let _held = store.hold(&definition.name).map_err(Failure::input)?;
-    let rows = host_rows(&definition, Some(&store))?;
-    let on_models = model::rows(&definition, Some(&store))?;
+    let rows = host_rows(definition, Some(store))?;
+    let on_models = model::rows(definition, Some(store))?;
     let wanted: Vec<&HostRow<'_>> = rows.iter().filter(|row| is_wanted(row, arguments)).collect();
     for (at, row) in wanted.iter().enumerate() {
         let name = results::printable(&row.workload.name);
         say(format_args!("study {}: workload {} of {}: {name}", definition.name, at + 1, wanted.len()));
-        match measured(&definition, row, arguments, &store) {
+        match measured(definition, row, arguments, store) {
             Err(interrupted @ Failure::Interrupted(_)) => return Err(interrupted),
             Err(failure) => {
                 let what = results::printable(&failure.to_string());
@@ -42,8 +49,8 @@ pub fn run(arguments: &Run) -> Result<(), Failure> {
             Ok(()) => {}
         }
     }
-    model::run(&definition, &on_models, arguments, &store)?;
-    status::summary(&gathered(&definition, Some(&store))?, &arguments.which)
+    model::run(definition, &on_models, arguments, store)?;
+    status::summary(&gathered(definition, Some(store))?, &arguments.which)
 }
 
 /// Whether a row has something left to run.

@@ -42,13 +42,18 @@ pub fn all() -> Vec<Source> {
     all
 }
 
-/// The study of that name, or of that file: what ends in `.toml` or has a `/` is a file.
+/// Whether this names a file: what ends in `.toml` or has a `/` does.
+pub fn is_file(name: &str) -> bool {
+    name.contains('/') || name.ends_with(".toml")
+}
+
+/// The study of that name, or of that file.
 ///
 /// # Errors
 /// There is none.
 pub fn named(name: &str) -> Result<Source, Failure> {
     let path = Path::new(name);
-    if name.contains('/') || name.ends_with(".toml") {
+    if is_file(name) {
         let text = std::fs::read_to_string(path).map_err(|error| Failure::about(path, error))?;
         return Ok(Source { name: name.to_owned(), text });
     }

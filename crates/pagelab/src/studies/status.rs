@@ -50,7 +50,8 @@ pub fn status(arguments: &Status) -> Result<(), Failure> {
     }
 }
 
-fn document(definition: &Definition, gathered: &Gathered<'_>) -> Value {
+/// How far the rows of a study are, as a document.
+pub fn document(definition: &Definition, gathered: &Gathered<'_>) -> Value {
     let row = |row: &HostRow<'_>| {
         let (state, comparison, why) = told(&row.progress);
         json!({

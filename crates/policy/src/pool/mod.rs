@@ -49,6 +49,18 @@ pub enum Content {
     All,
 }
 
+/// Where the kernel writes before a task runs on, as the task has registered it by rseq(2). Where it cannot write it kills the
+/// task (`__rseq_handle_notify_resume`, kernel/rseq.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RseqArea {
+    /// Its first byte.
+    pub address: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// What the task proves itself with.
+    pub signature: u64,
+}
+
 /// Who makes calls in a program's name where its memory comes from a pool.
 pub trait PoolKernel: Kernel {
     /// Makes the call that the program came for, about another range: `(address, bytes)`.
@@ -59,6 +71,22 @@ pub trait PoolKernel: Kernel {
 
     /// Copies what a range of so many bytes holds to another one; says whether it could.
     fn copy(&mut self, from: u64, to: u64, bytes: u64, content: Content) -> bool;
+
+    /// Has the kernel write no more to the task's rseq(2) area by itself, where that lies in these pages; returns it then.
+    ///
+    /// # Errors
+    /// As [`Kernel::call`].
+    fn give_up_rseq(&mut self, _pages: (u64, u64)) -> Result<Option<RseqArea>, Self::Error> {
+        Ok(None)
+    }
+
+    /// Has the kernel write there again.
+    ///
+    /// # Errors
+    /// As [`Kernel::call`].
+    fn take_up_rseq(&mut self, _area: RseqArea) -> Result<(), Self::Error> {
+        Ok(())
+    }
 
     /// Pages of the pool that are free and not promised to any mapping.
     fn unreserved_pages(&mut self) -> u64;

@@ -59,7 +59,11 @@ impl<K: PoolKernel> Serving<'_, K> {
     /// them, as where the program never wrote.
     pub(super) fn demote(&mut self, pages: (u64, u64)) -> Step<(), K> {
         let (seen, locked) = (self.views.seen_in(pages), self.views.locked_parts(pages.0, pages.1));
-        match self.replace_by_base_pages(pages, &seen) {
+        // It cannot be written while the pages are frozen.
+        let rseq = self.kernel.give_up_rseq(pages)?;
+        let replaced = self.replace_by_base_pages(pages, &seen);
+        rseq.map_or(Ok(()), |area| self.kernel.take_up_rseq(area))?;
+        match replaced {
             Err(Halt::Error(error)) => {
                 self.kernel.note(Cause::NotGivenBack, pages.1 - pages.0);
                 return Err(Halt::Error(error));

@@ -21,6 +21,7 @@ mod place;
 mod read;
 mod schema;
 mod summary;
+mod whole;
 mod write;
 
 use std::cell::Cell;

@@ -5,12 +5,14 @@
 
 mod boot;
 mod placeholder;
+mod slurm;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use boot::Boot;
 pub use placeholder::PlaceholderError;
+pub use slurm::Slurm;
 pub use wire::{SCHEMA, Wire};
 
 use placeholder::{choices, filled};
@@ -71,6 +73,8 @@ pub struct Definition {
     pub published: Vec<Published>,
     /// What boots of the host must have been measured.
     pub boots: Vec<Boot>,
+    /// What Slurm is asked for.
+    pub slurm: Slurm,
 }
 
 /// When the trials of a workload end, in the words of `compare`.
@@ -219,6 +223,16 @@ pub enum DefinitionError {
         /// What was found.
         found: String,
     },
+    /// What is no word or no number for Slurm.
+    #[error("slurm.{key}: expected {expected}, found {found:?}")]
+    Slurm {
+        /// The key.
+        key: &'static str,
+        /// What it takes.
+        expected: &'static str,
+        /// What was found.
+        found: String,
+    },
     /// A size that is none.
     #[error("boots.{boot}.base_page: {error}")]
     BasePage {
@@ -273,6 +287,7 @@ impl Wire {
             published: self.published(&workloads)?,
             workloads,
             boots,
+            slurm: Slurm::of(&self.slurm)?,
         })
     }
 

@@ -31,6 +31,8 @@ pub struct Wire {
     pub(super) published: Vec<WirePublished>,
     #[serde(default)]
     pub(super) boots: BTreeMap<String, WireBoot>,
+    #[serde(default)]
+    pub(super) slurm: WireSlurm,
 }
 
 /// How much is run.
@@ -115,4 +117,17 @@ pub(super) struct WireBoot {
     #[serde(default)]
     pub without: Vec<String>,
     pub base_page: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireSlurm {
+    pub partition: Option<String>,
+    pub constraint: Option<String>,
+    pub account: Option<String>,
+    pub qos: Option<String>,
+    pub reservation: Option<String>,
+    pub time: Option<String>,
+    pub concurrent: Option<u32>,
+    pub model_cpus: Option<u32>,
 }

@@ -6,10 +6,10 @@ use std::fs;
 
 use policy::call::{Call, Deed};
 use policy::carry_out::Outcome;
-use policy::pool;
+use policy::pool::{self, RseqArea};
 
 use super::call_context::CallContext;
-use super::paused::{Lost, Paused};
+use super::paused::{Lost, Paused, makes_a_process};
 use super::ptrace;
 use super::registers::is_error;
 use super::stopped::{Stopped, call_of};
@@ -64,8 +64,29 @@ fn call_about_memory(stopped: &Stopped) -> Option<Call> {
             let [_, what, address, bytes, ..] = arguments;
             (what == ANON_NAME).then_some(Call::OnRange { address, bytes, deed: Deed::Name })
         }
+        number if makes_a_process(number) => fork(stopped),
         number => call_of(number, arguments),
     }
+}
+
+/// A process that is about to be copied. The kernel writes to the rseq area of a copy before that can make any call
+/// (`__rseq_handle_notify_resume`, kernel/rseq.c), so before it could be given other memory for pages that the pool does not
+/// have; where it cannot write it kills the copy. Programs that are linked statically have the area on their heap (glibc,
+/// csu/libc-tls.c). It lies in base pages from the first fork on.
+fn fork(stopped: &Stopped) -> Option<Call> {
+    let tid = stopped.paused.tid();
+    if stopped.paused.number() == libc::SYS_clone3 {
+        // `struct clone_args` begins with the flags (include/uapi/linux/sched.h).
+        let mut flags = [0u8; 8];
+        ptrace::read_memory(tid, stopped.paused.arguments()[0], &mut flags).ok()?;
+        if word(&flags, 0) & libc::CLONE_VM as u64 != 0 {
+            return None;
+        }
+    }
+    let RseqArea { address, bytes, .. } = ptrace::rseq_area(tid)?;
+    let base = stopped.context.rewriting.in_force().base;
+    let (start, end) = (base.align_down(address), base.align_up(address + bytes)?);
+    Some(Call::OnRange { address: start, bytes: end - start, deed: Deed::NeedBasePages })
 }
 
 /// A process that advises itself: each part as madvise would.

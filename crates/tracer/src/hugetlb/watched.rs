@@ -31,5 +31,9 @@ pub fn watches() -> Vec<Watch> {
     watches
         .extend([UFFDIO_REGISTER, UFFDIO_MOVE].map(|what| Watch::new(libc::SYS_ioctl, [Condition::Equals(1, what)])));
     watches.push(Watch::new(libc::SYS_prctl, [Condition::Equals(0, SET_VMA)]));
+    watches.push(Watch::new(libc::SYS_clone, [Condition::Lacks(0, libc::CLONE_VM as u32)]));
+    watches.push(Watch::new(libc::SYS_clone3, []));
+    #[cfg(target_arch = "x86_64")]
+    watches.push(Watch::new(libc::SYS_fork, []));
     watches
 }

@@ -35,6 +35,31 @@ fn static_programs_give_their_answer() {
     }
 }
 
+/// Where the library is part of the program, what the kernel writes to in a copy before that runs lies on the heap.
+#[test]
+fn copies_of_static_programs_live_where_the_pool_is_empty() {
+    let _alone = alone();
+    let Some(mut settings) = Settings::lease() else { return skip("root") };
+    // The heap has one, and none is left for a copy; one is left; all that is wanted.
+    for pages in ["1", "6", "40"] {
+        if !settings.set(&pool_file(), pages) {
+            return skip(format!("{pages} hugetlb pages of 2M"));
+        }
+        for options in [&[][..], &["-static"], &["-static-pie"]] {
+            let Some(program) = compile("gcc", "copied", options) else {
+                skip(format!("gcc {options:?}"));
+                continue;
+            };
+            let outcome = under("hugetlb-2m", &[text(&program)]);
+            assert_eq!(
+                outcome.output, "700 700 700 700 700 1",
+                "{options:?}, pool of {pages}: {:?} {:?}",
+                outcome.ended.exit, outcome.ended.causes
+            );
+        }
+    }
+}
+
 #[test]
 fn a_go_program_gives_its_answer() {
     let _alone = alone();

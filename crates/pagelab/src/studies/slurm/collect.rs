@@ -1,0 +1,115 @@
+//! What the tasks of a study have left, merged into its store; and what is missing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use results::store::Store;
+use serde_json::Value;
+use study::definition::Definition;
+
+use super::shards::{Shards, own_directory, publish, working_copy};
+use super::tasks::{State, Task, tasks};
+use crate::failure::{Failure, say};
+use crate::output::{open, print};
+use crate::studies::arguments::Which;
+use crate::studies::merge;
+
+/// Merges the shards of a study into its store, and says what is missing. It can be done again.
+///
+/// # Errors
+/// The store cannot be read or written; tasks without a result.
+pub fn collect(which: &Which) -> Result<(), Failure> {
+    let definition = which.definition()?;
+    let tasks = tasks(&definition)?;
+    let shards = Shards::of(&definition, which.store.as_deref())?;
+    if !shards.directory.is_dir() {
+        let (store, directory) = (shards.store.display(), shards.directory.display());
+        return Err(Failure::Input(format!(
+            "there is no {directory}: no study was submitted to Slurm with the store {store}"
+        )));
+    }
+    let own = own_directory(&format!("{}-merge-{}", shards.stem, std::process::id()))?;
+    let collected = collected(&definition, &tasks, &shards, &own);
+    fs::remove_dir_all(&own).map_err(|error| Failure::about(&own, error))?;
+    let missing = collected?;
+    match missing.is_empty() {
+        true => print(&format!("all {} tasks are done; `pagelab study report {}`", tasks.len(), which.words()), false),
+        false => {
+            print(&format!("missing:\n    {}", missing.join("\n    ")), false)?;
+            Err(Failure::Command(format!(
+                "{} of {} tasks have no result; `pagelab study run {} --on slurm` submits them again",
+                missing.len(),
+                tasks.len(),
+                which.words()
+            )))
+        }
+    }
+}
+
+/// Merges in a directory of this node's own, and returns what is missing, a sentence a task.
+fn collected(definition: &Definition, tasks: &[Task], shards: &Shards, own: &Path) -> Result<Vec<String>, Failure> {
+    let local = own.join("results.sqlite");
+    let into = match shards.store.exists() {
+        true => working_copy(&shards.store, &local)?,
+        false => open(&local)?,
+    };
+    let (mut copies, mut damaged) = (Vec::new(), Vec::new());
+    for task in tasks.iter().filter(|task| shards.shard(task.number).exists()) {
+        match copy(&shards.shard(task.number), own) {
+            Ok(copy) => copies.push(copy),
+            Err(failure) => {
+                let what = results::printable(&failure.to_string());
+                say(format_args!("pagelab: {}: {what}; it was not merged", task.describe()));
+                damaged.push(task.number);
+            }
+        }
+    }
+    let counted = merge::into(&copies, Some(&definition.name), &into);
+    let missing = tasks.iter().map(|task| missing(definition, task, shards, &into, damaged.contains(&task.number)));
+    let missing = missing.collect::<Result<Vec<Option<String>>, Failure>>()?;
+    publish(&into.close().map_err(Failure::input)?, &shards.store)?;
+    print(&counted.told(&shards.store), false)?;
+    counted.ending().map(|()| missing.into_iter().flatten().collect())
+}
+
+/// A shard on this node's own disk, under its own name.
+fn copy(shard: &Path, own: &Path) -> Result<PathBuf, Failure> {
+    let copy = own.join(shard.file_name().unwrap_or_default());
+    working_copy(shard, &copy)?.close().map_err(Failure::input)
+}
+
+/// Why a task has no result; `None`: it has.
+fn missing(
+    definition: &Definition,
+    task: &Task,
+    shards: &Shards,
+    store: &Store,
+    is_damaged: bool,
+) -> Result<Option<String>, Failure> {
+    let halves = shards.halves(task.number);
+    let (shard, printed) = (shards.shard(task.number), shards.printed(task.number));
+    let why = match task.state(definition, Some(store))? {
+        State::Done => return Ok(None),
+        State::Failed(why) => why,
+        State::Left(_) if is_damaged => format!("{} is damaged, or half of a copy", shard.display()),
+        State::Left(_) if !halves.is_empty() => {
+            let halves: Vec<String> = halves.iter().map(|half| half.display().to_string()).collect();
+            format!("the copy of its shard was not ended: {}", halves.join(", "))
+        }
+        State::Left(_) if !shard.exists() => match printed.exists() {
+            true => format!("it left no shard: it runs, or it was killed; {} has what it printed", printed.display()),
+            false => "it left no shard: it has not begun".to_owned(),
+        },
+        State::Left(why) => told(&shards.note(task.number)).unwrap_or(why),
+    };
+    Ok(Some(format!("{}: {}", task.describe(), results::printable(&why))))
+}
+
+/// The reasons that a task has given itself.
+fn told(note: &Path) -> Option<String> {
+    let note: Value = serde_json::from_str(&fs::read_to_string(note).ok()?).ok()?;
+    let row = |row: &Value| Some(format!("{}: {}", row["state"].as_str()?, row["why"].as_str()?));
+    let rows: Vec<String> =
+        note["rows"].as_array()?.iter().filter(|one| one["state"] != "done").filter_map(row).collect();
+    (!rows.is_empty()).then(|| rows.join("; "))
+}

@@ -1,0 +1,155 @@
+//! `pagelab study run --on slurm`: what is missing of a study as a job array, and a job that merges what its tasks leave.
+//!
+//! Slurm decides where and when a task runs, and runs it again where a node fails. pagelab keeps no list of its own:
+//! which task is what follows from the study's file, what is done from the store, and what is queued from Slurm.
+
+pub mod arguments;
+mod collect;
+mod sbatch;
+mod script;
+mod shards;
+mod task;
+mod tasks;
+
+use std::fs;
+use std::path::Path;
+
+pub use collect::collect;
+pub use task::task;
+
+use script::Job;
+use shards::{Shards, own_directory, working_copy};
+use study::definition::Definition;
+use tasks::{State, Task, tasks};
+
+use super::arguments::{Run, Which};
+use crate::failure::Failure;
+use crate::output::print;
+
+/// Submits what is missing of a study; with `--dry-run` prints the scripts.
+///
+/// # Errors
+/// The study makes no sense, or no job array can run it; it is queued already; what Slurm says.
+pub fn submit(arguments: &Run) -> Result<(), Failure> {
+    let definition = arguments.which.definition()?;
+    let shards = Shards::of(&definition, arguments.which.store.as_deref())?;
+    let left = left(&definition, &shards, arguments)?;
+    let program = std::env::current_exe().map_err(|error| Failure::Input(format!("this program: {error}")))?;
+    let name = format!("pagelab-{}-{:08x}", shards.stem, digest(&shards.store));
+    let study = words(&arguments.which, &shards.store)?;
+    let again = arguments.again.then(|| "--again".to_owned());
+    let options: Vec<String> = again.into_iter().chain(arguments.added()).collect();
+    let model_cpus = arguments.jobs.or(definition.slurm.model_cpus).unwrap_or(1);
+    let job = Job { name: &name, stem: &shards.stem, program: &program, study: &study, options: &options, model_cpus };
+    let (measured, modelled): (Vec<&Task>, Vec<&Task>) = left.iter().partition(|task| task.is_measured());
+    let mut arrays = Vec::new();
+    if !measured.is_empty() {
+        arrays.push(job.measured(&definition, &measured)?);
+    }
+    if !modelled.is_empty() {
+        arrays.push(job.modelled(&definition, &modelled)?);
+    }
+    if arrays.is_empty() {
+        return print("nothing is left to submit", false);
+    }
+    if arguments.dry_run {
+        return print(&planned(&definition, &job, &left, &arrays), false);
+    }
+    submitted(&definition, &job, &shards, &arrays, arguments)
+}
+
+fn submitted(
+    definition: &Definition,
+    job: &Job<'_>,
+    shards: &Shards,
+    arrays: &[String],
+    arguments: &Run,
+) -> Result<(), Failure> {
+    let queued = sbatch::queued(&[job.name, &format!("{}-merge", job.name)])?;
+    if !queued.is_empty() {
+        return Err(Failure::Input(format!(
+            "jobs of this study and store wait or run already: {}; wait for them, or end them with scancel",
+            queued.join(", ")
+        )));
+    }
+    shards.make()?;
+    let mut numbers: Vec<String> = Vec::new();
+    let scripts = arrays.iter().map(|script| script.to_owned());
+    let merge = format!("`pagelab study merge --shards {}`", arguments.which.words());
+    for script in scripts {
+        match sbatch::submit(&script, &shards.directory) {
+            Ok(number) => numbers.push(number),
+            Err(failure) if numbers.is_empty() => return Err(failure),
+            Err(failure) => {
+                let there = numbers.join(", ");
+                return Err(Failure::Input(format!("{failure}; job {there} is queued, and {merge} merges it")));
+            }
+        }
+    }
+    let merging = sbatch::submit(&job.merge(definition, &numbers), &shards.directory);
+    let merging = merging.map_err(|failure| {
+        let there = numbers.join(", ");
+        Failure::Input(format!("{failure}; job {there} is queued, and {merge} merges what it leaves"))
+    })?;
+    let directory = shards.directory.display();
+    print(
+        &format!("submitted: job {}; job {merging} merges what it leaves; {directory}", numbers.join(" and job ")),
+        false,
+    )
+}
+
+fn planned(definition: &Definition, job: &Job<'_>, left: &[Task], arrays: &[String]) -> String {
+    let tasks: String = left.iter().map(|task| format!("    {}\n", task.describe())).collect();
+    let numbers: Vec<String> = (1..=arrays.len()).map(|at| format!("JOB{at}")).collect();
+    let merge = job.merge(definition, &numbers);
+    let scripts: Vec<String> = arrays.iter().chain([&merge]).map(|script| indented(script)).collect();
+    format!("what would be submitted:\n{tasks}\n{}", scripts.join("\n"))
+}
+
+/// Lines that are to be copied, which no terminal folds.
+fn indented(script: &str) -> String {
+    script.lines().map(|line| format!("    {line}\n")).collect()
+}
+
+/// The tasks that are wanted and have something left to do.
+fn left(definition: &Definition, shards: &Shards, arguments: &Run) -> Result<Vec<Task>, Failure> {
+    let tasks = tasks(definition)?.into_iter().filter(|task| arguments.is_named(&task.workload.name));
+    let own = own_directory(&format!("{}-plan-{}", shards.stem, std::process::id()))?;
+    let store = match shards.store.exists() {
+        true => working_copy(&shards.store, &own.join("results.sqlite")).map(Some),
+        false => Ok(None),
+    };
+    let left = store.and_then(|store| {
+        let mut left = Vec::new();
+        for task in tasks {
+            match task.state(definition, store.as_ref())? {
+                State::Left(_) => left.push(task),
+                State::Failed(_) if arguments.again => left.push(task),
+                State::Done | State::Failed(_) => {}
+            }
+        }
+        Ok(left)
+    });
+    fs::remove_dir_all(&own).map_err(|error| Failure::about(&own, error))?;
+    left
+}
+
+/// The words by which a node finds the study and its store.
+fn words(which: &Which, store: &Path) -> Result<Vec<String>, Failure> {
+    let path = Path::new(&which.study);
+    let study = match which.is_file() {
+        true => fs::canonicalize(path).map_err(|error| Failure::about(path, error))?.to_string_lossy().into_owned(),
+        false => which.study.clone(),
+    };
+    let quick = which.quick.then(|| "--quick".to_owned());
+    let store = ["--store".to_owned(), store.to_string_lossy().into_owned()];
+    Ok(std::iter::once(study).chain(quick).chain(store).collect())
+}
+
+/// What tells jobs of one store from those of another: FNV-1a of its path.
+fn digest(path: &Path) -> u32 {
+    path.as_os_str()
+        .as_encoded_bytes()
+        .iter()
+        .fold(0x811c_9dc5, |sum: u32, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}

@@ -1,0 +1,152 @@
+//! Shards: the stores that tasks leave in a directory that all nodes see, each a file that is there wholly or not at all.
+//!
+//! SQLite's log is not safe on a file system that several nodes share. So no store is ever open there: it is copied to
+//! the node's own disk, and back under another name, which becomes its own once all of it is on the disk.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use results::store::Store;
+use study::definition::Definition;
+
+use crate::failure::Failure;
+use crate::output::{self, store_path};
+
+/// How a copy is called until it is whole.
+const PARTIAL: &str = "partial";
+
+/// Where the tasks of a study leave their shards.
+pub struct Shards {
+    /// The store that they are merged into.
+    pub store: PathBuf,
+    /// The directory beside it.
+    pub directory: PathBuf,
+    /// How every file of this study's size begins.
+    pub stem: String,
+}
+
+impl Shards {
+    /// Those of a study beside a store: `results.shards` beside `results.sqlite`.
+    ///
+    /// # Errors
+    /// There is no place for the store.
+    pub fn of(definition: &Definition, store: Option<&Path>) -> Result<Shards, Failure> {
+        let store = store_path(store)?;
+        let store = std::path::absolute(&store).map_err(|error| Failure::about(&store, error))?;
+        let stem = format!("{}-{}", definition.name, definition.size.name());
+        Ok(Shards { directory: store.with_extension("shards"), store, stem })
+    }
+
+    /// Makes the directory.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn make(&self) -> Result<(), Failure> {
+        fs::create_dir_all(&self.directory).map_err(|error| Failure::about(&self.directory, error))
+    }
+
+    /// What a task has measured.
+    pub fn shard(&self, task: usize) -> PathBuf {
+        self.directory.join(format!("{}-{task}.sqlite", self.stem))
+    }
+
+    /// How far a task came, as `study status --json` says it.
+    pub fn note(&self, task: usize) -> PathBuf {
+        self.directory.join(format!("{}-{task}.json", self.stem))
+    }
+
+    /// What a task has printed.
+    pub fn printed(&self, task: usize) -> PathBuf {
+        self.directory.join(format!("{}-{task}.out", self.stem))
+    }
+
+    /// Copies of a task's shard that somebody began and did not end.
+    pub fn halves(&self, task: usize) -> Vec<PathBuf> {
+        let begin = format!("{}-{task}.sqlite.", self.stem);
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let is_half = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(&begin) && path.extension().is_some_and(|ending| ending == PARTIAL)
+        };
+        let mut halves: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_half).collect();
+        halves.sort();
+        halves
+    }
+
+    /// Puts a task's store and note where everybody sees them, in place of earlier ones.
+    ///
+    /// # Errors
+    /// They cannot be written; what was there before is as it was.
+    pub fn publish(&self, task: usize, store: &Path, note: &str) -> Result<(), Failure> {
+        for half in self.halves(task) {
+            fs::remove_file(&half).map_err(|error| Failure::about(&half, error))?;
+        }
+        publish(store, &self.shard(task))?;
+        output::write(&self.note(task), &|to| to.write_all(note.as_bytes()))
+    }
+}
+
+/// Copies a file and gives it its name once it is whole and on the disk.
+///
+/// # Errors
+/// It cannot be read or written; a half copy stays under its own name, which says so.
+pub fn publish(from: &Path, to: &Path) -> Result<(), Failure> {
+    let node = std::env::var("SLURMD_NODENAME").unwrap_or_default();
+    let node: String = node.chars().filter(|letter| letter.is_ascii_alphanumeric() || "-.".contains(*letter)).collect();
+    let mut name = to.as_os_str().to_owned();
+    name.push(format!(".{node}-{}.{PARTIAL}", std::process::id()));
+    let partial = PathBuf::from(name);
+    let failed = |error| Failure::about(&partial, error);
+    fs::copy(from, &partial).map_err(failed)?;
+    File::open(&partial).and_then(|file| file.sync_all()).map_err(failed)?;
+    fs::rename(&partial, to).map_err(failed)?;
+    let directory = to.parent().unwrap_or(Path::new("."));
+    File::open(directory).and_then(|file| file.sync_all()).map_err(|error| Failure::about(directory, error))
+}
+
+/// A copy on this node's own disk of a store that nobody has open, looked at wholly.
+///
+/// # Errors
+/// It cannot be copied; it is open, or its log was left by somebody who was killed; it is damaged.
+pub fn working_copy(from: &Path, to: &Path) -> Result<Store, Failure> {
+    let mut log = from.as_os_str().to_owned();
+    log.push("-wal");
+    if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+        return Err(Failure::Input(format!(
+            "{} is open, or was left by a pagelab that was killed: wait for who has it, or look at it once with `pagelab list comparisons --store`",
+            from.display()
+        )));
+    }
+    let partial = to.with_extension(PARTIAL);
+    fs::copy(from, &partial).map_err(|error| Failure::about(from, error))?;
+    fs::rename(&partial, to).map_err(|error| Failure::about(to, error))?;
+    let store = output::open(to)?;
+    store.check().map_err(Failure::input)?;
+    Ok(store)
+}
+
+/// A directory on this node's own disk: `SLURM_TMPDIR` where the site has one, or `TMPDIR`, or /tmp. A job that is
+/// queued again and comes back to its node finds what it left.
+///
+/// # Errors
+/// It cannot be made, or somebody else has it.
+pub fn own_directory(of: &str) -> Result<PathBuf, Failure> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let base = variable("SLURM_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let job = variable("SLURM_ARRAY_JOB_ID").or_else(|| variable("SLURM_JOB_ID"));
+    let job = job.map_or_else(|| format!("p{}", std::process::id()), |job| job.to_string_lossy().into_owned());
+    let directory = base.join(format!("pagelab-{job}-{of}"));
+    let failed = |error| Failure::about(&directory, error);
+    match DirBuilder::new().mode(0o700).create(&directory) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(failed(error)),
+        Ok(()) | Err(_) => {}
+    }
+    let found = fs::symlink_metadata(&directory).map_err(failed)?;
+    let is_own = found.is_dir() && found.uid() == nix::unistd::geteuid().as_raw() && found.mode() & 0o022 == 0;
+    match is_own {
+        true => Ok(directory),
+        false => Err(Failure::Input(format!("{}: somebody else has put it there", directory.display()))),
+    }
+}

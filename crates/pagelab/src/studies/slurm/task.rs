@@ -1,0 +1,66 @@
+//! One task of a study, on the node that Slurm gave it.
+
+use std::fs;
+use std::path::Path;
+
+use results::store::Store;
+use study::definition::Definition;
+
+use super::shards::{Shards, own_directory, working_copy};
+use super::tasks::tasks;
+use crate::failure::{Failure, say};
+use crate::output::open;
+use crate::studies::arguments::Run;
+use crate::studies::gathered::gathered;
+use crate::studies::{merge, run, status};
+
+/// Runs a task and leaves its shard, whatever comes of it. What an earlier attempt has left is gone on with.
+///
+/// # Errors
+/// There is no such task; a signal; a row without a result; a shard that cannot be written.
+pub fn task(arguments: &Run, number: usize) -> Result<(), Failure> {
+    let definition = arguments.which.definition()?;
+    let tasks = tasks(&definition)?;
+    let Some(task) = tasks.get(number) else {
+        return Err(Failure::Input(format!("--task {number}: the study has {} tasks, from 0 on", tasks.len())));
+    };
+    let shards = Shards::of(&definition, arguments.which.store.as_deref())?;
+    shards.make()?;
+    let own = own_directory(&format!("{}-{number}", shards.stem))?;
+    let store = open(&own.join("results.sqlite"))?;
+    go_on(&shards.shard(number), &own, &store)?;
+    let definition = task.definition(&definition);
+    say(format_args!("study {}: {}, in {}", definition.name, task.describe(), own.display()));
+    let ran = run::of(&definition, arguments, &store);
+    let note = note(&definition, &store);
+    let whole = store.close().map_err(Failure::input)?;
+    shards.publish(number, &whole, &note?)?;
+    say(format_args!("study {}: {} holds it", definition.name, shards.shard(number).display()));
+    fs::remove_dir_all(&own).map_err(|error| Failure::about(&own, error))?;
+    ran
+}
+
+/// Takes over what an earlier attempt has left, on whatever node. A shard that is damaged is set aside: it is nothing to
+/// go on with.
+fn go_on(shard: &Path, own: &Path, store: &Store) -> Result<(), Failure> {
+    if !shard.exists() {
+        return Ok(());
+    }
+    let copy = own.join("earlier.sqlite");
+    let failure = match working_copy(shard, &copy).and_then(|earlier| earlier.close().map_err(Failure::input)) {
+        Ok(copy) => return merge::into(&[copy], None, store).ending(),
+        Err(failure) => failure,
+    };
+    let aside = shard.with_extension("sqlite.damaged");
+    say(format_args!(
+        "pagelab: {}: what an earlier attempt left cannot be gone on with ({}); it is set aside as {}",
+        shard.display(),
+        results::printable(&failure.to_string()),
+        aside.display()
+    ));
+    fs::rename(shard, &aside).map_err(|error| Failure::about(shard, error))
+}
+
+fn note(definition: &Definition, store: &Store) -> Result<String, Failure> {
+    Ok(format!("{:#}\n", status::document(definition, &gathered(definition, Some(store))?)))
+}

@@ -1,0 +1,109 @@
+//! The tasks of a study: what one node does in one go. Their numbers depend on the study's file and size alone.
+
+use results::store::Store;
+use study::comparison::Comparison;
+use study::definition::{Definition, HOST, Workload};
+
+use crate::failure::Failure;
+use crate::studies::lowered::{is_over_boots, lowered};
+use crate::studies::model;
+use crate::studies::plan::{Progress, ended, host_rows};
+
+/// All blocks of a workload on one node, or its simulations.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Its index in the array.
+    pub number: usize,
+    /// What is run.
+    pub workload: Workload,
+    /// On what: the host alone, or model machines.
+    pub machines: Vec<String>,
+}
+
+/// How far a task is, wherever it was run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum State {
+    /// Nothing is left to do.
+    Done,
+    /// It ended without a result, for this reason.
+    Failed(String),
+    /// It has begun, or nothing is known of it.
+    Left(String),
+}
+
+/// The tasks of a study: first those that measure, then those that simulate.
+///
+/// # Errors
+/// A study that no job array can run.
+pub fn tasks(definition: &Definition) -> Result<Vec<Task>, Failure> {
+    if is_over_boots(definition) {
+        return Err(Failure::Input(
+            "this study compares boots, and no job array boots its nodes: run it on a node of each boot without Slurm, and merge the stores"
+                .to_owned(),
+        ));
+    }
+    let mut tasks: Vec<(Workload, Vec<String>)> = Vec::new();
+    if definition.machines.iter().any(|machine| machine == HOST) {
+        let measured = definition.workloads.iter().filter(|workload| lowered(definition, workload).is_ok());
+        tasks.extend(measured.map(|workload| (workload.clone(), vec![HOST.to_owned()])));
+    }
+    let models: Vec<String> = definition.machines.iter().filter(|machine| *machine != HOST).cloned().collect();
+    for workload in definition.workloads.iter().filter(|workload| model::never(definition, workload).is_none()) {
+        match &workload.trace {
+            // A trace can be simulated on each machine by itself; what must be recorded first is recorded once.
+            Some(_) => tasks.extend(models.iter().map(|machine| (workload.clone(), vec![machine.clone()]))),
+            None if models.is_empty() => {}
+            None => tasks.push((workload.clone(), models.clone())),
+        }
+    }
+    let numbered = tasks.into_iter().enumerate();
+    Ok(numbered.map(|(number, (workload, machines))| Task { number, workload, machines }).collect())
+}
+
+impl Task {
+    /// Whether it needs a node for itself.
+    pub fn is_measured(&self) -> bool {
+        self.machines.iter().any(|machine| machine == HOST)
+    }
+
+    /// The study with this task alone.
+    pub fn definition(&self, of: &Definition) -> Definition {
+        Definition { workloads: vec![self.workload.clone()], machines: self.machines.clone(), ..of.clone() }
+    }
+
+    /// What it does, in words.
+    pub fn describe(&self) -> String {
+        format!("task {}, {} on {}", self.number, results::printable(&self.workload.name), self.machines.join(", "))
+    }
+
+    /// How far it is by what a store has, of whatever node.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn state(&self, of: &Definition, store: Option<&Store>) -> Result<State, Failure> {
+        let definition = self.definition(of);
+        if self.is_measured() {
+            let rows = host_rows(&definition, store)?;
+            return Ok(anywhere(rows.first().map(|row| row.stored.as_slice()).unwrap_or_default()));
+        }
+        let rows = model::rows(&definition, store)?;
+        let missing: Vec<&str> = rows.iter().filter(|row| !row.is_stored()).map(|row| row.machine.as_str()).collect();
+        Ok(match missing.is_empty() {
+            true => State::Done,
+            false => State::Left(format!("it has not been simulated on {}", missing.join(", "))),
+        })
+    }
+}
+
+/// The best of what nodes have made of it.
+fn anywhere(stored: &[Comparison]) -> State {
+    let all: Vec<Progress> = stored.iter().map(ended).collect();
+    if all.iter().any(|one| matches!(one, Progress::Done { .. })) {
+        return State::Done;
+    }
+    match all.last() {
+        Some(Progress::Failed { why, .. }) => State::Failed(why.clone()),
+        Some(Progress::Interrupted { trials, .. }) => State::Left(format!("it was interrupted after {trials} trials")),
+        _ => State::Left("nothing of it has been measured".to_owned()),
+    }
+}

@@ -1,0 +1,342 @@
+//! Studies on a real Slurm: submitted, killed and queued again, on a node that drains, merged from shards that are whole.
+
+mod cluster;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/traced.rs"]
+mod traced;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use cluster::{Cluster, slurm_is_here};
+use common::*;
+use traced::Traced;
+
+/// Two commands, of which the first takes a while, and what cannot be run.
+const TINY: &str = r#"
+schema = "pagelab.study/1"
+name = "tiny"
+question = "Does it run?"
+policies = ["default", "base"]
+
+[slurm]
+partition = "pagelab-64"
+time = "10m"
+
+[sizes.full]
+parameters = { s = "0.05" }
+blocks = 6
+min_blocks = 6
+
+[[workload]]
+name = "sleep"
+command = ["sleep", "{s}"]
+
+[[workload]]
+name = "true"
+command = ["true"]
+
+[[workload]]
+name = "omnet"
+missing = "it has no free counterpart"
+"#;
+
+fn written(bench: &Bench, text: &str) -> String {
+    fs::write(bench.path("tiny.toml"), text).unwrap();
+    bench.word("tiny.toml")
+}
+
+/// A bench, on whose node's own disk tasks work in a directory of its own.
+fn bench() -> Bench {
+    let bench = Bench::new();
+    with_disk(&bench);
+    bench
+}
+
+fn with_disk(bench: &Bench) {
+    fs::create_dir(bench.path("disk")).unwrap();
+    fs::set_permissions(bench.path("disk"), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+}
+
+/// A verb of `study` on the bench's store, with Slurm, as who may change nothing.
+fn study(bench: &Bench, cluster: &Cluster, words: &[&str]) -> Ran {
+    privileged(bench, cluster, words).as_nobody().ran()
+}
+
+fn privileged(bench: &Bench, cluster: &Cluster, words: &[&str]) -> Command {
+    let mut command = bench.pagelab(&[&["study"], words, &["--store", &bench.store()]].concat());
+    command.env("SLURM_CONF", cluster.path("slurm.conf")).env("TMPDIR", bench.path("disk"));
+    command
+}
+
+fn shard(bench: &Bench, name: &str) -> PathBuf {
+    bench.path("results.shards").join(name)
+}
+
+fn printed(bench: &Bench, begin: &str) -> String {
+    let entries = fs::read_dir(bench.path("results.shards")).into_iter().flatten().flatten();
+    let mut named: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    named.retain(|path| path.file_name().unwrap().to_string_lossy().starts_with(begin));
+    named.retain(|path| path.extension().is_some_and(|ending| ending == "out"));
+    named.sort();
+    named.iter().map(|path| fs::read_to_string(path).unwrap()).collect()
+}
+
+/// The number of trials that the only comparison of a store has; none where it cannot be read yet.
+fn trials(bench: &Bench, store: &Path) -> u64 {
+    let store = store.display().to_string();
+    let listed = bench.pagelab(&["list", "comparisons", "--json", "--store", &store]).ran();
+    serde_json::from_str::<serde_json::Value>(&listed.stdout)
+        .ok()
+        .and_then(|listed| listed["comparisons"][0]["trials"].as_u64())
+        .unwrap_or(0)
+}
+
+/// The trials of the store's first comparison: arm, block, attempt.
+fn places(bench: &Bench, store: &Path) -> Vec<(u64, u64, u64)> {
+    let store = store.display().to_string();
+    let shown = bench.pagelab(&["show", "1", "--store", &store, "--json"]).ran().json();
+    let of = |trial: &serde_json::Value| ["arm", "block", "attempt"].map(|key| trial[key].as_u64().unwrap()).into();
+    shown["trials"].as_array().unwrap().iter().map(of).collect()
+}
+
+#[test]
+fn without_slurm_the_scripts_are_printed_and_nothing_is_submitted() {
+    let bench = bench();
+    let text = TINY.replace("partition", "concurrent = 3\nconstraint = \"intel&avx\"\npartition");
+    let file = written(&bench, &text);
+    let run = |options: &[&str]| {
+        let store = bench.store();
+        let mut command = bench.pagelab(&[&["study", "run", &file, "--store", &store], options].concat());
+        command.env("PATH", bench.path("")).ran()
+    };
+    run(&["--on", "slurm", "--dry-run"]).says(0, &[]).prints(&[
+        "task 0, sleep on host",
+        "task 1, true on host",
+        "#SBATCH --array=0-1%3",
+        "#SBATCH --exclusive",
+        "#SBATCH --mem=0",
+        "#SBATCH --requeue",
+        "#SBATCH --partition=pagelab-64",
+        "#SBATCH --constraint=intel&avx",
+        "#SBATCH --time=10 ",
+        "--task \"$SLURM_ARRAY_TASK_ID\"",
+        "#SBATCH --dependency=afterany:JOB1,singleton",
+        "study merge --shards",
+    ]);
+    run(&["--on", "slurm", "--dry-run", "--only", "tru"]).says(0, &[]).prints(&["#SBATCH --array=1%3"]);
+    run(&["--on", "slurm"]).says(2, &["there is no squeue in PATH", "runs on this machine without --on slurm"]);
+    assert!(!bench.path("results.shards").exists() && fs::read_dir(bench.path("disk")).unwrap().next().is_none());
+    let merge = ["study", "merge", "--shards", &file, "--store", &bench.store()];
+    bench.pagelab(&merge).ran().says(2, &["no study was submitted to Slurm with the store"]);
+    run(&["--task", "2"]).says(2, &["the study has 2 tasks"]);
+    run(&["--task", "1", "--on", "slurm"]).says(2, &["cannot be used with"]);
+    written(&bench, &text.replace("\"pagelab-64\"", "\"bench\\n#SBATCH --uid=0\""));
+    run(&["--on", "slurm", "--dry-run"]).says(2, &["slurm.partition", "expected a word of Slurm"]);
+    written(&bench, &text.replace("\"10m\"", "\"10\""));
+    run(&["--on", "slurm", "--dry-run"]).says(2, &["slurm.time", "expected a time"]);
+    written(&bench, &text.replace("concurrent", "concurent"));
+    run(&["--on", "slurm", "--dry-run"]).says(2, &["concurent", "the nearest is `concurrent`"]);
+}
+
+#[test]
+fn a_study_runs_on_nodes_and_is_merged() {
+    if !slurm_is_here() {
+        return;
+    }
+    let cluster = Cluster::start("");
+    let traced = Traced::new();
+    let bench = &traced.bench;
+    with_disk(bench);
+    let more = "[[workload]]\nname = \"writes\"\ntrace = \"a.trace\"\n\
+        [[workload]]\nname = \"nowhere\"\npackage = \"acme\"\ncommand = [\"acme-bench\"]\n";
+    let text = TINY.replace("[slurm]", "machines = [\"host\", \"cortex-a53\"]\n[slurm]\nmodel_cpus = 2");
+    let text = text.replace("\"default\", \"base\"]", "\"base\", \"default\", \"mthp-64k\"]");
+    let file = written(bench, &(text + more));
+    let submitted = study(bench, &cluster, &["run", &file, "--on", "slurm", "--only", "sleep,writes,nowhere"]);
+    submitted.says(0, &[]).prints(&["submitted: job 1 and job", "merges what it leaves"]);
+    study(bench, &cluster, &["run", &file, "--on", "slurm"]).says(2, &["wait or run already: 1"]);
+    cluster.await_end();
+    let said = printed(bench, "tiny-full-merge-");
+    for part in [
+        "1 comparisons added",
+        "nowhere on host: cannot be run",
+        "nowhere on cortex-a53: cannot be run",
+        "acme-bench",
+        "true on host: it left no shard: it has not begun",
+    ] {
+        assert!(said.contains(part), "no {part:?} in {said}\n{}", printed(bench, "tiny-full-"));
+    }
+    let report = study(bench, &cluster, &["report", &file, "--json"]).json();
+    let row = |workload: &str, is_host: bool| {
+        let rows = report["rows"].as_array().unwrap();
+        let is_own =
+            |row: &&serde_json::Value| row["workload"] == workload && (row["provenance"] == "measured") == is_host;
+        rows.iter().find(is_own).unwrap_or_else(|| panic!("no {workload} in {report:#}")).clone()
+    };
+    let why = row("sleep", true)["cells"][2].to_string();
+    assert!(why.contains("root"), "a policy that needs settings has its reason: {why}");
+    assert_eq!(row("writes", false)["cells"].as_array().unwrap().len(), 3);
+    assert!(row("writes", false)["cells"][0]["medians"]["walks"].as_f64().is_some(), "{report:#}");
+    assert!(fs::read_dir(bench.path("disk")).unwrap().next().is_none(), "nothing is left on the node's disk");
+    let again = study(bench, &cluster, &["merge", "--shards", &file]);
+    again.says(1, &["tasks have no result"]).prints(&["0 comparisons added, 0 completed, 1 there already"]);
+}
+
+#[test]
+fn a_task_that_is_killed_and_queued_again_repeats_nothing() {
+    if !slurm_is_here() {
+        return;
+    }
+    let cluster = Cluster::start("");
+    let bench = bench();
+    let file = written(&bench, &TINY.replace("blocks = 6", "blocks = 48").replace("0.05", "0.1"));
+    study(&bench, &cluster, &["run", &file, "--on", "slurm", "--only", "sleep"]).says(0, &[]);
+    let local = bench.path("disk").join("pagelab-1-tiny-full-0").join("results.sqlite");
+    let has_begun = |most: u64| local.exists() && trials(&bench, &local) > most;
+    assert!(within(Duration::from_secs(60), || has_begun(3)), "it does not begin: {}", printed(&bench, "tiny"));
+    // As a node's failure: nobody can leave anything.
+    let tasks = processes_with("--task 0");
+    tasks.iter().filter(|(_, line)| line.contains(&bench.word(""))).for_each(|(pid, _)| send("KILL", *pid));
+    cluster.await_end();
+    let said = printed(&bench, "tiny-full-merge-");
+    assert!(said.contains("task 0, sleep on host: it left no shard: it runs, or it was killed"), "{said}");
+    let before = places(&bench, &local);
+    // A job that is still being cleaned up after cannot be queued again.
+    let is_queued = || {
+        cluster.ask("scontrol", &["requeue", "1_0"]);
+        !cluster.queue().is_empty()
+    };
+    assert!(within(Duration::from_secs(60), is_queued), "it is not queued again");
+    assert!(within(Duration::from_secs(60), || has_begun(before.len() as u64 + 2)), "{:?}", cluster.queue());
+    // As a preemption: it is told to end, and leaves what it has.
+    cluster.ask("scontrol", &["requeue", "1_0"]);
+    let shard = shard(&bench, "tiny-full-0.sqlite");
+    assert!(within(Duration::from_secs(60), || shard.exists()), "{}", printed(&bench, "tiny-full-0"));
+    let between = places(&bench, &shard);
+    assert!(between.starts_with(&before) && between.len() > before.len());
+    cluster.await_end();
+    let merged = study(&bench, &cluster, &["merge", "--shards", &file]);
+    merged.says(1, &["1 of 2 tasks have no result"]).prints(&["1 comparisons added", "task 1, true on host"]);
+    let after = places(&bench, &bench.path("results.sqlite"));
+    assert!(after.starts_with(&between), "what was finished is kept as it was");
+    // A block that something disturbed is run again as another attempt, which is no repetition.
+    let distinct: std::collections::BTreeSet<_> = after.iter().collect();
+    assert_eq!(distinct.len(), after.len(), "no trial twice");
+    assert!(!local.exists());
+}
+
+#[test]
+fn on_a_node_that_drains_tasks_wait_and_half_a_shard_is_not_merged() {
+    if !slurm_is_here() {
+        return;
+    }
+    let cluster = Cluster::start("");
+    let bench = bench();
+    let file = written(&bench, &TINY.replace("0.05", "0.2"));
+    study(&bench, &cluster, &["run", &file, "--on", "slurm"]).says(0, &[]);
+    cluster.await_state("1_0", "RUNNING");
+    cluster.ask("scontrol", &["update", "NodeName=node1", "State=DRAIN", "Reason=test"]);
+    let first = shard(&bench, "tiny-full-0.sqlite");
+    assert!(within(Duration::from_secs(60), || first.exists()), "{}", printed(&bench, "tiny-full-0"));
+    cluster.await_state("1_1", "PENDING");
+    let merge = || study(&bench, &cluster, &["merge", "--shards", &file]);
+    merge()
+        .says(1, &["1 of 2 tasks have no result"])
+        .prints(&["task 1, true on host: it left no shard: it has not begun"]);
+    cluster.ask("scontrol", &["update", "NodeName=node1", "State=RESUME"]);
+    cluster.await_end();
+    let said = printed(&bench, "tiny-full-merge-");
+    assert!(said.contains("all 2 tasks are done"), "{said}");
+
+    // A copy that stopped half way, and one under its name whose end is lost.
+    fs::remove_file(bench.path("results.sqlite")).unwrap();
+    let whole = fs::read(&first).unwrap();
+    fs::write(&first, &whole[..whole.len() / 2]).unwrap();
+    let second = shard(&bench, "tiny-full-1.sqlite");
+    fs::rename(&second, shard(&bench, "tiny-full-1.sqlite.elsewhere-7.partial")).unwrap();
+    merge().says(1, &["task 0, sleep on host:", "damaged", "it was not merged", "2 of 2 tasks"]).prints(&[
+        "0 comparisons added",
+        "is damaged, or half of a copy",
+        "the copy of its shard was not ended",
+        "elsewhere-7.partial",
+    ]);
+    study(&bench, &cluster, &["run", &file, "--on", "slurm"]).says(0, &[]);
+    cluster.await_end();
+    let again = merge();
+    again.says(0, &[]).prints(&["0 comparisons added, 0 completed, 2 there already", "all 2 tasks are done"]);
+    assert!(shard(&bench, "tiny-full-0.sqlite.damaged").exists(), "what is damaged is kept");
+    study(&bench, &cluster, &["run", &file, "--on", "slurm"]).says(0, &[]).prints(&["nothing is left to submit"]);
+}
+
+/// A script that sites are shown, with one thing in it as the test needs it.
+fn example(bench: &Bench, name: &str, from: &str, to: &str) -> String {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies/slurm");
+    let text = fs::read_to_string(examples.join(name)).unwrap();
+    assert!(text.contains(from));
+    bench.script(name, &text.replace(from, to))
+}
+
+#[test]
+fn what_a_prolog_grants_is_measured_and_taken_back() {
+    let size = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+    if !slurm_is_here() || !needs(&[("folios of 64K", Path::new(size).exists())]) {
+        return;
+    }
+    // The scripts change settings, and the test has the lease meanwhile: `restore` would wait for it.
+    let _still = Still::wait();
+    let before = settings();
+    let bench = bench();
+    let prolog = example(&bench, "prolog.sh", "nr_hugepages 512", "nr_hugepages 8");
+    let epilog = example(&bench, "epilog.sh", "/usr/local/bin/pagelab", "true");
+    let cluster = Cluster::start(&format!("Prolog={prolog}\nEpilog={epilog}"));
+    let file = written(&bench, &TINY.replace("\"base\"]", "\"mthp-64k\"]"));
+    study(&bench, &cluster, &["run", &file, "--on", "slurm", "--only", "sleep"]).says(0, &[]);
+    cluster.await_end();
+    let is_as_before = within(Duration::from_secs(30), || settings() == before);
+    assert!(is_as_before, "it is not taken back: {:?}", settings());
+    let listed = bench.pagelab(&["show", "1", "--store", &bench.store(), "--json"]).ran().json();
+    assert_eq!(arm(&listed, "mthp-64k")["unsupported"], serde_json::Value::Null, "{listed:#}");
+    assert_eq!(trials(&bench, &bench.path("results.sqlite")), 14, "six blocks of two arms, and block 0");
+}
+
+#[test]
+fn after_a_kill_that_takes_the_watchdog_along_the_epilog_restores() {
+    if !slurm_is_here() {
+        return;
+    }
+    let _alone = Alone::wait();
+    let bench = bench();
+    bench.pagelab(&["restore"]).ran();
+    let before = settings_at_rest();
+    let epilog = example(&bench, "epilog.sh", "/usr/local/bin/pagelab", &bench.word("pagelab"));
+    let cluster = Cluster::start(&format!("Epilog={epilog}"));
+    let text = TINY.replace("\"base\"]", "\"mthp-64k\", \"hugetlb-2m\"]").replace("0.05", "0.2");
+    let file = written(&bench, &text.replace("blocks = 6", "blocks = 200"));
+    let submit = ["run", &file, "--on", "slurm", "--only", "sleep"];
+    privileged(&bench, &cluster, &submit).ran().says(0, &[]);
+    let own = || processes_with(&bench.word("pagelab")).into_iter().filter(|(_, line)| line.contains("--task"));
+    let has_lease = || leaseholder().is_some_and(|holder| own().any(|(pid, _)| pid == holder));
+    // Another comparison on this host may have it for a while.
+    assert!(within(Duration::from_secs(180), has_lease), "it never had the lease: {}", printed(&bench, "tiny"));
+    let stopped = within(Duration::from_secs(60), || {
+        own().for_each(|(pid, _)| send("STOP", pid));
+        let is_changed = has_lease() && settings() != before;
+        if !is_changed {
+            own().for_each(|(pid, _)| send("CONT", pid));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        is_changed
+    });
+    assert!(stopped, "no setting was ever changed: {}", printed(&bench, "tiny"));
+    // The task and its watchdog, as a cgroup is killed: nobody of them can do anything between.
+    own().for_each(|(pid, _)| send("KILL", pid));
+    assert!(settings() != before, "who was killed restored something");
+    cluster.ask("scancel", &["1"]);
+    let is_as_before = within(Duration::from_secs(30), || settings() == before);
+    assert!(is_as_before, "the epilog restores nothing: {}", cluster.ask("sinfo", &["-R"]));
+    cluster.await_end();
+}
