@@ -79,12 +79,13 @@ fn what_a_killed_recording_leaves_is_removed_by_the_next() {
         return;
     }
     let bench = Bench::new();
-    let start = || {
-        let mut command = record(&bench, &bench.word("trace"), &["/bin/sleep", "60"]);
+    // Each has a trace of its own: of two that write one file, one is refused.
+    let start = |output: &str| {
+        let mut command = record(&bench, &bench.word(output), &["/bin/sleep", "60"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.begin()
     };
-    let (mut killed, alive) = (start(), start());
+    let (mut killed, alive) = (start("killed"), start("alive"));
     let has_begun = |process: u32| !directories(process).is_empty();
     assert!(common::within(Duration::from_secs(60), || has_begun(killed.id()) && has_begun(alive.id())));
     let emulator = || {

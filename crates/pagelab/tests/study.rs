@@ -147,6 +147,7 @@ fn what_makes_no_sense_is_refused_in_a_line() {
     study(&bench, "status", &written(&bench, "t.toml", TINY), &["--quick"])
         .ran()
         .says(2, &["[sizes.quick]", "[sizes.full]"]);
+    bench.pagelab(&["study", "merge", "--quick", "other.sqlite"]).ran().says(2, &["'--quick' cannot be used with"]);
 }
 
 #[test]

@@ -134,7 +134,7 @@ pub struct Merge {
     #[arg(long, value_name = "NAME_OR_FILE", conflicts_with_all = ["stores", "study"])]
     pub shards: Option<String>,
     /// With --shards: of the size that shows in minutes that all of it can be run
-    #[arg(long, requires = "shards")]
+    #[arg(long, requires = "shards", conflicts_with = "stores")]
     pub quick: bool,
     /// Only this study
     #[arg(long, value_name = "NAME")]

@@ -43,7 +43,8 @@ pub fn wins(races: &[Race], policy: usize, confidence: f64) -> Wins {
         won: count(&|race| race.unbeaten == [policy]),
         tied: count(&|race| race.unbeaten.len() > 1 && race.unbeaten.contains(&policy)),
         led: count(&|race| race.leader == Some(policy)),
-        led_by_chance: shares.iter().sum(),
+        // Not `sum`, of which nothing is -0.0.
+        led_by_chance: shares.iter().fold(0.0, |sum, share| sum + share),
         chance_range: range(&counts(&shares), confidence),
     }
 }
@@ -97,7 +98,8 @@ mod tests {
         let of_one = wins(&races, 1, 0.95);
         assert_eq!((of_one.races, of_one.won, of_one.tied, of_one.led), (3, 1, 1, 2));
         assert!((of_one.led_by_chance - (1.0 / 3.0 + 1.0 / 3.0 + 0.5)).abs() < 1e-12);
-        assert_eq!(wins(&races, 7, 0.95).races, 0);
+        let of_none = wins(&races, 7, 0.95);
+        assert_eq!((of_none.races, of_none.led_by_chance.is_sign_negative()), (0, false));
     }
 
     #[test]
