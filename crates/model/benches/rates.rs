@@ -87,7 +87,8 @@ fn random(_: u64, state: &mut u64) -> u64 {
 fn recorded(accesses: u64, next: fn(u64, &mut u64) -> u64) -> Vec<u8> {
     let header = Header::of("benchmark");
     let mut recording = Recording::new(Vec::new(), header).expect("memory");
-    let call = Call::Mmap { address: 0, bytes: BYTES, protection: 3, flags: 0x22, file: -1, offset: 0 };
+    let call =
+        Call::Mmap { address: 0, bytes: BYTES, protection: 3, flags: 0x22, file: -1, offset: 0, file_system: None };
     recording.event(0, call, BASE as i64);
     let mut state = 1;
     for step in 0..accesses {

@@ -56,7 +56,8 @@ pub fn lost(machine: &Machine, policy: &ModelPolicy, bytes: u64, seed: u64) -> R
     let mut simulation = Simulation::new(machine, policy, &Physical { seed, ..Physical::default() })?;
     let pages: Vec<u64> = (0..bytes >> PAGE_SHIFT).map(|page| (BEGIN >> PAGE_SHIFT) + page).collect();
     let (mapped_bytes, flags) = mapped(bytes, simulation.of_pool());
-    let call = Call::Mmap { address: 0, bytes: mapped_bytes, protection: 3, flags, file: -1, offset: 0 };
+    let call =
+        Call::Mmap { address: 0, bytes: mapped_bytes, protection: 3, flags, file: -1, offset: 0, file_system: None };
     simulation.event(&Event { run: 0, order: 0, call, result: BEGIN as i64 });
     simulation.add_pages(&pages);
     let order = shuffled(pages.len(), seed);

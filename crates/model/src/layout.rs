@@ -138,22 +138,20 @@ impl Layout {
                 let address = self.region(address, pages(bytes), &name);
                 one(Call::Region { address, bytes, protection, name }, result)
             }
-            Call::Mmap { address, bytes, protection, flags, file, offset } => {
+            Call::Mmap { address, bytes, protection, flags, file, offset, file_system } => {
                 let to = if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
                     self.fixed(result, pages(bytes))
                 } else {
                     let hint = self.hint(address, pages(bytes));
-                    let asked = Asked { bytes, flags, offset, has_hint: hint != 0 };
+                    let asked = Asked { bytes, flags, offset, file_system, has_hint: hint != 0 };
                     let to = self.taken.place_for(&asked, hint);
                     self.cut(result, result + pages(bytes));
                     self.add(result, pages(bytes), to);
                     self.reservations.note(&event.call, result, to);
                     to
                 };
-                one(
-                    Call::Mmap { address: if address == 0 { 0 } else { to }, bytes, protection, flags, file, offset },
-                    to,
-                )
+                let address = if address == 0 { 0 } else { to };
+                one(Call::Mmap { address, bytes, protection, flags, file, offset, file_system }, to)
             }
             Call::Munmap { address, bytes } => {
                 let parts = match self.trim(address, pages(bytes)) {

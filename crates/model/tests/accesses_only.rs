@@ -23,7 +23,8 @@ fn recorded() -> Vec<u8> {
     let header = Header { emulator: Some(emulator), ..Header::of("test") };
     let mut recording = Recording::new(Vec::new(), header).unwrap();
     let map = |recording: &mut Recording<Vec<u8>>, page: u64| {
-        let call = Call::Mmap { address: 0, bytes: 4096, protection: 3, flags: 0x22, file: -1, offset: 0 };
+        let call =
+            Call::Mmap { address: 0, bytes: 4096, protection: 3, flags: 0x22, file: -1, offset: 0, file_system: None };
         recording.event(0, call, (BASE + page * APART) as i64);
     };
     (0..PAGES).for_each(|page| map(&mut recording, page));

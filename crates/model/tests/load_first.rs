@@ -18,7 +18,7 @@ fn runs_of(machine: &str, policy: &str, kind: Kind) -> Outcome {
     let pages: Vec<u64> = (0..PAGES as u64).map(|page| (BEGIN + page * APART_BYTES) / PAGE).collect();
     simulation.add_pages(&pages);
     let bytes = PAGES as u64 * APART_BYTES;
-    let call = Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0 };
+    let call = Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0, file_system: None };
     simulation.event(&Event { run: 0, order: 0, call, result: BEGIN as i64 });
     let (ids, kinds) = ((0..PAGES as u16).collect(), vec![kind.bits(); PAGES]);
     simulation.runs(0, &Chunk { pages, ids, kinds, ..Chunk::default() }, &[0, 1, 2], 0..PAGES);

@@ -53,7 +53,15 @@ impl Made {
     }
 
     fn map(&mut self) {
-        let call = Call::Mmap { address: 0, bytes: 4 << 20, protection: 3, flags: 0x22, file: -1, offset: 0 };
+        let call = Call::Mmap {
+            address: 0,
+            bytes: 4 << 20,
+            protection: 3,
+            flags: 0x22,
+            file: -1,
+            offset: 0,
+            file_system: None,
+        };
         self.recording.event(0, call, BASE as i64);
     }
 

@@ -35,7 +35,10 @@ impl Program {
     fn map(&mut self, bytes: u64, protection: u64) -> u64 {
         let at = self.next;
         self.next += bytes;
-        self.call(Call::Mmap { address: 0, bytes, protection, flags: 0x4022, file: -1, offset: 0 }, at);
+        self.call(
+            Call::Mmap { address: 0, bytes, protection, flags: 0x4022, file: -1, offset: 0, file_system: None },
+            at,
+        );
         at
     }
 
@@ -98,7 +101,8 @@ fn a_reservation_that_is_opened_in_steps_has_pages_of_the_pool() {
     let memory = program.map(32 * M, 0);
     for at in (0..12 * M).step_by(768 << 10) {
         let address = memory + at;
-        let call = Call::Mmap { address, bytes: 768 * K, protection: 3, flags: 0x32, file: -1, offset: 0 };
+        let call =
+            Call::Mmap { address, bytes: 768 * K, protection: 3, flags: 0x32, file: -1, offset: 0, file_system: None };
         program.call(call, address).write(address, 768 * K);
     }
     assert_eq!(faults(program), 6);

@@ -26,7 +26,7 @@ impl Made {
     }
 
     fn map(mut self, bytes: u64) -> Made {
-        let call = Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0 };
+        let call = Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0, file_system: None };
         self.0.event(0, call, BASE as i64);
         self
     }

@@ -16,7 +16,8 @@ fn cycles(policy: &str, order: &[u32]) -> f64 {
     let pages: Vec<u64> = (0..PAGES).map(|page| (BEGIN >> 12) + page).collect();
     // Private and anonymous, and pages of the pool under a policy of such pages.
     let flags = if policy.starts_with("hugetlb") { 0x4_0022 } else { 0x22 };
-    let call = Call::Mmap { address: 0, bytes: PAGES << 12, protection: 3, flags, file: -1, offset: 0 };
+    let call =
+        Call::Mmap { address: 0, bytes: PAGES << 12, protection: 3, flags, file: -1, offset: 0, file_system: None };
     simulation.event(&Event { run: 0, order: 0, call, result: BEGIN as i64 });
     simulation.add_pages(&pages);
     let mut lap = |order: &[u32]| {

@@ -33,7 +33,8 @@ impl Told {
 
     fn mmap(&mut self, page: u64, pages: u64, flags: u64) {
         let file = if flags == FILE { 3 } else { -1 };
-        let call = Call::Mmap { address: 0, bytes: pages * PAGE, protection: 3, flags, file, offset: 0 };
+        let call =
+            Call::Mmap { address: 0, bytes: pages * PAGE, protection: 3, flags, file, offset: 0, file_system: None };
         self.call(call, at(page));
     }
 

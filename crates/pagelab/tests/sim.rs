@@ -54,7 +54,8 @@ fn calls_against_a_policy_are_answered_and_said() {
     let bench = Bench::new();
     let file = bench.path("a.trace");
     let mut recording = Recording::new(fs::File::create(&file).unwrap(), Header::of("test")).unwrap();
-    let mapping = Call::Mmap { address: 0, bytes: 2 << 20, protection: 3, flags: 0x22, file: -1, offset: 0 };
+    let mapping =
+        Call::Mmap { address: 0, bytes: 2 << 20, protection: 3, flags: 0x22, file: -1, offset: 0, file_system: None };
     recording.event(0, Call::Prctl { option: 41, argument: 1 }, 0);
     recording.event(0, mapping, BEGIN as i64);
     recording.event(0, Call::Madvise { address: BEGIN, bytes: 2 << 20, advice: 15 }, 0);
@@ -96,7 +97,8 @@ fn rates_are_per_instruction_and_per_run() {
 fn the_accesses_alone_are_simulated_without_calls() {
     let traced = Traced::new();
     let mut recording = Recording::new(Vec::new(), Header::of("test")).unwrap();
-    let map = Call::Mmap { address: 0, bytes: 8192, protection: 3, flags: 0x22, file: -1, offset: 0 };
+    let map =
+        Call::Mmap { address: 0, bytes: 8192, protection: 3, flags: 0x22, file: -1, offset: 0, file_system: None };
     for _ in 0..3 {
         recording.event(0, map.clone(), 0x1000_0000);
         // Two pages by turns: accesses to one page that follow each other are one run.

@@ -144,6 +144,7 @@ pub fn event(kind: Kind, arguments: &[u64; 6], memory: &impl GuestMemory) -> Opt
             flags: fourth,
             file: i64::from(fifth as i32),
             offset: sixth,
+            file_system: file_system(fifth as i32, bytes, fourth),
         },
         Munmap => Call::Munmap { address, bytes },
         Mprotect => Call::Mprotect { address, bytes, protection: third },
@@ -161,6 +162,7 @@ pub fn event(kind: Kind, arguments: &[u64; 6], memory: &impl GuestMemory) -> Opt
                 flags: (flags | libc::MAP_ANONYMOUS) as u64,
                 file: -1,
                 offset: 0,
+                file_system: None,
             }
         }
         Prctl => Call::Prctl { option: first, argument: second },
@@ -174,6 +176,22 @@ pub fn event(kind: Kind, arguments: &[u64; 6], memory: &impl GuestMemory) -> Opt
         Exit | ExitGroup => Call::Exit { status: i64::from(first as i32) },
         Signal(_) => return None,
     })
+}
+
+/// From how many bytes on a file system may place a mapping differently (`__thp_get_unmapped_area`, mm/huge_memory.c).
+const PLACED_BYTES: u64 = 2 << 20;
+
+/// The type of the file's file system where so much of it is mapped that this decides the place: its number is the same inside
+/// and outside of QEMU. `None` where there is no such file.
+fn file_system(file: i32, bytes: u64, flags: u64) -> Option<u64> {
+    if file < 0 || bytes < PLACED_BYTES || flags & libc::MAP_ANONYMOUS as u64 != 0 {
+        return None;
+    }
+    let mut told = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: fstatfs writes one statfs to the place that it is given, or fails.
+    let result = unsafe { libc::fstatfs(file, told.as_mut_ptr()) };
+    // SAFETY: the structure is plain numbers, which were zeros before.
+    (result == 0).then(|| unsafe { told.assume_init() }.f_type as u64)
 }
 
 /// How long a segment of System V is: its number is the same inside and outside of QEMU. `None` where there is none.
@@ -266,6 +284,20 @@ mod tests {
     }
 
     #[test]
+    fn the_file_system_of_a_large_mapping_is_asked_for() {
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&file);
+        let mapped = |bytes, flags, number: i32| match event(Mmap, &[0, bytes, 1, flags, number as u64, 0], &Nothing) {
+            Some(Call::Mmap { file_system, .. }) => file_system,
+            _ => panic!("no mmap"),
+        };
+        assert!(mapped(PLACED_BYTES, 2, number).is_some());
+        assert_eq!(mapped(PLACED_BYTES - 1, 2, number), None, "its place is the same in all");
+        assert_eq!(mapped(PLACED_BYTES, 0x22, number), None, "anonymous");
+        assert_eq!(mapped(PLACED_BYTES, 2, -1), None);
+    }
+
+    #[test]
     fn a_segment_is_a_mapping_of_its_length() {
         // SAFETY: a segment of this test alone, which is removed below.
         let number = unsafe { libc::shmget(libc::IPC_PRIVATE, 3 * 4096, 0o600) };
@@ -274,7 +306,10 @@ mod tests {
         // SAFETY: the segment is nobody else's.
         assert_eq!(unsafe { libc::shmctl(number, libc::IPC_RMID, std::ptr::null_mut()) }, 0);
         let (bytes, flags) = (3 * 4096, 0x21);
-        assert_eq!(attached, Some(Call::Mmap { address: 0, bytes, protection: 1, flags, file: -1, offset: 0 }));
+        assert_eq!(
+            attached,
+            Some(Call::Mmap { address: 0, bytes, protection: 1, flags, file: -1, offset: 0, file_system: None })
+        );
         assert_eq!(event(Shmat, &[u64::MAX, 0, 0, 0, 0, 0], &Nothing), None);
     }
 
@@ -290,7 +325,10 @@ mod tests {
     #[test]
     fn arguments_of_32_bits_have_signs() {
         let mmap = event(Mmap, &[1, 2, 3, 4, 0xffff_ffff, 6], &Nothing);
-        assert_eq!(mmap, Some(Call::Mmap { address: 1, bytes: 2, protection: 3, flags: 4, file: -1, offset: 6 }));
+        assert_eq!(
+            mmap,
+            Some(Call::Mmap { address: 1, bytes: 2, protection: 3, flags: 4, file: -1, offset: 6, file_system: None })
+        );
         assert_eq!(event(Exit, &[0xffff_ffff, 0, 0, 0, 0, 0], &Nothing), Some(Call::Exit { status: -1 }));
         assert_eq!(event(Execve, &[5, 0, 0, 0, 0, 0], &Nothing), Some(Call::exec("text at 5")));
     }

@@ -23,6 +23,10 @@ pub enum Call {
         file: i64,
         /// Where in the file, in bytes.
         offset: u64,
+        /// What statfs(2) calls the type of the file's file system, where the recorder asked: that of a file of which so
+        /// much is mapped that file systems place the mapping differently.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file_system: Option<u64>,
     },
     /// `munmap`.
     Munmap {

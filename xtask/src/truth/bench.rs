@@ -80,7 +80,7 @@ impl Bench {
     /// # Errors
     /// See [`NotReady`].
     pub fn new(program: &Program, tools: &Tools) -> Result<Bench, NotReady> {
-        let directory = Directory::new(&program.name)?;
+        let directory = Directory::new(&program.name.replace(' ', "-"))?;
         let place = directory.0.display().to_string();
         let filled = |word: &str| word.replace(DIRECTORY, &place);
         if let Some(user) = &program.user {

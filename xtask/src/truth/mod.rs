@@ -62,8 +62,7 @@ fn table(root: &Path, tools: &Tools, names: &[String], again: bool, policies: &[
     print!("{}", row::head());
     let kept = root.join("target/truth");
     let mut launches = BTreeMap::new();
-    let mut rows = Vec::new();
-    for program in &programs {
+    let mut row = |program: &Program| -> Result<Row, String> {
         let kept_row = Row::kept(&kept, &program.name).filter(|row| {
             let has = row.policies.iter().map(|(policy, _)| policy.as_str());
             let is_same = !again && row.made_with == made_with && !tools::is_changed(&made_with);
@@ -80,9 +79,16 @@ fn table(root: &Path, tools: &Tools, names: &[String], again: bool, policies: &[
             }
         };
         print!("{}", row.lines());
-        rows.push(row);
+        Ok(row)
+    };
+    let rows = programs.iter().map(&mut row).collect::<Result<Vec<_>, _>>()?;
+    let without = reasons.without(&programs);
+    if !without.is_empty() {
+        println!("\nWithout what is said to be the cause:\n");
+        print!("{}", row::head());
     }
-    Ok(concluded(&rows, &reasons))
+    let without = without.iter().map(&mut row).collect::<Result<Vec<_>, _>>()?;
+    Ok(concluded(&rows, &without, &reasons))
 }
 
 /// What a launch has of faults natively, by the user that runs it.
@@ -145,7 +151,7 @@ fn judged(trials: Trials, simulated: &Figures, launch_faults: f64) -> Result<Vec
 }
 
 /// Prints how many cells agree, why the others do not, and what the list of reasons must learn.
-fn concluded(rows: &[Row], reasons: &Reasons) -> bool {
+fn concluded(rows: &[Row], without: &[Row], reasons: &Reasons) -> bool {
     let all =
         || rows.iter().flat_map(|row| row.cells().map(move |(policy, figure, agrees)| (row, policy, figure, agrees)));
     let miss = |row: &Row, policy: &str, figure| -> Miss { (row.program.clone(), policy.to_owned(), figure) };
@@ -178,7 +184,8 @@ fn concluded(rows: &[Row], reasons: &Reasons) -> bool {
         missing.for_each(|(policy, why)| println!("not in the table: {} under {policy}: {why}", row.program));
         row.differs.iter().for_each(|why| println!("not the same on both sides: {}: {why}", row.program));
     }
-    let unsettled = reasons.unsettled(&misses, &looked);
+    let mut unsettled = reasons.unsettled(&misses, &looked);
+    unsettled.extend(reasons.unshown(without));
     unsettled.iter().for_each(|what| println!("unsettled: {what}"));
     unsettled.is_empty()
 }

@@ -1,10 +1,12 @@
 //! Why cells are off that are known to be (`reasons.toml`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
 use super::judge::Figure;
+use super::programs::Program;
+use super::row::Row;
 
 /// The list.
 const LIST: &str = include_str!("reasons.toml");
@@ -21,6 +23,39 @@ pub struct Reason {
     pub figures: Vec<Figure>,
     /// The reason.
     pub because: String,
+    /// The cause works by chance: the cells may agree, too.
+    #[serde(default)]
+    pub by_chance: bool,
+    /// The program without the cause: the cells agree there.
+    pub without: Option<Without>,
+}
+
+/// A program as it is in the table, but for this.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Without {
+    /// What it has not, in a few words.
+    pub what: String,
+    /// Variables besides its own.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// Arguments in place of its own.
+    pub arguments: Option<Vec<String>>,
+}
+
+impl Without {
+    /// How a program without it is called.
+    fn name(&self, program: &str) -> String {
+        format!("{program} without {}", self.what)
+    }
+
+    /// A program without it.
+    fn of(&self, program: &Program) -> Program {
+        let mut without = Program { name: self.name(&program.name), ..program.clone() };
+        without.environment.extend(self.environment.clone());
+        without.arguments = self.arguments.clone().unwrap_or(without.arguments);
+        without
+    }
 }
 
 #[derive(Deserialize)]
@@ -48,11 +83,57 @@ impl Reasons {
     }
 
     /// Why a cell is off.
-    pub fn of(&self, (program, policy, figure): &Miss) -> Option<&str> {
+    pub fn of(&self, miss: &Miss) -> Option<&str> {
+        self.reason(miss).map(|reason| reason.because.as_str())
+    }
+
+    fn reason(&self, (program, policy, figure): &Miss) -> Option<&Reason> {
         let concerns = |reason: &&Reason| {
             reason.program == *program && reason.policies.contains(policy) && reason.figures.contains(figure)
         };
-        self.0.iter().find(concerns).map(|reason| reason.because.as_str())
+        self.0.iter().find(concerns)
+    }
+
+    /// These programs without what is said to be the cause, each once.
+    pub fn without(&self, programs: &[Program]) -> Vec<Program> {
+        let mut found: Vec<Program> = Vec::new();
+        for program in programs {
+            let of_program = self.0.iter().filter(|reason| reason.program == program.name);
+            for without in of_program.filter_map(|reason| reason.without.as_ref()) {
+                if found.iter().all(|other| other.name != without.name(&program.name)) {
+                    found.push(without.of(program));
+                }
+            }
+        }
+        found
+    }
+
+    /// What these rows of programs without the cause do not show: cells that are off there too.
+    pub fn unshown(&self, rows: &[Row]) -> Vec<String> {
+        let mut unshown = Vec::new();
+        for row in rows {
+            let shows = |reason: &&Reason| {
+                reason.without.as_ref().is_some_and(|without| without.name(&reason.program) == row.program)
+            };
+            if let Some(why) = row.missing() {
+                unshown.push(format!("{}: not measured, and is to show a reason of reasons.toml: {why}", row.program));
+            }
+            let cells: Vec<(&str, Figure, bool)> = row.cells().collect();
+            for reason in self.0.iter().filter(shows) {
+                let concerns = |policy: &str, figure| {
+                    reason.policies.iter().any(|name| name == policy) && reason.figures.contains(&figure)
+                };
+                let off = cells.iter().filter(|(policy, figure, agrees)| !agrees && concerns(policy, *figure));
+                unshown.extend(off.map(|(policy, figure, _)| {
+                    format!(
+                        "{} under {policy}, {}: off, and is to show a reason of reasons.toml",
+                        row.program,
+                        figure.name()
+                    )
+                }));
+            }
+        }
+        unshown
     }
 
     /// What must change in the list: misses without a reason, and reasons without a miss among the cells that were `looked`
@@ -61,7 +142,8 @@ impl Reasons {
         let cell = |(program, policy, figure): &Miss| format!("{program} under {policy}, {}", figure.name());
         let without = misses.iter().filter(|miss| self.of(miss).is_none());
         let without = without.map(|miss| format!("{}: off without a reason in reasons.toml", cell(miss)));
-        let agreed = looked.iter().filter(|looked| !misses.contains(*looked) && self.of(looked).is_some());
+        let is_always_off = |looked: &&Miss| self.reason(looked).is_some_and(|reason| !reason.by_chance);
+        let agreed = looked.iter().filter(|looked| !misses.contains(*looked)).filter(is_always_off);
         let agreed = agreed.map(|looked| format!("{}: agrees, and reasons.toml says why it is off", cell(looked)));
         without.chain(agreed).collect()
     }
@@ -70,6 +152,7 @@ impl Reasons {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::truth::judge::Cell;
 
     #[test]
     fn a_miss_without_a_reason_and_a_reason_without_a_miss_are_told() {
@@ -78,6 +161,8 @@ mod tests {
             policies: vec!["thp".into()],
             figures: vec![Figure::Faults, Figure::TableBytes],
             because: "its addresses".into(),
+            by_chance: false,
+            without: None,
         };
         let cell = |policy: &str, figure| ("a".to_owned(), policy.to_owned(), figure);
         let misses = BTreeSet::from([cell("thp", Figure::Faults), cell("base", Figure::Faults)]);
@@ -86,6 +171,39 @@ mod tests {
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].contains("a under base, faults: off without a reason"), "{told:?}");
         assert!(told[1].contains("a under thp, table_bytes: agrees"), "{told:?}");
+    }
+
+    #[test]
+    fn a_program_without_the_cause_has_its_arguments_and_shows_the_reason_or_not() {
+        let without = Without {
+            what: "chance".into(),
+            environment: BTreeMap::from([("SEED".into(), "1".into())]),
+            arguments: Some(vec!["--predictable".into()]),
+        };
+        let reason = Reason {
+            program: "sort".into(),
+            policies: vec!["base".into()],
+            figures: vec![Figure::Faults],
+            because: "chance".into(),
+            by_chance: true,
+            without: Some(without),
+        };
+        let reasons = Reasons(vec![reason.clone(), reason]);
+        let programs = crate::truth::programs::named(&["sort".to_owned()]).unwrap();
+        let without = reasons.without(&programs);
+        assert_eq!(without.len(), 1, "it is measured once");
+        assert_eq!((without[0].name.as_str(), without[0].environment["SEED"].as_str()), ("sort without chance", "1"));
+        assert_eq!(without[0].arguments, ["--predictable"]);
+        let made_with = (String::new(), String::new());
+        let row = |simulated| {
+            let cell = Cell::Number { measured: 1000.0, least: 1000.0, most: 1000.0, simulated };
+            let policies = vec![("base".to_owned(), Ok(vec![(Figure::Faults, cell)]))];
+            Row { policies, ..Row::without("sort without chance", "C", &made_with, &[], "") }
+        };
+        let looked = BTreeSet::from([("sort".to_owned(), "base".to_owned(), Figure::Faults)]);
+        assert_eq!(reasons.unsettled(&BTreeSet::new(), &looked), Vec::<String>::new(), "by chance it agrees");
+        assert_eq!(reasons.unshown(&[row(1001.0)]), Vec::<String>::new());
+        assert!(reasons.unshown(&[row(1100.0)])[0].contains("sort without chance under base, faults: off"));
     }
 
     #[test]

@@ -99,6 +99,7 @@ impl Bytes<'_> {
                         flags,
                         file: i64::from(self.byte() % 3) - 1,
                         offset: 0,
+                        file_system: [None, Some(0xef53), Some(0x0102_1994)][usize::from(self.byte() % 3)],
                     },
                     address,
                 )

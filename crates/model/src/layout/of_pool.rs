@@ -27,7 +27,7 @@ impl Layout {
                 let call = trace::Call::Region { address: to, bytes, protection, name };
                 changes.push(Change::Call(Event { call, ..event.clone() }));
             }
-            trace::Call::Mmap { address, bytes, protection, flags, file, offset } => {
+            trace::Call::Mmap { address, bytes, protection, flags, file, offset, .. } => {
                 let recorded = event.result as u64;
                 let is_fixed = flags & (map::FIXED | map::FIXED_NOREPLACE) != 0;
                 let address = if is_fixed { self.address(recorded) } else { self.hint(address, pages(bytes)) };

@@ -149,6 +149,14 @@ impl Addresses<'_> {
         result
     }
 
+    /// That of the file which the program maps, if it does.
+    fn file_system(&self) -> Option<u64> {
+        match self.event.call {
+            trace::Call::Mmap { file_system, .. } => file_system,
+            _ => None,
+        }
+    }
+
     fn mmap(&mut self, call: &Call) -> i64 {
         let Call::Mmap { address, bytes, protection, flags, file, offset } = *call else { return EFAULT };
         let (own_bytes, is_of_pool) = (pages(bytes), flags & map::HUGETLB != 0);
@@ -159,7 +167,7 @@ impl Addresses<'_> {
         let to = match flags & (map::FIXED | map::FIXED_NOREPLACE) {
             0 if is_of_pool => self.taken.place_in_pages(address, own_bytes, self.page_bytes),
             0 if *call == self.own => {
-                let asked = Asked { bytes, flags, offset, has_hint: address != 0 };
+                let asked = Asked { bytes, flags, offset, file_system: self.file_system(), has_hint: address != 0 };
                 self.taken.place_for(&asked, address)
             }
             0 => self.taken.place(own_bytes, Alignment::of_memory(bytes)),
@@ -177,8 +185,8 @@ impl Addresses<'_> {
             _ => Backing::File,
         };
         self.vmas.set(to, to.saturating_add(own_bytes), Mapped { protection, backing });
-        let file = file as i64;
-        self.tell(trace::Call::Mmap { address: to, bytes, protection, flags, file, offset }, to as i64)
+        let (file, file_system) = (file as i64, self.file_system());
+        self.tell(trace::Call::Mmap { address: to, bytes, protection, flags, file, offset, file_system }, to as i64)
     }
 
     fn mremap(&mut self, (old, old_bytes): (u64, u64), new_bytes: u64, flags: u64, target: u64) -> i64 {

@@ -122,7 +122,7 @@ mod tests {
 
     fn reserved(bytes: u64, protection: u64) -> Reservations {
         let mut reservations = Reservations::default();
-        let call = Call::Mmap { address: 0, bytes, protection, flags: 0x4022, file: -1, offset: 0 };
+        let call = Call::Mmap { address: 0, bytes, protection, flags: 0x4022, file: -1, offset: 0, file_system: None };
         reservations.note(&call, FROM, TO);
         reservations
     }
@@ -147,7 +147,15 @@ mod tests {
     fn an_end_that_is_missing_is_none() {
         // Where it was recorded it was aligned already; here it is not.
         let mut reservations = Reservations::default();
-        let call = Call::Mmap { address: 0, bytes: 3 * M, protection: 0, flags: 0x4022, file: -1, offset: 0 };
+        let call = Call::Mmap {
+            address: 0,
+            bytes: 3 * M,
+            protection: 0,
+            flags: 0x4022,
+            file: -1,
+            offset: 0,
+            file_system: None,
+        };
         reservations.note(&call, 0x40_0020_0000, TO);
         let trimmed = reservations.trim(0x40_0040_0000, M).unwrap();
         let to = TO.next_multiple_of(M);

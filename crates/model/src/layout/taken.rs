@@ -6,6 +6,11 @@ use ::policy::call::map;
 
 use super::linux::{EMULATED, HUGE, LOWEST, MMAP_BASE, PAGE, STACK_END, VDSO_BYTES, pages};
 
+/// File systems whose files `thp_get_unmapped_area` places (`file_operations::get_unmapped_area`), by their numbers in
+/// include/uapi/linux/magic.h: ext2 to ext4, XFS, Btrfs, EROFS, FUSE. tmpfs aligns where it has large pages, which no policy
+/// enables (`shmem_get_unmapped_area`, mm/shmem.c); overlayfs and network file systems have no such operation.
+const ALIGNING: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xe0f5_e1e2, 0x6573_5546];
+
 /// What a new mapping is asked for, as far as it decides the place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
@@ -13,6 +18,8 @@ pub(super) struct Asked {
     pub flags: u64,
     /// Where in its file, in bytes.
     pub offset: u64,
+    /// That of the file, as statfs(2) calls it; `None` where the trace does not tell.
+    pub file_system: Option<u64>,
     /// The program says where it would like to have it.
     pub has_hint: bool,
 }
@@ -31,10 +38,11 @@ impl Alignment {
     /// aligned (`__get_unmapped_area`, mm/mmap.c), nor is shared memory (`shmem_get_unmapped_area`, mm/shmem.c, where no large
     /// pages of it are enabled).
     fn of_mapping(asked: &Asked) -> Option<Alignment> {
-        let Asked { bytes, flags, offset, has_hint } = *asked;
+        let Asked { bytes, flags, offset, file_system, has_hint } = *asked;
         match flags & map::ANONYMOUS != 0 {
             true if has_hint || flags & map::TYPE != map::PRIVATE => None,
             true => Alignment::of_memory(bytes),
+            false if file_system.is_some_and(|found| !ALIGNING.contains(&found)) => None,
             false => Alignment::of_file(offset, bytes),
         }
     }

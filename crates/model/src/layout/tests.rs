@@ -13,7 +13,7 @@ fn told(layout: &mut Layout, call: Call, result: u64) -> Vec<Event> {
 }
 
 fn mmap(layout: &mut Layout, recorded: u64, bytes: u64) -> u64 {
-    let call = Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0 };
+    let call = Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0, file_system: None };
     let told = told(layout, call, recorded);
     assert_eq!(told.len(), 1);
     told[0].result as u64
@@ -43,7 +43,7 @@ fn mappings_go_downwards_and_whole_huge_pages_are_aligned() {
 }
 
 fn mmap_at(layout: &mut Layout, hint: u64, recorded: u64, bytes: u64, flags: u64) -> u64 {
-    let call = Call::Mmap { address: hint, bytes, protection: 3, flags, file: -1, offset: 0 };
+    let call = Call::Mmap { address: hint, bytes, protection: 3, flags, file: -1, offset: 0, file_system: None };
     told(layout, call, recorded)[0].result as u64
 }
 
@@ -85,16 +85,19 @@ fn only_what_can_have_a_large_page_is_aligned() {
     let (hint, shared) = (EMULATED, 0x21);
     assert_eq!(mmap_at(&mut layout, hint, EMULATED + HUGE, 2 * HUGE, PRIVATE), TOP - 4096 - 2 * HUGE);
     assert_eq!(mmap_at(&mut layout, 0, EMULATED + 3 * HUGE, HUGE, shared), TOP - 4096 - 3 * HUGE);
-    let mut file = |recorded, bytes, offset| {
-        let call = Call::Mmap { address: 0, bytes, protection: 1, flags: 2, file: 3, offset };
+    let (ext4, tmpfs) = (Some(0xef53), Some(0x0102_1994));
+    let mut file = |recorded, bytes, offset, file_system| {
+        let call = Call::Mmap { address: 0, bytes, protection: 1, flags: 2, file: 3, offset, file_system };
         told(&mut layout, call, recorded)[0].result as u64
     };
-    let all = file(EMULATED + 4 * HUGE, HUGE + 4096, 0);
-    assert_eq!(all % HUGE, 0);
-    assert_eq!(file(EMULATED + 6 * HUGE, 2 * HUGE, 4096) % HUGE, 4096);
+    assert_eq!(file(EMULATED + 4 * HUGE, HUGE + 4096, 0, ext4) % HUGE, 0);
+    assert_eq!(file(EMULATED + 6 * HUGE, 2 * HUGE, 4096, None) % HUGE, 4096);
     // No whole 2M of the file is in it: it is where there is room.
-    let part = file(EMULATED + 9 * HUGE, HUGE + 4096, 4096);
-    assert_ne!(part % HUGE, 4096);
+    assert_ne!(file(EMULATED + 9 * HUGE, HUGE + 4096, 4096, ext4) % HUGE, 4096);
+    // tmpfs without large pages places it where there is room, directly below the last one.
+    let bytes = 3 * HUGE + 4096;
+    let last = file(EMULATED + 12 * HUGE, bytes, 0, tmpfs);
+    assert_eq!(file(EMULATED + 16 * HUGE, bytes, 0, tmpfs), last - bytes);
 }
 
 /// glibc's arenas, with what it unmaps on both sides under QEMU.
@@ -104,7 +107,15 @@ fn an_aligned_part_that_is_cut_out_is_aligned_here() {
     let mut layout = Layout::default();
     mmap(&mut layout, EMULATED, 12288);
     let recorded = EMULATED + 12288;
-    let reserve = Call::Mmap { address: 0, bytes: 2 * ARENA, protection: 0, flags: 0x4022, file: -1, offset: 0 };
+    let reserve = Call::Mmap {
+        address: 0,
+        bytes: 2 * ARENA,
+        protection: 0,
+        flags: 0x4022,
+        file: -1,
+        offset: 0,
+        file_system: None,
+    };
     let reserved = told(&mut layout, reserve, recorded)[0].result as u64;
     let arena = recorded.next_multiple_of(ARENA);
     let mut gone = calls(&mut layout, Call::Munmap { address: recorded, bytes: arena - recorded }, 0);

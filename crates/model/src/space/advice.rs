@@ -92,7 +92,7 @@ impl<F: Format> Kernel for Heard<'_, F> {
 /// not have it did not ask for.
 fn call_of(event: &Event) -> Option<Call> {
     Some(match event.call {
-        trace::Call::Mmap { address, bytes, protection, flags, file, offset } => {
+        trace::Call::Mmap { address, bytes, protection, flags, file, offset, .. } => {
             Call::Mmap { address, bytes, protection, flags, file: file as u64, offset }
         }
         trace::Call::Munmap { address, bytes } => Call::Munmap { address, bytes },

@@ -14,7 +14,8 @@ fn leaves(space: &dyn Space) -> Vec<(u64, u64)> {
 /// Calls whose addresses or lengths no kernel admits, with their results.
 fn refused() -> Vec<(Call, u64)> {
     const LAST: u64 = u64::MAX - 4095;
-    let mmap = |bytes| Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0 };
+    let mmap =
+        |bytes| Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0, file_system: None };
     let mremap =
         |address, old_bytes, new_bytes| Call::Mremap { address, old_bytes, new_bytes, flags: 1, new_address: 0 };
     vec![
@@ -155,7 +156,8 @@ fn a_heap_goes_neither_below_its_beginning_nor_into_what_is_mapped() {
 #[test]
 fn memory_that_is_larger_than_the_machine_is_not_populated_page_by_page() {
     let mut space = space("cascade-lake", "base", Physical { bytes: 1 << 30, ..Physical::default() });
-    let call = Call::Mmap { address: 0, bytes: 1 << 45, protection: 3, flags: 0x8022, file: -1, offset: 0 };
+    let call =
+        Call::Mmap { address: 0, bytes: 1 << 45, protection: 3, flags: 0x8022, file: -1, offset: 0, file_system: None };
     let failed = space.event(&event(call, 1 << 40));
     assert_eq!(failed, Err(SpaceError::OutOfMemory { va: 1 << 40, base_bytes: 4096 }));
 }
@@ -230,7 +232,15 @@ fn the_peak_of_all_tables_is_of_one_moment() {
     const M64: u64 = 64 << 20;
     let mut space = space("cascade-lake", "thp", Physical::default());
     // A stack (MAP_STACK) has base pages.
-    let stack = Call::Mmap { address: PLACE, bytes: M64, protection: 3, flags: 0x2_0022, file: -1, offset: 0 };
+    let stack = Call::Mmap {
+        address: PLACE,
+        bytes: M64,
+        protection: 3,
+        flags: 0x2_0022,
+        file: -1,
+        offset: 0,
+        file_system: None,
+    };
     space.event(&event(stack, PLACE)).unwrap();
     write_all(&mut *space, PLACE, M64);
     // Three upper tables and 32 of pages; then 32 that are kept for splits.

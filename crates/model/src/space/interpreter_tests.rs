@@ -73,7 +73,11 @@ fn both<F: Format + Send>(traced: &mut Traced, paged: &mut Paged<F>, step: &Step
         Step::Mmap { at, pages, protection, flags } => {
             let (address, bytes) = place(at, pages);
             let call = Call::Mmap { address, bytes, protection, flags, file: u64::MAX, offset: 0 };
-            makes(call, trace::Call::Mmap { address, bytes, protection, flags, file: -1, offset: 0 }, address);
+            makes(
+                call,
+                trace::Call::Mmap { address, bytes, protection, flags, file: -1, offset: 0, file_system: None },
+                address,
+            );
         }
         Step::Munmap { at, pages } => {
             let (address, bytes) = place(at, pages);

@@ -116,7 +116,15 @@ fn a_page_of_a_pool_that_lost_a_part_stays_whole() {
 #[test]
 fn shared_memory_is_the_same_for_both() {
     let mut space = space("cascade-lake", "base", Physical::default());
-    let call = Call::Mmap { address: PLACE, bytes: 1 << 20, protection: 3, flags: 0x21, file: -1, offset: 0 };
+    let call = Call::Mmap {
+        address: PLACE,
+        bytes: 1 << 20,
+        protection: 3,
+        flags: 0x21,
+        file: -1,
+        offset: 0,
+        file_system: None,
+    };
     space.event(&event(call, PLACE)).unwrap();
     write_all(&mut *space, PLACE, 64 << 10);
     let child = space.fork().unwrap();

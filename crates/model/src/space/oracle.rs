@@ -225,6 +225,7 @@ fn every_count_is_that_of_a_map_with_an_entry_for_each_page() {
                         flags: 0x32,
                         file: -1,
                         offset: 0,
+                        file_system: None,
                     };
                     space.event(&event(call, begin)).unwrap();
                     oracle.unmap(begin, end, true);
@@ -272,7 +273,8 @@ fn every_count_is_that_of_a_map_with_an_entry_for_each_page() {
 #[test]
 fn a_range_that_goes_is_dropped_from_the_tlbs_once_and_one_that_was_empty_never() {
     let mut space = space("cascade-lake", "base", Physical::default());
-    let call = Call::Mmap { address: BEGIN, bytes: BYTES, protection: 3, flags: 0x32, file: -1, offset: 0 };
+    let call =
+        Call::Mmap { address: BEGIN, bytes: BYTES, protection: 3, flags: 0x32, file: -1, offset: 0, file_system: None };
     space.event(&event(call, BEGIN)).unwrap();
     let (mut present, mut expected, mut state) = (BTreeSet::new(), 0, 5);
     for _ in 0..500 {

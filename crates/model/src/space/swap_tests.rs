@@ -13,7 +13,7 @@ fn read_all(space: &mut dyn Space, begin: u64, bytes: u64) {
 }
 
 fn map_shared(space: &mut dyn Space, begin: u64, bytes: u64) {
-    let call = Call::Mmap { address: begin, bytes, protection: 3, flags: 0x21, file: -1, offset: 0 };
+    let call = Call::Mmap { address: begin, bytes, protection: 3, flags: 0x21, file: -1, offset: 0, file_system: None };
     space.event(&event(call, begin)).unwrap();
 }
 

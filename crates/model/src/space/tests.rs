@@ -31,7 +31,7 @@ pub(super) fn event(call: Call, result: u64) -> Event {
 }
 
 pub(super) fn mmap(space: &mut dyn Space, address: u64, bytes: u64) {
-    let call = Call::Mmap { address, bytes, protection: 3, flags: 0x22, file: -1, offset: 0 };
+    let call = Call::Mmap { address, bytes, protection: 3, flags: 0x22, file: -1, offset: 0, file_system: None };
     space.event(&event(call, address)).unwrap();
 }
 
@@ -137,7 +137,8 @@ fn a_read_maps_zeros_and_a_write_replaces_them() {
 #[test]
 fn a_file_is_mapped_sixteen_pages_at_a_fault_and_copied_when_it_is_written() {
     let mut space = space("cascade-lake", "base", Physical::default());
-    let call = Call::Mmap { address: BASE, bytes: 256 << 10, protection: 3, flags: 2, file: 3, offset: 0 };
+    let call =
+        Call::Mmap { address: BASE, bytes: 256 << 10, protection: 3, flags: 2, file: 3, offset: 0, file_system: None };
     space.event(&event(call, BASE)).unwrap();
     for va in (BASE..BASE + (256 << 10)).step_by(4096) {
         space.access(va, false).unwrap();
@@ -268,7 +269,15 @@ fn without_large_blocks_pages_are_small_and_without_memory_there_are_none() {
     // A pool's page takes all memory and is never reclaimed.
     let mut small =
         super::tests::space("cascade-lake", "hugetlb-2m", Physical { bytes: 2 << 20, ..Physical::default() });
-    let call = Call::Mmap { address: BASE, bytes: 4 << 20, protection: 3, flags: 0x32, file: -1, offset: 0 };
+    let call = Call::Mmap {
+        address: BASE,
+        bytes: 4 << 20,
+        protection: 3,
+        flags: 0x32,
+        file: -1,
+        offset: 0,
+        file_system: None,
+    };
     small.event(&event(call, BASE)).unwrap();
     small.access(BASE, true).unwrap();
     let failed = small.access(BASE + (2 << 20), true);

@@ -89,7 +89,7 @@ fn what_is_not_mapped_as_asked_has_a_cause() {
 
 /// A mapping at [`PLACE`] with these flags.
 fn mapped_with(space: &mut dyn Space, flags: u64, bytes: u64) {
-    let call = Call::Mmap { address: PLACE, bytes, protection: 3, flags, file: -1, offset: 0 };
+    let call = Call::Mmap { address: PLACE, bytes, protection: 3, flags, file: -1, offset: 0, file_system: None };
     space.event(&event(call, PLACE)).unwrap();
 }
 
@@ -168,7 +168,7 @@ fn guards_are_those_that_the_tracer_finds() {
 
 fn mapped_guard(space: &mut dyn Space) {
     let address = PLACE + 100 * 4096;
-    let call = Call::Mmap { address, bytes: 4096, protection: 0, flags: 0x32, file: -1, offset: 0 };
+    let call = Call::Mmap { address, bytes: 4096, protection: 0, flags: 0x32, file: -1, offset: 0, file_system: None };
     space.event(&event(call, address)).unwrap();
 }
 
@@ -189,7 +189,7 @@ fn what_is_populated_is_what_the_tracer_populates() {
         ("thp", 0, 0x8022, 0),
     ] {
         let mut space = space("cascade-lake", policy, Physical::default());
-        let call = Call::Mmap { address: PLACE, bytes: M2, protection, flags, file: -1, offset: 0 };
+        let call = Call::Mmap { address: PLACE, bytes: M2, protection, flags, file: -1, offset: 0, file_system: None };
         space.event(&event(call, PLACE)).unwrap();
         assert_eq!(space.costs().anonymous_bytes, populated, "{policy} {protection} {flags:#x}");
     }
@@ -205,7 +205,7 @@ fn memory_that_goes_is_looked_at_before() {
     for goes in [
         Call::Munmap { address: PLACE, bytes: M2 },
         Call::Madvise { address: PLACE, bytes: M2, advice: 4 },
-        Call::Mmap { address: PLACE, bytes: M2, protection: 3, flags: 0x32, file: -1, offset: 0 },
+        Call::Mmap { address: PLACE, bytes: M2, protection: 3, flags: 0x32, file: -1, offset: 0, file_system: None },
         Call::exec("a"),
     ] {
         let mut space = space("cascade-lake", "thp", Physical::default());

@@ -23,7 +23,7 @@ fn header() -> Header {
 /// A trace of accesses to `bytes` of memory that is mapped at [`BASE`].
 fn recorded(bytes: u64, accesses: impl IntoIterator<Item = (u64, Kind)>) -> Vec<u8> {
     let mut recording = Recording::new(Vec::new(), header()).unwrap();
-    let call = Call::Mmap { address: 0, bytes, protection: 7, flags: 0x22, file: -1, offset: 0 };
+    let call = Call::Mmap { address: 0, bytes, protection: 7, flags: 0x22, file: -1, offset: 0, file_system: None };
     recording.event(0, call, BASE as i64);
     for (address, kind) in accesses {
         recording.instructions(0, 1);
@@ -302,7 +302,8 @@ fn results_do_not_depend_on_threads() {
 #[test]
 fn a_page_that_is_dropped_between_two_touches_is_touched_twice() {
     let mut recording = Recording::new(Vec::new(), header()).unwrap();
-    let call = Call::Mmap { address: BASE, bytes: 8192, protection: 3, flags: 0x32, file: -1, offset: 0 };
+    let call =
+        Call::Mmap { address: BASE, bytes: 8192, protection: 3, flags: 0x32, file: -1, offset: 0, file_system: None };
     recording.event(0, call, BASE as i64);
     for _ in 0..5 {
         recording.access(0, BASE, 8, Kind::STORE).unwrap();
@@ -316,7 +317,15 @@ fn a_page_that_is_dropped_between_two_touches_is_touched_twice() {
 fn unmapped_memory_is_gone_from_tlbs() {
     let mut recording = Recording::new(Vec::new(), header()).unwrap();
     let map = |recording: &mut Recording<Vec<u8>>| {
-        let call = Call::Mmap { address: BASE, bytes: 8192, protection: 3, flags: 0x32, file: -1, offset: 0 };
+        let call = Call::Mmap {
+            address: BASE,
+            bytes: 8192,
+            protection: 3,
+            flags: 0x32,
+            file: -1,
+            offset: 0,
+            file_system: None,
+        };
         recording.event(0, call, BASE as i64);
     };
     for _ in 0..10 {
@@ -369,7 +378,8 @@ fn threads_see_what_others_have_mapped() {
     let mut recording = Recording::new(Vec::new(), header()).unwrap();
     for round in 0..50u64 {
         let address = BASE + (round << 21);
-        let call = Call::Mmap { address, bytes: 2 << 20, protection: 3, flags: 0x32, file: -1, offset: 0 };
+        let call =
+            Call::Mmap { address, bytes: 2 << 20, protection: 3, flags: 0x32, file: -1, offset: 0, file_system: None };
         recording.event((round % 2) as u32, call, address as i64);
         recording.event(((round + 1) % 2) as u32, Call::Seen, 0);
         for page in 0..512 {

@@ -162,7 +162,15 @@ mod tests {
     #[test]
     fn what_is_mapped_and_unmapped_is_followed() {
         let mut own = Owned::below(0x1000);
-        let mmap = |bytes| Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0 };
+        let mmap = |bytes| Call::Mmap {
+            address: 0,
+            bytes,
+            protection: 3,
+            flags: 0x22,
+            file: -1,
+            offset: 0,
+            file_system: None,
+        };
         own.follow(&mmap(0x3001), 0x10_0000);
         own.follow(&mmap(0x1000), -12);
         assert_eq!(own.parts(&(0..u64::MAX)), [0..0x1000, 0x10_0000..0x10_4000]);

@@ -125,7 +125,8 @@ impl<F: Format + Send> Both<F> {
                 self.next += bytes;
                 let file = if flags & 0x20 != 0 { -1 } else { 3 };
                 let call = Call::Mmap { address: 0, bytes, protection, flags, file: file as u64, offset: 0 };
-                let was = trace::Call::Mmap { address: 0, bytes, protection, flags, file, offset: 0 };
+                let was =
+                    trace::Call::Mmap { address: 0, bytes, protection, flags, file, offset: 0, file_system: None };
                 let to = self.makes(call, was, recorded);
                 self.has(recorded, bytes, to);
             }
@@ -133,7 +134,15 @@ impl<F: Format + Send> Both<F> {
                 let Some((start, bytes)) = self.range(at, pages) else { return };
                 let (address, flags) = (self.pages[&start], 0x32);
                 let call = Call::Mmap { address, bytes, protection, flags, file: u64::MAX, offset: 0 };
-                let was = trace::Call::Mmap { address: start, bytes, protection, flags, file: -1, offset: 0 };
+                let was = trace::Call::Mmap {
+                    address: start,
+                    bytes,
+                    protection,
+                    flags,
+                    file: -1,
+                    offset: 0,
+                    file_system: None,
+                };
                 self.makes(call, was, start);
             }
             Step::Munmap { at, pages } => {
