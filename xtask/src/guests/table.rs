@@ -1,5 +1,5 @@
-//! The table of guests and checks: the last result of each guest, kept with its date in `docs/guests.json`, and shown in
-//! `docs/guests.md`.
+//! The table of guests and checks: the last result of each guest, kept with its date in `docs/evidence/guests.json`, and shown in
+//! `docs/evidence/guests.md`.
 
 use std::fmt::Write;
 use std::fs;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::check::{CHECKS, Outcome};
 
 /// What is kept, and what is shown.
-const FILES: [&str; 2] = ["docs/guests.json", "docs/guests.md"];
+const FILES: [&str; 2] = ["docs/evidence/guests.json", "docs/evidence/guests.md"];
 
 /// What came of one guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -116,19 +116,19 @@ mod tests {
     #[test]
     fn the_last_result_of_a_guest_takes_the_place_of_the_one_before() {
         let scratch = Scratch::new("table");
-        fs::create_dir(scratch.0.join("docs")).unwrap();
+        fs::create_dir_all(scratch.0.join("docs/evidence")).unwrap();
         let order = ["a".to_owned(), "b".to_owned()];
         let held = Outcome::Held { seen: "5 | x".into(), needs: vec![] };
         for row in [row("b", Outcome::Failed("w".into())), row("a", held.clone()), row("b", held)] {
             keep(&scratch.0, row, &order).unwrap();
         }
-        let shown = fs::read_to_string(scratch.0.join("docs/guests.md")).unwrap();
+        let shown = fs::read_to_string(scratch.0.join("docs/evidence/guests.md")).unwrap();
         assert!(
             shown.contains("| a | linux 1 arm64 | held | not run |") && shown.contains("* policies held: 5   x\n"),
             "{shown}"
         );
         assert!(shown.find("\n| a |") < shown.find("\n| b |") && !shown.contains("**failed**"), "{shown}");
-        fs::write(scratch.0.join("docs/guests.json"), "no").unwrap();
+        fs::write(scratch.0.join("docs/evidence/guests.json"), "no").unwrap();
         assert!(keep(&scratch.0, row("a", Outcome::Skipped("x".into())), &order).unwrap_err().contains("guests.json"));
     }
 }
