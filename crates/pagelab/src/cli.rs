@@ -7,6 +7,7 @@ use crate::demo::Demo;
 use crate::direct_map::DirectMapArguments;
 use crate::doctor::Doctor;
 use crate::exec::Exec;
+use crate::generate::GenerateArguments;
 use crate::inspect::Inspect;
 use crate::list::List;
 use crate::merge::Merge;
@@ -65,6 +66,9 @@ pub enum Verb {
     Doctor(Doctor),
     /// Put back system settings that a killed run left
     Restore(Restore),
+    /// Write documents about the command line
+    #[command(hide = true)]
+    Generate(GenerateArguments),
 }
 
 #[cfg(test)]

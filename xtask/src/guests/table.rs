@@ -4,7 +4,6 @@
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
@@ -47,16 +46,6 @@ pub fn keep(root: &Path, row: Row, order: &[String]) -> Result<(), String> {
     let write = |path: &Path, text: &str| fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()));
     write(&kept, &text)?;
     write(&shown, &markdown(&rows))
-}
-
-/// Today, and the commit that stands here.
-pub fn stamp(root: &Path) -> (String, String) {
-    let output = |program: &str, words: &[&str]| {
-        let output = Command::new(program).args(words).current_dir(root).output();
-        output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
-    };
-    let changed = if output("git", &["status", "--porcelain", "-uno"]).is_empty() { "" } else { " with changes" };
-    (output("date", &["-u", "+%Y-%m-%d"]), output("git", &["rev-parse", "--short", "HEAD"]) + changed)
 }
 
 fn markdown(rows: &[Row]) -> String {
