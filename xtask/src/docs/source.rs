@@ -60,10 +60,12 @@ pub fn files_below(directory: &Path) -> Result<Vec<PathBuf>, String> {
 /// Where a file of the repository is in the book's source.
 fn in_book(path: &str) -> String {
     let path = if path == FRONT { "docs/README.md" } else { path };
-    match path.strip_prefix("docs/") {
+    let path = match path.strip_prefix("docs/") {
         Some(page) => page.to_owned(),
         None => format!("repository/{path}"),
-    }
+    };
+    // As mdBook names the page, but not the links to it.
+    path.strip_suffix("README.md").map(|directory| format!("{directory}index.md")).unwrap_or(path)
 }
 
 /// A page as the site has it; notes the files of the repository to which it links.
@@ -154,7 +156,7 @@ mod tests {
         let text = "[a](../../machines/a.toml), [b](b.md#c), [c](../../README.md), [d](../../ARCHITECTURE.md#d)\n";
         let mut found = Vec::new();
         let made = relinked("docs/guide/x.md", text, &mut found);
-        let expected = "[a](../repository/machines/a.toml), [b](b.md#c), [c](../README.md), \
+        let expected = "[a](../repository/machines/a.toml), [b](b.md#c), [c](../index.md), \
                         [d](../repository/ARCHITECTURE.md#d)\n";
         assert_eq!(made, expected);
         assert_eq!(found, ["machines/a.toml", "README.md", "ARCHITECTURE.md"]);
