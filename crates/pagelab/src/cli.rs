@@ -38,7 +38,7 @@ pub enum Verb {
     Compare(Box<Compare>),
     /// Show a stored comparison again
     Show(Show),
-    /// Say what several boots and hosts say together
+    /// Combine comparisons of several boots and hosts
     Merge(Merge),
     /// Studies: a file of workloads, policies and machines; run, resumed and reported
     Study(StudyArguments),

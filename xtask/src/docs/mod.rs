@@ -106,3 +106,31 @@ fn pages(root: &Path) -> Result<Vec<PathBuf>, String> {
 fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_of_this_book_are_whole_and_name_code_that_is_there() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let pages = marked_pages(&root).unwrap();
+        assert!(pages.len() > 10, "{pages:?}");
+        for (page, marks) in pages {
+            for code in marks.iter().flat_map(|mark| &mark.code) {
+                assert!(root.join(code).exists(), "{page}: {code}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_summary_lists_every_page() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        let summary = fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+        for page in source::files_below(&docs).unwrap() {
+            let name = page.strip_prefix(&docs).unwrap().display().to_string();
+            let is_page = name.ends_with(".md") && name != "SUMMARY.md" && !name.starts_with("incoming/");
+            assert!(!is_page || summary.contains(&format!("({name})")), "{name} is not in docs/SUMMARY.md");
+        }
+    }
+}

@@ -77,8 +77,9 @@ fn describe_argument(argument: &Arg, text: &mut String) {
     let short = argument.get_short().map(|letter| format!("`-{letter}`, ")).unwrap_or_default();
     let help =
         argument.get_long_help().or(argument.get_help()).map(|help| prose(&help.to_string())).unwrap_or_default();
-    let _ = writeln!(text, "* {short}`{argument}`: {}", help.replace("\n\n", "\n\n  "));
-    let _ = write!(text, "{}{}", possible_values(argument), default(argument));
+    let help = help.replace("\n\n", "\n\n  ");
+    let _ = writeln!(text, "* {short}`{argument}`: {help}{}", default(argument));
+    text.push_str(&possible_values(argument));
 }
 
 /// `* name: meaning` for each; nothing of switches.
@@ -93,12 +94,16 @@ fn possible_values(argument: &Arg) -> String {
     })
 }
 
+/// A sentence behind the help, which ends without a full stop.
 fn default(argument: &Arg) -> String {
     let values: Vec<_> = argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
-    if values.is_empty() || !argument.get_action().takes_values() || argument.is_hide_default_value_set() {
+    if values.iter().all(|value| value.is_empty())
+        || !argument.get_action().takes_values()
+        || argument.is_hide_default_value_set()
+    {
         return String::new();
     }
-    format!("\n  Default: `{}`\n", values.join(" "))
+    format!(". Default: `{}`", values.join(" "))
 }
 
 fn about(command: &Command) -> String {
@@ -114,8 +119,18 @@ fn prose(help: &str) -> String {
     help.trim().split('`').enumerate().map(part).collect()
 }
 
+/// Options become code, or a line could break in them.
 fn escaped(text: &str) -> String {
-    text.chars().fold(String::new(), |mut text, character| {
+    text.split_inclusive([' ', '\n', '(']).map(escaped_word).collect()
+}
+
+fn escaped_word(word: &str) -> String {
+    let of_option = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let option = word.find(|c| !of_option(c)).unwrap_or(word.len());
+    if word.starts_with("--") && option > 2 {
+        return format!("`{}`{}", &word[..option], escaped_word(&word[option..]));
+    }
+    word.chars().fold(String::new(), |mut text, character| {
         if "<>*_|[]\\".contains(character) {
             text.push('\\');
         }
@@ -129,8 +144,12 @@ mod tests {
     use super::*;
 
     fn command() -> Command {
-        let size =
-            Arg::new("size").short('s').long("size").value_name("SIZE").default_value("4K").help("At most <this>");
+        let size = Arg::new("size")
+            .short('s')
+            .long("size")
+            .value_name("SIZE")
+            .default_value("4K")
+            .help("At most <this> (--how)");
         let how = Arg::new("how").long("how").value_parser(["a", "b"]).help_heading("More").help("`x_y`, a_b");
         let verb = Command::new("look").about("Looks").arg(size).arg(how).arg(Arg::new("file").required(true));
         let hidden = Command::new("secret").hide(true);
@@ -152,7 +171,7 @@ mod tests {
         let page = &pages(&command())[1].1;
         assert!(page.starts_with("# pagelab look\n\nLooks\n\n```text\npagelab look [OPTIONS] <file>\n```\n"), "{page}");
         assert!(page.contains("**Arguments**\n\n* `<file>`: \n"), "{page}");
-        assert!(page.contains("* `-s`, `--size <SIZE>`: At most \\<this\\>\n\n  Default: `4K`\n"), "{page}");
+        assert!(page.contains("* `-s`, `--size <SIZE>`: At most \\<this\\> (`--how`). Default: `4K`\n"), "{page}");
         assert!(page.contains("**More**\n\n* `--how <how>`: `x_y`, a\\_b\n  * `a`\n  * `b`\n"), "{page}");
     }
 }

@@ -48,7 +48,7 @@ impl Warning {
             }
             Warning::LooksInWall { arm, ratio } => {
                 format!(
-                    "under {} looks at memory before it goes (--prove-all) take {:.1} % of the wall time, and it contains them",
+                    "under {} inspections of memory before it is given back (--prove-all) take {:.1} % of the wall time, and it contains them",
                     label(arm),
                     ratio * 100.0
                 )
