@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
+use super::age::{self, Age};
 use super::mark::{self, Mark};
 
-/// The page with every repeatable output as its command prints it now. The line `$ command` above an output stays, and so
-/// does a mark whose output has not changed.
+/// The page with every repeatable output as its command prints it now. The line `$ command` above an output stays. So does a
+/// mark whose output has not changed, unless its code has.
 ///
 /// # Errors
 /// A mark that is wrong, a command that fails, an output without a fence.
@@ -17,8 +18,9 @@ pub fn all(root: &Path, page: &str) -> Result<String, String> {
         let place = format!("{}: ", mark.line);
         let (begin, end) = fence(&lines, mark).ok_or_else(|| format!("{place}no fence follows the mark"))?;
         let made = run(root, &mark.command).map_err(|problem| place + &problem)?;
-        if lines[begin..end] != made[..] {
-            lines.splice(begin..end, made);
+        let changed = lines[begin..end] != made[..];
+        lines.splice(begin..end, made);
+        if changed || age::of(root, mark).is_ok_and(Age::is_older) {
             stamp(root, mark, &mut lines);
         }
     }
