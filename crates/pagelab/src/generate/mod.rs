@@ -1,5 +1,6 @@
-//! Documents made from the command line itself: what the book's reference says of each command.
+//! Documents made from the program itself: what the book's reference says of each command and of each cause.
 
+mod causes;
 mod reference;
 
 use std::fs;
@@ -19,7 +20,7 @@ pub struct GenerateArguments {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// The book's reference of commands: `cli.md`, and a page a verb in `cli/`
+    /// Pages of the book: the commands (`cli.md`, and a page a verb in `cli/`), and the causes (`causes.md`)
     Reference {
         /// Where the pages go; it must be there
         directory: PathBuf,
@@ -34,7 +35,9 @@ pub fn run(arguments: &GenerateArguments, mut command: Command) -> Result<(), Fa
     command.build();
     match &arguments.what {
         What::Reference { directory } => {
-            write_pages(directory, &reference::pages(&command)).map_err(|error| Failure::about(directory, error))
+            let mut pages = reference::pages(&command);
+            pages.push(("causes.md".to_owned(), causes::page()));
+            write_pages(directory, &pages).map_err(|error| Failure::about(directory, error))
         }
     }
 }
