@@ -50,7 +50,7 @@ pub enum Verb {
     Top(TopArguments),
     /// Record which memory a command touches, in an emulator
     Record(Box<RecordArguments>),
-    /// Recorded traces: what is in them, checks, parts, text, those of other tools
+    /// Recorded traces: summary, check, part, text, import from other tools
     Trace(TraceArguments),
     /// Simulate recorded traces: any page-size policy on model machines
     Sim(Box<SimArguments>),
