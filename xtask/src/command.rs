@@ -1,5 +1,6 @@
-//! Commands that tasks run.
+//! Commands that tasks run, and what they say of the day and the commit.
 
+use std::path::Path;
 use std::process::Command;
 
 /// Runs a command to its end.
@@ -9,4 +10,14 @@ use std::process::Command;
 pub fn succeed(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("cannot run {command:?}: {error}"))?;
     if status.success() { Ok(()) } else { Err(status.to_string()) }
+}
+
+/// Today, and the commit that stands here.
+pub fn stamp(root: &Path) -> (String, String) {
+    let output = |program: &str, words: &[&str]| {
+        let output = Command::new(program).args(words).current_dir(root).output();
+        output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+    };
+    let changed = if output("git", &["status", "--porcelain", "-uno"]).is_empty() { "" } else { " with changes" };
+    (output("date", &["-u", "+%Y-%m-%d"]), output("git", &["rev-parse", "--short", "HEAD"]) + changed)
 }

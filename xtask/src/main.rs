@@ -1,6 +1,6 @@
 //! Tasks of the workspace. `cargo xtask test` runs everything there is to test, `cargo xtask tidy` only
 //! the rules that no compiler checks; `cargo xtask truth` sets programs on the running kernel beside their simulations,
-//! `cargo xtask dist` builds for other machines, `cargo xtask guests` boots other kernels, and `cargo xtask tcg-guest` makes the guest of a workload.
+//! `cargo xtask docs` builds the book, `cargo xtask dist` builds for other machines, `cargo xtask guests` boots other kernels, and `cargo xtask tcg-guest` makes the guest of a workload.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -8,6 +8,7 @@ mod command;
 mod cpio;
 mod debian;
 mod dist;
+mod docs;
 mod guests;
 mod tcg_guest;
 mod test;
@@ -18,11 +19,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str =
-    "usage: cargo xtask test | tidy [--draw] [--root DIR] | truth [...] | dist [...] | guests [...] | tcg-guest [--again]
+    "usage: cargo xtask test | tidy [--draw] [--root DIR] | truth [...] | docs [...] | dist [...] | guests [...] | tcg-guest [--again]
   test       install or name the Debian packages that the tests need; tidy, rustfmt, clippy, all tests
   tidy       the rules of this workspace: dependencies between crates and files, unsafe code, links, leftovers;
              of another checkout with --root; --draw writes the picture of the crates into ARCHITECTURE.md
   truth      programs on the running kernel beside their simulations, as root; `truth --help` says how
+  docs       the book as a site, with its links checked, and the age of its outputs; `docs --help` says how
   dist       static programs for x86-64, arm64 and riscv64, reproducible; `dist --help` says how
   guests     kernels of Debian in QEMU, each with the same checks; `guests --help` says how
   tcg-guest  fetch and assemble the arm64 Linux of `pagelab workload tcg-boot`, and print its directory";
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         ["tidy", "--root", other] => tidy::run(Path::new(other)),
         ["tidy", "--draw", "--root", other] => tidy::draw(Path::new(other)),
         ["truth", ..] => truth::run(&root, &arguments[1..]),
+        ["docs", ..] => docs::run(&root, &arguments[1..]),
         ["dist", ..] => dist::run(&root, &arguments[1..]),
         ["guests", ..] => guests::run(&root, &arguments[1..]),
         ["tcg-guest"] => tcg_guest::run(false),

@@ -1,5 +1,5 @@
 //! The journal: what the lease wrote, on disk, for the case that pagelab and its watchdog are both
-//! killed. Its format is described in FORMATS.md.
+//! killed. Its format is described in docs/reference/formats/journal.md.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, Write};

@@ -7,6 +7,7 @@ use crate::demo::Demo;
 use crate::direct_map::DirectMapArguments;
 use crate::doctor::Doctor;
 use crate::exec::Exec;
+use crate::generate::GenerateArguments;
 use crate::inspect::Inspect;
 use crate::list::List;
 use crate::merge::Merge;
@@ -37,7 +38,7 @@ pub enum Verb {
     Compare(Box<Compare>),
     /// Show a stored comparison again
     Show(Show),
-    /// Say what several boots and hosts say together
+    /// Combine comparisons of several boots and hosts
     Merge(Merge),
     /// Studies: a file of workloads, policies and machines; run, resumed and reported
     Study(StudyArguments),
@@ -49,7 +50,7 @@ pub enum Verb {
     Top(TopArguments),
     /// Record which memory a command touches, in an emulator
     Record(Box<RecordArguments>),
-    /// Recorded traces: what is in them, checks, parts, text, those of other tools
+    /// Recorded traces: summary, check, part, text, import from other tools
     Trace(TraceArguments),
     /// Simulate recorded traces: any page-size policy on model machines
     Sim(Box<SimArguments>),
@@ -65,6 +66,9 @@ pub enum Verb {
     Doctor(Doctor),
     /// Put back system settings that a killed run left
     Restore(Restore),
+    /// Write documents about the command line
+    #[command(hide = true)]
+    Generate(GenerateArguments),
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod doctor;
 mod exec;
 mod executed;
 mod failure;
+mod generate;
 mod inspect;
 mod list;
 mod locale;
@@ -37,7 +38,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use cli::{Cli, Verb};
 use failure::{Failure, say, told};
@@ -69,6 +70,7 @@ fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Restore(arguments) => restore::run(&arguments),
         Verb::Workload(arguments) => work(arguments),
+        Verb::Generate(arguments) => generate::run(&arguments, Cli::command()),
     }
 }
 

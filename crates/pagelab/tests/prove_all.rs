@@ -53,7 +53,7 @@ fn memory_that_goes_unseen_is_seen_with_prove_all() {
     assert!(bench.stored(1)["design"]["prove_all"] == false);
     let html = std::fs::read_to_string(html).unwrap();
     assert!(
-        html.contains("all memory is looked at before it goes") && html.contains("--min-blocks 1 --prove-all"),
+        html.contains("all memory is inspected before it is given back") && html.contains("--min-blocks 1 --prove-all"),
         "{html}"
     );
 }
@@ -70,5 +70,8 @@ fn wall_times_that_contain_looks_are_named() {
     }
     assert!(warned(&document), "{:#}", document["warnings"]);
     let table = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
-    table.prints(&["warning: under base looks at memory before it goes (--prove-all) take", "times from one without"]);
+    table.prints(&[
+        "warning: under base inspections of memory before it is given back (--prove-all) take",
+        "times from one without",
+    ]);
 }

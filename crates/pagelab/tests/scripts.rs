@@ -12,7 +12,7 @@ use beside::scripts::Scripts;
 use common::{Bench, needs, program, recording, root};
 
 const POLICIES: [&str; 4] = ["base", "mthp-64k", "thp", "hugetlb-2m"];
-/// Seeds of scripts. METHOD names what others find: 1 and 14 under `hugetlb-2m`, 8 where `mremap` moves what was never touched.
+/// Seeds of scripts. docs/evidence/truth-table.md names what others find: 1 and 14 under `hugetlb-2m`, 8 where `mremap` moves what was never touched.
 const SEEDS: [u64; 11] = [2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13];
 
 fn can_compare() -> bool {

@@ -110,7 +110,7 @@ fn sessions_a_terminal_and_job_control() {
 
 #[test]
 fn filters_of_the_programs_own() {
-    // Without a tracer the filter of `exec -p base` stands in the way of strict mode, and README says so.
+    // Without a tracer the filter of `exec -p base` stands in the way of strict mode, and docs/explain/policies.md says so.
     torture_but("filters", |policy| policy != "base");
 }
 

@@ -107,7 +107,7 @@ fn a_program_whose_memory_may_not_be_looked_at_is_unproven() {
     let options = [&["-p", "default,base,base+no-guards"][..], &QUICK].concat();
     let _still = Still::wait();
     let ran = bench.compare(&options, &command).as_nobody().ran();
-    ran.says(0, &[]).prints(&["default: a process could not be looked at: unreadable: /proc/PID/", "was not shown"]);
+    ran.says(0, &[]).prints(&["default: a process could not be inspected: unreadable: /proc/PID/", "was not shown"]);
     assert_eq!(ran.stdout.matches("base+no-guards was not shown").count(), 1, "{ran}");
     let document = bench.stored(1);
     for label in ["base", "base+no-guards"] {

@@ -5,7 +5,7 @@
 //! ```
 //! The first table is of whole programs, run as trials of a comparison are, with their census: `true`; a program that
 //! forks; one that sends itself signals; a musl program that grows its heap by single pages; one that maps 2M and
-//! unmaps it again; `make -j2` over small C files. `--full` gives them the sizes of METHOD.md. Each round has a bare trial and
+//! unmaps it again; `make -j2` over small C files. `--full` gives them the sizes of docs/evidence/speed.md. Each round has a bare trial and
 //! one under each policy; printed are the median bare time, and the ratio over the rounds with its interval. Policies that need
 //! settings are leased, so another pagelab is waited for.
 //!

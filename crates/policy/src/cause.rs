@@ -228,11 +228,11 @@ impl Cause {
             }
             Cause::NothingToSee => "no memory was present at exit".into(),
             Cause::FreedBeforeExit => "memory was given back before the process ended, and not seen".into(),
-            Cause::PeakUnseen => "most of the memory was gone before it could be looked at".into(),
+            Cause::PeakUnseen => "most of the memory was given back before it could be inspected".into(),
             Cause::PeakUncertain => {
-                "whether most of the memory was looked at is not known: files and shared memory hide its peak".into()
+                "whether most of the memory was inspected is not known: files and shared memory hide its peak".into()
             }
-            Cause::ProcessUnseen { reason } => format!("a process could not be looked at: {reason}"),
+            Cause::ProcessUnseen { reason } => format!("a process could not be inspected: {reason}"),
             Cause::MappingCut { by } => format!("one allocation, cut by {}", by.describe()),
             Cause::GrewInSteps => "grew in steps smaller than the size, and was touched after each".into(),
             Cause::MovedOutOfPlace => "moved to an address that is no multiple of the size (mremap)".into(),
@@ -299,7 +299,7 @@ impl Cause {
             Cause::PrivilegeNotGained => "run pagelab as root, with --user root",
             Cause::Debugger => "run it without the debugger",
             Cause::FreedBeforeExit | Cause::PeakUnseen | Cause::PeakUncertain => {
-                "--prove-all looks at all memory before it goes, whatever time it takes; or measure a part of the program's life \
+                "--prove-all inspects all memory before it is given back, whatever time it takes; or measure a part of the program's life \
                  in which less goes"
             }
             Cause::NothingToSee => "measure a longer part of the program's life",

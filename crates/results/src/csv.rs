@@ -1,6 +1,6 @@
 //! The observations as comma-separated values (RFC 4180): one row for each trial and metric.
 //!
-//! `FORMATS.md` describes the columns. Version 1; columns may be added at the end.
+//! `docs/reference/formats/compare-csv.md` describes the columns. Version 1; columns may be added at the end.
 
 use std::io::{self, Write};
 

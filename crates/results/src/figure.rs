@@ -63,9 +63,9 @@ pub(crate) fn metric(metrics: &[Metric], name: &str) -> Metric {
 pub(crate) fn proof(design: &Design) -> String {
     let proof = match design.prove_all {
         true => {
-            "all memory is looked at before it goes; wall times contain that where other tasks ran meanwhile (--prove-all)"
+            "all memory is inspected before it is given back; wall times contain that where other tasks ran meanwhile (--prove-all)"
         }
-        false => "large ranges are looked at as long as that takes a small share of the time",
+        false => "large ranges are inspected as long as that takes a small share of the time",
     };
     proof.to_owned()
 }

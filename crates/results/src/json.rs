@@ -1,6 +1,6 @@
 //! The comparison as one JSON document, schema `pagelab.compare/1`.
 //!
-//! `FORMATS.md` describes it. Its layout is its own and does not follow that of `study`'s types; the words
+//! `docs/reference/formats/compare.md` describes it. Its layout is its own and does not follow that of `study`'s types; the words
 //! for outcomes, causes and warnings are theirs. Values that are not known are `null`; a metric that was
 //! not observed is absent.
 

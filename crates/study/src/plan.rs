@@ -22,7 +22,7 @@ impl Design {
 
     /// Share of the allowed error that a run by this design spends on each claim. A run that stops when
     /// its interval happens to be narrow stops a little more often on a sample that looks steadier than
-    /// it is, which in simulation adds a quarter to the errors; METHOD.md has the figures.
+    /// it is, which in simulation adds a quarter to the errors; docs/evidence/calibration.md has the figures.
     pub const SPENT_RATIO: f64 = 0.8;
 
     /// The level of every test and interval: `1 - confidence`, less what stopping on precision costs.

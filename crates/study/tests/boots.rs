@@ -243,7 +243,10 @@ fn other_designs_and_nothing_are_refused() {
     let mut proven = one.clone();
     proven.design.prove_all = true;
     let message = merge(&[parts[0].clone(), Part::of(&proven).unwrap()]).unwrap_err().to_string();
-    assert!(message.contains("looked at before it goes differs") && message.contains("--prove-all"), "{message}");
+    assert!(
+        message.contains("inspected before it is given back differs") && message.contains("--prove-all"),
+        "{message}"
+    );
     let mut prepared = one.clone();
     prepared.invocation.prepare = Some(vec!["warm".into(), "up".into()]);
     let message = merge(&[parts[0].clone(), Part::of(&prepared).unwrap()]).unwrap_err().to_string();

@@ -1,6 +1,6 @@
 //! Whole comparisons of a fake machine: how often they are wrong, and how often they find what is there.
 //!
-//! The table of METHOD.md:
+//! The table of docs/evidence/calibration.md:
 //! `cargo test --release -p study --test simulation -- --ignored --nocapture`.
 
 mod common;
@@ -109,7 +109,7 @@ fn arms_that_are_equally_good_seldom_have_a_winner() {
 }
 
 #[test]
-#[ignore = "prints the table of METHOD.md; takes some minutes of a release build"]
+#[ignore = "prints the table of docs/evidence/calibration.md; takes some minutes of a release build"]
 fn table() {
     println!(
         "| true change | arms | trial noise | drift | false claims | interval misses | found | winner | precise | blocks |"

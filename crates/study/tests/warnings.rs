@@ -155,7 +155,10 @@ fn shared_memory_is_named_where_it_is_much() {
     };
     let postgres = with(390 << 20, 38 << 20);
     assert_eq!(postgres, [Warning::SharedMemory { bytes: 390 << 20, concerned_bytes: 38 << 20 }]);
-    assert_eq!(postgres[0].describe(&design.arms), "390M of shared memory is no policy's concern, beside 38M that is");
+    assert_eq!(
+        postgres[0].describe(&design.arms),
+        "390M of shared memory is not changed by any policy; 38M of memory is"
+    );
     assert_eq!((with(1 << 19, 0), with(2 << 20, 38 << 20)), (vec![], vec![]));
     assert_eq!(with(2 << 20, 0).len(), 1);
 }

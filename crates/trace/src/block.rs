@@ -58,7 +58,7 @@ impl<const BYTES: usize> Field<BYTES> {
     }
 }
 
-/// What stands before the payload of a block, behind [`MAGIC`]: FORMATS.md has the bytes.
+/// What stands before the payload of a block, behind [`MAGIC`]: docs/reference/formats/trace.md has the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
     /// What the payload is.

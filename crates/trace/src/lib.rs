@@ -13,7 +13,8 @@
 //! - **filter**: what was left out of the runs. The header says for which TLBs the rest is exact, and a reader refuses
 //!   others.
 //!
-//! Pure: readers and writers are handed in; no file is opened and no clock is read here. FORMATS.md describes the bytes.
+//! Pure: readers and writers are handed in; no file is opened and no clock is read here. docs/reference/formats/trace.md describes
+//! the bytes.
 
 #![forbid(unsafe_code)]
 

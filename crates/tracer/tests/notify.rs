@@ -1,4 +1,4 @@
-//! What the kernel does about seccomp user notification, as far as METHOD.md rests on it ("What notification would cost").
+//! What the kernel does about seccomp user notification, as far as docs/notebook/tracer.md rests on it.
 //! pagelab does not use it.
 
 #![cfg(target_arch = "x86_64")]
@@ -137,7 +137,7 @@ fn an_answered_call_is_not_made() {
     );
 }
 
-/// How often that happens depends on how long a call waits for its supervisor; the figure of METHOD.md is printed.
+/// How often that happens depends on how long a call waits for its supervisor; the figure of docs/notebook/tracer.md is printed.
 #[test]
 fn mappings_that_a_timer_interrupts_are_not_received() {
     let Some(command) = program("alarmed", ALARMED) else { return };

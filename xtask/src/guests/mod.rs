@@ -162,7 +162,7 @@ fn checked(root: &Path, guest: &Guest, fetched: Fetched, arguments: &Arguments) 
 }
 
 fn keep(root: &Path, guest: &Guest, seen: Seen) -> Result<(), String> {
-    let (date, commit) = table::stamp(root);
+    let (date, commit) = crate::command::stamp(root);
     let board = Board::of(&guest.architecture).map(|board| board.program.0).unwrap_or_default();
     let version = Command::new(board).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
     let emulator = String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned();

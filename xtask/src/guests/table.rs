@@ -1,17 +1,16 @@
-//! The table of guests and checks: the last result of each guest, kept with its date in `docs/guests.json`, and shown in
-//! `docs/guests.md`.
+//! The table of guests and checks: the last result of each guest, kept with its date in `docs/evidence/guests.json`, and shown in
+//! `docs/evidence/guests.md`.
 
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
 use super::check::{CHECKS, Outcome};
 
 /// What is kept, and what is shown.
-const FILES: [&str; 2] = ["docs/guests.json", "docs/guests.md"];
+const FILES: [&str; 2] = ["docs/evidence/guests.json", "docs/evidence/guests.md"];
 
 /// What came of one guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,16 +46,6 @@ pub fn keep(root: &Path, row: Row, order: &[String]) -> Result<(), String> {
     let write = |path: &Path, text: &str| fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()));
     write(&kept, &text)?;
     write(&shown, &markdown(&rows))
-}
-
-/// Today, and the commit that stands here.
-pub fn stamp(root: &Path) -> (String, String) {
-    let output = |program: &str, words: &[&str]| {
-        let output = Command::new(program).args(words).current_dir(root).output();
-        output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
-    };
-    let changed = if output("git", &["status", "--porcelain", "-uno"]).is_empty() { "" } else { " with changes" };
-    (output("date", &["-u", "+%Y-%m-%d"]), output("git", &["rev-parse", "--short", "HEAD"]) + changed)
 }
 
 fn markdown(rows: &[Row]) -> String {
@@ -116,19 +105,19 @@ mod tests {
     #[test]
     fn the_last_result_of_a_guest_takes_the_place_of_the_one_before() {
         let scratch = Scratch::new("table");
-        fs::create_dir(scratch.0.join("docs")).unwrap();
+        fs::create_dir_all(scratch.0.join("docs/evidence")).unwrap();
         let order = ["a".to_owned(), "b".to_owned()];
         let held = Outcome::Held { seen: "5 | x".into(), needs: vec![] };
         for row in [row("b", Outcome::Failed("w".into())), row("a", held.clone()), row("b", held)] {
             keep(&scratch.0, row, &order).unwrap();
         }
-        let shown = fs::read_to_string(scratch.0.join("docs/guests.md")).unwrap();
+        let shown = fs::read_to_string(scratch.0.join("docs/evidence/guests.md")).unwrap();
         assert!(
             shown.contains("| a | linux 1 arm64 | held | not run |") && shown.contains("* policies held: 5   x\n"),
             "{shown}"
         );
         assert!(shown.find("\n| a |") < shown.find("\n| b |") && !shown.contains("**failed**"), "{shown}");
-        fs::write(scratch.0.join("docs/guests.json"), "no").unwrap();
+        fs::write(scratch.0.join("docs/evidence/guests.json"), "no").unwrap();
         assert!(keep(&scratch.0, row("a", Outcome::Skipped("x".into())), &order).unwrap_err().contains("guests.json"));
     }
 }

@@ -21,7 +21,7 @@ fn check_file(tree: &Tree, file: &File) -> Vec<Finding> {
 }
 
 /// The lines outside of fenced code, with inline code taken out.
-fn prose(text: &str) -> impl Iterator<Item = (String, usize)> {
+pub fn prose(text: &str) -> impl Iterator<Item = (String, usize)> {
     let mut fenced = false;
     text.lines().zip(1..).filter_map(move |(line, number)| {
         if line.trim_start().starts_with("```") {
@@ -34,7 +34,7 @@ fn prose(text: &str) -> impl Iterator<Item = (String, usize)> {
 }
 
 /// The targets of `[text](target)` and `![text](target "title")`.
-fn targets(line: &str) -> impl Iterator<Item = &str> {
+pub fn targets(line: &str) -> impl Iterator<Item = &str> {
     line.match_indices("](").filter_map(|(at, _)| {
         let rest = &line[at + 2..];
         rest[..rest.find(')')?].split_whitespace().next()
@@ -56,7 +56,7 @@ fn problem(tree: &Tree, from: &str, target: &str) -> Option<String> {
 }
 
 /// `target` seen from the file `from`; `None` where it leaves the repository.
-fn resolve(from: &str, target: &str) -> Option<String> {
+pub fn resolve(from: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
     for part in target.trim_end_matches('/').split('/') {

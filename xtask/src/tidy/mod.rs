@@ -3,7 +3,7 @@
 mod arrows;
 mod calls;
 mod crates;
-mod links;
+pub mod links;
 mod shape;
 mod skips;
 mod source;

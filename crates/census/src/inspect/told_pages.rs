@@ -1,4 +1,4 @@
-//! The file of a capture with what only a running kernel tells: `pagelab.capture/1` (FORMATS.md).
+//! The file of a capture with what only a running kernel tells: `pagelab.capture/1` (docs/reference/formats/capture.md).
 
 use std::fmt::Write as _;
 

@@ -116,9 +116,10 @@ pub struct Measuring {
     /// Compare the hash of standard output under every policy
     #[arg(long)]
     pub check_output: bool,
-    /// Look at all memory before it goes (munmap, mremap, brk, MADV_DONTNEED, MADV_FREE, exec, whatever the size), whatever
-    /// time it takes; otherwise only large ranges are looked at, for 0.5 % of the time. For programs that give most of their
-    /// memory back before they end (causes peak_unseen, freed_before_exit); the time of looks is taken off the wall time where nothing else of the tree ran, and a warning names arms whose wall time contains it
+    /// Inspect all memory before it is given back (munmap, mremap, brk, MADV_DONTNEED, MADV_FREE, exec, whatever the size), whatever
+    /// time it takes; otherwise only large ranges are inspected, for 0.5 % of the time. For programs that give most of their
+    /// memory back before they end (causes peak_unseen, freed_before_exit). The time of looks is taken off the wall time
+    /// where nothing else of the tree ran, and a warning names arms whose wall time contains it
     #[arg(long)]
     pub prove_all: bool,
     /// Give the command this file as standard input, every time anew; no pipe, which can be read once

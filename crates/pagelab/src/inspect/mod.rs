@@ -40,7 +40,7 @@ pub struct Inspect {
     /// All processes, a row each, that with most memory that could be larger first
     #[arg(long)]
     pub all: bool,
-    /// Show every region, and not only kinds of them
+    /// Show every region, not only kinds of memory
     #[arg(long)]
     pub regions: bool,
     /// Print one JSON document instead of tables
@@ -49,7 +49,7 @@ pub struct Inspect {
     /// Write the map of the address space as one HTML page, a cell a window of a large page
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tree", "cgroup", "all", "collapse", "capture"])]
     pub html: Option<PathBuf>,
-    /// Look at the process, or the command's, this often until it ends, a row a look
+    /// Inspect the process, or the command's, this often until it ends, a row each time
     #[arg(long, value_name = "TIME", value_parser = parse_duration,
           conflicts_with_all = ["tree", "cgroup", "all", "collapse", "capture", "root"])]
     pub every: Option<f64>,
@@ -70,7 +70,7 @@ pub struct Inspect {
     /// Inspect a process in such a directory, and not one of this system
     #[arg(long, value_name = "DIR", requires = "pid")]
     pub root: Option<PathBuf>,
-    /// Run this command, and look at its processes when they end
+    /// Run this command, and inspect its processes when they end
     #[arg(last = true)]
     pub command: Vec<OsString>,
 }

@@ -46,7 +46,7 @@ pub struct Replay {
     /// several times as long
     #[arg(long)]
     pub curves: bool,
-    /// The accesses alone, at the addresses that were recorded: no system call is heard and no forked process followed.
+    /// The accesses alone, at the addresses that were recorded: system calls are ignored, forked processes not followed.
     /// What simulators of TLBs see that know no kernel, to compare with them
     #[arg(long)]
     pub accesses_only: bool,

@@ -1,4 +1,4 @@
-//! `--linux FILE.toml`: what is set about the kernel besides the policy (FORMATS.md, `pagelab.linux/1`).
+//! `--linux FILE.toml`: what is set about the kernel besides the policy (docs/reference/formats/linux-file.md).
 
 use std::path::Path;
 

@@ -33,7 +33,7 @@ pub enum StudyVerb {
     Report(Report),
     /// Write every sample of a study, a row each
     Export(Export),
-    /// Bring together what several stores have of studies; what is there already is passed over
+    /// Put what several stores have of studies into one; results that are there already are skipped
     Merge(Merge),
 }
 
@@ -43,7 +43,7 @@ pub struct Which {
     /// A name of `pagelab study list`, or a FILE.toml
     #[arg(value_name = "NAME_OR_FILE")]
     pub study: String,
-    /// The size that shows in minutes that all of it can be run
+    /// A small size, which shows in minutes that all of it can be run
     #[arg(long)]
     pub quick: bool,
     /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
@@ -133,7 +133,7 @@ pub struct Merge {
     /// What the tasks of this study have left beside the store (`study run --on slurm`), and say what is missing
     #[arg(long, value_name = "NAME_OR_FILE", conflicts_with_all = ["stores", "study"])]
     pub shards: Option<String>,
-    /// With --shards: of the size that shows in minutes that all of it can be run
+    /// With --shards: of the small size, which shows in minutes that all of it can be run
     #[arg(long, requires = "shards", conflicts_with = "stores")]
     pub quick: bool,
     /// Only this study

@@ -33,7 +33,7 @@ use watch::{Thoroughness, Watcher};
 /// Arguments of `pagelab top`.
 #[derive(Debug, Args)]
 pub struct TopArguments {
-    /// Look this often; less often where that would cost more than 1 % of a processor
+    /// Update this often; less often where that would cost more than 1 % of a processor
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     every: f64,
     /// Print one frame with all processes, and end; so it is without a terminal

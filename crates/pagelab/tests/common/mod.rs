@@ -21,6 +21,16 @@ pub use settings::*;
 /// How long somebody may keep the lease.
 const LEASED: Duration = Duration::from_secs(180);
 
+/// The pages of the book that describe files and documents. One of them has this schema in its title.
+pub fn described_formats(schema: &str) -> String {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/formats");
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let pages: Vec<String> = files.map(|file| std::fs::read_to_string(file).unwrap()).collect();
+    let title = format!("`{schema}`");
+    assert!(pages.iter().any(|page| page.lines().next().is_some_and(|line| line.contains(&title))), "{schema}");
+    pages.concat()
+}
+
 /// The arm of a policy in a document.
 pub fn arm<'a>(document: &'a Value, label: &str) -> &'a Value {
     let arms = document["arms"].as_array().unwrap_or_else(|| panic!("no arms in {document:#}"));

@@ -1,6 +1,6 @@
 //! Boots as comma-separated values (RFC 4180): one row for each boot, arm and metric.
 //!
-//! `FORMATS.md` describes the columns. Version 1; columns may be added at the end.
+//! `docs/reference/formats/boots-csv.md` describes the columns. Version 1; columns may be added at the end.
 
 use std::io::{self, Write};
 

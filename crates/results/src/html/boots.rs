@@ -66,7 +66,7 @@ fn invocation(merged: &Merged) -> String {
         ("metric that decides", design.primary.clone()),
         ("band of changes that do not matter", format!("± {}", percent(design.band_ratio))),
         ("confidence", percent(design.confidence)),
-        ("memory that goes before the exit", figure::proof(design)),
+        ("memory that is given back before the end", figure::proof(design)),
         ("khugepaged", figure::khugepaged(design).to_owned()),
         ("free memory", crate::fragmented::wish(design.fragmented)),
     ]);

@@ -121,7 +121,7 @@ pub(super) fn invocation(comparison: &Comparison) -> String {
         ("band of changes that do not matter", format!("± {}", percent(design.band_ratio))),
         ("confidence", percent(design.confidence)),
         ("seed", design.seed.to_string()),
-        ("memory that goes before the exit", figure::proof(design)),
+        ("memory that is given back before the end", figure::proof(design)),
         ("khugepaged", figure::khugepaged(design).to_owned()),
         ("free memory", crate::fragmented::wish(design.fragmented)),
     ]);

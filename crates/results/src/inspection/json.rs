@@ -1,4 +1,4 @@
-//! Inspections as one JSON document, schema `pagelab.inspect/1` (FORMATS.md).
+//! Inspections as one JSON document, schema `pagelab.inspect/1` (docs/reference/formats/inspect.md).
 
 use policy::cause::Cause;
 use policy::inspect::{Explained, Inspection, Process, Region, Sight, Summary, Supply, ThpMode};

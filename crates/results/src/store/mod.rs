@@ -10,7 +10,7 @@
 //! every transaction has an end. A store that is removed or replaced while it is open is noticed before the next
 //! write.
 //!
-//! `FORMATS.md` describes the tables for those who read them with other tools.
+//! `docs/reference/formats/store.md` describes the tables for those who read them with other tools.
 
 mod aside;
 mod bound;

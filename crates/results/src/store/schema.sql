@@ -1,4 +1,4 @@
--- The store, version 5. FORMATS.md describes it; every change raises `VERSION` in mod.rs and adds to `upgrade` there.
+-- The store, version 5. docs/reference/formats/store.md describes it; every change raises `VERSION` in mod.rs and adds to `upgrade` there.
 -- Lists of words and the content of kernel files are JSON; everything that can be asked for is a column.
 
 CREATE TABLE machines (

@@ -89,7 +89,7 @@ fn row_notes(row: &Row<'_>, primary: &str) -> Vec<String> {
         notes.push(format!("{label} gave a wrong answer: {}", printable(message)));
     }
     if let Some(message) = &row.too_slow {
-        notes.push(format!("{label} {message}; it was not run again, because it would be again"));
+        notes.push(format!("{label} {message}; it was not run again, because that would take as long"));
     }
     if row.analysis.is_some_and(|analysis| analysis.outcome == Outcome::WithinTracerCost) {
         let cost = row.cost(primary).map(|cost| format!(" ({})", cost.estimate())).unwrap_or_default();

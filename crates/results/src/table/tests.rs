@@ -174,8 +174,8 @@ fn a_peak_that_was_not_looked_at_is_said_with_its_bytes() {
         verdict.peak = Some(Peak { seen_bytes: 12 << 20, least_bytes: 493 << 20, most_bytes: 520 << 20 });
     }
     let text = render(&comparison, 200).split_whitespace().collect::<Vec<_>>().join(" ");
-    let note = "thp was not shown to be in force: unknown - most of the memory was gone before it could be looked at (12M of 493M \
-                at the peak); --prove-all looks at all memory before it goes";
+    let note = "thp was not shown to be in force: unknown - most of the memory was given back before it could be inspected (12M of 493M \
+                at the peak); --prove-all inspects all memory before it is given back";
     assert!(text.contains(note), "{text}");
 }
 

@@ -35,7 +35,7 @@ impl Warning {
                 format!("{count} {trials} rejected and repeated because a setting changed meanwhile: {path}")
             }
             Warning::TracerCost { arm, ratio } => format!(
-                "the tracer's stops change what {} takes by {} against the same without a tracer",
+                "the tracer's stops alone change what {} takes by {}",
                 label(arm),
                 percent(ratio - 1.0)
             ),
@@ -48,7 +48,7 @@ impl Warning {
             }
             Warning::LooksInWall { arm, ratio } => {
                 format!(
-                    "under {} looks at memory before it goes (--prove-all) take {:.1} % of the wall time, and it contains them",
+                    "under {} inspections of memory before it is given back (--prove-all) take {:.1} % of the wall time and are part of it",
                     label(arm),
                     ratio * 100.0
                 )
@@ -72,7 +72,7 @@ impl Warning {
                 )
             }
             Warning::SharedMemory { bytes, concerned_bytes } => format!(
-                "{} of shared memory is no policy's concern, beside {} that is",
+                "{} of shared memory is not changed by any policy; {} of memory is",
                 format_bytes(*bytes),
                 format_bytes(*concerned_bytes)
             ),
@@ -86,7 +86,7 @@ impl Warning {
     pub fn remedy(&self) -> String {
         let remedy = match self {
             Warning::Drift { .. } => {
-                "changes are taken within blocks and stand, absolute figures depend on when they were taken; let the \
+                "changes are taken within blocks and still hold; absolute figures depend on when they were taken. Let the \
                  machine warm up, fix its clock (cpupower frequency-set -g performance), stop what else runs"
             }
             Warning::Bimodal { .. } => {
@@ -110,7 +110,7 @@ impl Warning {
                 "find what writes the setting (a tuning daemon such as tuned, another user) and stop it"
             }
             Warning::TracerCost { .. } => {
-                "what stops make of a change stands below it (cost), and nothing is claimed within that; a longer run of the \
+                "the line `cost` below a change says what stops alone make of it, and no smaller change is claimed; a longer run of the \
                  program after its memory is mapped makes it smaller"
             }
             Warning::TracerLoad { .. } => {
@@ -129,7 +129,7 @@ impl Warning {
             }
             Warning::FreeMemoryReported { said_by: None, .. } => {
                 "bring memory before each trial (--prepare 'pagelab workload page-touch --bytes SIZE'), or switch it off \
-                 (QEMU: free-page-reporting=off); METHOD.md, Limits"
+                 (QEMU: free-page-reporting=off); docs/explain/limits.md says more"
             }
             Warning::FirstProcessEnds { .. } => {
                 "run it in the foreground (as redis-server --daemonize no), or as a server with a client that drives it \

@@ -1,5 +1,5 @@
 //! What it would cost to serve calls by seccomp user notification, with the task seized for an added call only, beside
-//! the tracer: METHOD.md, "What notification would cost".
+//! the tracer: docs/evidence/tracer-cost.md, "What notification would cost".
 //!
 //! ```text
 //! cargo bench -p tracer --bench notify -- [--full] [--rounds N] [--one-cpu]

@@ -36,7 +36,7 @@ pub struct Split {
     /// What the host backs the slot with
     #[arg(long, value_enum, value_delimiter = ',', default_value = "pages,block,1g")]
     backing: Vec<BackingName>,
-    /// Variants of the walk; vanilla is measured with any
+    /// Variants of the walk; vanilla is always measured too
     #[arg(long, value_enum, value_delimiter = ',', default_value = "vanilla,skip-level3,skip-children")]
     variant: Vec<VariantName>,
     /// When the slot is split

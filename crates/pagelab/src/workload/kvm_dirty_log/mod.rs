@@ -44,7 +44,7 @@ pub struct Arguments {
     /// When pages are write-protected, and split where KVM splits eagerly
     #[arg(long, value_enum, default_value = "clear")]
     mode: Mode,
-    /// Who has KVM map the memory in the beginning
+    /// How KVM comes to map the memory at first
     #[arg(long, value_enum, default_value = "guest")]
     populate: Populate,
     /// Pages that one KVM_CLEAR_DIRTY_LOG takes, a multiple of 64; default: a slot
@@ -84,7 +84,7 @@ enum Mode {
     Clear,
 }
 
-/// Who has KVM map the memory.
+/// How KVM comes to map the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Populate {
     /// The guest: it writes every page

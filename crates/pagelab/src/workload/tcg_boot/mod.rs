@@ -50,8 +50,8 @@ pub struct Arguments {
     /// What the guest's memory is in QEMU
     #[arg(long, value_name = "KIND", default_value = "memfd")]
     memory_kind: MemoryKind,
-    /// Have so much of the code buffer (at most all of it) in memory before the guest goes, from its beginning on. Then no first touch of it is
-    /// in the boot's time: on a virtual machine these may wait for the hypervisor, and longer for large pages
+    /// Touch so much of the code buffer (at most all of it), from its beginning on, before the guest starts. The boot's time then
+    /// has no first touch of it, which may wait for the hypervisor on a virtual machine, and longer for large pages
     #[arg(long, value_name = "SIZE", value_parser = arguments::size)]
     populate_code: Option<u64>,
     /// How far the guest boots

@@ -162,7 +162,7 @@ pub(super) fn verdicts(trace: &Trace) -> String {
     let head = "<th scope=\"col\">policy</th><th scope=\"col\">machine</th><th scope=\"col\">verdict</th>\
                 <th scope=\"col\" class=\"n\">as asked</th><th scope=\"col\" class=\"n\">of</th><th scope=\"col\">causes</th>";
     wide(
-        "Private anonymous memory and pages of pools, looked at before it goes and at the end; held from 90 % on, partly from 10 %",
+        "Private anonymous memory and pages of pools, inspected before it is given back and at the end; held from 90 % on, partly from 10 %",
         head,
         &body,
     )

@@ -93,7 +93,7 @@ pub fn same_design(one: &Part, other: &Part) -> Result<(), MergeError> {
         (ARMS, &labels),
         ("the list of metrics", &metrics),
         ("what counts as a difference", &levels),
-        ("whether memory is looked at before it goes", &proofs),
+        ("whether memory is inspected before it is given back", &proofs),
         ("what khugepaged does meanwhile", &khugepaged),
         ("how free memory is fragmented", &fragmented),
     ];

@@ -1,0 +1,110 @@
+//! The book's page of causes: what outputs say of memory that is not mapped as asked, and what to do.
+
+use std::fmt::Write;
+use std::iter::successors;
+
+use policy::cause::Cause;
+use policy::cut::CutBy;
+use policy::size::PageSize;
+
+/// Files of settings that stand for all of their kind.
+const SIZE_SETTING: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+const SHARED_SETTING: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+
+/// The page: a row for each cause.
+pub fn page() -> String {
+    let mut text = "# Causes\n\nWhy memory is not mapped as a policy asks, or not by larger pages: all that `compare`, `exec`, `inspect`, `top` and \
+         `sim` say. Sizes, files and numbers are examples. [Proof](../explain/proof.md#causes) says how a cause is \
+         found.\n\n| what is said | what to do | code |\n|---|---|---|\n"
+        .to_owned();
+    for cause in successors(Some(Cause::NoAlignedSlot), next).filter(|cause| *cause != Cause::OfAnotherVersion) {
+        let cell = |text: &str| text.replace('|', "\\|").replace('*', "\\*").replace('<', "&lt;");
+        let remedy = cause.remedy().unwrap_or_default();
+        let _ = writeln!(text, "| {} | {} | `{}` |", cell(&cause.describe()), cell(&remedy), code(&cause));
+    }
+    text
+}
+
+/// The name of a cause in documents.
+fn code(cause: &Cause) -> String {
+    let document = serde_json::to_value(cause).unwrap_or_default();
+    document["code"].as_str().unwrap_or_default().to_owned()
+}
+
+/// The cause that follows on the page; the compiler asks for new ones here.
+fn next(cause: &Cause) -> Option<Cause> {
+    Some(match cause {
+        Cause::NoAlignedSlot => Cause::AdvisedAgainst,
+        Cause::AdvisedAgainst => Cause::NotAdvised,
+        Cause::NotAdvised => Cause::MappedInPieces { advised_bytes: 128 << 10 },
+        Cause::MappedInPieces { .. } => Cause::SizeDisabled { path: SIZE_SETTING.into() },
+        Cause::SizeDisabled { .. } => Cause::DisabledForProcess,
+        Cause::DisabledForProcess => Cause::TouchedBeforeEligible,
+        Cause::TouchedBeforeEligible => Cause::RefilledAfterDrop,
+        Cause::RefilledAfterDrop => Cause::SplitMeanwhile,
+        Cause::SplitMeanwhile => Cause::SplitAfterFork,
+        Cause::SplitAfterFork => Cause::ZeroPageInSlot,
+        Cause::ZeroPageInSlot => Cause::SlotPartlyPresent,
+        Cause::SlotPartlyPresent => Cause::FolioPartlyMapped,
+        Cause::FolioPartlyMapped => Cause::LeafSplit,
+        Cause::LeafSplit => Cause::AllocationFellBack { counter: "thp_fault_fallback".into(), times: 12 },
+        Cause::AllocationFellBack { .. } => Cause::ChargeFellBack,
+        Cause::ChargeFellBack => Cause::PoolExhausted { size: PageSize::M2 },
+        Cause::PoolExhausted { .. } => Cause::MappingTooSmall,
+        Cause::MappingTooSmall => Cause::Stack,
+        Cause::Stack => Cause::PrivateFileCopy,
+        Cause::PrivateFileCopy => Cause::Demoted,
+        Cause::Demoted => Cause::NotGivenBack,
+        Cause::NotGivenBack => Cause::LargerThanAsked,
+        Cause::LargerThanAsked => Cause::FilteredByProgram,
+        Cause::FilteredByProgram => Cause::AdviceRefused { errno: 12 },
+        Cause::AdviceRefused { .. } => Cause::Debugger,
+        Cause::Debugger => Cause::ProtectionWidened,
+        Cause::ProtectionWidened => Cause::NoGuardSeen,
+        Cause::NoGuardSeen => Cause::ForeignAbi,
+        Cause::ForeignAbi => Cause::PrivilegeNotGained,
+        Cause::PrivilegeNotGained => Cause::DirectMapOtherwise,
+        Cause::DirectMapOtherwise => Cause::DirectMapUnseen { reason: "WHY".into() },
+        Cause::DirectMapUnseen { .. } => Cause::FoliosInvisible,
+        Cause::FoliosInvisible => Cause::ProvenByThpDisable,
+        Cause::ProvenByThpDisable => Cause::NothingToSee,
+        Cause::NothingToSee => Cause::FreedBeforeExit,
+        Cause::FreedBeforeExit => Cause::PeakUnseen,
+        Cause::PeakUnseen => Cause::PeakUncertain,
+        Cause::PeakUncertain => Cause::ProcessUnseen { reason: "WHY".into() },
+        Cause::ProcessUnseen { .. } => Cause::MappingCut { by: CutBy::Guard },
+        Cause::MappingCut { by: CutBy::Guard } => Cause::MappingCut { by: CutBy::LightGuard },
+        Cause::MappingCut { by: CutBy::LightGuard } => Cause::MappingCut { by: CutBy::Protection },
+        Cause::MappingCut { by: CutBy::Protection } => Cause::MappingCut { by: CutBy::Flags },
+        Cause::MappingCut { by: CutBy::Flags } => Cause::MappingCut { by: CutBy::Name },
+        Cause::MappingCut { by: CutBy::Name } => Cause::MappingCut { by: CutBy::Unseen },
+        Cause::MappingCut { by: CutBy::Unseen } => Cause::GrewInSteps,
+        Cause::GrewInSteps => Cause::MovedOutOfPlace,
+        Cause::MovedOutOfPlace => Cause::SharedDisabled { path: SHARED_SETTING.into() },
+        Cause::SharedDisabled { .. } => Cause::SharedNotAdvised { path: SHARED_SETTING.into() },
+        Cause::SharedNotAdvised { .. } => Cause::FilePages,
+        Cause::FilePages => Cause::FileMisaligned,
+        Cause::FileMisaligned => Cause::DisabledExceptAdvised,
+        Cause::DisabledExceptAdvised => Cause::MergedByKsm,
+        Cause::MergedByKsm => Cause::ServedByUserfaultfd,
+        Cause::ServedByUserfaultfd => Cause::Pinned,
+        Cause::Pinned => Cause::Unexplained,
+        Cause::Unexplained => Cause::OfAnotherVersion,
+        Cause::OfAnotherVersion => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_has_a_row() {
+        let page = page();
+        let rows: Vec<&str> = page.lines().filter(|line| line.ends_with("` |")).collect();
+        assert!(rows.len() > 50, "{page}");
+        assert!(rows[0].starts_with("| no aligned slot of that size inside the mapping | make the mapping larger"));
+        assert!(rows.last().unwrap().contains("| I do not know why |  | `unexplained` |"), "{page}");
+        assert!(page.contains("| one allocation, cut by guard page | put guard pages outside"), "{page}");
+    }
+}

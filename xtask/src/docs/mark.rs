@@ -1,0 +1,121 @@
+//! Marks of outputs: a comment in front of an output says which command made it, when, where, and which code it shows.
+//!
+//! ```text
+//! <!-- output
+//! command: pagelab table decode -f x86-64 PMD 0
+//! commit: fd26ecc
+//! date: 2026-11-23
+//! host: any
+//! code: crates/paging crates/pagelab/src/table
+//! -->
+//! ```
+//! `host: any` says that the output is the same everywhere: `cargo xtask docs --make` writes it anew.
+
+use std::collections::BTreeMap;
+
+/// The line that begins a mark.
+const BEGIN: &str = "<!-- output";
+/// The line that ends it.
+const END: &str = "-->";
+/// What a mark says, and has to say.
+const KEYS: [&str; 5] = ["command", "commit", "date", "host", "code"];
+
+/// What is said of an output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The line of the page on which it begins, counted from 1.
+    pub line: usize,
+    /// The line behind it.
+    pub after: usize,
+    /// What printed the output, for a shell.
+    pub command: String,
+    /// The commit of the program that printed it.
+    pub commit: String,
+    /// The day, as ISO 8601 writes it.
+    pub date: String,
+    /// The machine; `any` where every machine prints the same.
+    pub host: String,
+    /// Files and directories of the repository: the output may change when they do.
+    pub code: Vec<String>,
+}
+
+impl Mark {
+    /// Whether every machine prints the same.
+    pub fn is_repeatable(&self) -> bool {
+        self.host == "any"
+    }
+
+    /// What a reader of the site sees of it.
+    pub fn caption(&self) -> String {
+        let host = if self.is_repeatable() { String::new() } else { format!(" on {}", self.host) };
+        let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        let text = escaped(&format!("{}{host}, commit {}", self.date, self.commit));
+        format!("<p class=\"made\">Output of <code>{}</code>, {text}.</p>", escaped(&self.command))
+    }
+}
+
+/// All marks of a page.
+///
+/// # Errors
+/// The line, and what is wrong there: a mark without end, an unknown key, one that is missing.
+pub fn read(page: &str) -> Result<Vec<Mark>, String> {
+    let lines: Vec<&str> = page.lines().collect();
+    let mut marks = Vec::new();
+    for (at, _) in lines.iter().enumerate().filter(|(_, line)| **line == BEGIN) {
+        let length = lines[at + 1..].iter().position(|line| *line == END);
+        let length = length.ok_or_else(|| format!("{}: a mark without end", at + 1))?;
+        let said = keys(&lines[at + 1..at + 1 + length]).map_err(|problem| format!("{}: {problem}", at + 1))?;
+        let value = |key: &str| said[key].to_owned();
+        marks.push(Mark {
+            line: at + 1,
+            after: at + length + 3,
+            command: value("command"),
+            commit: value("commit"),
+            date: value("date"),
+            host: value("host"),
+            code: said["code"].split_whitespace().map(str::to_owned).collect(),
+        });
+    }
+    Ok(marks)
+}
+
+fn keys<'a>(lines: &[&'a str]) -> Result<BTreeMap<&'a str, &'a str>, String> {
+    let mut said = BTreeMap::new();
+    for line in lines {
+        let (key, value) = line.split_once(": ").ok_or_else(|| format!("no `key: value`: {line}"))?;
+        if !KEYS.contains(&key) {
+            return Err(format!("a mark has no {key}; it has {}", KEYS.join(", ")));
+        }
+        said.insert(key, value.trim());
+    }
+    match KEYS.iter().find(|key| !said.contains_key(*key)) {
+        Some(missing) => Err(format!("the mark does not say its {missing}")),
+        None => Ok(said),
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A page with one repeatable output.
+    pub const PAGE: &str = "# A\n\n<!-- output\ncommand: echo a < b\ncommit: fd26ecc\ndate: 2026-11-23\nhost: any\ncode: crates/a xtask\n-->\n```\n$ echo old\nold\n```\n";
+
+    #[test]
+    fn a_mark_says_what_made_the_output() {
+        let [mark] = read(PAGE).unwrap().try_into().unwrap();
+        assert_eq!((mark.line, mark.after, mark.command.as_str()), (3, 10, "echo a < b"));
+        assert_eq!(mark.code, ["crates/a", "xtask"]);
+        assert!(mark.is_repeatable());
+        let caption = "<p class=\"made\">Output of <code>echo a &lt; b</code>, 2026-11-23, commit fd26ecc.</p>";
+        assert_eq!(mark.caption(), caption);
+    }
+
+    #[test]
+    fn a_mark_that_is_not_whole_is_an_error() {
+        let wrong = |from: &str, to: &str| read(&PAGE.replace(from, to)).unwrap_err();
+        assert_eq!(wrong("-->\n", ""), "3: a mark without end");
+        assert_eq!(wrong("date: 2026-11-23\n", ""), "3: the mark does not say its date");
+        assert!(wrong("host: any", "where: any").starts_with("3: a mark has no where"));
+    }
+}

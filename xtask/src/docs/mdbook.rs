@@ -1,0 +1,44 @@
+//! mdBook: how it is had, and run.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The version that the book is written for; it is built from the registry, once, in target/.
+const VERSION: &str = "0.5.4";
+
+/// The mdBook of an earlier run, or one that is installed in this version, or a new one.
+///
+/// # Errors
+/// Why there is none.
+pub fn find_or_install(root: &Path) -> Result<PathBuf, String> {
+    let directory = root.join("target").join(format!("mdbook-{VERSION}"));
+    let candidates = [directory.join("bin/mdbook"), PathBuf::from("mdbook")];
+    let found = || candidates.iter().find(|program| is_usable(program)).cloned();
+    if let Some(program) = found() {
+        return Ok(program);
+    }
+    println!("==> installing mdbook {VERSION}");
+    let mut install = crate::cargo(root);
+    install.args(["install", "mdbook", "--locked", "--version", VERSION]);
+    install.args(["--no-default-features", "--features", "search", "--root"]).arg(&directory);
+    install.arg("--target-dir").arg(directory.join("build"));
+    crate::command::succeed(&mut install).map_err(|problem| format!("cargo install mdbook: {problem}"))?;
+    found().ok_or_else(|| format!("mdbook {VERSION} is installed, and does not run here"))
+}
+
+fn is_usable(program: &Path) -> bool {
+    let output = Command::new(program).arg("--version").stderr(Stdio::null()).output();
+    output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim() == format!("mdbook v{VERSION}"))
+}
+
+/// Builds the book in this directory; warnings are errors.
+///
+/// # Errors
+/// What mdBook says.
+pub fn build(mdbook: &Path, book: &Path) -> Result<(), String> {
+    let output = Command::new(mdbook).arg("build").arg(book).output();
+    let output = output.map_err(|error| format!("cannot run {}: {error}", mdbook.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let warned = said.lines().any(|line| line.contains("WARN") || line.contains("ERROR"));
+    if output.status.success() && !warned { Ok(()) } else { Err(format!("mdbook: {}", said.trim())) }
+}

@@ -1,0 +1,136 @@
+//! `cargo xtask docs`: the book in docs/ as a site, its links, and the age of the outputs that it shows.
+
+mod age;
+mod mark;
+mod mdbook;
+mod repeat;
+mod site;
+mod source;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use mark::Mark;
+
+const USAGE: &str = "usage: cargo xtask docs [--check | --make]
+  without an option  build the site in target/book/site with mdBook, and check its links
+  --check            say which outputs in the book are older than the code that they show
+  --make             write the reference of commands anew, and the outputs that are the same everywhere";
+
+/// Does what the options say.
+pub fn run(root: &Path, options: &[String]) -> ExitCode {
+    let outcome = match options.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] => build(root),
+        ["--check"] => check(root),
+        ["--make"] => make(root),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn build(root: &Path) -> Result<(), String> {
+    let mdbook = mdbook::find_or_install(root)?;
+    let book = root.join("target/book");
+    source::copy(root, &book)?;
+    mdbook::build(&mdbook, &book)?;
+    let site = book.join("site");
+    let broken = site::broken_links(&site)?;
+    broken.iter().for_each(|link| println!("{link}"));
+    if !broken.is_empty() {
+        return Err(format!("{} links lead nowhere", broken.len()));
+    }
+    println!("{}", site.join("index.html").display());
+    Ok(())
+}
+
+/// Prints a line for each output; one that is older than its code is no error, for measurements are dated.
+fn check(root: &Path) -> Result<(), String> {
+    let mut older = 0;
+    let mut total = 0;
+    for (page, marks) in marked_pages(root)? {
+        for mark in marks {
+            let age = age::of(root, &mark).map_err(|problem| format!("{page}:{}: {problem}", mark.line))?;
+            total += 1;
+            older += usize::from(age.is_older());
+            println!("{age} {page}:{}: {}", mark.line, mark.command);
+        }
+    }
+    println!("{total} outputs, {older} older than the code that they show");
+    Ok(())
+}
+
+fn make(root: &Path) -> Result<(), String> {
+    crate::command::succeed(crate::cargo(root).args(["build", "--quiet", "--package", "pagelab"]))?;
+    let program = root.join("target/debug/pagelab");
+    let mut reference = std::process::Command::new(&program);
+    crate::command::succeed(reference.args(["generate", "reference"]).arg(root.join("docs/reference")))?;
+    for page in pages(root)? {
+        let text = read(&page)?;
+        let made = repeat::all(root, &text).map_err(|problem| format!("{}: {problem}", page.display()))?;
+        if made != text {
+            fs::write(&page, made).map_err(|error| format!("{}: {error}", page.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// README.md and the pages of the book that show outputs, relative to the workspace.
+fn marked_pages(root: &Path) -> Result<Vec<(String, Vec<Mark>)>, String> {
+    let mut found = Vec::new();
+    for page in pages(root)? {
+        let name = page.strip_prefix(root).unwrap_or(&page).display().to_string();
+        let marks = mark::read(&read(&page)?).map_err(|problem| format!("{name}:{problem}"))?;
+        found.push((name, marks));
+    }
+    found.retain(|(_, marks)| !marks.is_empty());
+    Ok(found)
+}
+
+fn pages(root: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut pages = source::files_below(&root.join("docs"))?;
+    pages.retain(|file| file.extension().is_some_and(|extension| extension == "md"));
+    pages.insert(0, root.join("README.md"));
+    Ok(pages)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_of_this_book_are_whole_and_name_code_that_is_there() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let pages = marked_pages(&root).unwrap();
+        assert!(pages.len() > 10, "{pages:?}");
+        for (page, marks) in pages {
+            for code in marks.iter().flat_map(|mark| &mark.code) {
+                assert!(root.join(code).exists(), "{page}: {code}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_summary_lists_every_page() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        let summary = fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+        for page in source::files_below(&docs).unwrap() {
+            let name = page.strip_prefix(&docs).unwrap().display().to_string();
+            let is_page = name.ends_with(".md") && name != "SUMMARY.md" && !name.starts_with("incoming/");
+            assert!(!is_page || summary.contains(&format!("({name})")), "{name} is not in docs/SUMMARY.md");
+        }
+    }
+}
