@@ -1,6 +1,7 @@
-//! Documents made from the command line itself: what the book's reference says of each command.
+//! Documents made from the command line itself: the book's reference of commands, manual pages, completions of shells.
 
 mod reference;
+mod shells;
 
 use std::fs;
 use std::io;
@@ -24,6 +25,16 @@ enum What {
         /// Where the pages go; it must be there
         directory: PathBuf,
     },
+    /// Manual pages: `pagelab.1`, and one for each verb and each part of one
+    Man {
+        /// Where the pages go; it must be there
+        directory: PathBuf,
+    },
+    /// Completions for bash (`pagelab`), zsh (`_pagelab`) and fish (`pagelab.fish`)
+    Completions {
+        /// Where the files go; it must be there
+        directory: PathBuf,
+    },
 }
 
 /// Writes what was asked for, from this command line.
@@ -31,12 +42,15 @@ enum What {
 /// # Errors
 /// A file that cannot be written.
 pub fn run(arguments: &GenerateArguments, mut command: Command) -> Result<(), Failure> {
-    command.build();
-    match &arguments.what {
+    let (directory, written) = match &arguments.what {
         What::Reference { directory } => {
-            write_pages(directory, &reference::pages(&command)).map_err(|error| Failure::about(directory, error))
+            command.build();
+            (directory, write_pages(directory, &reference::pages(&command)))
         }
-    }
+        What::Man { directory } => (directory, clap_mangen::generate_to(command, directory)),
+        What::Completions { directory } => (directory, shells::write(&command, directory)),
+    };
+    written.map_err(|error| Failure::about(directory, error))
 }
 
 fn write_pages(directory: &Path, pages: &[(String, String)]) -> io::Result<()> {
