@@ -48,19 +48,11 @@ impl Archive {
             fs::create_dir_all(self.state.join(directory)).map_err(cannot)?;
         }
         fs::write(self.state.join("status"), "").map_err(cannot)?;
-        fs::write(self.state.join("sources.list"), self.sources(&mirrors()?)).map_err(cannot)?;
+        let sources = Mirrors::of_apt()?.sources(&self.release, self.architecture);
+        fs::write(self.state.join("sources.list"), sources).map_err(cannot)?;
         println!("==> apt-get update for {} on {}", self.release, self.architecture);
         succeeded(self.apt("apt-get").args(["update", "-q"]))?;
         fs::write(self.state.join("fetched"), "").map_err(cannot)
-    }
-
-    /// The lines of sources.list(5): the release, and what its security team has for it.
-    fn sources(&self, mirrors: &Mirrors) -> String {
-        let Archive { release, architecture, .. } = self;
-        let line = |uri: &str, suite: &str| format!("deb [arch={architecture} signed-by={KEYS}] {uri} {suite} main\n");
-        let security = mirrors.security.as_ref().filter(|_| release != "sid");
-        let security = security.map(|uri| line(uri, &format!("{release}-security"))).unwrap_or_default();
-        line(&mirrors.main, release) + &security
     }
 
     /// A program of apt with this state and no other.
@@ -131,16 +123,32 @@ impl Archive {
 
 /// Where apt of this machine has Debian from.
 #[derive(Debug, PartialEq)]
-struct Mirrors {
-    main: String,
+pub struct Mirrors {
+    /// Releases.
+    pub main: String,
     security: Option<String>,
 }
 
-fn mirrors() -> Result<Mirrors, String> {
-    let format = "$(ORIGIN)/$(LABEL) $(REPO_URI)";
-    let targets = succeeded(Command::new("apt-get").args(["indextargets", "--format", format]))?;
-    read_mirrors(&targets)
-        .ok_or_else(|| "apt knows no source of Debian here; add one to its sources, and run apt-get update".to_owned())
+impl Mirrors {
+    /// Those of the machine's own sources.
+    ///
+    /// # Errors
+    /// No apt, or no source of Debian.
+    pub fn of_apt() -> Result<Mirrors, String> {
+        let format = "$(ORIGIN)/$(LABEL) $(REPO_URI)";
+        let targets = succeeded(Command::new("apt-get").args(["indextargets", "--format", format]))?;
+        read_mirrors(&targets).ok_or_else(|| {
+            "apt knows no source of Debian here; add one to its sources, and run apt-get update".to_owned()
+        })
+    }
+
+    /// The lines of sources.list(5): a release, and what its security team has for it.
+    pub fn sources(&self, release: &str, architecture: &str) -> String {
+        let line = |uri: &str, suite: &str| format!("deb [arch={architecture} signed-by={KEYS}] {uri} {suite} main\n");
+        let security = self.security.as_ref().filter(|_| release != "sid");
+        let security = security.map(|uri| line(uri, &format!("{release}-security"))).unwrap_or_default();
+        line(&self.main, release) + &security
+    }
 }
 
 fn read_mirrors(targets: &str) -> Option<Mirrors> {
@@ -208,10 +216,10 @@ mod tests {
         let found = read_mirrors(targets).unwrap();
         assert_eq!(found, Mirrors { main: "http://m/debian".into(), security: Some("http://m/s".into()) });
         assert_eq!(read_mirrors("Ubuntu/Ubuntu http://u/\n"), None);
-        let lines = archive("trixie").sources(&found);
+        let lines = found.sources("trixie", "riscv64");
         assert_eq!(lines.matches("signed-by=/usr/share/keyrings/").count(), 2, "{lines}");
         assert!(lines.contains("] http://m/s trixie-security main\n"), "{lines}");
-        assert_eq!(archive("sid").sources(&found).lines().count(), 1);
+        assert_eq!(found.sources("sid", "riscv64").lines().count(), 1);
     }
 
     #[test]

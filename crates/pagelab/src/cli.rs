@@ -21,9 +21,12 @@ use crate::top::TopArguments;
 use crate::trace_file::TraceArguments;
 use crate::workload::WorkloadArguments;
 
+/// The version, and the commit that it was built from (`build.rs`).
+const VERSION: &str = env!("PAGELAB_VERSION");
+
 /// Which page size should this memory be mapped with, what does it gain, what does it cost, and why?
 #[derive(Debug, Parser)]
-#[command(name = "pagelab", version, about, max_term_width = 100)]
+#[command(name = "pagelab", version = VERSION, about, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     pub verb: Verb,

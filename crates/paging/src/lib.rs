@@ -18,6 +18,27 @@
 //!   what it is translated to. Called `va` and `pa` in code; [`InputAddress`] and [`OutputAddress`] keep them apart. An
 //!   input address is *resolved* when it has those bits only that the tables resolve: a plain number, inside this crate.
 //! - **break-before-make**: an entry is made a hole and dropped from all TLBs before its replacement is written.
+//!
+//! # An example
+//!
+//! ```
+//! use paging::format::x86_64::X86_64;
+//! use paging::{Attributes, Flags, InputAddress, LeafSize, Mapping, OutputAddress, Sizes, Tables};
+//!
+//! // Four levels, 46 bits of physical address; tables lie from 1G on, in at most 1M.
+//! let mut tables = Tables::new(X86_64::new(4, 46), OutputAddress(1 << 30), 1 << 20)?;
+//! let va = InputAddress(0x7f00_0000_0000);
+//! let attributes = Attributes::new(Flags::READ | Flags::WRITE | Flags::USER);
+//! tables.map(&Mapping { va, pa: OutputAddress(1 << 32), bytes: 4 << 20, attributes, sizes: Sizes::BEST })?;
+//! assert_eq!(tables.translate(InputAddress(va.0 + 0x1234))?.pa, OutputAddress((1 << 32) + 0x1234));
+//!
+//! tables.split(va)?;
+//! let census = tables.census()?;
+//! let of = |bytes: u64| census.mapped_bytes[&LeafSize { leaf_bytes: bytes, group_bytes: bytes }];
+//! assert_eq!((of(4 << 10), of(2 << 20)), (2 << 20, 2 << 20));
+//! assert!(paging::check::check(&tables).is_legal());
+//! # Ok::<(), paging::Error>(())
+//! ```
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -106,7 +106,7 @@ impl HostPlatform {
         HostPlatform { before_s, ..self }
     }
 
-    /// Has a command fragment free memory before the first trial and hold it so until the last ([`Fragmented::hold`]).
+    /// Has a command fragment free memory before the first trial and hold it so until the last (`Fragmented::hold`).
     pub fn with_fragments(mut self, command: Option<Command>) -> HostPlatform {
         self.fragments = command.map_or(Fragments::Unwanted, Fragments::Wanted);
         self

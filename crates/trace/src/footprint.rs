@@ -9,6 +9,17 @@ use crate::run::{Kind, PAGE_SHIFT};
 pub const SHIFTS: [u32; 7] = [12, 14, 16, 21, 25, 29, 30];
 
 /// Counts distinct pages.
+///
+/// ```
+/// use trace::{Builder, Footprint, Header, Kind, Run};
+///
+/// let mut builder = Builder::new(Header::of("an example").columns);
+/// builder.extend(&[0x100, 0x101, 0x300].map(|page| Run { page, kind: Kind::LOAD, accesses: 1 }));
+/// let mut footprint = Footprint::default();
+/// footprint.add(&builder.take());
+/// assert_eq!(footprint.bytes(12), (3 * 4096, 0));
+/// assert_eq!(footprint.bytes(21), (2 << 21, 0));
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Footprint {
     data: HashSet<u64>,

@@ -13,6 +13,29 @@
 //! - **filter**: what was left out of the runs. The header says for which TLBs the rest is exact, and a reader refuses
 //!   others.
 //!
+//! # An example
+//!
+//! ```
+//! use trace::{Block, Header, Kind, Reader, Recording};
+//!
+//! let mut recording = Recording::new(Vec::new(), Header::of("an example"))?;
+//! for address in (0x10_0000..0x10_2000).step_by(8) {
+//!     recording.access(0, address, 8, Kind::STORE)?;
+//! }
+//! let bytes = recording.finish()?;
+//!
+//! let mut reader = Reader::new(bytes.as_slice())?;
+//! let mut runs = Vec::new();
+//! while let Some(block) = reader.next_block()? {
+//!     if let Block::Runs { chunk, .. } = block {
+//!         runs.extend(chunk.runs().map(|run| (run.page, run.accesses)));
+//!     }
+//! }
+//! assert_eq!(runs, [(0x100, 512), (0x101, 512)]);
+//! assert!(reader.is_whole());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Pure: readers and writers are handed in; no file is opened and no clock is read here. docs/reference/formats/trace.md describes
 //! the bytes.
 

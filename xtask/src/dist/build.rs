@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::commit::{self, Commit};
 use super::compiler::Compiler;
 use super::target::Target;
 
@@ -25,16 +26,32 @@ impl Profile {
     }
 }
 
-/// A program that was built.
-#[derive(Debug)]
-pub struct Built {
-    /// The file.
-    pub program: PathBuf,
-    /// What it was made with, in lines.
-    pub record: String,
+/// What is built.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Part {
+    /// The program, linked statically.
+    Program,
+    /// The recorder's plugin, which QEMU loads.
+    Plugin,
 }
 
-/// Builds the program below a directory of its own. It is linked statically, stripped, and names no directory of this machine.
+impl Part {
+    fn package(self) -> &'static str {
+        match self {
+            Part::Program => "pagelab",
+            Part::Plugin => "qemu-plugin",
+        }
+    }
+
+    fn file(self) -> &'static str {
+        match self {
+            Part::Program => "pagelab",
+            Part::Plugin => "libpagelab_qemu_plugin.so",
+        }
+    }
+}
+
+/// Builds a part below a directory of its own, and returns its file. It is stripped, and names no directory of this machine.
 ///
 /// # Errors
 /// No linker for the target, no commit, a build that failed.
@@ -42,14 +59,13 @@ pub fn build(
     root: &Path,
     target: &Target,
     compiler: &Compiler,
-    profile: Profile,
+    (part, profile): (Part, Profile),
     place: &Path,
-) -> Result<Built, String> {
+) -> Result<PathBuf, String> {
     let linker = target.compiler()?;
-    let commit = git(root, &["log", "-1", "--format=%H %ct"])?;
-    let (commit, epoch) = commit.trim().split_once(' ').ok_or("git log says no commit")?;
+    let commit = Commit::of(root)?;
     let mut command = crate::cargo(root);
-    command.args(["build", "--locked", "--quiet", "--package", "pagelab", "--profile", profile.name()]);
+    command.args(["build", "--locked", "--quiet", "--package", part.package(), "--profile", profile.name()]);
     command.args(["--target", target.triple, "--target-dir"]).arg(place);
     if compiler.builds_library {
         command.arg("-Zbuild-std=std,panic_abort").env("RUSTC_BOOTSTRAP", "1");
@@ -59,20 +75,28 @@ pub fn build(
     }
     let paths = paths(root, compiler, place);
     let variable = target.triple.replace('-', "_");
-    command.env("CARGO_ENCODED_RUSTFLAGS", flags(&paths).join("\x1f"));
+    command.env("CARGO_ENCODED_RUSTFLAGS", flags(part, &paths).join("\x1f"));
     command.env(format!("CARGO_TARGET_{}_LINKER", variable.to_uppercase()), linker);
     command.env(format!("CC_{variable}"), linker);
     command.env(format!("CFLAGS_{variable}"), prefixes("-ffile-prefix-map=", &paths).join(" "));
-    command.env("SOURCE_DATE_EPOCH", epoch);
-    println!("==> cargo build --target {} ({})", target.triple, profile.name());
+    command.env("SOURCE_DATE_EPOCH", commit.time_s.to_string());
+    command.env(commit::VARIABLE, commit.text());
+    println!("==> cargo build --target {} --package {} ({})", target.triple, part.package(), profile.name());
     crate::command::succeed(&mut command).map_err(|problem| format!("cargo build: {problem}"))?;
-    let program = place.join(target.triple).join(profile.name()).join("pagelab");
+    Ok(place.join(target.triple).join(profile.name()).join(part.file()))
+}
+
+/// What parts are made with and from, in lines.
+///
+/// # Errors
+/// A compiler that does not run, no linker, no commit.
+pub fn record(root: &Path, target: &Target, compiler: &Compiler) -> Result<String, String> {
     let mut record = compiler.version(root)?;
     let _ = writeln!(record, "standard library: {}", compiler.library);
-    let _ = writeln!(record, "linker: {}", version(linker)?);
-    let changed = if git(root, &["status", "--porcelain", "-uno"])?.is_empty() { "" } else { " with changes" };
-    let _ = writeln!(record, "commit: {commit}{changed}");
-    Ok(Built { program, record })
+    let _ = writeln!(record, "linker: {}", version(target.compiler()?)?);
+    let commit = Commit::of(root)?;
+    let _ = writeln!(record, "commit: {}{}", commit.name, if commit.changed { " with changes" } else { "" });
+    Ok(record)
 }
 
 /// Directories of this machine, and what stands in their place in the program.
@@ -84,10 +108,12 @@ fn paths(root: &Path, compiler: &Compiler, place: &Path) -> Vec<(PathBuf, &'stat
     vec![(root.to_path_buf(), "/pagelab"), (place.to_path_buf(), "/target"), (cargo, "/cargo"), (library, "/rust")]
 }
 
-fn flags(paths: &[(PathBuf, &'static str)]) -> Vec<String> {
+fn flags(part: Part, paths: &[(PathBuf, &'static str)]) -> Vec<String> {
     let mut flags = prefixes("--remap-path-prefix=", paths);
-    let others = ["-Ctarget-feature=+crt-static", "-Cstrip=symbols", "-Clink-arg=-Wl,--build-id=none"];
+    let others = ["-Cstrip=symbols", "-Clink-arg=-Wl,--build-id=none"];
     flags.extend(others.map(str::to_owned));
+    // A static library of C could not be loaded into QEMU, which has its own.
+    flags.push(format!("-Ctarget-feature={}crt-static", if part == Part::Program { '+' } else { '-' }));
     flags
 }
 
@@ -102,15 +128,6 @@ fn version(program: &str) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
 }
 
-fn git(root: &Path, words: &[&str]) -> Result<String, String> {
-    let output = Command::new("git").args(words).current_dir(root).output();
-    let output = output.map_err(|error| format!("cannot run git: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("git: {}", String::from_utf8_lossy(&output.stderr).trim()));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,11 +137,12 @@ mod tests {
         let compiler =
             Compiler { rustc: None, library: String::new(), builds_library: false, sysroot: PathBuf::from("/s") };
         let paths = paths(Path::new("/src/pagelab"), &compiler, Path::new("/src/pagelab/target/dist"));
-        let flags = flags(&paths);
+        let flags = super::flags(Part::Program, &paths);
         let at = |flag: &str| flags.iter().position(|one| one == flag).unwrap_or_else(|| panic!("{flag}: {flags:?}"));
         let outer = at("--remap-path-prefix=/src/pagelab=/pagelab");
         assert!(outer < at("--remap-path-prefix=/src/pagelab/target/dist=/target"), "the last that fits is taken");
         at("--remap-path-prefix=/s=/rust");
         at("-Ctarget-feature=+crt-static");
+        assert!(super::flags(Part::Plugin, &paths).contains(&"-Ctarget-feature=-crt-static".to_owned()));
     }
 }

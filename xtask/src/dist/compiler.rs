@@ -201,7 +201,10 @@ fn release(text: &str) -> Result<String, String> {
 }
 
 /// Debian's name of this machine's architecture.
-fn host() -> Result<&'static str, String> {
+///
+/// # Errors
+/// No target is of it.
+pub fn host() -> Result<&'static str, String> {
     let here = super::target::TARGETS.iter().find(|target| target.is_here());
     here.map(|target| target.architecture).ok_or_else(|| format!("no target is {}", std::env::consts::ARCH))
 }

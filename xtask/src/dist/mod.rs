@@ -1,16 +1,21 @@
-//! `cargo xtask dist`: the program for other machines, static and stripped, the same bit for bit wherever the same compiler builds
-//! the same commit.
+//! `cargo xtask dist`: the program for other machines, static and stripped, and its packages, the same bit for bit wherever the
+//! same compiler builds the same commit.
 
 mod build;
+mod commit;
 mod compiler;
+mod install;
+mod package;
 mod target;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use build::Profile;
+use build::{Part, Profile};
+use commit::Commit;
 pub use compiler::Compiler;
+use package::Parts;
 use target::TARGETS;
 pub use target::Target;
 
@@ -18,9 +23,16 @@ use crate::cache::cache;
 
 /// How it is called.
 const USAGE: &str = "usage: cargo xtask dist [--target TRIPLE]... [--check] [--again]
+       cargo xtask dist --install-test
   --target TRIPLE  only for this target; repeat it. Without: x86-64, arm64 and riscv64
-  --check          build each a second time, elsewhere, and compare
-  --again          ask Debian for a newer compiler, where its own is used";
+  --check          build each a second time, elsewhere, and compare programs and packages
+  --again          ask Debian for a newer compiler, where its own is used
+  --install-test   install the packages of this machine's architecture, which a run before has made, into a fresh Debian 12 and
+                   13, run them there as root and as a user, remove them, and say what is left; as root, with debootstrap
+Packages (.deb and .tar.gz) are in target/dist/TRIPLE/packages: the program, and the recorder's plugin.";
+
+/// Where packages are, below the directory of a target.
+const PACKAGES: &str = "packages";
 
 /// What is asked for.
 #[derive(Debug, Default, PartialEq)]
@@ -32,9 +44,13 @@ struct Arguments {
 
 /// Builds what is asked for, and says where it is.
 pub fn run(root: &Path, words: &[String]) -> ExitCode {
-    if words.iter().any(|word| word == "--help") {
-        println!("{USAGE}");
-        return ExitCode::SUCCESS;
+    match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        words if words.contains(&"--help") => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        ["--install-test"] => return test_installation(root),
+        _ => {}
     }
     let arguments = match parse(words) {
         Ok(arguments) => arguments,
@@ -56,34 +72,70 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
+/// Installs what was packed for this machine's architecture.
+fn test_installation(root: &Path) -> ExitCode {
+    let here = TARGETS.iter().find(|target| target.is_here());
+    let packages = here.map(|target| place(root).join(target.triple).join(PACKAGES));
+    match packages.ok_or_else(|| "no target is this machine's".to_owned()).and_then(|from| install::test(root, &from)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("xtask: dist: --install-test: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// The program for guests: as for release, but built faster.
 ///
 /// # Errors
 /// A build that failed.
 pub fn for_guests(root: &Path, target: &Target, compiler: &Compiler) -> Result<PathBuf, String> {
-    let built = build::build(root, target, compiler, Profile::Guest, &root.join("target/guest"))?;
-    Ok(built.program)
+    build::build(root, target, compiler, (Part::Program, Profile::Guest), &root.join("target/guest"))
+}
+
+fn place(root: &Path) -> PathBuf {
+    root.join("target/dist")
 }
 
 fn make(root: &Path, target: &Target, arguments: &Arguments) -> Result<String, String> {
     let cache = cache()?.join("pagelab");
     let compiler = Compiler::find(root, target, &cache, arguments.again)?;
-    let place = root.join("target/dist");
-    let built = build::build(root, target, &compiler, Profile::Release, &place)?;
-    let mut record = built.record.clone();
+    let made = made(root, target, &compiler, &place(root))?;
+    let mut record = build::record(root, target, &compiler)?;
     if arguments.checks {
-        let second = build::build(root, target, &compiler, Profile::Release, &root.join("target/dist-again"))?;
-        if let Some(offset) = first_difference(&read(&built.program)?, &read(&second.program)?) {
-            let files = [&built.program, &second.program].map(|path| path.display().to_string());
+        let again = self::made(root, target, &compiler, &root.join("target/dist-again"))?;
+        same(&made, &again)?;
+        record.push_str("built and packed twice, and the same bit for bit\n");
+    }
+    let directory = place(root).join(target.triple);
+    fs::write(directory.join("compiler"), &record).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let lines: Vec<String> = made.iter().map(|path| path.display().to_string()).collect();
+    Ok(format!("{}\n{record}", lines.join("\n")))
+}
+
+/// Builds the program and the plugin below a place and packs them; the program and its packages.
+fn made(root: &Path, target: &Target, compiler: &Compiler, place: &Path) -> Result<Vec<PathBuf>, String> {
+    let built = |part| build::build(root, target, compiler, (part, Profile::Release), place);
+    let (built, plugin) = (built(Part::Program)?, built(Part::Plugin)?);
+    let directory = place.join(target.triple);
+    let program = directory.join("pagelab");
+    fs::copy(&built, &program).map_err(|error| format!("{}: {error}", program.display()))?;
+    let (record, commit) = (build::record(root, target, compiler)?, Commit::of(root)?);
+    let parts = Parts { program: &program, plugin: &plugin, record: &record, commit: &commit };
+    let mut made = package::make(root, target, &parts, &directory.join(PACKAGES))?;
+    made.insert(0, program);
+    Ok(made)
+}
+
+/// Whether files are the same, pair by pair.
+fn same(made: &[PathBuf], again: &[PathBuf]) -> Result<(), String> {
+    for (one, other) in made.iter().zip(again) {
+        if let Some(offset) = first_difference(&read(one)?, &read(other)?) {
+            let files = [one, other].map(|path| path.display().to_string());
             return Err(format!("not reproducible: {} differ at byte {offset}", files.join(" and ")));
         }
-        record.push_str("built twice, and the same bit for bit\n");
     }
-    let directory = place.join(target.triple);
-    fs::write(directory.join("compiler"), &record).map_err(|error| format!("{}: {error}", directory.display()))?;
-    let program = directory.join("pagelab");
-    fs::copy(&built.program, &program).map_err(|error| format!("{}: {error}", program.display()))?;
-    Ok(format!("{}\n{record}", program.display()))
+    Ok(())
 }
 
 fn read(path: &PathBuf) -> Result<Vec<u8>, String> {

@@ -38,6 +38,7 @@ pub fn run(root: &Path) -> ExitCode {
             succeed(crate::cargo(root).args(arguments))
         }),
     );
+    step("documentation", timed("documentation", || documentation(root)));
     let plugin = ["build", "--quiet", "--package", "qemu-plugin"];
     step("plugin", timed("plugin", || succeed(crate::cargo(root).args(plugin))));
     if let Err(problem) = timed("tcg-guest", || crate::tcg_guest::assemble(false)) {
@@ -69,6 +70,13 @@ fn tidy(root: &Path) -> Result<(), String> {
     let findings = crate::tidy::check(root)?;
     findings.iter().for_each(|finding| println!("{finding}"));
     if findings.is_empty() { Ok(()) } else { Err(format!("{} findings", findings.len())) }
+}
+
+/// The documentation of all crates, in which every link must lead somewhere.
+fn documentation(root: &Path) -> Result<(), String> {
+    let mut command = crate::cargo(root);
+    command.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
+    succeed(&mut command)
 }
 
 /// All tests of the workspace, those in documentation included.

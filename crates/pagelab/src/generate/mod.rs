@@ -1,7 +1,8 @@
-//! Documents made from the program itself: what the book's reference says of each command and of each cause.
+//! Documents made from the program itself: the book's reference of commands and causes, manual pages, completions of shells.
 
 mod causes;
 mod reference;
+mod shells;
 
 use std::fs;
 use std::io;
@@ -25,6 +26,16 @@ enum What {
         /// Where the pages go; it must be there
         directory: PathBuf,
     },
+    /// Manual pages: `pagelab.1`, and one for each verb and each part of one
+    Man {
+        /// Where the pages go; it must be there
+        directory: PathBuf,
+    },
+    /// Completions for bash (`pagelab`), zsh (`_pagelab`) and fish (`pagelab.fish`)
+    Completions {
+        /// Where the files go; it must be there
+        directory: PathBuf,
+    },
 }
 
 /// Writes what was asked for, from this command line.
@@ -32,14 +43,17 @@ enum What {
 /// # Errors
 /// A file that cannot be written.
 pub fn run(arguments: &GenerateArguments, mut command: Command) -> Result<(), Failure> {
-    command.build();
-    match &arguments.what {
+    let (directory, written) = match &arguments.what {
         What::Reference { directory } => {
+            command.build();
             let mut pages = reference::pages(&command);
             pages.push(("causes.md".to_owned(), causes::page()));
-            write_pages(directory, &pages).map_err(|error| Failure::about(directory, error))
+            (directory, write_pages(directory, &pages))
         }
-    }
+        What::Man { directory } => (directory, clap_mangen::generate_to(command, directory)),
+        What::Completions { directory } => (directory, shells::write(&command, directory)),
+    };
+    written.map_err(|error| Failure::about(directory, error))
 }
 
 fn write_pages(directory: &Path, pages: &[(String, String)]) -> io::Result<()> {

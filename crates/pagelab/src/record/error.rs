@@ -104,9 +104,20 @@ pub enum RecordError {
         /// Its version.
         version: String,
     },
+    /// The plugin that came with the program could be anybody's.
+    #[error(
+        "{0} and its directory must belong to root or to the owner of this program, and not be written by everybody, because \
+         its code runs as you; where you trust it, name it: --plugin {0}",
+        path.display()
+    )]
+    ForeignPlugin {
+        /// The plugin.
+        path: PathBuf,
+    },
     /// The plugin is missing.
     #[error(
-        "the recorder's plugin is not there: {}. Build it: cargo build --release -p qemu-plugin; or name it with --plugin or {}",
+        "the recorder's plugin is not there: {}. Install the package pagelab-recorder, or build it (cargo build --release -p \
+         qemu-plugin), or name it with --plugin or {}",
         looked.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),
         super::PLUGIN_VARIABLE
     )]

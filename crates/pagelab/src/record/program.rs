@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
@@ -19,6 +20,8 @@ pub const TRIED: &str = "7.2 to 11.1";
 const NEWER: [u32; 3] = [11, 1, 50];
 /// Where versions begin that offer version 7 of the plugin API and none before: 11.1, and what led to it from 11.0 on.
 const WITH_USER_DATA: [u32; 3] = [11, 0, 50];
+/// The permission by which everybody writes.
+const WRITTEN_BY_ALL: u32 = 0o002;
 /// The plugin's file, as cargo calls it.
 const PLUGIN_FILE: &str = "libpagelab_qemu_plugin.so";
 
@@ -153,21 +156,35 @@ fn version(line: &str) -> Option<&str> {
     version.starts_with(|first: char| first.is_ascii_digit()).then_some(version)
 }
 
-/// The plugin: the one that is named, or the one next to this program.
+/// The plugin: the one that is named, or the one that came with this program, which is next to it or in `../lib/pagelab`.
+///
+/// # Errors
+/// There is none, or the one that came with this program is of somebody else, whose code would run as this user.
 pub fn plugin(named: Option<&Path>) -> Result<PathBuf, RecordError> {
     let variable = std::env::var_os(PLUGIN_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let looked = match named.map(Path::to_owned).or(variable) {
-        Some(path) => vec![path],
-        None => beside_this_program(),
-    };
+    let named = named.map(Path::to_owned).or(variable);
+    let program = std::env::current_exe().unwrap_or_default();
+    let looked = named.as_ref().map_or_else(|| places(&program), |path| vec![path.clone()]);
     let found = looked.iter().find(|path| path.is_file()).and_then(|path| path.canonicalize().ok());
-    found.ok_or(RecordError::NoPlugin { looked })
+    let found = found.ok_or(RecordError::NoPlugin { looked })?;
+    match named.is_some() || is_as_trusted(&found, &program) {
+        true => Ok(found),
+        false => Err(RecordError::ForeignPlugin { path: found }),
+    }
 }
 
-fn beside_this_program() -> Vec<PathBuf> {
-    let program = std::env::current_exe().unwrap_or_default();
+fn places(program: &Path) -> Vec<PathBuf> {
     let folder = program.parent().unwrap_or(Path::new("."));
     vec![folder.join(PLUGIN_FILE), folder.join("../lib/pagelab").join(PLUGIN_FILE)]
+}
+
+/// Whether only root, or who owns the program and so decides already what it does, could have put a file where it is.
+fn is_as_trusted(file: &Path, program: &Path) -> bool {
+    let Ok(owner) = std::fs::metadata(program).map(|of| of.uid()) else { return false };
+    let is_safe = |path: &Path| {
+        std::fs::metadata(path).is_ok_and(|of| [0, owner].contains(&of.uid()) && of.mode() & WRITTEN_BY_ALL == 0)
+    };
+    is_safe(file) && file.parent().is_some_and(is_safe)
 }
 
 #[cfg(test)]
@@ -230,5 +247,35 @@ mod tests {
             panic!()
         };
         assert_eq!(looked, [Path::new("/nowhere/plugin.so")]);
+    }
+
+    #[test]
+    fn a_plugin_that_anybody_could_have_put_there_is_not_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, plugin) = (folder.path().join("pagelab"), folder.path().join(PLUGIN_FILE));
+        std::fs::write(&program, "").unwrap();
+        std::fs::write(&plugin, "").unwrap();
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        };
+        set(&plugin, 0o664);
+        assert!(is_as_trusted(&plugin, &program), "one's own");
+        set(&plugin, 0o666);
+        assert!(!is_as_trusted(&plugin, &program), "a file that everybody writes");
+        set(&plugin, 0o644);
+        set(folder.path(), 0o777);
+        assert!(!is_as_trusted(&plugin, &program), "a directory that everybody writes");
+    }
+
+    #[test]
+    fn a_plugin_of_another_user_is_not_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, plugin) = (folder.path().join("pagelab"), folder.path().join(PLUGIN_FILE));
+        std::fs::write(&program, "").unwrap();
+        std::fs::write(&plugin, "").unwrap();
+        match std::os::unix::fs::chown(&plugin, Some(65_534), None) {
+            Err(_) => testing::skip("root, to give a file to somebody else"),
+            Ok(()) => assert!(!is_as_trusted(&plugin, &program)),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Where studies come from: the program itself, a directory beside it, a file that is named.
+//! Where studies come from: the program itself, a directory beside it or where it is installed, a file that is named.
 
 use std::path::{Path, PathBuf};
 
@@ -26,11 +26,12 @@ pub struct Source {
     text: String,
 }
 
-/// Every study of the program and of the directory beside it, by name; one of the program first.
+/// Every study of the program and of the directories that belong to it, by name; one of the program first.
 pub fn all() -> Vec<Source> {
     let built_in = BUILT_IN.iter().map(|(name, text)| Source { name: (*name).to_owned(), text: (*text).to_owned() });
     let mut all: Vec<Source> = built_in.collect();
-    for path in beside().and_then(|directory| std::fs::read_dir(directory).ok()).into_iter().flatten().flatten() {
+    for path in directories().into_iter().filter_map(|directory| std::fs::read_dir(directory).ok()).flatten().flatten()
+    {
         let name = path.path().file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let is_new =
             path.path().extension().is_some_and(|ending| ending == "toml") && all.iter().all(|one| one.name != name);
@@ -69,8 +70,11 @@ pub fn named(name: &str) -> Result<Source, Failure> {
     })
 }
 
-fn beside() -> Option<PathBuf> {
-    Some(std::env::current_exe().ok()?.parent()?.join("studies"))
+/// `studies` beside the program, and `share/pagelab/studies` where packages put it.
+fn directories() -> Vec<PathBuf> {
+    let program = std::env::current_exe().unwrap_or_default();
+    let Some(folder) = program.parent() else { return Vec::new() };
+    vec![folder.join("studies"), folder.join("../share/pagelab/studies")]
 }
 
 impl Source {

@@ -23,6 +23,8 @@ pub struct Decode {
     /// The format of the tables
     #[arg(short, long, value_name = "FORMAT", value_parser = parse_format)]
     format: FormatName,
+    // Text of the command line, in which VPN[1] is no link.
+    #[allow(rustdoc::broken_intra_doc_links)]
     /// The level of the entries, as the format's specification or Linux calls it: PD, "level 2", VPN[1], pmd.
     /// A number is the specification's (on arm64 level 3 holds pages, on RISC-V level 0). Default: the level
     /// of pages, and what each other level would make of the entry

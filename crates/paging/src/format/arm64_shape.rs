@@ -77,7 +77,7 @@ impl<S: Copy> Arm64<S> {
     }
 
     /// The same format with dirty state managed by hardware (FEAT_HAFDBS; TCR_EL1.HD, VTCR_EL2.HD): DBM says writable,
-    /// and AP[2] clear or S2AP[1] set says dirty.
+    /// and `AP[2]` clear or `S2AP[1]` set says dirty.
     pub const fn with_hardware_dirty(mut self) -> Arm64<S> {
         self.hardware_dirty = true;
         self

@@ -47,7 +47,7 @@ const FLAGS: FlagBits<5> = FlagBits([
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct X86_64 {
     geometry: Geometry,
-    /// PDPTEs may be leaves of 1G (CPUID.80000001H:EDX[26]).
+    /// PDPTEs may be leaves of 1G (`CPUID.80000001H:EDX[26]`).
     pub gigabyte_leaves: bool,
     /// XD is a permission, not reserved (EFER.NXE).
     pub execute_disable: bool,

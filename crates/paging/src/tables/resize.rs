@@ -41,6 +41,18 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// Splits the leaf at `va` into leaves of the next lower level, in contiguous groups where the format has
     /// them. Nothing happens to a page.
     ///
+    /// ```
+    /// # use paging::{Attributes, Flags, InputAddress, Mapping, OutputAddress, Sizes, Tables};
+    /// # use paging::format::x86_64::X86_64;
+    /// # let mut tables = Tables::new(X86_64::new(4, 46), OutputAddress(1 << 30), 1 << 20)?;
+    /// # let (va, pa, attributes) = (InputAddress(0), OutputAddress(1 << 32), Attributes::new(Flags::READ | Flags::USER));
+    /// tables.map(&Mapping { va, pa, bytes: 2 << 20, attributes, sizes: Sizes::BEST })?;
+    /// assert_eq!(tables.translate(va)?.level, 1);
+    /// tables.split(va)?;
+    /// assert_eq!(tables.translate(va)?.level, 0);
+    /// # Ok::<(), paging::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `va` is not canonical or not mapped; the arena is full.
     pub fn split(&mut self, va: InputAddress) -> Result<(), Error> {

@@ -2,7 +2,7 @@
 //!
 //! A cell is what its comparison says ([`crate::stats`]). Over workloads three things are said, for each machine by
 //! itself, because measured and modelled figures, and those of two hosts, are never pooled: which changes are more than
-//! chance among so many ([`discovery`]), the geometric mean ([`geometric`]), and who wins how often ([`wins`]).
+//! chance among so many ([`discovery`]), the geometric mean ([`geometric()`]), and who wins how often ([`wins()`]).
 
 mod beside;
 pub mod discovery;

@@ -1,0 +1,100 @@
+# The packages of /srv/packages in a fresh Debian: `inside.sh install`, `run` and `remove`, one after the other. Each check says a
+# line; the first that fails ends the phase.
+set -u
+export DEBIAN_FRONTEND=noninteractive HOME=/srv/home-of-root
+quietly() { "$@" >/srv/said 2>&1 || { cat /srv/said; return 1; }; }
+check() {
+    local name=$1
+    shift
+    if quietly "$@"; then echo "ok: $name"; else echo "failed: $name: $*"; exit 1; fi
+}
+says() {
+    local part=$1
+    shift
+    "$@" >/srv/part 2>&1 || { cat /srv/part; return 1; }
+    grep -qF -e "$part" /srv/part || { cat /srv/part; return 1; }
+}
+refuses() {
+    local part=$1
+    shift
+    if "$@" >/srv/part 2>&1; then cat /srv/part; return 1; fi
+    grep -qF -e "$part" /srv/part || { cat /srv/part; return 1; }
+}
+as_root() { "$@"; }
+as_user() { setpriv --reuid=tester --regid=tester --init-groups env HOME=/srv/home-of-tester "$@"; }
+# Everything but what apt, dpkg and man keep for themselves, and this test.
+list() {
+    find / -xdev \( -path /srv -o -path /tmp -o -path '/var/lib/apt/*' -o -path '/var/cache/*' -o -path '/var/log/*' \) -prune \
+        -o ! -path '/var/lib/dpkg/*-old' ! -path '/var/lib/dpkg/lock*' ! -path '/var/lib/dpkg/triggers/*' -printf '%y %m %p %l\n' |
+        LC_ALL=C sort
+}
+
+install() {
+    mkdir -p /srv/home-of-root
+    check "apt-get update" apt-get update -q
+    check "a user" useradd --home-dir /srv/home-of-tester --create-home tester
+    # What is there of dpkg's own must be there before.
+    check "apt works" apt-get install -y -q hello
+    check "and removes" apt-get purge -y -q hello
+    list >/srv/before
+    check "apt installs the program" apt-get install -y -q /srv/packages/pagelab_*.deb
+    check "without the recorder, record says what is missing" refuses "pagelab-recorder" pagelab record -o /srv/none -- /bin/true
+    check "apt installs the recorder" apt-get install -y -q /srv/packages/pagelab-recorder_*.deb
+    check "dpkg finds its files whole" dpkg --verify pagelab pagelab-recorder
+    dpkg-query --show --showformat '  ${Package} ${Version}, ${Installed-Size} KiB\n' 'pagelab*' 'qemu*' 2>/dev/null
+}
+
+# An emulator with plugins: Debian 12's as installed; where Debian's own has none, Debian 12's, unpacked beside it.
+emulator() {
+    [ -d /srv/qemu ] || return 0
+    check "apt installs Debian's own qemu-user" apt-get install -y -q qemu-user
+    check "record says that it has no plugins" refuses "was built without plugins" pagelab record -o /srv/none -- /bin/true
+    check "apt installs what Debian 12's needs" apt-get install -y -q libglib2.0-0t64 libgnutls30t64 liburing2
+    mkdir -p /srv/with-plugins
+    printf '#!/bin/sh\nexec /lib64/ld-linux-x86-64.so.2 --library-path /srv/qemu/usr/lib/x86_64-linux-gnu %s "$@"\n' \
+        /srv/qemu/usr/bin/qemu-x86_64 >/srv/with-plugins/qemu-x86_64
+    chmod 755 /srv/with-plugins/qemu-x86_64
+    export PATH=/srv/with-plugins:$PATH
+}
+
+run() {
+    check "the version names the commit" says "(" pagelab --version
+    echo "  $(pagelab --version)"
+    check "man pagelab" says "which page size" env MANPAGER=cat man pagelab
+    check "man pagelab-compare" says "--precision" env MANPAGER=cat man pagelab-compare
+    check "man pagelab-trace-cut" says "pagelab-trace-cut" env MANPAGER=cat man pagelab-trace-cut
+    check "bash completes" bash -c '. /usr/share/bash-completion/completions/pagelab && complete -p pagelab &&
+        COMP_WORDS=(pagelab comp) COMP_CWORD=1 && _pagelab pagelab comp pagelab && [ "${COMPREPLY[*]}" = compare ]'
+    check "zsh and fish find theirs" test -s /usr/share/zsh/vendor-completions/_pagelab -a \
+        -s /usr/share/fish/vendor_completions.d/pagelab.fish
+    check "a study" says "stage2-split" pagelab study list
+    check "a machine" says "neoverse-n1" pagelab list machines
+    emulator
+    for who in as_root as_user; do
+        local room=/srv/room-$who
+        mkdir -p $room
+        [ $who = as_root ] || chown tester: $room
+        cd $room
+        check "$who: doctor" $who pagelab doctor
+        check "$who: demo" $who pagelab demo --html report.html
+        sed -n '1,12s/^/  | /p' /srv/said
+        check "$who: the report" grep -q "</html>" report.html
+        check "$who: list comparisons" $who pagelab list comparisons
+        check "$who: record" $who pagelab record -o trace -- /bin/ls /
+        check "$who: trace info" $who pagelab trace info trace
+        check "$who: sim on machines by name" $who pagelab sim trace -m neoverse-n1 -m rva23
+    done
+}
+
+remove() {
+    cd /
+    check "apt removes" apt-get purge -y -q pagelab pagelab-recorder
+    check "and what came with them" apt-get autoremove --purge -y -q
+    [ ! -d /srv/qemu ] || check "and the emulators" apt-get purge -y -q qemu-user libglib2.0-0t64 libgnutls30t64 liburing2
+    check "and what came with those" apt-get autoremove --purge -y -q
+    list >/srv/after
+    check "nothing is left" diff /srv/before /srv/after
+    check "no file has the name" test -z "$(find / -xdev -path /srv -prune -o -iname '*pagelab*' -print)"
+}
+
+"$1"

@@ -1,0 +1,91 @@
+//! `cargo xtask dist --install-test`: the packages in a fresh Debian 12 and 13, as apt installs them, used there as root and as a
+//! user, and removed again. What runs there is a script (`inside.sh`) that says one line a check.
+
+mod fresh;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fresh::Fresh;
+
+use crate::cache::{Work, cache};
+use crate::debian::{Archive, unpack};
+
+/// The releases, by name.
+const RELEASES: [&str; 2] = ["bookworm", "trixie"];
+/// Debian 12's emulator, which has plugins, and the library of it that Debian 13 has no more.
+const EMULATOR: [&str; 2] = ["qemu-user", "libcapstone4"];
+/// What runs inside.
+const SCRIPT: &str = include_str!("inside.sh");
+/// The lock that a lease holds (`host::LEASE_DIRECTORY`): no other run of this machine changes settings meanwhile.
+const LOCK: &str = "/run/pagelab/lease.lock";
+
+/// Installs the packages of a directory into each release, and prints what was seen.
+///
+/// # Errors
+/// No packages, no root, no debootstrap; a check that failed, with its release.
+pub fn test(root: &Path, packages: &Path) -> Result<(), String> {
+    let files = packages_in(packages)?;
+    let mut failed = Vec::new();
+    for release in RELEASES {
+        println!("==> {release}");
+        let system = Fresh::unpacked(&root.join("target/install"), release)?;
+        put(&system, &files)?;
+        if release != "bookworm" {
+            put_emulator(&system)?;
+        }
+        for phase in ["install", "run", "remove"] {
+            if let Err(problem) = run(&system, phase) {
+                failed.push(format!("{release}: {phase}: {problem}"));
+                break;
+            }
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+}
+
+fn packages_in(directory: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let files: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|end| end == "deb")).collect();
+    match files.len() {
+        2 => Ok(files),
+        _ => Err(format!("{} has no packages; make them first: cargo xtask dist --target ...", directory.display())),
+    }
+}
+
+/// Puts the packages and the script into a system, where apt's own user can read them.
+fn put(system: &Fresh, files: &[PathBuf]) -> Result<(), String> {
+    let room = system.path.join("srv/packages");
+    let cannot = |error: std::io::Error| format!("cannot write {}: {error}", room.display());
+    fs::create_dir_all(&room).map_err(cannot)?;
+    for file in files {
+        fs::copy(file, room.join(file.file_name().unwrap_or_default())).map_err(cannot)?;
+    }
+    fs::write(room.join("inside.sh"), SCRIPT).map_err(cannot)
+}
+
+/// Unpacks an emulator that has plugins beside what is installed.
+fn put_emulator(system: &Fresh) -> Result<(), String> {
+    let cache = cache()?.join("pagelab");
+    let archive = Archive::open(&cache, "bookworm", super::compiler::host()?, false)?;
+    let room = cache.join("emulator");
+    fs::create_dir_all(&room).map_err(|error| format!("cannot make {}: {error}", room.display()))?;
+    let work = Work::begin(&room)?;
+    EMULATOR.iter().try_for_each(|package| unpack(&archive.fetch(package, &work)?, &system.path.join("srv/qemu")))
+}
+
+/// Runs a phase of the script in the system, with the kernel's file systems mounted, and with this machine's lease where it changes
+/// settings. The mounts go with the process.
+fn run(system: &Fresh, phase: &str) -> Result<(), String> {
+    let mut command = Command::new("unshare");
+    if phase == "run" && Path::new(LOCK).exists() {
+        command = Command::new("flock");
+        command.args([LOCK, "unshare"]);
+    }
+    let mounted = "for part in proc sys dev; do mount --rbind --make-rslave /$part \"$1\"/$part; done; \
+                   exec chroot \"$1\" /bin/bash /srv/packages/inside.sh \"$2\"";
+    command.args(["--mount", "--propagation", "private", "sh", "-ec", mounted, "sh"]).arg(&system.path).arg(phase);
+    command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C.UTF-8");
+    crate::command::succeed(&mut command)
+}

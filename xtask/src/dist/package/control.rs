@@ -1,0 +1,178 @@
+//! What a package of Debian says of itself (deb-control(5)).
+
+use std::fmt::Write;
+
+use super::archive::File;
+
+/// Who answers for the packages.
+const MAINTAINER: &str = "pagelab maintainers <maintainers@localhost>";
+/// From this version on Debian links qemu-user statically, and static programs load no plugins.
+const STATIC_QEMU: &str = "1:9.1~";
+
+/// Puts settings back before the program that can do so is gone.
+const PRERM: &str = "#!/bin/sh
+set -e
+if [ \"$1\" = remove ] && [ -e /var/lib/pagelab/lease.jsonl ]; then
+    /usr/bin/pagelab restore >&2 || echo 'pagelab: system settings could not be put back; a reboot resets them' >&2
+fi
+";
+/// The lock goes only where no run holds it, and the journal's directory only where nothing is left to put back.
+const POSTRM: &str = "#!/bin/sh
+set -e
+if [ \"$1\" = purge ]; then
+    rm -f /var/lib/pagelab/lease.jsonl
+    rmdir --ignore-fail-on-non-empty /var/lib/pagelab 2>/dev/null || true
+    if [ -e /run/pagelab/lease.lock ]; then
+        flock --nonblock /run/pagelab/lease.lock rm -r /run/pagelab || true
+    fi
+fi
+";
+
+/// A package.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Name {
+    /// The program with its documents and data.
+    Program,
+    /// The plugin that `pagelab record` loads into QEMU.
+    Recorder,
+}
+
+impl Name {
+    /// Both.
+    pub const ALL: [Name; 2] = [Name::Program, Name::Recorder];
+
+    /// What it is called.
+    pub fn text(self) -> &'static str {
+        match self {
+            Name::Program => "pagelab",
+            Name::Recorder => "pagelab-recorder",
+        }
+    }
+
+    /// The package of the workspace that it is built from.
+    pub fn of_workspace(self) -> &'static str {
+        match self {
+            Name::Program => "pagelab",
+            Name::Recorder => "qemu-plugin",
+        }
+    }
+
+    fn description(self) -> &'static str {
+        match self {
+            Name::Program => {
+                "which page size should this memory be mapped with, and why\n \
+                 pagelab measures a command under several page-size policies (base pages,\n \
+                 mTHP, THP, hugetlb), proves what mapped its memory, says why a policy did\n \
+                 not take effect, and simulates recorded programs on other machines."
+            }
+            Name::Recorder => {
+                "records the memory that programs touch, for pagelab\n \
+                 The plugin that \"pagelab record\" loads into QEMU. It needs a QEMU that has\n \
+                 plugins: qemu-user of Debian 12 has. That of Debian 13 is linked statically\n \
+                 and has none, so that there one of your own comes first in PATH."
+            }
+        }
+    }
+
+    /// Fields about other packages.
+    fn relations(self, version: &str, plugin: &[u8]) -> String {
+        match self {
+            Name::Program => "Suggests: pagelab-recorder\n".to_owned(),
+            Name::Recorder => format!(
+                "Depends: pagelab (= {version}), {}\nRecommends: qemu-user (<< {STATIC_QEMU})\n",
+                libraries(plugin).join(", ")
+            ),
+        }
+    }
+}
+
+/// The control files of a package: what it is, and what runs when it is removed. `plugin` is the recorder's file.
+pub fn files(name: Name, version: &str, architecture: &str, files: &[File], plugin: &[u8]) -> Vec<File> {
+    let size_kib: usize = files.iter().map(|file| file.content.len().div_ceil(1024)).sum();
+    let mut control = format!(
+        "Package: {}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: {MAINTAINER}\n\
+         Installed-Size: {size_kib}\nSection: utils\nPriority: optional\n",
+        name.text()
+    );
+    control.push_str(&name.relations(version, plugin));
+    let _ = writeln!(control, "Description: {}", name.description());
+    let mut files = vec![File::new("control", control)];
+    if name == Name::Program {
+        files.extend([File::program("prerm", PRERM), File::program("postrm", POSTRM)]);
+    }
+    files
+}
+
+/// The packages that a shared library of Rust needs: the C library, of the newest version that a symbol of it asks for, and
+/// what unwinds.
+fn libraries(library: &[u8]) -> Vec<String> {
+    let mut newest = (0, 0);
+    for at in find(library, b"GLIBC_2.") {
+        let digits = library[at + b"GLIBC_2.".len()..].iter().take_while(|byte| byte.is_ascii_digit());
+        let minor = digits.fold(0_u32, |minor, digit| minor.saturating_mul(10) + u32::from(digit - b'0'));
+        newest = newest.max((2, minor));
+    }
+    let mut packages = vec![format!("libc6 (>= {}.{})", newest.0, newest.1)];
+    if find(library, b"libgcc_s.so.1\0").next().is_some() {
+        packages.push("libgcc-s1".to_owned());
+    }
+    packages
+}
+
+fn find<'a>(bytes: &'a [u8], part: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+    bytes.windows(part.len()).enumerate().filter(move |(_, window)| *window == part).map(|(at, _)| at)
+}
+
+/// The copyright file (Debian's machine-readable format 1.0).
+pub fn copyright(name: Name, mit: &str) -> String {
+    let head = "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: pagelab\n\
+                Comment: Packages from outside that are built in, and their licences, stand in third-party.gz.\n";
+    let indented: Vec<String> =
+        mit.lines().map(|line| if line.trim().is_empty() { " .".to_owned() } else { format!(" {line}") }).collect();
+    let texts = format!(
+        "\nLicense: MIT\n{}\n\nLicense: Apache-2.0\n On Debian its text stands in /usr/share/common-licenses/Apache-2.0.\n",
+        indented.join("\n")
+    );
+    match name {
+        Name::Program => format!(
+            "{head} The program is linked statically with the GNU C library (LGPL-2.1-or-later).\n\n\
+             Files: *\nCopyright: the authors of pagelab\nLicense: MIT or Apache-2.0\n{texts}"
+        ),
+        Name::Recorder => format!(
+            "{head}\nFiles: *\nCopyright: the authors of pagelab\nLicense: GPL-2.0-or-later\n\n\
+             License: GPL-2.0-or-later\n On Debian its text stands in /usr/share/common-licenses/GPL-2.\n\n\
+             Files: usr/share/doc/*\nCopyright: the authors of pagelab\nLicense: MIT or Apache-2.0\n{texts}"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_asks_for_the_c_library_that_its_symbols_name() {
+        let library = b"\0GLIBC_2.2.5\0GLIBC_2.34\0GLIBC_2.4\0libgcc_s.so.1\0";
+        assert_eq!(libraries(library), ["libc6 (>= 2.34)", "libgcc-s1"]);
+    }
+
+    #[test]
+    fn the_recorder_goes_with_its_program_and_brings_no_emulator_without_plugins() {
+        let of = |name| {
+            let files = files(name, "1.2", "arm64", &[File::new("a", vec![0; 1025])], b"GLIBC_2.17\0");
+            (String::from_utf8(files[0].content.clone()).unwrap(), files.len())
+        };
+        let (recorder, scripts) = of(Name::Recorder);
+        assert!(
+            recorder.contains("Depends: pagelab (= 1.2), libc6 (>= 2.17)\nRecommends: qemu-user (<< "),
+            "{recorder}"
+        );
+        assert_eq!(scripts, 1);
+        let (program, scripts) = of(Name::Program);
+        assert!(program.contains("Installed-Size: 2\n") && !program.contains("Depends"), "{program}");
+        assert_eq!(scripts, 3);
+        for line in program.lines().chain(recorder.lines()) {
+            assert!(line.starts_with(' ') || line.contains(": "), "{line:?}");
+        }
+    }
+}

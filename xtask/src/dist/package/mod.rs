@@ -1,0 +1,162 @@
+//! The packages of one target: a `.deb` and a `tar.gz` each for the program and for the recorder's plugin.
+
+mod archive;
+mod control;
+mod licences;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use archive::{File, deb, gzip, tar_gz};
+use control::Name;
+
+use super::commit::Commit;
+use super::target::Target;
+
+/// The version of the workspace.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Directories with definitions that the program has built in, and that users read and copy; those that exist.
+const DEFINITIONS: [&str; 4] = ["linux", "machines", "studies", "suites"];
+
+/// What packages are made of.
+#[derive(Debug)]
+pub struct Parts<'a> {
+    /// The program.
+    pub program: &'a Path,
+    /// The recorder's plugin.
+    pub plugin: &'a Path,
+    /// What they were made with, in lines.
+    pub record: &'a str,
+    /// What they were made from.
+    pub commit: &'a Commit,
+}
+
+/// Makes the packages below a directory, in place of those that are there, and returns their paths.
+///
+/// # Errors
+/// A part that cannot be read, a package without a licence, a file that cannot be written.
+pub fn make(root: &Path, target: &Target, parts: &Parts, directory: &Path) -> Result<Vec<PathBuf>, String> {
+    let _ = fs::remove_dir_all(directory);
+    fs::create_dir_all(directory).map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+    let plugin = read(parts.plugin)?;
+    let version = parts.commit.version(VERSION);
+    let mut made = Vec::new();
+    for name in Name::ALL {
+        let mut files = about(root, target, parts, name)?;
+        match name {
+            Name::Program => files.extend(program(root, target, parts, directory)?),
+            Name::Recorder => files.push(File::new("lib/pagelab/libpagelab_qemu_plugin.so", plugin.clone())),
+        }
+        let control = control::files(name, &version, target.architecture, &files, &plugin);
+        let stem = format!("{}_{version}_{}", name.text(), target.architecture);
+        let top = format!("pagelab-{version}-{}/", target.architecture);
+        let time_s = parts.commit.time_s;
+        for (end, packed) in [("deb", deb(&control, &files, time_s)), ("tar.gz", tar_gz(&top, &files, time_s))] {
+            let path = directory.join(format!("{stem}.{end}"));
+            packed.and_then(|packed| fs::write(&path, packed)).map_err(cannot(&path))?;
+            made.push(path);
+        }
+    }
+    Ok(made)
+}
+
+/// What stands in each package about it: licences, changes, and what it was made with.
+fn about(root: &Path, target: &Target, parts: &Parts, name: Name) -> Result<Vec<File>, String> {
+    let text = |path: &str| read(&root.join(path)).map(|text| String::from_utf8_lossy(&text).into_owned());
+    let mit = text("LICENSE-MIT")?;
+    let mut files = vec![
+        File::new("copyright", control::copyright(name, &mit)),
+        File::new("changelog.gz", packed(text("CHANGELOG.md")?.as_bytes())?),
+        File::new("third-party.gz", packed(licences::of(root, name.of_workspace(), target)?.as_bytes())?),
+        File::new("built-with", parts.record),
+    ];
+    let licences: &[&str] = match name {
+        Name::Program => &["LICENSE-APACHE", "LICENSE-MIT"],
+        Name::Recorder => &["LICENSE-APACHE", "LICENSE-MIT", "crates/qemu-plugin/COPYING"],
+    };
+    for licence in licences {
+        let file_name = licence.rsplit('/').next().unwrap_or(licence);
+        files.push(File::new(format!("{file_name}.gz"), packed(text(licence)?.as_bytes())?));
+    }
+    let below = |file: File| File { path: format!("share/doc/{}/{}", name.text(), file.path), ..file };
+    Ok(files.into_iter().map(below).collect())
+}
+
+/// The program, its manual pages and completions, and its definitions.
+fn program(root: &Path, target: &Target, parts: &Parts, directory: &Path) -> Result<Vec<File>, String> {
+    let mut files = vec![File::program("bin/pagelab", read(parts.program)?)];
+    let work = directory.join("documents");
+    for (name, content) in documents(root, target, parts, "man", &work)? {
+        files.push(File::new(format!("share/man/man1/{name}.gz"), packed(&content)?));
+    }
+    for (name, content) in documents(root, target, parts, "completions", &work)? {
+        let place = match name.as_str() {
+            "pagelab" => "bash-completion/completions",
+            "_pagelab" => "zsh/vendor-completions",
+            "pagelab.fish" => "fish/vendor_completions.d",
+            _ => return Err(format!("{name}: completions of a shell that has no place")),
+        };
+        files.push(File::new(format!("share/{place}/{name}"), content));
+    }
+    fs::remove_dir_all(&work).map_err(cannot(&work))?;
+    for path in definitions(root)? {
+        let content = read(&root.join(&path))?;
+        let to = format!("share/pagelab/{path}");
+        files.push(if content.starts_with(b"#!") { File::program(to, content) } else { File::new(to, content) });
+    }
+    Ok(files)
+}
+
+/// Documents that the program makes of its command line, sorted by name. Where it does not run here, one that is built for here
+/// makes them.
+fn documents(
+    root: &Path,
+    target: &Target,
+    parts: &Parts,
+    what: &str,
+    work: &Path,
+) -> Result<Vec<(String, Vec<u8>)>, String> {
+    let directory = work.join(what);
+    fs::create_dir_all(&directory).map_err(cannot(&directory))?;
+    let mut command = if target.is_here() {
+        Command::new(parts.program)
+    } else {
+        let mut command = crate::cargo(root);
+        command.args(["run", "--quiet", "--locked", "--package", "pagelab", "--"]);
+        command.env(super::commit::VARIABLE, parts.commit.text());
+        command
+    };
+    command.args(["generate", what]).arg(&directory);
+    crate::command::succeed(&mut command).map_err(|problem| format!("pagelab generate {what}: {problem}"))?;
+    let entries = fs::read_dir(&directory).map_err(cannot(&directory))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    let named = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        read(path).map(|content| (name, content))
+    };
+    paths.iter().map(named).collect()
+}
+
+/// The files of the definitions that git knows, relative to the workspace.
+fn definitions(root: &Path) -> Result<Vec<String>, String> {
+    let existing = DEFINITIONS.iter().filter(|directory| root.join(directory).is_dir());
+    let mut words = vec!["ls-files", "--"];
+    words.extend(existing);
+    Ok(super::commit::git(root, &words)?.lines().map(str::to_owned).collect())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+fn packed(content: &[u8]) -> Result<Vec<u8>, String> {
+    gzip(content).map_err(|error| format!("cannot compress: {error}"))
+}
+
+fn cannot(path: &Path) -> impl Fn(io::Error) -> String {
+    let path = path.display().to_string();
+    move |error| format!("cannot write {path}: {error}")
+}
