@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
 
 use host::Host;
-use policy::inspect::VmaFacts;
+use policy::inspect::{FileSystem, VmaFacts};
 use policy::size::PageSize;
 
 use super::error::InspectError;
@@ -116,6 +116,10 @@ impl Subject for Captured {
 
     fn is_shmem(&self, device: (u32, u32)) -> bool {
         self.pages.shmem_devices.contains(&device)
+    }
+
+    fn file_system(&self, device: (u32, u32)) -> Option<FileSystem> {
+        self.pages.file_systems.get(&device).cloned()
     }
 
     fn guards(&self, start: u64, end: u64) -> Vec<(u64, u64)> {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 
 use host::maps::{Vma, VmaKind};
-use policy::inspect::VmaFacts;
+use policy::inspect::{FileSystem, VmaFacts};
 use policy::size::PageSize;
 
 use super::subject::{Found, Sizes, Subject};
@@ -70,7 +70,11 @@ impl Subject for Live<'_> {
     }
 
     fn is_shmem(&self, device: (u32, u32)) -> bool {
-        self.observer.shmem.contain(self.pid, device)
+        self.observer.file_systems.is_shmem(self.pid, device)
+    }
+
+    fn file_system(&self, device: (u32, u32)) -> Option<FileSystem> {
+        self.observer.file_systems.of(self.pid, device)
     }
 
     fn guards(&self, start: u64, end: u64) -> Vec<(u64, u64)> {

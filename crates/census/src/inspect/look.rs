@@ -33,7 +33,10 @@ pub fn look(
     let look = Look { subject, about: &about, supply, detail };
     let mut partial = Vec::new();
     let mapped = look.vmas()?;
-    let told = look.told(&mut partial);
+    let told = match detail.sizes_only && subject.is_by_page() {
+        true => OfSmaps::new(),
+        false => look.told(&mut partial),
+    };
     let facts = look.facts(&mapped, &told);
     let around = Surroundings::of(&facts, subject.stacks(), subject.has_guest(), subject.is_go());
     let groups = group(&facts, &around.stacks);
@@ -139,6 +142,7 @@ impl Look<'_> {
             name: vma.name.clone(),
             part: VmaPart::First,
             is_shmem: self.is_shmem(vma),
+            file_system: (vma.inode != 0).then(|| self.subject.file_system(vma.device)).flatten(),
             told: told.get(&vma.start).filter(|(end, ..)| *end == vma.end).map(|(_, told, _)| *told),
         };
         vmas.iter().map(facts).flat_map(|facts| self.at_guards(facts)).collect()
