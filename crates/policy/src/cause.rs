@@ -142,6 +142,8 @@ pub enum Cause {
     },
     /// Pages of the page cache: the file system and readahead choose their size.
     FilePages,
+    /// The same of code that has room for a leaf of the size, and stands where one could map it.
+    CodePages,
     /// The place in the file and the address are not multiples of the size by the same remainder.
     FileMisaligned,
     /// The tmpfs that holds the shared memory is mounted so that it has none of the size.
@@ -254,6 +256,7 @@ impl Cause {
                 format!("shared memory that is not advised, and {path} gives the size to advised memory only")
             }
             Cause::FilePages => "pages of a file: the file system and readahead choose their size".into(),
+            Cause::CodePages => "code of a file: the file system and readahead choose the size of its pages".into(),
             Cause::FileMisaligned => "place in the file and address do not have the same remainder".into(),
             Cause::MountRefuses { huge } => {
                 format!("the tmpfs that holds it is mounted without large pages (huge={huge})")
@@ -345,9 +348,9 @@ impl Cause {
             Cause::FileMisaligned => {
                 "link with -z common-page-size=2M, or map the file at an address of the same remainder"
             }
-            Cause::FilePages => {
-                "code: MADV_HUGEPAGE on it before the file is in the page cache, or MADV_COLLAPSE (ext4, xfs, btrfs and \
-                 others on new kernels; read-only code elsewhere with CONFIG_READ_ONLY_THP_FOR_FS)"
+            Cause::CodePages => {
+                "MADV_HUGEPAGE on the code before the file is in the page cache, or MADV_COLLAPSE on it (ext4, xfs, btrfs and \
+                 others on new kernels; else with CONFIG_READ_ONLY_THP_FOR_FS)"
             }
             Cause::MountRefuses { .. } => {
                 "as root: mount -o remount,huge=advise on it and MADV_HUGEPAGE, or huge=always"
@@ -363,6 +366,7 @@ impl Cause {
             Cause::ServedByUserfaultfd => "serve faults in multiples of the size, or unregister what is complete",
             Cause::Pinned => "unpin, or pin memory after it has its large pages",
             Cause::Stack
+            | Cause::FilePages
             | Cause::PrivateFileCopy
             | Cause::Demoted
             | Cause::LargerThanAsked

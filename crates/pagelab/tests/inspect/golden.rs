@@ -7,12 +7,16 @@ use std::process::Command;
 use super::provoked::{Provoked, causes, region_at};
 use crate::common::{Bench, Runs, needs, program, root};
 
-/// The captured process, and the host that it is put on.
-const CASES: [(&str, &str); 4] = [
-    ("x86_64-6.18-guard", "x86_64-6.18"),
-    ("x86_64-5.10-sums", "x86_64-5.10"),
-    ("aarch64-64k-6.12-db", "aarch64-64k-6.12"),
-    ("riscv64-6.12-never", "riscv64-6.12"),
+/// The captured process, and the host that it is put on; none for captures that are whole.
+const CASES: [(&str, Option<&str>); 8] = [
+    ("x86_64-6.1-guard", None),
+    ("aarch64-6.12-refilled", None),
+    ("aarch64-16k-6.12-guard", None),
+    ("aarch64-7.2-guard", None),
+    ("x86_64-6.18-guard", Some("x86_64-6.18")),
+    ("x86_64-5.10-sums", Some("x86_64-5.10")),
+    ("aarch64-64k-6.12-db", Some("aarch64-64k-6.12")),
+    ("riscv64-6.12-never", Some("riscv64-6.12")),
 ];
 
 fn fixtures() -> PathBuf {
@@ -24,7 +28,8 @@ fn captured_processes_are_inspected_as_before() {
     for (case, host) in CASES {
         let bench = Bench::new();
         let tree = bench.path("tree");
-        for from in [fixtures().join("host").join(host), fixtures().join("inspect").join(case)] {
+        let host = host.map(|host| fixtures().join("host").join(host));
+        for from in host.into_iter().chain([fixtures().join("inspect").join(case)]) {
             fs::create_dir_all(&tree).unwrap();
             let copied = Command::new("cp").arg("-r").arg(from.join(".")).arg(&tree).status().unwrap();
             assert!(copied.success());

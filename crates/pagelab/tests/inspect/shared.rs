@@ -64,18 +64,18 @@ fn memory_without_a_mount_follows_the_setting_of_all_sizes_or_of_its_own() {
     ]) {
         return;
     }
-    let _always = Set::to(&own, "always");
-    // The file of the size is for shared anonymous memory alone.
-    let memfd = Provoked::start("memfd").unwrap();
-    told_of("memfd", &memfd, "shared_disabled", SIZE, &["/shmem_enabled: never"]);
-    let shared = Provoked::start("shared").unwrap();
-    let region = shared.region();
-    assert!(causes(&region).iter().all(|one| one.0 != "shared_disabled"), "{region:#}");
-    drop((memfd, shared));
-    let _within = Set::to(&own, "within_size");
-    let within = Provoked::start("shared").unwrap();
-    let region = within.region();
-    assert!(causes(&region).iter().all(|one| one.0 != "shared_disabled"), "{region:#}");
+    // A memfd has no name. A file with one follows its mount.
+    let named = Mounted::with(&Bench::new(), "huge=never");
+    told_of("memfd", &Provoked::start("memfd").unwrap(), "shared_disabled", SIZE, &["/shmem_enabled: "]);
+    for word in ["always", "within_size"] {
+        let _own = Set::to(&own, word);
+        let memfd = Provoked::start("memfd").unwrap().region();
+        assert_eq!((causes(&memfd).len(), memfd["could_be_larger_bytes"].as_u64()), (0, Some(0)), "{memfd:#}");
+        let file = Provoked::with("tmpfs", Some(&named.file())).unwrap();
+        told_of("tmpfs", &file, "mount_refuses", SIZE, &["never"]);
+    }
+    let _own = Set::to(&own, "advise");
+    told_of("memfd", &Provoked::start("memfd").unwrap(), "shared_not_advised", SIZE, &["2048kB/shmem_enabled: advise"]);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn pages_of_files_say_what_the_page_cache_has() {
     let region = mapped.region();
     let found = causes(&region);
     if let Some(one) = found.first() {
-        assert_eq!((one.0.as_str(), region["could_be_larger_bytes"].as_u64()), ("file_pages", Some(0)), "{region:#}");
+        assert_eq!((one.0.as_str(), region["could_be_larger_bytes"].as_u64()), ("code_pages", Some(0)), "{region:#}");
         assert!(one.3.contains(" by ") && one.3.contains("THPeligible: "), "{one:?}");
     }
     let beyond = Provoked::with("file_out_of_place", Some(&file)).unwrap();

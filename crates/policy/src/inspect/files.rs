@@ -15,9 +15,12 @@ pub fn explain(vmas: &[VmaFacts], census: &Census, pmd: PageSize) -> Option<(Cau
         return None;
     }
     let has_slot = last.end - first.start >= pmd.bytes();
-    Some(match has_slot && !first.is_congruent(pmd) {
-        true => (Cause::FileMisaligned, bytes, vec![misaligned(first, pmd)]),
-        false => (Cause::FilePages, bytes, of_page_cache(first, census)),
+    Some(match (has_slot, first.is_congruent(pmd), first.is_executable()) {
+        (false, ..) => (Cause::FilePages, bytes, Vec::new()),
+        (true, false, _) => (Cause::FileMisaligned, bytes, vec![misaligned(first, pmd)]),
+        (true, true, is_code) => {
+            (if is_code { Cause::CodePages } else { Cause::FilePages }, bytes, of_page_cache(first, census))
+        }
     })
 }
 

@@ -65,6 +65,7 @@ impl Explained {
     pub fn is_winnable(&self) -> bool {
         let fixed = [
             Cause::FilePages,
+            Cause::CodePages,
             Cause::FileMisaligned,
             Cause::PrivateFileCopy,
             Cause::NoAlignedSlot,

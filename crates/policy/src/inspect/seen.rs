@@ -189,7 +189,8 @@ impl Seen {
         }
     }
 
-    /// Adds the sums of a mapping, where its pages cannot be looked at: at most what fits its slots could be larger.
+    /// Adds the sums of a mapping, where its pages cannot be looked at: at most what fits its slots, and slots that a cut
+    /// divides, could be larger.
     pub fn add_sums(&mut self, outline: &Outline, at: usize, vma: &VmaFacts, sums: &Census) {
         self.census.merge(sums);
         let (Some(target), Some(aim)) = (outline.target, outline.aim()) else { return };
@@ -199,11 +200,20 @@ impl Seen {
                 && matches!(aim.standing_of_any(mapping), Standing::Missing | Standing::Unseen)
         };
         let bytes = sums.bytes_where(smaller);
-        let (first, last) = slots_of(vma, target);
-        let inside = if vma.kind_for_slots() == VmaKind::Anonymous { bytes.min(last - first) } else { 0 };
+        let is_slotted = vma.kind_for_slots() == VmaKind::Anonymous;
+        let (first, last) = if is_slotted { slots_of(vma, target) } else { (vma.end, vma.end) };
+        // What has the size already fills slots of the mapping.
+        let large = sums.bytes_where(|mapping| mapping.leaf >= target);
+        let inside = bytes.min((last - first).saturating_sub(large));
+        let cut = |address: u64, room: u64| if is_slotted && outline.has_slot_at(address, target) { room } else { 0 };
+        let below = (bytes - inside).min(cut(vma.start, first - vma.start));
+        let above = (bytes - inside - below).min(cut(vma.end - 1, vma.end - last));
         self.win.bytes += inside;
         self.win.slots += inside.div_ceil(target.bytes());
-        let left = [Left::Sum(inside), Left::NoSlot(bytes - inside)];
+        self.add_cut_slot(target.align_down(vma.start), below, target);
+        self.add_cut_slot(target.align_down(vma.end - 1), above, target);
+        let no_slot = bytes - inside - below - above;
+        let left = [Left::Sum(inside), Left::CutBelow(below), Left::CutAbove(above), Left::NoSlot(no_slot)];
         self.pieces.extend(left.into_iter().filter(|left| left.bytes() > 0).map(|left| (at, left)));
     }
 

@@ -1,8 +1,8 @@
 //! What keeps larger pages out of shared memory: settings of their own (`shmem_allowable_huge_orders`, mm/shmem.c).
 //!
-//! Memory of a tmpfs that is mounted follows the mount's `huge=`; `deny` and `force` in `shmem_enabled` are above it. Memory of the
-//! kernel's own tmpfs (memfd, System V, shared anonymous) follows `shmem_enabled`, and shared anonymous memory, since Linux 6.10,
-//! first of all the file of the size.
+//! A file of a tmpfs follows the mount's `huge=`, and the kernel's own tmpfs (memfd, System V, shared anonymous memory)
+//! `shmem_enabled`. Above them stand `deny` and `force` in `shmem_enabled`; and, for what has no name and since Linux 6.10, the
+//! file of the size.
 
 use super::ground::Ground;
 use super::process::ThpMode;
@@ -54,22 +54,20 @@ pub fn is_within_size(vma: &VmaFacts, size: PageSize, ground: &Ground) -> bool {
 /// The setting that decides; the path of the one that cannot be read.
 fn deciding(vma: &VmaFacts, size: PageSize, ground: &Ground) -> Result<Deciding, String> {
     let settings = &ground.supply.settings;
-    let common = format!("{THP}/shmem_enabled");
+    let (common, own) =
+        (format!("{THP}/shmem_enabled"), format!("{THP}/hugepages-{}kB/shmem_enabled", size.bytes() >> 10));
     let word = settings.get(&common);
-    let above = word.filter(|word| matches!(word.as_str(), "deny" | "force"));
-    if let (Some(on), None) = (&vma.file_system, above) {
-        let word = on.huge.clone().unwrap_or_else(|| "never".into());
-        return Ok(Deciding {
-            path: format!("huge= of the {} that holds {}", on.name, vma.name),
-            word,
-            is_mount: true,
-        });
+    let is_above = word.is_some_and(|word| word == "deny" || word == "force");
+    let own_word = settings.get(&own).filter(|own| !is_above && vma.is_unnamed() && *own != "inherit");
+    if let Some(word) = own_word {
+        return Ok(Deciding { path: own, word: word.clone(), is_mount: false });
     }
-    let own = format!("{THP}/hugepages-{}kB/shmem_enabled", size.bytes() >> 10);
-    let own_word = settings.get(&own).filter(|word| vma.is_shared_anonymous() && *word != "inherit");
-    match (own_word.filter(|_| above.is_none()), word) {
-        (Some(word), _) => Ok(Deciding { path: own, word: word.clone(), is_mount: false }),
-        (None, Some(word)) => Ok(Deciding { path: common, word: word.clone(), is_mount: false }),
-        (None, None) => Err(common),
+    match (&vma.file_system, word) {
+        (Some(on), _) if !is_above => {
+            let word = on.huge.clone().unwrap_or_else(|| "never".into());
+            Ok(Deciding { path: format!("huge= of the {} that holds {}", on.name, vma.name), word, is_mount: true })
+        }
+        (_, Some(word)) => Ok(Deciding { path: common, word: word.clone(), is_mount: false }),
+        (_, None) => Err(common),
     }
 }

@@ -169,9 +169,10 @@ impl VmaFacts {
         self.start % size.bytes() == self.offset % size.bytes()
     }
 
-    /// Whether it is shared memory without a file that others could open: settings of its own hold for it.
-    pub fn is_shared_anonymous(&self) -> bool {
-        self.name.starts_with("/dev/zero") || self.name.starts_with("[anon_shmem:")
+    /// Whether the file behind shared memory has no name: shared anonymous memory, memfd, System V memory, and files that are
+    /// deleted. The settings of single sizes hold for it (`shmem_mmap`, mm/shmem.c: no links when it was mapped).
+    pub fn is_unnamed(&self) -> bool {
+        self.name.ends_with(" (deleted)") || self.name.starts_with("[anon_shmem:")
     }
 
     /// What it can hold, as far as slots matter: the main stack and shared memory have them like any other memory.
