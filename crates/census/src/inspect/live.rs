@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 
 use host::maps::{Vma, VmaKind};
-use policy::inspect::{FileSystem, VmaFacts};
+use policy::inspect::{FileSystem, MemoryLimit, VmaFacts};
 use policy::size::PageSize;
 
 use super::subject::{Found, Sizes, Subject};
-use super::{elf, stacks};
+use super::{elf, stacks, status};
 use crate::process_census::Process;
 use crate::{CensusError, Observer, Source};
 
@@ -75,6 +75,10 @@ impl Subject for Live<'_> {
 
     fn file_system(&self, device: (u32, u32)) -> Option<FileSystem> {
         self.observer.file_systems.of(self.pid, device)
+    }
+
+    fn memory_limit(&self, group: &str) -> Option<MemoryLimit> {
+        status::memory_limit(group)
     }
 
     fn guards(&self, start: u64, end: u64) -> Vec<(u64, u64)> {

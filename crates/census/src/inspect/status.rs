@@ -32,7 +32,7 @@ pub fn read(subject: &dyn Subject, identity: &Identity) -> Process {
         swap_bytes: kilobytes("VmSwap") << 10,
         pinned_bytes: kilobytes("VmPin") << 10,
         peak_bytes: kilobytes("VmHWM") << 10,
-        memory_limit: memory_cgroup.as_deref().filter(|_| subject.is_live()).and_then(memory_limit),
+        memory_limit: memory_cgroup.as_deref().and_then(|group| subject.memory_limit(group)),
         memory_cgroup,
     }
 }
@@ -41,7 +41,7 @@ pub fn read(subject: &dyn Subject, identity: &Identity) -> Process {
 const MOUNT: &str = "/sys/fs/cgroup";
 
 /// The directory of the memory control group: of the unified hierarchy, else of version 1.
-fn memory_cgroup(text: &str) -> Option<String> {
+pub fn memory_cgroup(text: &str) -> Option<String> {
     let v1 = text.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
         controllers.split(',').any(|name| name == "memory").then(|| format!("{MOUNT}/memory{path}"))
@@ -51,7 +51,7 @@ fn memory_cgroup(text: &str) -> Option<String> {
 }
 
 /// The limit that was reached: of the group, or of the nearest above it; else that of the group.
-fn memory_limit(directory: &str) -> Option<MemoryLimit> {
+pub fn memory_limit(directory: &str) -> Option<MemoryLimit> {
     let groups =
         Path::new(directory).ancestors().take_while(|group| group.starts_with(MOUNT) && *group != Path::new(MOUNT));
     let limits: Vec<MemoryLimit> = groups.filter_map(limit_of).collect();

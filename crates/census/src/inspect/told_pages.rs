@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use policy::census::{Backing, Folio, Mapping, Region as Run};
-use policy::inspect::{FileSystem, TlbRuns, VmaFacts};
+use policy::inspect::{FileSystem, MemoryLimit, TlbRuns, VmaFacts};
 use policy::size::PageSize;
 
 use super::subject::{Found, Subject};
@@ -30,6 +30,8 @@ pub struct Pages {
     pub shmem_devices: Vec<(u32, u32)>,
     /// File systems that are mounted, by their devices.
     pub file_systems: BTreeMap<(u32, u32), FileSystem>,
+    /// What its memory control group says of the limit.
+    pub memory_limit: Option<MemoryLimit>,
     /// Stack pointers of its threads, in order.
     pub stacks: Vec<u64>,
     /// Guards inside mappings, in order.
@@ -125,6 +127,10 @@ impl Pages {
             let huge = on.huge.as_ref().map_or(String::new(), |huge| format!(" {huge}"));
             line(format_args!("file-system {major} {minor} {}{huge}", on.name));
         }
+        if let Some(MemoryLimit { group, limit_bytes, charged_bytes, reached }) = &self.memory_limit {
+            let limit = limit_bytes.map_or("none".to_string(), |bytes| bytes.to_string());
+            line(format_args!("memory-limit {limit} {charged_bytes} {reached} {}", group.replace('\n', " ")));
+        }
         self.stacks.iter().for_each(|stack| line(format_args!("stack {stack:x}")));
         self.guards.iter().for_each(|(start, end)| line(format_args!("guard {start:x} {end:x}")));
         for run in &self.runs {
@@ -180,6 +186,13 @@ impl Pages {
                 let on = FileSystem { name: words.next()?.to_string(), huge: words.next().map(String::from) };
                 self.file_systems.insert(device, on);
             }
+            "memory-limit" => {
+                let limit_bytes =
+                    Some(words.next()?).filter(|word| *word != "none").map(str::parse).transpose().ok()?;
+                let (charged_bytes, reached) = (number(words.next())?, number(words.next())?);
+                let group = words.collect::<Vec<_>>().join(" ");
+                self.memory_limit = Some(MemoryLimit { group, limit_bytes, charged_bytes, reached });
+            }
             "stack" => self.stacks.push(address(words.next())?),
             "guard" => self.guards.push((address(words.next())?, address(words.next())?)),
             "run" => {
@@ -231,6 +244,12 @@ mod tests {
                 ((0, 24), FileSystem { name: "tmpfs".into(), huge: Some("advise".into()) }),
                 ((8, 1), FileSystem { name: "ext4".into(), huge: None }),
             ]),
+            memory_limit: Some(MemoryLimit {
+                group: "/sys/fs/cgroup/a b".into(),
+                limit_bytes: None,
+                charged_bytes: 5,
+                reached: 6,
+            }),
             stacks: vec![0x7f00],
             guards: vec![(0x3000, 0x4000)],
             folios_of_system: Some(vec![PageSize::K64, PageSize::M2]),

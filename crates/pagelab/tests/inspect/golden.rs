@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::causes::for_advised;
 use super::provoked::{Provoked, causes, region_at};
-use crate::common::{Bench, Runs, needs, program, root};
+use crate::common::{Bench, Runs};
 
 /// The captured process, and the host that it is put on; none for captures that are whole.
 const CASES: [(&str, Option<&str>); 8] = [
@@ -38,14 +39,16 @@ fn captured_processes_are_inspected_as_before() {
         let expected =
             fs::read_to_string(fixtures().join("inspect").join(case).join("expected.txt")).unwrap_or_default();
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), expected.as_str()), "{case}: {}", ran.stderr);
+        let ran = bench.pagelab(&["inspect", "--root", "tree", "100", "--html", "map.html"]).ran();
+        assert_eq!(ran.code, Some(0), "{case}: {ran}");
+        let page = fs::read_to_string(bench.path("map.html")).unwrap();
+        assert!(page.contains("</html>") && page.contains("from a capture"), "{case}");
     }
 }
 
 #[test]
 fn a_capture_says_what_the_process_says() {
-    if !needs(&[root(), program("gcc")]) {
-        return;
-    }
+    let Some(_still) = for_advised() else { return };
     let provoked = Provoked::start("guard").unwrap();
     let (bench, pid) = (&provoked.bench, provoked.pid());
     bench.pagelab(&["inspect", &pid, "--capture", "tree"]).ran().prints(&["captured", "pagelab inspect --root tree"]);
@@ -71,9 +74,7 @@ fn a_capture_says_what_the_process_says() {
 
 #[test]
 fn collapsing_gains_memory_and_refusals_have_their_reason() {
-    if !needs(&[root(), program("gcc")]) {
-        return;
-    }
+    let Some(_still) = for_advised() else { return };
     let provoked = Provoked::start("advised_late").unwrap();
     let (bench, pid) = (&provoked.bench, provoked.pid());
     let ran = bench.pagelab(&["inspect", &pid, "--collapse", "--json"]).ran();

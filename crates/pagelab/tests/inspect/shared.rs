@@ -65,13 +65,14 @@ fn memory_without_a_mount_follows_the_setting_of_all_sizes_or_of_its_own() {
         return;
     }
     // A memfd has no name. A file with one follows its mount.
-    let named = Mounted::with(&Bench::new(), "huge=never");
+    let bench = Bench::new();
+    let named = Mounted::with(&bench, "huge=never");
     told_of("memfd", &Provoked::start("memfd").unwrap(), "shared_disabled", SIZE, &["/shmem_enabled: "]);
     for word in ["always", "within_size"] {
         let _own = Set::to(&own, word);
         let memfd = Provoked::start("memfd").unwrap().region();
         assert_eq!((causes(&memfd).len(), memfd["could_be_larger_bytes"].as_u64()), (0, Some(0)), "{memfd:#}");
-        let file = Provoked::with("tmpfs", Some(&named.file())).unwrap();
+        let file = Provoked::with("tmpfs", Some(&named.file())).expect("the file is there");
         told_of("tmpfs", &file, "mount_refuses", SIZE, &["never"]);
     }
     let _own = Set::to(&own, "advise");
