@@ -7,7 +7,7 @@ use host::maps::{self, Vma, VmaKind};
 use policy::census::Census;
 use policy::inspect::{
     Cut, Ground, Inspection, Kind, Outline, Process as About, Region, Seen, Sight, Supply, Surroundings, Told,
-    VmaFacts, VmaPart, cuts, explain, group, recognise,
+    VmaFacts, VmaPart, cuts, explain, explain_windows, group, recognise,
 };
 use policy::size::PageSize;
 
@@ -239,7 +239,14 @@ impl Look<'_> {
         groups.iter().zip(outlines).map(of_group).collect()
     }
 
-    fn region(&self, vmas: &[VmaFacts], kind: Kind, recognised_by: String, outline: &Outline, seen: Seen) -> Region {
+    fn region(
+        &self,
+        vmas: &[VmaFacts],
+        kind: Kind,
+        recognised_by: String,
+        outline: &Outline,
+        mut seen: Seen,
+    ) -> Region {
         let all_cuts: Vec<Cut> = cuts(vmas).collect();
         let sizes = self.subject.sizes();
         let ground = Ground {
@@ -250,6 +257,7 @@ impl Look<'_> {
             sees_folios: self.subject.sees_folios(),
         };
         let causes = explain(outline, &kind, vmas, &all_cuts, &seen, &ground);
+        explain_windows(outline, &kind, vmas, &all_cuts, &mut seen, &ground, &causes);
         let whole = || vmas.iter().filter(|vma| vma.part == VmaPart::First);
         let sum = |bytes: fn(&Told) -> u64| whole().map(|vma| vma.told.as_ref().map(bytes)).sum::<Option<u64>>();
         let is_multiple =

@@ -91,6 +91,34 @@ impl Told {
     }
 }
 
+/// Tells each window which of the region's causes explains most of it.
+pub fn explain_windows(
+    outline: &Outline,
+    kind: &Kind,
+    vmas: &[VmaFacts],
+    cuts: &[Cut],
+    seen: &mut Seen,
+    ground: &Ground,
+    causes: &[Explained],
+) {
+    let Some(target) = outline.target else { return };
+    let pieces = std::mem::take(&mut seen.pieces_of_windows);
+    let mut windows = std::mem::take(&mut seen.windows);
+    let region = OfRegion { target, kind, vmas, cuts, seen, ground };
+    for of_window in pieces.chunk_by(|left, right| left.0 == right.0) {
+        let mut told = Told::default();
+        of_window.iter().for_each(|(_, at, left)| region.explain(*at, left, &mut told));
+        let largest = told.0.into_iter().max_by_key(|(_, (bytes, _))| *bytes);
+        let number =
+            largest.and_then(|((cause, or), _)| causes.iter().position(|one| one.cause == cause && one.or == or));
+        let found = windows.binary_search_by_key(&of_window[0].0, |window| window.start);
+        if let (Some(number), Ok(found)) = (number, found) {
+            windows[found].why = u16::try_from(number).ok();
+        }
+    }
+    seen.windows = windows;
+}
+
 /// A region that is being explained.
 struct OfRegion<'a> {
     target: PageSize,

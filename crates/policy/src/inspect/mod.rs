@@ -25,7 +25,7 @@ mod vma;
 
 pub use crate::cut::{Cut, CutBy};
 pub use collapsed::{Collapsed, collapse_refusal};
-pub use explain::explain;
+pub use explain::{explain, explain_windows};
 pub use ground::Ground;
 pub use group::{cuts, group};
 pub use kind::{Allocator, FilePart, Kind};
