@@ -1,11 +1,11 @@
 //! What a census costs, and how it compares with `tools/mm/thpmaps` of the kernel's sources.
 //!
 //! ```text
-//! cargo bench -p census --bench census -- [--bytes SIZE] [--thpmaps FILE] [--runs N] [--only KIND]
+//! cargo bench -p census --bench census -- [--bytes SIZE] [--thpmaps FILE] [--python PROGRAM] [--runs N] [--only KIND]
 //! ```
 //! For processes that map `SIZE` (default 8G) in base pages and in THP, in 64K folios where root can
 //! switch them on, in base pages while another process has THP (`base+thp`), and for a small process: milliseconds of a census without and with root, the best
-//! and the median of N runs; with `--thpmaps`, the run time of that script (as root, needs Python and
+//! and the median of N runs; the same of an inspection, which also says why, and of one that does not (`--sizes`); with `--thpmaps`, the run time of that script (as root, needs Python and
 //! numpy) on the same process, minus the start of Python with numpy, and whether both say the same. `--only` measures one of these processes.
 //!
 //! Without arguments it runs on 64 MiB, so that tests can run it.
@@ -18,6 +18,7 @@ use std::time::Instant;
 
 use census::Observer;
 use census::explain::examine;
+use census::inspect::{Detail, Inspector};
 use host::Host;
 use policy::Policy;
 use policy::census::{Backing, Census, Folio};
@@ -28,6 +29,8 @@ const SMOKE_BYTES: u64 = 64 << 20;
 struct Arguments {
     bytes: u64,
     thpmaps: Option<String>,
+    /// A Python with numpy.
+    python: String,
     runs: usize,
     only: Option<String>,
 }
@@ -58,16 +61,21 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn read_arguments(words: &[String]) -> Result<Arguments, Box<dyn Error>> {
-    let mut arguments = Arguments { bytes: SMOKE_BYTES, thpmaps: None, runs: 5, only: None };
+    let mut arguments = Arguments { bytes: SMOKE_BYTES, thpmaps: None, python: "python3".into(), runs: 5, only: None };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
         match word.as_str() {
             "--bytes" => arguments.bytes = parse_bytes(value)?,
             "--thpmaps" => arguments.thpmaps = Some(value.clone()),
+            "--python" => arguments.python = value.clone(),
             "--only" => arguments.only = Some(value.clone()),
             "--runs" => arguments.runs = value.parse::<usize>()?.max(1),
-            _ => return Err(format!("unknown argument {word}; known: --bytes, --thpmaps, --runs, --only").into()),
+            _ => {
+                return Err(
+                    format!("unknown argument {word}; known: --bytes, --thpmaps, --python, --runs, --only").into()
+                );
+            }
         }
     }
     Ok(arguments)
@@ -190,13 +198,15 @@ fn measure(kind: &str, bytes: u64, arguments: &Arguments) -> Result<(), Box<dyn 
         let (census, times) = census_times(&observer, pid, arguments.runs)?;
         privileged = Some((census.clone(), print("census, root", times, &summary(&census))));
     }
+    inspections(pid, arguments.runs, &print)?;
     // Of a small process the script's time is less than the start of Python varies.
     let script = arguments.thpmaps.as_ref().filter(|_| bytes >= SMOKE_BYTES);
     if let (Some(script), Some((census, privileged))) = (script, privileged) {
-        let start_ms = best_of(3, || run(Command::new("python3").args(["-c", "import argparse, numpy"])).map(drop))?;
+        let start_ms =
+            best_of(3, || run(Command::new(&arguments.python).args(["-c", "import argparse, numpy"])).map(drop))?;
         let mut output = String::new();
         let whole_ms = best_of(3, || {
-            output = run(Command::new("python3").args([script, "--pid", &pid.to_string(), "--rollup"]))?;
+            output = run(Command::new(&arguments.python).args([script, "--pid", &pid.to_string(), "--rollup"]))?;
             Ok(())
         })?;
         let same = if thpmaps_says(&output) == thp_of(&census) { "same" } else { "DIFFERENT" };
@@ -211,6 +221,31 @@ fn measure(kind: &str, bytes: u64, arguments: &Arguments) -> Result<(), Box<dyn 
         if same != "same" {
             return Err(format!("thpmaps says\n{output}the census says {:?}", thp_of(&census)).into());
         }
+    }
+    Ok(())
+}
+
+/// What `pagelab inspect PID` costs beside the start of the program, as root and without, with the causes and without.
+fn inspections(pid: u32, runs: usize, print: &dyn Fn(&str, Vec<f64>, &str) -> f64) -> Result<(), Box<dyn Error>> {
+    for (method, as_root, sizes_only) in [
+        ("inspect", false, false),
+        ("inspect -s", false, true),
+        ("inspect, root", true, false),
+        ("inspect -s, r", true, true),
+    ] {
+        let observer = Observer::open().with_file_folios().with_tlb_runs();
+        let observer = if as_root { observer } else { observer.without_folios() };
+        if as_root && !observer.sees_folios() {
+            continue;
+        }
+        let inspector = Inspector::new(Host::open("/")?, observer, Detail { sizes_only, ..Detail::default() });
+        let (mut times, mut last) = (Vec::new(), Census::default());
+        for _ in 0..runs {
+            let start = Instant::now();
+            last = inspector.process(pid, &inspector.supply()?)?.census();
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+        print(method, times, &summary(&last));
     }
     Ok(())
 }

@@ -104,6 +104,14 @@ struct Found {
 /// The folio of several pages that holds `frame`; `None` where it is a single page. A tail whose head
 /// is gone belonged to a folio that was freed or split while this looked: its pages are single ones now.
 fn folio_of(frame: u64, orders: &Orders, flags: &mut impl FrameFlags) -> io::Result<Option<Found>> {
+    // Frames of a process may be scattered over few blocks: one look at a block's first frame serves them all.
+    let block = match orders {
+        Orders::Any => frame,
+        Orders::Only(_) => frame & !((1 << orders.smallest()) - 1),
+    };
+    if flags.at(block)? & (HEAD | TAIL) == 0 {
+        return Ok(None);
+    }
     let here = flags.at(frame)?;
     if here & (HEAD | TAIL) == 0 {
         return Ok(None);

@@ -19,18 +19,18 @@ pub struct FlagsReader<'a> {
     expected: Range<u64>,
     window: Vec<u64>,
     window_start: u64,
-    recent: [(u64, u64); FlagsReader::RECENT],
+    recent: Vec<(u64, u64)>,
 }
 
 impl<'a> FlagsReader<'a> {
     /// Frames of one read at most.
     const WINDOW: u64 = 4096;
     /// Single entries that are remembered, by the lowest bits of their frame.
-    const RECENT: usize = 4;
+    const RECENT: usize = 4096;
 
     /// A reader of the file.
     pub fn new(file: &'a File) -> FlagsReader<'a> {
-        let recent = [(u64::MAX, 0); FlagsReader::RECENT];
+        let recent = vec![(u64::MAX, 0); FlagsReader::RECENT];
         FlagsReader { file, expected: 0..0, window: Vec::new(), window_start: 0, recent }
     }
 
@@ -57,7 +57,7 @@ impl FrameFlags for FlagsReader<'_> {
             return Ok(self.window[0]);
         }
         // Heads of folios follow each other at powers of two: mix in higher bits.
-        let slot = ((frame ^ (frame >> 4) ^ (frame >> 9)) as usize) % FlagsReader::RECENT;
+        let slot = ((frame ^ (frame >> 4) ^ (frame >> 9) ^ (frame >> 18)) as usize) % FlagsReader::RECENT;
         if self.recent[slot].0 != frame {
             let mut entry = [0u64];
             read_entries(self.file, frame, &mut entry)?;

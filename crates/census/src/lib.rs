@@ -22,6 +22,7 @@
 
 mod error;
 pub mod explain;
+mod file_systems;
 mod folio;
 mod frames;
 pub mod inspect;
@@ -30,7 +31,6 @@ mod parallel;
 mod process_census;
 mod region;
 mod scan;
-mod shmem;
 pub mod smaps;
 
 use std::fs::File;
@@ -68,7 +68,7 @@ pub struct Observer {
     file_folios: bool,
     tlb_runs: bool,
     folio_counters: FolioCounters,
-    shmem: shmem::ShmemDevices,
+    file_systems: file_systems::FileSystems,
     threads: u64,
 }
 
@@ -101,7 +101,7 @@ impl Observer {
             file_folios: false,
             tlb_runs: false,
             folio_counters: FolioCounters::open(),
-            shmem: shmem::ShmemDevices::new(),
+            file_systems: file_systems::FileSystems::new(),
             threads: std::thread::available_parallelism().map_or(1, |threads| threads.get().min(MOST_THREADS) as u64),
         }
     }
@@ -219,7 +219,7 @@ impl Observer {
             if entry.vma.start < start || entry.vma.end > end {
                 return Err(CensusError::NeedsPagemapScan);
             }
-            entry.count(self.base, self.pmd, self.shmem.contain(pid, entry.vma.device), &mut census);
+            entry.count(self.base, self.pmd, self.file_systems.is_shmem(pid, entry.vma.device), &mut census);
         }
         Ok(ProcessCensus { pid, census, source: Source::Smaps, folios_of_system: None, areas: Vec::new() })
     }

@@ -159,7 +159,7 @@ impl<'a> Process<'a> {
         Surroundings {
             vma,
             hugetlb,
-            shmem: vma.inode != 0 && self.observer.shmem.contain(self.pid, vma.device),
+            shmem: vma.inode != 0 && self.observer.file_systems.is_shmem(self.pid, vma.device),
             base: self.observer.base,
             pmd: self.observer.pmd,
         }

@@ -142,8 +142,23 @@ pub enum Cause {
     },
     /// Pages of the page cache: the file system and readahead choose their size.
     FilePages,
+    /// The same of code that has room for a leaf of the size, and stands where one could map it.
+    CodePages,
     /// The place in the file and the address are not multiples of the size by the same remainder.
     FileMisaligned,
+    /// The tmpfs that holds the shared memory is mounted so that it has none of the size.
+    MountRefuses {
+        /// The mount's option `huge=`; `never` where it has none.
+        huge: String,
+    },
+    /// The tmpfs gives the size only where the file is there from end to end (`within_size`), and the file ends in the slot.
+    FileEndsInSlot,
+    /// Part of the slot is swapped out.
+    SwappedOut,
+    /// The kernel split a large page of which most was zero, when memory was short (Linux 6.12).
+    SplitUnderused,
+    /// The kernel has no transparent pages: it was built without them, or the processor has no PMD leaves.
+    NoTransparentPages,
     /// PR_SET_THP_DISABLE except for advised memory is in force for the process (Linux 6.18).
     DisabledExceptAdvised,
     /// KSM has merged pages of the slot with equal ones elsewhere.
@@ -241,7 +256,19 @@ impl Cause {
                 format!("shared memory that is not advised, and {path} gives the size to advised memory only")
             }
             Cause::FilePages => "pages of a file: the file system and readahead choose their size".into(),
+            Cause::CodePages => "code of a file: the file system and readahead choose the size of its pages".into(),
             Cause::FileMisaligned => "place in the file and address do not have the same remainder".into(),
+            Cause::MountRefuses { huge } => {
+                format!("the tmpfs that holds it is mounted without large pages (huge={huge})")
+            }
+            Cause::FileEndsInSlot => {
+                "the file ends inside the slot, and its tmpfs gives the size within the file only (within_size)".into()
+            }
+            Cause::SwappedOut => "part of the slot is swapped out".into(),
+            Cause::SplitUnderused => "the kernel split a page of the size that was mostly zero".into(),
+            Cause::NoTransparentPages => {
+                "this kernel has no transparent large pages (built without them, or no PMD leaves)".into()
+            }
             Cause::DisabledExceptAdvised => {
                 "the process disabled THP except for advised memory (PR_THP_DISABLE_EXCEPT_ADVISED)".into()
             }
@@ -321,6 +348,19 @@ impl Cause {
             Cause::FileMisaligned => {
                 "link with -z common-page-size=2M, or map the file at an address of the same remainder"
             }
+            Cause::CodePages => {
+                "MADV_HUGEPAGE on the code before the file is in the page cache, or MADV_COLLAPSE on it (ext4, xfs, btrfs and \
+                 others on new kernels; else with CONFIG_READ_ONLY_THP_FOR_FS)"
+            }
+            Cause::MountRefuses { .. } => {
+                "as root: mount -o remount,huge=advise on it and MADV_HUGEPAGE, or huge=always"
+            }
+            Cause::FileEndsInSlot => "make the file a multiple of the size, or mount it with huge=always",
+            Cause::SwappedOut => "more memory, or less swapping: swap what is cold by itself",
+            Cause::SplitUnderused => {
+                "echo 0 > /sys/kernel/mm/transparent_hugepage/shrink_underused, or a denser layout of the memory"
+            }
+            Cause::NoTransparentPages => "a kernel with CONFIG_TRANSPARENT_HUGEPAGE, or a hugetlb pool",
             Cause::DisabledExceptAdvised => "advise the mapping (MADV_HUGEPAGE), or remove the prctl",
             Cause::MergedByKsm => "MADV_UNMERGEABLE on the region, or echo 2 > /sys/kernel/mm/ksm/run",
             Cause::ServedByUserfaultfd => "serve faults in multiples of the size, or unregister what is complete",

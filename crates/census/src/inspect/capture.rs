@@ -8,10 +8,11 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
 
 use host::Host;
-use policy::inspect::VmaFacts;
+use policy::inspect::{FileSystem, MemoryLimit, VmaFacts};
 use policy::size::PageSize;
 
 use super::error::InspectError;
+use super::status;
 use super::subject::{Found, Sizes, Subject};
 use super::told_pages::{Pages, VERSION};
 use crate::CensusError;
@@ -54,7 +55,10 @@ pub fn process(subject: &dyn Subject, pid: u32, vmas: &[VmaFacts]) -> Result<Vec
     let mut smaps = String::new();
     subject.smaps().and_then(|mut file| file.read_to_string(&mut smaps)).map_err(|error| failed("smaps", error))?;
     files.push((path("smaps"), smaps));
-    files.push((path(PAGES), Pages::of(subject, vmas)?.text()));
+    let mut pages = Pages::of(subject, vmas)?;
+    let group = subject.text("cgroup").ok().and_then(|text| status::memory_cgroup(&text));
+    pages.memory_limit = group.and_then(|group| subject.memory_limit(&group));
+    files.push((path(PAGES), pages.text()));
     Ok(files)
 }
 
@@ -116,6 +120,14 @@ impl Subject for Captured {
 
     fn is_shmem(&self, device: (u32, u32)) -> bool {
         self.pages.shmem_devices.contains(&device)
+    }
+
+    fn file_system(&self, device: (u32, u32)) -> Option<FileSystem> {
+        self.pages.file_systems.get(&device).cloned()
+    }
+
+    fn memory_limit(&self, _: &str) -> Option<MemoryLimit> {
+        self.pages.memory_limit.clone()
     }
 
     fn guards(&self, start: u64, end: u64) -> Vec<(u64, u64)> {

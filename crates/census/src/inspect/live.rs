@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 
 use host::maps::{Vma, VmaKind};
-use policy::inspect::VmaFacts;
+use policy::inspect::{FileSystem, MemoryLimit, VmaFacts};
 use policy::size::PageSize;
 
 use super::subject::{Found, Sizes, Subject};
-use super::{elf, stacks};
+use super::{elf, stacks, status};
 use crate::process_census::Process;
 use crate::{CensusError, Observer, Source};
 
@@ -70,7 +70,15 @@ impl Subject for Live<'_> {
     }
 
     fn is_shmem(&self, device: (u32, u32)) -> bool {
-        self.observer.shmem.contain(self.pid, device)
+        self.observer.file_systems.is_shmem(self.pid, device)
+    }
+
+    fn file_system(&self, device: (u32, u32)) -> Option<FileSystem> {
+        self.observer.file_systems.of(self.pid, device)
+    }
+
+    fn memory_limit(&self, group: &str) -> Option<MemoryLimit> {
+        status::memory_limit(group)
     }
 
     fn guards(&self, start: u64, end: u64) -> Vec<(u64, u64)> {

@@ -7,7 +7,7 @@ use host::maps::{self, Vma, VmaKind};
 use policy::census::Census;
 use policy::inspect::{
     Cut, Ground, Inspection, Kind, Outline, Process as About, Region, Seen, Sight, Supply, Surroundings, Told,
-    VmaFacts, VmaPart, cuts, explain, group, recognise,
+    VmaFacts, VmaPart, cuts, explain, explain_windows, group, recognise,
 };
 use policy::size::PageSize;
 
@@ -33,7 +33,10 @@ pub fn look(
     let look = Look { subject, about: &about, supply, detail };
     let mut partial = Vec::new();
     let mapped = look.vmas()?;
-    let told = look.told(&mut partial);
+    let told = match detail.sizes_only && subject.is_by_page() {
+        true => OfSmaps::new(),
+        false => look.told(&mut partial),
+    };
     let facts = look.facts(&mapped, &told);
     let around = Surroundings::of(&facts, subject.stacks(), subject.has_guest(), subject.is_go());
     let groups = group(&facts, &around.stacks);
@@ -139,6 +142,7 @@ impl Look<'_> {
             name: vma.name.clone(),
             part: VmaPart::First,
             is_shmem: self.is_shmem(vma),
+            file_system: (vma.inode != 0).then(|| self.subject.file_system(vma.device)).flatten(),
             told: told.get(&vma.start).filter(|(end, ..)| *end == vma.end).map(|(_, told, _)| *told),
         };
         vmas.iter().map(facts).flat_map(|facts| self.at_guards(facts)).collect()
@@ -235,7 +239,14 @@ impl Look<'_> {
         groups.iter().zip(outlines).map(of_group).collect()
     }
 
-    fn region(&self, vmas: &[VmaFacts], kind: Kind, recognised_by: String, outline: &Outline, seen: Seen) -> Region {
+    fn region(
+        &self,
+        vmas: &[VmaFacts],
+        kind: Kind,
+        recognised_by: String,
+        outline: &Outline,
+        mut seen: Seen,
+    ) -> Region {
         let all_cuts: Vec<Cut> = cuts(vmas).collect();
         let sizes = self.subject.sizes();
         let ground = Ground {
@@ -246,6 +257,7 @@ impl Look<'_> {
             sees_folios: self.subject.sees_folios(),
         };
         let causes = explain(outline, &kind, vmas, &all_cuts, &seen, &ground);
+        explain_windows(outline, &kind, vmas, &all_cuts, &mut seen, &ground, &causes);
         let whole = || vmas.iter().filter(|vma| vma.part == VmaPart::First);
         let sum = |bytes: fn(&Told) -> u64| whole().map(|vma| vma.told.as_ref().map(bytes)).sum::<Option<u64>>();
         let is_multiple =

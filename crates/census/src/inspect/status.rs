@@ -1,8 +1,8 @@
 //! What a process says of itself beside its mappings: status, command line, program, memory control group.
 
-use std::collections::BTreeMap;
+use std::path::Path;
 
-use policy::inspect::{Process, ThpMode};
+use policy::inspect::{MemoryLimit, Process, ThpMode};
 
 use super::identity::Identity;
 use super::subject::Subject;
@@ -32,14 +32,16 @@ pub fn read(subject: &dyn Subject, identity: &Identity) -> Process {
         swap_bytes: kilobytes("VmSwap") << 10,
         pinned_bytes: kilobytes("VmPin") << 10,
         peak_bytes: kilobytes("VmHWM") << 10,
-        memory_limits: memory_cgroup.as_deref().filter(|_| subject.is_live()).map(memory_limits).unwrap_or_default(),
+        memory_limit: memory_cgroup.as_deref().and_then(|group| subject.memory_limit(group)),
         memory_cgroup,
     }
 }
 
+/// Where control groups are mounted.
+const MOUNT: &str = "/sys/fs/cgroup";
+
 /// The directory of the memory control group: of the unified hierarchy, else of version 1.
-fn memory_cgroup(text: &str) -> Option<String> {
-    const MOUNT: &str = "/sys/fs/cgroup";
+pub fn memory_cgroup(text: &str) -> Option<String> {
     let v1 = text.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
         controllers.split(',').any(|name| name == "memory").then(|| format!("{MOUNT}/memory{path}"))
@@ -48,15 +50,26 @@ fn memory_cgroup(text: &str) -> Option<String> {
     v1.or_else(v2).map(|path| path.trim_end_matches('/').to_string())
 }
 
-/// What says whether the limit was ever reached.
-fn memory_limits(directory: &str) -> BTreeMap<String, String> {
-    let read = |name: &str| host::content(format!("{directory}/{name}")).ok().map(|text| text.trim().to_string());
-    let limit = read("memory.max").or_else(|| read("memory.limit_in_bytes"));
+/// The limit that was reached: of the group, or of the nearest above it; else that of the group.
+pub fn memory_limit(directory: &str) -> Option<MemoryLimit> {
+    let groups =
+        Path::new(directory).ancestors().take_while(|group| group.starts_with(MOUNT) && *group != Path::new(MOUNT));
+    let limits: Vec<MemoryLimit> = groups.filter_map(limit_of).collect();
+    limits.iter().find(|limit| limit.reached > 0).or(limits.first()).cloned()
+}
+
+fn limit_of(group: &Path) -> Option<MemoryLimit> {
+    let read = |name: &str| host::content(group.join(name)).ok();
+    let number = |name: &str| read(name)?.trim().parse::<u64>().ok();
     let events = read("memory.events").unwrap_or_default();
-    let reached = events.lines().find_map(|line| line.strip_prefix("max ")).map(String::from);
-    let failures = read("memory.failcnt");
-    let named = [("limit", limit), ("memory.events max", reached), ("memory.failcnt", failures)];
-    named.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?))).collect()
+    let met = events.lines().find_map(|line| line.strip_prefix("max ")?.parse().ok());
+    Some(MemoryLimit {
+        group: group.display().to_string(),
+        // Version 1 writes the largest multiple of a page where there is none; version 2 the word `max`.
+        limit_bytes: number("memory.max").or_else(|| number("memory.limit_in_bytes")).filter(|bytes| *bytes < 1 << 62),
+        charged_bytes: number("memory.current").or_else(|| number("memory.usage_in_bytes"))?,
+        reached: met.or_else(|| number("memory.failcnt"))?,
+    })
 }
 
 #[cfg(test)]

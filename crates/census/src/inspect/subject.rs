@@ -3,7 +3,7 @@
 use std::io::{self, BufRead};
 
 use policy::census::Region as Run;
-use policy::inspect::{TlbRuns, VmaFacts};
+use policy::inspect::{FileSystem, MemoryLimit, TlbRuns, VmaFacts};
 use policy::size::PageSize;
 
 use crate::CensusError;
@@ -46,6 +46,10 @@ pub trait Subject {
     fn is_go(&self) -> bool;
     /// Whether the file behind a mapping lies in shared memory.
     fn is_shmem(&self, device: (u32, u32)) -> bool;
+    /// The file system of a device, where it is mounted.
+    fn file_system(&self, device: (u32, u32)) -> Option<FileSystem>;
+    /// The limit of its memory control group, which lies in this directory.
+    fn memory_limit(&self, group: &str) -> Option<MemoryLimit>;
     /// Guards inside a mapping, in order.
     fn guards(&self, start: u64, end: u64) -> Vec<(u64, u64)>;
     /// Whether its pages can be looked at one by one; else smaps has sums.

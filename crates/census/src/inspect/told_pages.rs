@@ -1,9 +1,10 @@
 //! The file of a capture with what only a running kernel tells: `pagelab.capture/1` (docs/reference/formats/capture.md).
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use policy::census::{Backing, Folio, Mapping, Region as Run};
-use policy::inspect::{TlbRuns, VmaFacts};
+use policy::inspect::{FileSystem, MemoryLimit, TlbRuns, VmaFacts};
 use policy::size::PageSize;
 
 use super::subject::{Found, Subject};
@@ -27,6 +28,10 @@ pub struct Pages {
     pub is_go: bool,
     /// Devices whose files are shared memory.
     pub shmem_devices: Vec<(u32, u32)>,
+    /// File systems that are mounted, by their devices.
+    pub file_systems: BTreeMap<(u32, u32), FileSystem>,
+    /// What its memory control group says of the limit.
+    pub memory_limit: Option<MemoryLimit>,
     /// Stack pointers of its threads, in order.
     pub stacks: Vec<u64>,
     /// Guards inside mappings, in order.
@@ -67,6 +72,9 @@ impl Pages {
         for vma in vmas {
             if vma.is_shmem && !pages.shmem_devices.contains(&vma.device) {
                 pages.shmem_devices.push(vma.device);
+            }
+            if let Some(on) = &vma.file_system {
+                pages.file_systems.insert(vma.device, on.clone());
             }
             if vma.part == policy::inspect::VmaPart::Guard {
                 pages.guards.push((vma.start, vma.end));
@@ -115,6 +123,14 @@ impl Pages {
             line(format_args!("folios-of-system {}", sizes.join(" ")));
         }
         self.shmem_devices.iter().for_each(|(major, minor)| line(format_args!("shmem {major} {minor}")));
+        for ((major, minor), on) in &self.file_systems {
+            let huge = on.huge.as_ref().map_or(String::new(), |huge| format!(" {huge}"));
+            line(format_args!("file-system {major} {minor} {}{huge}", on.name));
+        }
+        if let Some(MemoryLimit { group, limit_bytes, charged_bytes, reached }) = &self.memory_limit {
+            let limit = limit_bytes.map_or("none".to_string(), |bytes| bytes.to_string());
+            line(format_args!("memory-limit {limit} {charged_bytes} {reached} {}", group.replace('\n', " ")));
+        }
         self.stacks.iter().for_each(|stack| line(format_args!("stack {stack:x}")));
         self.guards.iter().for_each(|(start, end)| line(format_args!("guard {start:x} {end:x}")));
         for run in &self.runs {
@@ -165,6 +181,18 @@ impl Pages {
                 let device = (number(words.next())?.try_into().ok()?, number(words.next())?.try_into().ok()?);
                 self.shmem_devices.push(device);
             }
+            "file-system" => {
+                let device = (number(words.next())?.try_into().ok()?, number(words.next())?.try_into().ok()?);
+                let on = FileSystem { name: words.next()?.to_string(), huge: words.next().map(String::from) };
+                self.file_systems.insert(device, on);
+            }
+            "memory-limit" => {
+                let limit_bytes =
+                    Some(words.next()?).filter(|word| *word != "none").map(str::parse).transpose().ok()?;
+                let (charged_bytes, reached) = (number(words.next())?, number(words.next())?);
+                let group = words.collect::<Vec<_>>().join(" ");
+                self.memory_limit = Some(MemoryLimit { group, limit_bytes, charged_bytes, reached });
+            }
             "stack" => self.stacks.push(address(words.next())?),
             "guard" => self.guards.push((address(words.next())?, address(words.next())?)),
             "run" => {
@@ -212,6 +240,16 @@ mod tests {
             has_guest: true,
             is_go: true,
             shmem_devices: vec![(0, 1), (0, 24)],
+            file_systems: BTreeMap::from([
+                ((0, 24), FileSystem { name: "tmpfs".into(), huge: Some("advise".into()) }),
+                ((8, 1), FileSystem { name: "ext4".into(), huge: None }),
+            ]),
+            memory_limit: Some(MemoryLimit {
+                group: "/sys/fs/cgroup/a b".into(),
+                limit_bytes: None,
+                charged_bytes: 5,
+                reached: 6,
+            }),
             stacks: vec![0x7f00],
             guards: vec![(0x3000, 0x4000)],
             folios_of_system: Some(vec![PageSize::K64, PageSize::M2]),

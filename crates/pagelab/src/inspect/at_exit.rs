@@ -29,7 +29,8 @@ const WORTH_A_NOTE_BYTES: u64 = 1 << 20;
 /// Looks at every process of a tree when the last task that uses its memory ends.
 struct AtExit {
     inspector: Inspector,
-    supply: Supply,
+    /// What the kernel could give when the command started.
+    at_start: Supply,
     /// The one with most memory.
     largest: Option<Inspection>,
     summaries: Vec<Summary>,
@@ -45,7 +46,9 @@ impl Witness for AtExit {
     }
 
     fn ends(&mut self, task: i32) {
-        match self.inspector.process(task as u32, &self.supply) {
+        let looked =
+            self.inspector.supply().and_then(|now| self.inspector.process(task as u32, &now.since(&self.at_start)));
+        match looked {
             Ok(mut inspection) => {
                 note_what_went_before(&mut inspection);
                 self.summaries.push(Summary::of(&inspection));
@@ -85,11 +88,11 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
         limit: None,
     };
     let inspector = super::detailed(Path::new("/"), arguments)?;
-    let supply = inspector.supply().map_err(Failure::input)?;
+    let at_start = inspector.supply().map_err(Failure::input)?;
     let host = Host::open("/").map_err(Failure::input)?;
     let rewriting = Rewriting::of(&Policy::DEFAULT, host.page_sizes());
     let (largest, beside, looks) = (None, None, Looks::of(arguments));
-    let mut witness = AtExit { inspector, supply, largest, summaries: Vec::new(), unseen: Vec::new(), looks, beside };
+    let mut witness = AtExit { inspector, at_start, largest, summaries: Vec::new(), unseen: Vec::new(), looks, beside };
     signals::catch(PassOn::Same).map_err(Failure::input)?;
     let ended = tracer::run(&launch, &rewriting, Some(&mut witness), Leftovers::KillAfter(PATIENCE));
     let looked = witness.beside.take().map_or(Ok(()), Beside::finish);

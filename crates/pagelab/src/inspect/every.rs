@@ -1,6 +1,6 @@
 //! A process, looked at again and again: a row a look, with the large pages of the last looks as a sparkline.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -31,6 +31,7 @@ pub struct Looks {
     every: Duration,
     as_lines: bool,
     metrics: Option<PathBuf>,
+    sizes_only: bool,
 }
 
 /// Looks at a process in a thread of their own, while another one runs it.
@@ -43,7 +44,8 @@ impl Looks {
     /// Those that were asked for.
     pub fn of(arguments: &Inspect) -> Option<Looks> {
         let every = Duration::from_secs_f64(arguments.every?.min(1e9));
-        Some(Looks { every, as_lines: arguments.json_lines, metrics: arguments.openmetrics.clone() })
+        let (as_lines, metrics) = (arguments.json_lines, arguments.openmetrics.clone());
+        Some(Looks { every, as_lines, metrics, sizes_only: arguments.sizes })
     }
 
     /// Looks at a process until it ends, or until pagelab is told to stop.
@@ -68,7 +70,7 @@ impl Looks {
 
     /// Looks until the process ends, and says how; or until somebody says that it is over.
     fn until(&self, pid: u32, is_over: &AtomicBool) -> Result<Option<&'static str>, Failure> {
-        let inspector = super::inspector(Path::new("/"), Observer::open().with_file_folios())?;
+        let inspector = super::inspector(Observer::open().with_file_folios(), self.sizes_only)?;
         let mut series = Series::new(self, inspector.page_sizes().clone());
         let (began, mut looks) = (Instant::now(), 0u32);
         while signals::arrived().is_none() && !is_over.load(Ordering::SeqCst) {

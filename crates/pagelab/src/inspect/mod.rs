@@ -43,6 +43,9 @@ pub struct Inspect {
     /// Show every region, not only kinds of memory
     #[arg(long)]
     pub regions: bool,
+    /// Only say which sizes map it, and not why: smaps is not read, which for base pages takes most of the time
+    #[arg(long, conflicts_with_all = ["collapse", "capture"])]
+    pub sizes: bool,
     /// Print one JSON document instead of tables
     #[arg(long)]
     pub json: bool,
@@ -112,15 +115,16 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     many::run(arguments, &processes.map_err(Failure::input)?)
 }
 
-fn inspector(root: &Path, observer: Observer) -> Result<Inspector, Failure> {
-    let host = Host::open(root).map_err(Failure::input)?;
-    Ok(Inspector::new(host, observer, Detail::default()))
+/// An inspector of processes of this system.
+fn inspector(observer: Observer, sizes_only: bool) -> Result<Inspector, Failure> {
+    let host = Host::open("/").map_err(Failure::input)?;
+    Ok(Inspector::new(host, observer, Detail { sizes_only, ..Detail::default() }))
 }
 
 /// An inspector of one process, with all that is shown of it.
 fn detailed(root: &Path, arguments: &Inspect) -> Result<Inspector, Failure> {
     let host = Host::open(root).map_err(Failure::input)?;
-    let detail = Detail { windows: arguments.html.is_some() };
+    let detail = Detail { windows: arguments.html.is_some(), sizes_only: arguments.sizes };
     Ok(Inspector::new(host, Observer::open().with_file_folios().with_tlb_runs(), detail))
 }
 

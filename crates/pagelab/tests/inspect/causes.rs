@@ -8,12 +8,12 @@ use serde_json::Value;
 use super::provoked::{Provoked, causes};
 use crate::common::{Still, is_root, needs, program, root, within};
 
-const SIZE: u64 = 16 << 20;
-const HUGE: u64 = 2 << 20;
-const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+pub const SIZE: u64 = 16 << 20;
+pub const HUGE: u64 = 2 << 20;
+pub const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
 /// The settings stay as the tests need them while this lives: THP for memory that asks for it.
-fn for_advised() -> Option<Still> {
+pub fn for_advised() -> Option<Still> {
     if !needs(&[root(), program("gcc")]) {
         return None;
     }
@@ -23,13 +23,13 @@ fn for_advised() -> Option<Still> {
 }
 
 /// A setting that is put back.
-struct Set {
+pub struct Set {
     path: String,
     before: String,
 }
 
 impl Set {
-    fn to(path: &str, value: &str) -> Set {
+    pub fn to(path: &str, value: &str) -> Set {
         let text = fs::read_to_string(path).unwrap();
         let before =
             text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(text.trim(), |(word, _)| word);
@@ -46,8 +46,12 @@ impl Drop for Set {
 }
 
 /// Checks the one cause of the region: its code, bytes, and words of its evidence.
-fn is_told(name: &str, code: &str, bytes: u64, evidence: &[&str]) -> Option<Value> {
-    let provoked = Provoked::start(name)?;
+pub fn is_told(name: &str, code: &str, bytes: u64, evidence: &[&str]) -> Option<Value> {
+    Some(told_of(name, &Provoked::start(name)?, code, bytes, evidence))
+}
+
+/// The same of memory that is there.
+pub fn told_of(name: &str, provoked: &Provoked, code: &str, bytes: u64, evidence: &[&str]) -> Value {
     let region = provoked.region();
     let found = causes(&region);
     let told =
@@ -58,7 +62,7 @@ fn is_told(name: &str, code: &str, bytes: u64, evidence: &[&str]) -> Option<Valu
         let words = words.replace("ADDRESS", &address);
         assert!(told.3.contains(&words), "{name}: no {words:?} in {:?}", told.3);
     }
-    Some(region)
+    region
 }
 
 #[test]

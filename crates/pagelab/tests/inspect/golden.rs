@@ -4,15 +4,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::causes::for_advised;
 use super::provoked::{Provoked, causes, region_at};
-use crate::common::{Bench, Runs, needs, program, root};
+use crate::common::{Bench, Runs};
 
-/// The captured process, and the host that it is put on.
-const CASES: [(&str, &str); 4] = [
-    ("x86_64-6.18-guard", "x86_64-6.18"),
-    ("x86_64-5.10-sums", "x86_64-5.10"),
-    ("aarch64-64k-6.12-db", "aarch64-64k-6.12"),
-    ("riscv64-6.12-never", "riscv64-6.12"),
+/// The captured process, and the host that it is put on; none for captures that are whole.
+const CASES: [(&str, Option<&str>); 8] = [
+    ("x86_64-6.1-guard", None),
+    ("aarch64-6.12-refilled", None),
+    ("aarch64-16k-6.12-guard", None),
+    ("aarch64-7.2-guard", None),
+    ("x86_64-6.18-guard", Some("x86_64-6.18")),
+    ("x86_64-5.10-sums", Some("x86_64-5.10")),
+    ("aarch64-64k-6.12-db", Some("aarch64-64k-6.12")),
+    ("riscv64-6.12-never", Some("riscv64-6.12")),
 ];
 
 fn fixtures() -> PathBuf {
@@ -24,7 +29,8 @@ fn captured_processes_are_inspected_as_before() {
     for (case, host) in CASES {
         let bench = Bench::new();
         let tree = bench.path("tree");
-        for from in [fixtures().join("host").join(host), fixtures().join("inspect").join(case)] {
+        let host = host.map(|host| fixtures().join("host").join(host));
+        for from in host.into_iter().chain([fixtures().join("inspect").join(case)]) {
             fs::create_dir_all(&tree).unwrap();
             let copied = Command::new("cp").arg("-r").arg(from.join(".")).arg(&tree).status().unwrap();
             assert!(copied.success());
@@ -33,14 +39,19 @@ fn captured_processes_are_inspected_as_before() {
         let expected =
             fs::read_to_string(fixtures().join("inspect").join(case).join("expected.txt")).unwrap_or_default();
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), expected.as_str()), "{case}: {}", ran.stderr);
+        let ran = bench.pagelab(&["inspect", "--root", "tree", "100", "--html", "map.html"]).ran();
+        assert_eq!(ran.code, Some(0), "{case}: {ran}");
+        let page = fs::read_to_string(bench.path("map.html")).unwrap();
+        assert!(page.contains("</html>") && page.contains("from a capture"), "{case}");
+        // Each window says why; the sums of smaps have none.
+        let is_cut = page.contains("; not larger: one allocation, cut by guard page");
+        assert_eq!(is_cut, case.ends_with("-guard") && !case.contains("6.1-"), "{case}");
     }
 }
 
 #[test]
 fn a_capture_says_what_the_process_says() {
-    if !needs(&[root(), program("gcc")]) {
-        return;
-    }
+    let Some(_still) = for_advised() else { return };
     let provoked = Provoked::start("guard").unwrap();
     let (bench, pid) = (&provoked.bench, provoked.pid());
     bench.pagelab(&["inspect", &pid, "--capture", "tree"]).ran().prints(&["captured", "pagelab inspect --root tree"]);
@@ -66,9 +77,7 @@ fn a_capture_says_what_the_process_says() {
 
 #[test]
 fn collapsing_gains_memory_and_refusals_have_their_reason() {
-    if !needs(&[root(), program("gcc")]) {
-        return;
-    }
+    let Some(_still) = for_advised() else { return };
     let provoked = Provoked::start("advised_late").unwrap();
     let (bench, pid) = (&provoked.bench, provoked.pid());
     let ran = bench.pagelab(&["inspect", &pid, "--collapse", "--json"]).ran();

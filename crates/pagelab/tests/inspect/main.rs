@@ -7,4 +7,6 @@ mod bad_input;
 mod causes;
 mod golden;
 mod provoked;
+mod shared;
+mod supply;
 mod views;

@@ -21,13 +21,18 @@ const REFUSED: i32 = 77;
 impl Provoked {
     /// Starts it; `None` where this kernel does not let it, which is said.
     pub fn start(cause: &str) -> Option<Provoked> {
+        Provoked::with(cause, None)
+    }
+
+    /// The same, of a cause that needs a file.
+    pub fn with(cause: &str, file: Option<&Path>) -> Option<Provoked> {
         let bench = Bench::new();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/provoke.c");
         let compiled = bench.word("provoke");
         let status = Command::new("gcc").arg("-O1").arg(source).arg("-o").arg(&compiled).status().expect("gcc");
         assert!(status.success());
         let mut command = Command::new(&compiled);
-        command.arg(cause).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(cause).args(file).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut running = command.begin();
         let mut line = String::new();
         BufReader::new(running.stdout()).read_line(&mut line).unwrap();

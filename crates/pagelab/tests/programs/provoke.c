@@ -1,4 +1,5 @@
-// Memory whose pages are small for one cause: provoke CAUSE. Prints the address of the memory, and stays until its input ends.
+// Memory whose pages are small for one cause: provoke CAUSE [FILE], where FILE is what the cause needs: a file to map, or the file
+// `cgroup.procs` of a control group. Prints the address of the memory, and stays until its input ends.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -14,9 +15,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define PAGE 4096ul
-#define HUGE (2ul << 20)
-#define SIZE (16ul << 20)
+// The base page, what a PMD leaf maps, and eight of the latter.
+static size_t PAGE, HUGE, SIZE;
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102
 #endif
@@ -70,7 +70,7 @@ static char *served(void) {
     must(ioctl(faults, UFFDIO_API, &api) == 0, "UFFDIO_API");
     struct uffdio_register region = {.range = {(uintptr_t)start, SIZE}, .mode = UFFDIO_REGISTER_MODE_MISSING};
     must(ioctl(faults, UFFDIO_REGISTER, &region) == 0, "UFFDIO_REGISTER");
-    static char page[PAGE] = "page";
+    static char page[64 << 10] = "page";
     for (size_t at = 0; at < SIZE; at += PAGE) {
         struct uffdio_copy copy = {.dst = (uintptr_t)start + at, .src = (uintptr_t)page, .len = PAGE};
         must(ioctl(faults, UFFDIO_COPY, &copy) == 0, "UFFDIO_COPY");
@@ -90,7 +90,57 @@ static char *pinned(void) {
     return start;
 }
 
-static char *provoked(const char *cause) {
+// Each slot is touched when the group has no room for a large page, and filled when it has room for base pages: for each slot a
+// part of what fills the group goes.
+static char *charged(const char *group) {
+    FILE *procs = fopen(group, "w");
+    must(procs != NULL && fprintf(procs, "%d", getpid()) > 0 && fclose(procs) == 0, group);
+    char *ballast = memory();
+    advise(ballast, SIZE, MADV_NOHUGEPAGE);
+    touch(ballast, SIZE);
+    char *start = memory();
+    advise(start, SIZE, MADV_HUGEPAGE);
+    for (size_t at = 0; at < SIZE; at += HUGE) {
+        start[at] = 1;
+        advise(ballast + at, HUGE, MADV_DONTNEED);
+        touch(start + at, HUGE);
+    }
+    return start;
+}
+
+static unsigned long fallbacks(void) {
+    char path[128];
+    unsigned long times = 0;
+    sprintf(path, "/sys/kernel/mm/transparent_hugepage/hugepages-%zukB/stats/anon_fault_fallback", HUGE >> 10);
+    FILE *counter = fopen(path, "r");
+    must(counter != NULL && fscanf(counter, "%lu", &times) == 1 && fclose(counter) == 0, path);
+    return times;
+}
+
+// Takes large pages, at most 4 GiB, until a fault finds none.
+static char *in_pieces(void) {
+    for (unsigned taken = 0; taken < (4ul << 30) / HUGE; taken++) {
+        char *slot = reserved(HUGE, HUGE);
+        must(mprotect(slot, HUGE, PROT_READ | PROT_WRITE) == 0, "mprotect");
+        advise(slot, HUGE, MADV_HUGEPAGE);
+        unsigned long before = fallbacks();
+        slot[0] = 1;
+        if (fallbacks() > before)
+            break;
+    }
+    return huge();
+}
+
+// A file, mapped at a multiple of the large page plus `beyond`.
+static char *mapped(const char *path, int protection, int sharing, size_t beyond) {
+    int file = open(path, sharing == MAP_SHARED ? O_RDWR : O_RDONLY);
+    must(file >= 0, path);
+    char *start = reserved(SIZE + HUGE, HUGE) + beyond;
+    must(mmap(start, SIZE, protection, sharing | MAP_FIXED, file, 0) == start, "mmap");
+    return start;
+}
+
+static char *provoked(const char *cause, const char *file) {
     char *start = NULL;
     if (!strcmp(cause, "not_advised")) {
         touch(start = memory(), SIZE);
@@ -198,8 +248,34 @@ static char *provoked(const char *cause) {
     } else if (!strcmp(cause, "pool")) {
         start = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE, -1, 0);
         must(start != MAP_FAILED, "mmap");
-    } else if (!strcmp(cause, "limit")) {
-        start = huge();
+    } else if (!strcmp(cause, "in_pieces")) {
+        start = in_pieces();
+    } else if (!strcmp(cause, "charged")) {
+        start = charged(file);
+    } else if (!strcmp(cause, "memfd")) {
+        int memory = memfd_create("provoked", 0);
+        must(memory >= 0 && ftruncate(memory, SIZE) == 0, "memfd_create");
+        start = reserved(SIZE, HUGE);
+        must(mmap(start, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory, 0) == start, "mmap");
+        touch(start, SIZE);
+    } else if (!strcmp(cause, "tmpfs")) {
+        start = mapped(file, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
+        advise(start, SIZE, MADV_HUGEPAGE);
+        touch(start, SIZE);
+    } else if (!strcmp(cause, "tmpfs_out_of_place")) {
+        start = mapped(file, PROT_READ | PROT_WRITE, MAP_SHARED, PAGE);
+        advise(start, SIZE, MADV_HUGEPAGE);
+        touch(start, SIZE);
+    } else if (!strcmp(cause, "file") || !strcmp(cause, "file_out_of_place")) {
+        start = mapped(file, PROT_READ | PROT_EXEC, MAP_PRIVATE, cause[4] ? PAGE : 0);
+        unsigned sum = 0;
+        for (size_t at = 0; at < SIZE; at += PAGE)
+            sum += *(volatile char *)(start + at);
+    } else if (!strcmp(cause, "swapped")) {
+        touch(start = memory(), SIZE);
+        advise(start, SIZE, MADV_HUGEPAGE);
+        for (size_t at = 0; at < SIZE; at += HUGE)
+            advise(start + at, HUGE / 2, MADV_PAGEOUT);
     } else {
         must(0, cause);
     }
@@ -207,8 +283,12 @@ static char *provoked(const char *cause) {
 }
 
 int main(int count, char **words) {
-    must(count == 2, "usage: provoke CAUSE");
-    char *start = provoked(words[1]);
+    must(count == 2 || count == 3, "usage: provoke CAUSE [FILE]");
+    PAGE = sysconf(_SC_PAGESIZE);
+    FILE *pmd = fopen("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "r");
+    must(pmd != NULL && fscanf(pmd, "%zu", &HUGE) == 1, "hpage_pmd_size");
+    SIZE = 8 * HUGE;
+    char *start = provoked(words[1], words[2]);
     printf("%lu\n", (unsigned long)start);
     fflush(stdout);
     char end;

@@ -17,7 +17,7 @@ pub fn setting(supply: &Supply, size: PageSize) -> Vec<String> {
 pub fn counted(supply: &Supply, name: &str) -> String {
     let setting = supply.settings.get(&format!("{THP}/{name}"));
     match (supply.counter(name), setting) {
-        (Some(times), _) => format!("{name}: {times} since the boot (whole system)"),
+        (Some(times), _) => format!("{name}: {times} {} (whole system)", supply.counted_since.describe()),
         (None, Some(value)) => format!("{THP}/{name}: {value}"),
         (None, None) => format!("{name}: this kernel does not say"),
     }

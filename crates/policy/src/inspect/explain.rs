@@ -7,19 +7,21 @@
 
 use std::collections::BTreeMap;
 
-use super::cause_evidence::{counted, setting};
+use super::cause_evidence::setting;
+use super::files;
 use super::ground::Ground;
 use super::history::History;
 use super::kind::Kind;
 use super::process::ThpMode;
 use super::region::Explained;
 use super::seen::{Left, Outline, Seen};
+use super::shared;
 use super::supply::Pool;
 use super::vma::VmaFacts;
 use crate::cause::Cause;
-use crate::census::{Advice, Backing};
+use crate::census::{Advice, Backing, VmaKind};
 use crate::cut::{Cut, CutBy};
-use crate::judge::{Eligibility, Piece, Rules, Shape, certain_cause};
+use crate::judge::{Eligibility, Piece, Rules, Shape, THP, certain_cause};
 use crate::size::PageSize;
 
 /// The causes of a region, largest first. `vmas` are its mappings and `cuts` what cuts them.
@@ -39,10 +41,13 @@ pub fn explain(
     if let Kind::Hugetlb { size: Some(size) } = kind {
         pool(*size, outline, seen, ground, &mut told);
     }
-    let files = seen.census.bytes_where(|mapping| {
-        mapping.backing == Backing::File && mapping.effective() < ground.pmd.unwrap_or(mapping.leaf)
-    });
-    told.add(Cause::FilePages, Vec::new(), files, Vec::new);
+    if let Some((cause, bytes, evidence)) = ground.pmd.and_then(|pmd| files::explain(vmas, &seen.census, pmd)) {
+        told.add(cause, Vec::new(), bytes, || evidence);
+    }
+    if ground.pmd.is_none() && outline.target.is_none() {
+        let bytes = seen.census.bytes_where(|mapping| mapping.backing == Backing::Anonymous);
+        told.add(Cause::NoTransparentPages, Vec::new(), bytes, || vec![format!("there is no {THP}/hpage_pmd_size")]);
+    }
     told.explained()
 }
 
@@ -86,6 +91,34 @@ impl Told {
     }
 }
 
+/// Tells each window which of the region's causes explains most of it.
+pub fn explain_windows(
+    outline: &Outline,
+    kind: &Kind,
+    vmas: &[VmaFacts],
+    cuts: &[Cut],
+    seen: &mut Seen,
+    ground: &Ground,
+    causes: &[Explained],
+) {
+    let Some(target) = outline.target else { return };
+    let pieces = std::mem::take(&mut seen.pieces_of_windows);
+    let mut windows = std::mem::take(&mut seen.windows);
+    let region = OfRegion { target, kind, vmas, cuts, seen, ground };
+    for of_window in pieces.chunk_by(|left, right| left.0 == right.0) {
+        let mut told = Told::default();
+        of_window.iter().for_each(|(_, at, left)| region.explain(*at, left, &mut told));
+        let largest = told.0.into_iter().max_by_key(|(_, (bytes, _))| *bytes);
+        let number =
+            largest.and_then(|((cause, or), _)| causes.iter().position(|one| one.cause == cause && one.or == or));
+        let found = windows.binary_search_by_key(&of_window[0].0, |window| window.start);
+        if let (Some(number), Ok(found)) = (number, found) {
+            windows[found].why = u16::try_from(number).ok();
+        }
+    }
+    seen.windows = windows;
+}
+
 /// A region that is being explained.
 struct OfRegion<'a> {
     target: PageSize,
@@ -112,12 +145,20 @@ impl OfRegion<'_> {
             Left::CutBelow(bytes) => self.cut(vma.start, vma, bytes, told),
             Left::CutAbove(bytes) => self.cut(vma.end, vma, bytes, told),
             Left::PartOfFolio(bytes) => self.part_of_folio(vma, bytes, told),
+            Left::Split(bytes) if self.is_misaligned(vma) => {
+                told.add(Cause::FileMisaligned, Vec::new(), bytes, || vec![files::misaligned(vma, self.target)]);
+            }
             Left::Split(bytes) => {
                 let (cause, or) = self.history(vma).of_split();
                 told.add(cause, or, bytes, || self.history(vma).evidence_of_split());
             }
             Left::Piece(piece) => self.piece(vma, &piece, told),
         }
+    }
+
+    /// Whether a whole folio behind it can have no leaf, because it stands elsewhere in its slot.
+    fn is_misaligned(&self, vma: &VmaFacts) -> bool {
+        vma.kind == VmaKind::Shared && !vma.is_congruent(self.target)
     }
 
     /// A slot of the region that a cut at this address keeps from being one of its mapping.
@@ -149,6 +190,10 @@ impl OfRegion<'_> {
     }
 
     fn part_of_folio(&self, vma: &VmaFacts, bytes: u64, told: &mut Told) {
+        if self.is_misaligned(vma) {
+            told.add(Cause::FileMisaligned, Vec::new(), bytes, || vec![files::misaligned(vma, self.target)]);
+            return;
+        }
         let misplaced = self.seen.tlb_runs.map_or(0, |runs| runs.misplaced_bytes).min(bytes);
         told.add(Cause::MovedOutOfPlace, Vec::new(), misplaced, || {
             vec![format!("whole folios are mapped out of place from {:#x} on", vma.start)]
@@ -173,8 +218,8 @@ impl OfRegion<'_> {
 
     /// Why the kernel would refuse the size now, and what shows it.
     fn refusal(&self, vma: &VmaFacts) -> Option<(Cause, Vec<String>)> {
-        if vma.kind == crate::census::VmaKind::Shared {
-            return super::shared::refusal(vma, self.target, self.ground);
+        if vma.kind == VmaKind::Shared {
+            return shared::refusal(vma, self.target, self.ground);
         }
         let disabled = self.ground.process.thp == ThpMode::Disabled;
         let rules = Rules { settings: &self.ground.supply.settings, disabled_for_process: disabled };
@@ -184,7 +229,7 @@ impl OfRegion<'_> {
                 Some((cause, evidence))
             }
             Eligibility::Unknown => {
-                Some((Cause::Unexplained, vec!["what the mapping was advised could not be read (smaps)".into()]))
+                Some((Cause::Unexplained, vec!["what the mapping was advised was not read (smaps)".into()]))
             }
             Eligibility::Eligible => self.excepted(vma).then(|| {
                 let flags = vec![format!("THPeligible: 0 at {:#x}, although settings and advice permit it", vma.start)];
@@ -232,11 +277,13 @@ impl OfRegion<'_> {
         let bytes = bytes - merged;
         let history = self.history(vma);
         match shape {
-            Shape::ZeroInSlot => told.add(Cause::ZeroPageInSlot, Vec::new(), bytes, Vec::new),
+            Shape::ZeroInSlot => {
+                told.add(Cause::ZeroPageInSlot, history.of_zeroes(), bytes, || history.evidence_of_zeroes());
+            }
             Shape::Holes => {
-                told.add(Cause::SlotPartlyPresent, history.of_holes(), bytes, || {
-                    vec![counted(self.ground.supply, "khugepaged/max_ptes_none")]
-                });
+                let (cause, or) =
+                    history.of_holes(about.swap_bytes > 0, shared::is_within_size(vma, self.target, self.ground));
+                told.add(cause, or, bytes, || history.evidence_of_holes(about.swap_bytes));
             }
             Shape::Refilled => {
                 let (cause, or) = history.of_refilled();

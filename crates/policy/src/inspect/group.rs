@@ -131,6 +131,7 @@ mod tests {
             offset: 0,
             name: String::new(),
             is_shmem: false,
+            file_system: None,
             part: VmaPart::First,
             told: None,
         }

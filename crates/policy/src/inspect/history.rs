@@ -20,6 +20,8 @@ pub struct History<'a> {
 
 /// The counter of PMD leaves that were split.
 const LEAVES_SPLIT: &str = "thp_split_pmd";
+/// The counter of pages that were split because most of them was zero (Linux 6.12).
+const UNDERUSED_SPLIT: &str = "thp_underused_split_page";
 
 impl History<'_> {
     /// Whether another process still has a part of the memory: there was a fork.
@@ -70,10 +72,34 @@ impl History<'_> {
         }
     }
 
-    /// Of a slot with holes, beside that it has them.
-    pub fn of_holes(&self) -> Vec<Cause> {
+    /// Of a slot with holes: what is swapped out leaves some too, and so does the end of a file.
+    pub fn of_holes(&self, is_swapped: bool, is_within_size: bool) -> (Cause, Vec<Cause>) {
         let fork = self.has_forked().then_some(Cause::SplitAfterFork);
-        fork.into_iter().chain(self.fell_back()).collect()
+        let file = is_within_size.then_some(Cause::FileEndsInSlot);
+        let others: Vec<Cause> = file.into_iter().chain(fork).chain(self.of_zeroes()).chain(self.fell_back()).collect();
+        match is_swapped {
+            true => (Cause::SwappedOut, std::iter::once(Cause::SlotPartlyPresent).chain(others).collect()),
+            false => (Cause::SlotPartlyPresent, others),
+        }
+    }
+
+    /// What a slot with holes is told by.
+    pub fn evidence_of_holes(&self, swap_bytes: u64) -> Vec<String> {
+        let swapped = (swap_bytes > 0).then(|| format!("Swap: {} kB in smaps", swap_bytes >> 10));
+        let holes = counted(self.ground.supply, "khugepaged/max_ptes_none");
+        swapped.into_iter().chain([holes]).chain(self.evidence_of_limits()).collect()
+    }
+
+    /// Of a slot with zero pages, beside that it was read first: a page of which most is zero is split into them.
+    pub fn of_zeroes(&self) -> Vec<Cause> {
+        let split = self.ground.supply.counter(UNDERUSED_SPLIT).is_some_and(|times| times > 0);
+        split.then_some(Cause::SplitUnderused).into_iter().collect()
+    }
+
+    /// What shows it.
+    pub fn evidence_of_zeroes(&self) -> Vec<String> {
+        let counter = self.ground.supply.counter(UNDERUSED_SPLIT);
+        counter.map(|_| counted(self.ground.supply, UNDERUSED_SPLIT)).into_iter().collect()
     }
 
     /// Of a slot that is full of base pages, the likeliest first.
@@ -92,26 +118,42 @@ impl History<'_> {
             leaf_split.then_some(Cause::SplitMeanwhile),
         ];
         let pinned = (self.ground.process.pinned_bytes > 0).then_some(Cause::Pinned);
-        candidates.into_iter().flatten().chain(self.fell_back()).chain(pinned).collect()
+        let (likely, possible): (Vec<_>, Vec<_>) = self.refusals().into_iter().partition(|(_, is_now)| *is_now);
+        let cause = |(cause, _): (Cause, bool)| cause;
+        let history = candidates.into_iter().flatten().chain(possible.into_iter().map(cause)).chain(pinned);
+        likely.into_iter().map(cause).chain(history).collect()
     }
 
     /// That the kernel had no block to give, where its counters do not rule that out.
     fn fell_back(&self) -> Vec<Cause> {
-        let counter = self.fallback();
-        let charge = format!("{counter}_charge");
-        let times = self.ground.supply.counter(&counter);
-        let charges = self.ground.supply.counter(&charge);
-        let is_full = times.zip(charges).is_some_and(|(times, charges)| times > charges);
-        let fell_back = (is_full || times.is_some_and(|times| times > 0) && charges.is_none())
-            .then(|| Cause::AllocationFellBack { counter, times: times.unwrap_or_default() });
-        let charged = charges.is_some_and(|charges| charges > 0) && self.limit_was_reached();
-        fell_back.into_iter().chain(charged.then_some(Cause::ChargeFellBack)).collect()
+        self.refusals().into_iter().map(|(cause, _)| cause).collect()
     }
 
-    /// Whether the memory control group says that its limit was reached; where nothing can be read of it, it may have been.
-    fn limit_was_reached(&self) -> bool {
-        let limits = &self.ground.process.memory_limits;
-        limits.is_empty() || limits.iter().any(|(name, value)| name != "limit" && value != "0")
+    /// The same, and whether it would have none at this moment either.
+    fn refusals(&self) -> Vec<(Cause, bool)> {
+        let counter = self.fallback();
+        let times = self.ground.supply.counter(&counter);
+        let charges = self.ground.supply.counter(&format!("{counter}_charge"));
+        let is_full = times.zip(charges).is_some_and(|(times, charges)| times > charges);
+        let fell_back = (is_full || times.is_some_and(|times| times > 0) && charges.is_none())
+            .then(|| (Cause::AllocationFellBack { counter, times: times.unwrap_or_default() }, self.is_fragmented()));
+        let limit = self.ground.process.memory_limit.as_ref();
+        let charged = charges.is_some_and(|charges| charges > 0) && limit.is_none_or(|limit| limit.reached > 0);
+        let is_at_limit = limit.is_some_and(|limit| limit.left_bytes() < self.target.bytes());
+        let charged = charged.then_some((Cause::ChargeFellBack, is_at_limit));
+        charged.into_iter().chain(fell_back).collect()
+    }
+
+    /// Whether no free block is as large as the size, as far as that is known.
+    fn is_fragmented(&self) -> bool {
+        !self.ground.supply.free_blocks_by_order.is_empty() && self.free_blocks() == 0
+    }
+
+    /// What the control group's limit is told by.
+    fn evidence_of_limits(&self) -> Option<String> {
+        let limit = self.ground.process.memory_limit.as_ref().filter(|limit| limit.reached > 0)?;
+        let charges = counted(self.ground.supply, &format!("{}_charge", self.fallback()));
+        Some(format!("{}; {charges}", limit.describe()))
     }
 
     /// What shows that leaves or folios were split.
@@ -133,7 +175,8 @@ impl History<'_> {
         let order = self.ground.supply.free_blocks_by_order.len();
         let free = (order > 0).then(|| format!("free blocks of {} or more: {}", self.target, self.free_blocks()));
         let counters = [counted(supply, &self.fallback()), counted(supply, &self.own("split_deferred"))];
-        shared.into_iter().chain(pinned).chain(counters).chain(free).collect()
+        let limits = self.evidence_of_limits();
+        shared.into_iter().chain(limits).chain(pinned).chain(counters).chain(free).collect()
     }
 
     fn free_blocks(&self) -> u64 {

@@ -9,6 +9,7 @@
 mod cause_evidence;
 mod collapsed;
 mod explain;
+mod files;
 mod ground;
 mod group;
 mod history;
@@ -24,17 +25,17 @@ mod vma;
 
 pub use crate::cut::{Cut, CutBy};
 pub use collapsed::{Collapsed, collapse_refusal};
-pub use explain::explain;
+pub use explain::{explain, explain_windows};
 pub use ground::Ground;
 pub use group::{cuts, group};
 pub use kind::{Allocator, FilePart, Kind};
-pub use process::{Process, Sight, ThpMode};
+pub use process::{MemoryLimit, Process, Sight, ThpMode};
 pub use recognise::{Surroundings, recognise};
 pub use region::{Explained, Region};
 pub use seen::{Left, Outline, Seen, TlbRuns, Win, Window};
 pub use summary::{Summary, explained};
-pub use supply::{Pool, Supply};
-pub use vma::{Told, VmFlags, VmaFacts, VmaPart};
+pub use supply::{Pool, Since, Supply};
+pub use vma::{FileSystem, Told, VmFlags, VmaFacts, VmaPart};
 
 /// What was found of a process at one look.
 #[derive(Clone, Debug, PartialEq)]

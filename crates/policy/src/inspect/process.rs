@@ -1,6 +1,6 @@
 //! The process that was looked at, and how.
 
-use std::collections::BTreeMap;
+use crate::size::format_bytes;
 
 /// Who was looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,8 +31,36 @@ pub struct Process {
     pub pinned_bytes: u64,
     /// Its memory control group, as a path below the mount of control groups; `None` where it cannot be read.
     pub memory_cgroup: Option<String>,
-    /// What the memory control group says of its limit: file to value.
-    pub memory_limits: BTreeMap<String, String>,
+    /// The limit of memory that was reached, of its control group or of one above it; else that of its own. `None` where nothing
+    /// can be read of it.
+    pub memory_limit: Option<MemoryLimit>,
+}
+
+/// What a memory control group says of its limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryLimit {
+    /// Its directory.
+    pub group: String,
+    /// The limit (`memory.max`, `memory.limit_in_bytes`); `None` without one.
+    pub limit_bytes: Option<u64>,
+    /// What is charged (`memory.current`, `memory.usage_in_bytes`).
+    pub charged_bytes: u64,
+    /// How often a charge met the limit (`max` in `memory.events`, `memory.failcnt`).
+    pub reached: u64,
+}
+
+impl MemoryLimit {
+    /// Bytes that can still be charged without reclaim.
+    pub fn left_bytes(&self) -> u64 {
+        self.limit_bytes.map_or(u64::MAX, |limit| limit.saturating_sub(self.charged_bytes))
+    }
+
+    /// One clause.
+    pub fn describe(&self) -> String {
+        let limit = self.limit_bytes.map_or("no limit".to_string(), |limit| format!("limit {}", format_bytes(limit)));
+        let charged = format_bytes(self.charged_bytes);
+        format!("{}: {limit}, charged {charged}, limit met {} times", self.group, self.reached)
+    }
 }
 
 /// What a process says of transparent pages (`THP_enabled` in /proc/PID/status, Linux 5.0).
@@ -54,7 +82,7 @@ pub struct Sight {
     pub by_page: bool,
     /// Whether folios behind base-page entries are seen (root: pagemap frame numbers and kpageflags).
     pub folios: bool,
-    /// Whether the flags of mappings were read (smaps); they are not where nothing depends on them.
+    /// Whether the flags of mappings were read (smaps).
     pub flags: bool,
     /// Whether this is the running kernel, and not a capture.
     pub is_live: bool,
@@ -79,7 +107,9 @@ impl Sight {
         };
         let flags = match self.flags {
             true => "advice and flags: VmFlags in smaps",
-            false => "advice and flags: not read, because no cause depends on them",
+            false => {
+                "advice, flags, swap and guards inside mappings: not read (smaps); causes that depend on them are not told"
+            }
         };
         let source = if self.is_live { None } else { Some("all of it: from a capture, not from a running kernel") };
         [leaves, folios, flags].into_iter().chain(source).map(String::from).collect()

@@ -63,7 +63,15 @@ impl Explained {
     /// Whether larger pages are to be had where the cause is gone. Pages of files are as large as their file system makes them,
     /// and where no slot is nothing can stand.
     pub fn is_winnable(&self) -> bool {
-        let fixed = [Cause::FilePages, Cause::PrivateFileCopy, Cause::NoAlignedSlot, Cause::MappingTooSmall];
+        let fixed = [
+            Cause::FilePages,
+            Cause::CodePages,
+            Cause::FileMisaligned,
+            Cause::PrivateFileCopy,
+            Cause::NoAlignedSlot,
+            Cause::MappingTooSmall,
+            Cause::NoTransparentPages,
+        ];
         !fixed.contains(&self.cause)
     }
 }

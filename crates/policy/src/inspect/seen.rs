@@ -32,6 +32,8 @@ pub struct Window {
     pub leaf_bytes: u64,
     /// Bytes of zero pages.
     pub zero_bytes: u64,
+    /// What explains most of what is not at the target in it: its number among the region's causes.
+    pub why: Option<u16>,
 }
 
 /// How much larger pages would bring, and cost.
@@ -77,6 +79,8 @@ pub struct Seen {
     pub win: Win,
     /// What is not at the target, by the number of its mapping in the region.
     pub pieces: Vec<(usize, Left)>,
+    /// The same window by window, where windows are wanted: the first address of the window, the number of the mapping.
+    pub pieces_of_windows: Vec<(u64, usize, Left)>,
     /// The slot across mappings that was counted last.
     last_cut_slot: Option<u64>,
 }
@@ -155,6 +159,9 @@ impl Seen {
                 add_to_windows(&mut self.windows, run, window, outline.base);
             }
         }
+        if let Some(window) = outline.window {
+            self.add_pieces_of_windows(outline, at, vma, runs, tlb_runs, window);
+        }
         let (Some(target), Some(aim)) = (outline.target, outline.aim()) else { return };
         let standing = |mapping: &Mapping| match (aim, aim.standing_of_any(mapping)) {
             _ if mapping.backing == Backing::File => Standing::Unconcerned,
@@ -189,7 +196,36 @@ impl Seen {
         }
     }
 
-    /// Adds the sums of a mapping, where its pages cannot be looked at: at most what fits its slots could be larger.
+    /// Adds what is not at the target, window by window: as if the mapping ended where the window does.
+    fn add_pieces_of_windows(
+        &mut self,
+        outline: &Outline,
+        at: usize,
+        vma: &VmaFacts,
+        runs: &[Run],
+        tlb_runs: Option<TlbRuns>,
+        window: PageSize,
+    ) {
+        let outline = Outline { window: None, ..*outline };
+        let mut part = vma.clone();
+        let mut next = runs;
+        while let Some(first) = next.first() {
+            let start = window.align_down(first.start.max(if part.end < vma.end { part.end } else { vma.start }));
+            part.start = start.max(vma.start);
+            part.end = start.saturating_add(window.bytes()).min(vma.end);
+            let inside = next.iter().take_while(|run| run.start < part.end);
+            let inside: Vec<Run> = inside
+                .map(|run| Run { start: run.start.max(part.start), end: run.end.min(part.end), ..*run })
+                .collect();
+            let mut seen = Seen::default();
+            seen.add(&outline, at, &part, &inside, tlb_runs);
+            self.pieces_of_windows.extend(seen.pieces.into_iter().map(|(at, left)| (start, at, left)));
+            next = &next[next.partition_point(|run| run.end <= part.end)..];
+        }
+    }
+
+    /// Adds the sums of a mapping, where its pages cannot be looked at: at most what fits its slots, and slots that a cut
+    /// divides, could be larger.
     pub fn add_sums(&mut self, outline: &Outline, at: usize, vma: &VmaFacts, sums: &Census) {
         self.census.merge(sums);
         let (Some(target), Some(aim)) = (outline.target, outline.aim()) else { return };
@@ -199,11 +235,20 @@ impl Seen {
                 && matches!(aim.standing_of_any(mapping), Standing::Missing | Standing::Unseen)
         };
         let bytes = sums.bytes_where(smaller);
-        let (first, last) = slots_of(vma, target);
-        let inside = if vma.kind_for_slots() == VmaKind::Anonymous { bytes.min(last - first) } else { 0 };
+        let is_slotted = vma.kind_for_slots() == VmaKind::Anonymous;
+        let (first, last) = if is_slotted { slots_of(vma, target) } else { (vma.end, vma.end) };
+        // What has the size already fills slots of the mapping.
+        let large = sums.bytes_where(|mapping| mapping.leaf >= target);
+        let inside = bytes.min((last - first).saturating_sub(large));
+        let cut = |address: u64, room: u64| if is_slotted && outline.has_slot_at(address, target) { room } else { 0 };
+        let below = (bytes - inside).min(cut(vma.start, first - vma.start));
+        let above = (bytes - inside - below).min(cut(vma.end - 1, vma.end - last));
         self.win.bytes += inside;
         self.win.slots += inside.div_ceil(target.bytes());
-        let left = [Left::Sum(inside), Left::NoSlot(bytes - inside)];
+        self.add_cut_slot(target.align_down(vma.start), below, target);
+        self.add_cut_slot(target.align_down(vma.end - 1), above, target);
+        let no_slot = bytes - inside - below - above;
+        let left = [Left::Sum(inside), Left::CutBelow(below), Left::CutAbove(above), Left::NoSlot(no_slot)];
         self.pieces.extend(left.into_iter().filter(|left| left.bytes() > 0).map(|left| (at, left)));
     }
 

@@ -30,11 +30,45 @@ pub struct Supply {
     pub settings: BTreeMap<String, String>,
     /// The hugetlb pools of the system.
     pub pools: Vec<Pool>,
-    /// The kernel's event counters since its boot, by the names of `host::Counters`; for the whole system.
+    /// The kernel's event counters, by the names of `host::Counters`; for the whole system.
     pub counters: BTreeMap<String, u64>,
+    /// From when on they count.
+    pub counted_since: Since,
+}
+
+/// From when on counters count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Since {
+    /// The system's boot.
+    #[default]
+    Boot,
+    /// The start of the command that is inspected: they have all of its time, and little else.
+    Command,
+}
+
+impl Since {
+    /// In a few words.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Since::Boot => "since the boot",
+            Since::Command => "since the command's start",
+        }
+    }
 }
 
 impl Supply {
+    /// The same, with counters from an earlier supply on, which was taken when the command started. One that only one of the two
+    /// has is left out.
+    pub fn since(mut self, start: &Supply) -> Supply {
+        let moved = |(name, now): (String, u64)| {
+            let by = now.checked_sub(start.counter(&name)?)?;
+            Some((name, by))
+        };
+        self.counters = self.counters.into_iter().filter_map(moved).collect();
+        self.counted_since = Since::Command;
+        self
+    }
+
     /// A counter; 0 where it never moved, `None` where this kernel does not have it.
     pub fn counter(&self, name: &str) -> Option<u64> {
         self.counters.get(name).copied()

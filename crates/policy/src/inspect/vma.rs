@@ -27,10 +27,22 @@ pub struct VmaFacts {
     pub name: String,
     /// Whether the file behind it lies in shared memory (tmpfs).
     pub is_shmem: bool,
+    /// The file system behind it; `None` without a file, for the kernel's own tmpfs (memfd, shared anonymous and System V
+    /// memory), which is mounted nowhere, and where the process's mount table does not have it.
+    pub file_system: Option<FileSystem>,
     /// What of a mapping it is.
     pub part: VmaPart,
     /// What only smaps says; `None` where it was not read, or had not this mapping any more.
     pub told: Option<Told>,
+}
+
+/// A mounted file system, as `/proc/PID/mountinfo` has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSystem {
+    /// Its type: `ext4`, `tmpfs`.
+    pub name: String,
+    /// The option `huge=` of a tmpfs; `None` where it is not shown, which is `never`.
+    pub huge: Option<String>,
 }
 
 /// What of a mapping is meant: guard pages inside (MADV_GUARD_INSTALL) cut it into parts.
@@ -150,6 +162,17 @@ impl VmaFacts {
     /// Whether what it holds can be executed.
     pub fn is_executable(&self) -> bool {
         self.protection & prot::EXEC != 0
+    }
+
+    /// Whether a leaf of this size can map its file: address and place in the file have the same remainder.
+    pub fn is_congruent(&self, size: PageSize) -> bool {
+        self.start % size.bytes() == self.offset % size.bytes()
+    }
+
+    /// Whether the file behind shared memory has no name: shared anonymous memory, memfd, System V memory, and files that are
+    /// deleted. The settings of single sizes hold for it (`shmem_mmap`, mm/shmem.c: no links when it was mapped).
+    pub fn is_unnamed(&self) -> bool {
+        self.name.ends_with(" (deleted)") || self.name.starts_with("[anon_shmem:")
     }
 
     /// What it can hold, as far as slots matter: the main stack and shared memory have them like any other memory.

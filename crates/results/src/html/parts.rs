@@ -55,7 +55,9 @@ pub fn ended(ended: &Ended) -> String {
 
 /// A remedy as a sentence.
 pub fn remedy(remedy: &str) -> String {
-    format!("{}.", capitalised_first(remedy))
+    // What ends with a command has no stop behind it, which would be copied with it.
+    let stop = if remedy.starts_with("as root: echo ") { "" } else { "." };
+    format!("{}{stop}", capitalised_first(remedy))
 }
 
 pub fn capitalised_first(text: &str) -> String {

@@ -1,7 +1,7 @@
 //! Inspections as one JSON document, schema `pagelab.inspect/1` (docs/reference/formats/inspect.md).
 
 use policy::cause::Cause;
-use policy::inspect::{Explained, Inspection, Process, Region, Sight, Summary, Supply, ThpMode};
+use policy::inspect::{Explained, Inspection, Process, Region, Sight, Since, Summary, Supply, ThpMode};
 use serde_json::{Map, Value, json};
 
 use crate::json::census;
@@ -58,6 +58,10 @@ fn framed(supply: &Supply, sight: Option<Sight>, processes: Vec<Value>) -> Value
             "available_bytes": supply.available_bytes,
             "settings": supply.settings,
             "counters": supply.counters,
+            "counted_since": match supply.counted_since {
+                Since::Boot => "boot",
+                Since::Command => "command",
+            },
         },
         "processes": processes,
     })
@@ -83,7 +87,12 @@ fn head(one: &Summary) -> Map<String, Value> {
         "swap_bytes": one.process.swap_bytes,
         "pinned_bytes": one.process.pinned_bytes,
         "memory_cgroup": one.process.memory_cgroup,
-        "memory_limits": one.process.memory_limits,
+        "memory_limit": one.process.memory_limit.as_ref().map(|limit| json!({
+            "group": limit.group,
+            "limit_bytes": limit.limit_bytes,
+            "charged_bytes": limit.charged_bytes,
+            "reached": limit.reached,
+        })),
         "resident_bytes": one.resident_bytes,
         "could_be_larger_bytes": one.could_be_larger_bytes,
         "bloat_bytes": one.bloat_bytes,

@@ -114,7 +114,8 @@ fn supply(inspection: &Inspection, width: usize) -> String {
             blocks.collect::<Vec<_>>().join(", ")
         ),
         format!(
-            "since the boot, whole system: thp_fault_alloc {}, thp_fault_fallback {}, compact_fail {}, thp_split_pmd {}",
+            "{}, whole system: thp_fault_alloc {}, thp_fault_fallback {}, compact_fail {}, thp_split_pmd {}",
+            supply.counted_since.describe(),
             number("thp_fault_alloc"),
             number("thp_fault_fallback"),
             number("compact_fail"),

@@ -3,16 +3,16 @@
 use policy::inspect::{Cut, Region};
 use policy::size::format_bytes;
 
-use super::strip::{Filling, Part, Scale};
-use crate::html::svg::{Figure, WIDTH};
+use super::strip::{Filling, Part, Scale, Why};
+use crate::html::svg::{Anchor, Figure, WIDTH};
 
 /// Cells in a row.
 const COLUMNS: usize = 64;
 const CELL: (f64, f64) = (8.5, 17.0);
 const LEFT: f64 = 8.0;
-const TOP: f64 = 5.0;
-/// From one row to the next; cuts stand out above their row.
-const ROW: f64 = 23.0;
+const TOP: f64 = 10.0;
+/// From one row to the next; cuts and the numbers of causes stand out above their row.
+const ROW: f64 = 28.0;
 
 /// What can map memory, as the map tells it apart: the class of the style sheet, the pattern beside the colour, and the words.
 pub const CLASSES: [(&str, Option<&str>, &str); 4] = [
@@ -58,26 +58,27 @@ pub fn picture(region: &Region, parts: &[Part], scale: Scale, id: &str) -> Strin
     let mut figure = Figure::new(id, &title, &described(region, parts, scale), TOP + ROW * rows as f64);
     let mut at = 0;
     while at < placed.len() {
-        at += draw(&mut figure, &placed[at..], scale);
+        at += draw(&mut figure, region, &placed[at..], scale);
     }
+    whys(&mut figure, &placed);
     cuts(&mut figure, region, &placed);
     figure.finish()
 }
 
 /// Draws the first part, and with it those after it in its row that look alike; how many they were.
-fn draw(figure: &mut Figure, placed: &[Placed], scale: Scale) -> usize {
+fn draw(figure: &mut Figure, region: &Region, placed: &[Placed], scale: Scale) -> usize {
     let first = &placed[0];
     let Part::Cell { start, end, filling } = first.part else {
         empty(figure, first);
         return 1;
     };
     let Some(class) = pure(*filling, end - start) else {
-        mixed(figure, first, *filling, scale);
+        mixed(figure, region, first, *filling, scale);
         return 1;
     };
     let same = |one: &&Placed| match one.part {
-        Part::Cell { start, end, filling } => {
-            one.place.row == first.place.row && pure(*filling, end - start) == Some(class)
+        Part::Cell { start, end, filling: other } => {
+            one.place.row == first.place.row && pure(*other, end - start) == Some(class) && other.why == filling.why
         }
         Part::Empty { .. } => false,
     };
@@ -86,7 +87,7 @@ fn draw(figure: &mut Figure, placed: &[Placed], scale: Scale) -> usize {
         Part::Cell { end, .. } | Part::Empty { end, .. } => *end,
     };
     let what = class.map_or("nothing present", |class| CLASSES[class].2);
-    let hover = format!("{start:x}-{to:x}, {}: {what}", format_bytes(to - start));
+    let hover = format!("{start:x}-{to:x}, {}: {what}{}", format_bytes(to - start), because(*filling, region));
     let size = (CELL.0 * alike as f64, CELL.1);
     fill(figure, class, first.place.at(), size, &hover);
     // The edges of the cells.
@@ -115,10 +116,11 @@ fn fill(figure: &mut Figure, class: Option<usize>, at: (f64, f64), size: (f64, f
 }
 
 /// A cell of several kinds of memory: side by side, as wide as their bytes; what is absent stays empty.
-fn mixed(figure: &mut Figure, placed: &Placed, filling: Filling, scale: Scale) {
+fn mixed(figure: &mut Figure, region: &Region, placed: &Placed, filling: Filling, scale: Scale) {
     let Part::Cell { start, end, .. } = placed.part else { return };
     let length_bytes = (end - start).max(1);
-    let hover = format!("{start:x}-{end:x}, {}: {}", format_bytes(length_bytes), in_words(&filling, length_bytes));
+    let held = in_words(&filling, length_bytes);
+    let hover = format!("{start:x}-{end:x}, {}: {held}{}", format_bytes(length_bytes), because(filling, region));
     let (x, y) = placed.place.at();
     let width = CELL.0 * (length_bytes as f64 / scale.bytes() as f64).clamp(0.25, 1.0);
     fill(figure, None, (x, y), (width, CELL.1), &hover);
@@ -136,6 +138,27 @@ fn empty(figure: &mut Figure, placed: &Placed) {
     let hover = format!("{start:x}-{end:x}, {}: nothing present, drawn as one cell", format_bytes(end - start));
     let (x, y) = placed.place.at();
     figure.rectangle("discarded", (x, y), CELL, &hover);
+}
+
+/// The numbers of causes, each above the first cell of those that have it.
+fn whys(figure: &mut Figure, placed: &[Placed]) {
+    let mut before = (usize::MAX, Why::None);
+    for one in placed {
+        let why = match one.part {
+            Part::Cell { filling, .. } => filling.why,
+            Part::Empty { .. } => Why::None,
+        };
+        if let Some(mark) = why.mark().filter(|_| before != (one.place.row, why)) {
+            let (x, y) = one.place.at();
+            figure.text("why", (x + CELL.0 / 2.0, y - 1.5), Anchor::Middle, &mark);
+        }
+        before = (one.place.row, why);
+    }
+}
+
+/// Why it is not larger, as the end of a sentence; nothing where that is not known.
+pub fn because(filling: Filling, region: &Region) -> String {
+    filling.why.describe(region).map_or(String::new(), |why| format!("; not larger: {why}"))
 }
 
 /// What a cell holds, in words.

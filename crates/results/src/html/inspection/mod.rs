@@ -4,7 +4,7 @@ mod map;
 mod strip;
 mod tables;
 
-use policy::inspect::{Inspection, Region, explained};
+use policy::inspect::{Explained, Inspection, Region, explained};
 use policy::size::{PageSize, format_bytes};
 
 use super::parts::{page, section, typeset};
@@ -139,7 +139,7 @@ fn explanation(window: PageSize) -> String {
         "<p>Each region is a strip in rows of 64 cells. A cell is a window of {window}, what one leaf of that size can map, or \
          several of them in a large region, whose heading says so. A cell that holds several kinds of memory is divided by their \
          bytes; what is absent in it stays empty. A hatched cell stands for a longer stretch without memory. A mark above a cell \
-         is a cut between mappings.</p>\n"
+         is a cut between mappings, and a number the cause, of those in the list above the strip, why it and those after it are not larger.</p>\n"
     )
 }
 
@@ -167,16 +167,11 @@ fn legend() -> String {
 fn strip_of(region: &Region, scale: Scale, at: usize) -> String {
     let scale = scale.for_region(region);
     let parts = strip(region, scale);
-    let causes: Vec<String> = region
-        .causes
-        .iter()
-        .take(2)
-        .map(|one| format!("{}: {}", format_bytes(one.bytes), one.cause.describe()))
-        .collect();
-    let causes = match causes.is_empty() {
-        true => String::new(),
-        false => format!("<p class=\"note\">{}</p>\n", escape(&causes.join("; "))),
+    let item = |one: &Explained| {
+        format!("<li>{}</li>\n", escape(&format!("{}: {}", format_bytes(one.bytes), one.cause.describe())))
     };
+    let causes: String = region.causes.iter().map(item).collect();
+    let causes = if causes.is_empty() { causes } else { format!("<ol class=\"note\">\n{causes}</ol>\n") };
     let cuts = match region.cut_count {
         0 => String::new(),
         cuts => format!(" · {cuts} cut{}", if cuts == 1 { "" } else { "s" }),

@@ -30,6 +30,20 @@ pub struct Filling {
     pub base_bytes: u64,
     /// Zero pages.
     pub zero_bytes: u64,
+    /// Why it is not larger.
+    pub why: Why,
+}
+
+/// Why windows are not larger: the number of the cause among those of the region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Why {
+    /// They are, or nothing is known.
+    #[default]
+    None,
+    /// All that have a cause have this one.
+    One(u16),
+    /// Several causes.
+    Several,
 }
 
 /// A part of a region's strip.
@@ -81,6 +95,35 @@ impl Scale {
     }
 }
 
+impl Why {
+    /// Those of both.
+    pub fn and(self, other: Why) -> Why {
+        match (self, other) {
+            (Why::None, one) | (one, Why::None) => one,
+            (one, other) if one == other => one,
+            _ => Why::Several,
+        }
+    }
+
+    /// The cause in words; none where there is none.
+    pub fn describe(self, region: &Region) -> Option<String> {
+        match self {
+            Why::None => None,
+            Why::One(number) => Some(region.causes.get(usize::from(number))?.cause.describe()),
+            Why::Several => Some("several causes".into()),
+        }
+    }
+
+    /// The mark above a cell: the cause's number in the list beside the strip.
+    pub fn mark(self) -> Option<String> {
+        match self {
+            Why::None => None,
+            Why::One(number) => Some((number + 1).to_string()),
+            Why::Several => Some("*".into()),
+        }
+    }
+}
+
 impl Filling {
     /// All that is present.
     pub fn present_bytes(&self) -> u64 {
@@ -92,6 +135,7 @@ impl Filling {
         self.folio_bytes += window.folio_bytes;
         self.base_bytes += window.base_bytes;
         self.zero_bytes += window.zero_bytes;
+        self.why = self.why.and(window.why.map_or(Why::None, Why::One));
     }
 }
 

@@ -4,7 +4,7 @@ use policy::cause::Cause;
 use policy::inspect::{Explained, Inspection, Region};
 use policy::size::{PageSize, format_bytes};
 
-use super::map::{by_class, in_words};
+use super::map::{because, by_class, in_words};
 use super::strip::{Filling, Part};
 use crate::html::parts::{list, marked, remedy};
 use crate::html::tables::wide;
@@ -44,7 +44,7 @@ fn stretches(parts: &[Part]) -> Vec<Stretch> {
         };
         let holds = (by_class(&filling).map(|bytes| bytes > 0), filling.present_bytes() < end - start);
         match all.last_mut() {
-            Some(last) if last.holds == holds && last.end == start => {
+            Some(last) if last.holds == holds && last.end == start && last.filling.why == filling.why => {
                 last.end = end;
                 last.filling.leaf_bytes += filling.leaf_bytes;
                 last.filling.folio_bytes += filling.folio_bytes;
@@ -66,7 +66,7 @@ pub fn drawn(region: &Region, parts: &[Part]) -> String {
             one.start,
             one.end,
             number(length),
-            escape(&in_words(&one.filling, length))
+            escape(&format!("{}{}", in_words(&one.filling, length), because(one.filling, region)))
         )
     };
     let rows: String = stretches(parts).iter().map(row).collect();

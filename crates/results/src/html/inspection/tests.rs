@@ -56,7 +56,7 @@ fn sample() -> Inspection {
         0..400 => leaf(),
         400..460 => Some(Window { folio_bytes: WINDOW, ..Window::default() }),
         460..480 => base(WINDOW / 2),
-        480..560 => base(WINDOW),
+        480..560 => base(WINDOW).map(|window| Window { why: Some(0), ..window }),
         560..570 => Some(Window { zero_bytes: WINDOW, ..Window::default() }),
         _ if at > 30_000 && at < 40_000 => None,
         _ => leaf(),
@@ -185,6 +185,8 @@ fn all_that_is_drawn_can_be_read() {
     assert!(drawn.iter().all(|figure| figure.contains("The same as text")));
     let jit = drawn.iter().find(|figure| figure.contains("jit")).unwrap();
     assert_eq!(jit.matches("class=\"cut\"").count(), 5);
+    let large = drawn.iter().find(|figure| figure.contains("JVM heap")).unwrap();
+    assert!(large.contains("class=\"why\"") && large.matches("; not larger: not advised").count() > 2);
     assert_eq!(jit.matches("guard page</li>").count(), 5);
     assert_eq!(jit.matches("4K absent").count(), 3 * 5, "on hover of the cell and of what is in it, and in the table");
 }

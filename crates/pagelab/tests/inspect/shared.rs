@@ -1,0 +1,128 @@
+//! Shared memory and files: each kind has settings of its own, and a place in a file that has to fit.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::causes::{HUGE, SIZE, Set, THP, for_advised, told_of};
+use super::provoked::{Provoked, causes};
+use crate::common::{Bench, needs, program};
+
+/// A tmpfs with one file, unmounted at the end.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn with(bench: &Bench, options: &str) -> Mounted {
+        let place = bench.path(&format!("tmpfs-{options}"));
+        fs::create_dir(&place).unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&place).status().unwrap();
+        assert!(mounted.success(), "{options}");
+        let mounted = Mounted(place);
+        fs::File::create(mounted.file()).unwrap().set_len(SIZE).unwrap();
+        mounted
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("file")
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_tmpfs_gives_what_its_mount_says() {
+    let Some(_still) = for_advised() else { return };
+    let bench = Bench::new();
+    let (never, advise) = (Mounted::with(&bench, "huge=never"), Mounted::with(&bench, "huge=advise"));
+    let refused = Provoked::with("tmpfs", Some(&never.file())).unwrap();
+    told_of("tmpfs", &refused, "mount_refuses", SIZE, &["huge= of the tmpfs", "never"]);
+    drop(refused);
+    let given = Provoked::with("tmpfs", Some(&advise.file())).unwrap();
+    let region = given.region();
+    assert_eq!((causes(&region).len(), region["could_be_larger_bytes"].as_u64()), (0, Some(0)), "{region:#}");
+    drop(given);
+    // The pages are there, and no leaf can map them.
+    let beyond = Provoked::with("tmpfs_out_of_place", Some(&advise.file())).unwrap();
+    let region = beyond.region();
+    let found = causes(&region);
+    assert_eq!(found[0].0, "file_misaligned", "{region:#}");
+    assert!(found[0].1 >= SIZE - HUGE && found[0].3.contains("lies 4K after a multiple of 2M"), "{found:?}");
+}
+
+#[test]
+fn memory_without_a_mount_follows_the_setting_of_all_sizes_or_of_its_own() {
+    let Some(_still) = for_advised() else { return };
+    let own = format!("{THP}/hugepages-2048kB/shmem_enabled");
+    let common = fs::read_to_string(format!("{THP}/shmem_enabled")).unwrap_or_default();
+    if !needs(&[
+        ("shared memory of 2M pages with a setting of its own (Linux 6.10)", fs::exists(&own).unwrap_or_default()),
+        ("shared memory without large pages (shmem_enabled: never)", common.contains("[never]")),
+    ]) {
+        return;
+    }
+    // A memfd has no name. A file with one follows its mount.
+    let bench = Bench::new();
+    let named = Mounted::with(&bench, "huge=never");
+    told_of("memfd", &Provoked::start("memfd").unwrap(), "shared_disabled", SIZE, &["/shmem_enabled: "]);
+    for word in ["always", "within_size"] {
+        let _own = Set::to(&own, word);
+        let memfd = Provoked::start("memfd").unwrap().region();
+        assert_eq!((causes(&memfd).len(), memfd["could_be_larger_bytes"].as_u64()), (0, Some(0)), "{memfd:#}");
+        let file = Provoked::with("tmpfs", Some(&named.file())).expect("the file is there");
+        told_of("tmpfs", &file, "mount_refuses", SIZE, &["never"]);
+    }
+    let _own = Set::to(&own, "advise");
+    told_of("memfd", &Provoked::start("memfd").unwrap(), "shared_not_advised", SIZE, &["2048kB/shmem_enabled: advise"]);
+}
+
+#[test]
+fn pages_of_files_say_what_the_page_cache_has() {
+    let Some(_still) = for_advised() else { return };
+    let bench = Bench::new();
+    let file = bench.path("file");
+    fs::write(&file, vec![7u8; SIZE as usize]).unwrap();
+    let mapped = Provoked::with("file", Some(&file)).unwrap();
+    let region = mapped.region();
+    let found = causes(&region);
+    if let Some(one) = found.first() {
+        assert_eq!((one.0.as_str(), region["could_be_larger_bytes"].as_u64()), ("code_pages", Some(0)), "{region:#}");
+        assert!(one.3.contains(" by ") && one.3.contains("THPeligible: "), "{one:?}");
+    }
+    let beyond = Provoked::with("file_out_of_place", Some(&file)).unwrap();
+    told_of(
+        "file_out_of_place",
+        &beyond,
+        "file_misaligned",
+        SIZE,
+        &["lies 4K after a multiple of 2M, its place in the file 0"],
+    );
+}
+
+#[test]
+fn what_is_swapped_out_leaves_holes() {
+    let Some(_still) = for_advised() else { return };
+    if !needs(&[program("mkswap"), program("swapon")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let file = bench.path("swap");
+    fs::write(&file, vec![0u8; 2 * SIZE as usize]).unwrap();
+    let ran = |name: &str| Command::new(name).arg(&file).output().is_ok_and(|output| output.status.success());
+    let is_on = Command::new("chmod").arg("600").arg(&file).status().is_ok_and(|status| status.success())
+        && ran("mkswap")
+        && ran("swapon");
+    if !needs(&[("a file to swap to", is_on)]) {
+        return;
+    }
+    let swapped = Provoked::start("swapped").unwrap();
+    let region = swapped.region();
+    drop(swapped);
+    assert!(ran("swapoff"));
+    let found = causes(&region);
+    assert_eq!((found[0].0.as_str(), found[0].1), ("swapped_out", SIZE / 2), "{region:#}");
+    assert!(found[0].3.contains("Swap: 8192 kB"), "{found:?}");
+}

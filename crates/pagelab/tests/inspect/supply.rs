@@ -1,0 +1,104 @@
+//! Causes that lie in what the kernel could give: a control group's limit, and memory in small pieces.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use super::causes::{HUGE, SIZE, Set, THP, told_of};
+use super::provoked::{Provoked, causes};
+use crate::common::{Alone, Bench, Runs, needs, program, root, within};
+
+/// A memory control group with a limit, which goes when it is empty.
+struct Group(PathBuf);
+
+impl Group {
+    /// The file of a limit, where groups of memory are, in version 1 and 2.
+    const PLACES: [(&str, &str); 2] =
+        [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
+
+    fn with(limit_bytes: u64) -> Option<Group> {
+        let name = format!("pagelab-test-{}", std::process::id());
+        let made = Group::PLACES.iter().find_map(|(place, file)| {
+            let group = Group(Path::new(place).join(&name));
+            fs::create_dir(&group.0).ok()?;
+            group.0.join(file).is_file().then_some(())?;
+            fs::write(group.0.join(file), limit_bytes.to_string()).ok()?;
+            Some(group)
+        });
+        needs(&[("memory control groups", made.is_some())]).then_some(made).flatten()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        within(Duration::from_secs(20), || fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+/// THP for memory that asks for it, and nobody else who fragments memory or measures.
+fn alone() -> Option<Alone> {
+    if !needs(&[root(), program("gcc")]) {
+        return None;
+    }
+    let alone = Alone::wait();
+    let text = fs::read_to_string(format!("{THP}/enabled")).unwrap_or_default();
+    needs(&[("THP for programs that ask for it (enabled: madvise)", text.contains("[madvise]"))]).then_some(alone)
+}
+
+#[test]
+fn a_limit_that_admits_no_large_page() {
+    let Some(_alone) = alone() else { return };
+    // What fills it, and less than a large page beyond that.
+    let Some(group) = Group::with(SIZE + HUGE) else { return };
+    let Some(provoked) = Provoked::with("charged", Some(&group.0.join("cgroup.procs"))) else { return };
+    let evidence = ["limit 18M", "limit met", "anon_fault_fallback_charge"];
+    let region = told_of("charged", &provoked, "charge_fell_back", SIZE, &evidence);
+    let (_, _, or, _) = &causes(&region)[0];
+    assert!(or.contains(&"touched_before_eligible".to_string()), "what cannot be told apart: {region:#}");
+    let process = provoked.inspected();
+    assert_eq!(process["memory_limit"]["limit_bytes"].as_u64(), Some(SIZE + HUGE), "{process:#}");
+    drop(provoked);
+}
+
+#[test]
+fn a_command_whose_counters_rule_out_what_did_not_happen() {
+    let Some(_alone) = alone() else { return };
+    let bench = Bench::new();
+    let late = Provoked::start("advised_late").unwrap();
+    // Nothing fell back while it ran, whatever did since the boot.
+    let ran = bench.pagelab(&["inspect", "--json", "--", &late.bench.word("provoke"), "advised_late"]).ran();
+    // What the command says comes before.
+    let document = &ran.stdout[ran.stdout.find("{\n").unwrap()..];
+    let document: serde_json::Value = serde_json::from_str(document).unwrap();
+    assert_eq!(document["supply"]["counted_since"], "command", "{ran}");
+    let regions = document["processes"][0]["regions"].as_array().unwrap();
+    let told = regions.iter().flat_map(causes).find(|one| one.0 == "touched_before_eligible").unwrap();
+    assert_eq!(told.1, SIZE, "{told:?}");
+    assert!(!told.2.iter().any(|code| code.ends_with("fell_back")), "{told:?}");
+    assert!(told.3.contains("since the command's start"), "{told:?}");
+}
+
+#[test]
+fn memory_in_small_pieces() {
+    let Some(_alone) = alone() else { return };
+    // Nothing is compacted for a fault.
+    let _defrag = Set::to(&format!("{THP}/defrag"), "never");
+    let bench = Bench::new();
+    let mut pieces = bench.pagelab(&["workload", "fragments", "--percent", "100"]);
+    let mut pieces = pieces.stdin(Stdio::piped()).stdout(Stdio::piped()).begin();
+    let mut line = String::new();
+    BufReader::new(pieces.stdout()).read_line(&mut line).unwrap();
+    // It takes the blocks that are left until a fault finds none, and then touches its memory.
+    let provoked = Provoked::start("in_pieces").unwrap();
+    let region = provoked.region();
+    let fell_back = "allocation_fell_back".to_string();
+    let told = causes(&region).into_iter().find(|one| one.0 == fell_back || one.2.contains(&fell_back));
+    let Some((_, bytes, _, evidence)) = told else { panic!("{line}{region:#}") };
+    assert!(bytes >= HUGE, "{region:#}");
+    assert!(
+        evidence.contains("free blocks of 2M or more: ") && evidence.contains("anon_fault_fallback: "),
+        "{evidence}"
+    );
+}

@@ -1,0 +1,53 @@
+//! Why pages of a file are not larger: geometry first; then what is known of its file system and of its page cache.
+
+use super::vma::VmaFacts;
+use crate::cause::Cause;
+use crate::census::{Backing, Census, Mapping};
+use crate::size::{PageSize, format_bytes};
+
+/// The cause of the pages of a file that are below the size of a PMD leaf, how many bytes that are, and what shows it. `vmas` are
+/// neighbouring parts of one file, whose remainders are the same.
+pub fn explain(vmas: &[VmaFacts], census: &Census, pmd: PageSize) -> Option<(Cause, u64, Vec<String>)> {
+    let (first, last) = (vmas.first()?, vmas.last()?);
+    let is_smaller = |mapping: &Mapping| mapping.backing == Backing::File && mapping.effective() < pmd;
+    let bytes = census.bytes_where(is_smaller);
+    if bytes == 0 {
+        return None;
+    }
+    let has_slot = last.end - first.start >= pmd.bytes();
+    Some(match (has_slot, first.is_congruent(pmd), first.is_executable()) {
+        (false, ..) => (Cause::FilePages, bytes, Vec::new()),
+        (true, false, _) => (Cause::FileMisaligned, bytes, vec![misaligned(first, pmd)]),
+        (true, true, is_code) => {
+            (if is_code { Cause::CodePages } else { Cause::FilePages }, bytes, of_page_cache(first, census))
+        }
+    })
+}
+
+/// That address and place in the file have other remainders.
+pub fn misaligned(vma: &VmaFacts, size: PageSize) -> String {
+    let remainder = |at: u64| format_bytes(at % size.bytes());
+    format!(
+        "{:#x} lies {} after a multiple of {size}, its place in the file {}",
+        vma.start,
+        remainder(vma.start),
+        remainder(vma.offset)
+    )
+}
+
+fn of_page_cache(vma: &VmaFacts, census: &Census) -> Vec<String> {
+    let file = |mapping: &Mapping| mapping.backing == Backing::File;
+    let mut sizes: Vec<PageSize> =
+        census.rows().map(|(mapping, _)| mapping).filter(|mapping| file(mapping)).map(Mapping::effective).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let by_size = |size: &PageSize| {
+        let bytes = census.bytes_where(|mapping| file(mapping) && mapping.effective() == *size);
+        format!("{} by {size}", format_bytes(bytes))
+    };
+    let sizes = sizes.iter().map(by_size).collect::<Vec<_>>().join(", ");
+    let on = vma.file_system.as_ref().map_or(String::new(), |on| format!(" ({})", on.name));
+    let eligible = vma.told.and_then(|told| told.thp_eligible).filter(|_| vma.is_executable());
+    let eligible = eligible.map_or(String::new(), |yes| format!("; THPeligible: {}", u8::from(yes)));
+    vec![format!("{}{on}: {sizes}{eligible}", vma.name)]
+}
