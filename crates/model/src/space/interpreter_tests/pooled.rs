@@ -9,7 +9,7 @@ use ::policy::call::{Call, Vma, madv, map, mremap, prot};
 use ::policy::carry_out::{Kernel, Outcome};
 use ::policy::cause::Cause;
 use ::policy::decide::View;
-use ::policy::pool::{Content, PoolKernel, Views, serve};
+use ::policy::pool::{Content, PoolKernel, Views, carry_out, decide};
 
 use super::PAGE;
 use crate::layout::linux::{HUGE, MMAP_BASE, PROGRAM, VDSO_BYTES};
@@ -73,7 +73,7 @@ impl Pooled {
     pub fn makes(&mut self, call: Call) -> i64 {
         self.own = call;
         let (mechanism, mut views) = (self.mechanism, std::mem::take(&mut self.views));
-        let outcome = serve(&mechanism, &mut views, &call, self).unwrap();
+        let outcome = carry_out(decide(&mechanism, &mut views, &call), self).unwrap();
         self.views = views;
         match outcome {
             Outcome::Returned(result) => result,
