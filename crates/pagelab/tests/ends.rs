@@ -1,6 +1,5 @@
 //! Trials that do not end by themselves: they are ended, and it is said; a signal is heard at any moment; and the exit
-//! codes of what gave no result. What needs no setting changed runs without privileges: it waits for nobody's lease, and beside
-//! other tests.
+//! codes of what gave no result.
 
 mod common;
 #[path = "common/terminal.rs"]
@@ -58,11 +57,12 @@ fn nobody_is_left(bench: &Bench) {
 
 #[test]
 fn a_chain_of_forks_is_a_trial_that_ends() {
+    let _alone = is_root().then(Alone::wait);
     let bench = Bench::new();
     let Some(forks) = forks(&bench) else { return };
     for chain in ["chain", "sessions"] {
         let options = ["-p", "default,base,default+no-huge", "--blocks", "6", "--min-blocks", "6", "--json"];
-        let ran = ran_freely(bench.compare(&options, &words_of(&[&forks, chain])));
+        let ran = bench.compare(&options, &words_of(&[&forks, chain])).ran();
         let trials = ran.says(0, &[]).json()["trials"].as_array().unwrap().len();
         assert_eq!(trials, 3 * 7, "{chain}: {ran}");
         nobody_is_left(&bench);
@@ -110,10 +110,11 @@ fn a_signal_ends_any_tree_at_any_moment() {
 
 #[test]
 fn what_escapes_the_tracer_holds_nobody() {
+    let _alone = is_root().then(Alone::wait);
     let bench = Bench::new();
     let Some(forks) = forks(&bench) else { return };
     let options = [&["-p", "default,base,default+no-huge", "--check-output", "--json"][..], &QUICK].concat();
-    let ran = ran_freely(bench.compare(&options, &words_of(&[&forks, "escape"])));
+    let ran = bench.compare(&options, &words_of(&[&forks, "escape"])).ran();
     let document = ran.says(0, &[]).json();
     // What sha256sum says of the line `printed`.
     let hash = "8f521f0f3624853f48fafedc6205f0f45cfd4851d0e1ac7a615f2fd4b87ab4c5";
@@ -133,10 +134,11 @@ fn hangs_under_base(bench: &Bench) -> Vec<String> {
 
 #[test]
 fn a_policy_under_which_a_trial_takes_too_long_is_a_row() {
+    let _alone = is_root().then(Alone::wait);
     let bench = Bench::new();
     let files = ["--csv", &bench.word("trials.csv"), "--html", &bench.word("report.html")];
     let options = [&["-p", "default,base,default+prefault", "--trial-time", "1500ms"][..], &files, &QUICK].concat();
-    let ran = ran_freely(bench.compare(&options, &hangs_under_base(&bench)));
+    let ran = bench.compare(&options, &hangs_under_base(&bench)).ran();
     nobody_is_left(&bench);
     let words = "base took longer than 1.5 s (--trial-time) in block 0, and was ended";
     ran.says(1, &["took longer than --trial-time"]).prints(&["too slow", words, "not run again"]);
@@ -158,10 +160,11 @@ fn a_policy_under_which_a_trial_takes_too_long_is_a_row() {
 
 #[test]
 fn without_the_baseline_there_is_no_result() {
+    let _alone = is_root().then(Alone::wait);
     let bench = Bench::new();
     let options = ["-p", "base,default", "--baseline", "base", "--trial-time", "500ms"];
     let words = "the trial of base took longer than 0.5 s";
-    ran_freely(bench.compare(&options, &hangs_under_base(&bench))).says(4, &[words]).prints(&["no result", words]);
+    bench.compare(&options, &hangs_under_base(&bench)).ran().says(4, &[words]).prints(&["no result", words]);
     nobody_is_left(&bench);
     let summary = &bench.listed()[0];
     assert_eq!(summary["ended"], "a trial was too slow", "{summary}");
@@ -170,17 +173,18 @@ fn without_the_baseline_there_is_no_result() {
 
 #[test]
 fn servers_clients_and_preparations_have_that_time_too() {
+    let _alone = is_root().then(Alone::wait);
     let bench = Bench::new();
     let forever = bench.script("forever", "trap '' TERM; while :; do sleep 0.05; done");
     let limit = ["-p", "default,base", "--trial-time", "500ms"];
     let served = [&limit[..], &["--server", &forever, "--ready", "true"]].concat();
-    ran_freely(bench.compare(&served, &words_of(&[&forever]))).says(4, &["took longer than 0.5 s"]);
+    bench.compare(&served, &words_of(&[&forever])).ran().says(4, &["took longer than 0.5 s"]);
     nobody_is_left(&bench);
     let never_ready = [&limit[..], &["--server", &forever, "--ready", &forever]].concat();
-    ran_freely(bench.compare(&never_ready, &words_of(&["true"]))).says(4, &["took longer than 0.5 s"]);
+    bench.compare(&never_ready, &words_of(&["true"])).ran().says(4, &["took longer than 0.5 s"]);
     nobody_is_left(&bench);
     let prepared = [&limit[..], &["--prepare", &forever]].concat();
-    ran_freely(bench.compare(&prepared, &words_of(&["true"]))).says(1, &["--prepare", "took longer than 0.5 s"]);
+    bench.compare(&prepared, &words_of(&["true"])).ran().says(1, &["--prepare", "took longer than 0.5 s"]);
     nobody_is_left(&bench);
 }
 
@@ -189,7 +193,7 @@ fn unattended_a_trial_has_an_end_and_it_is_said() {
     let bench = Bench::new();
     let quick = |options: &[&str]| {
         let options = [&["-p", "default,base", "--json"], &QUICK[..], options].concat();
-        ran_freely(bench.compare(&options, &words_of(&["true"])))
+        bench.compare(&options, &words_of(&["true"])).ran()
     };
     for (options, limit_s) in [(&[][..], 3600.0), (&["--max-time", "5h"], 18000.0)] {
         let ran = quick(options);
@@ -206,7 +210,9 @@ fn unattended_a_trial_has_an_end_and_it_is_said() {
 fn a_comparison_without_a_result_says_so_by_its_exit_code() {
     let bench = Bench::new();
     let options = ["-p", "default,base", "--max-time", "1ms"];
-    ran_freely(bench.compare(&options, &words_of(&["sleep", "0.01"])))
+    bench
+        .compare(&options, &words_of(&["sleep", "0.01"]))
+        .ran()
         .says(4, &["no result", "--max-time"])
         .prints(&["no result"]);
     assert_eq!(bench.stored(1)["ended"]["reason"], "time");
@@ -229,6 +235,7 @@ fn a_terminal_that_takes_nothing_holds_no_comparison() {
     let bench = Bench::new();
     let store = bench.store();
     let words = ["compare", "--store", &store, "-p", "default,base", "--blocks", "1000", "--", "sleep", "0.01"];
+    // Without privileges it holds no lease all that time, and other tests can run.
     let compare = bench.pagelab(&words);
     let mut typist = Typist::at(&if is_root() { compare.as_nobody() } else { compare });
     typist.sees("trial 3 of");
