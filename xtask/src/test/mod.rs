@@ -1,19 +1,22 @@
 //! `cargo xtask test`: everything there is to test, in one run, with one closing line.
 
+mod apart;
 mod fuzz;
 mod host;
 mod libtest;
 mod nextest;
 pub mod packages;
+mod steps;
 mod tally;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::num::NonZero;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::Instant;
 
 use nextest::Nextest;
+use steps::Steps;
 use tally::{Tally, Why};
 
 use crate::command::succeed;
@@ -21,49 +24,36 @@ use crate::command::succeed;
 /// The variable that names the file in which tests note that they do not run (`testing::SKIPS`).
 const SKIPS: &str = "PAGELAB_TEST_SKIPS";
 
-/// Runs every step, also after one failed, and says at the end what passed, failed and was skipped.
+/// Runs every step, also after one failed, and says at the end what passed, failed and was skipped, and what the steps took.
 pub fn run(root: &Path) -> ExitCode {
+    let steps = Steps::begin();
     let missing = packages::install_or_name();
     let mut in_the_way = host::in_the_way(Path::new("/"));
     in_the_way.iter().for_each(|line| println!("in the way: {line}"));
     let mut failures = Vec::new();
-    let mut step =
-        |name: &str, outcome: Result<(), String>| failures.extend(outcome.err().map(|why| format!("{name}: {why}")));
-    step("tidy", timed("tidy", || tidy(root)));
-    step("rustfmt", timed("rustfmt", || succeed(crate::cargo(root).args(["fmt", "--all", "--", "--check"]))));
-    step(
-        "clippy",
-        timed("clippy", || {
-            let arguments = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
-            succeed(crate::cargo(root).args(arguments))
-        }),
-    );
-    step("documentation", timed("documentation", || documentation(root)));
-    let plugin = ["build", "--quiet", "--package", "qemu-plugin"];
-    step("plugin", timed("plugin", || succeed(crate::cargo(root).args(plugin))));
-    if let Err(problem) = timed("tcg-guest", || crate::tcg_guest::assemble(false)) {
+    let mut step = |name: &'static str, step: &dyn Fn() -> Result<(), String>| {
+        failures.extend(steps.take(name, step).err().map(|why| format!("{name}: {why}")));
+    };
+    step("tidy", &|| tidy(root));
+    step("rustfmt", &|| succeed(crate::cargo(root).args(["fmt", "--all", "--", "--check"])));
+    step("clippy", &|| {
+        let arguments = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+        succeed(crate::cargo(root).args(arguments))
+    });
+    step("documentation", &|| documentation(root));
+    step("plugin", &|| succeed(crate::cargo(root).args(["build", "--quiet", "--package", "qemu-plugin"])));
+    if let Err(problem) = steps.take("tcg-guest", || crate::tcg_guest::assemble(false)) {
         println!("the tests that boot a guest are skipped: {problem}");
     }
-    let mut tally = timed("fuzz targets", || fuzz::build(root));
-    match timed("tests", || tests(root)) {
+    let mut tally = Tally::default();
+    match tests(root, &steps) {
         Ok(tests) => tally.add(tests),
         Err(problem) => failures.push(format!("tests: {problem}")),
     }
-    timed("guests", || crate::guests::small(root))
-        .into_iter()
-        .for_each(|(check, outcome)| tally.add_guest(check, outcome));
     // Also what came meanwhile, or was left by a test.
     let now = host::in_the_way(Path::new("/")).into_iter().filter(|line| !in_the_way.contains(line));
     in_the_way.extend(now.collect::<Vec<_>>());
-    close(failures, &tally, &missing, &in_the_way)
-}
-
-fn timed<R>(name: &str, step: impl FnOnce() -> R) -> R {
-    println!("==> {name}");
-    let start = Instant::now();
-    let result = step();
-    println!("==> {name} took {:.1} s", start.elapsed().as_secs_f64());
-    result
+    close(failures, &tally, &missing, &in_the_way, &steps)
 }
 
 fn tidy(root: &Path) -> Result<(), String> {
@@ -79,21 +69,27 @@ fn documentation(root: &Path) -> Result<(), String> {
     succeed(&mut command)
 }
 
-/// All tests of the workspace, those in documentation included.
-fn tests(root: &Path) -> Result<Tally, String> {
+/// All tests of the workspace, those in documentation included, and beside them what claims no times.
+fn tests(root: &Path, steps: &Steps) -> Result<Tally, String> {
     let skips = root.join("target/test-skips.txt");
     fs::write(&skips, "").map_err(|error| format!("{}: {error}", skips.display()))?;
-    let mut tally = match Nextest::find_or_install(root) {
-        Ok(nextest) => {
-            let mut tally = run_nextest(root, &nextest, &skips)?;
-            tally.add(cargo_test(root, &["--doc"], &skips)?);
-            tally
+    let nextest = Nextest::find_or_install(root);
+    let mut tally = std::thread::scope(|scope| {
+        let apart = scope.spawn(|| apart::run(root, &skips, nextest.is_ok(), steps));
+        let tests = steps.take("tests", || match &nextest {
+            Ok(nextest) => run_nextest(root, nextest, &skips),
+            Err(problem) => {
+                println!("nextest cannot be had: {problem}; cargo test runs the tests, one program after the other");
+                cargo_test(root, &[], &skips)
+            }
+        });
+        let mut tally = apart.join().map_err(|_| "a step beside the tests panicked".to_owned())?;
+        match tests {
+            Ok(tests) => tally.add(tests),
+            Err(problem) => tally.failed.push(format!("tests: {problem}")),
         }
-        Err(problem) => {
-            println!("nextest cannot be had: {problem}; cargo test runs the tests, one program after the other");
-            cargo_test(root, &[], &skips)?
-        }
-    };
+        Ok::<Tally, String>(tally)
+    })?;
     tally.read_skips(&fs::read_to_string(&skips).unwrap_or_default());
     Ok(tally)
 }
@@ -106,6 +102,9 @@ fn run_nextest(root: &Path, nextest: &Nextest, skips: &Path) -> Result<Tally, St
     let _ = fs::remove_file(&report);
     let mut command = nextest.command(root);
     command.args(["run", "--workspace", "--no-fail-fast", "--profile", profile]).env(SKIPS, skips);
+    // One more than there are processors: tests of signals, terminals and Slurm wait most of their time.
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    command.arg("--test-threads").arg((processors + 1).to_string());
     let outcome = succeed(&mut answering_signals(command));
     tally.add(nextest::read_report(&fs::read_to_string(&report).unwrap_or_default()));
     if let Err(problem) = outcome
@@ -151,9 +150,9 @@ fn answering_signals(command: Command) -> Command {
     outer
 }
 
-/// Prints what failed and what was skipped, and the closing line. A step that failed without being a
+/// Prints what failed and what was skipped, what the steps took, and the closing line. A step that failed without being a
 /// test counts as one failure; a step that passed is not counted.
-fn close(failures: Vec<String>, tally: &Tally, missing: &[String], in_the_way: &[String]) -> ExitCode {
+fn close(failures: Vec<String>, tally: &Tally, missing: &[String], in_the_way: &[String], steps: &Steps) -> ExitCode {
     let mut failures = failures;
     let strict = packages::must_have_all();
     println!();
@@ -172,6 +171,7 @@ fn close(failures: Vec<String>, tally: &Tally, missing: &[String], in_the_way: &
     for test in tally.failed.iter().chain(&failures) {
         println!("failed: {test}");
     }
+    println!("{steps}");
     let failed = tally.failed.len() + failures.len();
     println!("{} passed, {failed} failed, {} skipped", tally.passed.len(), tally.skips.len());
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

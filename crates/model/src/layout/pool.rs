@@ -11,7 +11,7 @@ use ::policy::carry_out::{Kernel, Outcome};
 use ::policy::cause::Cause;
 use ::policy::decide::View;
 use ::policy::looks::{Extent, Going};
-use ::policy::pool::{Content, PoolKernel, Views, serve};
+use ::policy::pool::{Content, PoolKernel, Views, carry_out, decide};
 use ::policy::ranges::Ranges;
 use ::policy::size::PageSize;
 use trace::Event;
@@ -94,7 +94,7 @@ impl Pool {
         }
         let mut addresses =
             Addresses { own: call, event, heap, page_bytes: mechanism.large.bytes(), taken, vmas, mappings, changes };
-        let served = serve(mechanism, views, &call, &mut addresses);
+        let served = carry_out(decide(mechanism, views, &call), &mut addresses);
         match served.unwrap_or_else(|never| match never {}) {
             Outcome::Returned(result) => result,
             Outcome::Pass => addresses.make(&call),

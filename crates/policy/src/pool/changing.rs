@@ -1,7 +1,7 @@
 //! Calls that change memory that is there: mprotect, madvise, and those that only base pages can serve.
 
 use super::views::{Action, Dropped, Protection, outline};
-use super::{EINVAL, PoolKernel, Served, Serving, Step};
+use super::{EINVAL, Part, Served, Serving};
 use crate::call::prot::{NONE, WRITE};
 use crate::call::{Call, madv};
 use crate::carry_out::is_error;
@@ -26,12 +26,12 @@ const HINTS: [u64; 13] = [
     madv::GUARD_REMOVE,
 ];
 
-impl<K: PoolKernel> Serving<'_, K> {
-    pub(super) fn mprotect(&mut self, start: u64, bytes: u64, protection: Protection) -> Served<K> {
+impl Serving<'_> {
+    pub(super) async fn mprotect(&mut self, start: u64, bytes: u64, protection: Protection) -> Served {
         let Some(end) = self.end_of(start, bytes) else { return Ok(None) };
         if protection != NONE {
             for pages in self.views.convertible(start, end, self.size()) {
-                self.convert(pages, NONE)?;
+                self.convert(pages, NONE).await?;
             }
         }
         if !self.views.concerns(start, end) {
@@ -42,23 +42,23 @@ impl<K: PoolKernel> Serving<'_, K> {
         }
         let misfits = self.views.misfits(start, end, protection, self.size());
         if self.is_given_up(start, end, protection) {
-            self.kernel.answered(guards::CLOSED);
+            self.answered(guards::CLOSED).await;
             return Ok(Some(0));
         }
         for page in misfits {
-            self.demote(page)?;
+            self.demote(page).await?;
         }
         let mut result = 0;
         for (s, e) in self.views.ordinary(start, end) {
-            let here = self.call(&Call::Mprotect { address: s, bytes: e - s, protection })?;
+            let here = self.call(&Call::Mprotect { address: s, bytes: e - s, protection }).await;
             self.views.spoil(s, e);
             result = if result == 0 { here } else { result };
         }
         let (actions, widened) = self.views.protect(start, end, protection, self.size());
         if widened {
-            self.kernel.note(Cause::ProtectionWidened, end - start);
+            self.note(Cause::ProtectionWidened, end - start).await;
         }
-        self.carry_out(&actions)?;
+        self.carry_out(&actions).await?;
         Ok(Some(self.unless_hole(start, end, result)))
     }
 
@@ -72,14 +72,14 @@ impl<K: PoolKernel> Serving<'_, K> {
     }
 
     /// A call that pool pages do not support as the program means it: the range is given back first.
-    pub(super) fn on_base_pages(&mut self, start: u64, bytes: u64) -> Served<K> {
+    pub(super) async fn on_base_pages(&mut self, start: u64, bytes: u64) -> Served {
         let Some(end) = self.end_of(start, bytes) else { return Ok(None) };
-        self.demote_range(start, end)?;
+        self.demote_range(start, end).await?;
         self.views.spoil(start, end);
         Ok(None)
     }
 
-    pub(super) fn madvise(&mut self, start: u64, bytes: u64, how: u64) -> Served<K> {
+    pub(super) async fn madvise(&mut self, start: u64, bytes: u64, how: u64) -> Served {
         let Some(end) = self.end_of(start, bytes) else { return Ok(None) };
         if !self.views.concerns(start, end) {
             return Ok(None);
@@ -89,18 +89,18 @@ impl<K: PoolKernel> Serving<'_, K> {
             return Ok(Some(EINVAL));
         }
         let served = match how {
-            madv::DONTNEED | madv::DONTNEED_LOCKED => self.drop_content(start, end, how),
+            madv::DONTNEED | madv::DONTNEED_LOCKED => self.drop_content(start, end, how).await,
             madv::DONTFORK | madv::DOFORK => {
                 for page in self.views.shared_ends(start, end, self.size()) {
-                    self.demote(page)?;
+                    self.demote(page).await?;
                 }
-                self.advise_pages(start, end, how)
+                self.advise_pages(start, end, how).await
             }
             madv::DONTDUMP | madv::DODUMP | madv::POPULATE_READ | madv::POPULATE_WRITE => {
-                self.advise_pages(start, end, how)
+                self.advise_pages(start, end, how).await
             }
             madv::WIPEONFORK | madv::KEEPONFORK | madv::GUARD_INSTALL => {
-                self.demote_range(start, end)?;
+                self.demote_range(start, end).await?;
                 Ok(None)
             }
             // To the kernel they have a file, to the program they have none.
@@ -109,8 +109,8 @@ impl<K: PoolKernel> Serving<'_, K> {
             // nor of another size. Guards are never among them.
             _ if HINTS.contains(&how) => {
                 // The kernel says for no bytes whether it has that advice.
-                self.must(&Call::Madvise { address: start, bytes: 0, advice: how })?;
-                let result = self.advise_ordinary(start, end, how)?;
+                self.must(&Call::Madvise { address: start, bytes: 0, advice: how }).await?;
+                let result = self.advise_ordinary(start, end, how).await?;
                 Ok(Some(result))
             }
             _ => Ok(None),
@@ -119,42 +119,42 @@ impl<K: PoolKernel> Serving<'_, K> {
     }
 
     /// The first error that an advice meets on memory that is not the pool's; all of it is advised.
-    fn advise_ordinary(&mut self, start: u64, end: u64, how: u64) -> Step<i64, K> {
+    async fn advise_ordinary(&mut self, start: u64, end: u64, how: u64) -> Part<i64> {
         let mut result = 0;
         for (s, e) in self.views.ordinary(start, end) {
-            let here = self.call(&Call::Madvise { address: s, bytes: e - s, advice: how })?;
+            let here = self.call(&Call::Madvise { address: s, bytes: e - s, advice: how }).await;
             result = if result == 0 { here } else { result };
         }
         Ok(result)
     }
 
-    pub(super) fn drop_content(&mut self, start: u64, end: u64, how: u64) -> Served<K> {
+    pub(super) async fn drop_content(&mut self, start: u64, end: u64, how: u64) -> Served {
         for (s, e) in self.views.drop_content(start, end, self.size()).partial {
             // What cannot be written cannot be zeroed.
             if self.views.seen_in((s, e)).iter().any(|(_, _, protection)| protection & WRITE == 0) {
-                self.demote(outline(s, e, self.size()))?;
+                self.demote(outline(s, e, self.size())).await?;
             }
         }
-        let result = self.advise_ordinary(start, end, how)?;
+        let result = self.advise_ordinary(start, end, how).await?;
         let Dropped { whole, partial } = self.views.drop_content(start, end, self.size());
         for (s, e) in whole {
-            let dropped = self.call(&Call::Madvise { address: s, bytes: e - s, advice: madv::DONTNEED })?;
+            let dropped = self.call(&Call::Madvise { address: s, bytes: e - s, advice: madv::DONTNEED }).await;
             if is_error(dropped) {
                 // Before Linux 5.18 hugetlb pages cannot be dropped.
-                self.carry_out(&[Action::Zero(s, e)])?;
+                self.carry_out(&[Action::Zero(s, e)]).await?;
             }
         }
         for (s, e) in partial {
-            self.carry_out(&[Action::Zero(s, e)])?;
+            self.carry_out(&[Action::Zero(s, e)]).await?;
         }
         Ok(Some(result))
     }
 
-    fn advise_pages(&mut self, start: u64, end: u64, how: u64) -> Served<K> {
-        let mut result = self.advise_ordinary(start, end, how)?;
+    async fn advise_pages(&mut self, start: u64, end: u64, how: u64) -> Served {
+        let mut result = self.advise_ordinary(start, end, how).await?;
         for (s, e) in self.views.backed_parts(start, end) {
             let (s, e) = outline(s, e, self.size());
-            let here = self.call(&Call::Madvise { address: s, bytes: e - s, advice: how })?;
+            let here = self.call(&Call::Madvise { address: s, bytes: e - s, advice: how }).await;
             result = if result == 0 { here } else { result };
         }
         Ok(Some(result))

@@ -1,31 +1,31 @@
 //! Calls that make memory and take it away: mmap, munmap, brk.
 
 use super::views::{Action, Protection, interior, outline};
-use super::{MOVE_TO, NO_FILE, PRIVATE_ANONYMOUS, PoolKernel, READ_WRITE, Served, Serving, Step};
+use super::{MOVE_TO, NO_FILE, PRIVATE_ANONYMOUS, Part, READ_WRITE, Served, Serving, Step};
 use crate::call::prot::{NONE, WRITE};
 use crate::call::{Call, madv, map};
 use crate::carry_out::is_error;
 use crate::guards;
 
-impl<K: PoolKernel> Serving<'_, K> {
+impl Serving<'_> {
     /// mmap, and what the policy populates of it.
-    pub(super) fn mmap_populated(&mut self, call: &Call) -> Served<K> {
-        let served = self.mmap(call)?;
+    pub(super) async fn mmap_populated(&mut self, call: &Call) -> Served {
+        let served = self.mmap(call).await?;
         let Call::Mmap { bytes, protection, flags, .. } = *call else { return Ok(served) };
         if !self.mechanism.populates(protection, flags) {
             return Ok(served);
         }
         let start = match served {
             Some(start) => start,
-            None => self.kernel.own_call()?,
+            None => self.own_call().await,
         };
         if !is_error(start) {
-            self.kernel.advise((start as u64, bytes), madv::POPULATE_WRITE)?;
+            self.advise((start as u64, bytes), madv::POPULATE_WRITE).await;
         }
         Ok(Some(start))
     }
 
-    fn mmap(&mut self, call: &Call) -> Served<K> {
+    async fn mmap(&mut self, call: &Call) -> Served {
         let Call::Mmap { address, bytes, protection, flags, .. } = *call else { return Ok(None) };
         let anonymous = map::can_be_of_pool(flags);
         let Some(bytes) = self.base_up(bytes).filter(|bytes| *bytes > 0) else { return Ok(None) };
@@ -33,24 +33,24 @@ impl<K: PoolKernel> Serving<'_, K> {
         let fills = flags & map::FIXED_NOREPLACE != 0
             && self.end_of(address, bytes).is_some_and(|end| self.views.is_slack(address, end));
         if flags & map::FIXED != 0 || fills {
-            return self.mmap_over(call, bytes, anonymous, fills);
+            return self.mmap_over(call, bytes, anonymous, fills).await;
         }
         if !anonymous || bytes < self.size().bytes() {
             return Ok(None);
         }
         if protection == NONE {
-            let start = self.kernel.own_call()?;
+            let start = self.own_call().await;
             if !is_error(start) {
                 self.views.reserve(start as u64, start as u64 + bytes);
             }
             return Ok(Some(start));
         }
         let hint = if flags & map::FIXED_NOREPLACE != 0 { address } else { self.size().align_down(address) };
-        let start = self.map_pages(hint, bytes, protection, flags & !map::NORESERVE)?;
+        let start = self.map_pages(hint, bytes, protection, flags & !map::NORESERVE).await;
         if is_error(start) {
-            let ordinary = self.kernel.own_call()?;
+            let ordinary = self.own_call().await;
             if !is_error(ordinary) {
-                self.note_refusal(start, bytes);
+                self.note_refusal(start, bytes).await;
             }
             return Ok(Some(ordinary));
         }
@@ -60,28 +60,28 @@ impl<K: PoolKernel> Serving<'_, K> {
     }
 
     /// mmap with MAP_FIXED; or into a hole inside a page of the pool, which it fills.
-    fn mmap_over(&mut self, call: &Call, bytes: u64, anonymous: bool, fills: bool) -> Served<K> {
+    async fn mmap_over(&mut self, call: &Call, bytes: u64, anonymous: bool, fills: bool) -> Served {
         let Call::Mmap { address: start, protection, flags, file, offset, .. } = *call else { return Ok(None) };
         let Some(end) = self.end_of(start, bytes).filter(|_| fills || flags & map::FIXED_NOREPLACE == 0) else {
             return Ok(None);
         };
         if self.is_given_up(start, end, protection) && guards::maps_over(protection, flags) {
-            self.carry_out(&[Action::Zero(start, end)])?;
-            self.kernel.answered(guards::MAPPED_OVER);
+            self.carry_out(&[Action::Zero(start, end)]).await?;
+            self.answered(guards::MAPPED_OVER).await;
             return Ok(Some(start as i64));
         }
         if anonymous && protection & WRITE != 0 {
-            self.convert_ends(start, end)?;
+            self.convert_ends(start, end).await?;
         }
         if !self.views.concerns(start, end) {
-            let result = self.kernel.own_call()?;
+            let result = self.own_call().await;
             if !is_error(result) {
-                self.renewed(start, end, protection, anonymous)?;
+                self.renewed(start, end, protection, anonymous).await?;
             }
             return Ok(Some(result));
         }
         let (from, to) = match anonymous && protection & WRITE != 0 {
-            true => self.show_in_shared_pages(start, end, protection)?,
+            true => self.show_in_shared_pages(start, end, protection).await?,
             false => (start, end),
         };
         if from >= to {
@@ -90,27 +90,27 @@ impl<K: PoolKernel> Serving<'_, K> {
         // What the kernel refuses must leave everything as it was, so it is made elsewhere first.
         let flags = flags & !(map::FIXED | map::FIXED_NOREPLACE);
         let offset = offset + (from - start);
-        let made = self.must(&Call::Mmap { address: 0, bytes: to - from, protection, flags, file, offset })?;
-        self.move_onto((made, to - from), from, to)?;
-        self.renewed(from, to, protection, anonymous)?;
+        let made = self.must(&Call::Mmap { address: 0, bytes: to - from, protection, flags, file, offset }).await?;
+        self.move_onto((made, to - from), from, to).await?;
+        self.renewed(from, to, protection, anonymous).await?;
         Ok(Some(start as i64))
     }
 
     /// A piece of a reservation is opened: the pages at its ends, of which the next pieces will be parts, come
     /// from the pool now.
-    fn convert_ends(&mut self, start: u64, end: u64) -> Step<(), K> {
+    async fn convert_ends(&mut self, start: u64, end: u64) -> Part<()> {
         let inside = interior(start, end, self.size());
         let inside = if inside.0 < inside.1 { inside } else { (u64::MAX, u64::MAX) };
         for (s, e) in self.views.convertible(start, end, self.size()) {
-            self.convert((s, e.min(inside.0)), NONE)?;
-            self.convert((s.max(inside.1), e), NONE)?;
+            self.convert((s, e.min(inside.0)), NONE).await?;
+            self.convert((s.max(inside.1), e), NONE).await?;
         }
         Ok(())
     }
 
     /// Serves those ends of a fresh mapping that share a page with other memory of the program, where the
     /// page can stay. Returns what is left to map.
-    fn show_in_shared_pages(&mut self, start: u64, end: u64, protection: Protection) -> Step<(u64, u64), K> {
+    async fn show_in_shared_pages(&mut self, start: u64, end: u64, protection: Protection) -> Part<(u64, u64)> {
         let (mut from, mut to) = (start, end);
         for page in self.views.shared_ends(start, end, self.size()) {
             let part = (start.max(page.0), end.min(page.1));
@@ -119,7 +119,7 @@ impl<K: PoolKernel> Serving<'_, K> {
                 continue;
             }
             let actions = self.views.show(part.0, part.1, protection, self.size());
-            self.carry_out(&actions)?;
+            self.carry_out(&actions).await?;
             // Only the first and the last page of the range can be shared with something outside of it.
             if page.0 <= start {
                 from = part.1;
@@ -131,28 +131,28 @@ impl<K: PoolKernel> Serving<'_, K> {
     }
 
     /// Moves a mapping of `(address, bytes)` onto `[start, end)`, whatever is there.
-    fn move_onto(&mut self, made: (u64, u64), start: u64, end: u64) -> Step<(), K> {
-        let edges = match self.clear_target(start, end) {
+    async fn move_onto(&mut self, made: (u64, u64), start: u64, end: u64) -> Part<()> {
+        let edges = match self.clear_target(start, end).await {
             Ok(edges) => edges,
             Err(halt) => {
-                self.discard(made.0, made.1)?;
+                self.discard(made.0, made.1).await;
                 return Err(halt);
             }
         };
-        self.must(&moved(made, start))?;
-        self.carry_out(&edges)
+        self.must(&moved(made, start)).await?;
+        self.carry_out(&edges).await
     }
 
     /// Makes ordinary memory of the pool pages in a range that is about to be replaced: whole pages of which
     /// nobody sees anything else become a reservation, the others are given back with their content. Returns
     /// what is to be unmapped beside the range when it has been replaced.
-    pub(super) fn clear_target(&mut self, start: u64, end: u64) -> Step<Vec<Action>, K> {
+    pub(super) async fn clear_target(&mut self, start: u64, end: u64) -> Part<Vec<Action>> {
         for page in self.views.shared_ends(start, end, self.size()) {
-            self.demote(page)?;
+            self.demote(page).await?;
         }
         let mut edges = Vec::new();
         for (s, e) in self.views.hide(start, end, self.size()) {
-            self.must(&ordinary(s, e - s, NONE, map::FIXED | map::NORESERVE))?;
+            self.must(&ordinary(s, e - s, NONE, map::FIXED | map::NORESERVE)).await?;
             edges.extend((s < start).then_some(Action::Unmap(s, start)));
             edges.extend((end < e).then_some(Action::Unmap(end, e)));
         }
@@ -161,7 +161,7 @@ impl<K: PoolKernel> Serving<'_, K> {
     }
 
     /// A range has been mapped afresh: what fits of it comes from the pool.
-    fn renewed(&mut self, start: u64, end: u64, protection: Protection, anonymous: bool) -> Step<(), K> {
+    async fn renewed(&mut self, start: u64, end: u64, protection: Protection, anonymous: bool) -> Part<()> {
         self.views.spoil(start, end);
         match (anonymous, protection) {
             (false, _) => Ok(()),
@@ -169,25 +169,25 @@ impl<K: PoolKernel> Serving<'_, K> {
                 self.views.reserve(start, end);
                 Ok(())
             }
-            (true, _) => self.convert(interior(start, end, self.size()), protection),
+            (true, _) => self.convert(interior(start, end, self.size()), protection).await,
         }
     }
 
-    pub(super) fn munmap(&mut self, start: u64, bytes: u64) -> Served<K> {
+    pub(super) async fn munmap(&mut self, start: u64, bytes: u64) -> Served {
         let Some(end) = self.end_of(start, bytes) else { return Ok(None) };
         if !self.views.concerns(start, end) {
             self.views.spoil(start, end);
             return Ok(None);
         }
         let actions = self.views.unmap(start, end, self.size());
-        self.carry_out(&actions)?;
+        self.carry_out(&actions).await?;
         Ok(Some(0))
     }
 
-    pub(super) fn brk(&mut self, asked: u64) -> Served<K> {
+    pub(super) async fn brk(&mut self, asked: u64) -> Served {
         let mut heap = self.views.heap;
         if heap.start == 0 {
-            let kernel = self.kernel.call(&Call::Brk { end: 0 })? as u64;
+            let kernel = self.result(Step::Call(Call::Brk { end: 0 })).await as u64;
             let Some(start) = self.size().align_up(kernel) else { return Ok(None) };
             heap.start = start;
             heap.program_end = start;
@@ -195,15 +195,15 @@ impl<K: PoolKernel> Serving<'_, K> {
         }
         if asked > heap.mapped_end {
             let Some(end) = self.size().align_up(asked) else { return Ok(Some(heap.program_end as i64)) };
-            if self.grow_heap(heap.mapped_end, end)? {
+            if self.grow_heap(heap.mapped_end, end).await? {
                 if self.mechanism.prefault {
-                    self.kernel.advise((heap.mapped_end, end - heap.mapped_end), madv::POPULATE_WRITE)?;
+                    self.advise((heap.mapped_end, end - heap.mapped_end), madv::POPULATE_WRITE).await;
                 }
                 heap.mapped_end = end;
                 heap.program_end = asked;
             }
         } else if asked >= heap.start {
-            self.shrink_heap(asked, heap.program_end)?;
+            self.shrink_heap(asked, heap.program_end).await?;
             heap.program_end = asked;
         }
         self.views.heap = heap;
@@ -211,25 +211,25 @@ impl<K: PoolKernel> Serving<'_, K> {
     }
 
     /// The heap shrinks from `to` to `from`. It stays mapped, and must read as zero when it grows again.
-    fn shrink_heap(&mut self, from: u64, to: u64) -> Step<(), K> {
+    async fn shrink_heap(&mut self, from: u64, to: u64) -> Part<()> {
         // The kernel keeps the rest of the last base page too (`SYSCALL_DEFINE1(brk)` in mm/mmap.c).
         let (Some(from), Some(to)) = (self.base_up(from), self.base_up(to)) else { return Ok(()) };
         if from < to {
-            self.drop_content(from, to, madv::DONTNEED)?;
+            self.drop_content(from, to, madv::DONTNEED).await?;
         }
         Ok(())
     }
 
     /// Maps more heap, from the pool if it can. Says whether it could be mapped at all.
-    fn grow_heap(&mut self, from: u64, to: u64) -> Step<bool, K> {
-        let mapped = self.map_pages(from, to - from, READ_WRITE, PRIVATE_ANONYMOUS | map::FIXED_NOREPLACE)?;
+    async fn grow_heap(&mut self, from: u64, to: u64) -> Part<bool> {
+        let mapped = self.map_pages(from, to - from, READ_WRITE, PRIVATE_ANONYMOUS | map::FIXED_NOREPLACE).await;
         if mapped as u64 == from {
             self.views.back((from, to), (from, to), READ_WRITE);
             return Ok(true);
         }
-        let given = self.call(&ordinary(from, to - from, READ_WRITE, map::FIXED_NOREPLACE))?;
+        let given = self.call(&ordinary(from, to - from, READ_WRITE, map::FIXED_NOREPLACE)).await;
         if given as u64 == from {
-            self.note_refusal(mapped, to - from);
+            self.note_refusal(mapped, to - from).await;
         }
         Ok(given as u64 == from)
     }

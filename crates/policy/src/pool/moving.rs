@@ -2,13 +2,13 @@
 
 use super::mapping::{moved, ordinary};
 use super::views::{Action, Protection, outline};
-use super::{Content, EFAULT, ENOMEM, Halt, PRIVATE_ANONYMOUS, PoolKernel, READ_WRITE, Served, Serving, Step};
+use super::{Content, EFAULT, ENOMEM, Halt, PRIVATE_ANONYMOUS, Part, READ_WRITE, Served, Serving};
 use crate::call::prot::{NONE, WRITE};
 use crate::call::{Call, map, mremap};
 use crate::carry_out::is_error;
 
-impl<K: PoolKernel> Serving<'_, K> {
-    pub(super) fn mremap(&mut self, call: &Call) -> Served<K> {
+impl Serving<'_> {
+    pub(super) async fn mremap(&mut self, call: &Call) -> Served {
         let Call::Mremap { address: old, old_bytes, new_bytes, flags, new_address: target } = *call else {
             return Ok(None);
         };
@@ -21,68 +21,68 @@ impl<K: PoolKernel> Serving<'_, K> {
             return Ok(None);
         }
         if flags & mremap::FIXED != 0 {
-            return self.move_over((old, old_end), (target, target_end));
+            return self.move_over((old, old_end), (target, target_end)).await;
         }
         if !self.views.concerns(old, old_end) {
             self.views.spoil(old, old_end);
-            return self.outgrow(old, old_end, bytes, flags);
+            return self.outgrow(old, old_end, bytes, flags).await;
         }
         if flags & !mremap::MAY_MOVE != 0 || old_bytes == 0 || bytes == 0 {
-            self.demote_range(old, old_end)?;
+            self.demote_range(old, old_end).await?;
             return Ok(None);
         }
         if grown_end <= old_end {
             let actions = self.views.unmap(grown_end, old_end, self.size());
-            self.carry_out(&actions)?;
+            self.carry_out(&actions).await?;
             return Ok(Some(old as i64));
         }
         match self.views.uniform_protection(old, old_end) {
-            Some(protection) if protection & WRITE != 0 => self.grow(old, old_end, grown_end, flags, protection),
-            _ => self.grow_on_base_pages(old, old_end, bytes, flags),
+            Some(protection) if protection & WRITE != 0 => self.grow(old, old_end, grown_end, flags, protection).await,
+            _ => self.grow_on_base_pages(old, old_end, bytes, flags).await,
         }
     }
 
     /// Grows a writable mapping of pool pages.
-    fn grow(&mut self, old: u64, old_end: u64, grown_end: u64, flags: u64, protection: Protection) -> Served<K> {
+    async fn grow(&mut self, old: u64, old_end: u64, grown_end: u64, flags: u64, protection: Protection) -> Served {
         let fits = self.views.is_slack(old_end, grown_end);
         if fits && self.views.misfits(old_end, grown_end, protection, self.size()).is_empty() {
             let actions = self.views.show(old_end, grown_end, protection, self.size());
-            self.carry_out(&actions)?;
+            self.carry_out(&actions).await?;
             return Ok(Some(old as i64));
         }
         if flags & mremap::MAY_MOVE == 0 {
             return Ok(Some(ENOMEM));
         }
         if self.views.is_exclusive(old, old_end, self.size())
-            && let Some(start) = self.grow_elsewhere(old, old_end, grown_end - old, protection)?
+            && let Some(start) = self.grow_elsewhere(old, old_end, grown_end - old, protection).await?
         {
             return Ok(Some(start as i64));
         }
-        self.grow_on_base_pages(old, old_end, grown_end - old, flags)
+        self.grow_on_base_pages(old, old_end, grown_end - old, flags).await
     }
 
     /// Grows what pool pages back in part, or not in one piece. The kernel only moves single mappings, so
     /// what was one to the program is copied.
-    fn grow_on_base_pages(&mut self, old: u64, old_end: u64, bytes: u64, flags: u64) -> Served<K> {
-        self.demote_range(old, old_end)?;
-        let result = self.kernel.own_call()?;
-        if result != EFAULT || flags & mremap::MAY_MOVE == 0 || !self.is_plain(old, old_end) {
+    async fn grow_on_base_pages(&mut self, old: u64, old_end: u64, bytes: u64, flags: u64) -> Served {
+        self.demote_range(old, old_end).await?;
+        let result = self.own_call().await;
+        if result != EFAULT || flags & mremap::MAY_MOVE == 0 || !self.is_plain(old, old_end).await {
             return Ok(Some(result));
         }
-        let start = self.must(&ordinary(0, bytes, READ_WRITE, 0))?;
-        if self.kernel.copy(old, start, old_end - old, Content::All) {
-            self.discard(old, old_end - old)?;
+        let start = self.must(&ordinary(0, bytes, READ_WRITE, 0)).await?;
+        if self.copy(old, start, old_end - old, Content::All).await {
+            self.discard(old, old_end - old).await;
             return Ok(Some(start as i64));
         }
-        self.discard(start, bytes)?;
+        self.discard(start, bytes).await;
         Ok(Some(ENOMEM))
     }
 
     /// Whether a range is ordinary writable memory without a file, a name or a hole.
-    fn is_plain(&mut self, start: u64, end: u64) -> bool {
+    async fn is_plain(&mut self, start: u64, end: u64) -> bool {
         let mut at = start;
         while at < end {
-            match self.kernel.vma_at(at) {
+            match self.vma_at(at).await {
                 Some(vma) if vma.is_anonymous && !vma.is_named && vma.protection == READ_WRITE => at = vma.end,
                 _ => return false,
             }
@@ -91,60 +91,66 @@ impl<K: PoolKernel> Serving<'_, K> {
     }
 
     /// mremap with MREMAP_FIXED: the memory is given back and moved as the program says.
-    fn move_over(&mut self, old: (u64, u64), target: (u64, u64)) -> Served<K> {
+    async fn move_over(&mut self, old: (u64, u64), target: (u64, u64)) -> Served {
         let overlap = target.0 < old.1 && old.0 < target.1;
         if overlap || !self.is_base_aligned(target.0) || target.0 == target.1 {
             return Ok(None); // the kernel refuses it
         }
-        self.demote_range(old.0, old.1)?;
+        self.demote_range(old.0, old.1).await?;
         self.views.spoil(old.0, old.1);
         if !self.views.concerns(target.0, target.1) {
             self.views.spoil(target.0, target.1);
             return Ok(None);
         }
-        let edges = self.clear_target(target.0, target.1)?;
-        let result = self.kernel.own_call()?;
-        self.carry_out(&edges)?;
+        let edges = self.clear_target(target.0, target.1).await?;
+        let result = self.own_call().await;
+        self.carry_out(&edges).await?;
         Ok(Some(result))
     }
 
     /// An ordinary mapping that was too small for the pool grows to a size that fits: it moves there once.
-    fn outgrow(&mut self, old: u64, old_end: u64, bytes: u64, flags: u64) -> Served<K> {
+    async fn outgrow(&mut self, old: u64, old_end: u64, bytes: u64, flags: u64) -> Served {
         let outgrows = old_end - old < self.size().bytes() && bytes >= self.size().bytes();
         if !outgrows || flags != mremap::MAY_MOVE || old == old_end {
             return Ok(None);
         }
-        if !self.is_plain(old, old_end) {
+        if !self.is_plain(old, old_end).await {
             return Ok(None);
         }
-        let start = self.map_pages(0, bytes, READ_WRITE, PRIVATE_ANONYMOUS)?;
+        let start = self.map_pages(0, bytes, READ_WRITE, PRIVATE_ANONYMOUS).await;
         if is_error(start) {
-            self.note_refusal(start, bytes);
+            self.note_refusal(start, bytes).await;
             return Ok(None);
         }
         let start = start as u64;
         let whole = outline(start, start + bytes, self.size());
-        if !self.kernel.copy(old, start, old_end - old, Content::All) {
-            self.discard(whole.0, whole.1 - whole.0)?;
+        if !self.copy(old, start, old_end - old, Content::All).await {
+            self.discard(whole.0, whole.1 - whole.0).await;
             return Ok(None);
         }
         self.views.back(whole, (start, start + bytes), READ_WRITE);
-        self.discard(old, old_end - old)?;
+        self.discard(old, old_end - old).await;
         Ok(Some(start as i64))
     }
 
     /// Grows a mapping at a new place, taking its pages along. `None` where that cannot be done.
-    fn grow_elsewhere(&mut self, old: u64, old_end: u64, bytes: u64, protection: Protection) -> Step<Option<u64>, K> {
-        let Some(whole_bytes) = self.size().align_up(bytes) else { return Err(Halt::Error(ENOMEM)) };
+    async fn grow_elsewhere(
+        &mut self,
+        old: u64,
+        old_end: u64,
+        bytes: u64,
+        protection: Protection,
+    ) -> Part<Option<u64>> {
+        let Some(whole_bytes) = self.size().align_up(bytes) else { return Err(Halt(ENOMEM)) };
         let room_bytes = whole_bytes + self.size().bytes();
-        let room = self.must(&ordinary(0, room_bytes, NONE, map::NORESERVE))?;
-        let start = self.size().align_up(room).ok_or(Halt::Error(ENOMEM))?;
+        let room = self.must(&ordinary(0, room_bytes, NONE, map::NORESERVE)).await?;
+        let start = self.size().align_up(room).ok_or(Halt(ENOMEM))?;
         let (end, whole_end, room_end) = (start + bytes, start + whole_bytes, room + room_bytes);
         let pages = outline(old, old_end, self.size());
         let brought = pages.1 - pages.0;
-        let result = self.call(&moved((pages.0, brought), start))?;
+        let result = self.call(&moved((pages.0, brought), start)).await;
         if is_error(result) {
-            self.discard(room, room_bytes)?;
+            self.discard(room, room_bytes).await;
             return Ok(None);
         }
         self.views.hide(old, old_end, self.size());
@@ -153,21 +159,21 @@ impl<K: PoolKernel> Serving<'_, K> {
         let mut actions = vec![Action::Zero(start + (old_end - old), seen)];
         actions.extend((room < start).then_some(Action::Unmap(room, start)));
         actions.extend((whole_end < room_end).then_some(Action::Unmap(whole_end, room_end)));
-        self.carry_out(&actions)?;
+        self.carry_out(&actions).await?;
         if start + brought < whole_end {
-            self.open_rest(start + brought, end, protection)?;
+            self.open_rest(start + brought, end, protection).await?;
         }
         Ok(Some(start))
     }
 
     /// Opens the rest of a reservation that the tracer made, up to the end of the page behind `end`.
-    fn open_rest(&mut self, start: u64, end: u64, protection: Protection) -> Step<(), K> {
+    async fn open_rest(&mut self, start: u64, end: u64, protection: Protection) -> Part<()> {
         let pages = outline(start, end, self.size());
-        self.must(&Call::Mprotect { address: start, bytes: pages.1 - start, protection })?;
-        self.convert(pages, protection)?;
+        self.must(&Call::Mprotect { address: start, bytes: pages.1 - start, protection }).await?;
+        self.convert(pages, protection).await?;
         let slack = (end, pages.1);
         let rest = self.views.ordinary(slack.0, slack.1);
         self.views.hide(slack.0, slack.1, self.size());
-        self.carry_out(&rest.into_iter().map(|(s, e)| Action::Unmap(s, e)).collect::<Vec<_>>())
+        self.carry_out(&rest.into_iter().map(|(s, e)| Action::Unmap(s, e)).collect::<Vec<_>>()).await
     }
 }

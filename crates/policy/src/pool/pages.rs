@@ -3,50 +3,50 @@
 
 use super::mapping::{moved, ordinary};
 use super::views::{Action, Protection, outline};
-use super::{Content, ENOMEM, Halt, NO_FILE, PRIVATE_ANONYMOUS, PoolKernel, READ_WRITE, Serving, Step};
+use super::{Content, ENOMEM, Halt, NO_FILE, PRIVATE_ANONYMOUS, Part, READ_WRITE, Serving, Step};
 use crate::call::{Call, Deed, map, prot};
 use crate::carry_out::is_error;
 use crate::cause::Cause;
 
-impl<K: PoolKernel> Serving<'_, K> {
+impl Serving<'_> {
     /// Replaces ordinary memory that holds nothing yet by pool pages; all of them if it can, else as many as
     /// the pool has.
-    pub(super) fn convert(&mut self, pages: (u64, u64), protection: Protection) -> Step<(), K> {
-        if pages.0 >= pages.1 || self.place(pages, protection)? {
+    pub(super) async fn convert(&mut self, pages: (u64, u64), protection: Protection) -> Part<()> {
+        if pages.0 >= pages.1 || self.place(pages, protection).await? {
             return Ok(());
         }
         let mut start = pages.0;
         while pages.1 - pages.0 > self.size().bytes() && start < pages.1 {
             let page = (start, start + self.size().bytes());
-            if !self.place(page, protection)? {
+            if !self.place(page, protection).await? {
                 break;
             }
             start = page.1;
         }
-        self.kernel.note(Cause::PoolExhausted { size: self.size() }, pages.1 - start);
+        self.note(Cause::PoolExhausted { size: self.size() }, pages.1 - start).await;
         self.views.spoil(start, pages.1);
         Ok(())
     }
 
     /// Puts fresh pool pages in the place of other memory; says whether the pool had them.
-    fn place(&mut self, pages: (u64, u64), protection: Protection) -> Step<bool, K> {
+    async fn place(&mut self, pages: (u64, u64), protection: Protection) -> Part<bool> {
         let bytes = pages.1 - pages.0;
-        let made = self.map_pages(0, bytes, protection, PRIVATE_ANONYMOUS)?;
+        let made = self.map_pages(0, bytes, protection, PRIVATE_ANONYMOUS).await;
         if is_error(made) {
             return Ok(false);
         }
-        let result = self.call(&moved((made as u64, bytes), pages.0))?;
+        let result = self.call(&moved((made as u64, bytes), pages.0)).await;
         if is_error(result) {
-            self.discard(made as u64, bytes)?;
+            self.discard(made as u64, bytes).await;
             return Ok(false);
         }
         self.views.back(pages, pages, protection);
         Ok(true)
     }
 
-    pub(super) fn demote_range(&mut self, start: u64, end: u64) -> Step<(), K> {
+    pub(super) async fn demote_range(&mut self, start: u64, end: u64) -> Part<()> {
         for (s, e) in self.views.backed_parts(start, end) {
-            self.demote(outline(s, e, self.size()))?;
+            self.demote(outline(s, e, self.size())).await?;
         }
         Ok(())
     }
@@ -57,47 +57,48 @@ impl<K: PoolKernel> Serving<'_, K> {
     ///
     /// What held nothing but zeros is fresh memory afterwards: who waits for first touches there (userfaultfd) sees
     /// them, as where the program never wrote.
-    pub(super) fn demote(&mut self, pages: (u64, u64)) -> Step<(), K> {
+    pub(super) async fn demote(&mut self, pages: (u64, u64)) -> Part<()> {
         let (seen, locked) = (self.views.seen_in(pages), self.views.locked_parts(pages.0, pages.1));
         // It cannot be written while the pages are frozen.
-        let rseq = self.kernel.give_up_rseq(pages)?;
-        let replaced = self.replace_by_base_pages(pages, &seen);
-        rseq.map_or(Ok(()), |area| self.kernel.take_up_rseq(area))?;
-        match replaced {
-            Err(Halt::Error(error)) => {
-                self.kernel.note(Cause::NotGivenBack, pages.1 - pages.0);
-                return Err(Halt::Error(error));
-            }
-            replaced => replaced?,
+        let rseq = self.give_up_rseq(pages).await;
+        let replaced = self.replace_by_base_pages(pages, &seen).await;
+        if let Some(area) = rseq {
+            self.line.ask(Step::TakeUpRseq(area)).await;
+        }
+        if replaced.is_err() {
+            self.note(Cause::NotGivenBack, pages.1 - pages.0).await;
+            return replaced;
         }
         self.views.demote(pages);
-        self.kernel.note(Cause::Demoted, pages.1 - pages.0);
-        self.shape(pages, &seen)?;
+        self.note(Cause::Demoted, pages.1 - pages.0).await;
+        self.shape(pages, &seen).await?;
         for (s, e) in locked {
             // Beyond RLIMIT_MEMLOCK, which does not count pool pages, it stays unlocked.
-            self.call(&Call::OnRange { address: s, bytes: e - s, deed: Deed::Lock })?;
+            self.call(&Call::OnRange { address: s, bytes: e - s, deed: Deed::Lock }).await;
         }
         Ok(())
     }
 
-    fn replace_by_base_pages(&mut self, pages: (u64, u64), seen: &[(u64, u64, Protection)]) -> Step<(), K> {
+    async fn replace_by_base_pages(&mut self, pages: (u64, u64), seen: &[(u64, u64, Protection)]) -> Part<()> {
         let (start, bytes) = (pages.0, pages.1 - pages.0);
-        let copy = self.must(&ordinary(0, bytes, READ_WRITE, 0))?;
+        let copy = self.must(&ordinary(0, bytes, READ_WRITE, 0)).await?;
         self.views.moves(pages);
-        let frozen = self.call(&Call::Mprotect { address: start, bytes, protection: prot::READ })?;
-        let is_copied = !is_error(frozen)
-            && seen.iter().all(|(s, e, _)| self.kernel.copy(*s, copy + (s - start), e - s, Content::Filled));
-        if !is_copied || is_error(self.call(&moved((copy, bytes), start))?) {
+        let frozen = self.call(&Call::Mprotect { address: start, bytes, protection: prot::READ }).await;
+        let mut is_copied = !is_error(frozen);
+        for (s, e, _) in seen {
+            is_copied = is_copied && self.copy(*s, copy + (s - start), e - s, Content::Filled).await;
+        }
+        if !is_copied || is_error(self.call(&moved((copy, bytes), start)).await) {
             let unions = self.views.unions(pages.0, pages.1, self.size());
-            self.carry_out(&unions)?;
-            self.discard(copy, bytes)?;
-            return Err(Halt::Error(ENOMEM));
+            self.carry_out(&unions).await?;
+            self.discard(copy, bytes).await;
+            return Err(Halt(ENOMEM));
         }
         Ok(())
     }
 
     /// Gives ordinary memory in the place of pages the shape that the program sees.
-    fn shape(&mut self, pages: (u64, u64), seen: &[(u64, u64, Protection)]) -> Step<(), K> {
+    async fn shape(&mut self, pages: (u64, u64), seen: &[(u64, u64, Protection)]) -> Part<()> {
         let mut actions = Vec::new();
         let mut at = pages.0;
         for (s, e, protection) in seen {
@@ -106,35 +107,35 @@ impl<K: PoolKernel> Serving<'_, K> {
             at = *e;
         }
         actions.extend((at < pages.1).then_some(Action::Unmap(at, pages.1)));
-        self.carry_out(&actions)
+        self.carry_out(&actions).await
     }
 
     /// mmap of whole pool pages for `bytes`. The raw result.
-    pub(super) fn map_pages(&mut self, address: u64, bytes: u64, protection: Protection, flags: u64) -> Step<i64, K> {
-        let Some(bytes) = self.size().align_up(bytes) else { return Ok(ENOMEM) };
+    pub(super) async fn map_pages(&mut self, address: u64, bytes: u64, protection: Protection, flags: u64) -> i64 {
+        let Some(bytes) = self.size().align_up(bytes) else { return ENOMEM };
         let size = u64::from(self.size().bytes().trailing_zeros()) << map::HUGE_SHIFT;
         let flags = flags | map::HUGETLB | size;
-        self.call(&Call::Mmap { address, bytes, protection, flags, file: NO_FILE, offset: 0 })
+        self.call(&Call::Mmap { address, bytes, protection, flags, file: NO_FILE, offset: 0 }).await
     }
 
-    pub(super) fn note_refusal(&mut self, error: i64, bytes: u64) {
+    pub(super) async fn note_refusal(&mut self, error: i64, bytes: u64) {
         let cause = if error == ENOMEM { Cause::PoolExhausted { size: self.size() } } else { Cause::NoAlignedSlot };
-        self.kernel.note(cause, bytes);
+        self.note(cause, bytes).await;
     }
 
     /// Does what the bookkeeping asks for. The first failure (of a split of mappings, at
     /// `vm.max_map_count`) is the program's.
-    pub(super) fn carry_out(&mut self, actions: &[Action]) -> Step<(), K> {
+    pub(super) async fn carry_out(&mut self, actions: &[Action]) -> Part<()> {
         for action in actions {
             match *action {
                 Action::Unmap(s, e) => {
-                    self.must(&Call::Munmap { address: s, bytes: e - s })?;
+                    self.must(&Call::Munmap { address: s, bytes: e - s }).await?;
                 }
                 Action::Protect(s, e, protection) => {
-                    self.must(&Call::Mprotect { address: s, bytes: e - s, protection })?;
+                    self.must(&Call::Mprotect { address: s, bytes: e - s, protection }).await?;
                 }
-                Action::Zero(s, e) if self.kernel.zero(s, e) => {}
-                Action::Zero(..) => return Err(Halt::Error(ENOMEM)),
+                Action::Zero(s, e) if self.could(Step::Zero(s, e)).await => {}
+                Action::Zero(..) => return Err(Halt(ENOMEM)),
             }
         }
         Ok(())

@@ -1,31 +1,31 @@
 //! Calls that lock, name and ask about parts of memory, at the granularity of base pages.
 
-use super::{PoolKernel, Served, Serving, must};
+use super::{Served, Serving, Step, must};
 
-impl<K: PoolKernel> Serving<'_, K> {
+impl Serving<'_> {
     /// Pool pages are in memory for good, which is what a lock asks for. The kernel does not note it of them.
-    pub(super) fn lock(&mut self, start: u64, bytes: u64) -> Served<K> {
+    pub(super) async fn lock(&mut self, start: u64, bytes: u64) -> Served {
         let Some((start, end)) = self.touched_by(start, bytes) else { return Ok(None) };
-        let result = self.kernel.own_call()?;
+        let result = self.own_call().await;
         if result == 0 {
             self.views.lock(start, end);
         }
         Ok(Some(self.unless_hole(start, end, result)))
     }
 
-    pub(super) fn unlock(&mut self, start: u64, bytes: u64) -> Served<K> {
+    pub(super) async fn unlock(&mut self, start: u64, bytes: u64) -> Served {
         let Some((start, end)) = self.touched_by(start, bytes) else { return Ok(None) };
-        let result = self.kernel.own_call()?;
+        let result = self.own_call().await;
         self.views.unlock(start, end);
         Ok(Some(self.unless_hole(start, end, result)))
     }
 
     /// Calls with which programs also ask whether memory is there.
-    pub(super) fn ask(&mut self, start: u64, bytes: u64) -> Served<K> {
+    pub(super) async fn ask(&mut self, start: u64, bytes: u64) -> Served {
         let Some(end) = self.end_of(start, bytes).filter(|end| self.views.has_hole(start, *end)) else {
             return Ok(None);
         };
-        let result = self.kernel.own_call()?;
+        let result = self.own_call().await;
         Ok(Some(self.unless_hole(start, end, result)))
     }
 
@@ -36,29 +36,29 @@ impl<K: PoolKernel> Serving<'_, K> {
     }
 
     /// Names are for memory without a file, which pool pages are to the program alone: it is told that they have them.
-    pub(super) fn name(&mut self, start: u64, bytes: u64) -> Served<K> {
+    pub(super) async fn name(&mut self, start: u64, bytes: u64) -> Served {
         let Some(end) = self.end_of(start, bytes).filter(|end| self.views.concerns(start, *end)) else {
             return Ok(None);
         };
         // The kernel says for no bytes whether it has names, and whether this is one.
-        must(self.kernel.own_call_on((start, 0))?)?;
+        must(self.result(Step::OwnCallOn((start, 0))).await)?;
         let mut result = 0;
         for (s, e) in self.views.ordinary(start, end) {
-            let here = self.kernel.own_call_on((s, e - s))?;
+            let here = self.result(Step::OwnCallOn((s, e - s))).await;
             result = if result == 0 { here } else { result };
         }
         Ok(Some(self.unless_hole(start, end, result)))
     }
 
     /// A memory policy holds for whole pages: what shares a page with the range gets it too.
-    pub(super) fn on_whole_pages(&mut self, start: u64, bytes: u64) -> Served<K> {
+    pub(super) async fn on_whole_pages(&mut self, start: u64, bytes: u64) -> Served {
         let Some(end) = self.end_of(start, bytes) else { return Ok(None) };
         let mut result = 0;
         let size = self.size();
         let whole = self.views.backed_parts(start, end).into_iter().map(|(s, e)| super::views::outline(s, e, size));
         let parts: Vec<(u64, u64)> = whole.chain(self.views.ordinary(start, end)).collect();
         for (s, e) in parts {
-            let here = self.kernel.own_call_on((s, e - s))?;
+            let here = self.result(Step::OwnCallOn((s, e - s))).await;
             result = if result == 0 { here } else { result };
         }
         Ok(Some(result))

@@ -45,14 +45,14 @@ pub fn serve(context: &mut CallContext, space: &mut Space, mut paused: Paused) -
 pub fn serve_copy(context: &mut CallContext, space: &mut Space, mut paused: Paused, promised: u64) -> Result<(), Lost> {
     let mechanism = context.rewriting.in_force();
     let mut stopped = Stopped { context, paused: &mut paused };
-    pool::serve_copy(&mechanism, &mut space.pool, promised, &mut stopped)?;
+    pool::carry_out(pool::decide_copy(&mechanism, &mut space.pool, promised), &mut stopped)?;
     let returned = paused.returned();
     paused.finish(returned)
 }
 
 fn by_pool(stopped: &mut Stopped, space: &mut Space, call: &Call) -> Result<Outcome, Lost> {
     let mechanism = stopped.context.rewriting.in_force();
-    pool::serve(&mechanism, &mut space.pool, call, stopped)
+    pool::carry_out(pool::decide(&mechanism, &mut space.pool, call), stopped)
 }
 
 /// The call of a stopped task; `None` for one that is about no memory of its own.
@@ -254,7 +254,7 @@ mod tests {
                 views.reserve(1 << 31, 3 << 30);
                 let before = views.clone();
                 let call = call_of(number, arguments).unwrap();
-                let outcome = pool::serve(&rewriting.in_force(), &mut views, &call, &mut Nobody);
+                let outcome = pool::carry_out(pool::decide(&rewriting.in_force(), &mut views, &call), &mut Nobody);
                 prop_assert_eq!(outcome, Ok(Outcome::Pass), "{:?}", call);
                 prop_assert_eq!(&views, &before, "{:?}", call);
             }

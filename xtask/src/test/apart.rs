@@ -1,0 +1,55 @@
+//! What runs beside the tests because nothing of it claims a time: fuzz targets, tests in documentation, guests.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::steps::Steps;
+use super::tally::Tally;
+use super::{cargo_test, fuzz};
+
+/// Runs these steps, one after the other, on what the tests leave of the processors. Tests in documentation are left out where
+/// `with_documentation` says that others run them.
+pub fn run(root: &Path, skips: &Path, with_documentation: bool, steps: &Steps) -> Tally {
+    if let Err(problem) = give_way() {
+        println!("what runs beside the tests has their priority: {problem}");
+    }
+    let mut tally = steps.take("fuzz targets", || fuzz::build(root));
+    if with_documentation {
+        match steps.take("documentation", || cargo_test(root, &["--doc"], skips)) {
+            Ok(tests) => tally.add(tests),
+            Err(problem) => tally.failed.push(format!("documentation: {problem}")),
+        }
+    }
+    let guests = steps.take("guests", || crate::guests::small(root));
+    guests.into_iter().for_each(|(check, outcome)| tally.add_guest(check, outcome));
+    tally
+}
+
+/// Gives this thread, and what it starts from now on, the lowest priority.
+fn give_way() -> Result<(), String> {
+    let place = fs::read_link("/proc/thread-self").map_err(|error| format!("/proc/thread-self: {error}"))?;
+    let thread = place.file_name().unwrap_or_default();
+    let output = Command::new("renice").args(["-n", "19", "-p"]).arg(thread).output();
+    let output = output.map_err(|error| format!("cannot run renice: {error}"))?;
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The priority of the thread that asks, as children get it: field 19 of its stat.
+    fn priority() -> String {
+        let output = Command::new("cat").arg("/proc/self/stat").output().unwrap();
+        let stat = String::from_utf8(output.stdout).unwrap();
+        stat.split_whitespace().nth(18).unwrap().to_owned()
+    }
+
+    #[test]
+    fn one_thread_gives_way_and_the_others_do_not() {
+        let before = priority();
+        let other = std::thread::spawn(|| give_way().map(|()| priority())).join().unwrap();
+        assert_eq!((other, priority()), (Ok("19".to_owned()), before));
+    }
+}
