@@ -5,6 +5,7 @@
 //!
 //! The tracer's interpreter is `policy::carry_out` over a `Kernel`, which a stopped task is in `tracer`.
 
+mod judged;
 mod of_pool;
 mod pooled;
 mod traced;

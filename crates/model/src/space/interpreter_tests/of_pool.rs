@@ -1,5 +1,6 @@
 //! The same random calls through both interpreters of a policy of pages of a pool: the tracer's on a kernel with an entry for each
-//! page, and the model's, at recorded addresses: the same mappings, pages, addresses, heaps, causes and words.
+//! page, and the model's, at recorded addresses: the same mappings, pages, addresses, heaps, causes and words, and after every call the same
+//! coverage and verdict.
 
 use std::collections::BTreeMap;
 
@@ -85,6 +86,7 @@ impl<F: Format + Send> Both<F> {
 
     /// Makes a call on both sides; what the tracer's gave, and whether the model has the same.
     fn makes(&mut self, call: Call, recorded: trace::Call, recorded_result: u64) -> i64 {
+        self.traced.joined = self.joined();
         let result = self.traced.makes(call);
         let mut copied = std::mem::take(&mut self.traced.copies).into_iter();
         self.refused += u64::from(is_error(result));
@@ -99,13 +101,28 @@ impl<F: Format + Send> Both<F> {
                     expected.pages.iter().for_each(|page| self.model.write_for(to + page).unwrap());
                 }
                 Change::Refused => self.refused -= 1,
-                Change::Answered(said) => self.answered.push(said),
-                Change::Noted(cause, bytes) => *self.noted.entry(cause).or_default() += bytes,
-                Change::GivenBack { .. } | Change::Write { .. } => {}
+                Change::Answered(said) => {
+                    self.answered.push(said);
+                    self.model.note_answered(said);
+                }
+                Change::Noted(cause, bytes) => {
+                    self.model.note_cause(&cause, bytes);
+                    *self.noted.entry(cause).or_default() += bytes;
+                }
+                Change::GivenBack { begin, bytes, is_looked_at } => {
+                    self.model.look_at(begin, bytes, is_looked_at).unwrap();
+                }
+                Change::Write { .. } => {}
             }
         }
         assert!(copied.next().is_none(), "the model copies as often");
         result
+    }
+
+    /// Which pages side by side are one mapping: the ends of the model's, by their beginnings. The other test (`traced`) holds how
+    /// it joins mappings against a kernel of its own; which mappings there are, and of what, is compared below.
+    fn joined(&self) -> BTreeMap<u64, u64> {
+        self.model.processes.running.vmas.all().map(|(begin, vma)| (begin, vma.end)).collect()
     }
 
     fn forgets(&mut self, start: u64, bytes: u64) {
@@ -218,7 +235,7 @@ impl<F: Format + Send> Both<F> {
         }
     }
 
-    fn agree(&self, said: &str) -> Result<(), TestCaseError> {
+    fn agree(&mut self, said: &str) -> Result<(), TestCaseError> {
         let of_model: Vec<(u64, u64, bool)> = self
             .model
             .processes
@@ -250,6 +267,8 @@ impl<F: Format + Send> Both<F> {
         prop_assert_eq!(&self.noted, &self.traced.noted, "{}", said);
         prop_assert_eq!(&self.answered, &self.traced.answered, "{}", said);
         prop_assert_eq!(self.refused, 0, "{}", said);
+        self.traced.joined = self.joined();
+        prop_assert_eq!(Space::verdict(&self.model).unwrap(), self.traced.verdict(), "{}", said);
         Ok(())
     }
 }
@@ -268,7 +287,7 @@ fn run<F: Format + Send>(policy: &str, model: Paged<F>, steps: &[Step]) -> Resul
         next: RECORDED,
         heap: 0,
         heap_bytes: 0,
-        traced: Pooled::new(mechanism),
+        traced: Pooled::new(policy, mechanism),
         layout: Layout::new(Scheme { pool: Some(mechanism), draw: None }, Image::default()),
         model,
         refused: 0,

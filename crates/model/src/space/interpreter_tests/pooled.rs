@@ -8,10 +8,12 @@ use ::policy::Mechanism;
 use ::policy::call::{Call, Vma, madv, map, mremap, prot};
 use ::policy::carry_out::{Kernel, Outcome};
 use ::policy::cause::Cause;
+use ::policy::census::Advice;
 use ::policy::decide::View;
 use ::policy::pool::{Content, PoolKernel, Views, carry_out, decide};
 
 use super::PAGE;
+use super::judged::Seen;
 use crate::layout::linux::{HUGE, MMAP_BASE, PROGRAM, VDSO_BYTES};
 
 /// What a page is of.
@@ -20,7 +22,7 @@ pub(super) struct Page {
     pub protection: u64,
     /// The mapping of the pool that it is of.
     pub pool: Option<u64>,
-    is_of_file: bool,
+    pub is_of_file: bool,
     /// How far it was moved.
     moved_by: u64,
 }
@@ -43,6 +45,13 @@ pub(super) struct Pooled {
     pub copies: Vec<Copied>,
     pub noted: BTreeMap<Cause, u64>,
     pub answered: Vec<&'static str>,
+    /// Pages that were populated to be read, and are not the pool's: zeros stand there.
+    pub zeros: BTreeSet<u64>,
+    /// What the mappings of pages are advised, where they are.
+    pub advice: BTreeMap<u64, Advice>,
+    pub seen: Seen,
+    /// The ends of mappings, by their beginnings, as the judge is to see them.
+    pub joined: BTreeMap<u64, u64>,
     filled: BTreeSet<u64>,
     mappings: u64,
     /// The call that the program came for.
@@ -54,7 +63,7 @@ fn pages(start: u64, bytes: u64) -> impl Iterator<Item = u64> {
 }
 
 impl Pooled {
-    pub fn new(mechanism: Mechanism) -> Pooled {
+    pub fn new(policy: &str, mechanism: Mechanism) -> Pooled {
         Pooled {
             mechanism,
             views: Views::default(),
@@ -63,6 +72,10 @@ impl Pooled {
             copies: Vec::new(),
             noted: BTreeMap::new(),
             answered: Vec::new(),
+            zeros: BTreeSet::new(),
+            advice: BTreeMap::new(),
+            seen: Seen::under(policy),
+            joined: BTreeMap::new(),
             filled: BTreeSet::new(),
             mappings: 0,
             own: Call::Brk { end: 0 },
@@ -72,6 +85,7 @@ impl Pooled {
     /// What the tracer does with a call of the program; its result.
     pub fn makes(&mut self, call: Call) -> i64 {
         self.own = call;
+        self.sees_go(&call);
         let (mechanism, mut views) = (self.mechanism, std::mem::take(&mut self.views));
         let outcome = carry_out(decide(&mechanism, &mut views, &call), self).unwrap();
         self.views = views;
@@ -87,8 +101,9 @@ impl Pooled {
         self.filled.insert(page);
     }
 
-    /// A page is there, and holds zeros if it held nothing.
+    /// A page of the program's own is there, and holds zeros if it held nothing.
     fn touch(&mut self, page: u64) {
+        self.zeros.remove(&page);
         let large = self.mechanism.large;
         let touched = match self.pages[&page].pool {
             Some(_) => (large.align_down(page), large.bytes()),
@@ -124,8 +139,10 @@ impl Pooled {
                         pages(address, bytes).for_each(|page| {
                             self.present.remove(&page);
                             self.filled.remove(&page);
+                            self.zeros.remove(&page);
                         });
                     }
+                    madv::HUGEPAGE => self.advice.extend(pages(address, bytes).map(|page| (page, Advice::Huge))),
                     madv::POPULATE_WRITE => {
                         pages(address, bytes).for_each(|page| self.touch(page));
                     }
@@ -154,6 +171,8 @@ impl Pooled {
         self.pages.remove(&page);
         self.present.remove(&page);
         self.filled.remove(&page);
+        self.zeros.remove(&page);
+        self.advice.remove(&page);
     }
 
     fn mmap(&mut self, (address, bytes): (u64, u64), protection: u64, flags: u64) -> i64 {
@@ -178,8 +197,14 @@ impl Pooled {
             self.forget(page);
             self.pages.insert(page, of);
         });
+        if flags & map::STACK != 0 {
+            self.advice.extend(pages(to, bytes).map(|page| (page, Advice::NoHuge)));
+        }
         if flags & map::POPULATE != 0 && protection != prot::NONE {
             pages(to, bytes).for_each(|page| self.touch(page));
+            // Of a file they are the page cache's; of memory without one zeros, until they are written.
+            let are_zeros = protection & prot::WRITE == 0 && !is_of_pool && !is_of_file;
+            self.zeros.extend(pages(to, bytes).filter(|_| are_zeros));
         }
         to as i64
     }
@@ -205,7 +230,8 @@ impl Pooled {
         };
         let distance = to.wrapping_sub(old);
         let was = |pages: &BTreeSet<u64>| moved.iter().map(|(page, _)| pages.contains(page)).collect::<Vec<bool>>();
-        let (present, filled) = (was(&self.present), was(&self.filled));
+        let (present, filled, zeros) = (was(&self.present), was(&self.filled), was(&self.zeros));
+        let advice: Vec<Option<Advice>> = moved.iter().map(|(page, _)| self.advice.get(page).copied()).collect();
         pages(old, old_bytes).chain(pages(to, new_bytes)).for_each(|page| self.forget(page));
         for (index, (page, of)) in moved.iter().enumerate() {
             let (page, moved_by) = (page.wrapping_add(distance), of.moved_by.wrapping_add(distance));
@@ -213,10 +239,15 @@ impl Pooled {
             self.pages.insert(page, Page { moved_by, ..*of });
             self.present.extend(present[index].then_some(page));
             self.filled.extend(filled[index].then_some(page));
+            self.zeros.extend(zeros[index].then_some(page));
+            self.advice.extend(advice[index].map(|advice| (page, advice)));
         }
         if new_bytes > old_bytes {
             let last = self.pages[&(to + old_bytes - PAGE)];
-            self.pages.extend(pages(to + old_bytes, new_bytes - old_bytes).map(|page| (page, last)));
+            let grown = || pages(to + old_bytes, new_bytes - old_bytes);
+            self.pages.extend(grown().map(|page| (page, last)));
+            let advice = advice.last().copied().flatten();
+            self.advice.extend(advice.into_iter().flat_map(|advice| grown().map(move |page| (page, advice))));
         }
         to as i64
     }
