@@ -3,7 +3,7 @@
 //! [`decide`] says it as data, [`Actions`]; [`crate::carry_out`] does it. What is done after a call depends on what came of it, so a
 //! decision names ranges by the call's result.
 //!
-//! Under policies of `hugetlb-*` each step depends on what came of the one before: [`crate::pool`] serves their calls.
+//! Under policies of `hugetlb-*` each step depends on what came of the one before: [`crate::pool`] decides them one by one.
 
 use crate::call::{Call, Vma, madv, map, pr, prot};
 use crate::guards;

@@ -24,6 +24,13 @@ pub fn run(arguments: &Inspect, processes: &[u32]) -> Result<(), Failure> {
     if arguments.json {
         return print(&format!("{:#}", inspection::json::many(&seen, &supply, &unseen)), true);
     }
+    if seen.is_empty() && unseen.is_empty() {
+        return Err(Failure::Input(
+            "there is no other process with memory here: /proc may hide them (mount option hidepid: ask as root), or be that of \
+             another PID namespace"
+                .into(),
+        ));
+    }
     let mut text = inspection::processes(&seen, page_sizes::base_page(), terminal_width());
     if let Some((_, why)) = unseen.first() {
         let said = format!("{} more could not be looked at, such as: {}", unseen.len(), results::printable(why));

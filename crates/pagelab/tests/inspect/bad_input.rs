@@ -20,6 +20,31 @@ fn what_has_no_memory_is_refused_by_its_name() {
 }
 
 #[test]
+fn another_pid_namespace_is_named_as_a_reason() {
+    if !needs(&[root(), program("unshare")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let within = |words: &[&str]| {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--pid", "--fork", "--mount-proc"]).arg(bench.program()).args(words);
+        unshare.ran()
+    };
+    within(&["inspect", &std::process::id().to_string()]).says(2, &["no process", "another PID namespace", "hidepid"]);
+    within(&["inspect", "--all"]).says(2, &["no other process with memory", "hidepid", "another PID namespace"]);
+}
+
+#[test]
+fn sizes_alone_say_what_was_not_read() {
+    let bench = Bench::new();
+    let own = std::process::id().to_string();
+    bench.pagelab(&["inspect", &own, "--sizes"]).ran().prints(&["not read (smaps)", "by 4K"]);
+    let document = bench.pagelab(&["inspect", &own, "--sizes", "--json"]).ran().json();
+    assert_eq!(document["sight"]["flags"], false);
+    bench.pagelab(&["inspect", &own, "--sizes", "--collapse"]).ran().says(2, &["cannot be used with"]);
+}
+
+#[test]
 fn a_zombie_is_called_one() {
     let bench = Bench::new();
     // The shell starts a child that ends, and then is no shell that would wait for it.

@@ -25,9 +25,8 @@ pub fn refusal(vma: &VmaFacts, size: PageSize, ground: &Ground) -> Option<(Cause
     if ground.process.thp == ThpMode::Disabled {
         return Some((Cause::DisabledForProcess, vec!["THP_enabled: 0 in /proc/PID/status".into()]));
     }
-    let Deciding { path, word, is_mount } = match deciding(vma, size, ground) {
-        Ok(deciding) => deciding,
-        Err(path) => return Some((Cause::Unexplained, vec![format!("{path} cannot be read")])),
+    let Some(Deciding { path, word, is_mount }) = deciding(vma, size, ground) else {
+        return Some((Cause::Unexplained, vec![format!("{THP}/shmem_enabled cannot be read")]));
     };
     let evidence = vec![format!("{path}: {word}")];
     let advice = vma.advice();
@@ -48,11 +47,11 @@ pub fn refusal(vma: &VmaFacts, size: PageSize, ground: &Ground) -> Option<(Cause
 
 /// Whether the size is given only where the file is there from end to end.
 pub fn is_within_size(vma: &VmaFacts, size: PageSize, ground: &Ground) -> bool {
-    deciding(vma, size, ground).is_ok_and(|deciding| deciding.word == "within_size")
+    deciding(vma, size, ground).is_some_and(|deciding| deciding.word == "within_size")
 }
 
-/// The setting that decides; the path of the one that cannot be read.
-fn deciding(vma: &VmaFacts, size: PageSize, ground: &Ground) -> Result<Deciding, String> {
+/// The setting that decides; `None` where it cannot be read.
+fn deciding(vma: &VmaFacts, size: PageSize, ground: &Ground) -> Option<Deciding> {
     let settings = &ground.supply.settings;
     let (common, own) =
         (format!("{THP}/shmem_enabled"), format!("{THP}/hugepages-{}kB/shmem_enabled", size.bytes() >> 10));
@@ -60,14 +59,72 @@ fn deciding(vma: &VmaFacts, size: PageSize, ground: &Ground) -> Result<Deciding,
     let is_above = word.is_some_and(|word| word == "deny" || word == "force");
     let own_word = settings.get(&own).filter(|own| !is_above && vma.is_unnamed() && *own != "inherit");
     if let Some(word) = own_word {
-        return Ok(Deciding { path: own, word: word.clone(), is_mount: false });
+        return Some(Deciding { path: own, word: word.clone(), is_mount: false });
     }
     match (&vma.file_system, word) {
         (Some(on), _) if !is_above => {
             let word = on.huge.clone().unwrap_or_else(|| "never".into());
-            Ok(Deciding { path: format!("huge= of the {} that holds {}", on.name, vma.name), word, is_mount: true })
+            Some(Deciding { path: format!("huge= of the {} that holds {}", on.name, vma.name), word, is_mount: true })
         }
-        (_, Some(word)) => Ok(Deciding { path: common, word: word.clone(), is_mount: false }),
-        (_, None) => Err(common),
+        (_, Some(word)) => Some(Deciding { path: common, word: word.clone(), is_mount: false }),
+        (_, None) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::census::VmaKind;
+    use crate::inspect::{FileSystem, Process, Supply, Told, VmFlags, VmaPart};
+
+    const M: u64 = 1 << 20;
+
+    fn vma(name: &str, mount: Option<&str>, flags: &str) -> VmaFacts {
+        VmaFacts {
+            start: 4 * M,
+            end: 20 * M,
+            kind: VmaKind::Shared,
+            protection: crate::call::prot::READ,
+            shared: true,
+            device: (0, 1),
+            inode: 7,
+            offset: 0,
+            name: name.into(),
+            is_shmem: true,
+            file_system: mount.map(|huge| FileSystem { name: "tmpfs".into(), huge: Some(huge.into()) }),
+            part: VmaPart::First,
+            told: Some(Told { flags: VmFlags::of(flags), ..Told::default() }),
+        }
+    }
+
+    /// The cause where `shmem_enabled` and the file of 2M say this.
+    fn cause(vma: &VmaFacts, common: &str, own: &str) -> Option<Cause> {
+        let setting = |path: &str, word: &str| (format!("{THP}/{path}"), word.to_string());
+        let settings = [setting("shmem_enabled", common), setting("hugepages-2048kB/shmem_enabled", own)].into();
+        let (process, supply) = (Process::default(), Supply { settings, ..Supply::default() });
+        let (base, pmd) = (PageSize::K4, Some(PageSize::M2));
+        let ground = Ground { process: &process, supply: &supply, base, pmd, sees_folios: true };
+        refusal(vma, PageSize::M2, &ground).map(|(cause, _)| cause)
+    }
+
+    #[test]
+    fn a_name_a_mount_and_what_stands_above_decide() {
+        let (unnamed, mounted) = (vma("/memfd:x (deleted)", None, ""), vma("/dev/shm/x", Some("advise"), ""));
+        let advised = vma("/dev/shm/x", Some("advise"), "hg");
+        let disabled = |path: &str| Some(Cause::SharedDisabled { path: format!("{THP}/{path}") });
+        assert_eq!(cause(&unnamed, "never", "inherit"), disabled("shmem_enabled"));
+        assert_eq!(cause(&unnamed, "always", "never"), disabled("hugepages-2048kB/shmem_enabled"));
+        assert_eq!(cause(&unnamed, "never", "always"), None);
+        assert_eq!(cause(&unnamed, "deny", "always"), disabled("shmem_enabled"));
+        // The settings of sizes are not for what has a name, and the mount's is.
+        assert!(matches!(cause(&mounted, "never", "always"), Some(Cause::SharedNotAdvised { .. })));
+        assert_eq!(cause(&advised, "never", "never"), None);
+        assert_eq!(cause(&advised, "deny", "always"), disabled("shmem_enabled"));
+        assert_eq!(cause(&mounted, "force", "never"), None);
+        let never = vma("/dev/shm/x", Some("never"), "hg");
+        assert_eq!(cause(&never, "always", "always"), Some(Cause::MountRefuses { huge: "never".into() }));
+        // Nothing stands in the way but the place.
+        let beyond = VmaFacts { offset: 4096, ..advised };
+        assert_eq!(cause(&beyond, "never", "never"), Some(Cause::FileMisaligned));
     }
 }

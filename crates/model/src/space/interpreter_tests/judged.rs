@@ -29,19 +29,20 @@ struct Place {
     start: u64,
     end: u64,
     kind: VmaKind,
+    advice: Advice,
     regions: Vec<Region>,
 }
 
-/// A process of which nothing stands in the policy's way.
-struct Willing;
+/// A process of which nothing stands in the policy's way but advice of its own, by the beginnings of mappings.
+struct Advised(Vec<(u64, Advice)>);
 
-impl Process for Willing {
+impl Process for Advised {
     fn is_thp_disabled(&self) -> bool {
         false
     }
 
     fn advice(&self, _: u64) -> Vec<(u64, Advice)> {
-        Vec::new()
+        self.0.clone()
     }
 
     fn may_have_folios(&self, _: PageSize) -> bool {
@@ -72,7 +73,8 @@ impl Seen {
         let regions = places.iter().flat_map(|place| &place.regions);
         regions.for_each(|region| census.add(region.mapping, region.length_bytes()));
         let question = Question::of(&self.policy, &self.page_sizes, &self.settings);
-        question.answer(&Look { census: &census, areas: &areas }, &Willing)
+        let advised = Advised(places.iter().map(|place| (place.start, place.advice)).collect());
+        question.answer(&Look { census: &census, areas: &areas }, &advised)
     }
 }
 
@@ -91,7 +93,7 @@ impl Pooled {
             }
             let whole = |region: Region| {
                 let (start, end) = (region.start, region.end);
-                Place { start, end, kind: VmaKind::Anonymous, regions: vec![region] }
+                Place { start, end, kind: VmaKind::Anonymous, advice: Advice::None, regions: vec![region] }
             };
             let as_it_was: Vec<Place> = self.seen.remains.within(start, end).into_iter().map(whole).collect();
             let mut found = self.seen.answer(&as_it_was);
@@ -121,7 +123,8 @@ impl Pooled {
             if places.last().is_none_or(|place| place.end <= page) {
                 let (start, end) = self.joined.range(..=page).next_back().expect("it is mapped");
                 let kind = if of.is_of_file { VmaKind::PrivateFile } else { VmaKind::Anonymous };
-                places.push(Place { start: *start, end: *end, kind, regions: Vec::new() });
+                let advice = self.advice.get(&page).copied().unwrap_or(Advice::None);
+                places.push(Place { start: *start, end: *end, kind, advice, regions: Vec::new() });
             }
             if !self.present.contains(&page) {
                 continue;

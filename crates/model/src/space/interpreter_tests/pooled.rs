@@ -8,6 +8,7 @@ use ::policy::Mechanism;
 use ::policy::call::{Call, Vma, madv, map, mremap, prot};
 use ::policy::carry_out::{Kernel, Outcome};
 use ::policy::cause::Cause;
+use ::policy::census::Advice;
 use ::policy::decide::View;
 use ::policy::pool::{Content, PoolKernel, Views, carry_out, decide};
 
@@ -46,6 +47,8 @@ pub(super) struct Pooled {
     pub answered: Vec<&'static str>,
     /// Pages that were populated to be read, and are not the pool's: zeros stand there.
     pub zeros: BTreeSet<u64>,
+    /// What the mappings of pages are advised, where they are.
+    pub advice: BTreeMap<u64, Advice>,
     pub seen: Seen,
     /// The ends of mappings, by their beginnings, as the judge is to see them.
     pub joined: BTreeMap<u64, u64>,
@@ -70,6 +73,7 @@ impl Pooled {
             noted: BTreeMap::new(),
             answered: Vec::new(),
             zeros: BTreeSet::new(),
+            advice: BTreeMap::new(),
             seen: Seen::under(policy),
             joined: BTreeMap::new(),
             filled: BTreeSet::new(),
@@ -138,6 +142,7 @@ impl Pooled {
                             self.zeros.remove(&page);
                         });
                     }
+                    madv::HUGEPAGE => self.advice.extend(pages(address, bytes).map(|page| (page, Advice::Huge))),
                     madv::POPULATE_WRITE => {
                         pages(address, bytes).for_each(|page| self.touch(page));
                     }
@@ -167,6 +172,7 @@ impl Pooled {
         self.present.remove(&page);
         self.filled.remove(&page);
         self.zeros.remove(&page);
+        self.advice.remove(&page);
     }
 
     fn mmap(&mut self, (address, bytes): (u64, u64), protection: u64, flags: u64) -> i64 {
@@ -191,6 +197,9 @@ impl Pooled {
             self.forget(page);
             self.pages.insert(page, of);
         });
+        if flags & map::STACK != 0 {
+            self.advice.extend(pages(to, bytes).map(|page| (page, Advice::NoHuge)));
+        }
         if flags & map::POPULATE != 0 && protection != prot::NONE {
             pages(to, bytes).for_each(|page| self.touch(page));
             // Of a file they are the page cache's; of memory without one zeros, until they are written.
@@ -222,6 +231,7 @@ impl Pooled {
         let distance = to.wrapping_sub(old);
         let was = |pages: &BTreeSet<u64>| moved.iter().map(|(page, _)| pages.contains(page)).collect::<Vec<bool>>();
         let (present, filled, zeros) = (was(&self.present), was(&self.filled), was(&self.zeros));
+        let advice: Vec<Option<Advice>> = moved.iter().map(|(page, _)| self.advice.get(page).copied()).collect();
         pages(old, old_bytes).chain(pages(to, new_bytes)).for_each(|page| self.forget(page));
         for (index, (page, of)) in moved.iter().enumerate() {
             let (page, moved_by) = (page.wrapping_add(distance), of.moved_by.wrapping_add(distance));
@@ -230,10 +240,14 @@ impl Pooled {
             self.present.extend(present[index].then_some(page));
             self.filled.extend(filled[index].then_some(page));
             self.zeros.extend(zeros[index].then_some(page));
+            self.advice.extend(advice[index].map(|advice| (page, advice)));
         }
         if new_bytes > old_bytes {
             let last = self.pages[&(to + old_bytes - PAGE)];
-            self.pages.extend(pages(to + old_bytes, new_bytes - old_bytes).map(|page| (page, last)));
+            let grown = || pages(to + old_bytes, new_bytes - old_bytes);
+            self.pages.extend(grown().map(|page| (page, last)));
+            let advice = advice.last().copied().flatten();
+            self.advice.extend(advice.into_iter().flat_map(|advice| grown().map(move |page| (page, advice))));
         }
         to as i64
     }
