@@ -92,8 +92,8 @@ pub struct Stopping {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Measuring")]
 pub struct Measuring {
-    /// Run this server under the policy, in the background. Only the client is timed. A command line, split as a
-    /// shell would
+    /// Run this server under the policy, in the background of the measured client. It is a command line, split as a
+    /// shell would split it
     #[arg(long, value_name = "COMMAND", requires = "ready")]
     pub server: Option<String>,
     /// Succeeds as soon as the server is ready; tried until then
@@ -102,9 +102,10 @@ pub struct Measuring {
     /// How long the server may take to become ready, and to end
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     pub ready_time: f64,
-    /// Run this before every trial, discarded ones too: as the same user, under no policy, and untimed. A command
-    /// line, split as a shell would. What it prints is discarded. If it fails, the comparison ends. Where a
-    /// hypervisor takes free memory back, `pagelab workload page-touch --bytes SIZE` brings it back before each trial
+    /// Run this before every trial, discarded ones too: as the same user, under no policy, and untimed. It is a
+    /// command line, split as a shell would split it. What it prints is discarded. If it fails, the comparison ends.
+    /// Where a hypervisor takes free memory back, `pagelab workload page-touch --bytes SIZE` brings it back before
+    /// each trial
     #[arg(long, value_name = "COMMAND")]
     pub prepare: Option<String>,
     /// A figure that the command (or client) prints: the capture group of the regular expression.

@@ -71,7 +71,7 @@ struct Cut {
     #[arg(long = "thread", value_name = "NUMBER")]
     threads: Vec<u32>,
     /// Leave out runs whose page is already the most recent one of its set, at 4K (16 sets), 64K (16) and 2M (8).
-    /// Misses of LRU TLBs with a multiple of these sets stay the same (`sim sweep`). All other counts change
+    /// Misses of LRU TLBs with a multiple of these sets stay the same (`sim sweep`); other counts do not
     #[arg(long)]
     most_recent: bool,
     /// Print one JSON document about what was written
