@@ -2,12 +2,14 @@
 //! record` and `pagelab sim` say of the same program.
 //!
 //! [`lab`] runs both and reads figures, [`launch`] starts a program so that it maps the same on both sides, [`script`] makes
-//! random programs, which `shrink` makes small again, and [`scripts`] finds what of them is off. `cargo xtask truth` and tests
+//! random programs, which `shrink` makes small again, and [`scripts`] finds what of them is off; [`kinds`]
+//! knows what differs for reasons that are known. `cargo xtask truth` and tests
 //! stand on it. It uses nothing else of this workspace.
 
 #![forbid(unsafe_code)]
 
 mod compaction;
+pub mod kinds;
 pub mod lab;
 pub mod launch;
 pub mod script;

@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 /// Places for mappings; the first is the heap.
-const SLOTS: usize = 4;
+pub(crate) const SLOTS: usize = 4;
 const HEAP: usize = 0;
 /// Bits of protections.
 const LOADS: u8 = 1;

@@ -20,6 +20,7 @@ mod lack;
 mod layout;
 pub mod machine;
 pub mod policy;
+mod promise;
 pub mod replay;
 pub mod simulation;
 pub mod space;

@@ -176,6 +176,18 @@ fn what_was_written_is_copied_where_base_pages_take_a_pages_place() {
 }
 
 #[test]
+fn what_was_only_read_is_a_hole_where_base_pages_take_a_pages_place() {
+    let mut program = Program::new();
+    let memory = program.map(4 * M, 3);
+    program.read(memory, M).write(memory + M, PAGE).protect(memory + M + 512 * K, PAGE, 0);
+    program.read(memory, M).write(memory + M, PAGE);
+    // The page of the pool is loaded from and stored to; the page that holds something is copied, and the others are zeros that
+    // are mapped when they are loaded from.
+    let outcome = run("hugetlb-2m", program, None);
+    assert_eq!(outcome.costs.faults(), 2 + M / PAGE);
+}
+
+#[test]
 fn pages_go_whole_and_parts_of_them_are_filled_with_zeros() {
     let mut program = Program::new();
     let memory = program.map(16 * M, 3);

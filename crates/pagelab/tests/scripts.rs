@@ -3,17 +3,21 @@
 
 mod common;
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use beside::compact;
+use beside::kinds::Kind;
 use beside::lab::Lab;
 use beside::script::Script;
 use beside::scripts::Scripts;
 use common::{Bench, needs, program, recording, root};
 
 const POLICIES: [&str; 4] = ["base", "mthp-64k", "thp", "hugetlb-2m"];
-/// Seeds of scripts. docs/evidence/truth-table.md names what others find: 1 and 14 under `hugetlb-2m`, 8 where `mremap` moves what was never touched.
-const SEEDS: [u64; 11] = [2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13];
+/// Seeds of scripts.
+const SEEDS: RangeInclusive<u64> = 1..=14;
+/// Those that may be off, each by a kind of difference that is known.
+const KNOWN: [(u64, Kind); 1] = [(14, Kind::StoresAgain)];
 
 fn can_compare() -> bool {
     let here = [
@@ -49,10 +53,11 @@ fn random_scripts_are_predicted() {
         return;
     }
     let bench = Bench::in_memory();
-    let scripts = scripts(&bench);
+    let mut scripts = scripts(&bench);
     for seed in SEEDS {
         let text = Script::random(seed).text();
-        let off = scripts.off(&text).unwrap_or_else(|problem| panic!("seed {seed}: {problem}\n{text}"));
+        let mut off = scripts.off(&text).unwrap_or_else(|problem| panic!("seed {seed}: {problem}\n{text}"));
+        off.retain(|off| !KNOWN.iter().any(|(known, kind)| *known == seed && kind.has(off)));
         let told: Vec<String> = off.iter().map(ToString::to_string).collect();
         assert!(off.is_empty(), "seed {seed}: {}\n{text}", told.join("\n"));
     }

@@ -91,12 +91,11 @@ impl Fetch {
     }
 }
 
-/// `ASKS` here and below: first touches are told, so that it is looked for them at once.
-pub extern "C" fn fetched<const ASKS: bool>(vcpu: c_uint, data: usize) {
+pub extern "C" fn fetched(vcpu: c_uint, data: usize) {
     let fetches = Fetches(data);
     if let Some(current) = PLUGIN.current(vcpu)
         && !current.needs_attention(PLUGIN.events.load(Ordering::Relaxed))
-        && current.fetch::<ASKS>(fetches.page(), fetches.accesses())
+        && current.fetch(fetches.page(), fetches.accesses())
     {
         return current.count(fetches.instructions());
     }
@@ -164,10 +163,10 @@ fn empty(state: &mut Vcpu) {
 }
 
 /// A load or store.
-pub extern "C" fn accessed<const ASKS: bool>(vcpu: c_uint, info: u32, address: u64, _data: usize) {
+pub extern "C" fn accessed(vcpu: c_uint, info: u32, address: u64, _data: usize) {
     if let Some(current) = PLUGIN.current(vcpu)
         && let Some(kind) = PLUGIN.told.known(info)
-        && current.access::<ASKS>(address, kind)
+        && current.access(address, kind)
     {
         return;
     }
@@ -188,14 +187,9 @@ fn accessed_slowly(vcpu: c_uint, info: u32, address: u64) {
 }
 
 /// An access of which it is known what it does.
-pub extern "C" fn accessed_once<const STORE: bool, const ASKS: bool>(
-    vcpu: c_uint,
-    info: u32,
-    address: u64,
-    _data: usize,
-) {
+pub extern "C" fn accessed_once<const STORE: bool>(vcpu: c_uint, info: u32, address: u64, _data: usize) {
     if let Some(current) = PLUGIN.current(vcpu)
-        && current.access::<ASKS>(address, if STORE { Kind::STORE } else { Kind::LOAD })
+        && current.access(address, if STORE { Kind::STORE } else { Kind::LOAD })
     {
         return;
     }
@@ -203,10 +197,10 @@ pub extern "C" fn accessed_once<const STORE: bool, const ASKS: bool>(
 }
 
 /// A load or store of an instruction that stores to where it loads from.
-pub extern "C" fn accessed_to_modify<const ASKS: bool>(vcpu: c_uint, info: u32, address: u64, _data: usize) {
+pub extern "C" fn accessed_to_modify(vcpu: c_uint, info: u32, address: u64, _data: usize) {
     if let Some(current) = PLUGIN.current(vcpu)
         && let Some(kind) = PLUGIN.told.known(info)
-        && current.access::<ASKS>(address, modifying(kind))
+        && current.access(address, modifying(kind))
     {
         return;
     }

@@ -38,36 +38,24 @@ pub fn translated_and_kept(block: Opaque) {
     }
 }
 
-/// Of other blocks the instructions are told when it begins, those of each page together. QEMU translates all blocks again when
-/// a program makes its first thread (`tb_flush` in `do_fork`, linux-user/syscall.c); those that it has still from before one
-/// that forks do the same more slowly.
+/// Of other blocks the instructions are told when it begins, those of each page together.
 pub fn translated(block: Opaque) {
     begin_once(block);
-    if PLUGIN.recorder().is_timed() { told::<true>(block) } else { told::<false>(block) }
-}
-
-/// `ASKS`: callbacks look for first touches at once.
-fn told<const ASKS: bool>(block: Opaque) {
     let api = PLUGIN.api();
     for (index, does) in does(block).into_iter().enumerate() {
         let instruction = (api.block_instruction)(block, index);
         let callback: MemoryCallback = match does {
-            Does::Loads => accessed_once::<false, ASKS>,
-            Does::Stores => accessed_once::<true, ASKS>,
-            Does::Modifies => accessed_to_modify::<ASKS>,
-            Does::Unknown => accessed::<ASKS>,
+            Does::Loads => accessed_once::<false>,
+            Does::Stores => accessed_once::<true>,
+            Does::Modifies => accessed_to_modify,
+            Does::Unknown => accessed,
         };
         (api.on_memory)(instruction, callback, NO_REGISTERS, MEMORY_READ_AND_WRITE, 0);
     }
     for (number, (index, part)) in parts(block).into_iter().enumerate() {
         match number {
-            0 => (api.on_block)(block, fetched::<ASKS>, NO_REGISTERS, part.to_data()),
-            _ => (api.on_instruction)(
-                (api.block_instruction)(block, index),
-                fetched::<ASKS>,
-                NO_REGISTERS,
-                part.to_data(),
-            ),
+            0 => (api.on_block)(block, fetched, NO_REGISTERS, part.to_data()),
+            _ => (api.on_instruction)((api.block_instruction)(block, index), fetched, NO_REGISTERS, part.to_data()),
         }
     }
 }

@@ -84,7 +84,7 @@ struct Part {
 }
 
 extern "C" fn fetched_in_machine(vcpu: c_uint, data: usize) {
-    PLUGIN.vcpus.while_running(vcpu, || fetched::<false>(vcpu, data));
+    PLUGIN.vcpus.while_running(vcpu, || fetched(vcpu, data));
 }
 
 extern "C" fn instruction_begins_in_machine(vcpu: c_uint, data: usize) {

@@ -59,8 +59,14 @@ impl Touched {
     /// Whether a page, which is given by its address, was touched as `kind` touches it: by a store, or by anything.
     #[inline(always)]
     pub fn has(&mut self, page: u64, kind: Kind) -> bool {
+        self.has_lately(page, kind) || self.finds(page, kind)
+    }
+
+    /// Whether it was, and is among the pages that were found lately.
+    #[inline(always)]
+    pub fn has_lately(&self, page: u64, kind: Kind) -> bool {
         let any = if kind.has(Kind::STORE) { 0 } else { STORED };
-        self.recent[place(page)] | any == page | STORED || self.finds(page, kind)
+        self.recent[place(page)] | any == page | STORED
     }
 
     /// The same by the bits, for a page that was not found lately.

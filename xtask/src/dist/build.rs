@@ -54,16 +54,15 @@ impl Part {
 /// Builds a part below a directory of its own, and returns its file. It is stripped, and names no directory of this machine.
 ///
 /// # Errors
-/// No linker for the target, no commit, a build that failed.
+/// No linker for the target, a build that failed.
 pub fn build(
     root: &Path,
     target: &Target,
     compiler: &Compiler,
-    (part, profile): (Part, Profile),
+    (part, profile, commit): (Part, Profile, &Commit),
     place: &Path,
 ) -> Result<PathBuf, String> {
     let linker = target.compiler()?;
-    let commit = Commit::of(root)?;
     let mut command = crate::cargo(root);
     command.args(["build", "--locked", "--quiet", "--package", part.package(), "--profile", profile.name()]);
     command.args(["--target", target.triple, "--target-dir"]).arg(place);
@@ -89,12 +88,11 @@ pub fn build(
 /// What parts are made with and from, in lines.
 ///
 /// # Errors
-/// A compiler that does not run, no linker, no commit.
-pub fn record(root: &Path, target: &Target, compiler: &Compiler) -> Result<String, String> {
+/// A compiler that does not run, no linker.
+pub fn record(root: &Path, target: &Target, compiler: &Compiler, commit: &Commit) -> Result<String, String> {
     let mut record = compiler.version(root)?;
     let _ = writeln!(record, "standard library: {}", compiler.library);
     let _ = writeln!(record, "linker: {}", version(target.compiler()?)?);
-    let commit = Commit::of(root)?;
     let _ = writeln!(record, "commit: {}{}", commit.name, if commit.changed { " with changes" } else { "" });
     Ok(record)
 }

@@ -90,7 +90,8 @@ fn test_installation(root: &Path) -> ExitCode {
 /// # Errors
 /// A build that failed.
 pub fn for_guests(root: &Path, target: &Target, compiler: &Compiler) -> Result<PathBuf, String> {
-    build::build(root, target, compiler, (Part::Program, Profile::Guest), &root.join("target/guest"))
+    let commit = Commit::of(root)?;
+    build::build(root, target, compiler, (Part::Program, Profile::Guest, &commit), &root.join("target/guest"))
 }
 
 fn place(root: &Path) -> PathBuf {
@@ -100,28 +101,34 @@ fn place(root: &Path) -> PathBuf {
 fn make(root: &Path, target: &Target, arguments: &Arguments) -> Result<String, String> {
     let cache = cache()?.join("pagelab");
     let compiler = Compiler::find(root, target, &cache, arguments.again)?;
-    let made = made(root, target, &compiler, &place(root))?;
-    let mut record = build::record(root, target, &compiler)?;
+    // Asked once: it may change while a build runs.
+    let commit = Commit::of(root)?;
+    let mut record = build::record(root, target, &compiler, &commit)?;
+    let made = |place: &Path| made(root, target, (&compiler, &commit, &record), place);
+    let first = made(&place(root))?;
     if arguments.checks {
-        let again = self::made(root, target, &compiler, &root.join("target/dist-again"))?;
-        same(&made, &again)?;
+        same(&first, &made(&root.join("target/dist-again"))?)?;
         record.push_str("built and packed twice, and the same bit for bit\n");
     }
     let directory = place(root).join(target.triple);
     fs::write(directory.join("compiler"), &record).map_err(|error| format!("{}: {error}", directory.display()))?;
-    let lines: Vec<String> = made.iter().map(|path| path.display().to_string()).collect();
+    let lines: Vec<String> = first.iter().map(|path| path.display().to_string()).collect();
     Ok(format!("{}\n{record}", lines.join("\n")))
 }
 
 /// Builds the program and the plugin below a place and packs them; the program and its packages.
-fn made(root: &Path, target: &Target, compiler: &Compiler, place: &Path) -> Result<Vec<PathBuf>, String> {
-    let built = |part| build::build(root, target, compiler, (part, Profile::Release), place);
+fn made(
+    root: &Path,
+    target: &Target,
+    (compiler, commit, record): (&Compiler, &Commit, &str),
+    place: &Path,
+) -> Result<Vec<PathBuf>, String> {
+    let built = |part| build::build(root, target, compiler, (part, Profile::Release, commit), place);
     let (built, plugin) = (built(Part::Program)?, built(Part::Plugin)?);
     let directory = place.join(target.triple);
     let program = directory.join("pagelab");
     fs::copy(&built, &program).map_err(|error| format!("{}: {error}", program.display()))?;
-    let (record, commit) = (build::record(root, target, compiler)?, Commit::of(root)?);
-    let parts = Parts { program: &program, plugin: &plugin, record: &record, commit: &commit };
+    let parts = Parts { program: &program, plugin: &plugin, record, commit };
     let mut made = package::make(root, target, &parts, &directory.join(PACKAGES))?;
     made.insert(0, program);
     Ok(made)

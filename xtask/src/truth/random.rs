@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use beside::compact;
+use beside::kinds::Kind;
 use beside::lab::Lab;
 use beside::script::Script;
 use beside::scripts::{Off, Scripts};
@@ -18,7 +19,7 @@ const INTERPRETER: &str = "crates/pagelab/tests/programs/script.c";
 /// Free blocks of all sizes are made again after so many scripts.
 const COMPACTED: u64 = 50;
 
-/// Tries scripts as they are wanted; whether none was off.
+/// Tries scripts as they are wanted; whether none was off but by a kind that is known.
 ///
 /// # Errors
 /// Where none can be tried.
@@ -33,29 +34,31 @@ pub fn run(root: &Path, tools: &Tools, wanted: &Wanted, policies: &[&'static str
         input: None,
         prepare: None,
     };
-    let scripts = Scripts::new(lab, &root.join(INTERPRETER), policies).map_err(|problem| problem.to_string())?;
+    let mut scripts = Scripts::new(lab, &root.join(INTERPRETER), policies).map_err(|problem| problem.to_string())?;
     match &wanted.until {
-        Until::Given(file) => given(&scripts, file),
+        Until::Given(file) => given(&mut scripts, file),
         Until::Minutes(minutes) => {
             let end = Instant::now() + Duration::from_secs_f64(minutes * 60.0);
-            Ok(tried(&scripts, wanted.seed, |_| Instant::now() < end))
+            Ok(tried(&mut scripts, wanted.seed, |_| Instant::now() < end))
         }
-        Until::Scripts(count) => Ok(tried(&scripts, wanted.seed, |tried| tried < *count)),
+        Until::Scripts(count) => Ok(tried(&mut scripts, wanted.seed, |tried| tried < *count)),
     }
 }
 
 /// Tries one script.
-fn given(scripts: &Scripts, file: &PathBuf) -> Result<bool, String> {
+fn given(scripts: &mut Scripts, file: &PathBuf) -> Result<bool, String> {
     let text = fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     let off = scripts.off(&text).map_err(|problem| problem.to_string())?;
     print(&off);
     println!("{}", if off.is_empty() { "agrees" } else { "off" });
+    // Whether nothing can be taken from it is not known, so that it is of no kind.
     Ok(off.is_empty())
 }
 
 /// Tries scripts one after the other while `goes_on` says so of how many there were.
-fn tried(scripts: &Scripts, first: u64, goes_on: impl Fn(u64) -> bool) -> bool {
+fn tried(scripts: &mut Scripts, first: u64, goes_on: impl Fn(u64) -> bool) -> bool {
     let (start, mut count, mut wrong, mut failed) = (Instant::now(), 0, 0, 0);
+    let mut known: Vec<Kind> = Vec::new();
     while goes_on(count) {
         if count.is_multiple_of(COMPACTED) {
             compact();
@@ -65,12 +68,19 @@ fn tried(scripts: &Scripts, first: u64, goes_on: impl Fn(u64) -> bool) -> bool {
         match scripts.off(&script.text()) {
             Ok(off) if off.is_empty() => {}
             Ok(off) => {
-                wrong += 1;
                 println!("seed {seed} is off:");
                 print(&off);
                 let least = scripts.shrunk(&script, &off);
                 println!("the least of it (--script FILE tries it again):\n{}", least.text());
-                print(&scripts.off(&least.text()).unwrap_or_default());
+                let still_off = scripts.off(&least.text()).unwrap_or_default();
+                print(&still_off);
+                match Kind::of(&off, &least, &still_off) {
+                    Some(kind) => {
+                        println!("  known: {}", kind.reason());
+                        known.push(kind);
+                    }
+                    None => wrong += 1,
+                }
             }
             Err(problem) => {
                 failed += 1;
@@ -80,7 +90,11 @@ fn tried(scripts: &Scripts, first: u64, goes_on: impl Fn(u64) -> bool) -> bool {
         count += 1;
     }
     let minutes = start.elapsed().as_secs_f64() / 60.0;
-    println!("{count} scripts from seed {first} on in {minutes:.1} min: {wrong} off, {failed} not compared");
+    let known = known.len();
+    println!(
+        "{count} scripts from seed {first} on in {minutes:.1} min: {known} off by a known kind, {wrong} by no known one, \
+         {failed} not compared"
+    );
     wrong == 0 && failed == 0
 }
 

@@ -102,9 +102,10 @@ impl Lineage {
         self.touched_peak_pages = self.touched_peak_pages.max(self.touched_pages);
     }
 
-    /// Notes that the running process has touched a page, which is mapped.
-    pub(super) fn note_touched(&mut self, page: u64) {
-        if self.own.touched.insert(page) {
+    /// Notes that the running process has touched a page, which is mapped; `stored`: it has stored to it.
+    pub(super) fn note_touched(&mut self, page: u64, stored: bool) {
+        let before = self.own.has_stored_to(page);
+        if self.own.touched.insert(page, before || stored).is_none() {
             self.count_touched(1);
         }
     }

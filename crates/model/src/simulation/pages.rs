@@ -1,11 +1,14 @@
 //! The pages of a process: their numbers, their slots, and which of them were touched.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use trace::PAGE_SHIFT;
 
 use super::keys::Hashing;
 use super::slot::{LANES, Slots};
+
+/// Touched pages, each with whether it was stored to: what was not holds zeros. That is known of policies of a pool alone.
+pub(super) type TouchedPages = HashMap<u64, bool, Hashing>;
 
 /// The pages of a process.
 #[derive(Default)]
@@ -16,7 +19,7 @@ pub(super) struct Pages {
     pub pages: Vec<u64>,
     numbers: HashMap<u64, u32, Hashing>,
     /// Pages of the address space that were touched and are mapped; one that shares its parent's has them for it.
-    pub touched: HashSet<u64, Hashing>,
+    pub touched: TouchedPages,
     /// By thread.
     instructions: Vec<u64>,
     /// What the model's time was when the process began, and what its children have taken since.
@@ -27,7 +30,7 @@ pub(super) struct Pages {
 
 impl Pages {
     /// Those of a process that begins now, with memory that its parent has touched.
-    pub fn of_forked(began_instructions: u64, touched: HashSet<u64, Hashing>) -> Pages {
+    pub fn of_forked(began_instructions: u64, touched: TouchedPages) -> Pages {
         Pages { began_instructions, touched, is_inherited: true, ..Pages::default() }
     }
 
@@ -88,12 +91,25 @@ impl Pages {
         self.began_instructions.saturating_add(most)
     }
 
-    /// Touched pages of a range of as many bytes, by how far behind its beginning they are.
-    pub fn touched_in(&self, begin: u64, bytes: u64) -> Vec<u64> {
+    /// Touched pages of a range of as many bytes, by how far behind its beginning they are, and whether they were stored to.
+    pub fn touched_in(&self, begin: u64, bytes: u64) -> Vec<(u64, bool)> {
         let (first, end) = (begin >> PAGE_SHIFT, begin.saturating_add(bytes).div_ceil(1 << PAGE_SHIFT));
-        let mut touched = self.touched_pages(first, end, |_| true);
-        touched.iter_mut().for_each(|page| *page -= first);
-        touched
+        let touched = self.touched_pages(first, end, |_| true);
+        touched.into_iter().map(|page| (page - first, self.has_stored_to(page))).collect()
+    }
+
+    /// Whether a page was stored to.
+    pub fn has_stored_to(&self, page: u64) -> bool {
+        self.touched.get(&page).copied().unwrap_or(false)
+    }
+
+    /// Zeros stand in a range of as many bytes now: the next stores there are first ones again.
+    pub fn note_zeros(&mut self, begin: u64, bytes: u64) {
+        let (first, end) = (begin >> PAGE_SHIFT, begin.saturating_add(bytes) >> PAGE_SHIFT);
+        for page in self.touched_pages(first, end, |_| true) {
+            self.touched.insert(page, false);
+        }
+        self.forget(first, end);
     }
 
     /// Forgets touched pages of a range that `is_gone` says; how many they were.
@@ -109,9 +125,9 @@ impl Pages {
     fn touched_pages(&self, first: u64, end: u64, wanted: impl Fn(u64) -> bool) -> Vec<u64> {
         let touched = &self.touched;
         if end - first < touched.len() as u64 {
-            (first..end).filter(|page| touched.contains(page) && wanted(*page)).collect()
+            (first..end).filter(|page| touched.contains_key(page) && wanted(*page)).collect()
         } else {
-            touched.iter().copied().filter(|page| (first..end).contains(page) && wanted(*page)).collect()
+            touched.keys().copied().filter(|page| (first..end).contains(page) && wanted(*page)).collect()
         }
     }
 }

@@ -1,12 +1,9 @@
 //! What happens when processes are forked and end.
 
-use std::collections::HashSet;
-
 use trace::PAGE_SHIFT;
 
-use super::keys::Hashing;
 use super::lineage::TAG_SHIFT;
-use super::pages::Pages;
+use super::pages::{Pages, TouchedPages};
 use super::slot::Slots;
 use super::state::Simulation;
 
@@ -92,21 +89,22 @@ impl Simulation {
     }
 
     /// The touched pages that the process which was just forked has mapped, as its parent has.
-    fn inherited(&mut self, process: u32) -> HashSet<u64, Hashing> {
+    fn inherited(&mut self, process: u32) -> TouchedPages {
         self.space.enter(process);
-        let is_mapped = |page: &&u64| self.space.physical(**page << PAGE_SHIFT).is_some();
-        let inherited: HashSet<u64, Hashing> = self.lineage.own.touched.iter().filter(is_mapped).copied().collect();
+        let is_mapped = |(page, _): &(u64, bool)| self.space.physical(page << PAGE_SHIFT).is_some();
+        let touched = self.lineage.own.touched.iter().map(|(page, stored)| (*page, *stored));
+        let inherited: TouchedPages = touched.filter(is_mapped).collect();
         self.space.enter(self.lineage.process);
         self.lineage.count_touched(inherited.len() as u64);
         inherited
     }
 
     /// What was touched was moved, and is touched where it is now.
-    pub(super) fn carry_touched(&mut self, touched: Vec<u64>, to: u64) {
-        for page in touched {
+    pub(super) fn carry_touched(&mut self, touched: Vec<(u64, bool)>, to: u64) {
+        for (page, stored) in touched {
             let page = (to >> PAGE_SHIFT) + page;
             if self.space.physical(page << PAGE_SHIFT).is_some() {
-                self.lineage.note_touched(page);
+                self.lineage.note_touched(page, stored);
             }
         }
     }

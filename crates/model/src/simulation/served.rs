@@ -33,15 +33,19 @@ impl Simulation {
                         self.space.write_for(page)?;
                     }
                 }
+                self.lineage.own.note_zeros(begin, *bytes);
             }
             Change::Copy { from, to, bytes, content } => {
                 let (from, to) = (self.fold.address(*from), self.fold.address(*to));
-                // What was touched stands for what is not zeros.
+                // What was stored to stands for what is not zeros.
                 let touched = self.lineage.own.touched_in(from, *bytes);
                 match content {
                     Content::All => pages(to, *bytes).try_for_each(|page| self.space.write_for(page))?,
                     Content::Filled => {
-                        touched.iter().try_for_each(|page| self.space.write_for(to + (page << PAGE_SHIFT)))?;
+                        let stored = touched.iter().filter(|(_, stored)| *stored);
+                        stored
+                            .map(|(page, _)| page)
+                            .try_for_each(|page| self.space.write_for(to + (page << PAGE_SHIFT)))?;
                     }
                 }
                 self.carry_touched(touched, to);

@@ -190,7 +190,7 @@ impl Simulation {
                 self.lineage.own.forget_numbered(first, first + pages);
             }
         }
-        self.lineage.note_touched(page);
+        self.lineage.note_touched(page, stores != 0);
         let (first, rest) = self.slot(lane, va, &leaf);
         self.lineage.own.slots[lane].set(number, first, rest);
         if self.setup.has_further_levels {
@@ -236,7 +236,9 @@ impl Simulation {
             size: leaf.group_bytes.trailing_zeros() as u8,
         };
         let front = self.hardware.fronts.of(first, va >> first_shift);
-        (Slot::new(keys.key(first_shift, tagged), first, front, leaf.writable), rest)
+        // Under a policy of a pool the first store to each page is asked for.
+        let knows_stores = !self.setup.plan.mechanism.hugetlb || self.lineage.own.has_stored_to(va >> PAGE_SHIFT);
+        (Slot::new(keys.key(first_shift, tagged), first, front, leaf.writable && knows_stores), rest)
     }
 
     /// Drops from all TLBs what the kernel has dropped, and forgets the slots of those pages.

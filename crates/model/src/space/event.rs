@@ -13,6 +13,7 @@ use super::witness;
 use crate::address::Pa;
 use crate::call::{self, Object as About, PAGE_BYTES as CALL_PAGE_BYTES, PROT_READ, PROT_WRITE};
 use crate::policy::Granule;
+use crate::promise::Promise;
 
 // include/uapi/asm-generic/mman-common.h and mman.h: the same on x86-64, arm64 and riscv64.
 const MAP_SHARED: u64 = 1;
@@ -125,7 +126,8 @@ impl<F: Format> Paged<F> {
         let backing = self.backing(begin, flags, file);
         let advice = if flags & map::STACK != 0 { Advice::NoHuge } else { Advice::None };
         self.unmap_range(begin, end)?;
-        self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice, anon: None });
+        let promise = Promise::of_mapping(protection, flags);
+        self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice, promise, anon: None });
         if map::populates(flags) && protection & (PROT_READ | PROT_WRITE) != 0 {
             self.populate(begin, end, protection & PROT_WRITE != 0)?;
         }
@@ -155,7 +157,8 @@ impl<F: Format> Paged<F> {
             _ => Backing::File,
         };
         self.unmap_range(begin, end)?;
-        self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice: Advice::None, anon: None });
+        let (advice, promise) = (Advice::None, Promise::of_mapping(protection, 0));
+        self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice, promise, anon: None });
         self.begin_early(begin, end, protection, backing)
     }
 
@@ -228,7 +231,10 @@ impl<F: Format> Paged<F> {
 
     /// Gives VMAs another protection, and what is mapped there; `may_write` says whether stores need no fault then.
     fn change_protection(&mut self, begin: u64, end: u64, protection: u64, may_write: bool) -> Result<(), SpaceError> {
-        self.processes.running.vmas.change(begin, end, |vma| vma.protection = protection);
+        self.processes.running.vmas.change(begin, end, |vma| {
+            vma.protection = protection;
+            vma.promise = vma.promise.protected(protection, vma.anon.is_some());
+        });
         let (first, last) = self.pages_within(begin, end);
         if first >= last {
             return Ok(());
@@ -288,7 +294,7 @@ impl<F: Format> Paged<F> {
         } else if asked > heap.end {
             let (begin, end) = (page(heap.end), page(asked));
             let (protection, backing) = (PROT_READ | PROT_WRITE, Backing::Anonymous);
-            let vma = Vma { end, protection, backing, advice: Advice::None, anon: None };
+            let vma = Vma { end, protection, backing, advice: Advice::None, promise: Promise::Kept, anon: None };
             self.processes.running.vmas.insert(begin, vma);
         }
         Ok(asked)

@@ -10,6 +10,7 @@ use super::vma::{Advice, Backing, Vma};
 use crate::address::Pa;
 use crate::call::{PROT_READ, PROT_WRITE};
 use crate::policy::Granule;
+use crate::promise::Promise;
 
 /// Pages of a file that one fault maps where they are in the page cache (`fault_around_bytes`, mm/memory.c).
 const FAULT_AROUND_BYTES: u64 = 64 << 10;
@@ -61,7 +62,17 @@ impl<F: Format> Paged<F> {
         self.costs.outside_bytes += self.base;
         let protection = PROT_READ | PROT_WRITE;
         let end = page + self.base;
-        (page, Vma { end, protection, backing: Backing::Inferred, advice: Advice::NoHuge, anon: None })
+        (
+            page,
+            Vma {
+                end,
+                protection,
+                backing: Backing::Inferred,
+                advice: Advice::NoHuge,
+                promise: Promise::Kept,
+                anon: None,
+            },
+        )
     }
 
     /// The aligned window of `bytes` around a page, if it lies in the VMA.

@@ -138,6 +138,7 @@ fn agree<F: Format + Send>(policy: &str, mut paged: Paged<F>, steps: &[Step]) ->
         let alike = |vma: &Vma| Attributes {
             protection: vma.protection,
             advice: vma.advice,
+            promise: vma.promise,
             is_shared: matches!(vma.backing, Backing::Shared(_)),
         };
         let of_model: Vec<(u64, u64, Attributes)> =

@@ -23,6 +23,7 @@ use crate::address::Pa;
 use crate::call::{PROT_EXEC, PROT_READ, PROT_WRITE};
 use crate::kernel::Kernel;
 use crate::policy::{Granule, Plan};
+use crate::promise::Promise;
 
 /// Address spaces with tables of one format, over the same memory.
 pub(super) struct Paged<F: Format> {
@@ -209,7 +210,14 @@ impl<F: Format + Send> Space for Paged<F> {
             return self.map_directly(begin, end, bytes);
         }
         let (protection, end) = (PROT_READ | PROT_WRITE | PROT_EXEC, self.base_end(end));
-        let assumed = Vma { end, protection, backing: Backing::Inferred, advice: Advice::None, anon: None };
+        let assumed = Vma {
+            end,
+            protection,
+            backing: Backing::Inferred,
+            advice: Advice::None,
+            promise: Promise::Kept,
+            anon: None,
+        };
         self.processes.running.vmas.insert(begin, assumed);
         Ok(())
     }

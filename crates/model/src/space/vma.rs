@@ -5,6 +5,8 @@ use std::ops::Bound;
 
 pub use policy::census::Advice;
 
+use crate::promise::Promise;
+
 /// What stands behind a VMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
@@ -72,6 +74,8 @@ pub struct Vma {
     pub backing: Backing,
     /// What was advised.
     pub advice: Advice,
+    /// What is promised of it.
+    pub promise: Promise,
     /// Its anonymous pages; `None` before it had any.
     pub anon: Option<Anon>,
 }
@@ -92,7 +96,7 @@ impl Vma {
     /// Whether another one differs in nothing but protection, addresses and anonymous pages.
     fn is_like(&self, other: &Vma) -> bool {
         let is_memory = matches!(self.backing, Backing::Anonymous | Backing::Stack | Backing::Inferred);
-        is_memory && (self.backing, self.advice) == (other.backing, other.advice)
+        is_memory && (self.backing, self.advice, self.promise) == (other.backing, other.advice, other.promise)
     }
 }
 
@@ -239,9 +243,18 @@ impl Vmas {
 
 #[cfg(test)]
 mod tests {
+    use policy::call::map;
+
     use super::*;
 
-    const HEAP: Vma = Vma { end: 0, protection: 3, backing: Backing::Anonymous, advice: Advice::None, anon: None };
+    const HEAP: Vma = Vma {
+        end: 0,
+        protection: 3,
+        backing: Backing::Anonymous,
+        advice: Advice::None,
+        promise: Promise::Kept,
+        anon: None,
+    };
 
     fn ranges(vmas: &Vmas) -> Vec<(u64, u64, u64)> {
         vmas.all().map(|(begin, vma)| (begin, vma.end, vma.protection)).collect()
@@ -272,6 +285,29 @@ mod tests {
         vmas.insert(0x1000, Vma { end: 0x2000, ..file });
         vmas.insert(0x2000, Vma { end: 0x3000, ..file });
         assert_eq!(vmas.all().count(), 2);
+    }
+
+    #[test]
+    fn what_is_promised_keeps_mappings_apart() {
+        let mut vmas = Vmas::default();
+        let mapped =
+            |protection, flags, end| Vma { end, protection, promise: Promise::of_mapping(protection, flags), ..HEAP };
+        vmas.insert(0x1000, mapped(3, 0, 0x2000));
+        vmas.insert(0x2000, mapped(3, map::NORESERVE, 0x3000));
+        assert_eq!(vmas.all().count(), 2);
+        // What was writable and has no pages is as what never was.
+        let mut vmas = Vmas::default();
+        vmas.insert(0x1000, mapped(1, 0, 0x2000));
+        vmas.insert(0x2000, mapped(3, 0, 0x3000));
+        vmas.insert(0x4000, mapped(1, 0, 0x5000));
+        vmas.insert(0x5000, mapped(3, 0, 0x6000));
+        vmas.prepare_anon(0x5000);
+        let protect = |vma: &mut Vma| {
+            (vma.protection, vma.promise) = (1, vma.promise.protected(1, vma.anon.is_some()));
+        };
+        vmas.change(0x1000, 0x3000, protect);
+        vmas.change(0x4000, 0x6000, protect);
+        assert_eq!(ranges(&vmas), [(0x1000, 0x3000, 1), (0x4000, 0x5000, 1), (0x5000, 0x6000, 1)]);
     }
 
     /// As Linux 6.18 showed them in /proc/self/maps.

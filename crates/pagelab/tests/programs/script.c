@@ -9,13 +9,13 @@
 //   a SLOT OFFSET PAGES ADVICE     madvise
 //   b PAGES                        brk to so many pages behind where the heap began; slot 0 is the heap
 //   l, s, x SLOT OFFSET PAGES STEP loads from, stores to, adds to the first word of each STEPth page
-//   k SLOT OFFSET PAGES            the kernel fills it with zeros (read)
+//   k SLOT OFFSET PAGES            the kernel stores to each page (pread of the program's first bytes)
 //   { ... }                        a forked process does it and ends; the first one waits
 //
 // What was loaded, as one number, is what it prints. A call that fails, its own or a forked process's, ends it with exit code 9.
 typedef unsigned long word;
 
-enum { READ, WRITE, OPEN, MMAP = 9, MPROTECT, MUNMAP, BRK, MREMAP = 25, MADVISE = 28, FORK = 57, WAIT4 = 61, EXIT = 231 };
+enum { READ, WRITE, OPEN, MMAP = 9, MPROTECT, MUNMAP, BRK, PREAD = 17, MREMAP = 25, MADVISE = 28, FORK = 57, WAIT4 = 61, EXIT = 231 };
 enum { PAGE = 4096, SLOTS = 64 };
 
 static long call6(long number, long a, long b, long c, long d, long e, long f) {
@@ -70,8 +70,8 @@ static void skip(void) {
 }
 
 void begin(word *stack) {
-    long file = call(OPEN, (long)stack[2], 0, 0), zeros = call(OPEN, (long)"/dev/zero", 0, 0);
-    must(file), must(zeros);
+    long file = call(OPEN, (long)stack[2], 0, 0), program = call(OPEN, (long)stack[1], 0, 0);
+    must(file), must(program);
     must(call(READ, file, (long)text, sizeof text - 1));
     char *heap = (char *)call(BRK, 0, 0, 0);
     slots[0] = heap = (char *)(((word)heap + PAGE - 1) & -(word)PAGE);
@@ -108,7 +108,9 @@ void begin(word *stack) {
         case 'p': must(call(MPROTECT, (long)place, (long)(b * PAGE), (long)c)); break;
         case 'a': must(call(MADVISE, (long)place, (long)(b * PAGE), (long)c)); break;
         case 'b': if (call(BRK, (long)(heap + slot * PAGE), 0, 0) != (long)(heap + slot * PAGE)) call(EXIT, 9, 0, 0); break;
-        case 'k': must(call(READ, zeros, (long)place, (long)(b * PAGE))); break;
+        case 'k':
+            for (word page = 0; page < b; page++) must(call6(PREAD, program, (long)(place + page * PAGE), PAGE, 0, 0, 0));
+            break;
         default: touch(op, place, b, c);
         }
     }

@@ -65,6 +65,7 @@ impl Serving<'_> {
         let Some(end) = self.end_of(start, bytes).filter(|_| fills || flags & map::FIXED_NOREPLACE == 0) else {
             return Ok(None);
         };
+        self.views.pierce(start, end);
         if self.is_given_up(start, end, protection) && guards::maps_over(protection, flags) {
             self.carry_out(&[Action::Zero(start, end)]).await?;
             self.answered(guards::MAPPED_OVER).await;
@@ -175,6 +176,7 @@ impl Serving<'_> {
 
     pub(super) async fn munmap(&mut self, start: u64, bytes: u64) -> Served {
         let Some(end) = self.end_of(start, bytes) else { return Ok(None) };
+        self.views.pierce(start, end);
         if !self.views.concerns(start, end) {
             self.views.spoil(start, end);
             return Ok(None);
@@ -192,6 +194,9 @@ impl Serving<'_> {
             heap.start = start;
             heap.program_end = start;
             heap.mapped_end = start;
+        }
+        if heap.has_holes && asked > heap.program_end {
+            self.refill_heap(heap.program_end, asked.min(heap.mapped_end)).await?;
         }
         if asked > heap.mapped_end {
             let Some(end) = self.size().align_up(asked) else { return Ok(Some(heap.program_end as i64)) };
@@ -217,6 +222,19 @@ impl Serving<'_> {
         if from < to {
             self.drop_content(from, to, madv::DONTNEED).await?;
         }
+        Ok(())
+    }
+
+    /// The heap grows over places where the program had unmapped or replaced it before it shrank: base pages stand there again, as
+    /// Linux maps new ones.
+    async fn refill_heap(&mut self, from: u64, to: u64) -> Part<()> {
+        let (Some(from), Some(to)) = (self.base_up(from), self.base_up(to)) else { return Ok(()) };
+        if from >= to {
+            return Ok(());
+        }
+        self.demote_range(from, to).await?;
+        self.must(&ordinary(from, to - from, READ_WRITE, map::FIXED)).await?;
+        self.views.spoil(from, to);
         Ok(())
     }
 

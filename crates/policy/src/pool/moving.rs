@@ -20,7 +20,9 @@ impl Serving<'_> {
         if !self.is_base_aligned(old) {
             return Ok(None);
         }
+        self.views.pierce(old, old_end);
         if flags & mremap::FIXED != 0 {
+            self.views.pierce(target, target_end);
             return self.move_over((old, old_end), (target, target_end)).await;
         }
         if !self.views.concerns(old, old_end) {

@@ -54,6 +54,8 @@ pub struct PoolHeap {
     pub program_end: u64,
     /// Up to where memory is mapped for it; a multiple of the page size.
     pub mapped_end: u64,
+    /// The program has unmapped, replaced or moved parts of it.
+    pub has_holes: bool,
 }
 
 /// What dropping the content of a range comes to.
@@ -168,6 +170,11 @@ impl Views {
     pub fn heap_loses(&self, asked: u64, base: PageSize) -> Option<Going> {
         let (from, to) = (base.align_up(asked)?, self.heap.program_end);
         (self.heap.start > 0 && asked >= self.heap.start && from < to).then_some(Going::Dropped(from, to))
+    }
+
+    /// Notes that the program unmaps, replaces or moves what is mapped in a range: the heap has a hole there, if it is in it.
+    pub fn pierce(&mut self, start: u64, end: u64) {
+        self.heap.has_holes |= start < self.heap.mapped_end && self.heap.start < end;
     }
 
     /// Whether a part of the backed pages in a range is not mapped to the program.

@@ -35,21 +35,19 @@ impl Current {
     }
 
     /// A load or store. `false`: nothing was done, because it may cross the end of its page, the buffer is full, nothing is
-    /// recorded, or it may be a first touch that must be told; `ASKS`: it is looked whether it is.
+    /// recorded, or it may be a first touch that must be told.
     #[inline(always)]
-    pub fn access<const ASKS: bool>(&mut self, address: u64, kind: Kind) -> bool {
+    pub fn access(&mut self, address: u64, kind: Kind) -> bool {
         if self.runs.is_in_current_page(address, u64::from(Access::MAX_BYTES)) {
             self.runs.add_to_current(kind);
             return true;
         }
-        if ASKS {
-            return self.access_again(address, kind);
-        }
         let page = page_of(address);
-        address - page <= LAST_PLACE && self.runs.data(page, kind)
+        address - page <= LAST_PLACE
+            && (self.runs.data(page, kind) || self.has_touched_lately(page, kind) && self.runs.let_data_in(page, kind))
     }
 
-    /// The same for one that may be a first touch and is none.
+    /// The same where it is looked among all pages that were touched.
     #[inline(always)]
     pub fn access_again(&mut self, address: u64, kind: Kind) -> bool {
         let page = page_of(address);
@@ -57,17 +55,22 @@ impl Current {
     }
 
     /// Fetches in a page, which is given by its address. `false`: nothing was done, because there is no room or it may be a
-    /// first touch that must be told; `ASKS`: it is looked whether it is.
+    /// first touch that must be told.
     #[inline(always)]
-    pub fn fetch<const ASKS: bool>(&mut self, page: u64, fetches: u64) -> bool {
+    pub fn fetch(&mut self, page: u64, fetches: u64) -> bool {
         self.runs.fetch(page, fetches)
-            || ASKS && self.has_touched(page, Kind::FETCH) && self.runs.let_fetch_in(page, fetches)
+            || self.has_touched_lately(page, Kind::FETCH) && self.runs.let_fetch_in(page, fetches)
     }
 
     /// Fetches as [`Current::fetch`] does, whether it is a first touch or not.
     #[inline]
     pub fn fetch_anyway(&mut self, page: u64, fetches: u64) -> bool {
         self.runs.let_fetch_in(page, fetches)
+    }
+
+    #[inline(always)]
+    fn has_touched_lately(&self, page: u64, kind: Kind) -> bool {
+        self.touched.as_ref().is_some_and(|touched| touched.has_lately(page, kind))
     }
 
     #[inline(always)]

@@ -40,7 +40,7 @@ fn accesses(count: usize) -> impl Iterator<Item = (u64, Kind)> {
 
 /// Does what a callback does: again, after the buffer was emptied.
 fn access(vcpu: &mut Vcpu, address: u64, kind: Kind) {
-    if !vcpu.current().access::<false>(address, kind) && !vcpu.access_anywhere(address, 8, kind) {
+    if !vcpu.current().access(address, kind) && !vcpu.access_anywhere(address, 8, kind) {
         assert!(!vcpu.empty(usize::MAX));
         assert!(vcpu.access_anywhere(address, 8, kind));
     }
@@ -48,9 +48,9 @@ fn access(vcpu: &mut Vcpu, address: u64, kind: Kind) {
 
 fn fetch(vcpu: &mut Vcpu, page: u64, fetches: u64) {
     let page = page << PAGE_SHIFT;
-    if !vcpu.current().fetch::<false>(page, fetches) {
+    if !vcpu.current().fetch(page, fetches) {
         assert!(!vcpu.empty(usize::MAX));
-        assert!(vcpu.current().fetch::<false>(page, fetches));
+        assert!(vcpu.current().fetch(page, fetches));
     }
 }
 
@@ -100,7 +100,7 @@ fn one_of_many_threads_has_the_runs_of_one_of_few() {
             };
             for (number, (address, kind)) in accesses(20_000).enumerate() {
                 let go = |vcpu: &mut Vcpu| match kind {
-                    Kind::FETCH => vcpu.current().fetch::<false>(address >> PAGE_SHIFT << PAGE_SHIFT, 3),
+                    Kind::FETCH => vcpu.current().fetch(address >> PAGE_SHIFT << PAGE_SHIFT, 3),
                     _ => vcpu.access_anywhere(address, 8, kind),
                 };
                 if !go(&mut vcpu) {
@@ -166,13 +166,13 @@ fn nothing_is_recorded_outside_a_window() {
     let header = header(false, Some(Window { skip_instructions: 100, record_instructions: None }));
     let mut vcpu = begun(&header, None);
     assert!(
-        !vcpu.current().fetch::<false>(1, 1)
-            && !vcpu.current().access::<false>(0x1000, Kind::LOAD)
+        !vcpu.current().fetch(1, 1)
+            && !vcpu.current().access(0x1000, Kind::LOAD)
             && !vcpu.access_anywhere(0x1000, 8, Kind::LOAD)
     );
     vcpu.current().count(100);
     assert!(matches!(vcpu.attend(), Attention::Opened));
-    assert!(vcpu.current().fetch::<false>(1, 1) && vcpu.current().access::<false>(0x1000, Kind::LOAD));
+    assert!(vcpu.current().fetch(1, 1) && vcpu.current().access(0x1000, Kind::LOAD));
     assert_eq!(chunk(&mut vcpu, false).len(), 2);
 }
 
@@ -254,14 +254,30 @@ fn a_chunk_is_taken_before_it_overflows() {
     let mut vcpu = vcpu(false);
     let mut given = 0;
     for page in 0..200_000u64 {
-        if !vcpu.current().access::<false>(page << 12, Kind::LOAD) {
+        if !vcpu.current().access(page << 12, Kind::LOAD) {
             if vcpu.empty(usize::MAX) {
                 given += chunk(&mut vcpu, false).len();
             }
-            assert!(vcpu.current().access::<false>(page << 12, Kind::LOAD));
+            assert!(vcpu.current().access(page << 12, Kind::LOAD));
         }
     }
     assert!(given > 0);
     assert_eq!(given + chunk(&mut vcpu, false).len(), 200_000);
     assert_eq!(vcpu.place(), 200_000);
+}
+
+#[test]
+fn a_run_begins_where_the_page_was_touched_lately_and_at_no_first_touch() {
+    let mut vcpu = vcpu(false);
+    vcpu.tell_touches();
+    for page in [0x1000, 0x2000] {
+        assert!(!vcpu.current().access(page, Kind::LOAD));
+        assert!(vcpu.touch(page, Kind::LOAD));
+        assert!(vcpu.current().access_again(page, Kind::LOAD));
+    }
+    assert!(vcpu.current().access(0x1000, Kind::LOAD) && vcpu.current().access(0x2000, Kind::LOAD));
+    // Its first store is a first touch.
+    assert!(!vcpu.current().access(0x1000, Kind::STORE));
+    assert!(vcpu.touch(0x1000, Kind::STORE) && vcpu.current().access_again(0x1000, Kind::STORE));
+    assert!(vcpu.current().access(0x2000, Kind::LOAD) && vcpu.current().access(0x1000, Kind::STORE));
 }

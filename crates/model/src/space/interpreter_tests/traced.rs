@@ -16,6 +16,7 @@ use ::policy::verdict::Verdict;
 use ::policy::{Mechanism, PageSizes, Policy};
 
 use super::PAGE;
+use crate::promise::Promise;
 
 /// What a table of pages is for, and the leaf in its place.
 const LARGE: u64 = 2 << 20;
@@ -25,6 +26,7 @@ const LARGE: u64 = 2 << 20;
 pub(super) struct Attributes {
     pub protection: u64,
     pub advice: Advice,
+    pub promise: Promise,
     pub is_shared: bool,
 }
 
@@ -134,7 +136,8 @@ impl Traced {
         match *call {
             Call::Mmap { address, bytes, protection, flags, .. } => {
                 let advice = if flags & map::STACK != 0 { Advice::NoHuge } else { Advice::None };
-                let attributes = Attributes { protection, advice, is_shared: flags & map::SHARED != 0 };
+                let (promise, is_shared) = (Promise::of_mapping(protection, flags), flags & map::SHARED != 0);
+                let attributes = Attributes { protection, advice, promise, is_shared };
                 self.unmap(address, address + bytes);
                 (address..address + bytes).step_by(PAGE as usize).for_each(|page| {
                     self.pages.insert(page, attributes);
@@ -148,7 +151,8 @@ impl Traced {
             Call::Brk { end } => {
                 let before = std::mem::replace(&mut self.brk, end);
                 let (old, new) = (before.next_multiple_of(PAGE), end.next_multiple_of(PAGE));
-                let attributes = Attributes { protection: 3, advice: Advice::None, is_shared: false };
+                let (advice, promise) = (Advice::None, Promise::Kept);
+                let attributes = Attributes { protection: 3, advice, promise, is_shared: false };
                 match before {
                     0 => {}
                     _ if new < old => self.unmap(new, old),
@@ -162,14 +166,20 @@ impl Traced {
                 end as i64
             }
             Call::Mprotect { address, bytes, protection } => {
-                self.change(address, address + bytes, |page| page.protection = protection);
+                let anons = self.anons.clone();
+                self.change(address, address + bytes, |at, page| {
+                    if page.protection != protection {
+                        page.promise = page.promise.protected(protection, anons.contains_key(&at));
+                    }
+                    page.protection = protection;
+                });
                 0
             }
             Call::Madvise { address, bytes, advice } => {
                 let end = address + bytes;
                 match advice {
-                    madv::HUGEPAGE => self.change(address, end, |page| page.advice = Advice::Huge),
-                    madv::NOHUGEPAGE => self.change(address, end, |page| page.advice = Advice::NoHuge),
+                    madv::HUGEPAGE => self.change(address, end, |_, page| page.advice = Advice::Huge),
+                    madv::NOHUGEPAGE => self.change(address, end, |_, page| page.advice = Advice::NoHuge),
                     madv::POPULATE_READ | madv::POPULATE_WRITE => self.populate(address, end),
                     madv::DONTNEED | madv::DONTNEED_LOCKED => {
                         self.witness(address, end);

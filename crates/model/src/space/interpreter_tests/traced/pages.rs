@@ -45,16 +45,17 @@ impl Traced {
         let is_same = |traced: &Traced, at: u64| traced.is_one(page, at);
         let first = (0..).map(|index| page - index * PAGE).take_while(|at| is_same(self, *at)).last().unwrap_or(page);
         let last = (0..).map(|index| page + index * PAGE).take_while(|at| is_same(self, *at)).last().unwrap_or(page);
-        let advice = self.pages[&page].advice;
-        let of = |at: u64| self.anons.get(&at).copied().filter(|_| self.pages[&at].advice == advice);
+        let alike = |traced: &Traced, at: u64| (traced.pages[&at].advice, traced.pages[&at].promise);
+        let own = alike(self, page);
+        let of = |at: u64| self.anons.get(&at).copied().filter(|_| alike(self, at) == own);
         let anon = of(last + PAGE).or_else(|| of(first - PAGE)).unwrap_or(self.folios);
         (first..=last).step_by(PAGE as usize).for_each(|at| {
             self.anons.insert(at, anon);
         });
     }
 
-    pub(super) fn change(&mut self, start: u64, end: u64, change: impl Fn(&mut Attributes)) {
-        self.pages.range_mut(start..end).for_each(|(_, attributes)| change(attributes));
+    pub(super) fn change(&mut self, start: u64, end: u64, change: impl Fn(u64, &mut Attributes)) {
+        self.pages.range_mut(start..end).for_each(|(page, attributes)| change(*page, attributes));
         self.join(start, end);
         // A leaf does not reach over the end of a VMA.
         for edge in [start, end] {

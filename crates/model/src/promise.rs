@@ -1,0 +1,34 @@
+//! Memory that the kernel has promised to a VMA.
+
+use policy::call::{map, prot};
+
+/// What the kernel counts of a private VMA as promised memory. VMAs that differ in it are not joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// Nothing so far: it could never be written.
+    None,
+    /// All of it (`VM_ACCOUNT`).
+    Kept,
+    /// Nothing, by MAP_NORESERVE (`VM_NORESERVE`).
+    Waived,
+}
+
+impl Promise {
+    /// That of a new mapping (`accountable_mapping`, mm/vma.c; where vm.overcommit_memory is not 2).
+    pub fn of_mapping(protection: u64, flags: u64) -> Promise {
+        match (flags & map::NORESERVE != 0, protection & prot::WRITE != 0) {
+            (true, _) => Promise::Waived,
+            (false, true) => Promise::Kept,
+            (false, false) => Promise::None,
+        }
+    }
+
+    /// That of a VMA which gets another protection (`mprotect_fixup`, mm/mprotect.c).
+    pub fn protected(self, protection: u64, has_anonymous_pages: bool) -> Promise {
+        match (self, protection & prot::WRITE != 0) {
+            (Promise::None, true) => Promise::Kept,
+            (Promise::Kept, false) if !has_anonymous_pages => Promise::None,
+            (same, _) => same,
+        }
+    }
+}
