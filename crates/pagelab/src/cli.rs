@@ -61,7 +61,8 @@ pub enum Verb {
     Table(TableArguments),
     /// The kernel's own mapping of all memory: its leaves, and splitting them
     DirectMap(DirectMapArguments),
-    /// Show policies, machines, Linux's knobs, workloads, stored comparisons, page-table formats or QEMU's code regions
+    /// Show policies, machines, settings of Linux, workloads, stored comparisons, page-table formats or QEMU's code
+    /// regions
     List(List),
     /// Run a built-in workload, a command like any other
     Workload(WorkloadArguments),

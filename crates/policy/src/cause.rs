@@ -353,10 +353,10 @@ impl Cause {
                  others on new kernels; else with CONFIG_READ_ONLY_THP_FOR_FS)"
             }
             Cause::MountRefuses { .. } => {
-                "as root: mount -o remount,huge=advise on it and MADV_HUGEPAGE, or huge=always"
+                "as root: mount -o remount,huge=always, or huge=advise and advise the mapping (MADV_HUGEPAGE)"
             }
             Cause::FileEndsInSlot => "make the file a multiple of the size, or mount it with huge=always",
-            Cause::SwappedOut => "more memory, or less swapping: swap what is cold by itself",
+            Cause::SwappedOut => "more memory, or less swapping",
             Cause::SplitUnderused => {
                 "echo 0 > /sys/kernel/mm/transparent_hugepage/shrink_underused, or a denser layout of the memory"
             }

@@ -29,7 +29,7 @@ const DESCRIPTORS: [&str; 2] = ["/proc/self/fd", "/proc/thread-self/fd"];
 pub enum Error {
     /// A link of another user.
     #[error(
-        "the symbolic link {link} belongs to user {owner}, and links of other users are not followed; name what is meant itself"
+        "the symbolic link {link} belongs to user {owner}, and links of other users are not followed; name the file that it leads to"
     )]
     ForeignLink {
         /// The link.
@@ -39,7 +39,7 @@ pub enum Error {
     },
     /// As root, a link where somebody else could have put it.
     #[error(
-        "the symbolic link {link} is where another user may have put it (its directory or one above is theirs, or it has a second name), and root does not follow it; name what is meant itself"
+        "another user may have put the symbolic link {link} there (its directory or one above is theirs, or it has a second name), and root does not follow it; name the file that it leads to"
     )]
     MovableLink {
         /// The link.

@@ -1,25 +1,28 @@
 //! Outputs that are the same everywhere are made anew by their commands.
+//!
+//! The commands of a page run one after the other, as a reader types them, in a directory of the page's own: one may read what
+//! an earlier one wrote there. It begins with links to the repository's files and with nothing else.
 
-use std::path::Path;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::age::{self, Age};
 use super::mark::{self, Mark};
 
-/// The page with every repeatable output as its command prints it now. The line `$ command` above an output stays. So does a
+/// The page with every repeatable output as its command prints it now. Lines `$ command` above an output stay. So does a
 /// mark whose output has not changed, unless its code has.
 ///
 /// # Errors
-/// A mark that is wrong, a command that fails, an output without a fence.
+/// A mark that is wrong, a command that fails, an output without a fence, no directory for the commands.
 pub fn all(root: &Path, page: &str) -> Result<String, String> {
     let mut lines: Vec<String> = page.lines().map(str::to_owned).collect();
     // From the end on: what changes in length does not move what is still to come.
-    for mark in mark::read(page)?.iter().rev().filter(|mark| mark.is_repeatable()) {
-        let place = format!("{}: ", mark.line);
-        let (begin, end) = fence(&lines, mark).ok_or_else(|| format!("{place}no fence follows the mark"))?;
-        let made = run(root, &mark.command).map_err(|problem| place + &problem)?;
+    for (mark, made) in outputs(root, page, &lines)?.iter().rev() {
+        let (begin, end) = place(&lines, mark)?;
         let changed = lines[begin..end] != made[..];
-        lines.splice(begin..end, made);
+        lines.splice(begin..end, made.iter().cloned());
         if changed || age::of(root, mark).is_ok_and(Age::is_older) {
             stamp(root, mark, &mut lines);
         }
@@ -27,19 +30,63 @@ pub fn all(root: &Path, page: &str) -> Result<String, String> {
     Ok(lines.join("\n") + "\n")
 }
 
-/// The lines of the output, without its fences and the line of its command.
+/// Every repeatable output of the page, in the page's order, as its command prints it now.
+fn outputs(root: &Path, page: &str, lines: &[String]) -> Result<Vec<(Mark, Vec<String>)>, String> {
+    let mut marks = mark::read(page)?;
+    marks.retain(Mark::is_repeatable);
+    if marks.is_empty() {
+        return Ok(Vec::new());
+    }
+    marks.iter().try_for_each(|mark| place(lines, mark).map(drop))?;
+    let directory = Directory::new(root).map_err(|error| format!("no directory for the commands: {error}"))?;
+    let made = marks.into_iter().map(|mark| {
+        let made = run(root, &directory.0, &mark.command).map_err(|problem| format!("{}: {problem}", mark.line))?;
+        Ok((mark, made))
+    });
+    made.collect()
+}
+
+/// A directory for the commands of a page; it goes with its value.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(root: &Path) -> std::io::Result<Directory> {
+        let root = root.canonicalize()?;
+        let id = format!("{}-{:?}", std::process::id(), std::thread::current().id());
+        let directory = Directory(std::env::temp_dir().join(format!("pagelab-xtask-docs-{id}")));
+        fs::create_dir(&directory.0)?;
+        for entry in fs::read_dir(&root)? {
+            let entry = entry?;
+            symlink(entry.path(), directory.0.join(entry.file_name()))?;
+        }
+        Ok(directory)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The lines of the output that follows the mark.
+fn place(lines: &[String], mark: &Mark) -> Result<(usize, usize), String> {
+    fence(lines, mark).ok_or_else(|| format!("{}: no fence follows the mark", mark.line))
+}
+
+/// The same, without its fences and the lines of its commands.
 fn fence(lines: &[String], mark: &Mark) -> Option<(usize, usize)> {
     let begin = mark.after - 1;
     lines.get(begin).filter(|line| line.starts_with("```"))?;
     let end = begin + 1 + lines[begin + 1..].iter().position(|line| line.starts_with("```"))?;
-    let command = usize::from(lines[begin + 1].starts_with("$ "));
-    Some((begin + 1 + command, end))
+    let commands = lines[begin + 1..end].iter().take_while(|line| line.starts_with("$ ")).count();
+    Some((begin + 1 + commands, end))
 }
 
-fn run(root: &Path, command: &str) -> Result<Vec<String>, String> {
+fn run(root: &Path, directory: &Path, command: &str) -> Result<Vec<String>, String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut shell = Command::new("sh");
-    shell.args(["-c", command]).current_dir(root).env("LC_ALL", "C.UTF-8");
+    shell.args(["-c", command]).current_dir(directory).env("LC_ALL", "C.UTF-8");
     shell.env("PATH", format!("{}:{path}", root.join("target/debug").display()));
     let output = shell.output().map_err(|error| format!("cannot run sh: {error}"))?;
     if !output.status.success() {
@@ -72,6 +119,18 @@ mod tests {
         assert!(made.starts_with("# A\n\n<!-- output\n") && !made.contains("fd26ecc"), "{made}");
         assert!(made.ends_with("-->\n```\n$ echo old\nb\nc\n```\n\nend\n"), "{made}");
         assert_eq!(all(&root, &made).unwrap(), made);
+    }
+
+    #[test]
+    fn commands_of_a_page_run_in_its_order_and_find_what_earlier_ones_wrote_and_nothing_else() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let page = |command: &str| mark::tests::PAGE.replace("echo a < b", command);
+        let writes = page("test ! -e made.by.page && test -e Cargo.toml && echo one | tee made.by.page");
+        let both = writes + &page("cat made.by.page made.by.page");
+        let made = all(&root, &both).unwrap();
+        assert!(made.contains("$ echo old\none\n```") && made.contains("$ echo old\none\none\n```"), "{made}");
+        assert_eq!(all(&root, &made).unwrap(), made, "nothing is left of the first time");
+        assert!(!root.join("made.by.page").exists());
     }
 
     #[test]

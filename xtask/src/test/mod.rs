@@ -74,6 +74,8 @@ fn tests(root: &Path, steps: &Steps) -> Result<Tally, String> {
     let skips = root.join("target/test-skips.txt");
     fs::write(&skips, "").map_err(|error| format!("{}: {error}", skips.display()))?;
     let nextest = Nextest::find_or_install(root);
+    // At full priority, and once for all: what runs beside the tests would hold cargo's lock at the lowest.
+    steps.take("build", || succeed(crate::cargo(root).args(["test", "--workspace", "--no-run", "--quiet"])))?;
     let mut tally = std::thread::scope(|scope| {
         let apart = scope.spawn(|| apart::run(root, &skips, nextest.is_ok(), steps));
         let tests = steps.take("tests", || match &nextest {

@@ -31,9 +31,9 @@ pub struct Compare {
     /// Measure the baseline a second time, as if it were another policy
     #[arg(long)]
     pub aa: bool,
-    /// Measure the one arm that this boot has, of policies that a boot has or has not (direct-map-*), and
-    /// show what the boots in the store say together; --min-blocks says how many runs a boot makes. An arm that -p names
-    /// alone joins those of other boots (`pagelab merge`)
+    /// Measure the one arm that this boot has, of policies that depend on the boot (direct-map-*), and show what all
+    /// boots in the store say together. --min-blocks says how many runs a boot makes. An arm that -p names alone
+    /// joins those of other boots (`pagelab merge`)
     #[arg(long, conflicts_with = "aa")]
     pub arm_of_boot: bool,
     /// For pagelab's own tests, and not in the program that is released: trials are not run, but read out of this file. No
@@ -74,9 +74,10 @@ pub struct Stopping {
     /// result (exit code 4)
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
     pub max_time: f64,
-    /// End a trial that takes longer, with all that it started: its policy is a row `too slow` and is not run again; without
-    /// the baseline there is no result (exit code 4). The same for what --prepare runs, which fails. `none`: no limit.
-    /// Default: none where standard input or error is a terminal, else 1h, or --max-time where that is more
+    /// End a trial that takes longer, with all that it started. Its policy becomes a row `too slow` and is not run
+    /// again. Without the baseline there is no result (exit code 4). The limit holds for --prepare too, which then
+    /// fails. `none`: no limit. Default: none where standard input or error is a terminal, else 1h, or --max-time
+    /// where that is more
     #[arg(long, value_name = "TIME", value_parser = parse_trial_time)]
     pub trial_time: Option<TrialTime>,
     /// Seed of the order of trials; default: from the clock, and reported
@@ -91,7 +92,7 @@ pub struct Stopping {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Measuring")]
 pub struct Measuring {
-    /// Run this server under the policy, in the background of the measured client; a command line as a
+    /// Run this server under the policy, in the background of the measured client. It is a command line, split as a
     /// shell would split it
     #[arg(long, value_name = "COMMAND", requires = "ready")]
     pub server: Option<String>,
@@ -101,9 +102,10 @@ pub struct Measuring {
     /// How long the server may take to become ready, and to end
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     pub ready_time: f64,
-    /// Run this before every trial, discarded ones too: as the same user, with no policy in force, and untimed; a command
-    /// line as a shell would split it. What it prints is discarded; its failure ends the comparison. Where a hypervisor
-    /// takes free memory back, `pagelab workload page-touch --bytes SIZE` brings it before each trial
+    /// Run this before every trial, discarded ones too: as the same user, under no policy, and untimed. It is a
+    /// command line, split as a shell would split it. What it prints is discarded. If it fails, the comparison ends.
+    /// Where a hypervisor takes free memory back, `pagelab workload page-touch --bytes SIZE` brings it back before
+    /// each trial
     #[arg(long, value_name = "COMMAND")]
     pub prepare: Option<String>,
     /// A figure that the command (or client) prints: the capture group of the regular expression.
@@ -116,37 +118,41 @@ pub struct Measuring {
     /// Compare the hash of standard output under every policy
     #[arg(long)]
     pub check_output: bool,
-    /// Inspect all memory before it is given back (munmap, mremap, brk, MADV_DONTNEED, MADV_FREE, exec, whatever the size), whatever
-    /// time it takes; otherwise only large ranges are inspected, for 0.5 % of the time. For programs that give most of their
-    /// memory back before they end (causes peak_unseen, freed_before_exit). The time of looks is taken off the wall time
-    /// where nothing else of the tree ran, and a warning names arms whose wall time contains it
+    /// Inspect all memory before it is given back (munmap, mremap, brk, MADV_DONTNEED, MADV_FREE, exec), whatever its
+    /// size and the time that takes. Otherwise only large ranges are inspected, for 0.5 % of the time. It is for
+    /// programs that give most of their memory back before they end (causes peak_unseen, freed_before_exit). The time
+    /// of inspections is taken off the wall time where nothing else of the tree ran. A warning names arms whose wall
+    /// time contains it
     #[arg(long)]
     pub prove_all: bool,
-    /// Give the command this file as standard input, every time anew; no pipe, which can be read once
+    /// Give the command this file as standard input, every time anew. A pipe cannot be used: it can be read once only
     #[arg(long, value_name = "FILE")]
     pub input: Option<PathBuf>,
-    /// Run the command, its server, --ready and --prepare as this user; default under sudo: the one who called it. Another
-    /// user's have a session without pagelab's terminal, the environment of a login (HOME, USER, LOGNAME, SHELL, PATH,
-    /// XDG_RUNTIME_DIR; TERM, LANG, LC_* and TZ are kept), and, unless the user is root, gain no privilege by exec (sudo, su)
+    /// Run the command, its server, --ready and --prepare as this user. Default under sudo: the user who called it.
+    /// Another user's commands have a session without pagelab's terminal and the environment of a login (HOME, USER,
+    /// LOGNAME, SHELL, PATH, XDG_RUNTIME_DIR; TERM, LANG, LC_* and TZ are kept). Unless that user is root, they gain
+    /// no privilege by exec (sudo, su)
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// Give them this environment variable too; without a value: pagelab's own, which is then not stored with the
-    /// command line. Repeat it
+    /// Give them this environment variable too. Without a value it is pagelab's own, which is not stored with the
+    /// command line. Repeat it for more
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = OsStringValueParser::new().try_map(parse_variable))]
     pub env: Vec<Variable>,
     /// Memory for the hugetlb pool while a hugetlb policy is measured
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub hugetlb_pool: Option<u64>,
-    /// Keep idle processors awake meanwhile (root): wake-ups cost nothing then and noise is less, but processors that
-    /// share a core or a power budget with idle ones are slower. The state of every trial records it
+    /// Keep idle processors awake meanwhile (root). Wake-ups then cost nothing, and there is less noise. Processors
+    /// that share a core or a power budget with idle ones are slower. The state of every trial records it
     #[arg(long)]
     pub awake: bool,
-    /// What the kernel's khugepaged does meanwhile. By itself it wakes up in some trials and makes large pages in them, and in
-    /// others not; `off` (root) lets it sleep in all of them, and puts its times back afterwards
+    /// What the kernel's khugepaged does meanwhile. By itself it wakes up in some trials and makes large pages in
+    /// them, and in others it does not. `off` (root) lets it sleep in all of them, and puts its settings back
+    /// afterwards
     #[arg(long, value_enum, value_name = "HOW", default_value = "as-is")]
     pub khugepaged: Khugepaged,
-    /// Fragment free memory before the first trial (root), as on a machine that has been up for weeks, until so much of it
-    /// lies in blocks below 2M, or below SIZE: 80%, 80%@64K. It is given back at the end. The table says what was reached
+    /// Fragment free memory before the first trial (root), as on a machine that has been up for weeks, until so much
+    /// of it lies in blocks below 2M, or below SIZE: 80%, 80%@64K. The memory is given back at the end. The table
+    /// says what was reached
     #[arg(long, value_name = "PERCENT[@SIZE]", value_parser = parse_fragmented)]
     pub fragmented: Option<Fragmented>,
     /// How long to wait for another pagelab that has changed system settings
@@ -158,7 +164,7 @@ pub struct Measuring {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct Keeping {
-    /// How many ways to have the best policy for good are printed below the table
+    /// How many ways to adopt the best policy are printed below the table
     #[arg(long, value_name = "WAYS", value_enum, default_value_t = Adopt::One)]
     pub adopt: Adopt,
     /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory

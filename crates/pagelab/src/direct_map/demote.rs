@@ -31,7 +31,7 @@ pub struct DemoteArguments {
     /// The leaf that is to map memory: 2m (from 1G) or 4k
     #[arg(long, value_name = "SIZE", value_parser = parse_leaf)]
     to: PageSize,
-    /// Yes: until reboot, for everything that runs on this host
+    /// Confirm it: the split lasts until reboot, and concerns everything that runs on this host
     #[arg(long)]
     yes_demote_this_host: bool,
     /// Split so many bytes of larger leaves and no more, to try it out (rounded up to a whole leaf)

@@ -25,12 +25,13 @@ pub struct Exec {
     /// The policy
     #[arg(short, long, value_name = "POLICY", value_parser = parse_policy)]
     pub policy: Policy,
-    /// Run the command as this user; default under sudo: the one who called it. Another user's has a terminal of its own that
-    /// is relayed to this one, the environment of a login (HOME, USER, LOGNAME, SHELL, PATH, XDG_RUNTIME_DIR; TERM, LANG,
-    /// LC_* and TZ are kept), and, unless the user is root, gains no privilege by exec (sudo, su)
+    /// Run the command as this user. Default under sudo: the user who called it. Another user's command has a
+    /// terminal of its own, relayed to this one, and the environment of a login (HOME, USER, LOGNAME, SHELL, PATH,
+    /// XDG_RUNTIME_DIR; TERM, LANG, LC_* and TZ are kept). Unless that user is root, it gains no privilege by exec
+    /// (sudo, su)
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// Give it this environment variable too; without a value: pagelab's own. Repeat it
+    /// Give it this environment variable too. Without a value it is pagelab's own. Repeat it for more
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = OsStringValueParser::new().try_map(parse_variable))]
     pub env: Vec<Variable>,
     /// Memory for the hugetlb pool

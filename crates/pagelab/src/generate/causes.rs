@@ -14,8 +14,8 @@ const SHARED_SETTING: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 /// The page: a row for each cause.
 pub fn page() -> String {
     let mut text = "# Causes\n\nWhy memory is not mapped as a policy asks, or not by larger pages: all that `compare`, `exec`, `inspect`, `top` and \
-         `sim` say. Sizes, files and numbers are examples. [Proof](../explain/proof.md#causes) says how a cause is \
-         found.\n\n| what is said | what to do | code |\n|---|---|---|\n"
+         `sim` say. Sizes, files and numbers are examples. [Proof](../explain/proof.md#causes) says how `compare` \
+         finds a cause, and [How a cause is found](../explain/inspect.md) how `inspect` does.\n\n| what is said | what to do | code |\n|---|---|---|\n"
         .to_owned();
     for cause in successors(Some(Cause::NoAlignedSlot), next).filter(|cause| *cause != Cause::OfAnotherVersion) {
         let cell = |text: &str| text.replace('|', "\\|").replace('*', "\\*").replace('<', "&lt;");

@@ -37,22 +37,22 @@ pub struct Inspect {
     /// All processes of a control group and of those below it, a row each
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
-    /// All processes, a row each, that with most memory that could be larger first
+    /// All processes, a row each; those with most memory that could be larger come first
     #[arg(long)]
     pub all: bool,
     /// Show every region, not only kinds of memory
     #[arg(long)]
     pub regions: bool,
-    /// Only say which sizes map it, and not why: smaps is not read, which for base pages takes most of the time
+    /// Say which sizes map it, and not why. smaps is not read, which takes most of the time for base pages
     #[arg(long, conflicts_with_all = ["collapse", "capture"])]
     pub sizes: bool,
     /// Print one JSON document instead of tables
     #[arg(long)]
     pub json: bool,
-    /// Write the map of the address space as one HTML page, a cell a window of a large page
+    /// Write a map of the address space as one HTML page: a cell is a window of a large page
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tree", "cgroup", "all", "collapse", "capture"])]
     pub html: Option<PathBuf>,
-    /// Inspect the process, or the command's, this often until it ends, a row each time
+    /// Inspect the process, or the command's, at this interval until it ends, a row each time
     #[arg(long, value_name = "TIME", value_parser = parse_duration,
           conflicts_with_all = ["tree", "cgroup", "all", "collapse", "capture", "root"])]
     pub every: Option<f64>,
@@ -66,11 +66,11 @@ pub struct Inspect {
     /// process, and cannot be undone
     #[arg(long, requires = "pid", conflicts_with_all = ["capture", "root"])]
     pub collapse: bool,
-    /// Write what is read of the process to a directory, for a bug report: mappings, flags, which pages are where, settings and
-    /// counters of the system; never contents of memory, nor the command line
+    /// Write what is read of the process to a directory, for a bug report: mappings, flags, which pages are where,
+    /// settings and counters of the system. It has neither contents of memory nor the command line
     #[arg(long, value_name = "DIR", requires = "pid", conflicts_with = "root")]
     pub capture: Option<PathBuf>,
-    /// Inspect a process in such a directory, and not one of this system
+    /// Inspect a process captured in such a directory, not one of this system
     #[arg(long, value_name = "DIR", requires = "pid")]
     pub root: Option<PathBuf>,
     /// Run this command, and inspect its processes when they end

@@ -106,8 +106,8 @@ pub enum RecordError {
     },
     /// The plugin that came with the program could be anybody's.
     #[error(
-        "{0} and its directory must belong to root or to the owner of this program, and not be written by everybody, because \
-         its code runs as you; where you trust it, name it: --plugin {0}",
+        "{0} and its directory must belong to root or to the owner of this program, and must not be writable by everybody: its \
+         code runs as you. Where you trust it, name it: --plugin {0}",
         path.display()
     )]
     ForeignPlugin {
@@ -147,7 +147,7 @@ pub enum RecordError {
     },
     /// What was recorded could not be written.
     #[error(
-        "{}: not all that was recorded could be written: what it lacks, and why, stands above; free some space, and record again (the command ended with {ended})",
+        "{}: the recording is not whole: what is missing, and why, stands above. Free some space, and record again (the command ended with {ended})",
         output.display()
     )]
     Lost {
@@ -157,7 +157,7 @@ pub enum RecordError {
         ended: String,
     },
     /// The emulator ended before anything was executed, or could not be recorded.
-    #[error("{} ended with {ended} before anything was recorded; what it says above is why{hint}", emulator.display())]
+    #[error("{} ended with {ended} before anything was recorded; its message above says why{hint}", emulator.display())]
     NothingRecorded {
         /// QEMU's program.
         emulator: PathBuf,

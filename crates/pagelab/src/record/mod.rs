@@ -40,8 +40,9 @@ pub const PLUGIN_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN";
 /// Arguments of `pagelab record`.
 #[derive(Debug, Args)]
 pub struct RecordArguments {
-    /// Where the trace goes: what is in the file stays until the command begins. A forked process writes a trace of its own,
-    /// FILE.PID, and each program that a process executes another one, FILE.PID.exec1 and so on
+    /// The file for the trace. A file that is there is replaced when the command begins, and not before. A forked
+    /// process writes a trace of its own, FILE.PID. Each program that a process executes writes another one:
+    /// FILE.PID.exec1 and so on
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// Record this many instructions of a thread, then skip again, and so on
@@ -50,14 +51,14 @@ pub struct RecordArguments {
     /// Record nothing of a thread's first instructions; with --window, nothing between windows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub skip: Option<u64>,
-    /// Record at most this many instructions of a thread; a machine is ended when there are so many of each processor that is
-    /// at work
+    /// Record at most this many instructions of a thread. A whole machine is ended when each processor at work has
+    /// executed so many
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max: Option<u64>,
     /// Keep the address, size and kind of every access, not only runs of accesses to a page
     #[arg(long)]
     pub lossless: bool,
-    /// Record a whole machine: the command is qemu-system-* with its arguments, the addresses are physical
+    /// Record a whole machine: the command is qemu-system-* with its arguments, and addresses are physical
     #[arg(long, conflicts_with_all = ["sysroot", "arch"])]
     pub system: bool,
     /// Where a foreign program finds its libraries

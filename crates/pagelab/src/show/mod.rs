@@ -14,7 +14,7 @@ pub struct Show {
     /// Its number (`pagelab list comparisons`)
     #[arg(value_name = "NUMBER")]
     number: i64,
-    /// How many ways to have the best policy for good are printed below the table
+    /// How many ways to adopt the best policy are printed below the table
     #[arg(long, value_name = "WAYS", value_enum, default_value_t = Adopt::One)]
     adopt: Adopt,
     /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory

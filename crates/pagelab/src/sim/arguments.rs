@@ -14,16 +14,17 @@ pub struct Replay {
     /// Traces, as `pagelab record` or `pagelab trace import` wrote them
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// A policy: base, mthp-SIZE, thp, hugetlb-SIZE, contig-64k, base-16k, base-64k, direct-map-SIZE (traces of whole machines); the first four with +no-guards, +no-huge or
-    /// +prefault; repeat it, or separate several by commas. Without it: base, mthp-64k, thp
+    /// A policy: base, mthp-SIZE, thp, hugetlb-SIZE, contig-64k, base-16k, base-64k, direct-map-SIZE (traces of whole
+    /// machines). The first four take +no-guards, +no-huge or +prefault. Repeat it, or separate several by commas.
+    /// Without it: base, mthp-64k, thp
     #[arg(short, long = "policy", value_name = "POLICY", value_delimiter = ',', value_parser = parse_policy)]
     pub policy: Vec<ModelPolicy>,
     /// A machine of `pagelab list machines`, `host` for this one, or a FILE.toml; repeat it, or separate several by commas.
     /// Without it: one of the architecture that the trace was recorded on
     #[arg(short, long = "machine", value_name = "MACHINE", value_delimiter = ',')]
     pub machines: Vec<String>,
-    /// What is set about Linux besides the policy: khugepaged, further folio sizes, the clock. `pagelab list linux` prints a
-    /// file with every key. Without it: Linux's own defaults
+    /// A file with settings of Linux besides the policy: khugepaged, further folio sizes, the clock. `pagelab list
+    /// linux` prints one with every key. Without it: Linux's own defaults
     #[arg(long, value_name = "FILE.toml", conflicts_with = "accesses_only")]
     pub linux: Option<PathBuf>,
     /// How much memory the machine has
@@ -32,8 +33,9 @@ pub struct Replay {
     /// The share of 2M blocks of memory in which one page belongs to somebody else
     #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = parse_share)]
     pub fragmentation: f64,
-    /// Also simulate so many layouts of addresses as Linux makes by randomisation (ASLR: program, heap, mappings, stack), and show
-    /// how far the figures spread. Without it: the one layout that programs have without randomisation
+    /// Also simulate so many random layouts of addresses, as Linux makes them (ASLR of program, heap, mappings and
+    /// stack), and show how far the figures spread. Without it: the one layout that programs have without
+    /// randomisation
     #[arg(long, value_name = "N", conflicts_with = "accesses_only", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub layouts: Option<u32>,
     /// Chooses what is random: replacement, where memory is fragmented, and layouts
@@ -42,12 +44,12 @@ pub struct Replay {
     /// How many threads share the simulations; the result is the same for any number. Without it: one a processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// Also misses against entries of a TLB and memory against page size, as if all memory had pages of one size; takes
-    /// several times as long
+    /// Also show misses against TLB entries, and memory against page size, as if all memory had pages of one size.
+    /// This takes several times as long
     #[arg(long)]
     pub curves: bool,
-    /// The accesses alone, at the addresses that were recorded: system calls are ignored, forked processes not followed.
-    /// What simulators of TLBs see that know no kernel, to compare with them
+    /// Simulate the accesses alone, at the addresses that were recorded: system calls are ignored, and forked
+    /// processes not followed. That is what TLB simulators without a kernel see, to compare with them
     #[arg(long)]
     pub accesses_only: bool,
     /// Print one JSON document instead of the table

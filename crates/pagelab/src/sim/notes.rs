@@ -45,9 +45,9 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
     }
     if simulated.replayed.untimed != 0 {
         notes.push(
-            "the trace does not say which of its threads or processes was the first to touch memory: between calls that \
-             change memory one thread is taken after the other, and children before their parents; where one fills what \
-             another reads there are too many faults, and where a parent stores while its child lives too few copies. \
+            "the trace does not say which of its threads or processes was the first to touch memory. Between calls that \
+             change memory one thread is taken after the other, and children before their parents. So there are too many \
+             faults where one fills what another reads, and too few copies where a parent stores while its child lives. \
              Record the program again"
                 .to_owned(),
         );

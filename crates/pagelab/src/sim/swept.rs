@@ -60,16 +60,18 @@ impl Swept {
     fn alone(&self) -> Vec<String> {
         let forked = match self.forks {
             0 => None,
-            1 => Some("1 process that was forked has a trace of its own".to_owned()),
-            forks => Some(format!("{forks} processes that were forked have traces of their own")),
+            1 => Some("1 process that was forked has a trace of its own, FILE.PID".to_owned()),
+            forks => Some(format!("{forks} processes that were forked have traces of their own, FILE.PID")),
         };
         let forked = forked.map(|forked| {
-            format!("geometries, curves and footprints are of the first process alone: the {forked}, FILE.PID, which can be given")
+            format!(
+                "geometries, curves and footprints are of the first process alone: the {forked}. Name that to see it"
+            )
         });
         let executed = self.executed.as_ref().map(|program| {
             format!(
-                "geometries, curves and footprints end where the process executed {}, which has a trace of its own, FILE.PID.execN, \
-                 if it was recorded",
+                "geometries, curves and footprints end where the process executed {}. If that was recorded, it has a trace of its \
+                 own, FILE.PID.execN",
                 results::printable(program)
             )
         });

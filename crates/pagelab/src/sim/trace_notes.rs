@@ -9,8 +9,8 @@ pub fn parts(header: &Header) -> Option<String> {
     let left_out = trace_file::parts(header);
     (!left_out.is_empty()).then(|| {
         format!(
-            "a part of what ran; not in the trace: {}. Rates are for the instructions that are in it; what its first \
-             accesses find in TLBs and memory is not what they found",
+            "a part of what ran; not in the trace: {}. Rates are for the instructions that are in it. Its first \
+             accesses do not find in TLBs and memory what they found when the program ran",
             left_out.join("; ")
         )
     })

@@ -289,7 +289,7 @@ pub enum WordError {
     #[error(transparent)]
     Size(#[from] SizeError),
     /// What QEMU takes for a choice of its own.
-    #[error("expected at least 1 (MiB); at 0 QEMU takes 1G or an eighth of the host's memory, so say that")]
+    #[error("expected at least 1 (MiB); at 0 QEMU takes 1G or an eighth of the host's memory: name that size")]
     Zero,
     /// A part of a MiB.
     #[error("expected whole MiB, as QEMU has them, found {text} ({bytes} bytes)")]

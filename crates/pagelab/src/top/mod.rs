@@ -36,7 +36,7 @@ pub struct TopArguments {
     /// Update this often; less often where that would cost more than 1 % of a processor
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     every: f64,
-    /// Print one frame with all processes, and end; so it is without a terminal
+    /// Print one frame with all processes, and end. Without a terminal that is the default
     #[arg(long)]
     once: bool,
     /// Print one frame as one JSON document

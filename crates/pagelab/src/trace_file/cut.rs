@@ -216,10 +216,10 @@ fn ranges(numbers: &BTreeSet<u32>) -> String {
 #[derive(Debug, thiserror::Error)]
 enum NotFilterable {
     /// Samples.
-    #[error("it has samples, all of which count; leave --most-recent away")]
+    #[error("it has samples, all of which count; leave --most-recent out")]
     Sampled,
     /// What a filter left.
-    #[error("it was filtered before; leave --most-recent away, or take the one that it was cut from")]
+    #[error("it was filtered before; leave --most-recent out, or take the trace that it was cut from")]
     Filtered,
 }
 

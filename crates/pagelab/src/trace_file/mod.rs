@@ -70,8 +70,8 @@ struct Cut {
     /// Keep this thread only; repeat it for more
     #[arg(long = "thread", value_name = "NUMBER")]
     threads: Vec<u32>,
-    /// Leave out runs whose page is the most recent one of its set already, at 4K (16 sets), 64K (16) and 2M (8). Misses
-    /// of LRU TLBs with a multiple of these sets stay the same (`sim sweep`), and nothing else does
+    /// Leave out runs whose page is already the most recent one of its set, at 4K (16 sets), 64K (16) and 2M (8).
+    /// Misses of LRU TLBs with a multiple of these sets stay the same (`sim sweep`); other counts do not
     #[arg(long)]
     most_recent: bool,
     /// Print one JSON document about what was written

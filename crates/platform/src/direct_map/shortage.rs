@@ -14,7 +14,7 @@ const MOST_SHORTAGES: u32 = 8;
 pub(super) enum Shortage {
     #[error(transparent)]
     Refused(SecretError),
-    #[error("{source}; letting go {} of what was held did not help", format_bytes(*freed_bytes))]
+    #[error("{source}; freeing {} of held memory did not help", format_bytes(*freed_bytes))]
     InVain { source: SecretError, freed_bytes: u64 },
 }
 
@@ -56,9 +56,9 @@ mod tests {
         assert_eq!(until_given(third, || count(&freed) + 1).unwrap(), 7);
         assert_eq!((tries.get(), freed.get()), (3, 2));
         let alone = until_given(no_page, || 0).unwrap_err().to_string();
-        assert!(alone.contains("no free page") && !alone.contains("letting go"), "{alone}");
+        assert!(alone.contains("no free page") && !alone.contains("freeing"), "{alone}");
         let in_vain = until_given(no_page, || 4 << 20).unwrap_err().to_string();
-        assert!(in_vain.ends_with("letting go 32M of what was held did not help"), "{in_vain}");
+        assert!(in_vain.ends_with("freeing 32M of held memory did not help"), "{in_vain}");
         let other = || Err::<u64, _>(SecretError::Hidden);
         let refused = until_given(other, || panic!("nothing goes for another error"));
         assert!(refused.unwrap_err().to_string().contains("CAP_SYS_ADMIN"));

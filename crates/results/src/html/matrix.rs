@@ -66,8 +66,8 @@ fn maps(report: &Report<'_>) -> String {
     };
     let maps: String = grounds(report.matrix).into_iter().map(map).collect();
     format!(
-        "<p>Each cell has its figure; its interval and what follows are read when it has the focus or the pointer. A cell \
-         without colour has no claim.</p>\n{maps}"
+        "<p>Each cell has its figure. Its interval and what follows from it are shown when it has the focus or the \
+         pointer. A cell without colour has no claim.</p>\n{maps}"
     )
 }
 

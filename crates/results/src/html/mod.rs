@@ -169,7 +169,7 @@ fn samples(comparison: &Comparison) -> String {
     let compared = comparison.design.compared().map(|arm| (arm, &comparison.design.arms[arm]));
     let arms = compared.filter(sampled);
     format!(
-        "<p>Each mark is one run. Block 0 (hatched) is discarded; a crossed mark is a rejected trial, which was \
+        "<p>Each mark is one run. Block 0 (hatched) is discarded. A crossed mark is a rejected trial, which was \
          repeated. The vertical axis does not begin at zero.</p>\n<ul class=\"legend\">{}</ul>\n\
          <div class=\"figures\">\n{}</div>\n",
         arms.map(legend).collect::<String>(),

@@ -40,7 +40,7 @@ pub enum Why {
         owner: u32,
     },
     /// A file that has other names, where it has to be changed in place.
-    #[error("it has other names (hard links), and what these name would be overwritten; name another file")]
+    #[error("it has other names (hard links), under which the file would be overwritten too; name another file")]
     ManyNames,
     /// Nothing that can be written.
     #[error("it is {kind}; name a file")]

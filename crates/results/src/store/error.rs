@@ -83,7 +83,7 @@ pub enum Error {
     },
     /// The store has other tables than pagelab makes, or what runs when it is read or written.
     #[error(
-        "the store {path} is not as pagelab makes it: {found}; it was not read further and is left as it is: take that away (`sqlite3 FILE .schema` shows it), or name another file with --store FILE"
+        "the store {path} is not as pagelab makes it: {found}; it was not read further and is left as it is: remove what does not belong there (`sqlite3 FILE .schema` shows it), or name another file with --store FILE"
     )]
     OtherSchema {
         /// The store.

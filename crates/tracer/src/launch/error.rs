@@ -43,7 +43,8 @@ pub enum LaunchError {
     GivenUp(#[source] io::Error),
     /// Processes of the tree that do not die.
     #[error(
-        "the command was killed, and of its processes {0:?} do not die; the kernel does not let them hear signals while they          wait for a device or a file server (state D), or their cgroup is frozen: look at /proc/PID/stack, or thaw it"
+        "the command was killed, but its processes {0:?} do not end: they wait in the kernel for a device or a file server \
+         (state D), or their cgroup is frozen. Look at /proc/PID/stack, or thaw the cgroup"
     )]
     Immortal(Vec<Tid>),
     /// The kernel has no resources.

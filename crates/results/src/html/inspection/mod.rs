@@ -136,10 +136,11 @@ fn map_of(shown: &[&Region], setting: &Setting) -> String {
 
 fn explanation(window: PageSize) -> String {
     format!(
-        "<p>Each region is a strip in rows of 64 cells. A cell is a window of {window}, what one leaf of that size can map, or \
-         several of them in a large region, whose heading says so. A cell that holds several kinds of memory is divided by their \
-         bytes; what is absent in it stays empty. A hatched cell stands for a longer stretch without memory. A mark above a cell \
-         is a cut between mappings, and a number the cause, of those in the list above the strip, why it and those after it are not larger.</p>\n"
+        "<p>Each region is a strip in rows of 64 cells. A cell is a window of {window}: what one leaf of that size can map. In a \
+         large region a cell is several windows, and the heading says so. A cell with several kinds of memory is divided by \
+         their bytes; what is absent stays empty. A hatched cell stands for a longer stretch without memory. A mark above a \
+         cell is a cut between mappings. A number above a cell is a cause of the list above the strip: why this cell and those \
+         after it are not larger.</p>\n"
     )
 }
 

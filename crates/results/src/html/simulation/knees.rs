@@ -40,8 +40,8 @@ fn figures(document: &Knees) -> String {
         .map(|picture| modelled(&picture, "cycles a load loses") + &legend(&document.modelled_cycles));
     let figures: String = measured.into_iter().chain(cycles).map(|figure| format!("<div>{figure}</div>\n")).collect();
     format!(
-        "<p>One load in each 4K page, in one random cycle: every load waits for the one before. What is measured holds the data \
-         caches' knees too, at the same sizes for both policies; what lies between the two lines is translation.</p>\n\
+        "<p>One load in each 4K page, in one random cycle: every load waits for the one before. What is measured has \
+         the knees of the data caches too, at the same sizes for both policies. What lies between the two lines is translation.</p>\n\
          <div class=\"figures\">\n{figures}</div>\n"
     )
 }

@@ -104,9 +104,9 @@ fn curves_of(trace: &Trace, at: usize) -> String {
         return String::new();
     }
     format!(
-        "<p>Left, LRU TLBs of one level that fetches and data of all threads share, as if all memory were mapped by pages of \
-         one size: up to 8 entries fully associative, then of 8 ways. Right, the line is all pages of a size that the trace \
-         ever touches{}.</p>\n<div class=\"figures\">\n{}</div>\n",
+        "<p>Left: LRU TLBs of one level, shared by fetches and data of all threads, as if all memory had pages of one size. \
+         Those of up to 8 entries are fully associative, larger ones have 8 ways. Right: the line is all pages of a size that \
+         the trace ever touches{}.</p>\n<div class=\"figures\">\n{}</div>\n",
         if trace.cells.is_empty() { "" } else { PEAKS },
         figures.concat()
     )
@@ -142,8 +142,8 @@ fn geometry(trace: &Trace, at: usize) -> String {
         })
         .collect();
     format!(
-        "<p>Misses per 1000 {} of LRU TLBs by their numbers of sets and ways; the stronger the colour the more, by their logarithm, on one \
-         scale for all page sizes. Each cell tells its number on hover.</p>\n{}<div class=\"figures\">\n{maps}</div>\n{}",
+        "<p>Misses per 1000 {} of LRU TLBs, by their numbers of sets and ways. The stronger the colour, the more misses: by their \
+         logarithm, on one scale for all page sizes. A cell tells its number when the pointer is on it.</p>\n{}<div class=\"figures\">\n{maps}</div>\n{}",
         sweep.per.unit(),
         heat::legend(sweep),
         tables::geometries(sweep)
