@@ -59,7 +59,7 @@ fn memory_that_goes_in_small_pieces_is_unproven_without_prove_all() {
         let verdict = &arm(&without, "base")["verdict"];
         assert_eq!(verdict["holding"], "unknown", "{how}: {verdict:#}");
         let unseen = cause(verdict, "peak_unseen").unwrap_or_else(|| panic!("{how}: {verdict:#}"));
-        assert!(unseen["text"].as_str().unwrap().starts_with("most of the memory was gone before"), "{unseen}");
+        assert!(unseen["text"].as_str().unwrap().starts_with("most of the memory was given back before"), "{unseen}");
         assert!(unseen["remedy"].as_str().unwrap().starts_with("--prove-all "), "{unseen}");
         let [seen, least, most] = peak_of(verdict);
         assert!(seen < LITTLE_BYTES && most < least + LITTLE_BYTES, "{how}: {verdict:#}");
