@@ -75,14 +75,9 @@ fn faults(bench: &Bench, policies: &[&str], command: &[String]) -> Vec<Faults> {
     policies.iter().map(of).collect()
 }
 
-/// Compares the faults of a command.
-fn agrees(bench: &Bench, policies: &[&str], command: &[String]) {
-    let off = off(bench, policies, command);
-    assert!(off.is_empty(), "{}", off.join("\n"));
-}
-
-/// What differs of the faults of a command, but for those before the execve and around it, which `true` has too.
-fn off(bench: &Bench, policies: &[&str], command: &[String]) -> Vec<String> {
+/// Compares the faults of a command, but for those before the execve and around it, which `true` has too. `by_chance` are those
+/// that one run may have and another not.
+fn agrees(bench: &Bench, policies: &[&str], command: &[String], by_chance: f64) {
     let exits = faults(bench, &["base", "thp"], &words_of(&["/bin/true"]));
     let launch = exits[0].measured[0] - exits[0].simulated;
     let mut off = Vec::new();
@@ -90,12 +85,12 @@ fn off(bench: &Bench, policies: &[&str], command: &[String]) -> Vec<String> {
         let [least, most] = measured.map(|faults| faults - launch);
         let line = format!("{policy}: {least} to {most} measured, {simulated} simulated");
         println!("{}: {line}", command[0]);
-        let slack = (least * TOLERANCE).max(STRAY_FAULTS);
+        let slack = (least * TOLERANCE).max(STRAY_FAULTS) + by_chance;
         if !(least - slack..=most + slack).contains(&simulated) {
             off.push(line);
         }
     }
-    off
+    assert!(off.is_empty(), "{}", off.join("\n"));
 }
 
 /// The kernel is the first to touch the buffer: a consumer that came first would get the zero page, and the producer then
@@ -104,7 +99,7 @@ fn off(bench: &Bench, policies: &[&str], command: &[String]) -> Vec<String> {
 fn a_producer_that_reads_and_its_consumer_are_predicted() {
     if can_compare() {
         let bench = Bench::in_memory();
-        agrees(&bench, &["base", "mthp-64k", "thp"], &[compiled(&bench, "producer")]);
+        agrees(&bench, &["base", "mthp-64k", "thp"], &[compiled(&bench, "producer")], 0.0);
     }
 }
 
@@ -114,9 +109,12 @@ fn a_producer_that_reads_and_its_consumer_are_predicted() {
 fn a_parent_that_stores_before_its_child_is_predicted() {
     if can_compare() {
         let bench = Bench::in_memory();
-        agrees(&bench, &["base", "mthp-64k"], &[compiled(&bench, "parent_and_child")]);
+        agrees(&bench, &["base", "mthp-64k"], &[compiled(&bench, "parent_and_child")], 0.0);
     }
 }
+
+/// Pages of a buffer of zstd, of 128K and a header.
+const BUFFER_PAGES: f64 = 33.0;
 
 /// A thread that waited while others went on had its last runs in the file after theirs, too late for the replay. Under other
 /// policies the kernel itself has a quarter more or less from one run to the next.
@@ -127,8 +125,7 @@ fn zstd_with_its_threads_is_predicted() {
         let lines: String = (0..200_000u32).map(|line| format!("{}\n", line.wrapping_mul(2_654_435_761))).collect();
         std::fs::write(bench.path("lines"), lines).unwrap();
         let command = words_of(&["zstd", "-3", "-q", "-c", "-T2", &bench.word("lines")]);
-        // How many of its buffers are in flight at once, of 33 pages each, is a matter of time, also while it is recorded.
-        let off: Vec<_> = (0..3).map(|_| off(&bench, &["base"], &command)).take_while(|off| !off.is_empty()).collect();
-        assert!(off.len() < 3, "{off:?}");
+        // Which thread is ahead decides how many of its buffers are in flight: natively one more or less from run to run.
+        agrees(&bench, &["base"], &command, BUFFER_PAGES);
     }
 }
