@@ -61,7 +61,7 @@ fn a_full_disk_ends_with_2_and_says_what_is_lost() {
     // Where not even a beginning can be written.
     let full = record(&bench, &trace, &["/bin/true"]);
     let ran = on_a_small_disk(&bench, 4, &full, ":");
-    ran.says(2, &["No space left on device", "free some space"]);
+    ran.says(2, &["No space left on device", "Free some space"]);
     // With room enough nothing is said.
     on_a_small_disk(&bench, 65536, &record(&bench, &trace, &["/bin/true"]), ":").says(0, &[]);
 }
