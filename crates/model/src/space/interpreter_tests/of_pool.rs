@@ -323,3 +323,21 @@ proptest! {
         })?;
     }
 }
+
+/// Linux maps a heap afresh where it grows again, also where the program had unmapped a part of it before it shrank.
+#[test]
+fn a_heap_that_grows_again_has_no_holes() {
+    let steps = [
+        Step::Brk { bytes: 4 << 20 },
+        Step::Munmap { at: 600, pages: 100 },
+        Step::Brk { bytes: 1 << 20 },
+        Step::Brk { bytes: 4 << 20 },
+        Step::Write { at: 256, pages: 768 },
+        Step::Mremap { at: 600, pages: 64, new_pages: 200 },
+    ];
+    let plan = Plan::new(&"hugetlb-2m".parse().unwrap(), &built_in("cascade-lake").unwrap()).unwrap();
+    with_format!(plan.format.format, format => {
+        run("hugetlb-2m", Paged::new(format, &plan, &Physical::default()).unwrap(), &steps)
+    })
+    .unwrap();
+}
