@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Instant;
 
-use policy::inspect::{Collapsed, Region};
+use policy::inspect::{Collapsed, Region, Window};
 use policy::size::PageSize;
 
 use super::error::InspectError;
@@ -17,7 +17,8 @@ use super::identity::Identity;
 /// The advice (include/uapi/asm-generic/mman-common.h).
 const MADV_COLLAPSE: libc::c_int = 25;
 
-/// Collapses what could be larger in these regions of a process, slot by slot.
+/// Collapses what could be larger in these regions of a process, slot by slot. Where the windows of a region are known,
+/// only those are asked for that have pages below the size: the others have none, or nothing may be there (EINVAL).
 ///
 /// # Errors
 /// The process is gone, or is another one than was inspected. What the kernel refuses is no error: it stands in the answer.
@@ -38,16 +39,24 @@ pub fn collapse(
 fn one(process: &OwnedFd, region: &Region, leaf: PageSize) -> Collapsed {
     let (mut asked_bytes, mut refused) = (0, BTreeMap::new());
     let began = Instant::now();
-    let first = leaf.align_up(region.start).unwrap_or(u64::MAX);
-    let mut slot = first;
-    while slot.checked_add(leaf.bytes()).is_some_and(|end| end <= region.end) {
+    for slot in slots(region, leaf) {
         asked_bytes += leaf.bytes();
         if let Err(error) = advise(process, slot, leaf.bytes()) {
             *refused.entry(error.raw_os_error().unwrap_or(0)).or_default() += 1;
         }
-        slot += leaf.bytes();
     }
     Collapsed { start: region.start, end: region.end, asked_bytes, took_s: began.elapsed().as_secs_f64(), refused }
+}
+
+/// The addresses of slots that are to be asked for.
+fn slots(region: &Region, leaf: PageSize) -> Vec<u64> {
+    let fits = |slot: &u64| *slot >= region.start && slot.checked_add(leaf.bytes()).is_some_and(|end| end <= region.end);
+    if region.windows.is_empty() {
+        let first = leaf.align_up(region.start).unwrap_or(u64::MAX);
+        return (first..region.end).step_by(leaf.bytes() as usize).filter(fits).collect();
+    }
+    let has_smaller = |window: &&Window| window.base_bytes + window.folio_bytes + window.zero_bytes > 0;
+    region.windows.iter().filter(has_smaller).map(|window| window.start).filter(fits).collect()
 }
 
 fn open(pid: u32) -> io::Result<OwnedFd> {

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -262,6 +263,10 @@ static char *provoked(const char *cause, const char *file) {
         start = mapped(file, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
         advise(start, SIZE, MADV_HUGEPAGE);
         touch(start, SIZE);
+    } else if (!strcmp(cause, "tmpfs_to_its_end")) {
+        struct stat about;
+        must(stat(file, &about) == 0, file);
+        touch(start = mapped(file, PROT_READ | PROT_WRITE, MAP_SHARED, 0), about.st_size);
     } else if (!strcmp(cause, "tmpfs_out_of_place")) {
         start = mapped(file, PROT_READ | PROT_WRITE, MAP_SHARED, PAGE);
         advise(start, SIZE, MADV_HUGEPAGE);
