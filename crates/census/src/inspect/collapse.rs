@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Instant;
 
 use policy::inspect::{Collapsed, Region, Window};
 use policy::size::PageSize;
 
 use super::error::InspectError;
+use super::held::Held;
 use super::identity::Identity;
 
 /// The advice (include/uapi/asm-generic/mman-common.h).
@@ -28,15 +28,15 @@ pub fn collapse(
     regions: &[&Region],
     leaf: PageSize,
 ) -> Result<Vec<Collapsed>, InspectError> {
-    let process = open(pid).map_err(|_| InspectError::NoSuchProcess { pid })?;
-    // The descriptor holds on to one process: if that is the one that was inspected, its number was not given away before.
+    let process = Held::open(pid).map_err(|_| InspectError::NoSuchProcess { pid })?;
+    // If what is held is the process that was inspected, its number was not given away before.
     if Identity::of(pid)?.started_ticks != started_ticks {
         return Err(InspectError::Replaced { pid });
     }
     Ok(regions.iter().map(|region| one(&process, region, leaf)).collect())
 }
 
-fn one(process: &OwnedFd, region: &Region, leaf: PageSize) -> Collapsed {
+fn one(process: &Held, region: &Region, leaf: PageSize) -> Collapsed {
     let (mut asked_bytes, mut refused) = (0, BTreeMap::new());
     let began = Instant::now();
     for slot in slots(region, leaf) {
@@ -50,7 +50,8 @@ fn one(process: &OwnedFd, region: &Region, leaf: PageSize) -> Collapsed {
 
 /// The addresses of slots that are to be asked for.
 fn slots(region: &Region, leaf: PageSize) -> Vec<u64> {
-    let fits = |slot: &u64| *slot >= region.start && slot.checked_add(leaf.bytes()).is_some_and(|end| end <= region.end);
+    let fits =
+        |slot: &u64| *slot >= region.start && slot.checked_add(leaf.bytes()).is_some_and(|end| end <= region.end);
     if region.windows.is_empty() {
         let first = leaf.align_up(region.start).unwrap_or(u64::MAX);
         return (first..region.end).step_by(leaf.bytes() as usize).filter(fits).collect();
@@ -59,20 +60,11 @@ fn slots(region: &Region, leaf: PageSize) -> Vec<u64> {
     region.windows.iter().filter(has_smaller).map(|window| window.start).filter(fits).collect()
 }
 
-fn open(pid: u32) -> io::Result<OwnedFd> {
-    // SAFETY: pidfd_open takes two numbers and makes a descriptor, or fails.
-    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was just made, and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
-}
-
-fn advise(process: &OwnedFd, start: u64, bytes: u64) -> io::Result<()> {
+fn advise(process: &Held, start: u64, bytes: u64) -> io::Result<()> {
     let range = libc::iovec { iov_base: start as *mut libc::c_void, iov_len: bytes as usize };
     // SAFETY: the kernel reads one iovec, which lives during the call; its addresses are the other process's.
-    let advised =
-        unsafe { libc::syscall(libc::SYS_process_madvise, process.as_raw_fd(), &raw const range, 1, MADV_COLLAPSE, 0) };
+    let advised = unsafe {
+        libc::syscall(libc::SYS_process_madvise, process.descriptor(), &raw const range, 1, MADV_COLLAPSE, 0)
+    };
     if advised < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
