@@ -93,9 +93,13 @@ static char *pinned(void) {
 
 // Each slot is touched when the group has no room for a large page, and filled when it has room for base pages: for each slot a
 // part of what fills the group goes.
-static char *charged(const char *group) {
+static void join(const char *group) {
     FILE *procs = fopen(group, "w");
     must(procs != NULL && fprintf(procs, "%d", getpid()) > 0 && fclose(procs) == 0, group);
+}
+
+static char *charged(const char *group) {
+    join(group);
     char *ballast = memory();
     advise(ballast, SIZE, MADV_NOHUGEPAGE);
     touch(ballast, SIZE);
@@ -253,6 +257,11 @@ static char *provoked(const char *cause, const char *file) {
         start = in_pieces();
     } else if (!strcmp(cause, "charged")) {
         start = charged(file);
+    } else if (!strcmp(cause, "underused")) {
+        join(file);
+        advise(start = memory(), SIZE, MADV_HUGEPAGE);
+        for (size_t at = 0; at < SIZE; at += HUGE)
+            start[at] = 1;
     } else if (!strcmp(cause, "memfd")) {
         int memory = memfd_create("provoked", 0);
         must(memory >= 0 && ftruncate(memory, SIZE) == 0, "memfd_create");
