@@ -65,6 +65,8 @@ pub struct Boot<'a> {
     pub log: PathBuf,
     /// How long it may take.
     pub limit: Duration,
+    /// One processor, whose clock goes on by a nanosecond with each instruction.
+    pub counts: bool,
 }
 
 /// How a guest ended.
@@ -81,6 +83,8 @@ const MEMORY: &str = "2G";
 
 /// What begins the line in which a guest asks for entries of its page tables.
 const LOOK: &str = "@@ look ";
+/// The line in which a guest asks to be ended at once, as by a reset.
+const RESET: &str = "@@ reset";
 
 /// Runs a guest to its end and returns what it said on its console. Where it asks for its page tables, it is told.
 ///
@@ -93,7 +97,8 @@ pub fn run(boot: &Boot) -> Result<(String, End), String> {
     let socket = std::env::temp_dir().join(format!("pagelab-guest-{}.gdb", std::process::id()));
     let _ = fs::remove_file(&socket);
     let mut command = Command::new(program);
-    command.args(boot.board.options).args(["-m", MEMORY, "-smp", "2", "-display", "none", "-nic", "none"]);
+    command.args(boot.board.options).args(["-m", MEMORY, "-display", "none", "-nic", "none"]);
+    command.args(if boot.counts { &["-smp", "1", "-icount", "shift=0,sleep=off"][..] } else { &["-smp", "2"] });
     command.args(["-serial", "stdio", "-monitor", "none", "-no-reboot"]);
     command.arg("-gdb").arg(format!("unix:{},server=on,wait=off", socket.display()));
     command.arg("-kernel").arg(boot.kernel).arg("-initrd").arg(boot.initrd);
@@ -129,6 +134,9 @@ fn listen(
         };
         log.write_all(&line)?;
         let text = String::from_utf8_lossy(&line);
+        if text.trim() == RESET {
+            return Ok(End::Off);
+        }
         if let (Some(words), Some(keyboard)) = (text.trim().strip_prefix(LOOK), keyboard.as_mut()) {
             let answer = answer(boot.board, socket, words);
             writeln!(log, "{answer}")?;
@@ -215,7 +223,7 @@ mod tests {
     use crate::cache::tests::Scratch;
 
     fn boot<'a>(board: &'static Board, log: PathBuf, nothing: &'a Path) -> Boot<'a> {
-        Boot { board, kernel: nothing, initrd: nothing, log, limit: Duration::from_millis(300) }
+        Boot { board, kernel: nothing, initrd: nothing, log, limit: Duration::from_millis(300), counts: false }
     }
 
     #[test]

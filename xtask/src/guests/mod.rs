@@ -5,6 +5,8 @@ mod debugger;
 mod initrd;
 mod kernel;
 mod machine;
+mod model;
+mod stage;
 mod table;
 mod tables;
 mod transcript;
@@ -13,11 +15,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use check::CHECKS;
 pub use check::Outcome;
 use initrd::Programs;
 use kernel::{Guest, Kernel};
-use machine::{Board, Boot, End};
+use machine::Board;
+use stage::{Boots, Stage};
 
 use crate::cache::cache;
 use crate::dist::{self, Compiler, Target};
@@ -88,7 +90,7 @@ pub fn small(root: &Path) -> Vec<(String, Outcome)> {
     let mut found = Vec::new();
     for guest in &arguments.guests {
         let name = |check: &str| format!("guest {} {check}", guest.name);
-        let all = |outcome: Outcome| CHECKS.iter().map(|check| (check.name, outcome.clone())).collect();
+        let all = |outcome: Outcome| check::of(true).map(|check| (check.name, outcome.clone())).collect();
         let outcomes = match fetched(root, guest, false).map(|fetched| checked(root, guest, fetched, &arguments)) {
             Ok(Ok(seen)) => seen.outcomes,
             Ok(Err(problem)) => all(Outcome::Failed(problem)),
@@ -142,22 +144,15 @@ fn checked(root: &Path, guest: &Guest, fetched: Fetched, arguments: &Arguments) 
     };
     let programs = Programs::make(root, target, &pagelab, &busybox)?;
     let logs = machine::logs(root)?;
-    let scripts: Vec<(&str, &str)> = CHECKS.iter().map(|check| (check.name, check.script)).collect();
-    let small: &[(&str, &[u8])] = if arguments.is_small { &[("checks/small", b"")] } else { &[] };
-    let log = logs.join(format!("{}.log", guest.name));
     let _alone = machine::alone(&logs.join(format!("{}.lock", guest.name)))?;
-    let initrd = logs.join(format!("{}.initrd", guest.name));
-    std::fs::write(&initrd, programs.initrd(&scripts, small))
-        .map_err(|error| format!("cannot write {}: {error}", initrd.display()))?;
-    println!("==> {} in {}", kernel.package, board.program.0);
-    let boot = Boot { board, kernel: &kernel.image, initrd: &initrd, log: log.clone(), limit: arguments.limit };
-    let (console, end) = machine::run(&boot)?;
-    let unreached = match end {
-        End::TooSlow => format!("no end within {} s; {}", arguments.limit.as_secs(), log.display()),
-        End::Off => format!("the guest ended with {:?}; {}", machine::last_words(&console), log.display()),
-    };
-    let parts = transcript::read(&console);
-    let outcomes = CHECKS.iter().map(|check| (check.name, check.outcome(&parts, &unreached))).collect();
+    println!("==> {}", kernel.package);
+    let (limit, is_small) = (arguments.limit, arguments.is_small);
+    let (name, programs) = (&guest.name, &programs);
+    let boots = Boots { name, board, kernel: &kernel.image, programs, logs: &logs, limit, is_small };
+    let mut said = boots.run()?;
+    model::simulate(root, target, programs, &mut said)?;
+    let outcomes = check::of(is_small).map(|check| (check.name, check.outcome(&said))).collect();
+    let log = boots.log(Stage::Together);
     Ok(Seen { kernel, log, outcomes })
 }
 
