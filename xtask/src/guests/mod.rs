@@ -105,6 +105,8 @@ pub fn small(root: &Path) -> Vec<(String, Outcome)> {
 #[derive(Debug)]
 struct Seen {
     kernel: Kernel,
+    /// The commit that pagelab says that it was built from.
+    commit: String,
     log: PathBuf,
     outcomes: Vec<(&'static str, Outcome)>,
 }
@@ -153,18 +155,27 @@ fn checked(root: &Path, guest: &Guest, fetched: Fetched, arguments: &Arguments) 
     model::simulate(root, target, programs, &mut said)?;
     let outcomes = check::of(is_small).map(|check| (check.name, check.outcome(&said))).collect();
     let log = boots.log(Stage::Together);
-    Ok(Seen { kernel, log, outcomes })
+    let parts = said.iter().flat_map(|(_, said)| &said.parts);
+    let version = parts.filter_map(|part| part.output("version").ok()).next().unwrap_or("unknown");
+    Ok(Seen { kernel, commit: commit_in(version), log, outcomes })
 }
 
 fn keep(root: &Path, guest: &Guest, seen: Seen) -> Result<(), String> {
-    let (date, commit) = crate::command::stamp(root);
+    let (date, _) = crate::command::stamp(root);
     let board = Board::of(&guest.architecture).map(|board| board.program.0).unwrap_or_default();
     let version = Command::new(board).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
     let emulator = String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned();
     let outcomes = seen.outcomes.into_iter().map(|(check, outcome)| (check.to_owned(), outcome)).collect();
-    let row = table::Row { guest: guest.name.clone(), kernel: seen.kernel.package, emulator, commit, date, outcomes };
+    let (kernel, commit) = (seen.kernel.package, seen.commit);
+    let row = table::Row { guest: guest.name.clone(), kernel, emulator, commit, date, outcomes };
     let order: Vec<String> = kernel::all().into_iter().map(|guest| guest.name).collect();
     table::keep(root, row, &order)
+}
+
+/// The commit in what `pagelab --version` prints: `pagelab 0.1.0 (d63f1c75481f)`.
+fn commit_in(version: &str) -> String {
+    let commit = version.split_once('(').and_then(|(_, rest)| rest.split_once(')')).map(|(commit, _)| commit);
+    commit.unwrap_or(version).trim().to_owned()
 }
 
 fn parse(words: &[String]) -> Result<Arguments, String> {
@@ -211,6 +222,12 @@ mod tests {
 
     fn parsed(words: &[&str]) -> Result<Arguments, String> {
         parse(&words.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_commit_is_the_one_that_the_program_says() {
+        assert_eq!(commit_in("pagelab 0.1.0 (d63f1c75481f with changes)\n\n"), "d63f1c75481f with changes");
+        assert_eq!(commit_in("unknown"), "unknown");
     }
 
     #[test]

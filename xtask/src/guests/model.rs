@@ -20,7 +20,7 @@ pub const PROGRAMS: [(&str, &str); 11] = [
     ("layouts", "/programs/layouts"),
     ("parent_and_child", "/programs/parent_and_child"),
     ("mappings", "/programs/mappings 1"),
-    ("fork_chain", "/programs/fork_chain 1"),
+    ("toggles", "/programs/toggles 2000"),
     ("awk", "/bin/busybox awk -f /programs/hash.awk"),
     ("sort", "/bin/busybox sort /programs/lines"),
     ("bzip2", "/bin/busybox bzip2 -c /programs/lines"),

@@ -124,11 +124,17 @@ impl Boots<'_> {
     }
 }
 
-/// The part of the check of counted instructions where the guest has no KVM, which the first boot has found: none is made for it.
+/// The part of the check of counted instructions where the first boot has found that the guest has no KVM, or none that works: no boot
+/// is made for it.
 fn lacking(stage: Stage, before: &[(Stage, Said)]) -> Option<Part> {
     let mut parts = before.iter().flat_map(|(_, said)| &said.parts);
-    let kvm = parts.find(|part| stage == Stage::Counted && part.check == "kvm" && part.ran.is_empty())?;
-    Some(Part { check: "counted".to_owned(), ..kvm.clone() })
+    let kvm = parts.find(|part| stage == Stage::Counted && part.check == "kvm")?;
+    let needs = match kvm.ran.iter().all(|ran| ran.code == Some(0)) {
+        true if kvm.ran.is_empty() => kvm.needs.clone(),
+        true => return None,
+        false => vec!["what `kvm` does".to_owned()],
+    };
+    Some(Part { check: "counted".to_owned(), needs, ran: Vec::new(), is_whole: kvm.is_whole })
 }
 
 #[cfg(test)]
@@ -169,5 +175,7 @@ mod tests {
         assert_eq!((part.check.as_str(), part.needs, part.is_whole), ("counted", vec!["/dev/kvm".to_owned()], true));
         assert_eq!(lacking(Stage::AfterReset, &without), None);
         assert_eq!(lacking(Stage::Counted, &said("@@ check kvm\n@@ run x\n@@ ran 0\n@@ done\n")), None);
+        let failed = lacking(Stage::Counted, &said("@@ check kvm\n@@ run x\n@@ ran 137\n@@ done\n")).unwrap();
+        assert_eq!(failed.needs, ["what `kvm` does"]);
     }
 }

@@ -4,12 +4,14 @@ if [ ! -e /dev/kvm ]; then
     return
 fi
 pmd=$(cat $thp/hpage_pmd_size)
-bytes=$((pmd * 16))
+bytes=33554432
+if [ $pmd -gt $bytes ]; then bytes=$pmd; fi
 # Whatever the kernel has left to do when it has booted is done. This takes no time: an idle processor's clock jumps.
 sleep 60
 for chunk in 0 $pmd; do
     for time in first second; do
-        run split-$chunk.$time pagelab workload kvm-dirty-log --bytes $bytes --backing thp --rounds 1 --cycles 5 \
+        run split-$chunk.$time timeout -s KILL 600 pagelab workload kvm-dirty-log --bytes $bytes --backing thp --rounds 1 --cycles 5 \
             --split-chunk $chunk --json
+        if [ "$(cat /tmp/code)" != 0 ]; then return; fi
     done
 done
