@@ -108,7 +108,7 @@ impl Name {
 }
 
 /// The control files of a package: what it is, and what runs when it is removed. `plugin` is the recorder's file. Where nobody
-/// answers for it, it has no field Maintainer: that is recommended, not required.
+/// answers for it, the field Maintainer says so: dpkg warns at each use of a package without the field.
 pub fn files(
     name: Name,
     (version, architecture, maintainer): (&str, &str, Option<&Maintainer>),
@@ -116,9 +116,9 @@ pub fn files(
     plugin: &[u8],
 ) -> Vec<File> {
     let size_kib: usize = files.iter().map(|file| file.content.len().div_ceil(1024)).sum();
-    let maintainer = maintainer.map(|Maintainer(text)| format!("Maintainer: {text}\n")).unwrap_or_default();
+    let maintainer = maintainer.map_or("not named", |Maintainer(text)| text);
     let mut control = format!(
-        "Package: {}\nVersion: {version}\nArchitecture: {architecture}\n{maintainer}\
+        "Package: {}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: {maintainer}\n\
          Installed-Size: {size_kib}\nSection: utils\nPriority: optional\n",
         name.text()
     );
@@ -192,7 +192,7 @@ mod tests {
             String::from_utf8(files[0].content.clone()).unwrap()
         };
         assert!(control(Some(&maintainer)).contains("\nMaintainer: A Team <team@example.org>\n"));
-        assert!(!control(None).contains("Maintainer"));
+        assert!(control(None).contains("\nMaintainer: not named\n"));
         for text in ["", "A Team", "<a@b>", "A <b>", "A <a@b> c", "A\nB <a@b>", "A <a @b>"] {
             assert!(Maintainer::parse(text).unwrap_err().contains("'NAME <ADDRESS>'"), "{text:?}");
         }
