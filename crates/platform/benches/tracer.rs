@@ -130,6 +130,7 @@ fn programs(arguments: &Arguments, folder: &Path) -> Result<(), Box<dyn Error>> 
             user: None,
             input: None,
             check_output: false,
+            select: None,
             prove_all: false,
             extract: None,
         };

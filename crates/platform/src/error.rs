@@ -88,6 +88,14 @@ pub enum PlatformError {
         /// What it last wrote to standard error, as a part of a sentence.
         last_words: String,
     },
+    /// What is to be made before any trial was not.
+    #[error("its command failed ({exit}); {last_words}")]
+    Unmade {
+        /// How it ended.
+        exit: Exit,
+        /// What it last wrote to standard error, as a part of a sentence.
+        last_words: String,
+    },
     /// What is to be run before each trial took too long.
     #[error("--prepare: {command:?} took longer than {limit_s} s (--trial-time), and was ended")]
     PreparationTooSlow {

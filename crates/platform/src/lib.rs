@@ -9,6 +9,7 @@ mod fragmented;
 mod helper;
 mod khugepaged;
 mod look_budget;
+mod making;
 mod memory;
 mod observed;
 mod output;
@@ -48,9 +49,10 @@ use witness::TrialWitness;
 
 pub use awake::{Awake, AwakeError};
 pub use error::{Blame, PlatformError};
+pub use making::make;
 pub use server::Server;
 pub use session::{Session, wait_for_lease};
-pub use work::{Extract, Work};
+pub use work::{Extract, Select, Work};
 
 /// Runs trials on the running host.
 pub struct HostPlatform {

@@ -81,8 +81,16 @@ fn drain(mut pipe: File, over: &OwnedFd) -> Captured {
         tail.extend_from_slice(part);
         tail.drain(..tail.len().saturating_sub(TAIL_BYTES));
     }
-    let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    Captured { sha256, start, cut, tail }
+    Captured { sha256: hexadecimal(&hash.finalize()), start, cut, tail }
+}
+
+/// SHA-256 in hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    hexadecimal(&Sha256::digest(bytes))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What was waited for.

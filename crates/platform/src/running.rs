@@ -9,7 +9,7 @@ use study::trial::Answer;
 use tracer::{Ended, Launch, LaunchError, Leftovers, Rewriting};
 
 use crate::error::PlatformError;
-use crate::output::{Capture, Captured};
+use crate::output::{self, Capture, Captured};
 use crate::server::{self, Client, Driven};
 use crate::witness::TrialWitness;
 use crate::work::Work;
@@ -94,7 +94,7 @@ pub fn run(
 /// Where standard output goes. Nobody reads it unless asked to; then the reader costs a little time.
 fn stdout(work: &Work) -> io::Result<(OwnedFd, Capture)> {
     let (pipe, capture) = Capture::start()?;
-    if work.check_output || work.extract.is_some() {
+    if work.check_output || work.select.is_some() || work.extract.is_some() {
         return Ok((pipe, capture));
     }
     let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null")?;
@@ -106,10 +106,17 @@ fn stdin(work: &Work) -> io::Result<OwnedFd> {
     Ok(std::fs::File::open(path)?.into())
 }
 
+/// The hash of what must be the same under every policy, of as much as is kept of an output.
+fn hashed(work: &Work, output: &Captured) -> Option<String> {
+    let selected = work.select.as_ref().and_then(|select| select(&output.start));
+    let of_all = || (work.check_output || work.select.is_some()).then(|| output.sha256.clone());
+    selected.map(|selected| output::sha256(&selected)).or_else(of_all)
+}
+
 pub fn answer(work: &Work, run: &Run) -> Answer {
     Answer {
         exit: run.driven.map_or(run.ended.exit, |driven| driven.exit),
-        stdout_sha256: work.check_output.then(|| run.output.sha256.clone()),
+        stdout_sha256: hashed(work, &run.output),
         too_slow: run.ended.time_was_up,
     }
 }

@@ -14,6 +14,9 @@ use crate::server::Server;
 /// Reads figures off what a command printed.
 pub type Extract = Box<dyn Fn(&[u8]) -> Result<Vec<Observation>, Box<dyn Error + Send + Sync>>>;
 
+/// Takes the answer out of what a command printed; `None`: it is not there.
+pub type Select = Box<dyn Fn(&[u8]) -> Option<Vec<u8>>>;
+
 /// What is measured.
 pub struct Work {
     /// The command; with a server, the client that drives it.
@@ -30,6 +33,9 @@ pub struct Work {
     pub input: Option<PathBuf>,
     /// Whether the hash of standard output is part of the answer.
     pub check_output: bool,
+    /// The part of standard output whose hash that is instead; `None`: all of it. Where an output has no such part, it is all
+    /// of that output, so that a trial without an answer has none of the others' answers.
+    pub select: Option<Select>,
     /// How long a trial may take, and what is run before it; then it is ended with all that it started. `None`: as long as
     /// it likes.
     pub trial_time: Option<Duration>,

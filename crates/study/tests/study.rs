@@ -5,7 +5,7 @@ mod common;
 use common::{Fake, Noise, design};
 use policy::verdict::Holding;
 use study::comparison::{Admission, Comparison, Ended, Invocation};
-use study::definition::{DefinitionError, Size, Wire};
+use study::definition::{DefinitionError, Size, Wire, WireSuite};
 use study::machine::Machine;
 use study::matrix::{Beside, Cell, Matrix, Row, Standing};
 use study::metric::Provenance;
@@ -75,6 +75,132 @@ fn a_study_that_makes_no_sense_is_refused_by_name() {
     let quick = with(&|_| ()).of_size(Size::Quick).unwrap_err();
     assert_eq!(quick.to_string(), "there is no [sizes.quick]; there are [sizes.full]");
     assert!(matches!(quick, DefinitionError::Size { .. }));
+}
+
+/// A suite of three workloads, one of which works on what is made first.
+fn suite() -> WireSuite {
+    serde_json::from_value(serde_json::json!({
+        "schema": "pagelab.suite/1", "name": "set", "about": "a set",
+        "sizes": { "full": { "parameters": { "steps": 10, "bytes": "1G" } }, "quick": { "parameters": { "steps": 1 } } },
+        "input": [{ "name": "network", "command": ["make", "{steps}"], "script": "{not filled}", "output": "n" }],
+        "workload": [
+            { "name": "mcf", "stands_for": "429.mcf", "package": "p", "command": ["solve", "{network}", "{steps}"] },
+            { "name": "chase", "command": ["chase", "{bytes}"] },
+            { "name": "both", "command": ["sh"], "prepare": "copy {network}", "input": "{network}" },
+        ],
+    }))
+    .unwrap()
+}
+
+/// A study of one suite, with a workload of its own.
+fn of_suite(used: &serde_json::Value) -> Wire {
+    serde_json::from_value(serde_json::json!({
+        "schema": "pagelab.study/1", "name": "tiny", "question": "?", "policies": ["base", "thp"],
+        "sizes": { "full": { "parameters": { "bytes": "2G" } } },
+        "suite": [used], "workload": [{ "name": "own", "command": ["own", "{bytes}"] }],
+    }))
+    .unwrap()
+}
+
+#[test]
+fn a_suite_is_described_once_and_its_parameters_are_the_studys_to_change() {
+    let used = serde_json::json!({ "name": "set" });
+    let definition = of_suite(&used).with_suites(Size::Full, &[suite()]).unwrap();
+    let names: Vec<&str> = definition.workloads.iter().map(|workload| workload.name.as_str()).collect();
+    assert_eq!(names, ["mcf", "chase", "both", "own"]);
+    let of: Vec<Option<&str>> = definition.workloads.iter().map(|workload| workload.suite.as_deref()).collect();
+    assert_eq!(of, [Some("set"), Some("set"), Some("set"), None]);
+    assert_eq!(definition.workloads[1].command, ["chase", "2G"], "the study's value");
+    assert_eq!(definition.workloads[0].command[2], "10", "the suite's own");
+    assert_eq!(suite().of_size(Size::Full).unwrap()[1].command, ["chase", "1G"]);
+    let some = |used: serde_json::Value| {
+        let definition = of_suite(&used).with_suites(Size::Full, &[suite()]).unwrap();
+        definition.workloads.into_iter().map(|workload| workload.name).collect::<Vec<_>>()
+    };
+    assert_eq!(some(serde_json::json!({ "name": "set", "only": ["chase"] })), ["chase", "own"]);
+    assert_eq!(some(serde_json::json!({ "name": "set", "without": ["mcf", "both"] })), ["chase", "own"]);
+}
+
+#[test]
+fn inputs_are_known_by_name_until_their_place_is() {
+    let workloads = suite().of_size(Size::Full).unwrap();
+    let inputs = |at: usize| workloads[at].inputs.iter().map(|input| input.name.as_str()).collect::<Vec<_>>();
+    assert_eq!((inputs(0), inputs(1), inputs(2)), (vec!["network"], vec![], vec!["network"]));
+    let input = &workloads[0].inputs[0];
+    assert_eq!((input.command.join(" ").as_str(), input.script.as_deref()), ("make 10", Some("{not filled}")));
+    assert!(input.is_in(&workloads[0].command[1]) && !input.is_in(&workloads[0].command[2]));
+    let placed = workloads[2].placed(|input| format!("/cache/{}", input.name));
+    assert_eq!(placed.prepare.as_deref(), Some("copy /cache/network"));
+    assert_eq!(placed.input.as_deref(), Some("/cache/network"));
+    assert_eq!(workloads[0].placed(|_| "/n".into()).command, ["solve", "/n", "10"]);
+}
+
+#[test]
+fn a_suite_that_makes_no_sense_is_refused_by_name() {
+    let error = |used: serde_json::Value, suites: &[WireSuite]| {
+        of_suite(&used).with_suites(Size::Full, suites).unwrap_err().to_string()
+    };
+    let set = || serde_json::json!({ "name": "set" });
+    assert!(error(serde_json::json!({ "name": "sat" }), &[suite()]).contains("there is no \"sat\"; there are set"));
+    let only = serde_json::json!({ "name": "set", "only": ["mfc"] });
+    assert_eq!(error(only, &[suite()]), "suite \"set\": only: there is no \"mfc\"; there are mcf, chase, both");
+    let changed = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut document = serde_json::json!({
+            "schema": "pagelab.suite/1", "name": "set", "about": "a set", "sizes": { "full": {} },
+            "input": [{ "name": "i", "command": ["make"] }], "workload": [{ "name": "a", "command": ["a", "{i}"] }],
+        });
+        change(&mut document);
+        serde_json::from_value::<WireSuite>(document).unwrap()
+    };
+    assert!(of_suite(&set()).with_suites(Size::Full, &[changed(&|_| ())]).is_ok());
+    for (suite, part) in [
+        (changed(&|suite| suite["schema"] = "pagelab.study/1".into()), "expected \"pagelab.suite/1\""),
+        (changed(&|suite| suite["sizes"] = serde_json::json!({ "quick": {} })), "there is no [sizes.full]"),
+        (
+            changed(&|suite| suite["workload"][0]["command"] = serde_json::json!(["{j}"])),
+            "asks for {j}; there are {bytes}, {i}",
+        ),
+        (changed(&|suite| suite["input"][0]["command"] = serde_json::json!([])), "expected a command that makes it"),
+        (
+            changed(&|suite| suite["input"][0]["command"] = serde_json::json!(["{x}"])),
+            "input \"i\": \"{x}\" asks for {x}",
+        ),
+        (changed(&|suite| suite["input"][0]["output"] = "../x".into()), "name of a file without `/`"),
+        (changed(&|suite| suite["input"][0]["name"] = "bytes".into()), "\"bytes\" is there twice"),
+    ] {
+        let error = error(set(), &[suite]);
+        assert!(error.starts_with("suite \"set\": ") && error.contains(part), "{error}");
+    }
+    let twice = changed(&|suite| suite["workload"][0]["name"] = "own".into());
+    assert_eq!(error(set(), &[twice]), "workload: \"own\" is there twice");
+}
+
+#[test]
+fn policies_and_metrics_that_cannot_be_are_refused_before_anything_is_run() {
+    let with = |policies: &[&str], workload: serde_json::Value| {
+        let wire: Wire = serde_json::from_value(serde_json::json!({
+            "schema": "pagelab.study/1", "name": "tiny", "question": "?", "policies": policies,
+            "sizes": { "full": {} }, "workload": [workload],
+        }))
+        .unwrap();
+        wire.of_size(Size::Full).map(drop).map_err(|error| error.to_string())
+    };
+    let plain = || serde_json::json!({ "name": "a", "command": ["a"] });
+    let same = with(&["base", "mthp-64k", "mthp-65536"], plain()).unwrap_err();
+    assert_eq!(same, "policies: \"mthp-64k\" and \"mthp-65536\" are the same policy; name it once");
+    let mixed = with(&["base", "direct-map-4k"], plain()).unwrap_err();
+    assert!(mixed.contains("\"direct-map-4k\" is decided when the machine boots"), "{mixed}");
+    assert_eq!(with(&["base", "contig-64k"], plain()), Ok(()), "one of the host and one of models");
+    let deciding = |primary: &str| {
+        let metrics = serde_json::json!(["rps=([0-9]+)", "p99:lower=x([0-9]+)"]);
+        let workload = serde_json::json!({ "name": "a", "command": ["a"], "metrics": metrics, "primary": primary });
+        with(&["base", "thp"], workload)
+    };
+    for primary in ["wall", "cpu", "minor_faults", "rps", "p99"] {
+        assert_eq!(deciding(primary), Ok(()), "{primary}");
+    }
+    let error = deciding("rsp").unwrap_err();
+    assert_eq!(error, "workload \"a\": there is no metric \"rsp\" that could decide; there are wall, cpu, rps, p99");
 }
 
 /// A comparison of base pages with THP that takes so much of its time, on a quiet machine.

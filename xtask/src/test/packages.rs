@@ -16,7 +16,7 @@ struct Package {
     reason: &'static str,
 }
 
-const PACKAGES: [Package; 30] = [
+const PACKAGES: [Package; 32] = [
     Package { name: "chromium", sign: "chromium", reason: "the HTML report is looked at as a browser shows it" },
     Package { name: "g++", sign: "g++", reason: "libFuzzer, which fuzz targets are linked with" },
     Package { name: "gcc", sign: "gcc", reason: "test programs in C, and a compile as a measured command" },
@@ -34,6 +34,12 @@ const PACKAGES: [Package; 30] = [
         name: "libc6-dev-riscv64-cross",
         sign: "/usr/riscv64-linux-gnu/include/stdint.h",
         reason: "riscv64 programs in C",
+    },
+    Package { name: "liblemon-utils", sign: "dimacs-solver", reason: "network simplex, as a program of a suite" },
+    Package {
+        name: "libquantum-dev",
+        sign: "/usr/include/quantum.h",
+        reason: "a program of a suite that is compiled first",
     },
     Package { name: "make", sign: "make", reason: "make -j2 as a measured tree of processes" },
     Package { name: "munge", sign: "munged", reason: "who submits a job to the Slurm of the tests" },

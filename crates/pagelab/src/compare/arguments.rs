@@ -118,6 +118,11 @@ pub struct Measuring {
     /// Compare the hash of standard output under every policy
     #[arg(long)]
     pub check_output: bool,
+    /// Compare the hash of this part of standard output under every policy, where the rest (times, dates) is another one in
+    /// every run: all that the capture group of the regular expression matches. Where it matches nothing, all of the output
+    /// is compared
+    #[arg(long, value_name = "REGEX", value_parser = with_one_group, conflicts_with = "check_output")]
+    pub answer: Option<regex::bytes::Regex>,
     /// Inspect all memory before it is given back (munmap, mremap, brk, MADV_DONTNEED, MADV_FREE, exec), whatever its
     /// size and the time that takes. Otherwise only large ranges are inspected, for 0.5 % of the time. It is for
     /// programs that give most of their memory back before they end (causes peak_unseen, freed_before_exit). The time

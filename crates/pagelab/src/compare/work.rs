@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::Duration;
 
-use platform::{Extract, Server, Work};
+use platform::{Extract, Select, Server, Work};
 use study::comparison::Invocation;
 
 use super::arguments::Measuring;
@@ -45,6 +45,7 @@ pub fn work(measuring: &Measuring, command: Vec<OsString>, trial_time_s: Option<
         trial_time: trial_time_s.and_then(|limit_s| Duration::try_from_secs_f64(limit_s).ok()),
         input: measuring.input.clone(),
         check_output: measuring.check_output,
+        select: select(measuring),
         prove_all: measuring.prove_all,
         extract: extract(measuring),
     })
@@ -64,6 +65,16 @@ fn extract(measuring: &Measuring) -> Option<Extract> {
         Ok(observations)
     };
     reads.then(|| Box::new(extract) as Extract)
+}
+
+/// Takes the answer out of the output, a line for each match; `None` where all of the output is the answer, or none.
+fn select(measuring: &Measuring) -> Option<Select> {
+    let regex = measuring.answer.clone()?;
+    Some(Box::new(move |output| {
+        let groups = regex.captures_iter(output).filter_map(|captures| captures.get(1));
+        let lines: Vec<&[u8]> = groups.map(|group| group.as_bytes()).collect();
+        (!lines.is_empty()).then(|| lines.join(&b'\n'))
+    }))
 }
 
 /// A file that can be opened for every trial anew. Opening a pipe waits for whoever writes into it.

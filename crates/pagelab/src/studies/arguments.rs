@@ -31,6 +31,8 @@ pub enum StudyVerb {
     Status(Status),
     /// Show what a study says, in a table or in another form
     Report(Report),
+    /// Say which workloads can be run here, what the others lack, and which packages bring it
+    Doctor(Doctor),
     /// Write every sample of a study, a row each
     Export(Export),
     /// Put what several stores have of studies into one; results that are there already are skipped
@@ -82,6 +84,17 @@ pub struct Run {
 pub struct Status {
     #[command(flatten)]
     pub which: Which,
+    /// Print one JSON document instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `pagelab study doctor`.
+#[derive(Clone, Debug, Args)]
+pub struct Doctor {
+    /// Names of `pagelab study list`, or files; without one: every suite, and every study
+    #[arg(value_name = "NAME_OR_FILE")]
+    pub studies: Vec<String>,
     /// Print one JSON document instead of the table
     #[arg(long)]
     pub json: bool,

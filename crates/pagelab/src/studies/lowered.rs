@@ -4,6 +4,8 @@ use policy::Policy;
 use serde_json::json;
 use study::definition::{Definition, Stopping, Workload};
 
+use super::inputs;
+
 /// A workload that can be measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lowered {
@@ -38,8 +40,9 @@ pub fn lowered(definition: &Definition, workload: &Workload) -> Result<Lowered, 
     }
     let own = std::env::current_exe().map(|path| path.to_string_lossy().into_owned());
     let own = own.unwrap_or_else(|_| PAGELAB.to_owned());
-    let subject = words(definition, workload, &here, PAGELAB);
-    let words = with_seed(definition, words(definition, workload, &here, &own));
+    let subject = words(definition, &workload.placed(inputs::known_as), &here, PAGELAB);
+    let words = words(definition, &inputs::as_they_are(workload), &here, &own);
+    let words = of_this_host(workload).chain(with_seed(definition, words)).collect();
     Ok(Lowered { words, subject: json!(subject).to_string(), left_out })
 }
 
@@ -76,6 +79,7 @@ fn words(definition: &Definition, workload: &Workload, policies: &[String], own:
         ("ready", &workload.ready),
         ("prepare", &workload.prepare),
         ("input", &workload.input),
+        ("answer", &workload.answer),
         ("hugetlb-pool", &workload.hugetlb_pool),
     ];
     for (name, text) in texts {
@@ -101,6 +105,12 @@ fn with_program(text: &str, own: &str) -> String {
         Some(rest) => shlex::try_quote(own).map_or(text.to_owned(), |own| format!("{own}{rest}")),
         None => text.to_owned(),
     }
+}
+
+/// What decides nothing about what is measured: as whom programs are run that refuse to be root's.
+fn of_this_host(workload: &Workload) -> impl Iterator<Item = String> {
+    let user = inputs::named_user(workload).map(|name| ["--user".to_owned(), name.to_owned()]);
+    user.into_iter().flatten()
 }
 
 fn with_seed(definition: &Definition, mut words: Vec<String>) -> Vec<String> {

@@ -1,7 +1,10 @@
 //! `pagelab study`: a question, workloads, policies and machines in one file; run, resumed, merged and reported.
 
 mod arguments;
+mod doctor;
 mod gathered;
+mod inputs;
+mod lacking;
 mod lowered;
 mod merge;
 mod model;
@@ -31,6 +34,7 @@ pub fn run(arguments: &StudyArguments) -> Result<(), Failure> {
         },
         StudyVerb::Status(arguments) => status::status(arguments),
         StudyVerb::Report(arguments) => report::report(arguments),
+        StudyVerb::Doctor(arguments) => doctor::doctor(arguments),
         StudyVerb::Export(arguments) => report::export(arguments),
         StudyVerb::Merge(arguments) => match arguments.shards.clone() {
             Some(study) => slurm::collect(&Which { study, quick: arguments.quick, store: arguments.store.clone() }),

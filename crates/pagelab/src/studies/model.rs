@@ -1,6 +1,7 @@
 //! Workloads on model machines: recorded once, simulated on every machine under every policy.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -16,7 +17,8 @@ use study::metric::{Direction, Provenance};
 use study::stats::Effect;
 
 use super::arguments::Run;
-use super::plan::is_here;
+use super::inputs;
+use super::lacking::is_here;
 use crate::failure::{Failure, say};
 use crate::record::OUTSIDE;
 use crate::sim::{self, machines};
@@ -79,15 +81,19 @@ fn subject(definition: &Definition, workload: &Workload) -> String {
         let bytes = std::fs::metadata(trace).map_or(0, |metadata| metadata.len());
         json!({ "file": Path::new(trace).file_name().map(|name| name.to_string_lossy().into_owned()), "bytes": bytes })
     });
-    let command = trace.is_none().then(|| recorded(workload));
-    json!({
+    let workload = workload.placed(inputs::known_as);
+    let command = trace.is_none().then(|| recorded(&workload));
+    let mut subject = json!({
         "trace": trace,
         "command": command,
         "env": workload.env,
         "instructions": definition.stopping.recorded,
         "pagelab": env!("CARGO_PKG_VERSION"),
-    })
-    .to_string()
+    });
+    if let (true, Some(input)) = (trace.is_none(), &workload.input) {
+        subject["input"] = json!(input);
+    }
+    subject.to_string()
 }
 
 /// Why a workload cannot be simulated here.
@@ -271,6 +277,7 @@ fn record(definition: &Definition, workload: &Workload, store: &Store) -> Result
     let (whole, partial) = (directory.join(&name), directory.join(format!("{name}.partial")));
     let file = whole.join(TRACE);
     let own = std::env::current_exe().map_err(|error| Failure::about(&file, error))?;
+    let workload = &inputs::ready(workload)?;
     let mut words: Vec<String> = recorded(workload).to_vec();
     if let Some(first) = words.first_mut().filter(|first| *first == "pagelab") {
         *first = own.to_string_lossy().into_owned();
@@ -285,7 +292,10 @@ fn record(definition: &Definition, workload: &Workload, store: &Store) -> Result
     if let Some(most) = definition.stopping.recorded {
         command.args(["--max", &most.to_string()]);
     }
-    command.arg("--").args(&words).envs(&workload.env).stdin(Stdio::null()).stdout(Stdio::null());
+    let stdin =
+        workload.input.as_ref().map(|input| File::open(input).map_err(|error| Failure::about(input.as_ref(), error)));
+    let stdin = stdin.transpose()?.map_or_else(Stdio::null, Stdio::from);
+    command.arg("--").args(&words).envs(&workload.env).stdin(stdin).stdout(Stdio::null());
     let ended = command.output().map_err(|error| Failure::about(&own, error))?;
     let said = String::from_utf8_lossy(&ended.stderr);
     said.lines().for_each(|line| say(results::printable(line)));

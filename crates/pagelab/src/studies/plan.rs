@@ -1,7 +1,6 @@
 //! The plan: every workload on every machine, and how far each of these rows is.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 
 use host::Host;
 use results::store::{OfStudy, Resumption, Store};
@@ -10,6 +9,7 @@ use study::definition::{Definition, HOST, Workload};
 use study::machine::Machine;
 use study::metric::names;
 
+use super::lacking::is_here;
 use super::lowered::{Lowered, is_over_boots, lowered};
 use crate::compare::gone_before::GoneBefore;
 use crate::compare::in_study;
@@ -79,23 +79,6 @@ fn by_subject(definition: &Definition, store: Option<&Store>) -> Result<BTreeMap
         all.entry(subject).or_default().push(store.load(id).map_err(Failure::input)?);
     }
     Ok(all)
-}
-
-/// Whether the programs of a workload are here: of this command, its server, and what is run before it.
-///
-/// # Errors
-/// What is missing, and where it comes from.
-pub fn is_here(workload: &Workload, command: &[String]) -> Result<(), String> {
-    let first = |text: &Option<String>| text.as_ref().and_then(|text| shlex::split(text)?.into_iter().next());
-    let programs = [first(&workload.server), first(&workload.ready), first(&workload.prepare)];
-    let programs = programs.into_iter().flatten().chain(command.first().cloned());
-    for program in programs.filter(|program| program != "pagelab") {
-        tracer::resolve(&OsString::from(&program)).map_err(|error| {
-            let package = workload.package.as_ref().map(|name| format!("; it is in the package {name}"));
-            format!("{error}{}", package.unwrap_or_default())
-        })?;
-    }
-    Ok(())
 }
 
 /// How far it is in this boot. What an interrupted comparison has is part of what its boot says; the next one begins anew.

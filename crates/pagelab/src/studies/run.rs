@@ -7,8 +7,9 @@ use study::definition::Definition;
 
 use super::arguments::Run;
 use super::gathered::gathered;
+use super::lowered::lowered;
 use super::plan::{HostRow, Progress, host_rows};
-use super::{model, status};
+use super::{inputs, model, status};
 use crate::compare::gone_before::InStudy;
 use crate::compare::in_study;
 use crate::failure::{Failure, say};
@@ -41,7 +42,7 @@ pub fn of(definition: &Definition, arguments: &Run, store: &Store) -> Result<(),
         let name = results::printable(&row.workload.name);
         say(format_args!("study {}: workload {} of {}: {name}", definition.name, at + 1, wanted.len()));
         match measured(definition, row, arguments, store) {
-            Err(interrupted @ Failure::Interrupted(_)) => return Err(interrupted),
+            Err(stopped @ (Failure::Interrupted(_) | Failure::Stopped(..))) => return Err(stopped),
             Err(failure) => {
                 let what = results::printable(&failure.to_string());
                 say(format_args!("study {}: {name}: {what}", definition.name));
@@ -65,16 +66,15 @@ fn is_wanted(row: &HostRow<'_>, arguments: &Run) -> bool {
 
 /// Measures a workload under all policies.
 fn measured(definition: &Definition, row: &HostRow<'_>, arguments: &Run, store: &Store) -> Result<(), Failure> {
-    let Ok(lowered) = &row.lowered else { return Ok(()) };
+    let Ok(planned) = &row.lowered else { return Ok(()) };
+    inputs::ready(row.workload)?;
+    // The paths of inputs that were made just now.
+    let lowered = lowered(definition, row.workload).unwrap_or_else(|_| planned.clone());
     let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
-    let of = OfStudy {
-        study: definition.name.clone(),
-        workload: row.workload.name.clone(),
-        subject: lowered.subject.clone(),
-    };
+    let of = OfStudy { study: definition.name.clone(), workload: row.workload.name.clone(), subject: lowered.subject };
     let study = InStudy { of, gone_before: row.gone_before(store, started_unix_s)? };
     let kept_in = ["--store".to_owned(), store.path().to_string_lossy().into_owned()];
-    let words: Vec<String> = arguments.added().into_iter().chain(kept_in).chain(lowered.words.clone()).collect();
+    let words: Vec<String> = arguments.added().into_iter().chain(kept_in).chain(lowered.words).collect();
     let (measured, exit) = in_study::run(&words, store, study)?;
     first_of(exit.err().into_iter().chain(measured.troubles))
 }

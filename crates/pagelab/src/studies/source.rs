@@ -1,16 +1,17 @@
-//! Where studies come from: the program itself, a directory beside it or where it is installed, a file that is named.
+//! Where studies and suites come from: the program itself, a directory beside it or where it is installed, a file that is
+//! named; a suite also from `suites` beside the study's file.
 
 use std::path::{Path, PathBuf};
 
 use model::policy::ModelPolicy;
 use model::toml_file;
 use policy::{Policy, PolicyError};
-use study::definition::{Definition, Size, Wire};
+use study::definition::{Definition, Size, Wire, WireSuite};
 
 use crate::failure::Failure;
 
 /// The studies of the program.
-const BUILT_IN: [(&str, &str); 5] = [
+const STUDIES: [(&str, &str); 5] = [
     ("base-64k", include_str!("../../../../studies/base-64k.toml")),
     ("contig-hint", include_str!("../../../../studies/contig-hint.toml")),
     ("direct-map", include_str!("../../../../studies/direct-map.toml")),
@@ -18,25 +19,43 @@ const BUILT_IN: [(&str, &str); 5] = [
     ("tcg-regions", include_str!("../../../../studies/tcg-regions.toml")),
 ];
 
-/// A study as it was found.
+/// The suites of the program.
+const SUITES: [(&str, &str); 4] = [
+    ("kernel-heavy", include_str!("../../../../suites/kernel-heavy.toml")),
+    ("lmbench-like", include_str!("../../../../suites/lmbench-like.toml")),
+    ("servers", include_str!("../../../../suites/servers.toml")),
+    ("specint-like", include_str!("../../../../suites/specint-like.toml")),
+];
+
+/// A study or a suite as it was found.
 pub struct Source {
     /// What it is called: a name, or a path.
     pub name: String,
     /// Its text.
     text: String,
+    /// Where suites are looked for first.
+    beside: Option<PathBuf>,
 }
 
 /// Every study of the program and of the directories that belong to it, by name; one of the program first.
 pub fn all() -> Vec<Source> {
-    let built_in = BUILT_IN.iter().map(|(name, text)| Source { name: (*name).to_owned(), text: (*text).to_owned() });
-    let mut all: Vec<Source> = built_in.collect();
-    for path in directories().into_iter().filter_map(|directory| std::fs::read_dir(directory).ok()).flatten().flatten()
-    {
+    found(&STUDIES, &directories("studies"))
+}
+
+/// Every suite of the program and of the directories that belong to it, by name; one of the program first.
+pub fn suites() -> Vec<Source> {
+    found(&SUITES, &directories("suites"))
+}
+
+fn found(built_in: &[(&str, &str)], directories: &[PathBuf]) -> Vec<Source> {
+    let source = |name: &str, text: &str| Source { name: name.to_owned(), text: text.to_owned(), beside: None };
+    let mut all: Vec<Source> = built_in.iter().map(|(name, text)| source(name, text)).collect();
+    for path in directories.iter().filter_map(|directory| std::fs::read_dir(directory).ok()).flatten().flatten() {
         let name = path.path().file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let is_new =
             path.path().extension().is_some_and(|ending| ending == "toml") && all.iter().all(|one| one.name != name);
         if let (true, Ok(text)) = (is_new, std::fs::read_to_string(path.path())) {
-            all.push(Source { name, text });
+            all.push(source(&name, &text));
         }
     }
     all.sort_by(|one, other| one.name.cmp(&other.name));
@@ -56,38 +75,71 @@ pub fn named(name: &str) -> Result<Source, Failure> {
     let path = Path::new(name);
     if is_file(name) {
         let text = std::fs::read_to_string(path).map_err(|error| Failure::about(path, error))?;
-        return Ok(Source { name: name.to_owned(), text });
+        let beside = path.parent().map(|directory| directory.join("suites"));
+        return Ok(Source { name: name.to_owned(), text, beside });
     }
-    let all = all();
+    let file = "A file is named with its `/` or `.toml`";
+    one_of("study", name, all()).map_err(|what| Failure::Input(format!("{what}. {file}")))
+}
+
+/// The one of that name.
+///
+/// # Errors
+/// There is none; which there are, and which of them was probably meant.
+fn one_of(kind: &str, name: &str, all: Vec<Source>) -> Result<Source, String> {
     let known: Vec<String> = all.iter().map(|source| source.name.clone()).collect();
     all.into_iter().find(|source| source.name == name).ok_or_else(|| {
-        let nearest = known.iter().min_by_key(|known| strsim::damerau_levenshtein(name, known));
-        let nearest = nearest.map(|nearest| format!("; the nearest is {nearest}")).unwrap_or_default();
-        let known = known.join(", ");
-        Failure::Input(format!(
-            "there is no study {name:?}; there are {known}{nearest}. A file is named with its `/` or `.toml`"
-        ))
+        let nearest = nearest(name, &known).map(|nearest| format!("; the nearest is {nearest}")).unwrap_or_default();
+        format!("there is no {kind} {name:?}; there are {}{nearest}", known.join(", "))
     })
 }
 
-/// `studies` beside the program, and `share/pagelab/studies` where packages put it.
-fn directories() -> Vec<PathBuf> {
+/// The known name that is like this one, if any is: a third of it may be different.
+fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a String> {
+    let distance = |known: &&String| strsim::damerau_levenshtein(name, known);
+    let is_similar = |known: &&String| distance(known) <= known.len().max(name.len()) / 3;
+    known.iter().min_by_key(distance).filter(is_similar)
+}
+
+/// The directory of that name beside the program, and in `share/pagelab` where packages put it.
+fn directories(name: &str) -> Vec<PathBuf> {
     let program = std::env::current_exe().unwrap_or_default();
     let Some(folder) = program.parent() else { return Vec::new() };
-    vec![folder.join("studies"), folder.join("../share/pagelab/studies")]
+    vec![folder.join(name), folder.join("../share/pagelab").join(name)]
 }
 
 impl Source {
-    /// The study of a size.
+    /// The study of a size, with the workloads of its suites.
     ///
     /// # Errors
-    /// What is wrong with the file, in a line.
+    /// What is wrong with the file, or with the file of a suite, in a line.
     pub fn of_size(&self, size: Size) -> Result<Definition, Failure> {
         let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("{}: {error}", self.name));
         let wire: Wire = toml_file::read(&self.text).map_err(|error| wrong(&error))?;
-        let definition = wire.of_size(size).map_err(|error| wrong(&error))?;
+        let suites: Vec<WireSuite> = wire.suites().map(|name| self.suite(name)).collect::<Result<_, _>>()?;
+        let definition = wire.with_suites(size, &suites).map_err(|error| wrong(&error))?;
         known(&definition.policies).map_err(|error| wrong(&error))?;
         Ok(definition)
+    }
+
+    /// A suite that a study names.
+    fn suite(&self, name: &str) -> Result<WireSuite, Failure> {
+        let directories: Vec<PathBuf> = directories("suites").into_iter().chain(self.beside.clone()).collect();
+        let source = one_of("suite", name, found(&SUITES, &directories));
+        source.map_err(|what| Failure::Input(format!("{}: {what}", self.name)))?.as_suite()
+    }
+
+    /// The suite.
+    ///
+    /// # Errors
+    /// What is wrong with the file, in a line.
+    pub fn as_suite(&self) -> Result<WireSuite, Failure> {
+        let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("suite {}: {error}", self.name));
+        let suite: WireSuite = toml_file::read(&self.text).map_err(|error| wrong(&error))?;
+        match suite.name() == self.name {
+            true => Ok(suite),
+            false => Err(wrong(&format_args!("its `name` is {:?}; expected that of its file", suite.name()))),
+        }
     }
 }
 
@@ -105,13 +157,45 @@ mod tests {
 
     #[test]
     fn every_built_in_study_has_both_sizes_and_its_own_name() {
-        for (name, text) in BUILT_IN {
-            let source = Source { name: name.to_owned(), text: text.to_owned() };
+        for (name, _) in STUDIES {
+            let source = named(name).unwrap();
             for size in [Size::Full, Size::Quick] {
                 let definition = source.of_size(size).unwrap_or_else(|error| panic!("{name}: {error}"));
                 assert_eq!(definition.name, name);
                 assert!(definition.published.iter().all(|one| !one.source.is_empty()));
             }
+        }
+    }
+
+    #[test]
+    fn every_workload_of_a_suite_can_be_run_or_says_why_not() {
+        for source in found(&SUITES, &[]) {
+            let suite = source.as_suite().unwrap_or_else(|error| panic!("{error}"));
+            assert!(!suite.about().is_empty());
+            for size in [Size::Full, Size::Quick] {
+                let workloads = suite.of_size(size).unwrap_or_else(|error| panic!("{}: {error}", source.name));
+                assert!(!workloads.is_empty());
+                for workload in workloads {
+                    let is_own = workload.command.first().is_some_and(|first| first == "pagelab");
+                    assert!(
+                        is_own || workload.package.is_some() || workload.missing.is_some(),
+                        "{} of {} names no package",
+                        workload.name,
+                        source.name
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_like_none_has_no_nearest() {
+        let known: Vec<String> = STUDIES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let nearest = |name: &str| nearest(name, &known).map(String::as_str);
+        assert_eq!(nearest("contig-hunt"), Some("contig-hint"));
+        assert_eq!(nearest("base64k"), Some("base-64k"));
+        for far in ["nowhere", "", "x", "study"] {
+            assert_eq!(nearest(far), None, "{far}");
         }
     }
 }

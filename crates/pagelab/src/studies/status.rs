@@ -8,7 +8,7 @@ use super::arguments::{Status, Which};
 use super::gathered::{Gathered, gathered};
 use super::model::ModelRow;
 use super::plan::{HostRow, Progress};
-use super::source;
+use super::{inputs, source};
 use crate::failure::Failure;
 use crate::output::{find_store, print, terminal_width};
 
@@ -128,7 +128,8 @@ pub fn planned(definition: &Definition, gathered: &Gathered<'_>) -> Result<(), F
         let what = match (&row.progress, &row.lowered) {
             (Progress::Missing | Progress::Interrupted { .. }, Ok(lowered)) => {
                 let words = lowered.words.iter().map(String::as_str);
-                format!("pagelab compare {}", shlex::try_join(words).unwrap_or_default())
+                let made = if inputs::is_any_unmade(row.workload) { "make its input, then " } else { "" };
+                format!("{made}pagelab compare {}", shlex::try_join(words).unwrap_or_default())
             }
             (progress, _) => {
                 let (state, _, why) = told(progress);

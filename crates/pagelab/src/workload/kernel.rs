@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use tracer::signals;
 use workloads::kernel::{
-    Done, KernelError, Load, brk_growth, directory_read, file_churn, fork_exec, memfd_pread, messaging, page_faults,
-    pipe_switch, sockets, syscalls,
+    Done, KernelError, Load, brk_growth, directory_read, file_churn, fork_exec, mapped_read, memfd_pread, messaging,
+    page_faults, pipe_switch, sockets, syscalls,
 };
 use workloads::memory::ForkError;
 use workloads::random::mix;
@@ -58,6 +58,18 @@ pub struct MemfdPread {
     bytes: u64,
 }
 
+/// Arguments of `mapped-read`.
+#[derive(Clone, Debug, Args)]
+pub struct MappedRead {
+    #[command(flatten)]
+    work: Work,
+    /// Size of each of the 16 files, in whole base pages
+    #[arg(long, default_value = "1M", value_parser = arguments::size)]
+    bytes: u64,
+    #[command(flatten)]
+    scratch: Scratch,
+}
+
 /// The workloads.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum Kernel {
@@ -81,6 +93,8 @@ pub enum Kernel {
     FileChurn(Files),
     /// Read a directory of 4,096 files
     DirectoryRead(Files),
+    /// Open, map, read and close files, one after the other: faults of mapped files
+    MappedRead(MappedRead),
     /// Read 64 bytes at random places of a large file in memory: the direct map's TLB misses
     MemfdPread(MemfdPread),
 }
@@ -110,6 +124,7 @@ impl Kernel {
                 let done = scratch.with(|directory| directory_read::run(load, directory, &signals::arrived))?;
                 Ok(work.report("directory-read", &done)?.argument("directory", scratch.shown()))
             }
+            Kernel::MappedRead(arguments) => arguments.run(),
             Kernel::MemfdPread(arguments) => arguments.run(),
         }
     }
@@ -133,6 +148,17 @@ impl ForkExec {
             }
             error => error.into(),
         }
+    }
+}
+
+impl MappedRead {
+    fn run(&self) -> Result<Report, WorkloadError> {
+        let bytes = arguments::whole_pages("bytes", self.bytes)?;
+        let load = self.work.load(mapped_read::per_second(bytes))?;
+        arguments::room("bytes", u128::from(mapped_read::FILES) * u128::from(self.bytes))?;
+        let done = self.scratch.with(|directory| mapped_read::run(load, bytes, directory, &signals::arrived))?;
+        let report = self.work.report("mapped-read", &done)?.argument("bytes", self.bytes);
+        Ok(report.argument("directory", self.scratch.shown()))
     }
 }
 

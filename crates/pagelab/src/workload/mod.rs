@@ -232,7 +232,7 @@ mod tests {
 
     use super::*;
 
-    const NAMES: [&str; 21] = [
+    const NAMES: [&str; 22] = [
         "chase",
         "gups",
         "stream",
@@ -250,6 +250,7 @@ mod tests {
         "tcp-loopback",
         "file-churn",
         "directory-read",
+        "mapped-read",
         "memfd-pread",
         "kvm-dirty-log",
         "jit-arena",
@@ -257,7 +258,7 @@ mod tests {
     ];
 
     /// Sizes at which every workload ends in milliseconds.
-    const SMOKE: [&str; 16] = [
+    const SMOKE: [&str; 17] = [
         "chase --bytes 1M --steps 10000",
         "gups --bytes 1M --updates 10000",
         "stream --bytes 192K --rounds 3",
@@ -271,6 +272,7 @@ mod tests {
         "tcp-loopback --seconds 0.002",
         "file-churn --seconds 0.002",
         "directory-read --seconds 0.003",
+        "mapped-read --seconds 0.002 --bytes 64K",
         "memfd-pread --seconds 0.002 --bytes 1M",
         "jit-arena --bytes 300K --stride 64K --hotness 2",
         "jit-arena --bytes 300K --stride 64K --hot-share 0.1 --dual --advice none --rate 100M",
@@ -348,6 +350,9 @@ mod tests {
             ("pipe-switch --seconds nan", "--seconds"),
             ("page-faults --seconds 1e30", "--seconds"),
             ("memfd-pread --bytes 100", "--bytes"),
+            ("mapped-read --bytes 100", "--bytes"),
+            ("mapped-read --bytes 4096T", "--bytes"),
+            ("mapped-read --bytes 64K --directory /proc", "--directory"),
             ("fork-exec --bytes 1", "--bytes"),
             ("file-churn --directory /proc", "--directory"),
         ] {

@@ -1,23 +1,31 @@
 //! What a study is: the question, and everything that is run to answer it, before any of it is run.
 //!
 //! A file ([`Wire`], read by the program) becomes a [`Definition`] of one size ([`Wire::of_size`]): axes are
-//! multiplied out, parameters filled in. Which policies and machines there are is not known here.
+//! multiplied out, parameters filled in, and the workloads of suites ([`WireSuite`]) among its own. Which policies and machines there are is not known here.
 
 mod boot;
+mod error;
+mod input;
 mod placeholder;
 mod slurm;
+mod suite;
 mod wire;
+mod workload;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 pub use boot::Boot;
+pub use error::DefinitionError;
+pub use input::Input;
 pub use placeholder::PlaceholderError;
 pub use slurm::Slurm;
-pub use wire::{SCHEMA, Wire};
+pub use suite::SUITE_SCHEMA;
+pub use wire::{SCHEMA, Wire, WireSuite};
+pub use workload::Workload;
 
-use placeholder::{choices, filled};
-use policy::size::SizeError;
-use wire::{Value, WireSize, WireWorkload};
+use policy::Policy;
+use wire::WireSize;
+use workload::{inputs, multiplied};
 
 /// The name of the machine that runs pagelab.
 pub const HOST: &str = "host";
@@ -94,45 +102,6 @@ pub struct Stopping {
     pub recorded: Option<u64>,
 }
 
-/// What is run: one row of the matrix on each machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Workload {
-    /// Its name with the values of its axes, unique in the study: `gups`, `gups threads=2`.
-    pub name: String,
-    /// The program of the origin that it stands for.
-    pub stands_for: Option<String>,
-    /// Why there is none: then it is a row that says so.
-    pub missing: Option<String>,
-    /// Where its program comes from.
-    pub package: Option<String>,
-    /// The command, or with a server the client. `pagelab` as its first word is this program.
-    pub command: Vec<String>,
-    /// What is recorded for model machines, where that is not the command.
-    pub recorded: Option<Vec<String>>,
-    /// Variables of the environment.
-    pub env: BTreeMap<String, String>,
-    /// A server's command line.
-    pub server: Option<String>,
-    /// Succeeds as soon as the server is ready.
-    pub ready: Option<String>,
-    /// Is run before every trial.
-    pub prepare: Option<String>,
-    /// Standard input.
-    pub input: Option<String>,
-    /// Figures that the command prints, as `compare --metric` takes them.
-    pub metrics: Vec<String>,
-    /// The metric that decides, where it is another one than the study's.
-    pub primary: Option<String>,
-    /// Whether its output must be the same under every policy.
-    pub check_output: bool,
-    /// Whether all memory is looked at before it goes.
-    pub prove_all: bool,
-    /// Memory for the hugetlb pool.
-    pub hugetlb_pool: Option<String>,
-    /// A trace of it, for model machines.
-    pub trace: Option<String>,
-}
-
 /// A figure that others have published.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Published {
@@ -152,103 +121,25 @@ pub struct Published {
     pub source: String,
 }
 
-/// A study that makes no sense.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DefinitionError {
-    /// Another kind of file, or another version of it.
-    #[error("schema: found {found:?}, expected {SCHEMA:?}")]
-    Schema {
-        /// What was found.
-        found: String,
-    },
-    /// A name that cannot be that of a file.
-    #[error("name: expected letters, digits, - and _, found {found:?}")]
-    Name {
-        /// What was found.
-        found: String,
-    },
-    /// A size that the file does not have.
-    #[error("there is no [sizes.{wanted}]; there are {known}")]
-    Size {
-        /// What was asked for.
-        wanted: String,
-        /// What there is.
-        known: String,
-    },
-    /// Nothing to run, or nothing to compare.
-    #[error("{key}: expected {expected}, found {found}")]
-    Count {
-        /// Which list.
-        key: &'static str,
-        /// How many.
-        expected: &'static str,
-        /// What was found.
-        found: usize,
-    },
-    /// A name that is there twice.
-    #[error("{key}: {name:?} is there twice")]
-    Twice {
-        /// Which list.
-        key: &'static str,
-        /// The name.
-        name: String,
-    },
-    /// A name that is not in the list that it is from.
-    #[error("{key}: there is no {name:?}; there are {known}")]
-    Unknown {
-        /// The key.
-        key: String,
-        /// The name.
-        name: String,
-        /// What there is.
-        known: String,
-    },
-    /// A workload with nothing to run, and no reason for it.
-    #[error("workload {name:?}: expected a command, a trace, or `missing` with the reason why there is neither")]
-    Empty {
-        /// The workload.
-        name: String,
-    },
-    /// A word with a placeholder that has no value.
-    #[error("workload {workload:?}: {error}")]
-    Placeholder {
-        /// The workload.
-        workload: String,
-        /// What is wrong.
-        error: PlaceholderError,
-    },
-    /// A change that is none.
-    #[error("published.change: expected a signed percentage such as -33.1% or +250%, found {found:?}")]
-    Change {
-        /// What was found.
-        found: String,
-    },
-    /// What is no word or no number for Slurm.
-    #[error("slurm.{key}: expected {expected}, found {found:?}")]
-    Slurm {
-        /// The key.
-        key: &'static str,
-        /// What it takes.
-        expected: &'static str,
-        /// What was found.
-        found: String,
-    },
-    /// A size that is none.
-    #[error("boots.{boot}.base_page: {error}")]
-    BasePage {
-        /// The boot.
-        boot: String,
-        /// What is wrong.
-        error: SizeError,
-    },
-}
-
 impl Wire {
-    /// The study of one size.
+    /// The names of the suites that it has workloads of.
+    pub fn suites(&self) -> impl Iterator<Item = &str> {
+        self.suite.iter().map(|used| used.name.as_str())
+    }
+
+    /// The study of one size, which names no suite.
+    ///
+    /// # Errors
+    /// As [`Wire::with_suites`].
+    pub fn of_size(&self, size: Size) -> Result<Definition, DefinitionError> {
+        self.with_suites(size, &[])
+    }
+
+    /// The study of one size, and of the suites that it names.
     ///
     /// # Errors
     /// Whatever is wrong with it first.
-    pub fn of_size(&self, size: Size) -> Result<Definition, DefinitionError> {
+    pub fn with_suites(&self, size: Size, suites: &[WireSuite]) -> Result<Definition, DefinitionError> {
         if self.schema != SCHEMA {
             return Err(DefinitionError::Schema { found: self.schema.clone() });
         }
@@ -257,8 +148,7 @@ impl Wire {
             return Err(DefinitionError::Name { found: self.name.clone() });
         }
         let amount = self.amount(size)?;
-        let workloads = self.workload.iter().map(|workload| multiplied(workload, amount));
-        let workloads: Vec<Workload> = workloads.collect::<Result<Vec<_>, _>>()?.concat();
+        let workloads = self.workloads(size, amount, suites)?;
         let machines = if self.machines.is_empty() { vec![HOST.to_owned()] } else { self.machines.clone() };
         let count = |key, expected, found, is_right| match is_right {
             true => Ok(()),
@@ -267,10 +157,14 @@ impl Wire {
         count("policies", "two or more", self.policies.len(), self.policies.len() > 1)?;
         count("workload", "one or more", workloads.len(), !workloads.is_empty())?;
         distinct("policies", self.policies.iter())?;
+        in_harmony(&self.policies)?;
         distinct("machines", machines.iter())?;
         distinct("workload", workloads.iter().map(|workload| &workload.name))?;
         let baseline = self.baseline.clone().unwrap_or_else(|| self.policies[0].clone());
         one_of("baseline", &baseline, &self.policies)?;
+        let primary = self.primary.clone().unwrap_or_else(|| "wall".to_owned());
+        let decides = |workload: &Workload| workload.primary.clone().unwrap_or_else(|| primary.clone());
+        workloads.iter().try_for_each(|workload| workload.has_metric(&decides(workload)))?;
         let boots = self.boots.iter().map(|(name, boot)| Boot::of(name, boot)).collect::<Result<_, _>>()?;
         Ok(Definition {
             name: self.name.clone(),
@@ -279,7 +173,7 @@ impl Wire {
             policies: self.policies.clone(),
             baseline,
             machines,
-            primary: self.primary.clone().unwrap_or_else(|| "wall".to_owned()),
+            primary,
             model_primary: self.model_primary.clone().unwrap_or_else(|| "walks".to_owned()),
             band: self.band.clone(),
             seed: self.seed,
@@ -292,11 +186,21 @@ impl Wire {
     }
 
     fn amount(&self, size: Size) -> Result<&WireSize, DefinitionError> {
-        self.sizes.get(size.name()).ok_or_else(|| {
-            let known: Vec<String> = self.sizes.keys().map(|name| format!("[sizes.{name}]")).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            DefinitionError::Size { wanted: size.name().to_owned(), known }
-        })
+        self.sizes.get(size.name()).ok_or_else(|| DefinitionError::no_size(size, self.sizes.keys()))
+    }
+
+    /// Workloads of the suites, in the order in which they are named, and those of the file itself.
+    fn workloads(&self, size: Size, amount: &WireSize, suites: &[WireSuite]) -> Result<Vec<Workload>, DefinitionError> {
+        let values = amount.parameters.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
+        let names: Vec<String> = suites.iter().map(|suite| suite.name().to_owned()).collect();
+        let of_suites = self.suite.iter().map(|used| {
+            one_of("suite.name", &used.name, &names)?;
+            let suite = suites.iter().filter(|suite| suite.name() == used.name);
+            Ok(suite.map(|suite| suite.of_study(size, &values, used)).collect::<Result<Vec<_>, _>>()?.concat())
+        });
+        let inputs = inputs(&self.input, &values)?;
+        let own = self.workload.iter().map(|workload| multiplied(workload, &values, &inputs));
+        Ok(of_suites.chain(own).collect::<Result<Vec<_>, _>>()?.concat())
     }
 
     fn published(&self, workloads: &[Workload]) -> Result<Vec<Published>, DefinitionError> {
@@ -335,6 +239,24 @@ fn distinct<'a>(key: &'static str, names: impl Iterator<Item = &'a String>) -> R
     Ok(())
 }
 
+/// Refuses two names of one policy, and policies of boots beside those of programs. What is no policy of a host is not looked at.
+fn in_harmony(names: &[String]) -> Result<(), DefinitionError> {
+    let known: Vec<(&String, Policy)> =
+        names.iter().filter_map(|name| name.parse().ok().map(|policy| (name, policy))).collect();
+    for (at, (one, policy)) in known.iter().enumerate() {
+        if let Some((other, _)) = known[at + 1..].iter().find(|(_, other)| other == policy) {
+            return Err(DefinitionError::SamePolicy { one: (*one).clone(), other: (*other).clone() });
+        }
+    }
+    let is_of_boot = |(_, policy): &&(&String, Policy)| policy.direct_map().is_some();
+    match (known.iter().find(is_of_boot), known.iter().find(|one| !is_of_boot(one))) {
+        (Some((boot, _)), Some((program, _))) => {
+            Err(DefinitionError::BootAndProgram { boot: (*boot).clone(), program: (*program).clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
 fn one_of(key: &str, name: &str, known: &[String]) -> Result<(), DefinitionError> {
     match known.iter().any(|known| known == name) {
         true => Ok(()),
@@ -348,48 +270,4 @@ fn ratio(change: &str) -> Result<f64, DefinitionError> {
     let percent = percent.and_then(|text| text.trim().parse::<f64>().ok()).filter(|percent| *percent > -100.0);
     let ratio = percent.map(|percent| 1.0 + percent / 100.0).filter(|ratio| ratio.is_finite());
     ratio.ok_or_else(|| DefinitionError::Change { found: change.to_owned() })
-}
-
-/// A workload for every choice of values on its axes.
-fn multiplied(wire: &WireWorkload, amount: &WireSize) -> Result<Vec<Workload>, DefinitionError> {
-    if wire.command.is_empty() && wire.trace.is_none() && wire.missing.is_none() {
-        return Err(DefinitionError::Empty { name: wire.name.clone() });
-    }
-    let text = |values: &Vec<Value>| values.iter().map(Value::to_string).collect();
-    let axes = wire.axes.iter().map(|(name, values)| (name.clone(), text(values))).collect();
-    choices(&axes).iter().map(|choice| of_choice(wire, choice, amount)).collect()
-}
-
-fn of_choice(
-    wire: &WireWorkload,
-    choice: &BTreeMap<String, String>,
-    amount: &WireSize,
-) -> Result<Workload, DefinitionError> {
-    let parameters = amount.parameters.iter().map(|(name, value)| (name.clone(), value.to_string()));
-    let values: BTreeMap<String, String> = parameters.chain(choice.clone()).collect();
-    let wrong = |error| DefinitionError::Placeholder { workload: wire.name.clone(), error };
-    let fill = |word: &String| filled(word, &values).map_err(wrong);
-    let fill_if_there = |word: &Option<String>| word.as_ref().map(fill).transpose();
-    let fill_all = |words: &Vec<String>| words.iter().map(fill).collect::<Result<Vec<String>, _>>();
-    let axes = choice.iter().map(|(name, value)| format!(" {name}={value}"));
-    let env = wire.env.iter().map(|(name, value)| Ok((name.clone(), fill(value)?)));
-    Ok(Workload {
-        name: wire.name.clone() + &axes.collect::<String>(),
-        stands_for: wire.stands_for.clone(),
-        missing: wire.missing.clone(),
-        package: wire.package.clone(),
-        command: fill_all(&wire.command)?,
-        recorded: wire.recorded.as_ref().map(fill_all).transpose()?,
-        env: env.collect::<Result<_, DefinitionError>>()?,
-        server: fill_if_there(&wire.server)?,
-        ready: fill_if_there(&wire.ready)?,
-        prepare: fill_if_there(&wire.prepare)?,
-        input: fill_if_there(&wire.input)?,
-        metrics: wire.metrics.clone(),
-        primary: wire.primary.clone(),
-        check_output: wire.check_output,
-        prove_all: wire.prove_all,
-        hugetlb_pool: fill_if_there(&wire.hugetlb_pool)?,
-        trace: fill_if_there(&wire.trace)?,
-    })
 }

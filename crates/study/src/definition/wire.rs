@@ -26,6 +26,10 @@ pub struct Wire {
     #[serde(default)]
     pub(super) sizes: BTreeMap<String, WireSize>,
     #[serde(default)]
+    pub(super) suite: Vec<WireUse>,
+    #[serde(default)]
+    pub(super) input: Vec<WireInput>,
+    #[serde(default)]
     pub(super) workload: Vec<WireWorkload>,
     #[serde(default)]
     pub(super) published: Vec<WirePublished>,
@@ -33,6 +37,54 @@ pub struct Wire {
     pub(super) boots: BTreeMap<String, WireBoot>,
     #[serde(default)]
     pub(super) slurm: WireSlurm,
+}
+
+/// A suite's file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WireSuite {
+    pub(super) schema: String,
+    pub(super) name: String,
+    pub(super) about: String,
+    #[serde(default)]
+    pub(super) sizes: BTreeMap<String, WireSuiteSize>,
+    #[serde(default)]
+    pub(super) input: Vec<WireInput>,
+    #[serde(default)]
+    pub(super) workload: Vec<WireWorkload>,
+}
+
+/// How much of a suite is run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireSuiteSize {
+    #[serde(default)]
+    pub parameters: BTreeMap<String, Value>,
+}
+
+/// What a study has of a suite.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireUse {
+    pub name: String,
+    #[serde(default)]
+    pub only: Vec<String>,
+    #[serde(default)]
+    pub without: Vec<String>,
+}
+
+/// What is made once.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireInput {
+    pub name: String,
+    pub package: Option<String>,
+    #[serde(default)]
+    pub needs: Vec<String>,
+    #[serde(default)]
+    pub command: Vec<String>,
+    pub script: Option<String>,
+    pub output: Option<String>,
 }
 
 /// How much is run.
@@ -75,6 +127,9 @@ pub(super) struct WireWorkload {
     pub missing: Option<String>,
     pub package: Option<String>,
     #[serde(default)]
+    pub needs: Vec<String>,
+    pub user: Option<String>,
+    #[serde(default)]
     pub command: Vec<String>,
     #[serde(default)]
     pub axes: BTreeMap<String, Vec<Value>>,
@@ -87,6 +142,7 @@ pub(super) struct WireWorkload {
     #[serde(default)]
     pub metrics: Vec<String>,
     pub primary: Option<String>,
+    pub answer: Option<String>,
     #[serde(default)]
     pub check_output: bool,
     #[serde(default)]

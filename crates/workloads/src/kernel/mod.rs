@@ -10,6 +10,7 @@ pub mod brk_growth;
 pub mod directory_read;
 pub mod file_churn;
 pub mod fork_exec;
+pub mod mapped_read;
 pub mod memfd_pread;
 pub mod messaging;
 pub mod page_faults;

@@ -1,0 +1,138 @@
+//! `pagelab study doctor`: which workloads of suites and studies can be run here, what the others lack, and how to get it.
+
+use std::collections::BTreeSet;
+
+use results::grid;
+use serde_json::{Value, json};
+use study::definition::{Size, Workload};
+
+use super::arguments::Doctor;
+use super::lacking::{Lack, lacking};
+use super::{inputs, source};
+use crate::failure::Failure;
+use crate::output::{print, terminal_width};
+
+/// A workload, and what it lacks.
+struct Examined {
+    /// The suite or the study that it is of.
+    of: String,
+    workload: Workload,
+    lacks: Vec<Lack>,
+}
+
+/// Runs `pagelab study doctor`.
+///
+/// # Errors
+/// There is no such study, or one that makes no sense.
+pub fn doctor(arguments: &Doctor) -> Result<(), Failure> {
+    let all = match arguments.studies.is_empty() {
+        true => everything()?,
+        false => of_studies(&arguments.studies)?,
+    };
+    match arguments.json {
+        true => print(&format!("{:#}", document(&all)), true),
+        false => print(&text(&all), false),
+    }
+}
+
+/// All suites, and what studies have beside them.
+fn everything() -> Result<Vec<Examined>, Failure> {
+    let mut all = Vec::new();
+    for suite in source::suites() {
+        let workloads = suite.as_suite()?.of_size(Size::Full);
+        let workloads = workloads.map_err(|error| Failure::Input(format!("suite {}: {error}", suite.name)))?;
+        all.extend(workloads.into_iter().map(|workload| examined(&suite.name, workload)));
+    }
+    for study in source::all() {
+        let own = study.of_size(Size::Full)?.workloads.into_iter().filter(|workload| workload.suite.is_none());
+        all.extend(own.map(|workload| examined(&study.name, workload)));
+    }
+    Ok(all)
+}
+
+fn of_studies(names: &[String]) -> Result<Vec<Examined>, Failure> {
+    let mut all = Vec::new();
+    for name in names {
+        let definition = source::named(name)?.of_size(Size::Full)?;
+        all.extend(definition.workloads.into_iter().map(|workload| examined(&definition.name, workload)));
+    }
+    Ok(all)
+}
+
+fn examined(of: &str, workload: Workload) -> Examined {
+    let runs = workload.missing.is_none() && workload.trace.is_none();
+    let lacks = if runs { lacking(&workload, &workload.command) } else { Vec::new() };
+    Examined { of: of.to_owned(), workload, lacks }
+}
+
+impl Examined {
+    fn state(&self) -> &'static str {
+        match (&self.workload.missing, self.lacks.is_empty()) {
+            (Some(_), _) => "none",
+            (None, true) => "here",
+            (None, false) => "lacking",
+        }
+    }
+
+    fn why(&self) -> String {
+        let unmade = || inputs::is_any_unmade(&self.workload);
+        match (&self.workload.missing, self.lacks.is_empty()) {
+            (Some(why), _) => why.clone(),
+            (None, true) if unmade() => "its input is made when it is first run".to_owned(),
+            (None, true) => String::new(),
+            (None, false) => {
+                let lacks: Vec<&str> = self.lacks.iter().map(|lack| lack.what.as_str()).collect();
+                lacks.join("; ")
+            }
+        }
+    }
+}
+
+/// The packages that bring what is lacking, each once.
+fn packages<'a>(all: impl IntoIterator<Item = &'a Examined>) -> Vec<String> {
+    let names: BTreeSet<&String> = all.into_iter().flat_map(|one| &one.lacks).flat_map(|lack| &lack.packages).collect();
+    names.into_iter().cloned().collect()
+}
+
+fn text(all: &[Examined]) -> String {
+    let row = |one: &Examined| {
+        let packages = packages([one]).join(", ");
+        [one.of.clone(), one.workload.name.clone(), one.state().to_owned(), packages, one.why()]
+    };
+    let header = ["suite or study", "workload", "", "packages", "why"];
+    let table = grid::last_folded(header, all.iter().map(row), terminal_width());
+    let packages = packages(all);
+    let get = match packages.is_empty() {
+        true => "every program is here".to_owned(),
+        false => format!(
+            "on Debian: apt-get install --no-install-recommends {}\n\
+             elsewhere: the packages that bring the same programs",
+            packages.join(" ")
+        ),
+    };
+    let place = inputs::directory().map_or_else(
+        |error| error.to_string(),
+        |directory| format!("inputs that are made are kept in {}", directory.display()),
+    );
+    format!("{table}\n{get}\n{place}")
+}
+
+fn document(all: &[Examined]) -> Value {
+    let one = |one: &Examined| {
+        json!({
+            "of": one.of,
+            "workload": one.workload.name,
+            "stands_for": one.workload.stands_for,
+            "state": one.state(),
+            "lacks": one.lacks.iter().map(|lack| &lack.what).collect::<Vec<_>>(),
+            "packages": packages([one]),
+            "why": one.why(),
+        })
+    };
+    json!({
+        "schema": "pagelab.study-doctor/1",
+        "workloads": all.iter().map(one).collect::<Vec<_>>(),
+        "packages": packages(all),
+        "inputs": inputs::directory().ok(),
+    })
+}

@@ -1,0 +1,257 @@
+//! Inputs of workloads: made once, kept in the cache directory, and known by the hash of their content, which is part of their
+//! path and so of every command line that is stored.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use study::definition::{Input, Workload};
+use tracer::User;
+use tracer::signals::{self, PassOn};
+
+use crate::failure::{Failure, say};
+use crate::user;
+
+/// Where inputs are where root runs pagelab: other users, as whom programs are run, can go there.
+const OF_ROOT: &str = "/var/cache";
+/// What stands for an input that has not been made.
+const UNMADE: &str = "not-made-yet";
+/// Letters of the hash of a recipe in the name of its directory.
+const KEY_LETTERS: usize = 16;
+
+/// An input as a user has it, made or not.
+pub struct Place<'a> {
+    input: &'a Input,
+    user: Option<User>,
+    /// A directory of its own: it has one directory that is called by the hash of its content.
+    directory: PathBuf,
+}
+
+/// Everything of a recipe that decides what is made.
+pub fn key(input: &Input) -> String {
+    let recipe = json!([input.command, input.script, input.output]).to_string();
+    hexadecimal(&Sha256::digest(recipe))[..KEY_LETTERS].to_owned()
+}
+
+/// What stands for an input where it must be the same on every machine.
+pub fn known_as(input: &Input) -> String {
+    format!("{}-{}", input.name, key(input))
+}
+
+/// The user as whom a workload is run and its inputs are made; `None`: the one who runs pagelab.
+///
+/// # Errors
+/// There is no such user.
+pub fn user(workload: &Workload) -> Result<Option<User>, Failure> {
+    user::to_run_as(named_user(workload))
+}
+
+/// The user whom a workload names, where that counts: root runs pagelab, and not by sudo for somebody else.
+pub fn named_user(workload: &Workload) -> Option<&str> {
+    let is_root_itself = tracer::user::effective_id() == 0 && !matches!(user::to_run_as(None), Ok(Some(_)));
+    workload.user.as_deref().filter(|_| is_root_itself)
+}
+
+/// The workload with its inputs where they are now; one that is not made, or cannot be, has a path that says so.
+pub fn as_they_are(workload: &Workload) -> Workload {
+    let places = user(workload).and_then(|user| places(workload, &user)).unwrap_or_default();
+    workload.placed(|input| path_of(&places, input))
+}
+
+/// The workload with its inputs, which are made where they have not been, and checked where they have.
+///
+/// # Errors
+/// One cannot be made, or is not what it was.
+pub fn ready(workload: &Workload) -> Result<Workload, Failure> {
+    let user = user(workload)?;
+    let places = places(workload, &user)?;
+    for place in &places {
+        match place.made() {
+            Some(content) => place.check(&content)?,
+            None => place.make()?,
+        }
+    }
+    Ok(workload.placed(|input| path_of(&places, input)))
+}
+
+/// Whether one of a workload's inputs must be made first.
+pub fn is_any_unmade(workload: &Workload) -> bool {
+    let places = user(workload).and_then(|user| places(workload, &user));
+    places.is_ok_and(|places| places.iter().any(|place| place.made().is_none()))
+}
+
+fn places<'a>(workload: &'a Workload, user: &Option<User>) -> Result<Vec<Place<'a>>, Failure> {
+    workload.inputs.iter().map(|input| Place::of(input, user.clone())).collect()
+}
+
+fn path_of(places: &[Place<'_>], input: &Input) -> String {
+    let place = places.iter().find(|place| place.input == input).map(Place::path);
+    place.unwrap_or_else(|| PathBuf::from(known_as(input)).join(UNMADE)).to_string_lossy().into_owned()
+}
+
+/// The directory of all inputs: of the cache directory of whoever runs pagelab.
+///
+/// # Errors
+/// There is none.
+pub fn directory() -> Result<PathBuf, Failure> {
+    let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let of_root = (tracer::user::effective_id() == 0).then(|| PathBuf::from(OF_ROOT));
+    let cache = named("XDG_CACHE_HOME").or(of_root).or_else(|| named("HOME").map(|home| home.join(".cache")));
+    let none = || Failure::Input("there is no place for inputs of workloads: set XDG_CACHE_HOME or HOME".to_owned());
+    Ok(cache.ok_or_else(none)?.join("pagelab/inputs"))
+}
+
+impl<'a> Place<'a> {
+    fn of(input: &'a Input, user: Option<User>) -> Result<Place<'a>, Failure> {
+        let another = user.as_ref().filter(|user| user.is_another());
+        let of_user = another.map(|user| format!("-{}", user.name)).unwrap_or_default();
+        Ok(Place { input, directory: directory()?.join(known_as(input) + &of_user), user })
+    }
+
+    /// The directory with the content, where it has been made.
+    fn made(&self) -> Option<PathBuf> {
+        let entries = fs::read_dir(&self.directory).ok()?.flatten();
+        let is_hash = |name: &str| name.len() == 64 && name.bytes().all(|letter| letter.is_ascii_hexdigit());
+        entries.filter(|entry| is_hash(&entry.file_name().to_string_lossy())).map(|entry| entry.path()).min()
+    }
+
+    fn path(&self) -> PathBuf {
+        let content = self.made().unwrap_or_else(|| self.directory.join(UNMADE));
+        self.input.output.as_ref().map_or(content.clone(), |output| content.join(output))
+    }
+
+    /// Whether it still is what it was when it was made.
+    fn check(&self, content: &Path) -> Result<(), Failure> {
+        let found = hash(content).map_err(|error| Failure::about(content, error))?;
+        if content.file_name().is_some_and(|name| *name == *found) {
+            return Ok(());
+        }
+        let name = &self.input.name;
+        Err(Failure::Input(format!(
+            "the input {name} is not what it was when it was made ({}; its content has the hash {found}); \
+             remove that directory, and it is made again",
+            content.display()
+        )))
+    }
+
+    fn make(&self) -> Result<(), Failure> {
+        say(format_args!("making the input {}, once: {}", self.input.name, self.directory.display()));
+        let about = |path: &Path| {
+            let path = path.to_path_buf();
+            move |error: io::Error| Failure::about(&path, error)
+        };
+        fs::create_dir_all(&self.directory).map_err(about(&self.directory))?;
+        let partial = tempfile::Builder::new().prefix("partial-").tempdir_in(&self.directory);
+        let partial = partial.map_err(about(&self.directory))?;
+        if let Some(user) = self.user.as_ref().filter(|user| user.is_another()) {
+            for directory in [self.directory.as_path(), partial.path()] {
+                chown(directory, Some(user.uid), Some(user.gid)).map_err(about(directory))?;
+            }
+        }
+        self.run(partial.path())?;
+        let hash = hash(partial.path()).map_err(about(partial.path()))?;
+        let whole = self.directory.join(&hash);
+        match fs::rename(partial.path(), &whole) {
+            // Another pagelab has just made the same.
+            Err(error) if !whole.is_dir() => return Err(about(&whole)(error)),
+            _ => {}
+        }
+        say(format_args!("the input {} has the hash {hash}", self.input.name));
+        Ok(())
+    }
+
+    /// Runs the command in a directory.
+    fn run(&self, directory: &Path) -> Result<(), Failure> {
+        let name = &self.input.name;
+        let failed = |what: &dyn std::fmt::Display| Failure::Input(format!("the input {name} cannot be made: {what}"));
+        let words: Vec<OsString> = self.input.command.iter().map(OsString::from).collect();
+        let mut script = tempfile::tempfile().map_err(|error| failed(&error))?;
+        let text = self.input.script.as_deref().unwrap_or_default();
+        script.write_all(text.as_bytes()).map_err(|error| failed(&error))?;
+        script.seek(SeekFrom::Start(0)).map_err(|error| failed(&error))?;
+        let output = match &self.input.output {
+            Some(output) => File::create(directory.join(output)),
+            None => File::options().write(true).open("/dev/null"),
+        };
+        let output = output.map_err(|error| failed(&error))?;
+        signals::catch(PassOn::Kill).map_err(|error| failed(&error))?;
+        let made = platform::make(&words, &self.user, directory, script, output);
+        signals::release();
+        match signals::arrived() {
+            Some(signal) => Err(Failure::Stopped(signal, "the input is not made")),
+            None => made.map_err(|error| failed(&error)),
+        }
+    }
+}
+
+/// The hash of all files below a directory: their paths, and what is in them, in the order of the paths.
+fn hash(directory: &Path) -> io::Result<String> {
+    let mut paths = Vec::new();
+    collect(directory, &mut paths)?;
+    paths.sort();
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 1 << 20];
+    for path in paths {
+        let metadata = fs::symlink_metadata(&path)?;
+        let relative = path.strip_prefix(directory).unwrap_or(&path).as_os_str().as_encoded_bytes().to_vec();
+        hash.update([&relative[..], &[0]].concat());
+        if metadata.is_symlink() {
+            hash.update(fs::read_link(&path)?.as_os_str().as_encoded_bytes());
+            continue;
+        }
+        hash.update(metadata.size().to_le_bytes());
+        let mut file = File::open(&path)?;
+        loop {
+            match file.read(&mut buffer)? {
+                0 => break,
+                count => hash.update(&buffer[..count]),
+            }
+        }
+    }
+    Ok(hexadecimal(&hash.finalize()))
+}
+
+/// Regular files and links below a directory; what is neither (a socket) is no content.
+fn collect(directory: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        match entry.file_type()? {
+            kind if kind.is_dir() => collect(&entry.path(), paths)?,
+            kind if kind.is_file() || kind.is_symlink() => paths.push(entry.path()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_is_of_names_and_contents_and_of_nothing_else() {
+        let hashed = |files: &[(&str, &str)]| {
+            let directory = tempfile::tempdir().unwrap();
+            for (name, content) in files {
+                let path = directory.path().join(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, content).unwrap();
+            }
+            hash(directory.path()).unwrap()
+        };
+        let one = hashed(&[("a", "1"), ("b/c", "2")]);
+        assert_eq!(one.len(), 64);
+        assert_eq!(one, hashed(&[("b/c", "2"), ("a", "1")]));
+        for other in [&[("a", "2"), ("b/c", "2")][..], &[("a", "1"), ("b/d", "2")], &[("a", "1")]] {
+            assert_ne!(one, hashed(other), "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Suites and the inputs of their workloads: found, made once, known by their hash, and what this machine lacks of them.
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use common::*;
+use serde_json::Value;
+
+/// A suite beside the file of the study.
+const SUITE: &str = r#"
+schema = "pagelab.suite/1"
+name = "small"
+about = "what tests are run with"
+[sizes.full]
+parameters = { lines = 3 }
+
+[[input]]
+name = "numbers"
+output = "numbers"
+command = ["sh", "-s", "{lines}"]
+script = '''
+echo made >> "$MADE_LIST"
+seq "$1"
+'''
+
+[[workload]]
+name = "sum"
+package = "coreutils"
+command = ["sha256sum", "{numbers}"]
+check_output = true
+
+[[workload]]
+name = "reader"
+command = ["cat"]
+input = "{numbers}"
+check_output = true
+
+[[workload]]
+name = "nowhere"
+package = "acme, acme-data"
+needs = ["/usr/share/acme/data"]
+command = ["acme-bench", "{numbers}"]
+"#;
+
+const STUDY: &str = r#"
+schema = "pagelab.study/1"
+name = "of-suite"
+question = "Does it run?"
+policies = ["default", "base"]
+[sizes.full]
+blocks = 6
+min_blocks = 6
+[[suite]]
+name = "small"
+"#;
+
+/// A bench with the study `of-suite.toml` and a suite beside it.
+fn bench(study: &str, suite: &str) -> Bench {
+    let bench = Bench::new();
+    fs::create_dir(bench.path("suites")).unwrap();
+    fs::write(bench.path("suites/small.toml"), suite).unwrap();
+    fs::write(bench.path("of-suite.toml"), study).unwrap();
+    bench
+}
+
+/// `pagelab study VERB`, without privileges: what needs no setting changed waits for nobody then.
+fn study(bench: &Bench, verb: &str, options: &[&str]) -> Command {
+    let store = bench.store();
+    let mut command =
+        bench.pagelab(&[&["study", verb, &bench.word("of-suite.toml"), "--store", &store], options].concat());
+    command.env("XDG_CACHE_HOME", bench.path("cache")).env("MADE_LIST", bench.path("made"));
+    if is_root() && has("setpriv") { command.as_nobody() } else { command }
+}
+
+fn times_made(bench: &Bench) -> usize {
+    fs::read_to_string(bench.path("made")).map_or(0, |text| text.lines().count())
+}
+
+/// What a stored comparison has measured.
+fn command(bench: &Bench, number: u64) -> Value {
+    bench.stored(number)["invocation"]["command"].clone()
+}
+
+#[test]
+fn an_input_is_made_once_and_its_hash_is_in_what_is_stored() {
+    let bench = bench(STUDY, SUITE);
+    study(&bench, "run", &["--dry-run"])
+        .ran()
+        .says(0, &[])
+        .prints(&["make its input, then pagelab compare", "not-made-yet"]);
+    assert!(times_made(&bench) == 0 && !bench.path("cache").exists(), "a dry run makes nothing");
+    let ran = study(&bench, "run", &[]).ran();
+    ran.says(0, &["making the input numbers, once", "the input numbers has the hash"])
+        .prints(&["2 of 3 rows are done"]);
+    assert_eq!(times_made(&bench), 1, "two workloads have it");
+    let stored = command(&bench, 1);
+    let path = stored[1].as_str().unwrap();
+    let hash = path.rsplit('/').nth(1).unwrap();
+    assert!(ran.stderr.contains(hash) && hash.len() == 64, "{path}");
+    assert_eq!(fs::read_to_string(path).unwrap(), "1\n2\n3\n");
+    // What is known of it elsewhere goes on here: paths are no part of what is measured.
+    study(&bench, "run", &[]).ran().says(0, &[]).prints(&["2 of 3 rows are done"]);
+    assert_eq!((times_made(&bench), bench.listed().len()), (1, 2));
+    fs::write(path, "4\n").unwrap();
+    fs::write(bench.path("of-suite.toml"), STUDY.replace("= 6", "= 7")).unwrap();
+    let ran = study(&bench, "run", &["--only", "sum"]).ran();
+    ran.says(0, &["the input numbers is not what it was when it was made", hash, "remove that directory"]);
+    assert_eq!(bench.listed().len(), 2, "nothing is measured with it");
+}
+
+#[test]
+fn an_input_that_cannot_be_made_says_why_and_the_others_go_on() {
+    let suite = SUITE.replace("seq \"$1\"", "echo no seq here >&2; exit 3");
+    let suite = suite.replace(
+        "[[workload]]\nname = \"sum\"",
+        "[[workload]]\nname = \"plain\"\npackage = \"coreutils\"\ncommand = [\"true\"]\n\n[[workload]]\nname = \"sum\"",
+    );
+    let bench = bench(STUDY, &suite);
+    let ran = study(&bench, "run", &[]).ran();
+    ran.says(
+        0,
+        &["sum: the input numbers cannot be made: its command failed (exit status 3); its last words: no seq here"],
+    );
+    ran.prints(&["1 of 4 rows are done", "2 of 4 workloads on this host"]);
+    let left = fs::read_dir(bench.path("cache/pagelab/inputs")).unwrap().flatten();
+    let left: Vec<_> = left.flat_map(|one| fs::read_dir(one.path()).unwrap().flatten()).collect();
+    assert!(left.is_empty(), "nothing half made is left: {left:?}");
+}
+
+#[test]
+fn what_is_lacking_is_named_with_the_packages_that_bring_it() {
+    let bench = bench(STUDY, SUITE);
+    let file = bench.word("of-suite.toml");
+    let ran = bench.pagelab(&["study", "doctor", &file]).ran();
+    ran.says(0, &[]).prints(&["nowhere", "lacking", "acme-bench", "/usr/share/acme/data"]);
+    ran.prints(&["apt-get install --no-install-recommends acme acme-data", "its input is made when it is first run"]);
+    let document = bench.pagelab(&["study", "doctor", &file, "--json"]).ran().json();
+    assert_eq!(document["schema"], "pagelab.study-doctor/1");
+    assert_eq!(document["packages"], serde_json::json!(["acme", "acme-data"]));
+    let states: Vec<&str> =
+        document["workloads"].as_array().unwrap().iter().map(|one| one["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["here", "here", "lacking"]);
+    let all = bench.pagelab(&["study", "doctor"]).ran();
+    all.says(0, &[]).prints(&["specint-like", "omnetpp", "it has no free counterpart", "kernel-heavy", "servers"]);
+    bench.pagelab(&["study", "doctor", "contig-hunt"]).ran().says(2, &["the nearest is contig-hint"]);
+}
+
+#[test]
+fn a_suite_that_makes_no_sense_is_refused_in_a_line() {
+    for (study_text, suite, parts) in [
+        (STUDY.replace("\"small\"", "\"smal\""), SUITE.to_owned(), &["no suite \"smal\"", "the nearest is small"][..]),
+        (
+            STUDY.replace("\"small\"", "\"nowhere\""),
+            SUITE.to_owned(),
+            &["there is no suite \"nowhere\"", "specint-like"],
+        ),
+        (
+            STUDY.replace("\"small\"", "\"small\"\nonyl = []"),
+            SUITE.to_owned(),
+            &["unknown field `onyl`", "nearest is `only`"],
+        ),
+        (
+            STUDY.to_owned(),
+            SUITE.replace("about", "abuot"),
+            &["suite small", "unknown field `abuot`", "nearest is `about`"],
+        ),
+        (STUDY.to_owned(), SUITE.replace("\"small\"", "\"large\""), &["suite small", "its `name` is \"large\""]),
+        (STUDY.to_owned(), SUITE.replace("script", "scirpt"), &["unknown field `scirpt`", "nearest is `script`"]),
+        (STUDY.to_owned(), SUITE.replace("{lines}", "{line}"), &["input \"numbers\"", "{line}", "{lines}"]),
+        (STUDY.replace("\"base\"]", "\"direct-map-4k\"]"), SUITE.to_owned(), &["when the machine boots"]),
+        (
+            STUDY.replace("question", "primary = \"rps\"\nquestion"),
+            SUITE.to_owned(),
+            &["workload \"sum\"", "no metric \"rps\"", "wall, cpu"],
+        ),
+    ] {
+        let bench = bench(&study_text, &suite);
+        let ran = study(&bench, "run", &["--dry-run"]).ran();
+        ran.says(2, parts);
+        assert_eq!(ran.stderr.trim().lines().count(), 1, "{ran}");
+    }
+    let bench = Bench::new();
+    let ran = bench.pagelab(&["study", "run", "nowhere"]).ran();
+    assert!(!ran.says(2, &["there is no study \"nowhere\"; there are base-64k"]).stderr.contains("nearest"), "{ran}");
+}
+
+#[test]
+fn an_answer_that_is_wrong_in_one_arm_alone_is_that_arms() {
+    // Under `base` the kernel says that this process has no THP, and otherwise that it has.
+    let study_text = STUDY.replace("\"base\"]", "\"base\", \"default+no-guards\"]");
+    let with = |answer: &str| {
+        let workload = format!(
+            "only = [\"sum\"]\n[[workload]]\nname = \"flag\"\nanswer = '{answer}'\n\
+             command = [\"grep\", \"-E\", \"THP_enabled|^Pid:\", \"/proc/self/status\"]\n"
+        );
+        let bench = bench(&(study_text.clone() + &workload), SUITE);
+        let ran = study(&bench, "run", &["--only", "flag"]).ran();
+        let document = study(&bench, "report", &["--json"]).ran().json();
+        let row = document["rows"].as_array().unwrap().iter().find(|row| row["workload"] == "flag").unwrap();
+        let told = row["cells"].as_array().unwrap().iter().map(Value::to_string).collect::<Vec<String>>();
+        (ran, told)
+    };
+    let (ran, cells) = with("THP_enabled:\\s*([01])");
+    assert!(ran.stdout.contains("1 of 2 rows are done"), "{ran}");
+    assert!(cells[1].contains("wrong answer: other standard output"), "{cells:#?}");
+    assert!(!cells[0].contains("wrong answer") && !cells[2].contains("wrong answer"), "{cells:#?}");
+    // The number of the process is another one in every run, and no part of the answer.
+    let (ran, cells) = with("(THP_enabled)");
+    assert!(
+        ran.stdout.contains("1 of 2 rows are done") && !cells.concat().contains("wrong answer"),
+        "{ran} {cells:#?}"
+    );
+    // Without an answer in it all of an output is the answer.
+    let (ran, _) = with("(nothing of it)");
+    ran.says(1, &["flag: under the baseline default the answer changes from one trial to another"]);
+}
+
+#[test]
+fn a_program_that_refuses_to_be_roots_is_another_users() {
+    if !needs(&[("root", is_root())]) {
+        return;
+    }
+    let suite = SUITE.replace("seq \"$1\"", "id -u").replace("name = \"sum\"", "name = \"sum\"\nuser = \"nobody\"");
+    let bench =
+        bench(STUDY, &suite.replace("\"sha256sum\", \"{numbers}\"", "\"id\", \"-u\", \"{numbers}\", \"--help\""));
+    let words = ["study", "run", &bench.word("of-suite.toml"), "--store", &bench.store(), "--only", "sum"];
+    let mut run = bench.pagelab(&words);
+    run.env("XDG_CACHE_HOME", bench.path("cache")).env("MADE_LIST", "/dev/null");
+    run.ran().says(0, &["making the input numbers, once"]).prints(&["1 of 3 rows are done"]);
+    let stored = command(&bench, 1);
+    let path = stored[2].as_str().unwrap();
+    let id = String::from_utf8(Command::new("id").args(["-u", "nobody"]).output().unwrap().stdout).unwrap();
+    assert_eq!(fs::read_to_string(path).unwrap(), id, "made as that user");
+    assert!(path.contains("-nobody/"), "{path}");
+}
+
+#[test]
+fn programs_of_the_suites_run_and_answer() {
+    let here = [program("perl"), program("gcc"), program("dimacs-solver")];
+    if !needs(&here) || !needs(&[("libquantum-dev", fs::exists("/usr/include/quantum.h").unwrap())]) {
+        return;
+    }
+    let used = "name = \"specint-like\"\nonly = [\"network simplex\", \"libquantum\", \"gcc\", \"astar\"]";
+    let parameters = "parameters = { nodes = 500, arcs = 3000, factored = 15, base = 8, functions = 2 }\nblocks";
+    let bench = bench(&STUDY.replace("name = \"small\"", used).replacen("blocks", parameters, 1), SUITE);
+    let ran = study(&bench, "run", &[]).ran();
+    ran.says(0, &["the input network has the hash", "the input shor has the hash"]).prints(&["3 of 4 rows are done"]);
+    let document = study(&bench, "report", &["--json"]).ran().json();
+    assert!(!document.to_string().contains("wrong answer"), "{document:#}");
+}

@@ -1,0 +1,40 @@
+//! What is made once, before any trial: run in a directory, with a script as its input, untimed and with no policy in force.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::Path;
+
+use study::trial::Exit;
+use tracer::environment::Variables;
+use tracer::{User, signals};
+
+use crate::error::{PlatformError, last_words};
+use crate::helper::{command, kill_if, wait};
+use crate::output::Capture;
+
+/// Runs the command to its end, or until pagelab is told to stop.
+///
+/// # Errors
+/// It cannot be run, fails ([`PlatformError::Unmade`] has the end of what it wrote to standard error), or was interrupted.
+pub fn make(
+    words: &[OsString],
+    user: &Option<User>,
+    directory: &Path,
+    stdin: File,
+    stdout: File,
+) -> Result<(), PlatformError> {
+    let failed = |error| PlatformError::Helper { program: words[0].clone(), error };
+    let (stderr, errors) = Capture::start()?;
+    let mut program = command(words, user, &Variables::default());
+    program.current_dir(directory).stdin(stdin).stdout(stdout).stderr(stderr);
+    let child = program.spawn().map_err(failed)?;
+    drop(program); // the pipe's end that it holds would keep the output open
+    kill_if(&child, || signals::arrived().is_some());
+    let exit = wait(child).map_err(failed)?;
+    let printed = errors.finish().tail_text();
+    match (signals::arrived(), exit) {
+        (Some(_), _) => Err(PlatformError::Interrupted),
+        (None, Exit::Code(0)) => Ok(()),
+        (None, exit) => Err(PlatformError::Unmade { exit, last_words: last_words(&printed) }),
+    }
+}

@@ -1,0 +1,176 @@
+//! What is wrong with a study or a suite.
+
+use policy::size::SizeError;
+
+use super::placeholder::PlaceholderError;
+use super::{SCHEMA, SUITE_SCHEMA, Size};
+
+/// A study that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DefinitionError {
+    /// Another kind of file, or another version of it.
+    #[error("schema: found {found:?}, expected {SCHEMA:?}")]
+    Schema {
+        /// What was found.
+        found: String,
+    },
+    /// A name that cannot be that of a file.
+    #[error("name: expected letters, digits, - and _, found {found:?}")]
+    Name {
+        /// What was found.
+        found: String,
+    },
+    /// The same of a suite.
+    #[error("schema: found {found:?}, expected {SUITE_SCHEMA:?}")]
+    SuiteSchema {
+        /// What was found.
+        found: String,
+    },
+    /// A suite that makes no sense, or not as a study uses it.
+    #[error("suite {suite:?}: {error}")]
+    Suite {
+        /// The suite.
+        suite: String,
+        /// What is wrong.
+        error: Box<DefinitionError>,
+    },
+    /// A size that the file does not have.
+    #[error("there is no [sizes.{wanted}]; there are {known}")]
+    Size {
+        /// What was asked for.
+        wanted: String,
+        /// What there is.
+        known: String,
+    },
+    /// Nothing to run, or nothing to compare.
+    #[error("{key}: expected {expected}, found {found}")]
+    Count {
+        /// Which list.
+        key: &'static str,
+        /// How many.
+        expected: &'static str,
+        /// What was found.
+        found: usize,
+    },
+    /// A name that is there twice.
+    #[error("{key}: {name:?} is there twice")]
+    Twice {
+        /// Which list.
+        key: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A name that is not in the list that it is from.
+    #[error("{key}: there is no {name:?}; there are {known}")]
+    Unknown {
+        /// The key.
+        key: String,
+        /// The name.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// Two names of one policy.
+    #[error("policies: {one:?} and {other:?} are the same policy; name it once")]
+    SamePolicy {
+        /// One of them.
+        one: String,
+        /// The other one.
+        other: String,
+    },
+    /// A policy that a boot has or has not, beside one that a program is given.
+    #[error(
+        "policies: {boot:?} is decided when the machine boots, and {program:?} for each program; \
+         boots are compared with each other alone: make two studies"
+    )]
+    BootAndProgram {
+        /// The one.
+        boot: String,
+        /// The other one.
+        program: String,
+    },
+    /// A metric that a workload does not have.
+    #[error("workload {workload:?}: there is no metric {name:?} that could decide; there are {known}")]
+    Metric {
+        /// The workload.
+        workload: String,
+        /// The metric.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A workload with nothing to run, and no reason for it.
+    #[error("workload {name:?}: expected a command, a trace, or `missing` with the reason why there is neither")]
+    Empty {
+        /// The workload.
+        name: String,
+    },
+    /// A word with a placeholder that has no value.
+    #[error("workload {workload:?}: {error}")]
+    Placeholder {
+        /// The workload.
+        workload: String,
+        /// What is wrong.
+        error: PlaceholderError,
+    },
+    /// The same of an input.
+    #[error("input {input:?}: {error}")]
+    InputPlaceholder {
+        /// The input.
+        input: String,
+        /// What is wrong.
+        error: PlaceholderError,
+    },
+    /// An input whose file has no plain name.
+    #[error("input {input:?}: output: expected the name of a file without `/`, found {found:?}")]
+    Output {
+        /// The input.
+        input: String,
+        /// What was found.
+        found: String,
+    },
+    /// An input without a command.
+    #[error("input {input:?}: expected a command that makes it")]
+    NothingMakes {
+        /// The input.
+        input: String,
+    },
+    /// A change that is none.
+    #[error("published.change: expected a signed percentage such as -33.1% or +250%, found {found:?}")]
+    Change {
+        /// What was found.
+        found: String,
+    },
+    /// What is no word or no number for Slurm.
+    #[error("slurm.{key}: expected {expected}, found {found:?}")]
+    Slurm {
+        /// The key.
+        key: &'static str,
+        /// What it takes.
+        expected: &'static str,
+        /// What was found.
+        found: String,
+    },
+    /// A size that is none.
+    #[error("boots.{boot}.base_page: {error}")]
+    BasePage {
+        /// The boot.
+        boot: String,
+        /// What is wrong.
+        error: SizeError,
+    },
+}
+
+impl DefinitionError {
+    /// There is no such size.
+    pub(super) fn no_size<'a>(size: Size, known: impl Iterator<Item = &'a String>) -> DefinitionError {
+        let known: Vec<String> = known.map(|name| format!("[sizes.{name}]")).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        DefinitionError::Size { wanted: size.name().to_owned(), known }
+    }
+
+    /// The same, of a suite.
+    pub(super) fn in_suite(self, suite: &str) -> DefinitionError {
+        DefinitionError::Suite { suite: suite.to_owned(), error: Box::new(self) }
+    }
+}

@@ -1,0 +1,170 @@
+//! What is run: a workload of a study or of a suite, with its placeholders filled in.
+
+use std::collections::BTreeMap;
+
+use super::input::Input;
+use super::placeholder::{choices, filled};
+use super::wire::{Value, WireInput, WireWorkload};
+use super::{DefinitionError, distinct};
+use crate::metric::Metric;
+
+/// What is run: one row of the matrix on each machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Workload {
+    /// Its name with the values of its axes, unique in the study: `gups`, `gups threads=2`.
+    pub name: String,
+    /// The program of the origin that it stands for.
+    pub stands_for: Option<String>,
+    /// Why there is none: then it is a row that says so.
+    pub missing: Option<String>,
+    /// The suite that it is of.
+    pub suite: Option<String>,
+    /// Where its program comes from.
+    pub package: Option<String>,
+    /// Programs and files that must be there, beside those that its words begin with.
+    pub needs: Vec<String>,
+    /// As whom it is run where root runs pagelab: programs there are that refuse to be root's.
+    pub user: Option<String>,
+    /// What it works on that must be made first.
+    pub inputs: Vec<Input>,
+    /// The command, or with a server the client. `pagelab` as its first word is this program.
+    pub command: Vec<String>,
+    /// What is recorded for model machines, where that is not the command.
+    pub recorded: Option<Vec<String>>,
+    /// Variables of the environment.
+    pub env: BTreeMap<String, String>,
+    /// A server's command line.
+    pub server: Option<String>,
+    /// Succeeds as soon as the server is ready.
+    pub ready: Option<String>,
+    /// Is run before every trial.
+    pub prepare: Option<String>,
+    /// Standard input.
+    pub input: Option<String>,
+    /// Figures that the command prints, as `compare --metric` takes them.
+    pub metrics: Vec<String>,
+    /// The metric that decides, where it is another one than the study's.
+    pub primary: Option<String>,
+    /// Whether its output must be the same under every policy.
+    pub check_output: bool,
+    /// The part of its output that must be, where that is not all of it, as `compare --answer` takes it.
+    pub answer: Option<String>,
+    /// Whether all memory is looked at before it goes.
+    pub prove_all: bool,
+    /// Memory for the hugetlb pool.
+    pub hugetlb_pool: Option<String>,
+    /// A trace of it, for model machines.
+    pub trace: Option<String>,
+}
+
+/// The inputs of a file, with their placeholders filled in.
+pub(super) fn inputs(wire: &[WireInput], values: &BTreeMap<String, String>) -> Result<Vec<Input>, DefinitionError> {
+    distinct("input", wire.iter().map(|input| &input.name))?;
+    let input = |wire: &WireInput| {
+        if values.contains_key(&wire.name) {
+            return Err(DefinitionError::Twice { key: "input", name: wire.name.clone() });
+        }
+        let wrong = |error| DefinitionError::InputPlaceholder { input: wire.name.clone(), error };
+        Input::of(wire, |word| filled(word, values).map_err(wrong))
+    };
+    wire.iter().map(input).collect()
+}
+
+/// A workload for every choice of values on its axes.
+pub(super) fn multiplied(
+    wire: &WireWorkload,
+    values: &BTreeMap<String, String>,
+    inputs: &[Input],
+) -> Result<Vec<Workload>, DefinitionError> {
+    if wire.command.is_empty() && wire.trace.is_none() && wire.missing.is_none() {
+        return Err(DefinitionError::Empty { name: wire.name.clone() });
+    }
+    let text = |values: &Vec<Value>| values.iter().map(Value::to_string).collect();
+    let axes = wire.axes.iter().map(|(name, values)| (name.clone(), text(values))).collect();
+    choices(&axes).iter().map(|choice| of_choice(wire, choice, values, inputs)).collect()
+}
+
+fn of_choice(
+    wire: &WireWorkload,
+    choice: &BTreeMap<String, String>,
+    values: &BTreeMap<String, String>,
+    inputs: &[Input],
+) -> Result<Workload, DefinitionError> {
+    let places = inputs.iter().map(|input| (input.name.clone(), Input::mark(&input.name)));
+    let values: BTreeMap<String, String> = places.chain(values.clone()).chain(choice.clone()).collect();
+    let wrong = |error| DefinitionError::Placeholder { workload: wire.name.clone(), error };
+    let fill = |word: &String| filled(word, &values).map_err(wrong);
+    let fill_if_there = |word: &Option<String>| word.as_ref().map(fill).transpose();
+    let fill_all = |words: &Vec<String>| words.iter().map(fill).collect::<Result<Vec<String>, _>>();
+    let axes = choice.iter().map(|(name, value)| format!(" {name}={value}"));
+    let env = wire.env.iter().map(|(name, value)| Ok((name.clone(), fill(value)?)));
+    let workload = Workload {
+        name: wire.name.clone() + &axes.collect::<String>(),
+        stands_for: wire.stands_for.clone(),
+        missing: wire.missing.clone(),
+        suite: None,
+        package: wire.package.clone(),
+        needs: wire.needs.clone(),
+        user: wire.user.clone(),
+        inputs: Vec::new(),
+        command: fill_all(&wire.command)?,
+        recorded: wire.recorded.as_ref().map(fill_all).transpose()?,
+        env: env.collect::<Result<_, DefinitionError>>()?,
+        server: fill_if_there(&wire.server)?,
+        ready: fill_if_there(&wire.ready)?,
+        prepare: fill_if_there(&wire.prepare)?,
+        input: fill_if_there(&wire.input)?,
+        metrics: wire.metrics.clone(),
+        primary: wire.primary.clone(),
+        answer: fill_if_there(&wire.answer)?,
+        check_output: wire.check_output,
+        prove_all: wire.prove_all,
+        hugetlb_pool: fill_if_there(&wire.hugetlb_pool)?,
+        trace: fill_if_there(&wire.trace)?,
+    };
+    let is_used = |input: &&Input| workload.texts().any(|text| input.is_in(text));
+    Ok(Workload { inputs: inputs.iter().filter(is_used).cloned().collect(), ..workload })
+}
+
+impl Workload {
+    /// All words that may name an input.
+    fn texts(&self) -> impl Iterator<Item = &String> {
+        let words = self.command.iter().chain(self.recorded.iter().flatten()).chain(self.env.values());
+        words.chain([&self.server, &self.ready, &self.prepare, &self.input].into_iter().flatten())
+    }
+
+    /// The workload with the places of its inputs filled in.
+    #[must_use]
+    pub fn placed(&self, place: impl Fn(&Input) -> String) -> Workload {
+        let places: Vec<(&Input, String)> = self.inputs.iter().map(|input| (input, place(input))).collect();
+        let word = |word: &String| places.iter().fold(word.clone(), |word, (input, place)| input.placed(&word, place));
+        let words = |words: &Vec<String>| words.iter().map(word).collect();
+        Workload {
+            command: words(&self.command),
+            recorded: self.recorded.as_ref().map(words),
+            env: self.env.iter().map(|(name, value)| (name.clone(), word(value))).collect(),
+            server: self.server.as_ref().map(word),
+            ready: self.ready.as_ref().map(word),
+            prepare: self.prepare.as_ref().map(word),
+            input: self.input.as_ref().map(word),
+            ..self.clone()
+        }
+    }
+
+    /// Whether one of its metrics, or one that every trial has, is called so.
+    ///
+    /// # Errors
+    /// None is; the error names those that there are.
+    pub(super) fn has_metric(&self, name: &str) -> Result<(), DefinitionError> {
+        let own = self.metrics.iter().map(|metric| metric.split(['=', ':']).next().unwrap_or_default().to_owned());
+        let own: Vec<String> = own.collect();
+        let is_measured = !self.command.is_empty() && self.missing.is_none();
+        let is_general =
+            ["wall", "cpu"].contains(&name) || Metric::of_every_trial().iter().any(|metric| metric.name == name);
+        if !is_measured || is_general || own.iter().any(|own| own == name) {
+            return Ok(());
+        }
+        let known = ["wall".to_owned(), "cpu".to_owned()].into_iter().chain(own).collect::<Vec<_>>().join(", ");
+        Err(DefinitionError::Metric { workload: self.name.clone(), name: name.to_owned(), known })
+    }
+}
