@@ -7,7 +7,9 @@ use crate::scripts::Off;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The tracer serves a call in steps, and what a page of the pool held between two of them nobody could look at: what was
-    /// measured says so by a verdict that is `unknown`, and tables that were there meanwhile were not seen.
+    /// measured says so by a verdict that is `unknown`, and tables that were there meanwhile were not seen. Memory that is
+    /// populated in the place of other memory is so elsewhere, and moved then (mmap with MAP_POPULATE, mremap): where it has
+    /// zero pages only, the verdict does not miss them.
     UnseenMeanwhile,
     /// A page of the pool was loaded from, protected or shared with a forked process, and is stored to in several places: of the
     /// stores behind the first one some fault natively, for which the kernel's rules have no cause. How many is chance.
@@ -21,7 +23,7 @@ impl Kind {
         let both = || off.iter().chain(least_off);
         [Kind::UnseenMeanwhile, Kind::StoresAgain].into_iter().find(|kind| {
             let is_such = match kind {
-                Kind::UnseenMeanwhile => least_off.iter().any(is_unknown),
+                Kind::UnseenMeanwhile => least_off.iter().any(is_unknown) || (!off.is_empty() && populates_over(least)),
                 Kind::StoresAgain => !off.is_empty() && stores_again(least),
             };
             is_such && both().all(|off| kind.has(off))
@@ -41,7 +43,7 @@ impl Kind {
     pub fn reason(self) -> &'static str {
         match self {
             Kind::UnseenMeanwhile => {
-                "what a page of the pool held between two steps of a call was not seen (peak_unseen), and the measured verdict says so"
+                "what a page of the pool, or what was populated, held between two steps of a call was not seen: the measured verdict says so, or only tables are off"
             }
             Kind::StoresAgain => {
                 "further stores to a page of the pool that could not be written before fault without a cause in the kernel's rules"
@@ -57,6 +59,11 @@ fn is_unknown(off: &Off) -> bool {
 
 fn saw_less(off: &Off) -> bool {
     off.figure == "bytes of tables" && numbers(off).is_some_and(|(measured, simulated)| measured < simulated)
+}
+
+/// Whether memory is populated in the place of other memory.
+fn populates_over(script: &Script) -> bool {
+    script.0.iter().any(|op| matches!(op, Op::Over { kind: crate::script::Kind::Populate, .. }))
 }
 
 fn has_more_faults(off: &Off) -> bool {
@@ -112,6 +119,16 @@ mod tests {
         let elsewhere = Off { policy: "thp".to_owned(), ..verdict };
         assert_eq!(Kind::of(std::slice::from_ref(&elsewhere), &nothing, &least_off), None);
         assert_eq!(Kind::of(&[], &nothing, &[]), None);
+    }
+
+    #[test]
+    fn what_is_populated_elsewhere_first_may_have_unseen_tables_alone() {
+        let kind = crate::script::Kind::Populate;
+        let least = Script(vec![Op::Over { slot: 0, offset: 0, pages: 518, protection: 1, kind }]);
+        let of = |off: Off| Kind::of(std::slice::from_ref(&off), &least, std::slice::from_ref(&off));
+        assert_eq!(of(off("bytes of tables", &["8"], "12")), Some(Kind::UnseenMeanwhile));
+        assert_eq!(of(off("bytes of tables", &["16"], "12")), None);
+        assert_eq!(of(off("faults", &["8"], "12")), None);
     }
 
     #[test]

@@ -219,7 +219,8 @@ impl Lab {
 }
 
 impl Figures {
-    fn simulated(simulation: &Value) -> Option<Figures> {
+    /// Those of a simulation, as `pagelab sim --json` prints it; `None` where it was stopped, or is none.
+    pub fn simulated(simulation: &Value) -> Option<Figures> {
         if !simulation["stopped"].is_null() {
             return None;
         }
@@ -254,8 +255,11 @@ impl Figures {
     }
 }
 
-/// The trials of a policy that count.
-fn trials(document: &Value, policy: &str) -> Trials {
+/// The trials of a policy that count, in what `pagelab compare --json` prints.
+///
+/// # Errors
+/// There are none, and why.
+pub fn trials(document: &Value, policy: &str) -> Trials {
     let arm = document["arms"].as_array().and_then(|arms| arms.iter().find(|arm| arm["label"] == policy));
     let arm = arm.ok_or(NoTrials::Absent)?;
     let outcome = &arm["outcome"];

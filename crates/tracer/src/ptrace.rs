@@ -206,6 +206,31 @@ pub fn call_number(tid: Tid, layout: &Layout, registers: &Registers) -> io::Resu
     Ok(i64::from(number))
 }
 
+/// The arguments of the call that a task is stopped at by a filter.
+pub fn call_arguments(tid: Tid) -> io::Result<[u64; 6]> {
+    /// `struct ptrace_syscall_info` at such a stop (include/uapi/linux/ptrace.h), since Linux 5.3.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Information {
+        operation: u8,
+        reserved: u8,
+        flags: u16,
+        audit_arch: u32,
+        instruction_pointer: u64,
+        stack_pointer: u64,
+        number: u64,
+        arguments: [u64; 6],
+        data: u32,
+        reserved_more: u32,
+    }
+    /// Of the same file.
+    const PTRACE_GET_SYSCALL_INFO: u32 = 0x420e;
+    const AT_A_FILTER: u8 = 3;
+    let mut found = Information::default();
+    request(PTRACE_GET_SYSCALL_INFO, tid, size_of::<Information>(), (&raw mut found) as usize)?;
+    if found.operation == AT_A_FILTER { Ok(found.arguments) } else { Err(io::Error::from_raw_os_error(libc::EINVAL)) }
+}
+
 /// The blocked signals of a stopped task.
 pub fn signal_mask(tid: Tid) -> io::Result<u64> {
     let mut mask: u64 = 0;

@@ -20,8 +20,9 @@ pub struct Layout {
     pub instruction: usize,
     /// Bytes of the system call instruction.
     pub instruction_bytes: u64,
-    /// Whether the entry stop can change the first argument. riscv64 keeps it in `orig_a0`, which the
-    /// register set does not have (arch/riscv/include/uapi/asm/ptrace.h).
+    /// Whether the entry stop has the first argument in its register, and can change it. riscv64 keeps it in `orig_a0`, which the
+    /// register set does not have (arch/riscv/include/uapi/asm/ptrace.h); newer kernels have -ENOSYS in the register
+    /// (`do_trap_ecall_u`, arch/riscv/kernel/traps.c).
     pub first_argument_at_entry: bool,
     /// `AUDIT_ARCH_*` of the 64-bit system calls (include/uapi/linux/audit.h).
     pub audit_arch: u32,

@@ -15,16 +15,18 @@ use std::process::ExitCode;
 use build::{Part, Profile};
 use commit::Commit;
 pub use compiler::Compiler;
-use package::Parts;
+use package::{Maintainer, Parts};
 use target::TARGETS;
 pub use target::Target;
 
 use crate::cache::cache;
 
 /// How it is called.
-const USAGE: &str = "usage: cargo xtask dist [--target TRIPLE]... [--check] [--again]
+const USAGE: &str = "usage: cargo xtask dist [--target TRIPLE]... [--maintainer NAME] [--check] [--again]
        cargo xtask dist --install-test
   --target TRIPLE  only for this target; repeat it. Without: x86-64, arm64 and riscv64
+  --maintainer 'NAME <ADDRESS>'
+                   who answers for the packages (field Maintainer of the .deb). Without, they name nobody
   --check          build each a second time, elsewhere, and compare programs and packages
   --again          ask Debian for a newer compiler, where its own is used
   --install-test   install the packages of this machine's architecture, which a run before has made, into a fresh Debian 12 and
@@ -38,6 +40,7 @@ const PACKAGES: &str = "packages";
 #[derive(Debug, Default, PartialEq)]
 struct Arguments {
     targets: Vec<&'static Target>,
+    maintainer: Option<Maintainer>,
     checks: bool,
     again: bool,
 }
@@ -59,6 +62,9 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if arguments.maintainer.is_none() {
+        println!("the packages name no maintainer; --maintainer 'NAME <ADDRESS>' names one");
+    }
     let mut failed = false;
     for target in &arguments.targets {
         match make(root, target, &arguments) {
@@ -104,7 +110,7 @@ fn make(root: &Path, target: &Target, arguments: &Arguments) -> Result<String, S
     // Asked once: it may change while a build runs.
     let commit = Commit::of(root)?;
     let mut record = build::record(root, target, &compiler, &commit)?;
-    let made = |place: &Path| made(root, target, (&compiler, &commit, &record), place);
+    let made = |place: &Path| made(root, target, (&compiler, &commit, &record, arguments.maintainer.as_ref()), place);
     let first = made(&place(root))?;
     if arguments.checks {
         same(&first, &made(&root.join("target/dist-again"))?)?;
@@ -120,7 +126,7 @@ fn make(root: &Path, target: &Target, arguments: &Arguments) -> Result<String, S
 fn made(
     root: &Path,
     target: &Target,
-    (compiler, commit, record): (&Compiler, &Commit, &str),
+    (compiler, commit, record, maintainer): (&Compiler, &Commit, &str, Option<&Maintainer>),
     place: &Path,
 ) -> Result<Vec<PathBuf>, String> {
     let built = |part| build::build(root, target, compiler, (part, Profile::Release, commit), place);
@@ -128,7 +134,7 @@ fn made(
     let directory = place.join(target.triple);
     let program = directory.join("pagelab");
     fs::copy(&built, &program).map_err(|error| format!("{}: {error}", program.display()))?;
-    let parts = Parts { program: &program, plugin: &plugin, record, commit };
+    let parts = Parts { program: &program, plugin: &plugin, record, commit, maintainer };
     let mut made = package::make(root, target, &parts, &directory.join(PACKAGES))?;
     made.insert(0, program);
     Ok(made)
@@ -163,6 +169,10 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
             "--target" => {
                 let name = words.next().ok_or("--target expects the name of a target")?;
                 arguments.targets.push(Target::named(name)?);
+            }
+            "--maintainer" => {
+                let text = words.next().ok_or("--maintainer expects 'NAME <ADDRESS>'")?;
+                arguments.maintainer = Some(Maintainer::parse(text)?);
             }
             "--check" => arguments.checks = true,
             "--again" => arguments.again = true,

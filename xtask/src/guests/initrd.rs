@@ -4,15 +4,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::model;
 use crate::cache::Work;
 use crate::cpio;
 use crate::debian::{Archive, unpack_file};
 use crate::dist::Target;
 
 /// Everything that is the same for all guests of one architecture.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Programs {
     files: Vec<(String, Vec<u8>)>,
+    /// Where the compiled ones and their inputs lie on this machine, and busybox.
+    place: PathBuf,
+    busybox: PathBuf,
 }
 
 /// What of a package is busybox, before and since Debian merged /bin into /usr/bin.
@@ -35,7 +39,27 @@ impl Programs {
             let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
             files.push((format!("torture/{name}"), read(&program)?));
         }
-        Ok(Programs { files })
+        for source in model::sources(root) {
+            let program = compile(target, &source, &place)?;
+            let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            files.push((format!("programs/{name}"), read(&program)?));
+        }
+        for (name, content) in model::inputs() {
+            let path = place.join(name);
+            fs::write(&path, &content).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+            files.push((format!("programs/{name}"), content));
+        }
+        Ok(Programs { files, place, busybox: busybox.to_owned() })
+    }
+
+    /// The words of a program in a guest, as words on this machine.
+    pub fn here(&self, words: &str) -> Vec<String> {
+        let here = |word: &str| match (word.strip_prefix("/programs/"), word) {
+            (Some(name), _) => self.place.join(name).display().to_string(),
+            (None, "/bin/busybox") => self.busybox.display().to_string(),
+            (None, word) => word.to_owned(),
+        };
+        words.split(' ').map(here).collect()
     }
 
     /// The initial file system with these checks, in this order, and with other files.
@@ -112,7 +136,8 @@ mod tests {
 
     #[test]
     fn directories_come_before_what_is_in_them() {
-        let programs = Programs { files: vec![("bin/pagelab".into(), b"elf".to_vec())] };
+        let files = vec![("bin/pagelab".into(), b"elf".to_vec())];
+        let programs = Programs { files, ..Programs::default() };
         let initrd = programs.initrd(&[("one", "run a"), ("two", "")], &[("var/lib/x", b"y")]);
         let text = String::from_utf8_lossy(&initrd);
         let at = |name: &str| text.find(&format!("{name}\0")).unwrap_or_else(|| panic!("no {name}"));

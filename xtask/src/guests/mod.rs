@@ -5,6 +5,8 @@ mod debugger;
 mod initrd;
 mod kernel;
 mod machine;
+mod model;
+mod stage;
 mod table;
 mod tables;
 mod transcript;
@@ -13,11 +15,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use check::CHECKS;
 pub use check::Outcome;
 use initrd::Programs;
 use kernel::{Guest, Kernel};
-use machine::{Board, Boot, End};
+use machine::Board;
+use stage::{Boots, Stage};
 
 use crate::cache::cache;
 use crate::dist::{self, Compiler, Target};
@@ -88,7 +90,7 @@ pub fn small(root: &Path) -> Vec<(String, Outcome)> {
     let mut found = Vec::new();
     for guest in &arguments.guests {
         let name = |check: &str| format!("guest {} {check}", guest.name);
-        let all = |outcome: Outcome| CHECKS.iter().map(|check| (check.name, outcome.clone())).collect();
+        let all = |outcome: Outcome| check::of(true).map(|check| (check.name, outcome.clone())).collect();
         let outcomes = match fetched(root, guest, false).map(|fetched| checked(root, guest, fetched, &arguments)) {
             Ok(Ok(seen)) => seen.outcomes,
             Ok(Err(problem)) => all(Outcome::Failed(problem)),
@@ -103,6 +105,8 @@ pub fn small(root: &Path) -> Vec<(String, Outcome)> {
 #[derive(Debug)]
 struct Seen {
     kernel: Kernel,
+    /// The commit that pagelab says that it was built from.
+    commit: String,
     log: PathBuf,
     outcomes: Vec<(&'static str, Outcome)>,
 }
@@ -142,34 +146,36 @@ fn checked(root: &Path, guest: &Guest, fetched: Fetched, arguments: &Arguments) 
     };
     let programs = Programs::make(root, target, &pagelab, &busybox)?;
     let logs = machine::logs(root)?;
-    let scripts: Vec<(&str, &str)> = CHECKS.iter().map(|check| (check.name, check.script)).collect();
-    let small: &[(&str, &[u8])] = if arguments.is_small { &[("checks/small", b"")] } else { &[] };
-    let log = logs.join(format!("{}.log", guest.name));
     let _alone = machine::alone(&logs.join(format!("{}.lock", guest.name)))?;
-    let initrd = logs.join(format!("{}.initrd", guest.name));
-    std::fs::write(&initrd, programs.initrd(&scripts, small))
-        .map_err(|error| format!("cannot write {}: {error}", initrd.display()))?;
-    println!("==> {} in {}", kernel.package, board.program.0);
-    let boot = Boot { board, kernel: &kernel.image, initrd: &initrd, log: log.clone(), limit: arguments.limit };
-    let (console, end) = machine::run(&boot)?;
-    let unreached = match end {
-        End::TooSlow => format!("no end within {} s; {}", arguments.limit.as_secs(), log.display()),
-        End::Off => format!("the guest ended with {:?}; {}", machine::last_words(&console), log.display()),
-    };
-    let parts = transcript::read(&console);
-    let outcomes = CHECKS.iter().map(|check| (check.name, check.outcome(&parts, &unreached))).collect();
-    Ok(Seen { kernel, log, outcomes })
+    println!("==> {}", kernel.package);
+    let (limit, is_small) = (arguments.limit, arguments.is_small);
+    let (name, programs) = (&guest.name, &programs);
+    let boots = Boots { name, board, kernel: &kernel.image, programs, logs: &logs, limit, is_small };
+    let mut said = boots.run()?;
+    model::simulate(root, target, programs, &mut said)?;
+    let outcomes = check::of(is_small).map(|check| (check.name, check.outcome(&said))).collect();
+    let log = boots.log(Stage::Together);
+    let parts = said.iter().flat_map(|(_, said)| &said.parts);
+    let version = parts.filter_map(|part| part.output("version").ok()).next().unwrap_or("unknown");
+    Ok(Seen { kernel, commit: commit_in(version), log, outcomes })
 }
 
 fn keep(root: &Path, guest: &Guest, seen: Seen) -> Result<(), String> {
-    let (date, commit) = crate::command::stamp(root);
+    let (date, _) = crate::command::stamp(root);
     let board = Board::of(&guest.architecture).map(|board| board.program.0).unwrap_or_default();
     let version = Command::new(board).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
     let emulator = String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned();
     let outcomes = seen.outcomes.into_iter().map(|(check, outcome)| (check.to_owned(), outcome)).collect();
-    let row = table::Row { guest: guest.name.clone(), kernel: seen.kernel.package, emulator, commit, date, outcomes };
+    let (kernel, commit) = (seen.kernel.package, seen.commit);
+    let row = table::Row { guest: guest.name.clone(), kernel, emulator, commit, date, outcomes };
     let order: Vec<String> = kernel::all().into_iter().map(|guest| guest.name).collect();
     table::keep(root, row, &order)
+}
+
+/// The commit in what `pagelab --version` prints: `pagelab 0.1.0 (d63f1c75481f)`.
+fn commit_in(version: &str) -> String {
+    let commit = version.split_once('(').and_then(|(_, rest)| rest.split_once(')')).map(|(commit, _)| commit);
+    commit.unwrap_or(version).trim().to_owned()
 }
 
 fn parse(words: &[String]) -> Result<Arguments, String> {
@@ -216,6 +222,12 @@ mod tests {
 
     fn parsed(words: &[&str]) -> Result<Arguments, String> {
         parse(&words.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_commit_is_the_one_that_the_program_says() {
+        assert_eq!(commit_in("pagelab 0.1.0 (d63f1c75481f with changes)\n\n"), "d63f1c75481f with changes");
+        assert_eq!(commit_in("unknown"), "unknown");
     }
 
     #[test]

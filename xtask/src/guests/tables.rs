@@ -50,6 +50,14 @@ impl Format {
         }
     }
 
+    /// The frame of an entry that maps a page, the first of those that it is folded with. A NAPOT entry has its size in the low
+    /// bits of its address: 64K is 0b1000 (RISC-V Privileged, Svnapot).
+    fn frame(self, entry: u64, shift: u32) -> u64 {
+        let frame = self.table(entry) >> shift;
+        let is_napot = self == Format::Riscv && entry >> 63 == 1;
+        if is_napot { frame & frame.wrapping_sub(1) } else { frame }
+    }
+
     /// A valid entry that leads to another table.
     fn is_table(self, entry: u64) -> bool {
         match self {
@@ -95,9 +103,8 @@ pub fn entries(guest: &mut Debugger, architecture: &str, asked: &Asked) -> Resul
         return Err(format!("{:#x} and {} bytes are of more than one table", asked.address, asked.bytes));
     }
     let entries = guest.words(root + first * 8, count)?;
-    // A NAPOT entry has its size in its address, so only pages behind an entry of their own can be told by it.
-    let found = format.table(entries[0]) >> shift;
-    if format == Format::Arm64 && found != asked.frame {
+    let found = format.frame(entries[0], shift);
+    if found != asked.frame {
         return Err(format!("the first entry leads to frame {found:#x}, and pagemap says {:#x}", asked.frame));
     }
     Ok((bits, entries))
@@ -120,5 +127,7 @@ mod tests {
         assert_eq!(Format::Arm64.table(0x0008_0000_4000_1003), 0x4000_1000);
         assert!(Format::Riscv.is_table(0x2000_0401) && !Format::Riscv.is_table(0x2000_040f));
         assert_eq!(Format::Riscv.table(0x2000_0401), 0x8000_1000);
+        let frames = [0x2000_04cf, 0x8000_0000_2000_60cf].map(|entry| Format::Riscv.frame(entry, 12));
+        assert_eq!(frames, [0x80001, 0x80010], "of a page, and of 16 folded ones");
     }
 }

@@ -1,5 +1,7 @@
 //! Cells of the table: a figure measured beside a figure simulated, and whether they agree.
 
+use std::fmt;
+
 use beside::lab::Figures;
 use serde::{Deserialize, Serialize};
 
@@ -56,20 +58,47 @@ impl Figure {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cell {
-    /// A number: the median of what was measured, the least, the most, and what was simulated.
-    Number { measured: f64, least: f64, most: f64, simulated: f64 },
+    /// A number, measured and simulated.
+    Number { measured: Spread, simulated: Spread },
     /// A word. Measured ones differ where a policy holds in some runs only.
     Word { measured: Vec<String>, simulated: String },
 }
 
+/// A figure of several runs, or of the traces of several runs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The median; of an even number the lower one.
+    pub median: f64,
+    /// The least.
+    pub least: f64,
+    /// The most.
+    pub most: f64,
+}
+
+impl Spread {
+    /// Of at least one value.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Spread {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        Spread { median: values[(values.len() - 1) / 2], least: values[0], most: values[values.len() - 1] }
+    }
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.least == self.most {
+            true => write!(f, "{}", self.median),
+            false => write!(f, "{} ({} to {})", self.median, self.least, self.most),
+        }
+    }
+}
+
 impl Cell {
-    /// A figure of trials beside one of a simulation. `launch_faults` are those that a launch has natively.
-    pub fn new(figure: Figure, trials: &[Figures], simulated: &Figures, launch_faults: f64) -> Cell {
-        let number = |of: fn(&Figures) -> u64, less: f64| {
-            let mut measured: Vec<f64> = trials.iter().map(|trial| of(trial) as f64 - less).collect();
-            measured.sort_by(f64::total_cmp);
-            let (least, most) = (measured[0], measured[measured.len() - 1]);
-            Cell::Number { measured: measured[(measured.len() - 1) / 2], least, most, simulated: of(simulated) as f64 }
+    /// A figure of trials beside one of simulations, one a trace. `launch_faults` are those that a launch has natively.
+    pub fn new(figure: Figure, trials: &[Figures], simulated: &[Figures], launch_faults: f64) -> Cell {
+        let number = |of: fn(&Figures) -> u64, less: f64| Cell::Number {
+            measured: Spread::of(trials.iter().map(|trial| of(trial) as f64 - less)),
+            simulated: Spread::of(simulated.iter().map(|trace| of(trace) as f64)),
         };
         match figure {
             Figure::Faults => number(|figures| figures.faults, launch_faults),
@@ -80,22 +109,31 @@ impl Cell {
                 let mut measured: Vec<String> = trials.iter().map(|trial| trial.holding.clone()).collect();
                 measured.sort();
                 measured.dedup();
-                Cell::Word { measured, simulated: simulated.holding.clone() }
+                Cell::Word { measured, simulated: most_frequent(simulated) }
             }
         }
     }
 
-    /// Whether both agree: within the tolerance or the stray faults of the median, or between the least and the most that were
-    /// measured; a word is one of those that were measured.
+    /// Whether both agree: the median of the traces is within the tolerance or the stray faults of the median of the runs,
+    /// or between the least and the most that were measured; a word is one of those that were measured.
     pub fn agrees(&self, figure: Figure) -> bool {
         match self {
-            Cell::Number { measured, least, most, simulated } => {
-                let off = (simulated - measured).abs();
-                off <= measured.abs() * TOLERANCE || off <= figure.stray() || (least..=most).contains(&simulated)
+            Cell::Number { measured, simulated } => {
+                let off = (simulated.median - measured.median).abs();
+                off <= measured.median.abs() * TOLERANCE
+                    || off <= figure.stray()
+                    || (measured.least..=measured.most).contains(&simulated.median)
             }
             Cell::Word { measured, simulated } => measured.contains(simulated),
         }
     }
+}
+
+/// What most traces say of the policy.
+fn most_frequent(simulated: &[Figures]) -> String {
+    let count = |word: &str| simulated.iter().filter(|trace| trace.holding == word).count();
+    let most = simulated.iter().max_by_key(|trace| count(&trace.holding));
+    most.map(|trace| trace.holding.clone()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -109,7 +147,9 @@ mod tests {
     #[test]
     fn two_percent_five_faults_or_the_spread_of_runs_are_agreement() {
         let trials = [figures(1050, 409_600, "held"), figures(1046, 409_600, "partly"), figures(1090, 409_600, "held")];
-        let agrees = |figure, simulated: &Figures| Cell::new(figure, &trials, simulated, 46.0).agrees(figure);
+        let agrees = |figure, simulated: &Figures| {
+            Cell::new(figure, &trials, std::slice::from_ref(simulated), 46.0).agrees(figure)
+        };
         for (faults, is_near) in [(1004, true), (1024, true), (1044, true), (1045, false), (984, true), (983, false)] {
             assert_eq!(agrees(Figure::Faults, &figures(faults, 0, "held")), is_near, "{faults}");
         }
@@ -119,5 +159,22 @@ mod tests {
         assert!(
             agrees(Figure::Verdict, &figures(0, 0, "partly")) && !agrees(Figure::Verdict, &figures(0, 0, "not_held"))
         );
+    }
+
+    #[test]
+    fn of_several_traces_the_median_counts() {
+        let trials = [figures(1000, 0, "held")];
+        let traces = |faults: [u64; 3]| faults.map(|faults| figures(faults, 0, "held"));
+        let agrees = |faults| Cell::new(Figure::Faults, &trials, &traces(faults), 0.0).agrees(Figure::Faults);
+        assert!(agrees([1100, 1003, 1001]) && !agrees([1100, 1003, 1050]));
+        let cell = Cell::new(Figure::Faults, &trials, &traces([1100, 1003, 1001]), 0.0);
+        let Cell::Number { measured, simulated } = cell else { panic!("{cell:?}") };
+        assert_eq!(
+            (measured.to_string(), simulated.to_string()),
+            ("1000".to_owned(), "1003 (1001 to 1100)".to_owned())
+        );
+        let words = [figures(0, 0, "held"), figures(0, 0, "partly"), figures(0, 0, "partly")];
+        let Cell::Word { simulated, .. } = Cell::new(Figure::Verdict, &trials, &words, 0.0) else { panic!() };
+        assert_eq!(simulated, "partly");
     }
 }

@@ -152,7 +152,7 @@ impl Reasons {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::truth::judge::Cell;
+    use crate::truth::judge::{Cell, Spread};
 
     #[test]
     fn a_miss_without_a_reason_and_a_reason_without_a_miss_are_told() {
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(without[0].arguments, ["--predictable"]);
         let made_with = (String::new(), String::new());
         let row = |simulated| {
-            let cell = Cell::Number { measured: 1000.0, least: 1000.0, most: 1000.0, simulated };
+            let cell = Cell::Number { measured: Spread::of([1000.0]), simulated: Spread::of([simulated]) };
             let policies = vec![("base".to_owned(), Ok(vec![(Figure::Faults, cell)]))];
             Row { policies, ..Row::without("sort without chance", "C", &made_with, &[], "") }
         };

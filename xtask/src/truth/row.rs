@@ -101,10 +101,7 @@ pub fn head() -> String {
 /// A cell as two of Markdown's; bold where both do not agree.
 fn shown(figure: Figure, cell: &Cell) -> String {
     let (measured, simulated) = match cell {
-        Cell::Number { measured, least, most, simulated } => {
-            let range = if least == most { String::new() } else { format!(" ({least} to {most})") };
-            (format!("{measured}{range}"), simulated.to_string())
-        }
+        Cell::Number { measured, simulated } => (measured.to_string(), simulated.to_string()),
         Cell::Word { measured, simulated } => (measured.join(" or "), simulated.clone()),
     };
     match cell.agrees(figure) {
@@ -115,11 +112,13 @@ fn shown(figure: Figure, cell: &Cell) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::judge::Spread;
     use super::*;
 
     #[test]
     fn what_is_off_is_bold_and_counts() {
-        let cell = |simulated| Cell::Number { measured: 100.0, least: 99.0, most: 101.0, simulated };
+        let measured = Spread { median: 100.0, least: 99.0, most: 101.0 };
+        let cell = |all| Cell::Number { measured, simulated: Spread::of([all]) };
         let row = Row {
             policies: vec![
                 ("base".into(), Ok(vec![(Figure::Faults, cell(104.0)), (Figure::TableBytes, cell(120.0))])),

@@ -8,6 +8,7 @@ mod capture;
 mod collapse;
 mod elf;
 mod error;
+mod held;
 mod identity;
 mod live;
 mod look;
@@ -26,6 +27,7 @@ use crate::Observer;
 use capture::Captured;
 pub use capture::CapturedFile;
 pub use error::InspectError;
+use held::Held;
 use identity::Identity;
 use live::Live;
 use subject::Sizes;
@@ -104,11 +106,16 @@ impl Inspector {
         }
         loop {
             looks += 1;
+            // Two processes can have the same number and begin in the same clock tick, so that times alone do not tell.
+            let held = Held::open(pid).ok();
             let before = Identity::of(pid)?;
             let subject = Live::open(&self.observer, &self.sizes, pid)?;
             let mut inspection = look::look(&subject, &before, supply, self.detail)?;
+            let has_ended = held.as_ref().is_some_and(Held::has_ended);
             match Identity::of(pid) {
-                Ok(after) if after.started_ticks != before.started_ticks => return Err(InspectError::Replaced { pid }),
+                Ok(after) if has_ended || after.started_ticks != before.started_ticks => {
+                    return Err(InspectError::Replaced { pid });
+                }
                 Ok(after) if !before.is_same_program(&after) && looks < LOOKS => continue,
                 Ok(after) if !before.is_same_program(&after) => {
                     inspection.partial.push("it executed other programs meanwhile, again and again".into());

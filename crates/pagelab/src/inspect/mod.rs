@@ -124,7 +124,7 @@ fn inspector(observer: Observer, sizes_only: bool) -> Result<Inspector, Failure>
 /// An inspector of one process, with all that is shown of it.
 fn detailed(root: &Path, arguments: &Inspect) -> Result<Inspector, Failure> {
     let host = Host::open(root).map_err(Failure::input)?;
-    let detail = Detail { windows: arguments.html.is_some(), sizes_only: arguments.sizes };
+    let detail = Detail { windows: arguments.html.is_some() || arguments.collapse, sizes_only: arguments.sizes };
     Ok(Inspector::new(host, Observer::open().with_file_folios().with_tlb_runs(), detail))
 }
 

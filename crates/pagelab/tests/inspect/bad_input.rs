@@ -1,5 +1,7 @@
 //! What cannot be inspected is refused with a remedy, and what changes meanwhile is told.
 
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -126,4 +128,42 @@ fn a_process_that_changes_meanwhile_gives_an_answer() {
         looks += usize::from(ran.code == Some(0));
     }
     assert!(looks > 0);
+}
+
+#[test]
+fn a_number_that_is_given_to_another_process_is_told() {
+    if !needs(&[root(), program("gcc")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/reborn.c");
+    let compiled = bench.word("reborn");
+    assert!(Command::new("gcc").arg("-O1").arg(source).arg("-o").arg(&compiled).status().expect("gcc").success());
+    let mut parent = Command::new(&compiled).stdin(Stdio::piped()).stdout(Stdio::piped()).begin();
+    let (mut orders, mut lines) = (parent.stdin(), BufReader::new(parent.stdout()).lines());
+    let pid = lines.next().unwrap().unwrap();
+    let mut again = || {
+        writeln!(orders).unwrap();
+        lines.next().is_some()
+    };
+    if !again() {
+        return testing::skip("a kernel that gives a process its number (clone3 with set_tid)");
+    }
+    // Between two looks.
+    let mut watching = bench.pagelab(&["inspect", &pid, "--every", "200ms"]);
+    let mut watching = watching.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(again() && within(Duration::from_secs(60), || watching.is_over()));
+    watching.ran().says(0, &[&format!("process {pid} has ended, and its number belongs to another process")]);
+    // Within one: an answer, or that it is none; never an answer made of two processes.
+    let mut replaced = 0;
+    let was_replaced = within(Duration::from_secs(120), || {
+        let looking = bench.pagelab(&["inspect", &pid]).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
+        (0..100).for_each(|_| assert!(again()));
+        let ran = looking.ran();
+        assert!(matches!(ran.code, Some(0 | 2)) && !ran.stderr.contains("panicked"), "{ran}");
+        replaced += u32::from(ran.stderr.contains("its number belongs to another process now: ask again"));
+        replaced > 0
+    });
+    assert!(was_replaced, "{pid}");
 }

@@ -89,6 +89,11 @@ fn collapsing_gains_memory_and_refusals_have_their_reason() {
     assert!(one["gained_bytes"].as_u64().unwrap() > 0 && one["took_s"].as_f64().unwrap() > 0.0, "{one:#}");
     let left = region_at(&document["processes"][0], provoked.address)["could_be_larger_bytes"].as_u64().unwrap();
     assert_eq!(left, (16 << 20) - one["gained_bytes"].as_u64().unwrap());
+    // Of a reserve only what is there is asked for.
+    let arena = Provoked::start("arena").unwrap();
+    let ran = arena.bench.pagelab(&["inspect", &arena.pid(), "--collapse"]).ran();
+    ran.prints(&["16M gained of 16M asked for"]);
+    assert!(!ran.stdout.contains("EINVAL"), "{ran}");
     // A process that disabled THP for itself is not collapsed either.
     let disabled = Provoked::start("disabled").unwrap();
     let ran = disabled.bench.pagelab(&["inspect", &disabled.pid(), "--collapse"]).ran();

@@ -54,6 +54,21 @@ fn a_tmpfs_gives_what_its_mount_says() {
 }
 
 #[test]
+fn a_file_that_ends_in_a_slot_has_no_large_page_there() {
+    let Some(_still) = for_advised() else { return };
+    let bench = Bench::new();
+    let within = Mounted::with(&bench, "huge=within_size");
+    let bytes = SIZE - HUGE / 2;
+    fs::File::options().write(true).open(within.file()).unwrap().set_len(bytes).unwrap();
+    let provoked = Provoked::with("tmpfs_to_its_end", Some(&within.file())).unwrap();
+    let region = provoked.region();
+    let (cause, least, or, _) = causes(&region).remove(0);
+    assert_eq!((cause.as_str(), least), ("slot_partly_present", HUGE / 2), "{region:#}");
+    assert!(or.contains(&"file_ends_in_slot".to_string()), "{region:#}");
+    assert_eq!(region["could_be_larger_bytes"].as_u64(), Some(HUGE / 2), "{region:#}");
+}
+
+#[test]
 fn memory_without_a_mount_follows_the_setting_of_all_sizes_or_of_its_own() {
     let Some(_still) = for_advised() else { return };
     let own = format!("{THP}/hugepages-2048kB/shmem_enabled");

@@ -10,24 +10,42 @@ use super::causes::{HUGE, SIZE, Set, THP, told_of};
 use super::provoked::{Provoked, causes};
 use crate::common::{Alone, Bench, Runs, needs, program, root, within};
 
-/// A memory control group with a limit, which goes when it is empty.
+/// A memory control group, which goes when it is empty.
 struct Group(PathBuf);
 
 impl Group {
-    /// The file of a limit, where groups of memory are, in version 1 and 2.
-    const PLACES: [(&str, &str); 2] =
-        [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
+    /// Where groups of memory are, the file of a limit, and one that has memory reclaimed with how much: in version 1 and 2.
+    const PLACES: [[&str; 4]; 2] = [
+        ["/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.force_empty", "0"],
+        ["/sys/fs/cgroup", "memory.max", "memory.reclaim", "64M"],
+    ];
 
-    fn with(limit_bytes: u64) -> Option<Group> {
-        let name = format!("pagelab-test-{}", std::process::id());
-        let made = Group::PLACES.iter().find_map(|(place, file)| {
+    fn new(name: &str) -> Option<Group> {
+        let name = format!("pagelab-test-{name}-{}", std::process::id());
+        let made = Group::PLACES.iter().find_map(|[place, limit, ..]| {
             let group = Group(Path::new(place).join(&name));
             fs::create_dir(&group.0).ok()?;
-            group.0.join(file).is_file().then_some(())?;
-            fs::write(group.0.join(file), limit_bytes.to_string()).ok()?;
-            Some(group)
+            group.0.join(limit).is_file().then_some(group)
         });
         needs(&[("memory control groups", made.is_some())]).then_some(made).flatten()
+    }
+
+    fn limit(&self, bytes: u64) {
+        let file = Group::PLACES.iter().map(|[_, limit, ..]| self.0.join(limit)).find(|file| file.is_file()).unwrap();
+        fs::write(file, bytes.to_string()).unwrap();
+    }
+
+    /// Has the group's memory reclaimed, as if it were scarce: the kernel looks for pages that are mostly zero then.
+    fn reclaim(&self) {
+        let files = Group::PLACES.iter().map(|[_, _, reclaim, bytes]| (self.0.join(reclaim), bytes));
+        for (file, bytes) in files.filter(|(file, _)| file.is_file()) {
+            // An error says that less could be reclaimed than was asked for.
+            let _ = fs::write(file, bytes);
+        }
+    }
+
+    fn tasks(&self) -> PathBuf {
+        self.0.join("cgroup.procs")
     }
 }
 
@@ -51,8 +69,9 @@ fn alone() -> Option<Alone> {
 fn a_limit_that_admits_no_large_page() {
     let Some(_alone) = alone() else { return };
     // What fills it, and less than a large page beyond that.
-    let Some(group) = Group::with(SIZE + HUGE) else { return };
-    let Some(provoked) = Provoked::with("charged", Some(&group.0.join("cgroup.procs"))) else { return };
+    let Some(group) = Group::new("limit") else { return };
+    group.limit(SIZE + HUGE);
+    let Some(provoked) = Provoked::with("charged", Some(&group.tasks())) else { return };
     let evidence = ["limit 18M", "limit met", "anon_fault_fallback_charge"];
     let region = told_of("charged", &provoked, "charge_fell_back", SIZE, &evidence);
     let (_, _, or, _) = &causes(&region)[0];
@@ -60,6 +79,26 @@ fn a_limit_that_admits_no_large_page() {
     let process = provoked.inspected();
     assert_eq!(process["memory_limit"]["limit_bytes"].as_u64(), Some(SIZE + HUGE), "{process:#}");
     drop(provoked);
+}
+
+#[test]
+fn a_page_that_is_mostly_zero_is_split() {
+    let Some(_alone) = alone() else { return };
+    let word = fs::read_to_string(format!("{THP}/shrink_underused")).unwrap_or_default();
+    if !needs(&[("pages that are mostly zero are split (shrink_underused: 1, Linux 6.12)", word.trim() == "1")]) {
+        return;
+    }
+    // A page counts as underused where more than that are zero (`thp_underused`, mm/huge_memory.c).
+    let _few = Set::to(&format!("{THP}/khugepaged/max_ptes_none"), "64");
+    let Some(group) = Group::new("underused") else { return };
+    let Some(provoked) = Provoked::with("underused", Some(&group.tasks())) else { return };
+    assert_eq!(causes(&provoked.region()).len(), 0, "large pages, before memory is scarce");
+    group.reclaim();
+    let region = provoked.region();
+    let (cause, bytes, or, evidence) = causes(&region).remove(0);
+    assert_eq!((cause.as_str(), bytes), ("zero_page_in_slot", 8 * 4096), "{region:#}");
+    assert!(or.contains(&"split_underused".to_string()), "{region:#}");
+    assert!(evidence.contains("thp_underused_split_page: "), "{evidence}");
 }
 
 #[test]

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -92,9 +93,13 @@ static char *pinned(void) {
 
 // Each slot is touched when the group has no room for a large page, and filled when it has room for base pages: for each slot a
 // part of what fills the group goes.
-static char *charged(const char *group) {
+static void join(const char *group) {
     FILE *procs = fopen(group, "w");
     must(procs != NULL && fprintf(procs, "%d", getpid()) > 0 && fclose(procs) == 0, group);
+}
+
+static char *charged(const char *group) {
+    join(group);
     char *ballast = memory();
     advise(ballast, SIZE, MADV_NOHUGEPAGE);
     touch(ballast, SIZE);
@@ -252,6 +257,11 @@ static char *provoked(const char *cause, const char *file) {
         start = in_pieces();
     } else if (!strcmp(cause, "charged")) {
         start = charged(file);
+    } else if (!strcmp(cause, "underused")) {
+        join(file);
+        advise(start = memory(), SIZE, MADV_HUGEPAGE);
+        for (size_t at = 0; at < SIZE; at += HUGE)
+            start[at] = 1;
     } else if (!strcmp(cause, "memfd")) {
         int memory = memfd_create("provoked", 0);
         must(memory >= 0 && ftruncate(memory, SIZE) == 0, "memfd_create");
@@ -262,6 +272,10 @@ static char *provoked(const char *cause, const char *file) {
         start = mapped(file, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
         advise(start, SIZE, MADV_HUGEPAGE);
         touch(start, SIZE);
+    } else if (!strcmp(cause, "tmpfs_to_its_end")) {
+        struct stat about;
+        must(stat(file, &about) == 0, file);
+        touch(start = mapped(file, PROT_READ | PROT_WRITE, MAP_SHARED, 0), about.st_size);
     } else if (!strcmp(cause, "tmpfs_out_of_place")) {
         start = mapped(file, PROT_READ | PROT_WRITE, MAP_SHARED, PAGE);
         advise(start, SIZE, MADV_HUGEPAGE);

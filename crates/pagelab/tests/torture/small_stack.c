@@ -58,6 +58,17 @@ static void maps(char *stack, int times) {
         munmap((void *)x0, LARGE);
     }
 }
+#elif defined __riscv
+static void maps(char *stack, int times) {
+    for (int i = 0; i < times; i++) {
+        register long number asm("a7") = SYS_mmap, a0 asm("a0") = 0, a1 asm("a1") = LARGE, a2 asm("a2") = 3;
+        register long a3 asm("a3") = MAP_PRIVATE | MAP_ANONYMOUS, a4 asm("a4") = -1, a5 asm("a5") = 0;
+        asm volatile("mv t0, sp\n mv sp, %7\n ecall\n mv sp, t0"
+                     : "+r"(a0) : "r"(a1), "r"(a2), "r"(a3), "r"(a4), "r"(a5), "r"(number), "r"(stack) : "t0", "memory");
+        if (a0 < 0) wrong("the result");
+        munmap((void *)a0, LARGE);
+    }
+}
 #endif
 
 int main(int argc, char **argv) {

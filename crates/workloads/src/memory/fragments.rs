@@ -20,6 +20,8 @@ use policy::size::PageSize;
 use super::{Mapping, base_page};
 use crate::random::mix;
 
+/// A degree is reached when it is so near: each pass beyond it takes all free memory again for a few blocks.
+const NEAR_RATIO: f64 = 0.005;
 /// How much is mapped and filled before it is looked again whether that is enough.
 const PIECE_BYTES: u64 = 64 << 20;
 /// Memory that is left alone, at least: what runs meanwhile needs some.
@@ -30,6 +32,9 @@ const RESERVE_PART: u64 = 32;
 const MOST_PASSES: u32 = 3;
 /// Pages put into the pipe by one call (UIO_MAXIOV, include/uapi/linux/uio.h).
 const MOST_AT_ONCE: usize = 1024;
+/// Bits 15 and 16 of /proc/kpageflags, COMPOUND_HEAD and COMPOUND_TAIL: the page is part of a large folio
+/// (include/uapi/linux/kernel-page-flags.h).
+const COMPOUND: u64 = 1 << 15 | 1 << 16;
 /// The page frame number in an entry of /proc/PID/pagemap: bits 0 to 54 (Documentation/admin-guide/mm/pagemap.rst).
 const FRAME: u64 = (1 << 55) - 1;
 
@@ -149,14 +154,14 @@ impl FreeMemory {
 const BUDDYINFO: &str = "/proc/buddyinfo";
 
 impl Fragments {
-    /// Fragments free memory to a degree, as far as that goes: a reserve stays as it is, a thirty-second of the machine's
+    /// Fragments free memory to a degree, within half a percent and as far as that goes: a reserve stays as it is, a thirty-second of the machine's
     /// memory and at least 256M. How far it went is in `after`.
     ///
     /// # Errors
     /// See [`FragmentsError`]; everything is given back then.
     pub fn make(degree: Degree) -> Result<Fragments, FragmentsError> {
         let before = FreeMemory::now(degree.block)?;
-        let goal_ratio = f64::from(degree.percent.min(100)) / 100.0;
+        let goal_ratio = f64::from(degree.percent.min(100)) / 100.0 - NEAR_RATIO;
         let mut fragments = Fragments { pipes: Vec::new(), pages: 0, before, after: before };
         for _ in 0..MOST_PASSES {
             if fragments.after.fragmented_ratio() >= goal_ratio {
@@ -164,7 +169,7 @@ impl Fragments {
             }
             let goal_bytes = (fragments.after.bytes as f64 * (1.0 - goal_ratio)) as u64;
             let seized = seize(degree.block, goal_bytes)?;
-            let pages = one_of_each_block(&seized, degree.block)?;
+            let pages = split(one_of_each_block(&seized, degree.block)?)?;
             fragments.pipes.extend(hold(&pages)?);
             fragments.pages += pages.len() as u64;
             drop(seized);
@@ -174,11 +179,12 @@ impl Fragments {
     }
 }
 
-/// Fills memory with base pages until no more than so many bytes are left in whole blocks. The allocator takes from small
-/// blocks first, so what it cuts are whole ones only where there is nothing else.
+/// Fills memory until no more than so many bytes are left in whole blocks. For a base page the
+/// allocator takes from small blocks first, so that it cuts whole ones only where there is nothing else.
 fn seize(block: PageSize, goal_bytes: u64) -> Result<Vec<Mapping>, FragmentsError> {
     let reserve_bytes = reserve_bytes()?;
     let refused = |step| move |source| FragmentsError::Refused { step, source };
+    let large = large_folio();
     let mut seized = Vec::new();
     loop {
         let free = FreeMemory::now(block)?;
@@ -187,14 +193,28 @@ fn seize(block: PageSize, goal_bytes: u64) -> Result<Vec<Mapping>, FragmentsErro
         }
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let piece = Mapping::anonymous(PIECE_BYTES as usize, access, MapFlags::MAP_PRIVATE).map_err(refused("mmap"))?;
-        // A kernel without THP does not know the advice, and needs none.
-        let _ = piece.advise(MmapAdvise::MADV_NOHUGEPAGE);
+        // Where no large block is free, a fault would compact memory for one. A kernel without THP knows neither advice.
+        let _ = match large.is_some_and(has_blocks_of) {
+            true => piece.advise(MmapAdvise::MADV_HUGEPAGE),
+            false => piece.advise(MmapAdvise::MADV_NOHUGEPAGE),
+        };
         for page in piece.addresses().step_by(base_page().bytes() as usize) {
             // SAFETY: the page is this mapping's, writable, and nothing refers to it.
             unsafe { (page as *mut u8).write_volatile(1) };
         }
         seized.push(piece);
     }
+}
+
+/// What THP maps, unless the kernel has none.
+fn large_folio() -> Option<PageSize> {
+    let bytes = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").ok()?;
+    PageSize::new(bytes.trim().parse().ok()?).ok()
+}
+
+/// Whether a piece can be filled by folios of a size.
+fn has_blocks_of(large: PageSize) -> bool {
+    FreeMemory::now(large).is_ok_and(|free| free.whole_bytes >= PIECE_BYTES.max(large.bytes()))
 }
 
 fn reserve_bytes() -> Result<u64, FragmentsError> {
@@ -211,13 +231,20 @@ fn reserve_bytes() -> Result<u64, FragmentsError> {
     Ok((total * 1024 / RESERVE_PART).max(LEAST_RESERVE_BYTES))
 }
 
-/// An address in each block of which pages were seized; which page of the block it is, chance decides.
-fn one_of_each_block(seized: &[Mapping], block: PageSize) -> Result<Vec<u64>, FragmentsError> {
+/// A base page that was seized.
+#[derive(Clone, Copy, Debug)]
+struct Page<'seized> {
+    mapping: &'seized Mapping,
+    address: u64,
+    frame: u64,
+}
+
+/// A page in each block of which pages were seized; which page of the block it is, chance decides.
+fn one_of_each_block(seized: &[Mapping], block: PageSize) -> Result<Vec<Page<'_>>, FragmentsError> {
     let base = base_page();
     let order = block.order(base);
-    let pagemap = File::open("/proc/self/pagemap")
-        .map_err(|source| FragmentsError::Refused { step: "opening /proc/self/pagemap", source })?;
-    let mut chosen: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    let pagemap = open("/proc/self/pagemap", "opening /proc/self/pagemap")?;
+    let mut chosen: BTreeMap<u64, (u64, Page)> = BTreeMap::new();
     for mapping in seized {
         let addresses = mapping.addresses();
         let mut entries = vec![0; (mapping.bytes() as u64 / base.bytes() * 8) as usize];
@@ -229,12 +256,38 @@ fn one_of_each_block(seized: &[Mapping], block: PageSize) -> Result<Vec<u64>, Fr
             if frame == 0 {
                 return Err(FragmentsError::Frames);
             }
-            let candidate = (mix(frame), address);
+            let candidate = (mix(frame), Page { mapping, address, frame });
             let least = chosen.entry(frame >> order).or_insert(candidate);
-            *least = candidate.min(*least);
+            if candidate.0 < least.0 {
+                *least = candidate;
+            }
         }
     }
-    Ok(chosen.into_values().map(|(_, address)| address).collect())
+    Ok(chosen.into_values().map(|(_, page)| page).collect())
+}
+
+/// Splits the folios of pages, and gives the addresses of those that stand alone now. A folio that somebody else
+/// refers to cannot be split; it is given back whole.
+fn split(pages: Vec<Page<'_>>) -> Result<Vec<u64>, FragmentsError> {
+    let flags = open("/proc/kpageflags", "opening /proc/kpageflags")?;
+    let mut alone = Vec::new();
+    for page in pages {
+        page.mapping
+            .split_folio_at(page.address, base_page())
+            .map_err(|source| FragmentsError::Refused { step: "splitting a folio (MADV_COLD)", source })?;
+        let mut word = [0; 8];
+        flags
+            .read_exact_at(&mut word, page.frame * 8)
+            .map_err(|source| FragmentsError::Refused { step: "reading /proc/kpageflags", source })?;
+        if u64::from_le_bytes(word) & COMPOUND == 0 {
+            alone.push(page.address);
+        }
+    }
+    Ok(alone)
+}
+
+fn open(path: &str, step: &'static str) -> Result<File, FragmentsError> {
+    File::open(path).map_err(|source| FragmentsError::Refused { step, source })
 }
 
 /// Puts pages into as many pipes as it takes. Without CAP_SYS_RESOURCE one has room for /proc/sys/fs/pipe-max-size

@@ -118,6 +118,22 @@ impl Mapping {
         Ok(unsafe { madvise(self.start.cast(), self.bytes(), advice) }?)
     }
 
+    /// Splits the folio of which the base page at an address is a part, as far as the kernel can: advice that a part of
+    /// a folio is cold (`madvise_cold_or_pageout_pte_range` in mm/madvise.c, since Linux 5.4) splits it, and whether it
+    /// did is not told.
+    ///
+    /// # Errors
+    /// What madvise said.
+    ///
+    /// # Panics
+    /// An address outside the mapping.
+    pub fn split_folio_at(&self, address: u64, base: PageSize) -> io::Result<()> {
+        assert!(self.addresses().contains(&address), "{address:#x} is not in {:x?}", self.addresses());
+        let page = self.start.with_addr(NonZeroUsize::new(address as usize).expect("inside a mapping"));
+        // SAFETY: the page is this value's, and this advice changes no content.
+        Ok(unsafe { madvise(page.cast(), base.bytes() as usize, MmapAdvise::MADV_COLD) }?)
+    }
+
     /// Unmaps it now and says whether that succeeded; dropping does the same silently.
     ///
     /// # Errors

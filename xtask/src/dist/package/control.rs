@@ -4,8 +4,6 @@ use std::fmt::Write;
 
 use super::archive::File;
 
-/// Who answers for the packages.
-const MAINTAINER: &str = "pagelab maintainers <maintainers@localhost>";
 /// From this version on Debian links qemu-user statically, and static programs load no plugins.
 const STATIC_QEMU: &str = "1:9.1~";
 
@@ -27,6 +25,29 @@ if [ \"$1\" = purge ]; then
     fi
 fi
 ";
+
+/// Who answers for packages: a name and an address.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Maintainer(String);
+
+impl Maintainer {
+    /// From `NAME <ADDRESS>`.
+    ///
+    /// # Errors
+    /// Text of another form.
+    pub fn parse(text: &str) -> Result<Maintainer, String> {
+        let parts = text.strip_suffix('>').and_then(|text| text.split_once(" <"));
+        let fits = parts.is_some_and(|(name, address)| {
+            let plain =
+                |part: &str| !part.trim().is_empty() && !part.contains(['<', '>']) && !part.contains(char::is_control);
+            plain(name) && plain(address) && address.contains('@') && !address.contains(char::is_whitespace)
+        });
+        match fits {
+            true => Ok(Maintainer(text.to_owned())),
+            false => Err(format!("--maintainer expects 'NAME <ADDRESS>', found {text:?}")),
+        }
+    }
+}
 
 /// A package.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,11 +107,18 @@ impl Name {
     }
 }
 
-/// The control files of a package: what it is, and what runs when it is removed. `plugin` is the recorder's file.
-pub fn files(name: Name, version: &str, architecture: &str, files: &[File], plugin: &[u8]) -> Vec<File> {
+/// The control files of a package: what it is, and what runs when it is removed. `plugin` is the recorder's file. Where nobody
+/// answers for it, the field Maintainer says so: dpkg warns at each use of a package without the field.
+pub fn files(
+    name: Name,
+    (version, architecture, maintainer): (&str, &str, Option<&Maintainer>),
+    files: &[File],
+    plugin: &[u8],
+) -> Vec<File> {
     let size_kib: usize = files.iter().map(|file| file.content.len().div_ceil(1024)).sum();
+    let maintainer = maintainer.map_or("not named", |Maintainer(text)| text);
     let mut control = format!(
-        "Package: {}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: {MAINTAINER}\n\
+        "Package: {}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: {maintainer}\n\
          Installed-Size: {size_kib}\nSection: utils\nPriority: optional\n",
         name.text()
     );
@@ -157,9 +185,23 @@ mod tests {
     }
 
     #[test]
+    fn a_package_names_who_answers_for_it_and_nobody_else() {
+        let maintainer = Maintainer::parse("A Team <team@example.org>").unwrap();
+        let control = |maintainer| {
+            let files = files(Name::Program, ("1", "amd64", maintainer), &[], b"");
+            String::from_utf8(files[0].content.clone()).unwrap()
+        };
+        assert!(control(Some(&maintainer)).contains("\nMaintainer: A Team <team@example.org>\n"));
+        assert!(control(None).contains("\nMaintainer: not named\n"));
+        for text in ["", "A Team", "<a@b>", "A <b>", "A <a@b> c", "A\nB <a@b>", "A <a @b>"] {
+            assert!(Maintainer::parse(text).unwrap_err().contains("'NAME <ADDRESS>'"), "{text:?}");
+        }
+    }
+
+    #[test]
     fn the_recorder_goes_with_its_program_and_brings_no_emulator_without_plugins() {
         let of = |name| {
-            let files = files(name, "1.2", "arm64", &[File::new("a", vec![0; 1025])], b"GLIBC_2.17\0");
+            let files = files(name, ("1.2", "arm64", None), &[File::new("a", vec![0; 1025])], b"GLIBC_2.17\0");
             (String::from_utf8(files[0].content.clone()).unwrap(), files.len())
         };
         let (recorder, scripts) = of(Name::Recorder);

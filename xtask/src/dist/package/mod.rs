@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use archive::{File, deb, gzip, tar_gz};
+pub use control::Maintainer;
 use control::Name;
 
 use super::commit::Commit;
@@ -31,6 +32,8 @@ pub struct Parts<'a> {
     pub record: &'a str,
     /// What they were made from.
     pub commit: &'a Commit,
+    /// Who answers for the packages, where somebody does.
+    pub maintainer: Option<&'a Maintainer>,
 }
 
 /// Makes the packages below a directory, in place of those that are there, and returns their paths.
@@ -49,7 +52,8 @@ pub fn make(root: &Path, target: &Target, parts: &Parts, directory: &Path) -> Re
             Name::Program => files.extend(program(root, target, parts, directory)?),
             Name::Recorder => files.push(File::new("lib/pagelab/libpagelab_qemu_plugin.so", plugin.clone())),
         }
-        let control = control::files(name, &version, target.architecture, &files, &plugin);
+        let whose = (version.as_str(), target.architecture, parts.maintainer);
+        let control = control::files(name, whose, &files, &plugin);
         let stem = format!("{}_{version}_{}", name.text(), target.architecture);
         let top = format!("pagelab-{version}-{}/", target.architecture);
         let time_s = parts.commit.time_s;

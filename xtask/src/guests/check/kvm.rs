@@ -24,7 +24,8 @@ pub fn judge(part: &Part) -> Result<String, String> {
     if seen.is_empty() { Err("nothing ran".to_owned()) } else { Ok(seen.join(", ")) }
 }
 
-fn document(part: &Part, name: &str) -> Result<Value, String> {
+/// What a run printed.
+pub fn document(part: &Part, name: &str) -> Result<Value, String> {
     serde_json::from_str(part.output(name)?).map_err(|error| format!("{name}: no JSON: {error}"))
 }
 

@@ -11,17 +11,17 @@ const TOLERANCE_BYTES: u64 = 64 << 10;
 
 /// Bytes of one process.
 #[derive(Debug, Default, PartialEq)]
-struct Bytes {
+pub struct Bytes {
     /// Anonymous memory, that of pools apart.
-    anonymous: u64,
+    pub anonymous: u64,
     /// Of it, what one entry of the level above pages maps.
-    by_pmd: u64,
+    pub by_pmd: u64,
     /// Of it, by the size of folios.
     folios: BTreeMap<u64, u64>,
     /// Pages of hugetlb pools by their size.
     pools: BTreeMap<u64, u64>,
     /// The census has no folios: before PAGEMAP_SCAN (Linux 6.7) it is smaps.
-    has_no_folios: bool,
+    pub has_no_folios: bool,
 }
 
 pub fn judge(part: &Part) -> Result<String, String> {
@@ -72,7 +72,7 @@ fn named(size: &str) -> u64 {
 }
 
 /// The lines of `looks`.
-fn of_kernel(output: &str) -> Result<Bytes, String> {
+pub fn of_kernel(output: &str) -> Result<Bytes, String> {
     let mut bytes = Bytes::default();
     for line in output.lines().filter_map(|line| line.strip_prefix("looked ")) {
         let words: Vec<&str> = line.split(' ').collect();
@@ -89,7 +89,7 @@ fn of_kernel(output: &str) -> Result<Bytes, String> {
 }
 
 /// The rows of a census.
-fn of_census(rows: &Value) -> Bytes {
+pub fn of_census(rows: &Value) -> Bytes {
     let mut bytes = Bytes::default();
     let rows = rows.as_array().map(Vec::as_slice).unwrap_or_default();
     let base = rows.iter().filter_map(|row| row["leaf_bytes"].as_u64()).min().unwrap_or(0);
@@ -110,7 +110,7 @@ fn of_census(rows: &Value) -> Bytes {
 }
 
 /// Whether both say the same, but for a few pages.
-fn same(kernel: &Bytes, census: &Bytes) -> Result<(), String> {
+pub fn same(kernel: &Bytes, census: &Bytes) -> Result<(), String> {
     let check = |what: String, kernel: u64, census: u64| {
         if kernel.abs_diff(census) <= TOLERANCE_BYTES {
             Ok(())

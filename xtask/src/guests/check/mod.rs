@@ -1,70 +1,107 @@
 //! The checks: what runs in the guest is a script of `checks`, what is right is said here, and shares no code with pagelab.
 
 mod contiguous;
+mod counted;
+mod inspect;
 mod kvm;
 mod lease;
 mod mapped;
+pub mod model;
 mod policies;
+mod reset;
 mod torture;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::stage::{Said, Stage};
 use super::transcript::Part;
 
 /// A check.
 #[derive(Debug)]
 pub struct Check {
-    /// Its name, and its script's.
+    /// Its name, and its scripts'.
     pub name: &'static str,
     /// What it finds out.
     pub title: &'static str,
-    /// What runs in the guest.
-    pub script: &'static str,
+    /// What runs in the guest, boot by boot.
+    pub scripts: &'static [(Stage, &'static str)],
     /// What comes of it: a few words of what was seen, or what is wrong.
     judge: fn(&Part) -> Result<String, String>,
 }
 
 /// All of them, in the order in which they run.
-pub const CHECKS: [Check; 6] = [
+pub const CHECKS: [Check; 10] = [
     Check {
         name: "policies",
         title: "`doctor` and `list policies`: what is offered is what the kernel has",
-        script: include_str!("../checks/policies.sh"),
+        scripts: &[(Stage::Together, include_str!("../checks/policies.sh"))],
         judge: policies::judge,
     },
     Check {
         name: "mapped",
         title: "`exec` and `compare`: verdicts, and bytes by folio and leaf beside smaps and kpageflags",
-        script: include_str!("../checks/mapped.sh"),
+        scripts: &[(Stage::Together, include_str!("../checks/mapped.sh"))],
         judge: mapped::judge,
+    },
+    Check {
+        name: "inspect",
+        title: "`inspect`: what maps a program beside smaps and kpageflags, and why it is not larger",
+        scripts: &[(Stage::Together, include_str!("../checks/inspect.sh"))],
+        judge: inspect::judge,
     },
     Check {
         name: "lease",
         title: "settings come back when their borrower is killed",
-        script: include_str!("../checks/lease.sh"),
+        scripts: &[(Stage::Together, include_str!("../checks/lease.sh"))],
         judge: lease::judge,
     },
     Check {
         name: "contiguous",
-        title: "folios of 64K are mapped by entries that say so: page tables read from outside, and `table decode`",
-        script: include_str!("../checks/contiguous.sh"),
+        title: "large pages are mapped by entries that say so (contiguous, NAPOT): page tables read from outside, and `table decode`",
+        scripts: &[(Stage::Together, include_str!("../checks/contiguous.sh"))],
         judge: contiguous::judge,
     },
     Check {
         name: "kvm",
         title: "`kvm-dirty-log` on the guest's own KVM, with and without eager splitting",
-        script: include_str!("../checks/kvm.sh"),
+        scripts: &[(Stage::Together, include_str!("../checks/kvm.sh"))],
         judge: kvm::judge,
     },
     Check {
         name: "torture",
         title: "the tracer's torture programs print what they print when they are left alone",
-        script: include_str!("../checks/torture.sh"),
+        scripts: &[(Stage::Together, include_str!("../checks/torture.sh"))],
         judge: torture::judge,
     },
+    Check {
+        name: "reset",
+        title: "settings that were lent when the guest was reset: `restore` says that their journal is void",
+        scripts: &[
+            (Stage::Together, include_str!("../checks/reset.sh")),
+            (Stage::AfterReset, include_str!("../checks/reset-after.sh")),
+        ],
+        judge: reset::judge,
+    },
+    Check {
+        name: "counted",
+        title: "`kvm-dirty-log` by a clock that counts instructions (`-icount`): phases are the same in every run",
+        scripts: &[(Stage::Counted, include_str!("../checks/counted.sh"))],
+        judge: counted::judge,
+    },
+    Check {
+        name: "model",
+        title: "`compare` of ten programs beside `sim` of their recorded traces: faults, bytes as asked for, tables",
+        scripts: &[(Stage::Fresh, include_str!("../checks/model.sh"))],
+        judge: model::judge,
+    },
 ];
+
+/// The checks, without those of other boots than the first where only that is made.
+pub fn of(is_small: bool) -> impl Iterator<Item = &'static Check> {
+    CHECKS.iter().filter(move |check| !is_small || check.scripts.iter().all(|(stage, _)| *stage == Stage::Together))
+}
 
 /// What came of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,20 +132,31 @@ impl fmt::Display for Outcome {
 }
 
 impl Check {
-    /// What came of it in a guest. One of which the guest said nothing is not reached, for this reason.
-    pub fn outcome(&self, parts: &[Part], unreached: &str) -> Outcome {
-        let Some(part) = parts.iter().find(|part| part.check == self.name) else {
-            return Outcome::Failed(format!("not reached: {unreached}"));
-        };
-        if !part.is_whole {
-            let last = part.ran.last().map_or("its beginning", |ran| ran.name.as_str());
-            return Outcome::Failed(format!("went no further than {last}: {unreached}"));
+    /// What runs of it in a boot, `None` where nothing does.
+    pub fn script(&self, stage: Stage) -> Option<&'static str> {
+        self.scripts.iter().find(|(of, _)| *of == stage).map(|(_, script)| *script)
+    }
+
+    /// What came of it in a guest: what the boots of its scripts said, and why it was not reached where they said nothing.
+    pub fn outcome(&self, said: &[(Stage, Said)]) -> Outcome {
+        let mut part = Part { is_whole: true, ..Part::default() };
+        for (stage, _) in self.scripts {
+            let Some((_, said)) = said.iter().find(|(of, _)| of == stage) else { continue };
+            let Some(found) = said.parts.iter().find(|part| part.check == self.name) else {
+                return Outcome::Failed(format!("not reached: {}", said.unreached));
+            };
+            if !found.is_whole {
+                let last = found.ran.last().map_or("its beginning", |ran| ran.name.as_str());
+                return Outcome::Failed(format!("went no further than {last}: {}", said.unreached));
+            }
+            part.needs.extend(found.needs.iter().cloned());
+            part.ran.extend(found.ran.iter().cloned());
         }
         if part.ran.is_empty() && !part.needs.is_empty() {
             return Outcome::Skipped(part.needs.join(", "));
         }
-        match (self.judge)(part) {
-            Ok(seen) => Outcome::Held { seen, needs: part.needs.clone() },
+        match (self.judge)(&part) {
+            Ok(seen) => Outcome::Held { seen, needs: part.needs },
             Err(why) => Outcome::Failed(why),
         }
     }
@@ -148,17 +196,20 @@ mod tests {
 
     #[test]
     fn what_did_not_come_to_its_end_has_failed() {
-        let parts = read("@@ check policies\n@@ run page\n4096\n");
-        let policies = CHECKS[0].outcome(&parts, "no answer within 10 s");
+        let said = |why: &str| {
+            let said = Said { parts: read("@@ check policies\n@@ run page\n4096\n"), unreached: why.into() };
+            [(Stage::Together, said)]
+        };
+        let policies = CHECKS[0].outcome(&said("no answer within 10 s"));
         assert_eq!(policies, Outcome::Failed("went no further than page: no answer within 10 s".into()));
-        let mapped = CHECKS[1].outcome(&parts, "it panicked");
+        let mapped = CHECKS[1].outcome(&said("it panicked"));
         assert_eq!(mapped.to_string(), "failed: not reached: it panicked");
     }
 
     #[test]
     fn what_cannot_run_says_what_it_needs() {
-        let parts = read("@@ check policies\n@@ needs a kernel\n@@ done\n");
-        assert_eq!(CHECKS[0].outcome(&parts, "").to_string(), "skipped: needs a kernel");
+        let said = Said { parts: read("@@ check policies\n@@ needs a kernel\n@@ done\n"), unreached: String::new() };
+        assert_eq!(CHECKS[0].outcome(&[(Stage::Together, said)]).to_string(), "skipped: needs a kernel");
     }
 
     #[test]

@@ -1,23 +1,26 @@
-# Folios of 64K beside the entries that map them: somebody outside reads the process's page tables.
-case "$(uname -m)" in
-aarch64 | riscv64) ;;
+# Large pages that one bit of an entry folds, beside the entries that map them: somebody outside reads the process's page tables.
+page=$(looks page)
+case "$(uname -m) $page" in
+"aarch64 4096") architecture=arm64 folio=65536 policy=mthp-64k of=arm64-4k- ;;
+"aarch64 16384") architecture=arm64 folio=2097152 policy=mthp-2m of=arm64-16k- ;;
+# Linux folds pages of a pool (arch/riscv/mm/hugetlbpage.c), and no folios of others.
+"riscv64 4096") architecture=riscv64 folio=65536 policy=hugetlb-64k of=sv ;;
 *) needs "an architecture whose entries say that a group of them is one" && return ;;
 esac
-if ! has_folios 64; then
-    needs "folios of 64K of anonymous memory"
-    return
-fi
-if [ $(looks page) != 4096 ]; then
-    needs "base pages of 4K: groups of others are larger than 64K"
-    return
-fi
-pagelab exec -p mthp-64k -- looks 4194304 /tmp/looked hold /tmp/answer </dev/console >/dev/console 2>/tmp/err
+kib=$((folio >> 10))
+case $policy in
+mthp-*) has_folios $kib || { needs "folios of ${kib}K of anonymous memory" && return; } ;;
+*) [ -e /sys/kernel/mm/hugepages/hugepages-${kib}kB ] || { needs "a pool of pages of ${kib}K" && return; } ;;
+esac
+pagelab exec -p $policy -- looks $((folio * 64)) /tmp/looked hold /tmp/answer </dev/console >/dev/console 2>/tmp/err
 run looked cat /tmp/looked /tmp/err
 run answer cat /tmp/answer
 bits=$(sed -n 's/^entries \([0-9]*\) .*/\1/p' /tmp/answer)
-case "$(uname -m)" in
-aarch64) format=arm64-4k-$bits architecture=arm64 ;;
-riscv64) format=sv$bits+svnapot architecture=riscv64 ;;
+case $architecture in
+arm64) format=$of$bits ;;
+riscv64) format=$of$bits+svnapot ;;
 esac
 run architecture echo $architecture
+run page echo $page
+run folio echo $folio
 run decoded pagelab table decode --format $format --json $(sed -n 's/^entries //p' /tmp/answer | cut -d ' ' -f 2-17)

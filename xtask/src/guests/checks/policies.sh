@@ -1,5 +1,6 @@
 # What is offered is what the kernel has.
 run kernel uname -r
+run version pagelab --version
 run page looks page
 run folios sh -c "cd $thp && ls -d hugepages-*/enabled"
 run pmd cat $thp/hpage_pmd_size

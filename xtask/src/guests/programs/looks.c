@@ -55,8 +55,8 @@ static void look(uint64_t start, uint64_t end) {
     }
 }
 
-// Where a folio of 64K begins: what is held is aligned to more than that.
-enum { ALIGNED = 2 << 20, HELD = 512 << 10 };
+// What is held is aligned to the largest page that one bit folds. An answer with more entries is no line of a terminal.
+enum { ALIGNED = 2 << 20, HELD_PAGES = 128 };
 
 // Runs, so that the processor's tables are this process's, until a line comes.
 static int hold(char *memory, const char *path) {
@@ -67,7 +67,7 @@ static int hold(char *memory, const char *path) {
     if (sched_setaffinity(0, sizeof set, &set)) return perror("sched_setaffinity"), 1;
     char *held = (char *)(((uintptr_t)memory + ALIGNED - 1) & ~(uintptr_t)(ALIGNED - 1)), answer[4096];
     uint64_t frame = at(map_file, (uintptr_t)held / page) & ((1ul << 55) - 1);
-    printf("\n@@ look %lx %d %ld %lx %ld\n", (uintptr_t)held, HELD, page, frame, processor);
+    printf("\n@@ look %lx %ld %ld %lx %ld\n", (uintptr_t)held, HELD_PAGES * page, page, frame, processor);
     fflush(stdout);
     fcntl(0, F_SETFL, O_NONBLOCK);
     ssize_t length;

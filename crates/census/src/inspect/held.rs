@@ -1,0 +1,54 @@
+//! A process that is held on to, whoever gets its number meanwhile: pidfd_open(2), since Linux 5.3.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+/// A descriptor of a process.
+#[derive(Debug)]
+pub struct Held(OwnedFd);
+
+impl Held {
+    /// The process that has a number now.
+    ///
+    /// # Errors
+    /// There is none (ESRCH), or the kernel has no such descriptors (ENOSYS).
+    pub fn open(pid: u32) -> io::Result<Held> {
+        // SAFETY: pidfd_open takes two numbers and makes a descriptor, or fails.
+        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was just made, and nobody else has it.
+        Ok(Held(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) }))
+    }
+
+    /// Whether it has ended. Until then its number stood for it and no other process.
+    pub fn has_ended(&self) -> bool {
+        let mut asked = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        poll(&mut asked, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    }
+
+    /// For calls that take one.
+    pub fn descriptor(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_that_ends_is_told() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let held = Held::open(child.id()).unwrap();
+        assert!(!held.has_ended());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(held.has_ended());
+        assert!(Held::open(child.id()).is_err());
+    }
+}

@@ -1,0 +1,110 @@
+//! What programs do to memory on a kernel beside what the model says that they do.
+
+use beside::lab::{Figures, trials};
+use serde_json::Value;
+
+use super::number;
+use crate::guests::transcript::Part;
+
+/// The policies that are compared.
+pub const POLICIES: [&str; 3] = ["base", "mthp-64k", "thp"];
+/// What the name of a simulation ends with.
+pub const SIMULATED: &str = ".sim";
+/// The program that does nothing.
+const NOTHING: &str = "nothing";
+/// How far figures may be apart, as a ratio, and how many faults or pages always.
+const TOLERANCE: f64 = 0.02;
+const FEW: u64 = 2;
+
+pub fn judge(part: &Part) -> Result<String, String> {
+    let page = number(part, "page")?;
+    let programs = part.ran.iter().map(|ran| ran.name.as_str());
+    let programs: Vec<&str> =
+        programs.filter(|name| *name != "page" && *name != NOTHING && !name.ends_with(SIMULATED)).collect();
+    let (mut compared, mut same, mut off) = (0, 0, Vec::new());
+    for policy in POLICIES {
+        let start = figures(part, NOTHING, policy)?;
+        let launch = start.0.faults.saturating_sub(start.1.faults);
+        for program in &programs {
+            let (kernel, model) = figures(part, program, policy)?;
+            let rows = [
+                ("faults", kernel.faults.saturating_sub(launch), model.faults, FEW),
+                ("bytes as asked", kernel.covered_bytes, model.covered_bytes, FEW * page),
+                ("bytes of tables", kernel.table_bytes, model.table_bytes, 0),
+            ];
+            for (what, kernel, model, few) in rows {
+                compared += 1;
+                let apart = kernel.abs_diff(model);
+                same += usize::from(apart == 0);
+                if apart > few && apart as f64 > TOLERANCE * kernel.max(model) as f64 {
+                    off.push(format!("{program} under {policy}: {what} {kernel}, and the model says {model}"));
+                }
+            }
+        }
+    }
+    let all = format!("{} programs: {same} of {compared} figures are the same", programs.len());
+    if off.is_empty() && compared > 0 {
+        return Ok(format!("{all}, all within 2 %"));
+    }
+    Err(format!("{all}, {} are not within 2 %: {}", off.len(), off.join("; ")))
+}
+
+/// What a kernel measured of a program, and what the model says.
+fn figures(part: &Part, program: &str, policy: &str) -> Result<(Figures, Figures), String> {
+    let document = |name: &str| -> Result<Value, String> {
+        serde_json::from_str(part.output(name)?).map_err(|error| format!("{name}: no JSON: {error}"))
+    };
+    let measured =
+        trials(&document(program)?, policy).map_err(|problem| format!("{program} under {policy}: {problem}"))?;
+    let simulations = document(&format!("{program}{SIMULATED}"))?;
+    let simulations =
+        simulations["traces"][0]["simulations"].as_array().map(Vec::as_slice).unwrap_or_default().to_vec();
+    let simulated = simulations.iter().find(|one| one["policy"] == policy).and_then(Figures::simulated);
+    let both = measured.into_iter().next().zip(simulated);
+    both.ok_or_else(|| format!("{program} under {policy}: no figures"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{part, ran};
+    use super::*;
+
+    fn compared(faults: f64) -> String {
+        let of = |policy: &str| {
+            let faults = serde_json::json!({ "metric": "minor_faults", "value": faults });
+            let tables = serde_json::json!({ "metric": "page_table_seen_bytes", "value": 8192.0 });
+            let verdict = serde_json::json!({ "holding": "held", "concerned_bytes": 4096, "covered_bytes": 4096 });
+            serde_json::json!({ "label": policy, "counted": true, "observations": [faults, tables], "verdict": verdict })
+        };
+        let arms = POLICIES.map(
+            |policy| serde_json::json!({ "label": policy, "admission": {}, "outcome": { "outcome": "measured" } }),
+        );
+        serde_json::json!({ "arms": arms, "trials": POLICIES.map(of) }).to_string()
+    }
+
+    fn simulated(faults: u64) -> String {
+        let verdict = serde_json::json!({ "holding": "held", "concerned_bytes": 4096, "covered_bytes": 4096 });
+        let of = |policy: &str| {
+            serde_json::json!({ "policy": policy, "stopped": null, "faults": faults, "process_table_bytes": 8192,
+                                "verdict": verdict })
+        };
+        serde_json::json!({ "traces": [{ "simulations": POLICIES.map(of) }] }).to_string()
+    }
+
+    #[test]
+    fn what_every_program_does_to_start_is_taken_off() {
+        let guest = |faults: u64| {
+            judge(&part(vec![
+                ran("page", "4096\n"),
+                ran("nothing", &compared(60.0)),
+                ran("holes", &compared(1050.0)),
+                ran("nothing.sim", &simulated(10)),
+                ran("holes.sim", &simulated(faults)),
+            ]))
+        };
+        assert_eq!(guest(1000).unwrap(), "1 programs: 9 of 9 figures are the same, all within 2 %");
+        assert_eq!(guest(1010).unwrap(), "1 programs: 6 of 9 figures are the same, all within 2 %");
+        let off = guest(1100).unwrap_err();
+        assert!(off.contains("3 are not within 2 %: holes under base: faults 1000, and the model says 1100"), "{off}");
+    }
+}

@@ -1,0 +1,14 @@
+# What programs do to memory under three policies. What the model says of them is found out on the machine outside.
+case "$(uname -m)" in
+x86_64) needs "another architecture: \`cargo xtask truth\` has programs on x86-64" && return ;;
+esac
+if ! has_folios 64; then
+    needs "folios of 64K of anonymous memory"
+    return
+fi
+run page looks page
+while read -r name words; do
+    run $name pagelab compare -p base,mthp-64k,thp --json --prove-all --khugepaged off --blocks 1 --min-blocks 1 \
+        --max-time 1h --store /tmp/store.$name -- $words
+    rm -f /tmp/store.$name
+done </programs/list

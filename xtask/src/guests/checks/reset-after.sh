@@ -1,0 +1,9 @@
+# The boot after the reset: the journal lies where it lay, as it would on a disk.
+chmod 700 /var/lib/pagelab
+chmod 600 /var/lib/pagelab/lease.jsonl
+pmd=$(cat $thp/hpage_pmd_size)
+run pool cat /sys/kernel/mm/hugepages/hugepages-$((pmd >> 10))kB/nr_hugepages
+run next cat /proc/sys/kernel/random/boot_id
+run restore pagelab restore --json
+run again pagelab restore --json
+run left ls /var/lib/pagelab
