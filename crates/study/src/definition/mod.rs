@@ -19,8 +19,7 @@ pub use error::DefinitionError;
 pub use input::Input;
 pub use placeholder::PlaceholderError;
 pub use slurm::Slurm;
-pub use suite::SUITE_SCHEMA;
-pub use wire::{SCHEMA, Wire, WireSuite};
+pub use wire::{SCHEMA, SUITE_SCHEMA, Wire, WireSuite};
 pub use workload::Workload;
 
 use policy::Policy;

@@ -2,12 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::wire::{WireSuite, WireUse};
+use super::wire::{SUITE_SCHEMA, WireSuite, WireUse};
 use super::workload::{Workload, inputs, multiplied};
 use super::{DefinitionError, Size, distinct, one_of};
-
-/// The name and version of suite files.
-pub const SUITE_SCHEMA: &str = "pagelab.suite/1";
 
 impl WireSuite {
     /// Its name.

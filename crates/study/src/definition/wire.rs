@@ -7,6 +7,9 @@ use serde::Deserialize;
 /// The name and version of study files.
 pub const SCHEMA: &str = "pagelab.study/1";
 
+/// The name and version of suite files.
+pub const SUITE_SCHEMA: &str = "pagelab.suite/1";
+
 /// The file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
