@@ -1,7 +1,6 @@
 //! A workload in the words of `compare`: what is measured is what that command line measures.
 
 use policy::Policy;
-use serde_json::json;
 use study::definition::{Definition, Stopping, Workload};
 
 /// A workload that can be measured.
@@ -9,8 +8,8 @@ use study::definition::{Definition, Stopping, Workload};
 pub struct Lowered {
     /// The words of `compare`, without the store.
     pub words: Vec<String>,
-    /// The same as JSON, but for what differs between installations: what decides what is measured.
-    pub subject: String,
+    /// The same, but for what differs between installations: what decides what is measured.
+    pub subject: Vec<String>,
     /// Policies that the host cannot have, with the reasons.
     pub left_out: Vec<(String, String)>,
 }
@@ -40,7 +39,7 @@ pub fn lowered(definition: &Definition, workload: &Workload) -> Result<Lowered, 
     let own = own.unwrap_or_else(|_| PAGELAB.to_owned());
     let subject = words(definition, workload, &here, PAGELAB);
     let words = with_seed(definition, words(definition, workload, &here, &own));
-    Ok(Lowered { words, subject: json!(subject).to_string(), left_out })
+    Ok(Lowered { words, subject, left_out })
 }
 
 /// Whether every policy is one that a boot has or has not: then a comparison is of one boot, and boots are compared.

@@ -8,6 +8,7 @@ use study::definition::Definition;
 use super::arguments::Run;
 use super::gathered::gathered;
 use super::plan::{HostRow, Progress, host_rows};
+use super::programs::Subject;
 use super::{model, status};
 use crate::compare::gone_before::InStudy;
 use crate::compare::in_study;
@@ -57,9 +58,10 @@ pub fn of(definition: &Definition, arguments: &Run, store: &Store) -> Result<(),
 fn is_wanted(row: &HostRow<'_>, arguments: &Run) -> bool {
     arguments.is_named(&row.workload.name)
         && match row.progress {
-            Progress::Missing | Progress::Interrupted { .. } => true,
+            Progress::Missing | Progress::Rebuilt { .. } | Progress::Interrupted { .. } => true,
             Progress::Failed { .. } => arguments.again,
-            Progress::Refused(_) | Progress::Done { .. } => false,
+            Progress::Done { .. } => arguments.each_boot && row.is_new_boot,
+            Progress::Refused(_) => false,
         }
 }
 
@@ -70,7 +72,7 @@ fn measured(definition: &Definition, row: &HostRow<'_>, arguments: &Run, store: 
     let of = OfStudy {
         study: definition.name.clone(),
         workload: row.workload.name.clone(),
-        subject: lowered.subject.clone(),
+        subject: Subject::Built { compare: lowered.subject.clone(), programs: row.programs.clone() }.text(),
     };
     let study = InStudy { of, gone_before: row.gone_before(store, started_unix_s)? };
     let kept_in = ["--store".to_owned(), store.path().to_string_lossy().into_owned()];

@@ -81,6 +81,9 @@ fn told(progress: &Progress) -> (&'static str, Option<i64>, String) {
     match progress {
         Progress::Refused(why) => ("cannot be run", None, why.clone()),
         Progress::Missing => ("missing", None, "nothing of it has been run".to_owned()),
+        Progress::Rebuilt { id, program } => {
+            ("missing", Some(*id), format!("comparison {id} measured another build of {program}"))
+        }
         Progress::Interrupted { id, trials } => ("interrupted", Some(*id), format!("after {trials} trials")),
         Progress::Done { id } => ("done", Some(*id), String::new()),
         Progress::Failed { id, why } => ("failed", Some(*id), why.clone()),
@@ -126,7 +129,7 @@ pub fn planned(definition: &Definition, gathered: &Gathered<'_>) -> Result<(), F
     let row = |row: &HostRow<'_>| {
         let most = row.most_s(definition).map_or("no limit".to_owned(), minutes);
         let what = match (&row.progress, &row.lowered) {
-            (Progress::Missing | Progress::Interrupted { .. }, Ok(lowered)) => {
+            (Progress::Missing | Progress::Rebuilt { .. } | Progress::Interrupted { .. }, Ok(lowered)) => {
                 let words = lowered.words.iter().map(String::as_str);
                 format!("pagelab compare {}", shlex::try_join(words).unwrap_or_default())
             }

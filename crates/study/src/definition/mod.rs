@@ -5,6 +5,7 @@
 
 mod boot;
 mod placeholder;
+mod published;
 mod slurm;
 mod wire;
 
@@ -12,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use boot::Boot;
 pub use placeholder::PlaceholderError;
+pub use published::Published;
 pub use slurm::Slurm;
 pub use wire::{SCHEMA, Wire};
 
@@ -131,25 +133,6 @@ pub struct Workload {
     pub hugetlb_pool: Option<String>,
     /// A trace of it, for model machines.
     pub trace: Option<String>,
-}
-
-/// A figure that others have published.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Published {
-    /// What it says.
-    pub what: String,
-    /// The workload that it is set beside.
-    pub workload: Option<String>,
-    /// The policy that it is set beside.
-    pub policy: Option<String>,
-    /// The metric that it is of, where that is another one than the workload's own.
-    pub metric: Option<String>,
-    /// The change, as published: `-33.1%`.
-    pub change: String,
-    /// The change as a ratio: 0.669.
-    pub ratio: f64,
-    /// Where it stands.
-    pub source: String,
 }
 
 /// A study that makes no sense.
@@ -301,18 +284,12 @@ impl Wire {
 
     fn published(&self, workloads: &[Workload]) -> Result<Vec<Published>, DefinitionError> {
         let names: Vec<String> = workloads.iter().map(|workload| workload.name.clone()).collect();
+        let boots: Vec<String> = self.boots.keys().cloned().collect();
         let published = self.published.iter().map(|one| {
             one.workload.iter().try_for_each(|name| one_of("published.workload", name, &names))?;
             one.policy.iter().try_for_each(|name| one_of("published.policy", name, &self.policies))?;
-            Ok(Published {
-                what: one.what.clone(),
-                workload: one.workload.clone(),
-                policy: one.policy.clone(),
-                metric: one.metric.clone(),
-                change: one.change.clone(),
-                ratio: ratio(&one.change)?,
-                source: one.source.clone(),
-            })
+            one.boot.iter().try_for_each(|name| one_of("published.boot", name, &boots))?;
+            Published::of(one)
         });
         published.collect()
     }
@@ -340,14 +317,6 @@ fn one_of(key: &str, name: &str, known: &[String]) -> Result<(), DefinitionError
         true => Ok(()),
         false => Err(DefinitionError::Unknown { key: key.to_owned(), name: name.to_owned(), known: known.join(", ") }),
     }
-}
-
-/// A signed percentage as a ratio: `-25%` is 0.75.
-fn ratio(change: &str) -> Result<f64, DefinitionError> {
-    let percent = change.strip_suffix('%').filter(|text| text.starts_with(['-', '+']));
-    let percent = percent.and_then(|text| text.trim().parse::<f64>().ok()).filter(|percent| *percent > -100.0);
-    let ratio = percent.map(|percent| 1.0 + percent / 100.0).filter(|ratio| ratio.is_finite());
-    ratio.ok_or_else(|| DefinitionError::Change { found: change.to_owned() })
 }
 
 /// A workload for every choice of values on its axes.
