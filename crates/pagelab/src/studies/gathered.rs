@@ -107,17 +107,7 @@ fn on_host(definition: &Definition, row: &HostRow<'_>, host: &Known) -> Row {
                 .map(|program| format!("the {program} of this host is another build than the one that was measured"));
             Row { origins: vec![row.origin(comparison)], notes: of.notes.iter().cloned().chain(note).collect(), ..of }
         }
-        None => Row::without(&row.workload.name, &host.label, &definition.policies, &why(&row.progress)),
-    }
-}
-
-/// Why a row has no figure, where nothing else says so.
-pub fn why(progress: &Progress) -> String {
-    match progress {
-        Progress::Refused(why) | Progress::Failed { why, .. } => why.clone(),
-        Progress::Missing | Progress::Rebuilt { .. } | Progress::Interrupted { .. } | Progress::Done { .. } => {
-            "it has not been run here".to_owned()
-        }
+        None => Row::without(&row.workload.name, &host.label, &definition.policies, &row.progress.why()),
     }
 }
 

@@ -8,7 +8,6 @@ use study::machine::Machine;
 use study::matrix::{Matrix, Origin, Row, boots as axis};
 use study::stats::boots::{self, MergeError, Part};
 
-use super::gathered::why;
 use super::lowered::is_over_boots;
 use super::plan::HostRow;
 use policy::size::format_bytes;
@@ -42,7 +41,7 @@ fn joined(definition: &Definition, row: &HostRow<'_>, machine: &str, comparisons
     let parts: Vec<Part> = comparisons.iter().filter_map(|comparison| Part::of(comparison)).collect();
     let joined = match boots::merge(&of_one_command(parts)) {
         Ok(merged) => Row::of_boots(name, machine, policies, &merged),
-        Err(MergeError::Nothing) => Row::without(name, machine, policies, &why(&row.progress)),
+        Err(MergeError::Nothing) => Row::without(name, machine, policies, &row.progress.why()),
         Err(error) => Row::without(name, machine, policies, &error.to_string()),
     };
     Row { origins: comparisons.iter().map(|comparison| row.origin(comparison)).collect(), ..joined }

@@ -52,6 +52,18 @@ pub enum Progress {
     Failed { id: i64, why: String },
 }
 
+impl Progress {
+    /// Why a row has no figure, where nothing else says so.
+    pub fn why(&self) -> String {
+        match self {
+            Progress::Refused(why) | Progress::Failed { why, .. } => why.clone(),
+            Progress::Missing | Progress::Rebuilt { .. } | Progress::Interrupted { .. } | Progress::Done { .. } => {
+                "it has not been run here".to_owned()
+            }
+        }
+    }
+}
+
 /// Every workload on this host.
 ///
 /// # Errors

@@ -113,7 +113,7 @@ fn unanswered(report: &Report<'_>) -> String {
 pub fn claim(report: &Report<'_>) -> String {
     let claim = Claim::of(report.published());
     if claim == Claim::NothingPublished {
-        return "The origin's claim is undecided here: no published figure of it can be set beside these.".to_owned();
+        return "The origin's claim is, here, undecided: no published figure of it can be set beside these.".to_owned();
     }
     let kinds = [
         (Beside::Confirmed, "confirmed"),
@@ -142,7 +142,7 @@ pub fn claim(report: &Report<'_>) -> String {
     } else {
         format!("; figures can differ because {}", reasons.join(", and because "))
     };
-    format!("The origin's claim is {} here: {figures}{}{why}.", claim.describe(), counted.join(", "))
+    format!("The origin's claim is, here, {}: {figures}{}{why}.", claim.describe(), counted.join(", "))
 }
 
 /// Why figures here can be others than the origin's, as far as it is known.

@@ -139,9 +139,9 @@ pub fn of_drift(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
     }
 }
 
-/// The hosts that measured something.
+/// The hosts that measured something; their command lines stand with each comparison.
 pub fn of_hosts(hosts: &[HostOf]) -> Sheet {
-    let header = ["host", "processors", "memory", "hypervisor", "kernel", "base page", "kernel's command line"];
+    let header = ["host", "processors", "memory", "hypervisor", "kernel", "base page"];
     let line = |host: &HostOf| {
         let machine = &host.machine;
         vec![
@@ -151,7 +151,6 @@ pub fn of_hosts(hosts: &[HostOf]) -> Sheet {
             machine.hypervisor.clone().unwrap_or_else(|| "none shows itself".to_owned()),
             machine.kernel.clone(),
             machine.page_sizes.base.to_string(),
-            machine.kernel_command_line.clone(),
         ]
     };
     Sheet {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use study::matrix::geometric::Geometric;
 use study::matrix::{Claim, Matrix, Set, Total};
 
-use super::{Report, conclude, differences, provenance};
+use super::{HostOf, Report, conclude, differences, provenance};
 
 /// The name and version of the document.
 pub const SCHEMA: &str = "pagelab.study-report/1";
@@ -22,13 +22,27 @@ pub fn document(report: &Report<'_>) -> Value {
         "answer": conclude(report),
         "claim": Claim::of(report.published()).describe(),
         "differences": differences(report),
-        "hosts": report.hosts.iter().map(|host| json!({ "label": host.label, "machine": host.machine })).collect::<Vec<_>>(),
+        "hosts": report.hosts.iter().map(host).collect::<Vec<_>>(),
         "missing": report.missing,
         "rows": report.matrix.rows,
         "totals": report.matrix.totals.iter().map(total).collect::<Vec<_>>(),
         "over_boots": report.over_boots.map(of_boots),
         "published": report.published().map(set).collect::<Vec<_>>(),
         "version": report.version,
+    })
+}
+
+fn host(host: &HostOf) -> Value {
+    let machine = &host.machine;
+    json!({
+        "label": host.label,
+        "arch": machine.arch,
+        "cpu_model": machine.cpu_model,
+        "cpus": machine.cpus,
+        "memory_bytes": machine.memory_bytes,
+        "hypervisor": machine.hypervisor,
+        "kernel": machine.kernel,
+        "base_page_bytes": machine.page_sizes.base.bytes(),
     })
 }
 

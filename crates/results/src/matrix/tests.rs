@@ -88,7 +88,9 @@ fn the_answer_and_the_claim_are_a_sentence_each() {
         assert!(said.contains("contig-64k has no figure"), "{said}");
         let said = claim(report);
         assert!(
-            said.starts_with("The origin's claim is confirmed here: its one published figure is of the same"),
+            said.starts_with(
+                "The origin's claim is, here, confirmed in its direction only: its one published figure is of the same"
+            ),
             "{said}"
         );
         for reason in ["its input was larger", "a host is a guest of KVM"] {
@@ -109,7 +111,7 @@ fn what_was_not_held_is_no_answer_and_said_so() {
         let report = Report { matrix: &matrix, ..report.clone() };
         let said = answer(&report);
         assert!(said.contains("thp was not held, so its figures say nothing of it"), "{said}");
-        assert!(claim(&report).starts_with("The origin's claim is undecided here: no published figure"));
+        assert!(claim(&report).starts_with("The origin's claim is, here, undecided: no published figure"));
     });
 }
 

@@ -12,11 +12,9 @@ use crate::text::escape;
 /// A map for each machine.
 pub fn maps(matrix: &Matrix, anchors: Anchors) -> String {
     let map = |ground| {
-        let head: String = ["workload"]
-            .into_iter()
-            .chain(matrix.policies.iter().map(String::as_str))
-            .map(|title| format!("<th scope=\"col\">{}</th>", escape(title)))
-            .collect();
+        let policy = |title: &String| format!("<th scope=\"col\" class=\"n\">{}</th>", escape(title));
+        let head =
+            "<th scope=\"col\">workload</th>".to_owned() + &matrix.policies.iter().map(policy).collect::<String>();
         let body: String = rows_of(matrix, ground).map(|row| map_row(row, &anchors.of(matrix, row))).collect();
         let caption = format!("{}: cost against {}; bluish is less, reddish is more", place(ground), matrix.baseline);
         wide(&caption, &head, &body)

@@ -26,9 +26,13 @@ fn every_part_of_a_study_is_on_its_page() {
         ] {
             assert!(html.contains(&format!(">{heading}</h2>")), "{heading}");
         }
-        for text in
-            ["The origin&#39;s claim is ", "Missing: one boot.", "no free one", "pagelab show 13", "; by chance "]
-        {
+        for text in [
+            "The origin&#39;s claim is, here, ",
+            "Missing: one boot.",
+            "no free one",
+            "pagelab show 13",
+            "; by chance ",
+        ] {
             assert!(html.contains(text), "{text}");
         }
     });

@@ -30,7 +30,7 @@ pub fn trades(matrix: &Matrix) -> String {
         false => format!(
             "<p>Cost to the right, memory upwards (peak resident set, with the page tables that were seen), both against the \
              baseline, as geometric means over the workloads of which both are known, with {} intervals. Filled and joined: no \
-             policy has less of the one and no more of the other.</p>\n<div class=\"figures\">\n{pictures}</div>\n",
+             policy has less of the one and no more of the other.</p>\n<div class=\"figures named\">\n{pictures}</div>\n",
             figure::confidence(0.95)
         ),
     }
@@ -110,5 +110,10 @@ fn in_words(total: &Total, trade: &Trade) -> String {
         let range = change.range().map(|range| format!(" ({range})")).unwrap_or_default();
         format!("{}{range}", change.estimate())
     };
-    format!("{}: cost {}, memory {}.", total.policy, change(trade.cost.effect()), change(trade.memory.effect()))
+    match (trade.cost.ratio, trade.memory.ratio) {
+        (1.0, 1.0) => format!("{}: nothing gained and nothing paid.", total.policy),
+        _ => {
+            format!("{}: cost {}, memory {}.", total.policy, change(trade.cost.effect()), change(trade.memory.effect()))
+        }
+    }
 }

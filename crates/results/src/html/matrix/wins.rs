@@ -8,7 +8,7 @@ use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH};
 use crate::matrix::{grounds, place, totals_of};
 
 const LEFT: f64 = 142.0;
-const RIGHT: f64 = 400.0;
+const RIGHT: f64 = 376.0;
 const TOP: f64 = 10.0;
 const LINE: f64 = 34.0;
 const BAR: f64 = 18.0;
@@ -28,7 +28,7 @@ pub fn shares(matrix: &Matrix) -> String {
             "<p>Filled: workloads in which the policy beats every other one, the baseline included. Hatched: it is one of \
              several that none beats. The mark: its estimate is the least, whatever the noise; that is what published win \
              shares count. In the shaded band these would be by chance alone in 95 % of cases, were all policies alike.</p>\n\
-             <div class=\"figures\">\n{pictures}</div>\n"
+             <div class=\"figures named\">\n{pictures}</div>\n"
         ),
     }
 }
