@@ -8,6 +8,7 @@ use super::arguments::{Status, Which};
 use super::gathered::{Gathered, gathered};
 use super::model::ModelRow;
 use super::plan::{HostRow, Progress};
+use super::slurm::{self, Standing};
 use super::source;
 use crate::failure::Failure;
 use crate::output::{find_store, print, terminal_width};
@@ -44,10 +45,32 @@ pub fn status(arguments: &Status) -> Result<(), Failure> {
     let definition = arguments.which.definition()?;
     let store = find_store(arguments.which.store.as_deref())?.ok();
     let gathered = gathered(&definition, store.as_ref())?;
-    match arguments.json {
-        true => print(&format!("{:#}", document(&definition, &gathered)), true),
-        false => print(&text(&definition, &gathered), false),
+    let tasks = slurm::standings(&definition, &arguments.which)?;
+    if arguments.json {
+        let mut document = document(&definition, &gathered);
+        document["tasks"] = tasks.iter().map(of_task).collect();
+        return print(&format!("{document:#}"), true);
     }
+    let text = text(&definition, &gathered);
+    match tasks.is_empty() {
+        true => print(&text, false),
+        false => print(&format!("{text}\n\n{}", of_tasks(&tasks)), false),
+    }
+}
+
+fn of_task(task: &Standing) -> Value {
+    let Standing { task, workload, machines, state, why } = task;
+    json!({ "task": task, "workload": workload, "machines": machines, "state": state, "why": why })
+}
+
+fn of_tasks(tasks: &[Standing]) -> String {
+    let row = |task: &Standing| {
+        let (number, machines) = (task.task.to_string(), task.machines.join(", "));
+        [number, task.workload.clone(), machines, task.state.to_owned(), task.why.clone()]
+    };
+    let table =
+        grid::last_folded(["task", "workload", "machine", "state", "why"], tasks.iter().map(row), terminal_width());
+    format!("tasks of Slurm:\n{table}")
 }
 
 /// How far the rows of a study are, as a document.
