@@ -1,5 +1,7 @@
 //! Studies from end to end: run, killed, run again, reported, exported, merged; on the host and on model machines.
 
+#[path = "../benches/study.rs"]
+mod bench;
 mod common;
 #[path = "common/parquet.rs"]
 mod parquet;
@@ -339,6 +341,13 @@ fn boots_of_two_kernels_are_compared_and_another_boot_is_measured_when_asked() {
     assert_eq!(row["origins"].as_array().unwrap().len(), 2);
     study(&bench, "report", &file, &[]).ran().says(0, &[]).prints(&["sleep under thp"]);
     assert!(!run(&[]).says(0, &[]).stderr.contains("workload 1"), "both boots are done");
+}
+
+#[test]
+fn a_large_study_is_planned_merged_and_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let extent = bench::Extent { planned: 3, stores: 2, blocks: 8 };
+    bench::steps(std::path::Path::new(env!("CARGO_BIN_EXE_pagelab")), directory.path(), extent).unwrap();
 }
 
 #[test]
