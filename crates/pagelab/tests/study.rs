@@ -1,6 +1,10 @@
 //! Studies from end to end: run, killed, run again, reported, exported, merged; on the host and on model machines.
 
+#[path = "../benches/study.rs"]
+mod bench;
 mod common;
+#[path = "common/parquet.rs"]
+mod parquet;
 #[path = "common/traced.rs"]
 mod traced;
 
@@ -259,7 +263,91 @@ fn reports_and_exports_say_the_same_in_every_form() {
     let parquet = bench.word("samples.parquet");
     study(&bench, "export", &file, &["-o", &parquet]).ran().says(0, &[]);
     assert!(fs::read(&parquet).unwrap().starts_with(b"PAR1"));
+    parquet::is_read_by_others(&parquet, &csv);
     study(&bench, "export", &file, &["-o", &bench.word("samples.xlsx")]).ran().says(2, &[".csv, .jsonl or .parquet"]);
+}
+
+#[test]
+fn a_program_that_was_built_anew_is_measured_anew() {
+    if !needs(&[("a build with debug assertions", cfg!(debug_assertions))]) {
+        return;
+    }
+    let bench = Bench::new();
+    let program = bench.word("program");
+    let build = |text: &str| {
+        fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    let text = format!(
+        "schema = \"pagelab.study/1\"\nname = \"built\"\nquestion = \"?\"\npolicies = [\"default\", \"thp\"]\n\
+         [sizes.full]\nblocks = 6\nmin_blocks = 6\n[[workload]]\nname = \"own\"\ncommand = [\"{program}\"]\n"
+    );
+    let file = written(&bench, "built.toml", &text);
+    let run = || study(&bench, "run", &file, &["--fake-platform", THREE]).ran();
+    let state = || study(&bench, "status", &file, &["--json"]).ran().json()["rows"][0].clone();
+    build("exit 0");
+    run().says(0, &["workload 1 of 1"]);
+    assert!(!run().says(0, &[]).stderr.contains("workload 1"), "it is done");
+    assert_eq!(state()["state"], "done");
+    build("exit 0 # another build");
+    let told = state();
+    assert_eq!((told["state"].as_str(), told["comparison"].as_u64()), (Some("missing"), Some(1)));
+    assert_eq!(told["why"], format!("comparison 1 measured another build of {program}"));
+    study(&bench, "report", &file, &["--json"])
+        .ran()
+        .says(0, &[])
+        .prints(&["is another build than the one that was measured"]);
+    run().says(0, &["workload 1 of 1"]);
+    assert_eq!((state()["state"].as_str(), state()["comparison"].as_u64()), (Some("done"), Some(2)));
+    let report = study(&bench, "report", &file, &["--json"]).ran().json();
+    let made = &report["rows"][0]["origins"][0];
+    assert_eq!((made["comparison"].as_u64(), made["programs"][&program].as_str().map(str::len)), (Some(2), Some(64)));
+    assert_eq!(made["commands"][0][1], "compare");
+}
+
+#[test]
+fn boots_of_two_kernels_are_compared_and_another_boot_is_measured_when_asked() {
+    if !needs(&[("a build with debug assertions", cfg!(debug_assertions)), program("sqlite3")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let text = TINY.replace("\"default\", \"base\"", "\"default\", \"thp\"")
+        + "[boots.new]\nkernel = \"6.18\"\n[boots.old]\nkernel = \"6.1\"\nbaseline = true\n";
+    let file = written(&bench, "boots.toml", &text);
+    let run = |options: &[&str]| study(&bench, "run", &file, &[options, &["--fake-platform", THREE]].concat()).ran();
+    run(&[]).says(0, &["workload 1 of 2"]);
+    study(&bench, "report", &file, &[]).ran().says(0, &[]).prints(&["Missing: ", "the boot old (a kernel 6.1)"]);
+    // A copy of the store of the same host in a boot of another kernel.
+    let other = bench.word("other.sqlite");
+    fs::copy(bench.store(), &other).unwrap();
+    let changed = "PRAGMA foreign_keys = OFF; \
+                   UPDATE machines SET hash = 'other', machine = json_set(machine, '$.kernel', '6.1.90 #1', '$.boot_id', 'b'); \
+                   UPDATE comparisons SET machine = 'other'; \
+                   UPDATE observations SET value = value * 2 WHERE metric = 'wall_s';";
+    assert!(Command::new("sqlite3").args([other.as_str(), changed]).status().unwrap().success());
+    bench
+        .pagelab(&["study", "merge", &other, "--store", &bench.store()])
+        .ran()
+        .says(0, &[])
+        .prints(&["2 comparisons added"]);
+    let document = study(&bench, "report", &file, &["--json"]).ran().json();
+    let boots = &document["over_boots"];
+    assert_eq!((boots["boots"].clone(), &boots["baseline"]), (serde_json::json!(["new", "old"]), &"old".into()));
+    let rows = boots["rows"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["workload"] == "sleep under thp").unwrap();
+    let ratio = row["cells"][0]["effects"]["wall_s"]["ratio"].as_f64().unwrap();
+    assert!((ratio - 0.5).abs() < 1e-6, "{ratio}");
+    assert_eq!(row["cells"][0]["standing"]["standing"], "undecided", "one boot of each says nothing of boots");
+    assert_eq!(row["origins"].as_array().unwrap().len(), 2);
+    study(&bench, "report", &file, &[]).ran().says(0, &[]).prints(&["sleep under thp"]);
+    assert!(!run(&[]).says(0, &[]).stderr.contains("workload 1"), "both boots are done");
+}
+
+#[test]
+fn a_large_study_is_planned_merged_and_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let extent = bench::Extent { planned: 3, stores: 2, blocks: 8 };
+    bench::steps(std::path::Path::new(env!("CARGO_BIN_EXE_pagelab")), directory.path(), extent).unwrap();
 }
 
 #[test]

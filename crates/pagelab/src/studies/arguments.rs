@@ -64,6 +64,10 @@ pub struct Run {
     /// Run workloads again that failed, or for which no policy could be given
     #[arg(long)]
     pub again: bool,
+    /// In a boot of which nothing is there yet, measure again what earlier boots alike have: boots that are compared need
+    /// several each
+    #[arg(long)]
+    pub each_boot: bool,
     /// Only workloads with this in their name; repeat it, or separate several by commas
     #[arg(long, value_name = "TEXT", value_delimiter = ',')]
     pub only: Vec<String>,

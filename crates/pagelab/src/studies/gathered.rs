@@ -1,15 +1,17 @@
 //! The rows of a study as the store has them: every workload, on every machine that measured it.
 
+use results::matrix::HostOf;
 use results::store::Store;
 use study::comparison::Comparison;
-use study::definition::{Definition, HOST};
+use study::definition::{Definition, HOST, Published};
 use study::machine::Machine;
 use study::matrix::{Matrix, Row};
-use study::stats::boots::{self, MergeError, Part};
 
 use super::lowered::is_over_boots;
 use super::model::{self, ModelRow};
+use super::over_boots;
 use super::plan::{HostRow, Progress, host_rows};
+use super::programs::rebuilt;
 use crate::failure::Failure;
 
 /// Everything that is known of a study.
@@ -22,6 +24,10 @@ pub struct Gathered<'a> {
     pub missing: Vec<String>,
     /// The matrix.
     pub matrix: Matrix,
+    /// The same rows with boots in the place of policies, where the study has several.
+    pub over_boots: Option<Matrix>,
+    /// The hosts that measured something.
+    pub hosts: Vec<HostOf>,
 }
 
 /// Gathers what a store has of a study.
@@ -31,17 +37,19 @@ pub struct Gathered<'a> {
 pub fn gathered<'a>(definition: &'a Definition, store: Option<&Store>) -> Result<Gathered<'a>, Failure> {
     let on_hosts = host_rows(definition, store)?;
     let on_models = model::rows(definition, store)?;
+    let hosts = hosts(definition, &on_hosts);
     let mut rows: Vec<Row> = match is_over_boots(definition) {
-        true => on_hosts.iter().map(|row| over_boots(definition, row)).collect(),
-        false => {
-            let hosts = hosts(definition, &on_hosts);
-            hosts.iter().flat_map(|host| on_hosts.iter().map(|row| on_host(definition, row, host))).collect()
-        }
+        true => over_boots::of_policies(definition, &on_hosts),
+        false => hosts.iter().flat_map(|host| on_hosts.iter().map(|row| on_host(definition, row, host))).collect(),
     };
     rows.extend(on_models.iter().map(|row| row.shown(definition)));
     let missing = missing(definition, &on_hosts, &on_models);
-    let matrix = Matrix::of(&definition.policies, &definition.baseline, rows, &definition.published);
-    Ok(Gathered { on_hosts, on_models, missing, matrix })
+    let (of_boots, published): (Vec<Published>, Vec<Published>) =
+        definition.published.iter().cloned().partition(|one| one.boot.is_some());
+    let matrix = Matrix::of(&definition.policies, &definition.baseline, rows, &published);
+    let over_boots = over_boots::of_boots(definition, &on_hosts, &of_boots);
+    let hosts = hosts.into_iter().filter_map(|host| Some(HostOf { label: host.label, machine: host.machine? }));
+    Ok(Gathered { hosts: hosts.collect(), on_hosts, on_models, missing, matrix, over_boots })
 }
 
 /// A host that measured something, or nothing yet.
@@ -93,39 +101,22 @@ fn on_host(definition: &Definition, row: &HostRow<'_>, host: &Known) -> Row {
     let left_out = row.lowered.as_ref().map(|lowered| lowered.left_out.as_slice()).unwrap_or_default();
     match latest {
         Some(comparison) => {
-            Row::of_comparison(&row.workload.name, &host.label, &definition.policies, comparison, left_out)
+            let of = Row::of_comparison(&row.workload.name, &host.label, &definition.policies, comparison, left_out);
+            let rebuilt = row.ran.get(&comparison.id).and_then(|ran| rebuilt(ran, &row.programs));
+            let note = rebuilt
+                .map(|program| format!("the {program} of this host is another build than the one that was measured"));
+            Row { origins: vec![row.origin(comparison)], notes: of.notes.iter().cloned().chain(note).collect(), ..of }
         }
-        None => Row::without(&row.workload.name, &host.label, &definition.policies, &why(&row.progress)),
-    }
-}
-
-/// What all boots say together, of however many hosts: they are compared within hosts.
-fn over_boots(definition: &Definition, row: &HostRow<'_>) -> Row {
-    let (name, policies) = (&row.workload.name, &definition.policies);
-    let parts: Vec<Part> = row.stored.iter().filter_map(Part::of).collect();
-    match boots::merge(&parts) {
-        Ok(merged) => Row::of_boots(name, BOOTS, policies, &merged),
-        Err(MergeError::Nothing) => Row::without(name, BOOTS, policies, &why(&row.progress)),
-        Err(error) => Row::without(name, BOOTS, policies, &error.to_string()),
-    }
-}
-
-/// What stands for the machine where boots are compared.
-const BOOTS: &str = "boots, compared within hosts";
-
-fn why(progress: &Progress) -> String {
-    match progress {
-        Progress::Refused(why) | Progress::Failed { why, .. } => why.clone(),
-        Progress::Missing | Progress::Interrupted { .. } | Progress::Done { .. } => {
-            "it has not been run here".to_owned()
-        }
+        None => Row::without(&row.workload.name, &host.label, &definition.policies, &row.progress.why()),
     }
 }
 
 /// What has not been run: workloads on this host, boots, simulations.
 fn missing(definition: &Definition, on_hosts: &[HostRow<'_>], on_models: &[ModelRow<'_>]) -> Vec<String> {
     let mut missing = Vec::new();
-    let left = |row: &&HostRow<'_>| matches!(row.progress, Progress::Missing | Progress::Interrupted { .. });
+    let left = |row: &&HostRow<'_>| {
+        matches!(row.progress, Progress::Missing | Progress::Rebuilt { .. } | Progress::Interrupted { .. })
+    };
     let count = on_hosts.iter().filter(left).count();
     if count > 0 {
         missing.push(format!("{count} of {} workloads on this host", on_hosts.len()));

@@ -1,7 +1,6 @@
 //! A workload in the words of `compare`: what is measured is what that command line measures.
 
 use policy::Policy;
-use serde_json::json;
 use study::definition::{Definition, Stopping, Workload};
 
 use super::inputs;
@@ -11,8 +10,8 @@ use super::inputs;
 pub struct Lowered {
     /// The words of `compare`, without the store.
     pub words: Vec<String>,
-    /// The same as JSON, but for what differs between installations: what decides what is measured.
-    pub subject: String,
+    /// The same, but for what differs between installations: what decides what is measured.
+    pub subject: Vec<String>,
     /// Policies that the host cannot have, with the reasons.
     pub left_out: Vec<(String, String)>,
 }
@@ -43,7 +42,7 @@ pub fn lowered(definition: &Definition, workload: &Workload) -> Result<Lowered, 
     let subject = words(definition, &workload.placed(inputs::known_as), &here, PAGELAB);
     let words = words(definition, &inputs::as_they_are(workload), &here, &own);
     let words = of_this_host(workload).chain(with_seed(definition, words)).collect();
-    Ok(Lowered { words, subject: json!(subject).to_string(), left_out })
+    Ok(Lowered { words, subject, left_out })
 }
 
 /// Whether every policy is one that a boot has or has not: then a comparison is of one boot, and boots are compared.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use study::definition::{Definition, HOST, Workload};
 use study::matrix::wins::Race;
-use study::matrix::{Cell, Row, Standing};
+use study::matrix::{Cell, Origin, Row, Standing};
 use study::metric::{Direction, Provenance};
 use study::stats::Effect;
 
@@ -42,7 +42,13 @@ pub struct ModelRow<'a> {
 #[serde(rename_all = "snake_case", tag = "outcome")]
 enum Outcome {
     /// Figures of the whole trace.
-    Ran { figures: BTreeMap<String, u64>, is_held: bool },
+    Ran {
+        figures: BTreeMap<String, u64>,
+        is_held: bool,
+        /// Absent in stores of earlier versions, and where nothing was asked.
+        #[serde(default)]
+        coverage_ratio: Option<f64>,
+    },
     /// There are none, for this reason.
     Missing { why: String },
 }
@@ -162,7 +168,23 @@ impl ModelRow<'_> {
             .map(|(policy, outcome)| cell(definition, policy, outcome, baseline))
             .collect();
         let race = race(&cells, &definition.model_primary);
-        Row { metric: definition.model_primary.clone(), direction: Direction::Lower, cells, race, ..own }
+        let origins = vec![self.origin(definition)];
+        Row { metric: definition.model_primary.clone(), direction: Direction::Lower, cells, race, origins, ..own }
+    }
+
+    /// The commands that make it again.
+    fn origin(&self, definition: &Definition) -> Origin {
+        let trace = self.workload.trace.clone();
+        let file = trace.clone().unwrap_or_else(|| "a.trace".to_owned());
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<String>>();
+        let record = trace.is_none().then(|| {
+            let most = definition.stopping.recorded.map(|most| format!(" --max {most}")).unwrap_or_default();
+            [words(&format!("pagelab record --output a.trace{most} --")), recorded(self.workload).to_vec()].concat()
+        });
+        let policies = definition.policies.iter().filter(|policy| policy.parse::<ModelPolicy>().is_ok());
+        let policies: Vec<String> = policies.flat_map(|policy| ["-p".to_owned(), policy.clone()]).collect();
+        let sim = [words("pagelab sim"), vec![file], policies, vec!["-m".to_owned(), self.machine.clone()]].concat();
+        Origin { commands: record.into_iter().chain([sim]).collect(), ..Origin::default() }
     }
 
     fn outcome(&self, policy: &str) -> Option<Outcome> {
@@ -177,10 +199,10 @@ fn cell(
     outcome: &Option<Outcome>,
     baseline: Option<&BTreeMap<String, u64>>,
 ) -> Cell {
-    let (figures, is_held) = match outcome {
+    let (figures, is_held, coverage_ratio) = match outcome {
         None => return Cell::without(policy, "models have no such policy".to_owned()),
         Some(Outcome::Missing { why }) => return Cell::without(policy, why.clone()),
-        Some(Outcome::Ran { figures, is_held }) => (figures, *is_held),
+        Some(Outcome::Ran { figures, is_held, coverage_ratio }) => (figures, *is_held, *coverage_ratio),
     };
     let Some(baseline) = baseline else {
         return Cell::without(policy, "the baseline has no figure".to_owned());
@@ -204,6 +226,7 @@ fn cell(
             (false, true) => Standing::Modelled,
             (false, false) => Standing::NotHeld,
         },
+        coverage_ratio,
         ..Cell::without(policy, String::new())
     }
 }
@@ -344,5 +367,6 @@ fn ran(cost: Cost) -> Outcome {
     Outcome::Ran {
         figures: cost.figures.into_iter().collect(),
         is_held: matches!(cost.verdict.holding, Held | NotAsked),
+        coverage_ratio: cost.verdict.coverage_ratio().filter(|_| cost.verdict.holding != NotAsked),
     }
 }

@@ -1,16 +1,18 @@
 //! The plan: every workload on every machine, and how far each of these rows is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use host::Host;
 use results::store::{OfStudy, Resumption, Store};
 use study::comparison::{Comparison, Ended};
 use study::definition::{Definition, HOST, Workload};
 use study::machine::Machine;
+use study::matrix::Origin;
 use study::metric::names;
 
 use super::lacking::is_here;
 use super::lowered::{Lowered, is_over_boots, lowered};
+use super::programs::{Files, Programs, Subject, rebuilt};
 use crate::compare::gone_before::GoneBefore;
 use crate::compare::in_study;
 use crate::failure::Failure;
@@ -23,6 +25,12 @@ pub struct HostRow<'a> {
     pub lowered: Result<Lowered, String>,
     /// What the store has of it, on all hosts, the oldest first.
     pub stored: Vec<Comparison>,
+    /// What each of these ran, by its number.
+    pub ran: BTreeMap<i64, Programs>,
+    /// What would run now, as far as it is here.
+    pub programs: Programs,
+    /// Whether nothing of it was measured in this boot.
+    pub is_new_boot: bool,
     /// How far it is on this host.
     pub progress: Progress,
 }
@@ -34,12 +42,26 @@ pub enum Progress {
     Refused(String),
     /// Nothing of it has been run.
     Missing,
+    /// The comparison of that number measured another build of this program.
+    Rebuilt { id: i64, program: String },
     /// The comparison of that number was interrupted after so many trials.
     Interrupted { id: i64, trials: usize },
     /// It is done.
     Done { id: i64 },
     /// The comparison of that number has no result, for this reason.
     Failed { id: i64, why: String },
+}
+
+impl Progress {
+    /// Why a row has no figure, where nothing else says so.
+    pub fn why(&self) -> String {
+        match self {
+            Progress::Refused(why) | Progress::Failed { why, .. } => why.clone(),
+            Progress::Missing | Progress::Rebuilt { .. } | Progress::Interrupted { .. } | Progress::Done { .. } => {
+                "it has not been run here".to_owned()
+            }
+        }
+    }
 }
 
 /// Every workload on this host.
@@ -51,34 +73,64 @@ pub fn host_rows<'a>(definition: &'a Definition, store: Option<&Store>) -> Resul
         return Ok(Vec::new());
     }
     let machine = Host::open("/").and_then(|host| host.machine()).map_err(Failure::input)?;
-    let mut stored = by_subject(definition, store)?;
-    let rows = definition.workloads.iter().map(|workload| {
-        let lowered = lowered(definition, workload);
+    let all: Vec<Result<Lowered, String>> =
+        definition.workloads.iter().map(|workload| lowered(definition, workload)).collect();
+    let wanted: BTreeSet<&[String]> = all.iter().flatten().map(|lowered| lowered.subject.as_slice()).collect();
+    let mut stored = by_words(definition, store, &wanted)?;
+    let mut files = Files::default();
+    let rows = definition.workloads.iter().zip(all.iter().cloned()).map(|(workload, lowered)| {
         if let Ok(lowered) = &lowered {
             in_study::check(&lowered.words)
                 .map_err(|error| Failure::Input(format!("workload {:?}: {error}", workload.name)))?;
         }
-        let subject = lowered.as_ref().map(|lowered| lowered.subject.as_str()).unwrap_or_default();
-        let stored = stored.remove(subject).unwrap_or_default();
+        let subject = lowered.as_ref().map(|lowered| lowered.subject.as_slice()).unwrap_or_default();
+        let (stored, ran) = stored.remove(subject).unwrap_or_default();
+        let programs = files.of(workload);
+        let is_new_boot = stored.iter().all(|one| one.machine.boot_id != machine.boot_id);
         let lowered = lowered.and_then(|lowered| is_here(workload, &workload.command).map(|()| lowered));
         let progress = match &lowered {
             Err(why) => Progress::Refused(why.clone()),
             Ok(_) if is_over_boots(definition) => in_boot(&stored, &machine),
             Ok(_) => progress(&stored, &machine),
         };
-        Ok(HostRow { workload, lowered, stored, progress })
+        let progress = of_this_build(progress, &ran, &programs);
+        Ok(HostRow { workload, lowered, stored, ran, programs, is_new_boot, progress })
     });
     rows.collect()
 }
 
-/// The comparisons of a study by what they measured.
-fn by_subject(definition: &Definition, store: Option<&Store>) -> Result<BTreeMap<String, Vec<Comparison>>, Failure> {
-    let mut all: BTreeMap<String, Vec<Comparison>> = BTreeMap::new();
+/// Comparisons of a row, and what each ran.
+type Stored = (Vec<Comparison>, BTreeMap<i64, Programs>);
+
+/// The comparisons of a study by the words of what they measured; those of other words are not read.
+fn by_words(
+    definition: &Definition,
+    store: Option<&Store>,
+    wanted: &BTreeSet<&[String]>,
+) -> Result<BTreeMap<Vec<String>, Stored>, Failure> {
+    let mut all: BTreeMap<Vec<String>, Stored> = BTreeMap::new();
     let Some(store) = store else { return Ok(all) };
     for (OfStudy { subject, .. }, id) in store.comparisons_of(&definition.name).map_err(Failure::input)? {
-        all.entry(subject).or_default().push(store.load(id).map_err(Failure::input)?);
+        let Some(subject) = Subject::read(&subject).filter(|subject| wanted.contains(subject.words())) else {
+            continue;
+        };
+        let (comparisons, ran) = all.entry(subject.words().to_vec()).or_default();
+        comparisons.push(store.load(id).map_err(Failure::input)?);
+        ran.insert(id, subject.programs());
     }
     Ok(all)
+}
+
+/// What was measured of another build says nothing of this one; what could not be run, or was not, is as it was.
+fn of_this_build(progress: Progress, ran: &BTreeMap<i64, Programs>, now: &Programs) -> Progress {
+    let id = match &progress {
+        Progress::Done { id } | Progress::Failed { id, .. } | Progress::Interrupted { id, .. } => *id,
+        Progress::Refused(_) | Progress::Missing | Progress::Rebuilt { .. } => return progress,
+    };
+    match ran.get(&id).and_then(|before| rebuilt(before, now)) {
+        Some(program) => Progress::Rebuilt { id, program },
+        None => progress,
+    }
 }
 
 /// How far it is in this boot. What an interrupted comparison has is part of what its boot says; the next one begins anew.
@@ -121,6 +173,19 @@ fn is_of(comparison: &Comparison, machine: &Machine) -> bool {
 }
 
 impl HostRow<'_> {
+    /// What made one of its comparisons: the words that make it again, with the programs that ran.
+    pub fn origin(&self, comparison: &Comparison) -> Origin {
+        let again = self.lowered.as_ref().map(|lowered| {
+            let words = ["pagelab", "compare"].map(str::to_owned);
+            vec![words.into_iter().chain(lowered.subject.iter().cloned()).collect()]
+        });
+        Origin {
+            commands: again.unwrap_or_else(|_| vec![comparison.invocation.pagelab.clone()]),
+            programs: self.ran.get(&comparison.id).cloned().unwrap_or_default(),
+            ..Origin::of(comparison)
+        }
+    }
+
     /// What is run of it when it goes on in this boot; `None` where it begins.
     ///
     /// # Errors
@@ -140,7 +205,7 @@ impl HostRow<'_> {
 
     /// Seconds that it will take at most: its limit, or where trials are known the blocks that are left.
     pub fn most_s(&self, definition: &Definition) -> Option<f64> {
-        if !matches!(self.progress, Progress::Missing | Progress::Interrupted { .. }) {
+        if !matches!(self.progress, Progress::Missing | Progress::Rebuilt { .. } | Progress::Interrupted { .. }) {
             return Some(0.0);
         }
         let limit_s =

@@ -23,6 +23,8 @@ pub fn report(arguments: &Report) -> Result<(), Failure> {
     let report = Shown {
         definition: &definition,
         matrix: &gathered.matrix,
+        over_boots: gathered.over_boots.as_ref(),
+        hosts: gathered.hosts,
         missing: gathered.missing,
         command: std::env::args().collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -9,6 +9,7 @@ use super::arguments::Run;
 use super::gathered::gathered;
 use super::lowered::lowered;
 use super::plan::{HostRow, Progress, host_rows};
+use super::programs::Subject;
 use super::{inputs, model, status};
 use crate::compare::gone_before::InStudy;
 use crate::compare::in_study;
@@ -58,9 +59,10 @@ pub fn of(definition: &Definition, arguments: &Run, store: &Store) -> Result<(),
 fn is_wanted(row: &HostRow<'_>, arguments: &Run) -> bool {
     arguments.is_named(&row.workload.name)
         && match row.progress {
-            Progress::Missing | Progress::Interrupted { .. } => true,
+            Progress::Missing | Progress::Rebuilt { .. } | Progress::Interrupted { .. } => true,
             Progress::Failed { .. } => arguments.again,
-            Progress::Refused(_) | Progress::Done { .. } => false,
+            Progress::Done { .. } => arguments.each_boot && row.is_new_boot,
+            Progress::Refused(_) => false,
         }
 }
 
@@ -71,7 +73,11 @@ fn measured(definition: &Definition, row: &HostRow<'_>, arguments: &Run, store: 
     // The paths of inputs that were made just now.
     let lowered = lowered(definition, row.workload).unwrap_or_else(|_| planned.clone());
     let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
-    let of = OfStudy { study: definition.name.clone(), workload: row.workload.name.clone(), subject: lowered.subject };
+    let of = OfStudy {
+        study: definition.name.clone(),
+        workload: row.workload.name.clone(),
+        subject: Subject::Built { compare: lowered.subject.clone(), programs: row.programs.clone() }.text(),
+    };
     let study = InStudy { of, gone_before: row.gone_before(store, started_unix_s)? };
     let kept_in = ["--store".to_owned(), store.path().to_string_lossy().into_owned()];
     let words: Vec<String> = arguments.added().into_iter().chain(kept_in).chain(lowered.words).collect();

@@ -8,6 +8,7 @@ use super::arguments::{Status, Which};
 use super::gathered::{Gathered, gathered};
 use super::model::ModelRow;
 use super::plan::{HostRow, Progress};
+use super::slurm::{self, Standing};
 use super::{inputs, source};
 use crate::failure::Failure;
 use crate::output::{find_store, print, terminal_width};
@@ -44,10 +45,32 @@ pub fn status(arguments: &Status) -> Result<(), Failure> {
     let definition = arguments.which.definition()?;
     let store = find_store(arguments.which.store.as_deref())?.ok();
     let gathered = gathered(&definition, store.as_ref())?;
-    match arguments.json {
-        true => print(&format!("{:#}", document(&definition, &gathered)), true),
-        false => print(&text(&definition, &gathered), false),
+    let tasks = slurm::standings(&definition, &arguments.which)?;
+    if arguments.json {
+        let mut document = document(&definition, &gathered);
+        document["tasks"] = tasks.iter().map(of_task).collect();
+        return print(&format!("{document:#}"), true);
     }
+    let text = text(&definition, &gathered);
+    match tasks.is_empty() {
+        true => print(&text, false),
+        false => print(&format!("{text}\n\n{}", of_tasks(&tasks)), false),
+    }
+}
+
+fn of_task(task: &Standing) -> Value {
+    let Standing { task, workload, machines, state, why } = task;
+    json!({ "task": task, "workload": workload, "machines": machines, "state": state, "why": why })
+}
+
+fn of_tasks(tasks: &[Standing]) -> String {
+    let row = |task: &Standing| {
+        let (number, machines) = (task.task.to_string(), task.machines.join(", "));
+        [number, task.workload.clone(), machines, task.state.to_owned(), task.why.clone()]
+    };
+    let table =
+        grid::last_folded(["task", "workload", "machine", "state", "why"], tasks.iter().map(row), terminal_width());
+    format!("tasks of Slurm:\n{table}")
 }
 
 /// How far the rows of a study are, as a document.
@@ -81,6 +104,9 @@ fn told(progress: &Progress) -> (&'static str, Option<i64>, String) {
     match progress {
         Progress::Refused(why) => ("cannot be run", None, why.clone()),
         Progress::Missing => ("missing", None, "nothing of it has been run".to_owned()),
+        Progress::Rebuilt { id, program } => {
+            ("missing", Some(*id), format!("comparison {id} measured another build of {program}"))
+        }
         Progress::Interrupted { id, trials } => ("interrupted", Some(*id), format!("after {trials} trials")),
         Progress::Done { id } => ("done", Some(*id), String::new()),
         Progress::Failed { id, why } => ("failed", Some(*id), why.clone()),
@@ -126,7 +152,7 @@ pub fn planned(definition: &Definition, gathered: &Gathered<'_>) -> Result<(), F
     let row = |row: &HostRow<'_>| {
         let most = row.most_s(definition).map_or("no limit".to_owned(), minutes);
         let what = match (&row.progress, &row.lowered) {
-            (Progress::Missing | Progress::Interrupted { .. }, Ok(lowered)) => {
+            (Progress::Missing | Progress::Rebuilt { .. } | Progress::Interrupted { .. }, Ok(lowered)) => {
                 let words = lowered.words.iter().map(String::as_str);
                 let made = if inputs::is_any_unmade(row.workload) { "make its input, then " } else { "" };
                 format!("{made}pagelab compare {}", shlex::try_join(words).unwrap_or_default())

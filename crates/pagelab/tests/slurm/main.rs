@@ -186,6 +186,44 @@ fn a_study_runs_on_nodes_and_is_merged() {
     again.says(1, &["tasks have no result"]).prints(&["0 comparisons added, 0 completed, 1 there already"]);
 }
 
+/// Numbers of an array are below two here, and the study has three tasks: they are two arrays, one after the other.
+#[test]
+fn a_site_with_short_arrays_gets_several_and_the_status_says_how_each_task_is() {
+    if !slurm_is_here() {
+        return;
+    }
+    let cluster = Cluster::start("MaxArraySize=2\n");
+    let bench = bench();
+    let third = "[[workload]]\nname = \"echo\"\ncommand = [\"echo\"]\n";
+    let file = written(&bench, &(TINY.replace("partition", "concurrent = 1\npartition") + third));
+    let status = || study(&bench, &cluster, &["status", &file, "--json"]).json();
+    assert_eq!(status()["tasks"], serde_json::json!([]), "nothing was submitted");
+    study(&bench, &cluster, &["run", &file, "--on", "slurm", "--dry-run"]).says(0, &[]).prints(&[
+        "#SBATCH --array=0-1%1",
+        "#SBATCH --array=0%1",
+        "--task \"$((SLURM_ARRAY_TASK_ID + 2))\"",
+    ]);
+    let submitted = study(&bench, &cluster, &["run", &file, "--on", "slurm"]);
+    submitted.says(0, &[]).prints(&["submitted: job 1 and job "]);
+    let states = || {
+        let document = status();
+        let of = |task: &serde_json::Value| ["state", "why"].map(|key| task[key].as_str().unwrap().to_owned());
+        document["tasks"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    let is_seen = || {
+        let states = states();
+        states.len() == 3 && states[2][0] == "queued" && states[2][1].contains("PENDING (")
+    };
+    assert!(within(Duration::from_secs(60), is_seen), "{:?}", states());
+    cluster.await_end();
+    let said = printed(&bench, "tiny-full-merge-");
+    assert!(said.contains("3 comparisons added") && said.contains("all 3 tasks are done"), "{said}");
+    assert!(shard(&bench, "tiny-full-2+0.out").exists(), "its output has the name of its task");
+    let expected = ["left a shard".to_owned(), "all its rows are done".to_owned()];
+    assert_eq!(states(), [expected.clone(), expected.clone(), expected]);
+    study(&bench, &cluster, &["status", &file]).says(0, &[]).prints(&["tasks of Slurm:", "echo", "left a shard"]);
+}
+
 #[test]
 fn a_task_that_is_killed_and_queued_again_repeats_nothing() {
     if !slurm_is_here() {

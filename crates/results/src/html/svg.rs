@@ -122,7 +122,7 @@ impl Figure {
     /// An arm's label at the left: smaller where it is long, and cut short, then whole on hover, where
     /// even that does not help.
     pub fn label(&mut self, at: (f64, f64), label: &str) {
-        const USUAL: usize = 17;
+        const USUAL: usize = 16;
         const LONGEST: usize = 22;
         let safe = printable(label);
         let length = safe.chars().count();

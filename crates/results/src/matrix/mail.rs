@@ -1,12 +1,14 @@
 //! The report as a mail: plain text in 72 columns, as kernel lists take it. A row for each arm, per cent against the
 //! baseline, real, kernel and user time with their intervals.
 
-use study::matrix::{Row, Standing, Total};
+use study::matrix::{Matrix, Row, Standing, Total};
 use study::metric::names;
 use study::stats::Effect;
 
-use super::sheets::word;
-use super::{Report, conclude, grounds, provenance, rows_of};
+use super::answer::{answer, claim};
+use super::cells::word;
+use super::cells::{place, totals_of};
+use super::{Report, grounds, rows_of};
 use crate::figure;
 use crate::text::{ascii, fold};
 
@@ -14,27 +16,36 @@ use crate::text::{ascii, fold};
 const WIDTH: usize = 72;
 /// Columns of a policy's name.
 const NAME: usize = 20;
-/// Columns of a change.
-const CHANGE: usize = 16;
+/// Columns of a change, with the space before it, where there are three and where there are four of them.
+const CHANGES: [usize; 2] = [17, 13];
 
 /// The mail's text.
 pub fn mail(report: &Report<'_>) -> String {
     let mut text = paragraph(&report.definition.question);
-    conclude(report).iter().for_each(|sentence| text.push_str(&paragraph(sentence)));
-    for ground in grounds(report.matrix) {
-        let rows: Vec<&Row> = rows_of(report.matrix, ground).filter(has_figure).collect();
-        if rows.is_empty() {
-            continue;
-        }
-        text.push_str(&paragraph(&format!("{}, {}:", ground.0, provenance(ground.1))));
-        rows.iter().for_each(|row| text.push_str(&workload(row)));
-        let totals = report.matrix.totals.iter();
-        let own: Vec<&Total> = totals.filter(|total| (total.machine.as_str(), total.provenance) == ground).collect();
-        text.push_str(&together(&own, &report.matrix.baseline));
+    [answer(report), claim(report)].iter().for_each(|sentence| text.push_str(&paragraph(sentence)));
+    if !report.missing.is_empty() {
+        text.push_str(&paragraph(&format!("Missing: {}.", report.missing.join("; "))));
     }
+    text.push_str(&of_matrix(report.matrix));
+    text.push_str(&report.over_boots.map(of_matrix).unwrap_or_default());
     text.push_str(&sources(report));
     text.push_str(&paragraph(&format!("Made by pagelab {}.", report.version)));
     ascii(text.trim_end()).into_owned() + "\n"
+}
+
+/// A paragraph for each row, and a table of what they say together, machine by machine.
+fn of_matrix(matrix: &Matrix) -> String {
+    let mut text = String::new();
+    for ground in grounds(matrix) {
+        let rows: Vec<&Row> = rows_of(matrix, ground).filter(has_figure).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        text.push_str(&paragraph(&format!("{}:", place(ground))));
+        rows.iter().for_each(|row| text.push_str(&workload(row)));
+        text.push_str(&together(&totals_of(matrix, ground), &matrix.baseline));
+    }
+    text
 }
 
 fn paragraph(text: &str) -> String {
@@ -52,22 +63,23 @@ fn columns(row: &Row) -> Vec<(String, &str)> {
     let own =
         times.iter().all(|(name, _)| *name != row.metric).then(|| (figure::title(&row.metric), row.metric.as_str()));
     let times = times.into_iter().filter(|(name, _)| is_there(name)).map(|(name, title)| (title.to_owned(), name));
-    own.into_iter().chain(times).take(3).collect()
+    own.into_iter().chain(times).collect()
 }
 
 fn workload(row: &Row) -> String {
     let columns = columns(row);
     let blocks = if row.blocks > 0 { format!(" ({} blocks)", row.blocks) } else { String::new() };
     let mut text = fold(&format!("{}{blocks}", row.workload), WIDTH, 2) + "\n";
-    text.push_str(&line("", columns.iter().map(|(title, _)| cut(title, CHANGE))));
+    let width = CHANGES[usize::from(columns.len() > 3)];
+    text.push_str(&line("", columns.iter().map(|(title, _)| cut(title, width - 1)), width));
     for cell in &row.cells {
         let changes = columns.iter().map(|(_, metric)| match (&cell.standing, cell.effects.get(*metric)) {
             (Standing::None { .. }, _) => "none".to_owned(),
             (Standing::Baseline, _) => "0.0%".to_owned(),
-            (_, Some(effect)) => percent(effect),
+            (_, Some(effect)) => percent(effect, width - 1),
             (_, None) => String::new(),
         });
-        text.push_str(&line(&cell.policy, changes));
+        text.push_str(&line(&cell.policy, changes, width));
         let word = word(&cell.standing);
         if !matches!(cell.standing, Standing::Baseline | Standing::None { .. } | Standing::Modelled) {
             text.push_str(&format!("    {word}\n"));
@@ -76,8 +88,8 @@ fn workload(row: &Row) -> String {
     text + "\n"
 }
 
-fn line(name: &str, cells: impl Iterator<Item = String>) -> String {
-    let cells = cells.map(|cell| format!(" {cell:>CHANGE$}")).collect::<String>();
+fn line(name: &str, cells: impl Iterator<Item = String>, width: usize) -> String {
+    let cells = cells.map(|cell| format!("{cell:>width$}")).collect::<String>();
     format!("{:<NAME$}{cells}", cut(name, NAME)).trim_end().to_owned() + "\n"
 }
 
@@ -85,14 +97,18 @@ fn cut(text: &str, width: usize) -> String {
     text.chars().take(width).collect()
 }
 
-/// `-12.3% +-1.1`: the half width of the interval, the wider side of it.
-fn percent(effect: &Effect) -> String {
+/// `-12.3% +-1.1`: the half width of the interval, the wider side of it. Without digits after the point where they find no
+/// room.
+fn percent(effect: &Effect, width: usize) -> String {
     let change = (effect.ratio - 1.0) * 100.0;
-    let half = effect.low.zip(effect.high).map(|(low, high)| {
-        let half = (effect.ratio - low).max(high - effect.ratio) * 100.0;
-        format!(" +-{half:.1}")
-    });
-    format!("{change:+.1}%{}", half.unwrap_or_default())
+    let ends = effect.low.zip(effect.high);
+    let half = ends.map(|(low, high)| (effect.ratio - low).max(high - effect.ratio) * 100.0);
+    let of_digits = |digits: usize| {
+        let half = half.map(|half| format!(" +-{half:.digits$}")).unwrap_or_default();
+        format!("{change:+.digits$}%{half}")
+    };
+    let whole = of_digits(1);
+    if whole.len() <= width { whole } else { of_digits(0) }
 }
 
 fn together(totals: &[&Total], baseline: &str) -> String {
@@ -101,22 +117,24 @@ fn together(totals: &[&Total], baseline: &str) -> String {
         return String::new();
     }
     let mut text = "all workloads together, as cost\n".to_owned();
-    text.push_str(&line("", ["geomean", "beats all", "by chance"].into_iter().map(str::to_owned)));
+    let width = CHANGES[0];
+    text.push_str(&line("", ["geomean", "beats all", "least (chance)"].into_iter().map(str::to_owned), width));
     for total in others {
-        let mean = total.mean.map(|mean| percent(&mean.effect())).unwrap_or_default();
+        let mean = total.mean.map(|mean| percent(&mean.effect(), width - 1)).unwrap_or_default();
         let wins = &total.wins;
-        let cells = [mean, format!("{}/{}", wins.won, wins.races), format!("{:.1}", wins.led_by_chance)];
-        text.push_str(&line(&total.policy, cells.into_iter()));
+        let led = format!("{}/{} ({:.1})", wins.led, wins.races, wins.led_by_chance);
+        let cells = [mean, format!("{}/{}", wins.won, wins.races), led];
+        text.push_str(&line(&total.policy, cells.into_iter(), width));
     }
     text + "\n"
 }
 
 /// Published figures, a paragraph each.
 fn sources(report: &Report<'_>) -> String {
-    let sets = report.matrix.published.iter().map(|set| {
+    let sets = report.published().map(|set| {
         let found = set.found.map(|(ratio, interval)| {
             let (low, high) = interval.unzip();
-            percent(&Effect { blocks: 0, ratio, low, high, p_adjusted: None })
+            percent(&Effect { blocks: 0, ratio, low, high, p_adjusted: None }, WIDTH)
         });
         let found = found.unwrap_or_else(|| "none".to_owned());
         let set_beside = format!(

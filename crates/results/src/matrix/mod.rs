@@ -2,24 +2,30 @@
 //!
 //! All forms are made of the same [`Sheet`]s; only the page has pictures besides.
 
+mod answer;
+mod cells;
+pub(crate) mod further;
 mod json;
 mod mail;
 mod samples;
 mod sheets;
 
 use study::definition::Definition;
-use study::matrix::{Beside, Matrix, Row, Total};
+use study::machine::Machine;
+use study::matrix::{Matrix, Row, Set, Total};
 use study::metric::Provenance;
 
 use crate::figure::{self, Change};
 use crate::grid;
 use crate::text::fold;
 
+pub use answer::{answer, claim, differences};
+pub use cells::Sheet;
+pub(crate) use cells::{in_cell, place, totals_of};
 pub use json::{SCHEMA, document};
 pub use mail::mail;
 pub use samples::{CSV_COLUMNS, Sampled, csv, json_lines, parquet};
-pub(crate) use sheets::in_cell;
-pub use sheets::{Sheet, sheets};
+pub use sheets::sheets;
 
 /// Everything that a report shows.
 #[derive(Clone, Debug)]
@@ -28,6 +34,10 @@ pub struct Report<'a> {
     pub definition: &'a Definition,
     /// What it gave.
     pub matrix: &'a Matrix,
+    /// The same rows with boots in the place of policies, where the study has boots to compare.
+    pub over_boots: Option<&'a Matrix>,
+    /// The hosts that measured something.
+    pub hosts: Vec<HostOf>,
     /// What of it has not been run, in words; empty where nothing is missing.
     pub missing: Vec<String>,
     /// The command line that made this report.
@@ -36,13 +46,26 @@ pub struct Report<'a> {
     pub version: String,
 }
 
-/// The result: a sentence for each machine and policy, what the published figures say, and what is missing.
+impl Report<'_> {
+    /// Published figures beside what was found, of policies and of boots.
+    pub fn published(&self) -> impl Iterator<Item = &Set> + Clone {
+        self.matrix.published.iter().chain(self.over_boots.iter().flat_map(|boots| &boots.published))
+    }
+}
+
+/// A host that measured something of a study.
+#[derive(Clone, Debug)]
+pub struct HostOf {
+    /// How the rows of the matrix call it.
+    pub label: String,
+    /// What it is.
+    pub machine: Machine,
+}
+
+/// The result: the answer, what it says of the origin's claim, then a sentence for each machine and policy, what the published figures say, and what is missing.
 pub fn conclude(report: &Report<'_>) -> Vec<String> {
     let mut sentences: Vec<String> = report.matrix.totals.iter().filter_map(|total| said(report, total)).collect();
-    if sentences.is_empty() {
-        sentences.push("No policy has a figure yet.".to_owned());
-    }
-    sentences.extend(published(report.matrix));
+    sentences.splice(0..0, [answer(report), claim(report)]);
     if !report.missing.is_empty() {
         sentences.push(format!("Missing: {}.", report.missing.join("; ")));
     }
@@ -80,24 +103,6 @@ fn cost_in_words(change: &Change) -> String {
 /// `measured`, `modelled`.
 pub(crate) fn provenance(provenance: Provenance) -> &'static str {
     crate::csv::provenance(provenance)
-}
-
-fn published(matrix: &Matrix) -> Option<String> {
-    let sets = &matrix.published;
-    if sets.is_empty() {
-        return None;
-    }
-    let count = |of: Beside| sets.iter().filter(|set| set.beside == of).count();
-    Some(format!(
-        "Of {} published figures set beside these, {} are confirmed, {} have the same direction and another size, {} are \
-         contradicted, {} are not seen here, and {} are undecided.",
-        sets.len(),
-        count(Beside::Confirmed),
-        count(Beside::OtherSize),
-        count(Beside::Contradicted),
-        count(Beside::NotSeen),
-        count(Beside::Undecided)
-    ))
 }
 
 /// The report for a terminal of that width.
@@ -158,5 +163,7 @@ pub(crate) fn rows_of<'a>(matrix: &'a Matrix, ground: (&'a str, Provenance)) -> 
     matrix.rows.iter().filter(move |row| (row.machine.as_str(), row.provenance) == ground)
 }
 
+#[cfg(test)]
+pub(crate) mod sample;
 #[cfg(test)]
 mod tests;

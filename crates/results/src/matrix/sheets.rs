@@ -1,46 +1,42 @@
 //! The tables of a report.
 
-use study::matrix::{Cell, Row, Set, Standing, Total};
-use study::metric::Metric;
-use study::stats::Effect;
+use study::matrix::{Matrix, Row, Set, Standing, Total};
 
-use super::{Report, grounds, provenance, rows_of};
-use crate::figure::{self, Change};
+use super::cells::{Sheet, change, in_cell, of_found, place, totals_of};
+use super::{Report, further, grounds, rows_of};
+use crate::figure;
 
-/// A table with its heading.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sheet {
-    /// What it shows.
-    pub caption: String,
-    /// The headings of its columns.
-    pub header: Vec<String>,
-    /// Its rows.
-    pub rows: Vec<Vec<String>>,
-}
-
-/// All tables: the matrix of each machine, what its rows say together, published figures, and what has no figure.
+/// All tables: the matrix of each machine, what its rows say together, memory against speed, boots, published figures, and
+/// what has no figure.
 pub fn sheets(report: &Report<'_>) -> Vec<Sheet> {
     let matrix = report.matrix;
-    let mut sheets: Vec<Sheet> = grounds(matrix)
-        .into_iter()
-        .flat_map(|ground| {
-            let rows: Vec<&Row> = rows_of(matrix, ground).collect();
-            let place = format!("{}, {}", ground.0, provenance(ground.1));
-            let totals: Vec<&Total> =
-                matrix.totals.iter().filter(|total| (total.machine.as_str(), total.provenance) == ground).collect();
-            [of_rows(report, &rows, &place), of_totals(&totals, &place, &matrix.baseline)]
-        })
-        .filter(|sheet| !sheet.rows.is_empty())
-        .collect();
-    sheets.extend(
-        [published(&matrix.published), reasons(&matrix.rows)].into_iter().filter(|sheet| !sheet.rows.is_empty()),
-    );
-    sheets
+    let boots = report.over_boots.iter().flat_map(|boots| of_matrix(boots));
+    let published = further::of_origin(report.published()).into_iter().chain([published(report.published())]);
+    let reasons = report.over_boots.iter().fold(reasons(&matrix.rows), |all, boots| {
+        let rows = all.rows.into_iter().chain(self::reasons(&boots.rows).rows).collect();
+        Sheet { rows, ..all }
+    });
+    let all = of_matrix(matrix).into_iter().chain(boots).chain(published).chain([reasons]);
+    all.filter(|sheet| !sheet.rows.is_empty()).collect()
+}
+
+/// The tables of a matrix, machine by machine.
+fn of_matrix(matrix: &Matrix) -> Vec<Sheet> {
+    let of_ground = |ground| {
+        let rows: Vec<&Row> = rows_of(matrix, ground).collect();
+        let place = place(ground);
+        let totals = totals_of(matrix, ground);
+        [
+            of_rows(matrix, &rows, &place),
+            of_totals(&totals, &place, &matrix.baseline),
+            further::of_trades(&totals, &place),
+        ]
+    };
+    grounds(matrix).into_iter().flat_map(of_ground).collect()
 }
 
 /// A row for each workload, a column for each policy.
-fn of_rows(report: &Report<'_>, rows: &[&Row], place: &str) -> Sheet {
-    let matrix = report.matrix;
+fn of_rows(matrix: &Matrix, rows: &[&Row], place: &str) -> Sheet {
     let header = ["workload".to_owned(), "metric".to_owned()].into_iter().chain(matrix.policies.iter().cloned());
     let has_figure = |row: &&&Row| row.cells.iter().any(|cell| !matches!(cell.standing, Standing::None { .. }));
     let line = |row: &&Row| {
@@ -55,50 +51,6 @@ fn of_rows(report: &Report<'_>, rows: &[&Row], place: &str) -> Sheet {
         ),
         header: header.collect(),
         rows: rows.iter().filter(has_figure).map(line).collect(),
-    }
-}
-
-/// A cell in words.
-pub(crate) fn in_cell(row: &Row, cell: &Cell) -> String {
-    let median = || {
-        let value = cell.medians.get(&row.metric)?;
-        let known = Metric::of_every_trial();
-        let metric = figure::metric(&known, &row.metric);
-        Some(figure::short(*value, metric.unit))
-    };
-    match (&cell.standing, cell.effects.get(&row.metric)) {
-        (Standing::None { .. }, _) => "none".to_owned(),
-        (Standing::Baseline, _) | (_, None) => median().unwrap_or_else(|| "none".to_owned()),
-        (standing, Some(effect)) => {
-            let change = change(effect);
-            match word(standing) {
-                "" => change,
-                word => format!("{change} {word}"),
-            }
-        }
-    }
-}
-
-/// `-12.3 % (-13.1 to -11.0)`
-pub(crate) fn change(effect: &Effect) -> String {
-    let change = Change::of(effect);
-    let range = change.range().map(|range| format!(" ({range})"));
-    format!("{}{}", change.estimate(), range.unwrap_or_default())
-}
-
-/// What follows, in a word or two; empty for a model's figure.
-pub(crate) fn word(standing: &Standing) -> &'static str {
-    match standing {
-        Standing::Baseline => "baseline",
-        Standing::Better => "better",
-        Standing::Worse => "worse",
-        Standing::Equivalent => "equivalent",
-        Standing::Undecided => "undecided",
-        Standing::NotAmongSoMany => "not among so many",
-        Standing::NotHeld => "not held",
-        Standing::WithinTracerCost => "within the tracer's cost",
-        Standing::Modelled => "",
-        Standing::None { .. } => "none",
     }
 }
 
@@ -137,18 +89,14 @@ fn of_totals(totals: &[&Total], place: &str, baseline: &str) -> Sheet {
     }
 }
 
-fn published(sets: &[Set]) -> Sheet {
+fn published<'a>(sets: impl Iterator<Item = &'a Set>) -> Sheet {
     let header = ["published", "change there", "machine here", "change here", "that says", "source"];
     let line = |set: &Set| {
-        let found = set.found.map(|(ratio, interval)| {
-            let (low, high) = interval.unzip();
-            change(&Effect { blocks: 0, ratio, low, high, p_adjusted: None })
-        });
         vec![
             set.published.what.clone(),
             set.published.change.clone(),
-            format!("{}, {}", set.machine, provenance(set.provenance)),
-            found.unwrap_or_else(|| "none".to_owned()),
+            place((&set.machine, set.provenance)),
+            of_found(set),
             set.beside.describe().to_owned(),
             set.published.source.clone(),
         ]
@@ -156,7 +104,7 @@ fn published(sets: &[Set]) -> Sheet {
     Sheet {
         caption: "Published figures beside these".to_owned(),
         header: header.map(str::to_owned).to_vec(),
-        rows: sets.iter().map(line).collect(),
+        rows: sets.map(line).collect(),
     }
 }
 

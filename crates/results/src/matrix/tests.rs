@@ -1,35 +1,10 @@
 //! Reports of a small matrix: what is in them, in every form.
 
-use study::definition::{Definition, Size, Wire};
+use super::sample::{definition, shown};
+use study::matrix::Standing;
+use study::stats::Effect;
 
 use super::*;
-use crate::sample;
-
-fn definition() -> Definition {
-    let wire = serde_json::json!({
-        "schema": "pagelab.study/1", "name": "tiny", "question": "Does it help?",
-        "policies": ["default", "thp", "mthp-64k", "contig-64k"],
-        "sizes": { "full": {} },
-        "workload": [{ "name": "sort|it", "command": ["sort"] }, { "name": "omnet", "missing": "no free one" }],
-        "published": [{ "what": "THP", "workload": "sort|it", "policy": "thp", "change": "-50%", "source": "a list" }],
-    });
-    serde_json::from_value::<Wire>(wire).unwrap().of_size(Size::Full).unwrap()
-}
-
-fn shown(check: impl Fn(&Report<'_>)) {
-    let definition = definition();
-    let left_out = [("contig-64k".to_owned(), "a policy of models".to_owned())];
-    let policies = &definition.policies;
-    let comparison = sample::comparison();
-    let rows = vec![
-        Row::of_comparison("sort|it", "a host", policies, &comparison, &left_out),
-        Row::without("omnet", "a host", policies, "no free one"),
-    ];
-    let matrix = Matrix::of(policies, &definition.baseline, rows, &definition.published);
-    let command = vec!["pagelab".to_owned()];
-    let missing = vec!["one boot".to_owned()];
-    check(&Report { definition: &definition, matrix: &matrix, missing, command, version: "0.1".into() });
-}
 
 #[test]
 fn the_table_has_every_workload_and_every_reason() {
@@ -84,7 +59,7 @@ fn the_document_says_the_same() {
 
 #[test]
 fn every_sample_is_a_row_in_every_form() {
-    let comparison = sample::comparison();
+    let comparison = crate::sample::comparison();
     let sampled = [Sampled { workload: "sort", machine: "a host", comparison: &comparison }];
     let count: usize = comparison.trials.iter().map(|record| record.observations.len()).sum();
     let mut text = Vec::new();
@@ -102,23 +77,111 @@ fn every_sample_is_a_row_in_every_form() {
     assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"));
 }
 
-/// The origin's matrix: 259 tests of 3 policies on 4 machines.
 #[test]
-fn a_large_report_is_made_soon_and_is_small() {
+fn the_answer_and_the_claim_are_a_sentence_each() {
+    shown(|report| {
+        let said = answer(report);
+        assert!(
+            said.starts_with("a host (measured): thp has 1") && said.contains("% less cost than default ("),
+            "{said}"
+        );
+        assert!(said.contains("contig-64k has no figure"), "{said}");
+        let said = claim(report);
+        assert!(
+            said.starts_with(
+                "The origin's claim is, here, confirmed in its direction only: its one published figure is of the same"
+            ),
+            "{said}"
+        );
+        for reason in ["its input was larger", "a host is a guest of KVM"] {
+            assert!(said.contains(reason), "{reason}: {said}");
+        }
+        assert_eq!(said.matches(". ").count(), 0, "one sentence: {said}");
+    });
+}
+
+#[test]
+fn what_was_not_held_is_no_answer_and_said_so() {
+    let definition = definition();
+    let mut row = Row::of_comparison("sort", "a host", &definition.policies, &crate::sample::comparison(), &[]);
+    row.cells[1].standing = Standing::NotHeld;
+    row.cells[2].standing = Standing::NotHeld;
+    let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![row], &[]);
+    shown(|report| {
+        let report = Report { matrix: &matrix, ..report.clone() };
+        let said = answer(&report);
+        assert!(said.contains("thp was not held, so its figures say nothing of it"), "{said}");
+        assert!(claim(&report).starts_with("The origin's claim is, here, undecided: no published figure"));
+    });
+}
+
+#[test]
+fn figures_of_an_origin_are_a_table_in_its_own_order() {
+    let published = |workload: &str, policy: &str, change: &str| study::definition::Published {
+        what: "x".into(),
+        workload: Some(workload.into()),
+        policy: Some(policy.into()),
+        boot: None,
+        metric: None,
+        change: change.into(),
+        ratio: 0.9,
+        source: "a list".into(),
+        differs: None,
+    };
+    let all = [published("b", "thp", "-1%"), published("a", "mthp-64k", "-2%"), published("a", "thp", "-3%")];
+    let policies = &definition().policies;
+    let row = |name: &str| Row::of_comparison(name, "a host", policies, &crate::sample::comparison(), &[]);
+    let matrix = Matrix::of(policies, "default", vec![row("a"), row("b")], &all);
+    let sheets = further::of_origin(matrix.published.iter());
+    assert_eq!(sheets.len(), 1);
+    let header = ["workload", "thp, published", "thp, here", "mthp-64k, published", "mthp-64k, here"];
+    assert_eq!(sheets[0].header, header);
+    assert_eq!(sheets[0].rows[0][..2], ["b", "-1%"]);
+    assert_eq!((sheets[0].rows[0][3].as_str(), sheets[0].rows[1][3].as_str()), ("", "-2%"));
+}
+
+#[test]
+fn a_mail_has_real_kernel_and_user_time_beside_the_metric_that_decides() {
+    let definition = definition();
+    let mut row = Row::of_comparison("sort", "a host", &definition.policies, &crate::sample::comparison(), &[]);
+    let effect = |ratio| Effect { blocks: 9, ratio, low: Some(ratio * 0.5), high: Some(ratio * 1.5), p_adjusted: None };
+    for name in ["wall_s", "system_s", "user_s", "ops_per_s"] {
+        row.cells[1].effects.insert(name.into(), effect(3.141));
+    }
+    row.metric = "ops_per_s".into();
+    let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![row], &[]);
+    shown(|report| {
+        let text = mail(&Report { matrix: &matrix, ..report.clone() });
+        assert!(text.lines().all(|line| line.len() <= 72), "{text}");
+        let heading = text.lines().find(|line| line.contains("ops_per_s")).unwrap();
+        assert_eq!(heading.split_whitespace().collect::<Vec<_>>(), ["ops_per_s", "real", "kern", "user"]);
+        let line = text.lines().find(|line| line.starts_with("thp ")).unwrap();
+        assert_eq!(line.matches("+214% +-157").count(), 4, "{line}");
+    });
+}
+
+/// The origin's matrix: 259 tests of 3 policies on 4 machines, no two figures alike.
+#[test]
+fn a_large_report_is_small() {
     let definition = definition();
     let policies: Vec<String> = definition.policies[..3].to_vec();
-    let mut comparison = sample::comparison();
-    comparison.trials.clear();
+    let comparison = crate::sample::comparison();
     let of = |machine: usize, at: usize| {
         let (name, machine) = (format!("test {at}"), format!("machine {machine}"));
-        Row::of_comparison(&name, &machine, &policies, &comparison, &[])
+        let mut row = Row::of_comparison(&name, &machine, &policies, &comparison, &[]);
+        let effects = row.cells.iter_mut().flat_map(|cell| cell.effects.values_mut());
+        effects.for_each(|effect| {
+            effect.ratio *= 1.0 + at as f64 / 1234.0;
+            effect.high = effect.high.map(|high| high * (1.0 + at as f64 / 999.0));
+        });
+        row
     };
-    let began = std::time::Instant::now();
-    let rows = (0..4).flat_map(|machine| (0..259).map(move |at| (machine, at))).map(|(machine, at)| of(machine, at));
-    let matrix = Matrix::of(&policies, &definition.baseline, rows.collect(), &[]);
-    let report =
-        Report { definition: &definition, matrix: &matrix, missing: vec![], command: vec![], version: "0.1".into() };
-    let html = crate::html::matrix::report(&report);
-    assert!(html.len() < 3_000_000, "{}", html.len());
-    assert!(began.elapsed().as_secs_f64() < 5.0, "{:?}", began.elapsed());
+    let rows: Vec<Row> =
+        (0..4).flat_map(|machine| (0..259).map(move |at| (machine, at))).map(|(machine, at)| of(machine, at)).collect();
+    let matrix = Matrix::of(&policies, &definition.baseline, rows, &[]);
+    shown(|report| {
+        let html = crate::html::matrix::report(&Report { matrix: &matrix, ..report.clone() });
+        assert_eq!(html.matches("class=\"tip\"").count(), 259 * 3 * 4);
+        assert!(html.len() < 3_000_000, "{}", html.len());
+    });
 }

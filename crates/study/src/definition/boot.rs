@@ -11,7 +11,9 @@ use crate::machine::Machine;
 pub struct Boot {
     /// Its name in the study.
     pub name: String,
-    /// Its kernel's release begins so.
+    /// Whether the others are compared with it.
+    pub is_baseline: bool,
+    /// Its kernel's release begins so: `6.1` is that of 6.1.90 and not of 6.12.
     pub kernel: Option<String>,
     /// Words of the kernel's command line.
     pub with: Vec<String>,
@@ -26,6 +28,7 @@ impl Boot {
         let wrong = |error| DefinitionError::BasePage { boot: name.to_owned(), error };
         Ok(Boot {
             name: name.to_owned(),
+            is_baseline: wire.baseline,
             kernel: wire.kernel.clone(),
             with: wire.with.clone(),
             without: wire.without.clone(),
@@ -48,7 +51,7 @@ impl Boot {
         let words: Vec<&str> = machine.kernel_command_line.split_whitespace().collect();
         let release = machine.kernel.split_whitespace().next().unwrap_or_default();
         let has = |word: &String| words.contains(&word.as_str());
-        if let Some(kernel) = self.kernel.as_ref().filter(|kernel| !release.starts_with(kernel.as_str())) {
+        if let Some(kernel) = self.kernel.as_ref().filter(|kernel| !begins(release, kernel)) {
             return Some(format!("a kernel {kernel}"));
         }
         if let Some(word) = self.with.iter().find(|word| !has(word)) {
@@ -59,5 +62,23 @@ impl Boot {
         }
         let base = self.base_page.filter(|base| *base != machine.page_sizes.base);
         base.map(|base| format!("a kernel with base pages of {base}"))
+    }
+}
+
+/// Whether a release begins with the numbers of another one, not in the middle of one of them.
+fn begins(release: &str, kernel: &str) -> bool {
+    let is_digit = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+    let ends_in_number = kernel.ends_with(|c: char| c.is_ascii_digit());
+    release.strip_prefix(kernel).is_some_and(|rest| !(ends_in_number && is_digit(rest)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_begins_with_whole_numbers() {
+        assert!(begins("6.1.0-18-amd64", "6.1") && begins("6.1.0", "6.1.0") && begins("6.12.1-64k", "6.12.1-"));
+        assert!(!begins("6.12.1", "6.1") && !begins("6.1", "6.1.0"));
     }
 }

@@ -7,6 +7,7 @@ mod boot;
 mod error;
 mod input;
 mod placeholder;
+mod published;
 mod slurm;
 mod suite;
 mod wire;
@@ -18,6 +19,7 @@ pub use boot::Boot;
 pub use error::DefinitionError;
 pub use input::Input;
 pub use placeholder::PlaceholderError;
+pub use published::Published;
 pub use slurm::Slurm;
 pub use wire::{SCHEMA, SUITE_SCHEMA, Wire, WireSuite};
 pub use workload::Workload;
@@ -99,25 +101,6 @@ pub struct Stopping {
     pub trial_time: Option<String>,
     /// Instructions of each thread that are recorded for model machines.
     pub recorded: Option<u64>,
-}
-
-/// A figure that others have published.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Published {
-    /// What it says.
-    pub what: String,
-    /// The workload that it is set beside.
-    pub workload: Option<String>,
-    /// The policy that it is set beside.
-    pub policy: Option<String>,
-    /// The metric that it is of, where that is another one than the workload's own.
-    pub metric: Option<String>,
-    /// The change, as published: `-33.1%`.
-    pub change: String,
-    /// The change as a ratio: 0.669.
-    pub ratio: f64,
-    /// Where it stands.
-    pub source: String,
 }
 
 impl Wire {
@@ -204,18 +187,12 @@ impl Wire {
 
     fn published(&self, workloads: &[Workload]) -> Result<Vec<Published>, DefinitionError> {
         let names: Vec<String> = workloads.iter().map(|workload| workload.name.clone()).collect();
+        let boots: Vec<String> = self.boots.keys().cloned().collect();
         let published = self.published.iter().map(|one| {
             one.workload.iter().try_for_each(|name| one_of("published.workload", name, &names))?;
             one.policy.iter().try_for_each(|name| one_of("published.policy", name, &self.policies))?;
-            Ok(Published {
-                what: one.what.clone(),
-                workload: one.workload.clone(),
-                policy: one.policy.clone(),
-                metric: one.metric.clone(),
-                change: one.change.clone(),
-                ratio: ratio(&one.change)?,
-                source: one.source.clone(),
-            })
+            one.boot.iter().try_for_each(|name| one_of("published.boot", name, &boots))?;
+            Published::of(one)
         });
         published.collect()
     }
@@ -261,12 +238,4 @@ fn one_of(key: &str, name: &str, known: &[String]) -> Result<(), DefinitionError
         true => Ok(()),
         false => Err(DefinitionError::Unknown { key: key.to_owned(), name: name.to_owned(), known: known.join(", ") }),
     }
-}
-
-/// A signed percentage as a ratio: `-25%` is 0.75.
-fn ratio(change: &str) -> Result<f64, DefinitionError> {
-    let percent = change.strip_suffix('%').filter(|text| text.starts_with(['-', '+']));
-    let percent = percent.and_then(|text| text.trim().parse::<f64>().ok()).filter(|percent| *percent > -100.0);
-    let ratio = percent.map(|percent| 1.0 + percent / 100.0).filter(|ratio| ratio.is_finite());
-    ratio.ok_or_else(|| DefinitionError::Change { found: change.to_owned() })
 }

@@ -162,14 +162,19 @@ pub(super) struct WirePublished {
     pub what: String,
     pub workload: Option<String>,
     pub policy: Option<String>,
+    pub boot: Option<String>,
     pub metric: Option<String>,
     pub change: String,
     pub source: String,
+    /// Why a figure here can be another one.
+    pub differs: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WireBoot {
+    #[serde(default)]
+    pub baseline: bool,
     pub kernel: Option<String>,
     #[serde(default)]
     pub with: Vec<String>,

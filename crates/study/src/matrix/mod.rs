@@ -5,15 +5,22 @@
 //! chance among so many ([`discovery`]), the geometric mean ([`geometric()`]), and who wins how often ([`wins()`]).
 
 mod beside;
+pub mod boots;
+mod claim;
 pub mod discovery;
 pub mod geometric;
+mod origin;
 mod row;
+mod trade;
 pub mod wins;
 
 use serde::Serialize;
 
 pub use beside::Beside;
+pub use claim::Claim;
+pub use origin::Origin;
 pub use row::{Cell, Row, Standing};
+pub use trade::Trade;
 
 use crate::comparison::Design;
 use crate::definition::Published;
@@ -51,6 +58,8 @@ pub struct Total {
     pub worst: Option<(f64, String)>,
     /// How often it came out in front.
     pub wins: Wins,
+    /// What it costs in memory beside what it gains in speed.
+    pub trade: Option<Trade>,
 }
 
 /// A published figure beside what was found.
@@ -86,7 +95,10 @@ impl Matrix {
         }
         let totals = grounds.iter().flat_map(|ground| {
             let rows: Vec<&Row> = rows.iter().filter(|row| Ground::of(row) == *ground).collect();
-            policies.iter().enumerate().filter_map(move |(at, policy)| total(&rows, at, policy)).collect::<Vec<_>>()
+            let mut trades = trade::trades(&rows, policies.len());
+            let total =
+                |(at, policy): (usize, &String)| Some(Total { trade: trades[at].take(), ..total(&rows, at, policy)? });
+            policies.iter().enumerate().filter_map(total).collect::<Vec<_>>()
         });
         let totals: Vec<Total> = totals.collect();
         let sets = grounds.iter().flat_map(|ground| {
@@ -139,6 +151,7 @@ fn total(rows: &[&Row], at: usize, policy: &str) -> Option<Total> {
         mean: geometric(&ratios, Design::CONFIDENCE),
         worst: worst.map(|(cost, row)| (*cost, row.workload.clone())),
         wins: wins(&races, at, Design::CONFIDENCE),
+        trade: None,
     })
 }
 

@@ -8,7 +8,11 @@ use super::wins::Race;
 use crate::comparison::{Admission, Comparison};
 use crate::metric::{Direction, Provenance, names};
 use crate::stats::boots::{Merged, sentences};
-use crate::stats::{Analysis, Effect, Outcome};
+use crate::stats::{Analysis, Effect, Outcome, Trend};
+use crate::trial::TrialRecord;
+use policy::verdict::Holding;
+
+use super::origin::Origin;
 
 /// A workload on a machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -21,6 +25,10 @@ pub struct Row {
     pub provenance: Provenance,
     /// The stored comparison that made it.
     pub comparison: Option<i64>,
+    /// What made it, a part each.
+    pub origins: Vec<Origin>,
+    /// How the metric that decides moved with time under the baseline; absent with too few blocks.
+    pub drift: Option<Trend>,
     /// Blocks that count.
     pub blocks: u32,
     /// The metric that decides.
@@ -47,6 +55,9 @@ pub struct Cell {
     pub effects: BTreeMap<String, Effect>,
     /// The p value of the metric that decides, corrected for the other policies and then for the other workloads.
     pub q: Option<f64>,
+    /// Share of the memory concerned that was mapped as asked, over all trials that count; absent where the policy asks for
+    /// nothing, or where no memory was seen. Of what cannot be known it counts only what is.
+    pub coverage_ratio: Option<f64>,
     /// What follows.
     pub standing: Standing,
 }
@@ -89,6 +100,8 @@ impl Row {
             machine: machine.to_owned(),
             provenance: Provenance::Measured,
             comparison: None,
+            origins: Vec::new(),
+            drift: None,
             blocks: 0,
             metric: names::WALL_S.to_owned(),
             direction: Direction::Lower,
@@ -114,16 +127,20 @@ impl Row {
                 Cell::without(policy, why.unwrap_or_else(|| "the comparison has no such policy".to_owned()))
             }
         };
-        let primary = comparison.design.metrics.iter().find(|metric| metric.name == comparison.design.primary);
-        let direction = primary.map_or(Direction::Lower, |metric| metric.direction);
         let analysis = comparison.analysis.as_ref();
+        // Not the design's where the first process ended while others went on.
+        let deciding = analysis.map_or(&comparison.design.primary, |analysis| &analysis.primary);
+        let primary = comparison.design.metrics.iter().find(|metric| metric.name == *deciding);
+        let direction = primary.map_or(Direction::Lower, |metric| metric.direction);
         let policy_of = |arm: usize| arms.iter().position(|one| *one == Some(arm));
         Row {
             cells: policies.iter().zip(&arms).map(cell).collect(),
             provenance: provenance(comparison),
             comparison: Some(comparison.id).filter(|id| *id > 0),
+            origins: vec![Origin::of(comparison)],
+            drift: Trend::of(comparison),
             blocks: analysis.map_or(0, |analysis| analysis.blocks),
-            metric: comparison.design.primary.clone(),
+            metric: deciding.clone(),
             direction,
             race: analysis.map(|analysis| race(analysis, direction, &policy_of)).unwrap_or_default(),
             notes: analysis.map(|analysis| notes(analysis, comparison)).unwrap_or_default(),
@@ -167,10 +184,20 @@ impl Row {
 
     /// Ratio of a cell's deciding metric as a cost: below 1 is better, whichever way the metric improves.
     pub fn cost_ratio(&self, cell: &Cell) -> Option<f64> {
-        let ratio = cell.effects.get(&self.metric)?.ratio;
+        self.cost(cell).map(|cost| cost.ratio)
+    }
+
+    /// The change of a cell's deciding metric as a cost, with its interval: throughput is inverted.
+    pub fn cost(&self, cell: &Cell) -> Option<Effect> {
+        let effect = *cell.effects.get(&self.metric)?;
         Some(match self.direction {
-            Direction::Lower => ratio,
-            Direction::Higher => 1.0 / ratio,
+            Direction::Lower => effect,
+            Direction::Higher => Effect {
+                ratio: 1.0 / effect.ratio,
+                low: effect.high.map(|high| 1.0 / high),
+                high: effect.low.map(|low| 1.0 / low),
+                ..effect
+            },
         })
     }
 }
@@ -183,6 +210,7 @@ impl Cell {
             medians: BTreeMap::new(),
             effects: BTreeMap::new(),
             q: None,
+            coverage_ratio: None,
             standing: Standing::None { why },
         }
     }
@@ -215,13 +243,27 @@ fn of_arm(policy: &str, comparison: &Comparison, arm: usize) -> Cell {
     match standing(&analysis.outcome) {
         standing @ Standing::None { .. } => Cell { standing, ..Cell::without(policy, String::new()) },
         standing => Cell {
-            policy: policy.to_owned(),
             medians: analysis.medians.clone(),
             effects: analysis.effects.clone(),
-            q: None,
+            coverage_ratio: coverage_ratio(&comparison.trials, arm),
             standing,
+            ..Cell::without(policy, String::new())
         },
     }
+}
+
+/// The share of the memory concerned that an arm's trials had as asked.
+fn coverage_ratio(trials: &[TrialRecord], arm: usize) -> Option<f64> {
+    let counts = |record: &&TrialRecord| {
+        record.trial.arm == arm
+            && record.trial.block > 0
+            && record.rejected.is_empty()
+            && record.verdict.holding != Holding::NotAsked
+    };
+    let verdicts = || trials.iter().filter(counts).map(|record| &record.verdict);
+    let concerned: f64 = verdicts().map(|verdict| verdict.concerned_bytes as f64).sum();
+    let covered: f64 = verdicts().map(|verdict| verdict.covered_bytes as f64).sum();
+    (concerned > 0.0).then(|| covered / concerned)
 }
 
 fn standing(outcome: &Outcome) -> Standing {

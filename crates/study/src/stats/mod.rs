@@ -17,6 +17,7 @@ mod remedies;
 pub(crate) mod result;
 mod signed_rank;
 mod tracer_cost;
+mod trend;
 mod warnings;
 
 pub use analysis::{analyse, is_precise};
@@ -24,3 +25,4 @@ pub use answers::too_slow;
 pub use holding::{deciding, holding};
 pub use paired::{PairedRatio, paired_ratio};
 pub use result::{Analysis, ArmAnalysis, Effect, Outcome, TracerCost, Warning};
+pub use trend::Trend;

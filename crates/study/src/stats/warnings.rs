@@ -3,8 +3,8 @@
 use super::blocks::Blocks;
 use super::holding::holding;
 use super::median::median;
-use super::normal;
 use super::result::{ArmAnalysis, Outcome, Warning};
+use super::trend::Trend;
 use crate::comparison::Design;
 use crate::metric::names;
 use crate::trial::TrialRecord;
@@ -12,8 +12,6 @@ use policy::verdict::Holding;
 
 /// Significance of a drift that is warned of.
 const DRIFT_ALPHA: f64 = 0.01;
-/// Blocks before which drift is not looked for.
-const DRIFT_BLOCKS: usize = 8;
 /// Samples before which two groups are not looked for.
 const GROUPS_SAMPLES: usize = 12;
 /// Share of the samples that the smaller of two groups has at least; fewer are outliers.
@@ -88,32 +86,11 @@ fn aa_differs(design: &Design, outcome: &Outcome, arm: usize) -> Option<Warning>
     (design.is_aa(arm) && differs).then_some(Warning::AaDiffers { arm })
 }
 
-/// Theil and Sen's slope of the baseline's logarithms over the blocks, where Mann and Kendall's test
-/// finds one and it amounts to more than the practical band over the run.
+/// The baseline's trend, where chance does not explain it and it amounts to more than the practical band over the run.
 fn drift(design: &Design, blocks: &Blocks<'_>) -> Option<Warning> {
-    let points = blocks.logs(design.baseline, &design.primary);
-    if points.len() < DRIFT_BLOCKS {
-        return None;
-    }
-    let mut slopes = Vec::new();
-    let mut score = 0.0;
-    for (at, (block, log)) in points.iter().enumerate() {
-        for (later_block, later) in &points[at + 1..] {
-            slopes.push((later - log) / f64::from(later_block - block));
-            score += if later > log {
-                1.0
-            } else if later < log {
-                -1.0
-            } else {
-                0.0
-            };
-        }
-    }
-    let n = points.len() as f64;
-    let deviation = (n * (n - 1.0) * (2.0 * n + 5.0) / 18.0).sqrt();
-    let p = 2.0 * normal::cumulative(-(f64::abs(score) - 1.0).max(0.0) / deviation);
-    let change = median(&mut slopes)? * f64::from(points[points.len() - 1].0 - points[0].0);
-    (p < DRIFT_ALPHA && change.abs() > design.band_ratio.ln_1p()).then(|| Warning::Drift { ratio: change.exp() })
+    let trend = Trend::of_points(&blocks.logs(design.baseline, &design.primary))?;
+    let is_drift = trend.p_value < DRIFT_ALPHA && trend.ratio.ln().abs() > design.band_ratio.ln_1p();
+    is_drift.then_some(Warning::Drift { ratio: trend.ratio })
 }
 
 /// Splits the sorted logarithms where the groups' squares about their means are least, and asks whether

@@ -4,10 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use results::store::Store;
-use serde_json::Value;
 use study::definition::Definition;
 
-use super::shards::{Shards, own_directory, publish, working_copy};
+use super::shards::{Shards, own_directory, publish, told, working_copy};
 use super::tasks::{State, Task, tasks};
 use crate::failure::{Failure, say};
 use crate::output::{open, print};
@@ -103,13 +102,4 @@ fn missing(
         State::Left(why) => told(&shards.note(task.number)).unwrap_or(why),
     };
     Ok(Some(format!("{}: {}", task.describe(), results::printable(&why))))
-}
-
-/// The reasons that a task has given itself.
-fn told(note: &Path) -> Option<String> {
-    let note: Value = serde_json::from_str(&fs::read_to_string(note).ok()?).ok()?;
-    let row = |row: &Value| Some(format!("{}: {}", row["state"].as_str()?, row["why"].as_str()?));
-    let rows: Vec<String> =
-        note["rows"].as_array()?.iter().filter(|one| one["state"] != "done").filter_map(row).collect();
-    (!rows.is_empty()).then(|| rows.join("; "))
 }

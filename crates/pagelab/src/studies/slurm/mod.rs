@@ -5,6 +5,7 @@
 
 pub mod arguments;
 mod collect;
+mod queue;
 mod sbatch;
 mod script;
 mod shards;
@@ -15,9 +16,10 @@ use std::fs;
 use std::path::Path;
 
 pub use collect::collect;
+pub use queue::{Standing, standings};
 pub use task::task;
 
-use script::Job;
+use script::{Array, Job};
 use shards::{Shards, own_directory, working_copy};
 use study::definition::Definition;
 use tasks::{State, Task, tasks};
@@ -35,49 +37,66 @@ pub fn submit(arguments: &Run) -> Result<(), Failure> {
     let shards = Shards::of(&definition, arguments.which.store.as_deref())?;
     let left = left(&definition, &shards, arguments)?;
     let program = std::env::current_exe().map_err(|error| Failure::Input(format!("this program: {error}")))?;
-    let name = format!("pagelab-{}-{:08x}", shards.stem, digest(&shards.store));
+    let name = name(&shards);
+    if left.is_empty() {
+        return print("nothing is left to submit", false);
+    }
+    if !arguments.dry_run {
+        refuse_queued(&name)?;
+    }
+    let array_size = match (sbatch::array_size(), arguments.dry_run) {
+        (Ok(size), _) => size,
+        (Err(failure), false) => return Err(failure),
+        (Err(_), true) => sbatch::USUAL_ARRAY_SIZE,
+    };
     let study = words(&arguments.which, &shards.store)?;
     let again = arguments.again.then(|| "--again".to_owned());
     let options: Vec<String> = again.into_iter().chain(arguments.added()).collect();
     let model_cpus = arguments.jobs.or(definition.slurm.model_cpus).unwrap_or(1);
-    let job = Job { name: &name, stem: &shards.stem, program: &program, study: &study, options: &options, model_cpus };
+    let job = Job {
+        name: &name,
+        stem: &shards.stem,
+        program: &program,
+        study: &study,
+        options: &options,
+        model_cpus,
+        array_size,
+    };
     let (measured, modelled): (Vec<&Task>, Vec<&Task>) = left.iter().partition(|task| task.is_measured());
     let mut arrays = Vec::new();
-    if !measured.is_empty() {
-        arrays.push(job.measured(&definition, &measured)?);
-    }
-    if !modelled.is_empty() {
-        arrays.push(job.modelled(&definition, &modelled)?);
-    }
-    if arrays.is_empty() {
-        return print("nothing is left to submit", false);
-    }
+    arrays.extend(job.measured(&definition, &measured)?);
+    arrays.extend(job.modelled(&definition, &modelled)?);
     if arguments.dry_run {
         return print(&planned(&definition, &job, &left, &arrays), false);
     }
     submitted(&definition, &job, &shards, &arrays, arguments)
 }
 
+/// A study is not submitted to one store twice at once.
+fn refuse_queued(name: &str) -> Result<(), Failure> {
+    let queued = sbatch::queued(&[name, &format!("{name}-merge")])?;
+    match queued.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Input(format!(
+            "jobs of this study and store wait or run already: {}; wait for them, or end them with scancel",
+            queued.join(", ")
+        ))),
+    }
+}
+
 fn submitted(
     definition: &Definition,
     job: &Job<'_>,
     shards: &Shards,
-    arrays: &[String],
+    arrays: &[Array],
     arguments: &Run,
 ) -> Result<(), Failure> {
-    let queued = sbatch::queued(&[job.name, &format!("{}-merge", job.name)])?;
-    if !queued.is_empty() {
-        return Err(Failure::Input(format!(
-            "jobs of this study and store wait or run already: {}; wait for them, or end them with scancel",
-            queued.join(", ")
-        )));
-    }
     shards.make()?;
     let mut numbers: Vec<String> = Vec::new();
-    let scripts = arrays.iter().map(|script| script.to_owned());
     let merge = format!("`pagelab study merge --shards {}`", arguments.which.words());
-    for script in scripts {
-        match sbatch::submit(&script, &shards.directory) {
+    for array in arrays {
+        let after = numbers.last().filter(|_| array.is_after_previous);
+        match sbatch::submit(&array.script, &shards.directory, after.map(String::as_str)) {
             Ok(number) => numbers.push(number),
             Err(failure) if numbers.is_empty() => return Err(failure),
             Err(failure) => {
@@ -86,7 +105,7 @@ fn submitted(
             }
         }
     }
-    let merging = sbatch::submit(&job.merge(definition, &numbers), &shards.directory);
+    let merging = sbatch::submit(&job.merge(definition, &numbers), &shards.directory, None);
     let merging = merging.map_err(|failure| {
         let there = numbers.join(", ");
         Failure::Input(format!("{failure}; job {there} is queued, and {merge} merges what it leaves"))
@@ -98,11 +117,12 @@ fn submitted(
     )
 }
 
-fn planned(definition: &Definition, job: &Job<'_>, left: &[Task], arrays: &[String]) -> String {
+fn planned(definition: &Definition, job: &Job<'_>, left: &[Task], arrays: &[Array]) -> String {
     let tasks: String = left.iter().map(|task| format!("    {}\n", task.describe())).collect();
     let numbers: Vec<String> = (1..=arrays.len()).map(|at| format!("JOB{at}")).collect();
     let merge = job.merge(definition, &numbers);
-    let scripts: Vec<String> = arrays.iter().chain([&merge]).map(|script| indented(script)).collect();
+    let scripts = arrays.iter().map(|array| &array.script).chain([&merge]);
+    let scripts: Vec<String> = scripts.map(|script| indented(script)).collect();
     format!("what would be submitted:\n{tasks}\n{}", scripts.join("\n"))
 }
 
@@ -144,6 +164,11 @@ fn words(which: &Which, store: &Path) -> Result<Vec<String>, Failure> {
     let quick = which.quick.then(|| "--quick".to_owned());
     let store = ["--store".to_owned(), store.to_string_lossy().into_owned()];
     Ok(std::iter::once(study).chain(quick).chain(store).collect())
+}
+
+/// What all jobs of a study and store are called.
+fn name(shards: &Shards) -> String {
+    format!("pagelab-{}-{:08x}", shards.stem, digest(&shards.store))
 }
 
 /// What tells jobs of one store from those of another: FNV-1a of its path.

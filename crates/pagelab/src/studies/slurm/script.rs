@@ -22,28 +22,57 @@ pub struct Job<'a> {
     pub options: &'a [String],
     /// Processors of a task that simulates.
     pub model_cpus: u32,
+    /// Numbers of an array are below this.
+    pub array_size: usize,
+}
+
+/// An array of tasks.
+pub struct Array {
+    /// Its script.
+    pub script: String,
+    /// Whether it must not run beside the array before it: together they would exceed what the study allows at once.
+    pub is_after_previous: bool,
+}
+
+/// Tasks of one array: numbers beyond the largest that Slurm takes are counted from an offset.
+struct Part<'a> {
+    offset: usize,
+    tasks: Vec<&'a Task>,
 }
 
 impl Job<'_> {
-    /// The array of tasks that measure: each has a node for itself.
+    /// The arrays of tasks that measure: each task has a node for itself.
     ///
     /// # Errors
     /// A limit that is no time.
-    pub fn measured(&self, definition: &Definition, tasks: &[&Task]) -> Result<String, Failure> {
-        let mut lines = self.array(&definition.slurm, tasks)?;
-        lines.extend(["exclusive".to_owned(), "mem=0".to_owned()]);
-        lines.extend(definition.slurm.constraint.iter().map(|features| format!("constraint={features}")));
-        Ok(script(&lines, &self.task(&[])))
+    pub fn measured(&self, definition: &Definition, tasks: &[&Task]) -> Result<Vec<Array>, Failure> {
+        let features = definition.slurm.constraint.iter().map(|features| format!("constraint={features}"));
+        let own: Vec<String> = ["exclusive".to_owned(), "mem=0".to_owned()].into_iter().chain(features).collect();
+        self.arrays(definition, tasks, &own, &[])
     }
 
-    /// The array of tasks that simulate: many share a node.
+    /// The arrays of tasks that simulate: many share a node.
     ///
     /// # Errors
     /// A limit that is no time.
-    pub fn modelled(&self, definition: &Definition, tasks: &[&Task]) -> Result<String, Failure> {
-        let mut lines = self.array(&definition.slurm, tasks)?;
-        lines.push(format!("cpus-per-task={}", self.model_cpus));
-        Ok(script(&lines, &self.task(&["--jobs".to_owned(), self.model_cpus.to_string()])))
+    pub fn modelled(&self, definition: &Definition, tasks: &[&Task]) -> Result<Vec<Array>, Failure> {
+        let own = [format!("cpus-per-task={}", self.model_cpus)];
+        self.arrays(definition, tasks, &own, &["--jobs".to_owned(), self.model_cpus.to_string()])
+    }
+
+    fn arrays(
+        &self,
+        definition: &Definition,
+        tasks: &[&Task],
+        own: &[String],
+        added: &[String],
+    ) -> Result<Vec<Array>, Failure> {
+        let of = |(at, part): (usize, Part<'_>)| {
+            let lines = [self.array(&definition.slurm, &part)?, own.to_vec()].concat();
+            let is_after_previous = at > 0 && definition.slurm.concurrent.is_some();
+            Ok(Array { script: script(&lines, &self.task(part.offset, added)), is_after_previous })
+        };
+        parts(tasks, self.array_size).into_iter().enumerate().map(of).collect()
     }
 
     /// The job that merges what the tasks of these arrays leave, however they end. Of one name one runs at a time.
@@ -55,10 +84,16 @@ impl Job<'_> {
         script(&lines, &format!("exec {}", self.words(&words, &[])))
     }
 
-    fn array(&self, slurm: &Slurm, tasks: &[&Task]) -> Result<Vec<String>, Failure> {
-        let numbers: Vec<usize> = tasks.iter().map(|task| task.number).collect();
+    fn array(&self, slurm: &Slurm, part: &Part<'_>) -> Result<Vec<String>, Failure> {
+        let numbers: Vec<usize> = part.tasks.iter().map(|task| task.number - part.offset).collect();
         let most = slurm.concurrent.map(|most| format!("%{most}")).unwrap_or_default();
-        let mut lines = common(slurm, self.name, &format!("{}-%a.out", self.stem));
+        let output = match part.offset {
+            0 => format!("{}-%a.out", self.stem),
+            offset => format!("{}-{offset}+%a.out", self.stem),
+        };
+        let mut lines = common(slurm, self.name, &output);
+        // squeue shows it: with it and an index of the array the task is known.
+        lines.push(format!("comment={}", part.offset));
         lines.push(format!("array={}{most}", ranges(&numbers)));
         lines.push("requeue".to_owned());
         if let Some(time) = &slurm.time {
@@ -69,10 +104,14 @@ impl Job<'_> {
         Ok(lines)
     }
 
-    fn task(&self, added: &[String]) -> String {
+    fn task(&self, offset: usize, added: &[String]) -> String {
+        let number = match offset {
+            0 => "$SLURM_ARRAY_TASK_ID".to_owned(),
+            offset => format!("$((SLURM_ARRAY_TASK_ID + {offset}))"),
+        };
         let words = ["study", "run"].map(str::to_owned);
         let options: Vec<String> = self.options.iter().chain(added).cloned().collect();
-        format!("exec {} --task \"$SLURM_ARRAY_TASK_ID\"", self.words(&words, &options))
+        format!("exec {} --task \"{number}\"", self.words(&words, &options))
     }
 
     fn words(&self, verb: &[String], options: &[String]) -> String {
@@ -102,6 +141,19 @@ fn script(lines: &[String], command: &str) -> String {
     format!("#!/bin/sh\n{lines}{command}\n")
 }
 
+/// Tasks in arrays of that size, by their numbers: what is left of a study later has the same places.
+fn parts<'a>(tasks: &[&'a Task], size: usize) -> Vec<Part<'a>> {
+    let mut parts: Vec<Part<'a>> = Vec::new();
+    for task in tasks {
+        let offset = task.number / size.max(1) * size.max(1);
+        match parts.last_mut().filter(|part| part.offset == offset) {
+            Some(part) => part.tasks.push(task),
+            None => parts.push(Part { offset, tasks: vec![task] }),
+        }
+    }
+    parts
+}
+
 /// Numbers as Slurm writes them: `0-2,5`.
 fn ranges(numbers: &[usize]) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
@@ -121,6 +173,16 @@ fn ranges(numbers: &[usize]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_array_has_no_number_beyond_the_largest_that_slurm_takes() {
+        let task = |number| Task { number, workload: Default::default(), machines: vec![] };
+        let tasks: Vec<Task> = [0, 1, 999, 1000, 1001, 2500].map(task).into();
+        let parts = parts(&tasks.iter().collect::<Vec<_>>(), 1000);
+        let numbers = |part: &Part<'_>| part.tasks.iter().map(|task| task.number - part.offset).collect::<Vec<_>>();
+        let told: Vec<(usize, Vec<usize>)> = parts.iter().map(|part| (part.offset, numbers(part))).collect();
+        assert_eq!(told, [(0, vec![0, 1, 999]), (1000, vec![0, 1]), (2000, vec![500])]);
+    }
 
     #[test]
     fn numbers_are_told_as_ranges() {

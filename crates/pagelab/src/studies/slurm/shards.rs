@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use results::store::Store;
+use serde_json::Value;
 use study::definition::Definition;
 
 use crate::failure::Failure;
@@ -47,6 +48,13 @@ impl Shards {
         fs::create_dir_all(&self.directory).map_err(|error| Failure::about(&self.directory, error))
     }
 
+    /// Whether a task of this study and size has left anything.
+    pub fn has_any(&self) -> bool {
+        let begin = format!("{}-", self.stem);
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(&begin))
+    }
+
     /// What a task has measured.
     pub fn shard(&self, task: usize) -> PathBuf {
         self.directory.join(format!("{}-{task}.sqlite", self.stem))
@@ -57,9 +65,18 @@ impl Shards {
         self.directory.join(format!("{}-{task}.json", self.stem))
     }
 
-    /// What a task has printed.
+    /// What a task has printed: `STEM-7.out`, or of an array that counts from an offset `STEM-1000+7.out`.
     pub fn printed(&self, task: usize) -> PathBuf {
-        self.directory.join(format!("{}-{task}.out", self.stem))
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path());
+        let is_own = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let number = name.strip_prefix(&self.stem).and_then(|rest| rest.strip_prefix('-')?.strip_suffix(".out"));
+            let parts = number.and_then(|number| number.split_once('+'));
+            let sum =
+                parts.and_then(|(offset, index)| Some(offset.parse::<usize>().ok()? + index.parse::<usize>().ok()?));
+            sum == Some(task)
+        };
+        entries.into_iter().find(is_own).unwrap_or_else(|| self.directory.join(format!("{}-{task}.out", self.stem)))
     }
 
     /// Copies of a task's shard that somebody began and did not end.
@@ -86,6 +103,15 @@ impl Shards {
         publish(store, &self.shard(task))?;
         output::write(&self.note(task), &|to| to.write_all(note.as_bytes()))
     }
+}
+
+/// The reasons that a task has given itself in its note; `None` where every row of it is done.
+pub fn told(note: &Path) -> Option<String> {
+    let note: Value = serde_json::from_str(&fs::read_to_string(note).ok()?).ok()?;
+    let row = |row: &Value| Some(format!("{}: {}", row["state"].as_str()?, row["why"].as_str()?));
+    let rows: Vec<String> =
+        note["rows"].as_array()?.iter().filter(|one| one["state"] != "done").filter_map(row).collect();
+    (!rows.is_empty()).then(|| rows.join("; "))
 }
 
 /// Copies a file and gives it its name once it is whole and on the disk.

@@ -161,7 +161,8 @@ fn effect(design: &Design, boots: &[Boot], arm: usize, metric: &str, compared: u
 }
 
 fn conclude(design: &Design, boots: &[Boot], arm: usize, effect: Option<&Effect>, compared: usize) -> Outcome {
-    let holding_of = |arm: usize| of_arm(boots, arm).all(|boot| boot.holding == Some(Holding::Held));
+    let is_in_force = |boot: &Boot| matches!(boot.holding, Some(Holding::Held | Holding::NotAsked));
+    let holding_of = |arm: usize| of_arm(boots, arm).all(is_in_force);
     if of_arm(boots, arm).next().is_none() {
         return Outcome::NotMeasured;
     }

@@ -1,0 +1,186 @@
+//! How long a large study takes beside its trials: to plan 100,000 of them, to merge 100 stores of 10,000 samples, and to make
+//! the report of all that.
+//!
+//! ```text
+//! cargo bench -p pagelab --bench study
+//! ```
+//! Each is to take less than five seconds.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use policy::PageSizes;
+use policy::census::Census;
+use policy::size::PageSize;
+use policy::verdict::{Holding, Verdict};
+use results::store::{OfStudy, Store};
+use study::comparison::{Admission, Comparison, Design, Ended, Invocation};
+use study::machine::{Machine, State};
+use study::metric::{Metric, Observation};
+use study::stats;
+use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
+
+/// How large a study is.
+#[derive(Clone, Copy)]
+pub struct Extent {
+    /// Workloads that are planned, of 100 trials each.
+    pub planned: usize,
+    /// Stores that are merged, a workload each.
+    pub stores: usize,
+    /// Blocks of each of their comparisons: 40 samples a block.
+    pub blocks: u32,
+}
+
+const POLICIES: [&str; 4] = ["default", "base", "thp", "mthp-64k"];
+const METRICS: usize = 10;
+
+#[allow(dead_code, reason = "a test takes the same steps with a small extent")]
+fn main() -> Result<(), Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    let extent = Extent { planned: 1000, stores: 100, blocks: 250 };
+    steps(Path::new(env!("CARGO_BIN_EXE_pagelab")), directory.path(), extent)
+}
+
+/// Plans, merges and reports, and prints how long each takes.
+pub fn steps(pagelab: &Path, directory: &Path, extent: Extent) -> Result<(), Box<dyn Error>> {
+    let study = |words: &[&str], store: &Path| {
+        let mut command = Command::new(pagelab);
+        command.arg("study").args(words).arg("--store").arg(store).env("HOME", directory).stdin(Stdio::null());
+        command
+    };
+    let plan = written(directory, "planned", extent.planned)?;
+    let none = directory.join("none.sqlite");
+    let trials = extent.planned * POLICIES.len() * 25;
+    timed(&format!("plan {trials} trials"), study(&["run", &plan, "--dry-run"], &none))?;
+    let file = written(directory, "merged", extent.stores)?;
+    let status = study(&["status", &file, "--json"], &none).output()?;
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout)?;
+    let mut stores: Vec<PathBuf> = Vec::new();
+    for (at, row) in status["rows"].as_array().into_iter().flatten().enumerate() {
+        let path = directory.join(format!("shard-{at}.sqlite"));
+        let store = Store::open(&path)?;
+        let of =
+            OfStudy { study: "merged".to_owned(), workload: format!("w{at}"), subject: row["compare"].to_string() };
+        store.begin_of_study(&comparison(at, extent.blocks), &of)?;
+        store.close()?;
+        stores.push(path);
+    }
+    let samples = extent.blocks as usize * POLICIES.len() * METRICS;
+    let into = directory.join("into.sqlite");
+    let mut merge = study(&["merge"], &into);
+    merge.args(&stores);
+    timed(&format!("merge {} stores of {samples} samples", stores.len()), merge)?;
+    let mut again = study(&["merge"], &into);
+    again.args(&stores);
+    timed("merge them again", again)?;
+    let page = directory.join("report.html");
+    let html = page.to_string_lossy().into_owned();
+    timed("report of them", study(&["report", &file, "--html", &html], &into))?;
+    println!("the page has {} bytes", fs::metadata(&page)?.len());
+    Ok(())
+}
+
+fn timed(what: &str, mut command: Command) -> Result<(), Box<dyn Error>> {
+    let began = Instant::now();
+    let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output()?;
+    println!("{what}: {:.2} s", began.elapsed().as_secs_f64());
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("{what}: {}", String::from_utf8_lossy(&output.stderr)).into()),
+    }
+}
+
+/// A study of so many workloads.
+fn written(directory: &Path, name: &str, workloads: usize) -> Result<String, Box<dyn Error>> {
+    let mut text = format!(
+        "schema = \"pagelab.study/1\"\nname = \"{name}\"\nquestion = \"How long?\"\npolicies = {POLICIES:?}\n\
+         [sizes.full]\nblocks = 25\nmin_blocks = 25\n"
+    );
+    (0..workloads).for_each(|at| text += &format!("[[workload]]\nname = \"w{at}\"\ncommand = [\"true\", \"{at}\"]\n"));
+    let file = directory.join(format!("{name}.toml"));
+    fs::write(&file, text)?;
+    Ok(file.to_string_lossy().into_owned())
+}
+
+/// A comparison whose figures differ a little.
+fn comparison(number: usize, blocks: u32) -> Comparison {
+    let arms: Vec<Arm> = POLICIES.map(|name| Arm::of_policy(name, name.parse().expect("a policy"))).into();
+    let mut design = Design::new(arms, 0, number as u64);
+    (design.min_blocks, design.max_blocks) = (blocks.min(6), blocks);
+    let mut state = number as u64 + 1;
+    let mut noise = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        0.99 + 0.02 * (state >> 11) as f64 / (1u64 << 53) as f64
+    };
+    let names: Vec<String> = Metric::of_every_trial().into_iter().map(|metric| metric.name).take(METRICS).collect();
+    let mut trials = Vec::new();
+    for block in 0..blocks {
+        for arm in 0..POLICIES.len() {
+            let trial = Trial { arm, block, position: arm as u32, attempt: 0 };
+            let values =
+                names.iter().map(|name| Observation::measured(name.as_str(), noise() * (1.0 + arm as f64 / 50.0)));
+            trials.push(record(trial, values.collect()));
+        }
+    }
+    let admissions = vec![Admission::Admitted { mechanism: "none".to_owned() }; POLICIES.len()];
+    Comparison {
+        id: 0,
+        started_unix_s: 1_700_000_000 + number as i64,
+        invocation: Invocation {
+            command: vec!["true".to_owned(), number.to_string()],
+            client: None,
+            prepare: None,
+            pagelab: vec!["pagelab".to_owned()],
+            version: "0".to_owned(),
+        },
+        machine: machine(),
+        analysis: stats::analyse(&design, &trials, &admissions),
+        adoptions: vec![Vec::new(); POLICIES.len()],
+        admissions,
+        trials,
+        ended: Ended::Blocks,
+        design,
+    }
+}
+
+fn record(trial: Trial, observations: Vec<Observation>) -> TrialRecord {
+    let state = State { settings: BTreeMap::from([("a".to_owned(), "b".to_owned())]), ..State::default() };
+    TrialRecord {
+        trial,
+        started_s: f64::from(trial.block * 4 + trial.position),
+        observations,
+        census: Census::default(),
+        verdict: Verdict {
+            holding: Holding::Held,
+            concerned_bytes: 1 << 20,
+            covered_bytes: 1 << 20,
+            peak: None,
+            causes: vec![],
+            answered: vec![],
+        },
+        answer: Answer { exit: Exit::Code(0), stdout_sha256: None, too_slow: false },
+        state_before: state.clone(),
+        state_after: state,
+        rejected: vec![],
+    }
+}
+
+fn machine() -> Machine {
+    Machine {
+        name: "host".to_owned(),
+        arch: "x86_64".to_owned(),
+        kernel: "6.18.0 #1".to_owned(),
+        kernel_command_line: String::new(),
+        boot_id: "boot".to_owned(),
+        host_id: Some("host".to_owned()),
+        cpu_model: "any".to_owned(),
+        cpus: 2,
+        memory_bytes: 1 << 33,
+        hypervisor: None,
+        page_sizes: PageSizes { base: PageSize::K4, pmd: Some(PageSize::M2), mthp: vec![], hugetlb: vec![] },
+    }
+}

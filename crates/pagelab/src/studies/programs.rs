@@ -1,0 +1,117 @@
+//! Which builds of its programs a row measured: a program that was built anew is another one, whatever it is called.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use study::definition::Workload;
+
+/// Programs by the name that the study has for them, each with the SHA-256 of its file.
+pub type Programs = BTreeMap<String, String>;
+
+/// What a comparison of a study measured, as the store keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Subject {
+    /// With its programs.
+    Built {
+        /// The words of `compare`.
+        compare: Vec<String>,
+        /// What ran.
+        programs: Programs,
+    },
+    /// Of an earlier version, which did not keep them.
+    Words(Vec<String>),
+}
+
+impl Subject {
+    /// Reads what the store has; `None` where it is none of a host.
+    pub fn read(text: &str) -> Option<Subject> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// What the store keeps.
+    pub fn text(&self) -> String {
+        serde_json::json!(self).to_string()
+    }
+
+    /// The words of `compare`.
+    pub fn words(&self) -> &[String] {
+        match self {
+            Subject::Built { compare, .. } => compare,
+            Subject::Words(words) => words,
+        }
+    }
+
+    /// What ran; empty where that was not kept.
+    pub fn programs(&self) -> Programs {
+        match self {
+            Subject::Built { programs, .. } => programs.clone(),
+            Subject::Words(_) => Programs::new(),
+        }
+    }
+}
+
+/// Files that were read already.
+#[derive(Default)]
+pub struct Files {
+    known: BTreeMap<PathBuf, Option<String>>,
+}
+
+impl Files {
+    /// The programs of a workload that are here and can be read: of its command, its server, and what is run before it.
+    /// pagelab itself is not among them: a comparison has its version. Nor is what a script or a shell starts.
+    pub fn of(&mut self, workload: &Workload) -> Programs {
+        let first = |text: &Option<String>| text.as_ref().and_then(|text| shlex::split(text)?.into_iter().next());
+        let named = [first(&workload.server), first(&workload.prepare), workload.command.first().cloned()];
+        let named = named.into_iter().flatten().filter(|name| name != "pagelab");
+        let hashed = named.filter_map(|name| {
+            let path = tracer::resolve(&OsString::from(&name)).ok()?;
+            let sha256 = self.known.entry(path.clone()).or_insert_with(|| sha256(&path).ok());
+            Some((name, sha256.clone()?))
+        });
+        hashed.collect()
+    }
+}
+
+fn sha256(path: &Path) -> std::io::Result<String> {
+    let (mut file, mut hash) = (File::open(path)?, Sha256::new());
+    let mut part = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut part)? {
+            0 => break,
+            length => hash.update(&part[..length]),
+        }
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// A program that both know and that is another file; what only one knows says nothing.
+pub fn rebuilt(before: &Programs, now: &Programs) -> Option<String> {
+    let differs = |(name, sha256): &(&String, &String)| now.get(*name).is_some_and(|now| now != *sha256);
+    before.iter().find(differs).map(|(name, _)| name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subject_of_an_earlier_version_has_no_programs() {
+        let words = vec!["--policy".to_owned(), "thp".to_owned()];
+        let old = Subject::read("[\"--policy\",\"thp\"]").unwrap();
+        assert_eq!((old.words(), old.programs()), (&words[..], Programs::new()));
+        let programs = Programs::from([("sort".to_owned(), "ab".to_owned())]);
+        let new = Subject::Built { compare: words.clone(), programs: programs.clone() };
+        assert_eq!(Subject::read(&new.text()), Some(new));
+        assert_eq!(Subject::read("{\"trace\":null}"), None, "one of a model");
+        let other = Programs::from([("sort".to_owned(), "cd".to_owned())]);
+        assert_eq!(rebuilt(&programs, &other).as_deref(), Some("sort"));
+        assert_eq!(rebuilt(&programs, &Programs::new()), None);
+        assert_eq!(rebuilt(&programs, &programs), None);
+    }
+}

@@ -1,0 +1,68 @@
+//! How the tasks of a study are: what Slurm says of those that wait and run, and what the others have left.
+
+use study::definition::Definition;
+
+use super::sbatch::{self, Queued};
+use super::shards::{Shards, told};
+use super::tasks::tasks;
+use crate::failure::Failure;
+use crate::studies::arguments::Which;
+
+/// How a task is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Its index in the array.
+    pub task: usize,
+    /// The workload.
+    pub workload: String,
+    /// Where it is run.
+    pub machines: Vec<String>,
+    /// `queued`, `left a shard`, `half a shard`, `ended or killed`, `not begun`.
+    pub state: &'static str,
+    /// What Slurm or the task itself says.
+    pub why: String,
+}
+
+/// The tasks of a study that was submitted; none where nothing was, or where it is no study for a job array.
+///
+/// # Errors
+/// There is no place for the store.
+pub fn standings(definition: &Definition, which: &Which) -> Result<Vec<Standing>, Failure> {
+    let shards = Shards::of(definition, which.store.as_deref())?;
+    let Ok(tasks) = tasks(definition) else { return Ok(Vec::new()) };
+    if !shards.has_any() {
+        return Ok(Vec::new());
+    }
+    // Without Slurm's programs, as on a machine that the shards were copied to, nothing is queued that could be seen.
+    let queued = sbatch::tasks_queued(&super::name(&shards));
+    let standing = |task: &super::tasks::Task| {
+        let (state, why) = standing(task.number, &shards, &queued);
+        Standing {
+            task: task.number,
+            workload: task.workload.name.clone(),
+            machines: task.machines.clone(),
+            state,
+            why: results::printable(&why),
+        }
+    };
+    Ok(tasks.iter().map(standing).collect())
+}
+
+fn standing(task: usize, shards: &Shards, queued: &Result<Vec<Queued>, Failure>) -> (&'static str, String) {
+    let own = queued.iter().flatten().find(|one| one.task == task);
+    let unknown = queued.as_ref().err().map(|failure| format!("whether it is queued is not known: {failure}"));
+    let (shard, printed, halves) = (shards.shard(task), shards.printed(task), shards.halves(task));
+    match own {
+        Some(queued) => ("queued", queued.told.clone()),
+        None if shard.exists() => {
+            let why = told(&shards.note(task)).unwrap_or_else(|| "all its rows are done".to_owned());
+            ("left a shard", why)
+        }
+        None if !halves.is_empty() => ("half a shard", halves[0].display().to_string()),
+        None if printed.exists() => {
+            let why = unknown.unwrap_or_else(|| format!("{} has what it printed", printed.display()));
+            ("ended or killed", why)
+        }
+        None => ("not begun", unknown.unwrap_or_default()),
+    }
+}

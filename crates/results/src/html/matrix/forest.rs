@@ -1,0 +1,116 @@
+//! Forests: the changes of one policy on one machine with their intervals, a line a workload, and their mean.
+
+use study::matrix::{Cell, Matrix, Row};
+use study::stats::Effect;
+
+use super::Anchors;
+use crate::figure::{self, Change};
+use crate::html::parts::{captioned, typeset};
+use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH};
+use crate::matrix::{grounds, place, rows_of, totals_of};
+
+const LEFT: f64 = 142.0;
+const RIGHT: f64 = 436.0;
+const TOP: f64 = 12.0;
+const LINE: f64 = 26.0;
+
+/// A forest for each machine and policy: a line for each workload, and their mean.
+pub fn forests(matrix: &Matrix, anchors: Anchors) -> String {
+    let mut forests = String::new();
+    for (at, ground) in grounds(matrix).into_iter().enumerate() {
+        let rows: Vec<&Row> = rows_of(matrix, ground).collect();
+        for (policy, name) in matrix.policies.iter().enumerate() {
+            let total = totals_of(matrix, ground).into_iter().find(|total| total.policy == *name);
+            let mean = total.and_then(|total| total.mean).map(|mean| mean.effect());
+            let id = format!("{}-forest{at}-{policy}", anchors.prefix);
+            let title = format!("{name} against {} on {}", matrix.baseline, place(ground));
+            let lines = lines(&rows, policy, mean, &|row| anchors.of(matrix, row));
+            if let Some(picture) = forest(&lines, policy, &id, &title) {
+                forests.push_str(&captioned(&picture, &title));
+            }
+        }
+    }
+    match forests.is_empty() {
+        true => forests,
+        false => format!(
+            "<p>Cost, with {} intervals; throughput is inverted. The last line is the geometric mean. Hollow: the change is not \
+             claimed to be the policy's.</p>\n<div class=\"figures named\">\n{forests}</div>\n",
+            figure::confidence(0.95)
+        ),
+    }
+}
+
+/// A line of a forest.
+struct Line {
+    label: String,
+    effect: Effect,
+    is_claim: bool,
+    /// The id of what made it; a mean has none.
+    anchor: Option<String>,
+}
+
+/// Workloads that have a change, and their mean where there are several.
+fn lines(rows: &[&Row], policy: usize, mean: Option<Effect>, anchor: &dyn Fn(&Row) -> String) -> Vec<Line> {
+    let of_row = |row: &&Row| {
+        let cell: &Cell = &row.cells[policy];
+        let (label, anchor) = (row.workload.clone(), Some(anchor(row)));
+        Some(Line { label, effect: row.cost(cell)?, is_claim: cell.has_claim(), anchor })
+    };
+    let mut lines: Vec<Line> = rows.iter().filter_map(of_row).collect();
+    let mean = mean.filter(|_| lines.len() > 1);
+    let of_all = |effect| Line { label: "geometric mean".to_owned(), effect, is_claim: true, anchor: None };
+    lines.extend(mean.map(of_all));
+    lines
+}
+
+fn forest(lines: &[Line], policy: usize, id: &str, title: &str) -> Option<String> {
+    if lines.is_empty() {
+        return None;
+    }
+    let ends = lines.iter().flat_map(|line| [Some(line.effect.ratio), line.effect.low, line.effect.high]).flatten();
+    let percents: Vec<f64> = ends.map(percent).filter(|end| end.is_finite()).collect();
+    let low = percents.iter().copied().fold(-1.5, f64::min);
+    let high = percents.iter().copied().fold(1.5, f64::max);
+    let scale = Scale::new((low - (high - low) * 0.04, high + (high - low) * 0.04), (LEFT, RIGHT));
+    let bottom = TOP + LINE * lines.len() as f64;
+    let said: Vec<String> = lines.iter().map(|line| format!("{}: {}.", line.label, in_words(&line.effect))).collect();
+    let mut figure = Figure::new(id, title, &said.join(" "), bottom + 44.0);
+    for tick in scale.ticks(5) {
+        let x = scale.at(tick);
+        figure.line(if tick == 0.0 { "zero" } else { "grid" }, (x, TOP), (x, bottom));
+        figure.text("tick", (x, bottom + 15.0), Anchor::Middle, &typeset(&format!("{} %", figure::plain(tick))));
+    }
+    figure.text("axis", ((LEFT + RIGHT) / 2.0, bottom + 34.0), Anchor::Middle, "← less cost");
+    for (at, line) in lines.iter().enumerate() {
+        draw(&mut figure, line, policy, &scale, TOP + LINE * (at as f64 + 0.5));
+    }
+    Some(figure.finish())
+}
+
+fn percent(ratio: f64) -> f64 {
+    (ratio - 1.0) * 100.0
+}
+
+fn in_words(effect: &Effect) -> String {
+    let change = Change::of(effect);
+    let range = change.range().map(|range| format!(" ({range})")).unwrap_or_default();
+    format!("{}{range}", change.estimate())
+}
+
+fn draw(figure: &mut Figure, line: &Line, policy: usize, scale: &Scale, y: f64) {
+    let look = Look::of(policy + 1, 0);
+    let class = if line.is_claim { "" } else { "void" };
+    figure.label((LEFT - 12.0, y + 4.0), &line.label);
+    if let Some((low, high)) = line.effect.low.zip(line.effect.high) {
+        let whisker = format!("whisker {} {class}", look.class());
+        figure.line(&whisker, (scale.at(percent(low)), y), (scale.at(percent(high)), y));
+    }
+    let hover = typeset(&format!("{}: {}", line.label, in_words(&line.effect)));
+    let mark = look.mark((scale.at(percent(line.effect.ratio)), y), 4.5, class, &hover);
+    match &line.anchor {
+        // The cells of the map lead to the same place: one stop of the keyboard for each is enough.
+        Some(anchor) => figure.raw(&format!("<a href=\"#{anchor}\" tabindex=\"-1\">{mark}</a>")),
+        None => figure.raw(&mark),
+    }
+    figure.text("value", (WIDTH - 2.0, y + 4.0), Anchor::End, &typeset(&Change::of(&line.effect).estimate()));
+}

@@ -1,0 +1,56 @@
+//! The matrix as a heat map: workloads downwards, policies to the right.
+
+use study::matrix::{Cell, Matrix, Row, Standing};
+
+use super::Anchors;
+use crate::figure::Change;
+use crate::html::parts::typeset;
+use crate::html::tables::wide;
+use crate::matrix::{grounds, in_cell, place, rows_of};
+use crate::text::escape;
+
+/// A map for each machine.
+pub fn maps(matrix: &Matrix, anchors: Anchors) -> String {
+    let map = |ground| {
+        let policy = |title: &String| format!("<th scope=\"col\" class=\"n\">{}</th>", escape(title));
+        let head =
+            "<th scope=\"col\">workload</th>".to_owned() + &matrix.policies.iter().map(policy).collect::<String>();
+        let body: String = rows_of(matrix, ground).map(|row| map_row(row, &anchors.of(matrix, row))).collect();
+        let caption = format!("{}: cost against {}; bluish is less, reddish is more", place(ground), matrix.baseline);
+        wide(&caption, &head, &body)
+    };
+    let maps: String = grounds(matrix).into_iter().map(map).collect();
+    format!(
+        "<p>Each cell has its figure, and leads to what made it. Its interval and what follows from it are shown when it has \
+         the focus or the pointer. A cell without colour has no claim.</p>\n<div class=\"heat\">\n{maps}</div>\n"
+    )
+}
+
+fn map_row(row: &Row, anchor: &str) -> String {
+    let cells: String = row.cells.iter().map(|cell| map_cell(row, cell, anchor)).collect();
+    format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", escape(&row.workload))
+}
+
+fn map_cell(row: &Row, cell: &Cell, anchor: &str) -> String {
+    let told = match &cell.standing {
+        Standing::None { why } => why.clone(),
+        _ => in_cell(row, cell),
+    };
+    let short = match (&cell.standing, cell.effects.get(&row.metric)) {
+        (Standing::None { .. }, _) => "–".to_owned(),
+        (Standing::Baseline, _) | (_, None) => in_cell(row, cell),
+        (_, Some(effect)) => Change::of(effect).estimate(),
+    };
+    let cost = row.cost_ratio(cell).filter(|_| cell.has_claim());
+    let style = cost.map(|cost| format!(" style=\"background:{}\"", heat(cost))).unwrap_or_default();
+    let told = escape(&typeset(&format!("{}, {}: {told}", row.workload, cell.policy)));
+    let short = escape(&typeset(&short));
+    format!("<td class=\"n\"{style}><a href=\"#{anchor}\">{short}<span class=\"tip\">{told}</span></a></td>")
+}
+
+/// From a third of the cost to three times it, in both directions alike.
+fn heat(cost: f64) -> String {
+    let share = (cost.ln().abs() / 3f64.ln()).clamp(0.0, 1.0);
+    let colour = if cost < 1.0 { "--c1" } else { "--c2" };
+    format!("color-mix(in srgb,var({colour}) {:.0}%,transparent)", 4.0 + 56.0 * share)
+}

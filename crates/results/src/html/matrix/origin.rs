@@ -1,0 +1,50 @@
+//! What made each row: its comparison, the commands that make it again, the programs that ran, and what limits it.
+
+use study::matrix::{Matrix, Origin, Row};
+
+use super::Anchors;
+use crate::html::parts::typeset;
+use crate::html::tables::wide;
+use crate::matrix::{Report, place};
+use crate::text::{command_line, escape};
+
+/// A table for the matrix, and one for that of boots.
+pub fn origins(report: &Report<'_>) -> String {
+    let boots = report.over_boots.map(|boots| table("Rows over boots", boots, Anchors::OF_BOOTS));
+    table("Rows and what made them", report.matrix, Anchors::OF_POLICIES) + &boots.unwrap_or_default()
+}
+
+fn table(caption: &str, matrix: &Matrix, anchors: Anchors) -> String {
+    let titles = ["workload", "machine", "what made it", "blocks", "what limits it"];
+    let head = titles.map(|title| format!("<th scope=\"col\">{title}</th>")).concat();
+    wide(caption, &head, &matrix.rows.iter().map(|row| line(row, &anchors.of(matrix, row))).collect::<String>())
+}
+
+fn line(row: &Row, anchor: &str) -> String {
+    let notes: Vec<String> = row.notes.iter().map(|note| escape(&typeset(note))).collect();
+    format!(
+        "<tr id=\"{anchor}\"><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td></tr>\n",
+        escape(&row.workload),
+        escape(&place((&row.machine, row.provenance))),
+        row.origins.iter().map(made).collect::<String>(),
+        row.blocks,
+        notes.join("; ")
+    )
+}
+
+fn made(origin: &Origin) -> String {
+    let shown = origin.comparison.map(|id| format!("<code>pagelab show {id}</code>"));
+    let commands: Vec<String> = origin.commands.iter().map(|words| escape(&command_line(words))).collect();
+    let commands = match commands.is_empty() {
+        true => String::new(),
+        false => {
+            format!("<details><summary>command</summary><pre><code>{}</code></pre></details>", commands.join("\n"))
+        }
+    };
+    let program = |(name, sha256): (&String, &String)| {
+        let short: String = sha256.chars().take(12).collect();
+        format!("<small>{} <code>{}</code></small>", escape(name), escape(&short))
+    };
+    let programs: String = origin.programs.iter().map(program).collect();
+    format!("<div>{}{commands}{programs}</div>", shown.unwrap_or_default())
+}

@@ -1,0 +1,119 @@
+//! Memory against speed: a point for each policy, and the front that no policy beats in both.
+
+use study::matrix::{Matrix, Total, Trade};
+use study::stats::Effect;
+
+use crate::figure::{self, Change};
+use crate::html::parts::{captioned, typeset};
+use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH, round};
+use crate::matrix::{grounds, place, totals_of};
+
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = WIDTH - 12.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 252.0;
+
+/// A picture for each machine of which more than the baseline is known.
+pub fn trades(matrix: &Matrix) -> String {
+    let mut pictures = String::new();
+    for (at, ground) in grounds(matrix).into_iter().enumerate() {
+        let totals = totals_of(matrix, ground);
+        let points: Vec<(usize, &Total, &Trade)> =
+            totals.iter().enumerate().filter_map(|(at, total)| Some((at, *total, total.trade.as_ref()?))).collect();
+        if points.len() > 1 {
+            let of_baseline = totals.iter().position(|total| total.policy == matrix.baseline).unwrap_or(usize::MAX);
+            pictures.push_str(&captioned(&picture(&points, of_baseline, &format!("trade{at}")), &place(ground)));
+        }
+    }
+    match pictures.is_empty() {
+        true => pictures,
+        false => format!(
+            "<p>Cost to the right, memory upwards (peak resident set, with the page tables that were seen), both against the \
+             baseline, as geometric means over the workloads of which both are known, with {} intervals. Filled and joined: no \
+             policy has less of the one and no more of the other.</p>\n<div class=\"figures named\">\n{pictures}</div>\n",
+            figure::confidence(0.95)
+        ),
+    }
+}
+
+fn picture(points: &[(usize, &Total, &Trade)], of_baseline: usize, id: &str) -> String {
+    let x = scale(points.iter().map(|(_, _, trade)| trade.cost.effect()), (LEFT, RIGHT));
+    let y = scale(points.iter().map(|(_, _, trade)| trade.memory.effect()), (BOTTOM, TOP));
+    let said: Vec<String> = points.iter().map(|(_, total, trade)| in_words(total, trade)).collect();
+    let mut figure = Figure::new(id, "Memory against speed", &said.join(" "), BOTTOM + 44.0);
+    for tick in x.ticks(5) {
+        figure.line(if tick == 0.0 { "zero" } else { "grid" }, (x.at(tick), TOP), (x.at(tick), BOTTOM));
+        figure.text("tick", (x.at(tick), BOTTOM + 15.0), Anchor::Middle, &tick_text(tick));
+    }
+    for tick in y.ticks(5) {
+        figure.line(if tick == 0.0 { "zero" } else { "grid" }, (LEFT, y.at(tick)), (RIGHT, y.at(tick)));
+        figure.text("tick", (LEFT - 6.0, y.at(tick) + 4.0), Anchor::End, &tick_text(tick));
+    }
+    figure.text("axis", ((LEFT + RIGHT) / 2.0, BOTTOM + 34.0), Anchor::Middle, "← less cost; less memory ↓");
+    front(&mut figure, points, (&x, &y));
+    for (at, total, trade) in points {
+        let look = Look::of(*at, of_baseline);
+        let class = if trade.is_front { "" } else { "void" };
+        let (cost, memory) = (trade.cost.effect(), trade.memory.effect());
+        let place = (x.at(percent(cost.ratio)), y.at(percent(memory.ratio)));
+        let whisker = format!("whisker thin {}", look.class());
+        if let Some((low, high)) = cost.low.zip(cost.high) {
+            figure.line(&whisker, (x.at(percent(low)), place.1), (x.at(percent(high)), place.1));
+        }
+        if let Some((low, high)) = memory.low.zip(memory.high) {
+            figure.line(&whisker, (place.0, y.at(percent(low))), (place.0, y.at(percent(high))));
+        }
+        figure.raw(&look.mark(place, 5.0, class, &typeset(&in_words(total, trade))));
+    }
+    let entry = |(at, total, trade): &(usize, &Total, &Trade)| {
+        let class = if trade.is_front { "" } else { "void" };
+        let mark = Look::of(*at, of_baseline).mark((8.0, 6.0), 4.5, class, "");
+        let text = crate::text::escape(&typeset(&in_words(total, trade)));
+        format!("<li><svg viewBox=\"0 0 16 12\" aria-hidden=\"true\">{mark}</svg>{text}</li>")
+    };
+    format!("{}<ul class=\"legend\">{}</ul>\n", figure.finish(), points.iter().map(entry).collect::<String>())
+}
+
+/// Joins the front in the order of its cost.
+fn front(figure: &mut Figure, points: &[(usize, &Total, &Trade)], (x, y): (&Scale, &Scale)) {
+    let mut front: Vec<(f64, f64)> = points
+        .iter()
+        .filter(|(_, _, trade)| trade.is_front)
+        .map(|(_, _, trade)| (x.at(percent(trade.cost.ratio)), y.at(percent(trade.memory.ratio))))
+        .collect();
+    front.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let points: Vec<String> = front.iter().map(|(x, y)| format!("{},{}", round(*x), round(*y))).collect();
+    figure.raw(&format!("<polyline class=\"path c0\" points=\"{}\"/>", points.join(" ")));
+}
+
+/// A scale over estimates and the ends of intervals, in percent.
+fn scale(effects: impl Iterator<Item = Effect>, coordinates: (f64, f64)) -> Scale {
+    let ends = effects.flat_map(|effect| [Some(effect.ratio), effect.low, effect.high]).flatten();
+    let percents: Vec<f64> = ends.map(percent).filter(|end| end.is_finite()).collect();
+    let low = percents.iter().copied().fold(-1.0, f64::min);
+    let high = percents.iter().copied().fold(1.0, f64::max);
+    let margin = (high - low) * 0.06;
+    Scale::new((low - margin, high + margin), coordinates)
+}
+
+fn tick_text(tick: f64) -> String {
+    typeset(&format!("{} %", figure::plain(tick)))
+}
+
+fn percent(ratio: f64) -> f64 {
+    (ratio - 1.0) * 100.0
+}
+
+fn in_words(total: &Total, trade: &Trade) -> String {
+    let change = |effect: Effect| {
+        let change = Change::of(&effect);
+        let range = change.range().map(|range| format!(" ({range})")).unwrap_or_default();
+        format!("{}{range}", change.estimate())
+    };
+    match (trade.cost.ratio, trade.memory.ratio) {
+        (1.0, 1.0) => format!("{}: nothing gained and nothing paid.", total.policy),
+        _ => {
+            format!("{}: cost {}, memory {}.", total.policy, change(trade.cost.effect()), change(trade.memory.effect()))
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Parts that the tables of a report share: a table, a cell in words, a change.
+
+use study::matrix::{Cell, Matrix, Row, Set, Standing, Total};
+use study::metric::{Metric, Provenance};
+use study::stats::Effect;
+
+use super::provenance;
+use crate::figure::{self, Change};
+
+/// A table with its heading.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sheet {
+    /// What it shows.
+    pub caption: String,
+    /// The headings of its columns.
+    pub header: Vec<String>,
+    /// Its rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// What the rows of a machine say together, a policy each.
+pub(crate) fn totals_of<'a>(matrix: &'a Matrix, ground: (&str, Provenance)) -> Vec<&'a Total> {
+    matrix.totals.iter().filter(|total| (total.machine.as_str(), total.provenance) == ground).collect()
+}
+
+/// `a host, measured`.
+pub(crate) fn place(ground: (&str, Provenance)) -> String {
+    format!("{}, {}", ground.0, provenance(ground.1))
+}
+
+/// A cell in words.
+pub(crate) fn in_cell(row: &Row, cell: &Cell) -> String {
+    let median = || {
+        let value = cell.medians.get(&row.metric)?;
+        let known = Metric::of_every_trial();
+        let metric = figure::metric(&known, &row.metric);
+        Some(figure::short(*value, metric.unit))
+    };
+    match (&cell.standing, cell.effects.get(&row.metric)) {
+        (Standing::None { .. }, _) => "none".to_owned(),
+        (Standing::Baseline, _) | (_, None) => median().unwrap_or_else(|| "none".to_owned()),
+        (standing, Some(effect)) => {
+            let change = change(effect);
+            match word(standing) {
+                "" => change,
+                word => format!("{change} {word}"),
+            }
+        }
+    }
+}
+
+/// `-12.3 % (-13.1 to -11.0)`
+pub(crate) fn change(effect: &Effect) -> String {
+    let change = Change::of(effect);
+    let range = change.range().map(|range| format!(" ({range})"));
+    format!("{}{}", change.estimate(), range.unwrap_or_default())
+}
+
+/// What follows, in a word or two; empty for a model's figure.
+pub(crate) fn word(standing: &Standing) -> &'static str {
+    match standing {
+        Standing::Baseline => "baseline",
+        Standing::Better => "better",
+        Standing::Worse => "worse",
+        Standing::Equivalent => "equivalent",
+        Standing::Undecided => "undecided",
+        Standing::NotAmongSoMany => "not among so many",
+        Standing::NotHeld => "not held",
+        Standing::WithinTracerCost => "within the tracer's cost",
+        Standing::Modelled => "",
+        Standing::None { .. } => "none",
+    }
+}
+
+/// What was found beside a published figure.
+pub(super) fn of_found(set: &Set) -> String {
+    let found = set.found.map(|(ratio, interval)| {
+        let (low, high) = interval.unzip();
+        change(&Effect { blocks: 0, ratio, low, high, p_adjusted: None })
+    });
+    found.unwrap_or_else(|| "none".to_owned())
+}

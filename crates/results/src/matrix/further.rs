@@ -1,0 +1,161 @@
+//! Further tables of a report: published figures in their origin's form, memory against speed, coverage, drift, hosts.
+
+use policy::size::format_bytes;
+use study::matrix::{Matrix, Row, Set, Standing, Total};
+use study::metric::Provenance;
+
+use super::cells::{Sheet, change, of_found, place, word};
+use super::{HostOf, rows_of};
+use crate::figure;
+
+/// Published figures as their origin has them: a table for each source and machine, its rows and columns in the order of
+/// the study's file, what was published beside what is here.
+pub fn of_origin<'a>(sets: impl Iterator<Item = &'a Set>) -> Vec<Sheet> {
+    let sets: Vec<&Set> = sets.collect();
+    let mut groups: Vec<(&str, &str, Provenance)> = Vec::new();
+    for set in &sets {
+        let group = (set.published.source.as_str(), set.machine.as_str(), set.provenance);
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    let own = |group: (&str, &str, Provenance)| {
+        let is_own = move |set: &&Set| (set.published.source.as_str(), set.machine.as_str(), set.provenance) == group;
+        sets.iter().copied().filter(is_own).collect::<Vec<_>>()
+    };
+    groups.into_iter().map(|group| pivoted(&own(group))).collect()
+}
+
+/// Workloads downwards, policies to the right.
+fn pivoted(sets: &[&Set]) -> Sheet {
+    let policy = |set: &Set| set.published.policy.clone().unwrap_or_default();
+    let row = |set: &Set| {
+        let workload = set.published.workload.clone().unwrap_or_else(|| "all workloads".to_owned());
+        let metric = set.published.metric.as_ref().map(|metric| format!(", {}", figure::title(metric)));
+        format!("{workload}{}", metric.unwrap_or_default())
+    };
+    let policies = in_order(sets.iter().map(|set| policy(set)));
+    let rows = in_order(sets.iter().map(|set| row(set)));
+    let line = |name: &String| {
+        let mut line = vec![name.clone()];
+        for column in &policies {
+            let set = sets.iter().find(|set| row(set) == *name && policy(set) == *column);
+            line.push(set.map_or(String::new(), |set| set.published.change.clone()));
+            line.push(set.map_or(String::new(), |set| of_found(set)));
+        }
+        line
+    };
+    let (source, machine, from) = match sets.first() {
+        Some(set) => (set.published.source.as_str(), set.machine.as_str(), set.provenance),
+        None => ("", "", Provenance::Measured),
+    };
+    let header = policies.iter().flat_map(|policy| [format!("{policy}, published"), format!("{policy}, here")]);
+    Sheet {
+        caption: format!("As the origin has it, beside {}. Source: {source}", place((machine, from))),
+        header: std::iter::once("workload".to_owned()).chain(header).collect(),
+        rows: rows.iter().map(line).collect(),
+    }
+}
+
+fn in_order(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    names.for_each(|name| {
+        if !all.contains(&name) {
+            all.push(name);
+        }
+    });
+    all
+}
+
+/// What policies cost in memory beside what they gain in speed.
+pub fn of_trades(totals: &[&Total], place: &str) -> Sheet {
+    let header = ["policy", "cost", "memory", "workloads", "no policy beats it in both"];
+    let line = |total: &&Total| {
+        let trade = total.trade.as_ref()?;
+        let is_front = if trade.is_front { "yes" } else { "no" };
+        let [cost, memory] = [trade.cost, trade.memory].map(|mean| change(&mean.effect()));
+        Some(vec![total.policy.clone(), cost, memory, trade.cost.of.to_string(), is_front.to_owned()])
+    };
+    let rows: Vec<Vec<String>> = totals.iter().filter_map(line).collect();
+    Sheet {
+        caption: format!(
+            "{place}: memory against speed. Geometric means over workloads of which both are known; memory is the peak with \
+             the page tables that were seen"
+        ),
+        header: header.map(str::to_owned).to_vec(),
+        // The baseline alone says nothing.
+        rows: if rows.len() > 1 { rows } else { Vec::new() },
+    }
+}
+
+/// How much of its memory each policy had as it asks.
+pub fn of_coverage(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
+    let cells = |row: &Row| {
+        let cell = |cell: &study::matrix::Cell| match (&cell.standing, cell.coverage_ratio) {
+            (Standing::None { .. }, _) => "none".to_owned(),
+            (standing, Some(ratio)) if *standing == Standing::NotHeld => {
+                format!("{}, {}", figure::share(ratio), word(standing))
+            }
+            (_, Some(ratio)) => figure::share(ratio),
+            (_, None) => "nothing asked".to_owned(),
+        };
+        std::iter::once(row.workload.clone()).chain(row.cells.iter().map(cell)).collect::<Vec<String>>()
+    };
+    let has_any = |row: &&Row| row.cells.iter().any(|cell| cell.coverage_ratio.is_some());
+    Sheet {
+        caption: format!(
+            "{}: share of the memory concerned that is mapped as the policy asks, over all trials",
+            place(ground)
+        ),
+        header: std::iter::once("workload".to_owned()).chain(matrix.policies.iter().cloned()).collect(),
+        rows: rows_of(matrix, ground).filter(has_any).map(cells).collect(),
+    }
+}
+
+/// How the baseline moved from the first block to the last, by time alone.
+pub fn of_drift(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
+    let header = ["workload", "metric", "blocks", "drift", "chance alone", "that says"];
+    let line = |row: &Row| {
+        let start = [row.workload.clone(), figure::title(&row.metric), row.blocks.to_string()];
+        let told = match row.drift {
+            None => [String::new(), String::new(), "too few blocks".to_owned()],
+            Some(drift) => [
+                format!("{:+.1} %", (drift.ratio - 1.0) * 100.0),
+                format!("{:.2}", drift.p_value),
+                if drift.p_value < 0.01 { "it moves with time" } else { "no trend is shown" }.to_owned(),
+            ],
+        };
+        start.into_iter().chain(told).collect()
+    };
+    let is_measured = |row: &&Row| row.blocks > 0 && row.provenance != Provenance::Modelled;
+    Sheet {
+        caption: format!(
+            "{}: the baseline's last block against its first, by the slope over all blocks (Theil and Sen), and how often \
+             chance alone would show such a trend (Mann and Kendall). Blocks keep drift out of the changes; it widens them",
+            place(ground)
+        ),
+        header: header.map(str::to_owned).to_vec(),
+        rows: rows_of(matrix, ground).filter(is_measured).map(line).collect(),
+    }
+}
+
+/// The hosts that measured something; their command lines stand with each comparison.
+pub fn of_hosts(hosts: &[HostOf]) -> Sheet {
+    let header = ["host", "processors", "memory", "hypervisor", "kernel", "base page"];
+    let line = |host: &HostOf| {
+        let machine = &host.machine;
+        vec![
+            host.label.clone(),
+            format!("{}, {} on line, {}", machine.cpu_model, machine.cpus, machine.arch),
+            format_bytes(machine.memory_bytes),
+            machine.hypervisor.clone().unwrap_or_else(|| "none shows itself".to_owned()),
+            machine.kernel.clone(),
+            machine.page_sizes.base.to_string(),
+        ]
+    };
+    Sheet {
+        caption: "Hosts that measured".to_owned(),
+        header: header.map(str::to_owned).to_vec(),
+        rows: hosts.iter().map(line).collect(),
+    }
+}

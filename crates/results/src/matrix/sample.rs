@@ -1,0 +1,109 @@
+//! Studies to test reports with.
+
+use study::definition::{Definition, Size, Wire};
+use study::matrix::{Matrix, Row, Standing};
+use study::metric::Provenance;
+
+use super::{HostOf, Report};
+use crate::sample;
+
+pub(crate) fn definition() -> Definition {
+    let wire = serde_json::json!({
+        "schema": "pagelab.study/1", "name": "tiny", "question": "Does it help?",
+        "policies": ["default", "thp", "mthp-64k", "contig-64k"],
+        "sizes": { "full": {} },
+        "workload": [{ "name": "sort|it", "command": ["sort"] }, { "name": "omnet", "missing": "no free one" }],
+        "boots": { "base-4k": { "base_page": "4K" }, "base-64k": { "base_page": "64K" } },
+        "published": [{
+            "what": "THP", "workload": "sort|it", "policy": "thp", "change": "-50%", "source": "a list",
+            "differs": "its input was larger",
+        }],
+    });
+    serde_json::from_value::<Wire>(wire).unwrap().of_size(Size::Full).unwrap()
+}
+
+/// A workload that was measured and one that there is not.
+pub(crate) fn shown(check: impl Fn(&Report<'_>)) {
+    let definition = definition();
+    let left_out = [("contig-64k".to_owned(), "a policy of models".to_owned())];
+    let policies = &definition.policies;
+    let comparison = sample::comparison();
+    let rows = vec![
+        Row::of_comparison("sort|it", "a host", policies, &comparison, &left_out),
+        Row::without("omnet", "a host", policies, "no free one"),
+    ];
+    let matrix = Matrix::of(policies, &definition.baseline, rows, &definition.published);
+    check(&of(&definition, &matrix, None));
+}
+
+/// Many workloads on two hosts and a model, with boots; text that wants to be markup.
+pub(crate) fn large(check: impl Fn(&Report<'_>)) {
+    let definition = definition();
+    let left_out = [("contig-64k".to_owned(), "a policy of models".to_owned())];
+    let policies = &definition.policies;
+    let comparison = sample::comparison();
+    let grounds = [
+        ("a host with a rather long name, Linux 6.18.44-of-a-distribution, base-4k", false),
+        ("b<script>", false),
+        ("cortex-a53", true),
+    ];
+    let names = [
+        "sort|it",
+        "gups threads=2",
+        "a workload with a name that is too long for any label",
+        "<b>chase</b>",
+        "redis get",
+        "omnet",
+    ];
+    let mut rows = Vec::new();
+    for (ground, (machine, is_model)) in grounds.into_iter().enumerate() {
+        for (at, name) in names.into_iter().enumerate() {
+            if name == "omnet" {
+                rows.push(Row::without(name, machine, policies, "no free one"));
+                continue;
+            }
+            let mut row = Row::of_comparison(name, machine, policies, &comparison, &left_out);
+            row.origins[0].comparison = Some((ground * 10 + at + 1) as i64);
+            let factor = 1.0 + 0.06 * (at as f64 - 2.0) + 0.02 * ground as f64;
+            for cell in &mut row.cells {
+                for effect in cell.effects.values_mut() {
+                    effect.ratio *= factor;
+                    effect.low = effect.low.map(|low| low * factor * 0.98);
+                    effect.high = effect.high.map(|high| high * factor * 1.02);
+                }
+                if is_model && !cell.effects.is_empty() {
+                    cell.standing = Standing::Modelled;
+                    cell.effects.values_mut().for_each(|effect| (effect.low, effect.high) = (None, None));
+                }
+            }
+            row.provenance = if is_model { Provenance::Modelled } else { Provenance::Measured };
+            rows.push(row);
+        }
+    }
+    let matrix = Matrix::of(policies, &definition.baseline, rows, &definition.published);
+    let boots = ["base-4k".to_owned(), "base-64k".to_owned()];
+    let boot = |name: &str| {
+        let mut row = Row::of_comparison(name, "a host", policies, &comparison, &left_out);
+        row.cells.truncate(2);
+        row.cells.iter_mut().zip(&boots).for_each(|(cell, boot)| cell.policy.clone_from(boot));
+        row
+    };
+    let over_boots = Matrix::of(&boots, &boots[0], names.into_iter().map(boot).collect(), &[]);
+    check(&of(&definition, &matrix, Some(&over_boots)));
+}
+
+fn of<'a>(definition: &'a Definition, matrix: &'a Matrix, over_boots: Option<&'a Matrix>) -> Report<'a> {
+    let mut machine = sample::comparison().machine;
+    machine.hypervisor = Some("KVM".to_owned());
+    Report {
+        definition,
+        matrix,
+        over_boots,
+        hosts: vec![HostOf { label: "a host".to_owned(), machine }],
+        missing: vec!["one boot".to_owned()],
+        command: ["pagelab", "study", "report", "tiny", "--html", "a long name of a file.html"]
+            .map(str::to_owned)
+            .to_vec(),
+        version: "0.1".into(),
+    }
+}

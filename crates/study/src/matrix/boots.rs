@@ -1,0 +1,125 @@
+//! Boots as an axis of any study: rows with boots in the place of policies, for each workload and policy.
+//!
+//! A boot cannot be interleaved with another one, so one comparison gives one observation of a policy, its medians
+//! ([`crate::stats::boots`]), and boots are compared within hosts.
+
+use std::collections::BTreeSet;
+
+use super::origin::Origin;
+use super::row::Row;
+use crate::comparison::{Comparison, Design};
+use crate::definition::{Boot, Definition};
+use crate::stats::boots::{self, Limit, MergeError, Part};
+use crate::trial::Arm;
+
+/// What stands for the machine where boots of several hosts are compared.
+pub const ALL_HOSTS: &str = "all hosts, boots compared within hosts";
+
+/// The boot that the others are compared with: the one that says so, or the first by name.
+pub fn baseline(boots: &[Boot]) -> Option<usize> {
+    boots.iter().position(|boot| boot.is_baseline).or((!boots.is_empty()).then_some(0))
+}
+
+/// The name of a row: the workload, with the policy under which boots are compared.
+pub fn row_name(workload: &str, policy: &str) -> String {
+    format!("{workload} under {policy}")
+}
+
+/// The rows of a workload: for each policy, each host that has several of the boots, and all hosts together. `named` are its
+/// comparisons, each with how its host is called.
+pub fn rows(definition: &Definition, workload: &str, named: &[(String, &Comparison)]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for policy in &definition.policies {
+        let parts: Vec<(&str, &Comparison, Part)> = named
+            .iter()
+            .filter_map(|(host, comparison)| {
+                let part = of_policy(definition, policy, comparison)?;
+                Some((host.as_str(), *comparison, part))
+            })
+            .collect();
+        let mut hosts: Vec<&str> = Vec::new();
+        for (host, ..) in &parts {
+            if !hosts.contains(host) {
+                hosts.push(host);
+            }
+        }
+        let name = row_name(workload, policy);
+        let of_host = |host: &str| parts.iter().filter(|(of, ..)| *of == host).collect::<Vec<_>>();
+        rows.extend(hosts.iter().map(|host| row(definition, &name, host, &of_host(host))));
+        if hosts.len() > 1 {
+            rows.push(row(definition, &name, ALL_HOSTS, &parts.iter().collect::<Vec<_>>()));
+        }
+    }
+    rows
+}
+
+fn row(definition: &Definition, name: &str, machine: &str, parts: &[&(&str, &Comparison, Part)]) -> Row {
+    let names: Vec<String> = definition.boots.iter().map(|boot| boot.name.clone()).collect();
+    let Some((_, _, first)) = parts.first() else { return Row::without(name, machine, &names, "it was not measured") };
+    // One subject is one command, wherever pagelab lies.
+    let alike = |part: &Part| Part { invocation: first.invocation.clone(), ..part.clone() };
+    let alike: Vec<Part> = parts.iter().map(|(_, _, part)| alike(part)).collect();
+    let row = match boots::merge(&alike) {
+        Err(error @ MergeError::Designs { .. }) => Row::without(name, machine, &names, &error.to_string()),
+        Err(MergeError::Nothing) => Row::without(name, machine, &names, "no trial of it counted"),
+        Ok(mut merged) => {
+            merged.limits.retain(|limit| is_limit(definition, limit));
+            Row::of_boots(name, machine, &names, &merged)
+        }
+    };
+    Row { origins: parts.iter().map(|(_, comparison, _)| Origin::of(comparison)).collect(), ..row }
+}
+
+/// Whether something limits what boots say. That boots have different kernels does not where that is the question, and of a
+/// boot that is missing its cell says so.
+fn is_limit(definition: &Definition, limit: &Limit) -> bool {
+    let is_asked = || definition.boots.iter().any(|boot| boot.kernel.is_some() || boot.base_page.is_some());
+    match limit {
+        Limit::NoBoot { .. } => false,
+        Limit::Kernels { .. } => !is_asked(),
+        _ => true,
+    }
+}
+
+/// What a comparison says of a policy in its boot; `None` where it has no such policy, no trial that counts, or is of no boot
+/// of the study, or of several.
+fn of_policy(definition: &Definition, policy: &str, comparison: &Comparison) -> Option<Part> {
+    let boot = of_machine(&definition.boots, comparison)?;
+    let own = comparison.design.compared().find(|arm| comparison.design.arms[*arm].label == policy)?;
+    let part = Part::of(comparison)?;
+    let boots: Vec<boots::Boot> =
+        part.boots.iter().filter(|one| one.arm == own).map(|one| boots::Boot { arm: boot, ..one.clone() }).collect();
+    let arm = &comparison.design.arms[own];
+    let arms = definition.boots.iter().map(|boot| Arm { label: boot.name.clone(), ..arm.clone() }).collect();
+    let primary = comparison.analysis.as_ref().map_or(&comparison.design.primary, |analysis| &analysis.primary);
+    let design =
+        Design { arms, baseline: baseline(&definition.boots)?, primary: primary.clone(), ..comparison.design.clone() };
+    (!boots.is_empty()).then(|| Part { design, invocation: part.invocation, boots })
+}
+
+/// The boot of the study that a comparison's machine is, where it is one alone.
+fn of_machine(boots: &[Boot], comparison: &Comparison) -> Option<usize> {
+    let is_own = |at: &usize| boots[*at].lacks(&comparison.machine).is_none();
+    let own: Vec<usize> = (0..boots.len()).filter(is_own).collect();
+    match own[..] {
+        [one] => Some(one),
+        _ => None,
+    }
+}
+
+/// Comparisons whose boot is several of the study's, in words: they are counted as none of them.
+pub fn ambiguous(definition: &Definition, comparisons: &[&Comparison]) -> Vec<String> {
+    let mut all: BTreeSet<String> = BTreeSet::new();
+    for comparison in comparisons {
+        let own: Vec<&str> = definition
+            .boots
+            .iter()
+            .filter(|boot| boot.lacks(&comparison.machine).is_none())
+            .map(|boot| boot.name.as_str())
+            .collect();
+        if own.len() > 1 {
+            all.insert(format!("a boot is {} at once, and is counted as none of them", own.join(" and ")));
+        }
+    }
+    all.into_iter().collect()
+}

@@ -1,0 +1,84 @@
+//! What all published figures of a study together say: whether the origin's claim is seen here.
+
+use super::{Beside, Set};
+
+/// Whether the origin's claim is seen here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Some of its figures are confirmed, and nothing stands against the others.
+    Confirmed,
+    /// Some of its figures have the same direction and another size, and nothing stands against the others.
+    Direction,
+    /// Some of its figures are contradicted or not seen, and none is confirmed.
+    Contradicted,
+    /// No figure can be judged here, or they disagree.
+    Undecided,
+    /// There is no published figure to set beside.
+    NothingPublished,
+}
+
+impl Claim {
+    /// The claim by its figures.
+    pub fn of<'a>(sets: impl IntoIterator<Item = &'a Set>) -> Claim {
+        let sets: Vec<&Set> = sets.into_iter().collect();
+        let any = |which: &[Beside]| sets.iter().any(|set| which.contains(&set.beside));
+        let is_for = any(&[Beside::Confirmed, Beside::OtherSize]);
+        let is_of_size = any(&[Beside::Confirmed]);
+        let is_against = any(&[Beside::Contradicted, Beside::NotSeen]);
+        match (is_for, is_against) {
+            _ if sets.is_empty() => Claim::NothingPublished,
+            (true, false) if is_of_size => Claim::Confirmed,
+            (true, false) => Claim::Direction,
+            (false, true) => Claim::Contradicted,
+            (true, true) | (false, false) => Claim::Undecided,
+        }
+    }
+
+    /// In a word or two.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Claim::Confirmed => "confirmed",
+            Claim::Direction => "confirmed in its direction only",
+            Claim::Contradicted => "contradicted",
+            Claim::Undecided => "undecided",
+            Claim::NothingPublished => "nothing published",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::Published;
+    use crate::metric::Provenance;
+
+    #[test]
+    fn figures_that_disagree_decide_nothing() {
+        use Beside::{Confirmed, Contradicted, NotSeen, OtherSize, Undecided};
+        let published = Published {
+            what: String::new(),
+            workload: None,
+            policy: None,
+            boot: None,
+            metric: None,
+            change: String::new(),
+            ratio: 1.0,
+            source: String::new(),
+            differs: None,
+        };
+        let set = |beside: &Beside| Set {
+            published: published.clone(),
+            machine: String::new(),
+            provenance: Provenance::Measured,
+            found: None,
+            beside: *beside,
+        };
+        let of = |all: &[Beside]| Claim::of(&all.iter().map(set).collect::<Vec<Set>>());
+        assert_eq!(of(&[]), Claim::NothingPublished);
+        assert_eq!(of(&[Undecided]), Claim::Undecided);
+        assert_eq!(of(&[Undecided, OtherSize]), Claim::Direction);
+        assert_eq!(of(&[Confirmed, OtherSize]), Claim::Confirmed);
+        assert_eq!(of(&[NotSeen, Contradicted]), Claim::Contradicted);
+        assert_eq!(of(&[Confirmed, Contradicted]), Claim::Undecided);
+    }
+}

@@ -1,0 +1,106 @@
+//! What a policy costs in memory beside what it gains in speed, and which policies no other one beats in both.
+
+use super::geometric::{Geometric, geometric};
+use super::row::{Cell, Row, Standing};
+use crate::comparison::Design;
+use crate::metric::names;
+
+/// A policy's speed and memory over the workloads of a machine that have both.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trade {
+    /// Cost of the metric that decides, against the baseline; throughput inverted.
+    pub cost: Geometric,
+    /// Peak memory with its page tables, against the baseline.
+    pub memory: Geometric,
+    /// No other policy has less of the one and no more of the other, by the estimates.
+    pub is_front: bool,
+}
+
+/// What holds the memory of a trial, each with what holds its page tables: of a host and of a model.
+const MEMORY: [(&str, &str); 2] =
+    [(names::PEAK_RESIDENT_BYTES, names::PAGE_TABLE_SEEN_BYTES), ("resident_peak_bytes", "all_table_peak_bytes")];
+
+impl Cell {
+    /// Peak memory and page tables, bytes. Page tables that nobody saw are not in it.
+    pub fn memory_bytes(&self) -> Option<f64> {
+        MEMORY.into_iter().find_map(|(resident, tables)| {
+            let resident = self.medians.get(resident)?;
+            Some(resident + self.medians.get(tables).unwrap_or(&0.0))
+        })
+    }
+}
+
+/// The trade of each policy, in their order; the baseline's is 1 in both, `None` where no workload has both figures.
+pub(super) fn trades(rows: &[&Row], policies: usize) -> Vec<Option<Trade>> {
+    let mut trades: Vec<Option<Trade>> = (0..policies).map(|at| trade(rows, at)).collect();
+    let points: Vec<Option<(f64, f64)>> =
+        trades.iter().map(|trade| trade.as_ref().map(|one| (one.cost.ratio, one.memory.ratio))).collect();
+    for (trade, own) in trades.iter_mut().zip(&points) {
+        if let (Some(trade), Some(own)) = (trade, own) {
+            trade.is_front = !points.iter().flatten().any(|other| beats(*other, *own));
+        }
+    }
+    trades
+}
+
+fn beats(one: (f64, f64), other: (f64, f64)) -> bool {
+    one.0 <= other.0 && one.1 <= other.1 && one != other
+}
+
+fn trade(rows: &[&Row], at: usize) -> Option<Trade> {
+    let both: Vec<(f64, f64)> = rows.iter().filter_map(|row| of_row(row, at)).collect();
+    let mean = |of: fn(&(f64, f64)) -> f64| geometric(&both.iter().map(of).collect::<Vec<_>>(), Design::CONFIDENCE);
+    Some(Trade { cost: mean(|both| both.0)?, memory: mean(|both| both.1)?, is_front: false })
+}
+
+/// Cost and memory of a policy on a workload, against the baseline.
+fn of_row(row: &Row, at: usize) -> Option<(f64, f64)> {
+    let cell = &row.cells[at];
+    let of_baseline = row.cells.iter().find(|cell| cell.standing == Standing::Baseline)?.memory_bytes()?;
+    if cell.standing == Standing::Baseline {
+        return (of_baseline > 0.0).then_some((1.0, 1.0));
+    }
+    let cost = row.cost_ratio(cell).filter(|_| cell.has_claim())?;
+    let memory = cell.memory_bytes()? / of_baseline;
+    (memory.is_finite() && memory > 0.0).then_some((cost, memory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Effect;
+
+    fn row(ratios: &[(f64, f64)]) -> Row {
+        let policies: Vec<String> = (0..=ratios.len()).map(|at| format!("p{at}")).collect();
+        let mut row = Row::without("w", "m", &policies, "nothing");
+        row.cells[0].standing = Standing::Baseline;
+        row.cells[0].medians.insert(names::PEAK_RESIDENT_BYTES.into(), 90.0);
+        row.cells[0].medians.insert(names::PAGE_TABLE_SEEN_BYTES.into(), 10.0);
+        for (cell, (cost, memory)) in row.cells[1..].iter_mut().zip(ratios) {
+            cell.standing = Standing::Better;
+            cell.medians.insert(names::PEAK_RESIDENT_BYTES.into(), 100.0 * memory);
+            let effect = Effect { blocks: 9, ratio: *cost, low: None, high: None, p_adjusted: None };
+            cell.effects.insert(names::WALL_S.into(), effect);
+        }
+        row
+    }
+
+    #[test]
+    fn the_front_is_what_no_other_policy_beats_in_both() {
+        let rows = [row(&[(0.8, 1.5), (0.9, 1.6), (0.7, 2.0)]), row(&[(0.8, 1.5), (0.9, 1.6), (0.7, 2.0)])];
+        let trades = trades(&rows.iter().collect::<Vec<_>>(), 4);
+        let front: Vec<bool> = trades.iter().map(|trade| trade.as_ref().unwrap().is_front).collect();
+        assert_eq!(front, [true, true, false, true]);
+        let second = trades[1].as_ref().unwrap();
+        assert!((second.memory.ratio - 1.5).abs() < 1e-12 && (second.cost.ratio - 0.8).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_is_not_known_has_no_trade() {
+        let mut bare = row(&[(0.8, 1.5)]);
+        bare.cells[1].standing = Standing::NotHeld;
+        assert_eq!(trades(&[&bare], 2)[1], None, "the change is not the policy's");
+        bare.cells[0].medians.clear();
+        assert_eq!(trades(&[&bare], 2)[0], None, "nobody saw the baseline's memory");
+    }
+}
