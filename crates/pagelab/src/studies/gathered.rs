@@ -116,9 +116,7 @@ const BOOTS: &str = "boots, compared within hosts";
 fn why(progress: &Progress) -> String {
     match progress {
         Progress::Refused(why) | Progress::Failed { why, .. } => why.clone(),
-        Progress::Missing | Progress::Interrupted { .. } | Progress::Done { .. } => {
-            "it has not been run here".to_owned()
-        }
+        Progress::Missing | Progress::Interrupted { .. } | Progress::Done { .. } => "not run here yet".to_owned(),
     }
 }
 

@@ -80,7 +80,7 @@ pub fn document(definition: &Definition, gathered: &Gathered<'_>) -> Value {
 fn told(progress: &Progress) -> (&'static str, Option<i64>, String) {
     match progress {
         Progress::Refused(why) => ("cannot be run", None, why.clone()),
-        Progress::Missing => ("missing", None, "nothing of it has been run".to_owned()),
+        Progress::Missing => ("missing", None, "not run yet".to_owned()),
         Progress::Interrupted { id, trials } => ("interrupted", Some(*id), format!("after {trials} trials")),
         Progress::Done { id } => ("done", Some(*id), String::new()),
         Progress::Failed { id, why } => ("failed", Some(*id), why.clone()),
