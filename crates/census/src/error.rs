@@ -18,7 +18,7 @@ pub enum CensusError {
     },
     /// The process may not be looked at.
     #[error(
-        "{path}: {error}; process {pid} may be looked at by root and by a user who may trace it (same user, \
+        "{path}: {error}; process {pid} may be inspected by root, and by a user who may trace it (same user, \
          a program that this user may read, not setuid, /proc/sys/kernel/yama/ptrace_scope)"
     )]
     Forbidden {
@@ -50,7 +50,7 @@ pub enum CensusError {
     #[error(transparent)]
     Malformed(#[from] MalformedLine),
     /// A part of a mapping cannot be told from the rest without PAGEMAP_SCAN.
-    #[error("a part of a mapping can be looked at since Linux 6.7 (PAGEMAP_SCAN); this kernel has only smaps")]
+    #[error("a part of a mapping can be inspected since Linux 6.7 (PAGEMAP_SCAN); this kernel has only smaps")]
     NeedsPagemapScan,
 }
 

@@ -200,13 +200,11 @@ impl Cause {
             Cause::DisabledForProcess => "the process disabled THP for itself (PR_SET_THP_DISABLE)".into(),
             Cause::TouchedBeforeEligible => "touched while the mapping was too small or not yet advised".into(),
             Cause::RefilledAfterDrop => {
-                "a larger page was split and filled again with base pages (a part of it was dropped by MADV_DONTNEED or MADV_FREE)"
+                "part of a larger page was dropped (MADV_DONTNEED or MADV_FREE), and filled again with base pages"
                     .into()
             }
-            Cause::SplitMeanwhile => "a larger page was there and was split into base pages meanwhile".into(),
-            Cause::SplitAfterFork => {
-                "larger pages were split in a process that forked or was forked: a write copies base pages".into()
-            }
+            Cause::SplitMeanwhile => "a larger page was there, and was split into base pages".into(),
+            Cause::SplitAfterFork => "larger pages were split after a fork: a write copies single base pages".into(),
             Cause::ZeroPageInSlot => "read before it was written: the zero page is mapped".into(),
             Cause::SlotPartlyPresent => "part of the slot was never touched or was given back".into(),
             Cause::LeafSplit => "the folio is large enough, but its leaf was split to base pages".into(),
@@ -219,8 +217,12 @@ impl Cause {
             Cause::MappingTooSmall => "mappings smaller than one page of that size".into(),
             Cause::Stack => "stacks, which the policy leaves alone".into(),
             Cause::PrivateFileCopy => "private copies of file pages".into(),
-            Cause::Demoted => "given back to smaller pages because the program needs their granularity".into(),
-            Cause::NotGivenBack => "a call that needs smaller pages failed: the pool's could not be replaced".into(),
+            Cause::Demoted => {
+                "the program needs smaller pages there: a guard page or another protection inside a large page".into()
+            }
+            Cause::NotGivenBack => {
+                "a call that needs smaller pages failed: the pages of the pool could not be replaced by them".into()
+            }
             Cause::LargerThanAsked => "larger pages than asked for".into(),
             Cause::FilteredByProgram => "the program's own seccomp filter refuses the advice".into(),
             Cause::AdviceRefused { errno } => format!("the kernel refused the advice (errno {errno})"),
@@ -233,7 +235,7 @@ impl Cause {
             Cause::PrivilegeNotGained => {
                 "a setuid program ran without its privilege, which measured commands do not gain".into()
             }
-            Cause::DirectMapOtherwise => "there the kernel's direct map has leaves of other sizes".into(),
+            Cause::DirectMapOtherwise => "the kernel's direct map has leaves of other sizes there".into(),
             Cause::DirectMapUnseen { reason } => format!("the direct map could not be seen: {reason}"),
             Cause::FoliosInvisible => "folio sizes are visible to root only".into(),
             Cause::ProvenByThpDisable => {
@@ -242,10 +244,10 @@ impl Cause {
                     .into()
             }
             Cause::NothingToSee => "no memory was present at exit".into(),
-            Cause::FreedBeforeExit => "memory was given back before the process ended, and not seen".into(),
+            Cause::FreedBeforeExit => "memory was given back before the process ended, and was not inspected".into(),
             Cause::PeakUnseen => "most of the memory was given back before it could be inspected".into(),
             Cause::PeakUncertain => {
-                "whether most of the memory was inspected is not known: files and shared memory hide its peak".into()
+                "files and shared memory hide the peak: whether most of it was inspected is unknown".into()
             }
             Cause::ProcessUnseen { reason } => format!("a process could not be inspected: {reason}"),
             Cause::MappingCut { by } => format!("one allocation, cut by {}", by.describe()),
@@ -257,7 +259,7 @@ impl Cause {
             }
             Cause::FilePages => "pages of a file: the file system and readahead choose their size".into(),
             Cause::CodePages => "code of a file: the file system and readahead choose the size of its pages".into(),
-            Cause::FileMisaligned => "place in the file and address do not have the same remainder".into(),
+            Cause::FileMisaligned => "the file offset and the address differ modulo the size".into(),
             Cause::MountRefuses { huge } => {
                 format!("the tmpfs that holds it is mounted without large pages (huge={huge})")
             }
@@ -289,7 +291,7 @@ impl Cause {
                 "make the mapping larger, or align it: allocate in multiples of the page size"
             }
             Cause::AdvisedAgainst => "remove the program's MADV_NOHUGEPAGE (mappings with MAP_STACK have it by design)",
-            Cause::NotAdvised => "advise the mapping (MADV_HUGEPAGE) or set the size to `always`",
+            Cause::NotAdvised => "advise the mapping (MADV_HUGEPAGE), or set the size to `always`",
             Cause::MappedInPieces { advised_bytes } => {
                 return Some(format!(
                     "map {} or more at a time, or set the size to `always` in /sys/kernel/mm/transparent_hugepage",
@@ -298,27 +300,27 @@ impl Cause {
             }
             Cause::SizeDisabled { path } => return Some(format!("as root: echo madvise > {path}")),
             Cause::DisabledForProcess => {
-                "redis: `disable-thp no`; systemd: no MemoryTHP=disable; else remove the prctl"
+                "Redis: set `disable-thp no`; systemd: remove MemoryTHP=disable; else remove the prctl"
             }
             Cause::TouchedBeforeEligible => "advise before the first touch, or grow the heap in larger steps",
             Cause::ZeroPageInSlot => {
-                "write before reading, or echo 0 > /sys/kernel/mm/transparent_hugepage/use_zero_page"
+                "write before reading; or, as root: echo 0 > /sys/kernel/mm/transparent_hugepage/use_zero_page"
             }
-            Cause::SlotPartlyPresent => "a larger working set, or khugepaged with max_ptes_none and more time",
+            Cause::SlotPartlyPresent => {
+                "touch all of the slot, or give khugepaged more time and a larger max_ptes_none"
+            }
             Cause::FolioPartlyMapped | Cause::LeafSplit | Cause::SplitMeanwhile => {
-                "unmap, protect, drop and move (mremap) memory in multiples of that page size, at multiples of it"
+                "unmap, protect, drop and move (mremap) whole pages of that size only"
             }
-            Cause::RefilledAfterDrop => {
-                "drop memory in multiples of that page size, at multiples of it; allocators: a longer decay, or none"
-            }
+            Cause::RefilledAfterDrop => "drop whole pages of that size only; give an allocator a longer decay, or none",
             Cause::SplitAfterFork => {
                 "fork before the memory is filled, or start other programs by posix_spawn, which copies nothing"
             }
             Cause::AllocationFellBack { .. } => {
-                "free memory or compact it (echo 1 > /proc/sys/vm/compact_memory), or set defrag to `madvise`"
+                "free memory; or compact it (as root: echo 1 > /proc/sys/vm/compact_memory); or set defrag to `madvise`"
             }
             Cause::ChargeFellBack => "raise memory.max of the control group",
-            Cause::PoolExhausted { .. } => "a larger pool: --hugetlb-pool, or vm.nr_hugepages",
+            Cause::PoolExhausted { .. } => "enlarge the pool: --hugetlb-pool, or vm.nr_hugepages",
             Cause::NotGivenBack => "free memory, and raise vm.max_map_count",
             Cause::DirectMapOtherwise => "pagelab direct-map status says why, and which boot would give them",
             Cause::FoliosInvisible => "run as root to see them",
@@ -326,12 +328,12 @@ impl Cause {
             Cause::PrivilegeNotGained => "run pagelab as root, with --user root",
             Cause::Debugger => "run it without the debugger",
             Cause::FreedBeforeExit | Cause::PeakUnseen | Cause::PeakUncertain => {
-                "--prove-all inspects all memory before it is given back, whatever time it takes; or measure a part of the program's life \
-                 in which less goes"
+                "add --prove-all, which inspects all memory before it is given back, whatever time that takes; or measure a part of \
+                 the program's life that gives back less"
             }
             Cause::NothingToSee => "measure a longer part of the program's life",
             Cause::MappingCut { by: CutBy::Guard | CutBy::LightGuard } => {
-                "put guard pages outside: at multiples of the size, or around the allocation"
+                "put guard pages at multiples of the size, or around the allocation"
             }
             Cause::MappingCut { by: CutBy::Flags } => "advise, lock and register memory at multiples of the size",
             Cause::MappingCut { by: CutBy::Name } => "give one allocation one name",
@@ -340,29 +342,29 @@ impl Cause {
             }
             Cause::MappingCut { by: CutBy::Unseen } => "map it with one mmap, before anything of it is touched",
             Cause::GrewInSteps => {
-                "glibc: GLIBC_TUNABLES=glibc.malloc.top_pad=67108864 with advice (glibc.malloc.hugetlb=1) or `always`; or let khugepaged, or `pagelab inspect --collapse`, collapse it"
+                "glibc: GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.top_pad=67108864 (under `always` the second alone); or collapse it (khugepaged, pagelab inspect PID --collapse)"
             }
             Cause::MovedOutOfPlace => "move to a multiple of the size (MREMAP_FIXED), or allocate anew and copy",
             Cause::SharedDisabled { path } => return Some(format!("as root: echo advise > {path}")),
             Cause::SharedNotAdvised { .. } => "advise the mapping (MADV_HUGEPAGE)",
             Cause::FileMisaligned => {
-                "link with -z common-page-size=2M, or map the file at an address of the same remainder"
+                "link with -z common-page-size=2M, or map the file at an address that equals its offset modulo the size"
             }
             Cause::CodePages => {
-                "MADV_HUGEPAGE on the code before the file is in the page cache, or MADV_COLLAPSE on it (ext4, xfs, btrfs and \
-                 others on new kernels; else with CONFIG_READ_ONLY_THP_FOR_FS)"
+                "advise the code (MADV_HUGEPAGE) before the file is in the page cache, or collapse it (MADV_COLLAPSE): on ext4, \
+                 xfs, btrfs and others with a new kernel, else with CONFIG_READ_ONLY_THP_FOR_FS"
             }
             Cause::MountRefuses { .. } => {
                 "as root: mount -o remount,huge=always, or huge=advise and advise the mapping (MADV_HUGEPAGE)"
             }
             Cause::FileEndsInSlot => "make the file a multiple of the size, or mount it with huge=always",
-            Cause::SwappedOut => "more memory, or less swapping",
+            Cause::SwappedOut => "add memory, or swap less (vm.swappiness)",
             Cause::SplitUnderused => {
-                "echo 0 > /sys/kernel/mm/transparent_hugepage/shrink_underused, or a denser layout of the memory"
+                "use the memory more densely; or, as root: echo 0 > /sys/kernel/mm/transparent_hugepage/shrink_underused"
             }
-            Cause::NoTransparentPages => "a kernel with CONFIG_TRANSPARENT_HUGEPAGE, or a hugetlb pool",
+            Cause::NoTransparentPages => "use a kernel with CONFIG_TRANSPARENT_HUGEPAGE, or a hugetlb pool",
             Cause::DisabledExceptAdvised => "advise the mapping (MADV_HUGEPAGE), or remove the prctl",
-            Cause::MergedByKsm => "MADV_UNMERGEABLE on the region, or echo 2 > /sys/kernel/mm/ksm/run",
+            Cause::MergedByKsm => "advise the region (MADV_UNMERGEABLE); or, as root: echo 2 > /sys/kernel/mm/ksm/run",
             Cause::ServedByUserfaultfd => "serve faults in multiples of the size, or unregister what is complete",
             Cause::Pinned => "unpin, or pin memory after it has its large pages",
             Cause::Stack

@@ -36,11 +36,11 @@ impl CutBy {
     /// One short clause.
     pub fn describe(self) -> &'static str {
         match self {
-            CutBy::Guard => "guard page",
-            CutBy::LightGuard => "guard page (MADV_GUARD_INSTALL)",
-            CutBy::Protection => "other protection",
+            CutBy::Guard => "a guard page",
+            CutBy::LightGuard => "a guard page (MADV_GUARD_INSTALL)",
+            CutBy::Protection => "another protection",
             CutBy::Flags => "other advice or flags",
-            CutBy::Name => "other name",
+            CutBy::Name => "another name",
             CutBy::Unseen => "nothing visible",
         }
     }

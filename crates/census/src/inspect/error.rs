@@ -52,7 +52,7 @@ pub enum InspectError {
         root: PathBuf,
     },
     /// Its number was given to another process while it was looked at.
-    #[error("process {pid} ended while it was looked at, and its number belongs to another process now: ask again")]
+    #[error("process {pid} ended during the inspection, and its number belongs to another process now: ask again")]
     Replaced {
         /// The process.
         pid: u32,

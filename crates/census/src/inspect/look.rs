@@ -53,7 +53,10 @@ pub fn look(
     });
     let regions = regions.collect();
     if subject.is_live() && look.vmas().is_ok_and(|later| bounds(&later) != bounds(&mapped)) {
-        partial.push("its mappings changed while it was looked at: what changed is as it was before or after".into());
+        partial.push(
+            "its mappings changed during the inspection: those that changed are shown as they were before, or after"
+                .into(),
+        );
     }
     let sight = Sight {
         by_page: subject.is_by_page(),

@@ -206,7 +206,9 @@ fn hidden(host: &Host) -> Fact {
         .iter()
         .find(|option| option.starts_with("hidepid=") && !matches!(option.as_str(), "hidepid=0" | "hidepid=off"))
     {
-        Some(option) => limited(NAME, option.clone(), "processes of other users cannot be looked at; as root they can"),
+        Some(option) => {
+            limited(NAME, option.clone(), "processes of other users cannot be inspected; root can inspect them")
+        }
         None => good(NAME, "not hidden", ""),
     }
 }

@@ -111,6 +111,6 @@ mod tests {
         assert!(rows.len() > 50, "{page}");
         assert!(rows[0].starts_with("| no aligned slot of that size inside the mapping | make the mapping larger"));
         assert!(rows.last().unwrap().contains("| I do not know why |  | `unexplained` |"), "{page}");
-        assert!(page.contains("| one allocation, cut by guard page | put guard pages outside"), "{page}");
+        assert!(page.contains("| one allocation, cut by a guard page | put guard pages at"), "{page}");
     }
 }

@@ -69,8 +69,9 @@ fn note_what_went_before(inspection: &mut Inspection) {
     let (peak, resident) = (inspection.process.peak_bytes, inspection.resident_bytes());
     if peak / 2 > resident && peak - resident >= WORTH_A_NOTE_BYTES {
         let (peak, resident) = (format_bytes(peak), format_bytes(resident));
-        let partial =
-            format!("{peak} were resident at its peak, and {resident} at its end: look at it by its PID meanwhile");
+        let partial = format!(
+            "{peak} was resident at its peak, and {resident} at its end: to see the peak, inspect its PID while it runs"
+        );
         inspection.partial.push(partial);
     }
 }

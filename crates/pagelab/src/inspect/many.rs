@@ -33,7 +33,7 @@ pub fn run(arguments: &Inspect, processes: &[u32]) -> Result<(), Failure> {
     }
     let mut text = inspection::processes(&seen, page_sizes::base_page(), terminal_width());
     if let Some((_, why)) = unseen.first() {
-        let said = format!("{} more could not be looked at, such as: {}", unseen.len(), results::printable(why));
+        let said = format!("{} more could not be inspected, for example: {}", unseen.len(), results::printable(why));
         text += &format!("\n\n{}", results::fold(&said, terminal_width(), 2));
     }
     text += "\n\npagelab inspect PID shows one of them, region by region";

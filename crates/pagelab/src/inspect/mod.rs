@@ -43,31 +43,32 @@ pub struct Inspect {
     /// Show every region, not only kinds of memory
     #[arg(long)]
     pub regions: bool,
-    /// Say which sizes map it, and not why. smaps is not read, which takes most of the time for base pages
+    /// Say which sizes map it, and not why not larger ones. This does not read smaps, which takes most of the time for
+    /// base pages
     #[arg(long, conflicts_with_all = ["collapse", "capture"])]
     pub sizes: bool,
     /// Print one JSON document instead of tables
     #[arg(long)]
     pub json: bool,
-    /// Write a map of the address space as one HTML page: a cell is a window of a large page
+    /// Write a map of the address space as one HTML page: each cell is the place of one large page
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tree", "cgroup", "all", "collapse", "capture"])]
     pub html: Option<PathBuf>,
-    /// Inspect the process, or the command's, at this interval until it ends, a row each time
+    /// Inspect the process, or that of the command, at this interval until it ends; a row each time
     #[arg(long, value_name = "TIME", value_parser = parse_duration,
           conflicts_with_all = ["tree", "cgroup", "all", "collapse", "capture", "root"])]
     pub every: Option<f64>,
     /// With --every: print each look as one line of JSON
     #[arg(long, requires = "every")]
     pub json_lines: bool,
-    /// With --every: replace this file by each look, as OpenMetrics text for a collector
+    /// With --every: write each look to this file, in place of the last, as OpenMetrics text for a collector
     #[arg(long, value_name = "FILE", requires = "every")]
     pub openmetrics: Option<PathBuf>,
-    /// Ask the kernel for large pages (MADV_COLLAPSE) where there could be some, and say what came of it. This changes the
+    /// Ask the kernel for large pages (MADV_COLLAPSE) where there could be some, and say what it gave. This changes the
     /// process, and cannot be undone
     #[arg(long, requires = "pid", conflicts_with_all = ["capture", "root"])]
     pub collapse: bool,
-    /// Write what is read of the process to a directory, for a bug report: mappings, flags, which pages are where,
-    /// settings and counters of the system. It has neither contents of memory nor the command line
+    /// For a bug report: write what is read of the process to a directory. That is mappings, flags, which pages are
+    /// where, and settings and counters of the system. It is neither contents of memory nor the command line
     #[arg(long, value_name = "DIR", requires = "pid", conflicts_with = "root")]
     pub capture: Option<PathBuf>,
     /// Inspect a process captured in such a directory, not one of this system

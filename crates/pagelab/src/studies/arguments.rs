@@ -19,23 +19,23 @@ pub struct StudyArguments {
 /// What is done with a study.
 #[derive(Debug, Subcommand)]
 pub enum StudyVerb {
-    /// Show the studies that there are
+    /// List the studies
     List {
         /// Print one JSON document instead of the table
         #[arg(long)]
         json: bool,
     },
-    /// Run what is missing of a study; what has been finished is not repeated
+    /// Run what is missing of a study; finished parts are not repeated
     Run(Run),
     /// Say what of a study is done, what is missing, and why
     Status(Status),
-    /// Show what a study says, in a table or in another form
+    /// Show the results of a study, in a table or in another form
     Report(Report),
     /// Say which workloads can be run here, what the others lack, and which packages bring it
     Doctor(Doctor),
     /// Write every sample of a study, a row each
     Export(Export),
-    /// Put what several stores have of studies into one; results that are there already are skipped
+    /// Bring study results of several stores into one; it skips results that it has already
     Merge(Merge),
 }
 
@@ -45,7 +45,7 @@ pub struct Which {
     /// A name of `pagelab study list`, or a FILE.toml
     #[arg(value_name = "NAME_OR_FILE")]
     pub study: String,
-    /// A small size, which shows in minutes that all of it can be run
+    /// Take the small size of the study, which shows in minutes that all of it runs
     #[arg(long)]
     pub quick: bool,
     /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
@@ -61,18 +61,18 @@ pub struct Run {
     /// Print what would be run, and how long it takes at most, and run nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Run workloads again that failed, or for which no policy could be given
+    /// Also run workloads again that failed, or for which no policy could be given
     #[arg(long)]
     pub again: bool,
     /// In a boot of which nothing is there yet, measure again what earlier boots alike have: boots that are compared need
     /// several each
     #[arg(long)]
     pub each_boot: bool,
-    /// Only workloads with this in their name; repeat it, or separate several by commas
+    /// Only workloads whose name contains this; repeat it, or separate several by commas
     #[arg(long, value_name = "TEXT", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// How many threads share the simulations; the result is the same for any number. Without it: one a processor.
-    /// What is measured runs one trial at a time
+    /// How many threads share the simulations; default: one a processor. The results are the same for any number.
+    /// Measurements run one trial at a time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
     #[command(flatten)]
@@ -147,16 +147,17 @@ pub struct Merge {
     /// Stores of other hosts, or of other boots
     #[arg(value_name = "STORE", required_unless_present = "shards")]
     pub stores: Vec<PathBuf>,
-    /// What the tasks of this study have left beside the store (`study run --on slurm`), and say what is missing
+    /// Merge the shards that the tasks of this study have left beside the store (`study run --on slurm`), and say what
+    /// is missing
     #[arg(long, value_name = "NAME_OR_FILE", conflicts_with_all = ["stores", "study"])]
     pub shards: Option<String>,
-    /// With --shards: of the small size, which shows in minutes that all of it can be run
+    /// With --shards: those of the small size of the study
     #[arg(long, requires = "shards", conflicts_with = "stores")]
     pub quick: bool,
-    /// Only this study
+    /// Merge only this study
     #[arg(long, value_name = "NAME")]
     pub study: Option<String>,
-    /// Where they are brought together; default: pagelab/results.sqlite in the XDG data directory
+    /// The store that they are merged into; default: pagelab/results.sqlite in the XDG data directory
     #[arg(long, value_name = "FILE")]
     pub store: Option<PathBuf>,
 }

@@ -27,15 +27,15 @@ pub fn lowered(definition: &Definition, workload: &Workload) -> Result<Lowered, 
         return Err(why.clone());
     }
     if workload.command.is_empty() {
-        return Err("there is a trace of it and no command".to_owned());
+        return Err("it has a trace and no command".to_owned());
     }
     let (here, left_out) = split(&definition.policies);
     if !here.contains(&definition.baseline) {
         let baseline = &definition.baseline;
-        return Err(format!("the baseline {baseline} is a policy of model machines alone"));
+        return Err(format!("only model machines have the baseline {baseline}"));
     }
     if here.len() < 2 {
-        return Err("no other policy than the baseline is one of the host".to_owned());
+        return Err("this host has none of its policies but the baseline".to_owned());
     }
     let own = std::env::current_exe().map(|path| path.to_string_lossy().into_owned());
     let own = own.unwrap_or_else(|_| PAGELAB.to_owned());
@@ -55,7 +55,7 @@ pub fn is_over_boots(definition: &Definition) -> bool {
 fn split(policies: &[String]) -> (Vec<String>, Vec<(String, String)>) {
     let (here, others): (Vec<&String>, Vec<&String>) =
         policies.iter().partition(|policy| policy.parse::<Policy>().is_ok());
-    let why = "it is a policy of model machines; the kernel offers no such thing for a single program";
+    let why = "only model machines have this policy; the kernel offers it for no single program";
     (here.into_iter().cloned().collect(), others.into_iter().map(|one| (one.clone(), why.to_owned())).collect())
 }
 

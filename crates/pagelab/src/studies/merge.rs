@@ -80,7 +80,7 @@ pub struct Counted {
 
 fn different(from: Store, into: &Store) -> Result<Store, Failure> {
     match from.path() == into.path() {
-        true => Err(Failure::Input(format!("{}: it is the store that is merged into", from.path().display()))),
+        true => Err(Failure::Input(format!("{} is the store that is merged into; name others", from.path().display()))),
         false => Ok(from),
     }
 }
@@ -155,7 +155,7 @@ fn take(
         }
         () => {
             say(format_args!(
-                "pagelab: {}: comparison {} of {} conflicts with comparison {} of {}: they begin alike and have other trials",
+                "pagelab: {}: comparison {} of {} conflicts with comparison {} of {}: their first trials are the same, and the others differ",
                 from.path().display(),
                 comparison.id,
                 results::printable(&of.workload),

@@ -115,13 +115,13 @@ pub fn never(definition: &Definition, workload: &Workload) -> Option<String> {
         return Some(why.clone());
     }
     if workload.trace.is_none() && workload.server.is_some() {
-        return Some("a server with its client is not recorded: name a trace of the server".to_owned());
+        return Some("a server with its client cannot be recorded: name a trace of the server".to_owned());
     }
     if workload.trace.is_none() {
         let recorded = recorded(workload);
         let is_shell = recorded.first().is_some_and(|first| SHELLS.contains(&first.as_str()));
         if is_shell {
-            return Some("a shell is not simulated as if it were the program that it starts: name what is recorded (`recorded`), or a trace".to_owned());
+            return Some("it starts a shell, and the trace of a shell is not that of its program: name the command to record (`recorded`), or a trace".to_owned());
         }
     }
     let is_modelled = |policy: &String| policy.parse::<ModelPolicy>().is_ok();
@@ -144,7 +144,7 @@ impl ModelRow<'_> {
     pub fn told(&self) -> (&'static str, String) {
         match (&self.refused, self.is_missing()) {
             (Some(why), _) => ("cannot be run", why.clone()),
-            (None, true) => ("missing", "it has not been simulated".to_owned()),
+            (None, true) => ("missing", "not simulated yet".to_owned()),
             (None, false) => ("done", String::new()),
         }
     }

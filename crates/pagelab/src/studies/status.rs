@@ -103,7 +103,7 @@ pub fn document(definition: &Definition, gathered: &Gathered<'_>) -> Value {
 fn told(progress: &Progress) -> (&'static str, Option<i64>, String) {
     match progress {
         Progress::Refused(why) => ("cannot be run", None, why.clone()),
-        Progress::Missing => ("missing", None, "nothing of it has been run".to_owned()),
+        Progress::Missing => ("missing", None, "not run yet".to_owned()),
         Progress::Rebuilt { id, program } => {
             ("missing", Some(*id), format!("comparison {id} measured another build of {program}"))
         }

@@ -26,7 +26,7 @@ pub struct Build {
     /// The format of the tables
     #[arg(short, long, value_name = "FORMAT", value_parser = parse_format)]
     format: FormatName,
-    /// A range to be mapped; repeat it for more
+    /// A range to map; repeat it for more
     #[arg(long = "map", value_name = "VA:PA:SIZE[:PERM]", required = true, value_parser = parse_request)]
     maps: Vec<Request>,
     /// Write the tables to this file, as they lie in memory from --base on. A file that is there is replaced.
@@ -36,14 +36,14 @@ pub struct Build {
     /// The physical address of the tables
     #[arg(long, value_name = "PA", default_value = "0x80000000", value_parser = parse_number)]
     base: u64,
-    /// No leaf is larger than this
+    /// Make no leaf larger than this
     #[arg(long, value_name = "SIZE", value_parser = parse_number)]
     largest: Option<u64>,
     /// Make no contiguous groups (arm64 contiguous bit, RISC-V Svnapot). A 64K software page is one wherever the format
     /// has +svnapot
     #[arg(long)]
     no_contiguous: bool,
-    /// The tables may take this much memory
+    /// The most memory that the tables may take
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_number)]
     limit: u64,
     /// Draw the tables as a tree: index, input address, and what is there; permissions as --map takes them

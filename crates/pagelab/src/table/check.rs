@@ -40,7 +40,7 @@ pub struct Check {
     /// Refuse an image that is larger than this
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_number)]
     limit: u64,
-    /// Print at most so many faults; those of neighbouring entries are one
+    /// Print at most this many faults; those of neighbouring entries count as one
     #[arg(long, value_name = "N", default_value_t = 20)]
     faults: usize,
     /// Draw the tables as a tree, as far as they are one
@@ -56,9 +56,9 @@ An image is raw memory, byte for byte, as these write it:
   QEMU     pmemsave 0x80000000 0x100000 dump.bin
   gdb      dump binary memory dump.bin 0x80000000 0x80100000
   pagelab  pagelab table build -o dump.bin
-A core file, a kdump or a compressed one must be turned into that first. What is not in the image
-cannot be checked: a table outside it is a fault.
-Exit codes: 0 no rule is broken (warnings may be left), 1 at least one is, 2 bad arguments or an
+Turn a core file, a kdump or a compressed dump into that first. A table outside the image is a fault,
+because it cannot be checked.
+Exit codes: 0 no rule is broken (there may be warnings), 1 at least one is, 2 bad arguments or an
 unreadable image.";
 
 /// Runs `pagelab table check`.

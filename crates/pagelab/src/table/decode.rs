@@ -33,7 +33,7 @@ pub struct Decode {
     /// Say how this address is looked up: hexadecimal, with or without 0x
     #[arg(long, value_name = "ADDRESS", value_parser = parse_hexadecimal)]
     va: Option<u64>,
-    /// Entries, hexadecimal with or without 0x. A level before one is for it: `pmd=100e067`, or `PMD 100e067`
+    /// Entries, hexadecimal, with or without 0x. The level of one can stand before it: `pmd=100e067`, or `PMD 100e067`
     #[arg(value_name = "ENTRY", required_unless_present = "va")]
     entries: Vec<String>,
     /// Print one JSON document instead of text
@@ -126,12 +126,12 @@ fn walk_table<F: Format>(format: &F, named: Named, asked: &[Asked], va: Option<I
             rows.push(row);
         }
     }
-    plain(["level", "entry", "it"], rows, width)
+    plain(["level", "entry", "meaning"], rows, width)
 }
 
 fn entry_text<F: Format>(format: &F, named: Named, asked: &Asked, va: Option<InputAddress>, width: usize) -> String {
     let level = asked.level.unwrap_or(0);
-    let guessed = if asked.level.is_none() { ", the level of pages: no --level was said" } else { "" };
+    let guessed = if asked.level.is_none() { ", the level of pages: no --level was given" } else { "" };
     let head = format!("{:#018x} as an entry of {}{guessed}", asked.entry, label(format, level));
     let mut parts =
         vec![results::fold(&head, width, 4), results::fold(&summary(format, named, level, asked.entry, va), width, 4)];
@@ -160,7 +160,7 @@ fn summary<F: Format>(format: &F, named: Named, level: u8, entry: u64, va: Optio
             format!("points to the {} table at {:#x}", label(format, level - 1), format.table_address(entry))
         }
         Kind::Illegal => {
-            format!("illegal: the hardware faults when it meets it ({})", names(&broken(format, level, entry)))
+            format!("illegal: the hardware faults on it ({})", names(&broken(format, level, entry)))
         }
         Kind::Leaf => {
             let leaf = leaf(format, level, entry, va);
@@ -256,7 +256,7 @@ fn other_levels<F: Format>(format: &F, named: Named, entry: u64, width: usize) -
     let rows = (1..format.geometry().levels())
         .rev()
         .map(|level| [label(format, level), summary(format, named, level, entry, None)]);
-    plain(["at another level", "it"], rows, width)
+    plain(["at another level", "meaning"], rows, width)
 }
 
 fn document<F: Format>(format: &F, named: Named, arguments: &Decode, asked: &[Asked]) -> Value {

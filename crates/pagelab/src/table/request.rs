@@ -46,8 +46,8 @@ Permissions (PERM), letters and then options after commas; default rw:
   u       user: EL0, U-mode, user mode
   g       global: of every address space
   b       guarded: indirect branches need a landing pad (arm64 BTI)
-  o       old: not accessed yet. Otherwise leaves are accessed, so that no access faults for that
-  c       clean: not written yet. Otherwise writable leaves are dirty, where the format has that
+  o       old: not accessed yet. Otherwise leaves are marked accessed, so that no access faults for it
+  c       clean: not written yet. Otherwise writable leaves are marked dirty, where the format can
   m=N     memory type: x86-64 PAT index, arm64 AttrIndx, stage 2 MemAttr, RISC-V PBMT; the default
           is 0, and at stage 2 write-back (15)
   k=N     protection key: x86-64 key, arm64 POIndex (+poe)

@@ -93,7 +93,7 @@ impl Screen {
 
     /// Shows the inspection of a process, or why there is none.
     fn inspect(&mut self, watcher: &Watcher, browse: &mut Browse, view: &View, pid: u32) -> Result<(), Failure> {
-        browse.show(format!("inspection of process {pid}"), "it is being looked at");
+        browse.show(format!("inspection of process {pid}"), "being inspected");
         self.draw(view, browse)?;
         let width = usize::from(self.terminal.size().map_err(unusable)?.width);
         let text = match watcher.inspect(pid) {

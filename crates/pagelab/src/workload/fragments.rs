@@ -11,11 +11,11 @@ use super::report::Report;
 /// Arguments of `fragments`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
-    /// Part of the free memory that shall lie in blocks below --block, in percent; a reserve of a thirty-second of the
-    /// machine's memory stays as it is
+    /// Percentage of the free memory to leave in blocks smaller than --block. A thirty-second of the machine's memory
+    /// stays as it is, as a reserve
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100))]
     percent: u32,
-    /// Size of the blocks of which few shall be left
+    /// Leave few free blocks of this size
     #[arg(long, default_value = "2M")]
     block: PageSize,
 }

@@ -27,7 +27,7 @@ pub struct Arguments {
     /// Code of one piece, at most
     #[arg(long, default_value = "512", value_parser = arguments::size)]
     piece_bytes: u64,
-    /// From the start of a region to that of the next, in whole base pages
+    /// Distance from the start of a region to the start of the next, in whole base pages
     #[arg(long, default_value = "2M", value_parser = arguments::size)]
     stride: u64,
     /// No guard page at the end of each region (a policy's +no-guards takes them away from outside)
@@ -36,16 +36,17 @@ pub struct Arguments {
     /// Write and execute through two views of one memfd, with guards in the first only
     #[arg(long)]
     dual: bool,
-    /// What is said to the kernel about large pages
+    /// How the memory is advised
     #[arg(long, default_value = "huge")]
     advice: Advice,
-    /// Calls of any pieces for each one that is generated, beside its own first call
+    /// Calls for each piece that is generated, besides its own first call; they go to pieces drawn from all that are
+    /// there
     #[arg(long, default_value_t = 8)]
     hotness: u64,
-    /// Part of the pieces, spread over all of them, to which these calls go
+    /// Share of the pieces that these calls go to; it is spread over all of them
     #[arg(long, default_value_t = 1.0)]
     hot_share: f64,
-    /// Generate at most so much in a second, then wait; default: no limit
+    /// Generate at most this much in a second, then wait; default: no limit
     #[arg(long, value_name = "SIZE", value_parser = arguments::size)]
     rate: Option<u64>,
     /// Seed of the constants and of the order of calls

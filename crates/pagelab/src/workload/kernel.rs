@@ -18,10 +18,11 @@ use super::{WorkloadError, arguments, check};
 /// What every one is asked.
 #[derive(Clone, Debug, Args)]
 pub struct Work {
-    /// How much work: about as many seconds of one 2.5 GHz core without a hypervisor; the same work on every machine
+    /// How much work to do: what takes a 2.5 GHz core about this many seconds without a hypervisor. The work is the
+    /// same on every machine
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// Seed of what is written and in which order
+    /// Seed of the data and of the order
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -77,7 +78,7 @@ pub enum Kernel {
     SchedMessaging(Work),
     /// Two threads hand a byte back and forth through pipes: context switches
     PipeSwitch(Work),
-    /// Ask for the parent's process number: bare system calls, the control
+    /// Call getppid: bare system calls, the control
     Syscalls(Work),
     /// Map 64M, write to each base page, unmap: page faults
     PageFaults(Work),

@@ -57,7 +57,8 @@ enum Workload {
     MmapChurn(mmap_churn::Arguments),
     /// Fork after touching and let the child write: the cost of fork and of copy-on-write
     ForkCow(fork_cow::Arguments),
-    /// Fragment free memory, as on a machine that has been up for weeks, and hold it so until standard input ends (root)
+    /// Fragment free memory, as on a machine that has been up for weeks, and keep it so until standard input ends
+    /// (root)
     Fragments(fragments::Arguments),
     #[command(flatten)]
     Kernel(kernel::Kernel),

@@ -74,7 +74,7 @@ fn another_users_process_is_refused_and_ones_own_is_not() {
     let refused = bench.pagelab(&["inspect", &provoked.pid()]).as_nobody().ran();
     refused.says(2, &["Permission denied", "root", "same user"]);
     let all = bench.pagelab(&["inspect", "--all"]).as_nobody().ran();
-    all.prints(&["could not be looked at", "Permission denied"]);
+    all.prints(&["could not be inspected", "Permission denied"]);
     // A program of one's own is seen without root: leaves are exact, folios are said to be unseen.
     let touch = bench.touch();
     let words: Vec<&str> = ["inspect", "--json", "--"].into_iter().chain(touch.iter().map(String::as_str)).collect();

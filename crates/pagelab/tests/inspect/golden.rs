@@ -44,7 +44,7 @@ fn captured_processes_are_inspected_as_before() {
         let page = fs::read_to_string(bench.path("map.html")).unwrap();
         assert!(page.contains("</html>") && page.contains("from a capture"), "{case}");
         // Each window says why; the sums of smaps have none.
-        let is_cut = page.contains("; not larger: one allocation, cut by guard page");
+        let is_cut = page.contains("; not larger: one allocation, cut by a guard page");
         assert_eq!(is_cut, case.ends_with("-guard") && !case.contains("6.1-"), "{case}");
     }
 }

@@ -113,7 +113,7 @@ fn pages_of_files_say_what_the_page_cache_has() {
         &beyond,
         "file_misaligned",
         SIZE,
-        &["lies 4K after a multiple of 2M, its place in the file 0"],
+        &["lies 4K after a multiple of 2M, its file offset 0"],
     );
 }
 

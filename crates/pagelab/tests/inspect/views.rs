@@ -15,8 +15,8 @@ fn tables_say_what_and_why() {
         "could be larger",
         "anonymous",
         "why not larger",
-        "one allocation, cut by guard page",
-        "remedy: put guard pages outside",
+        "one allocation, cut by a guard page",
+        "remedy: put guard pages at",
         "what the kernel could give",
         "max_ptes_none",
         "leaf sizes and places: PAGEMAP_SCAN, exact",
@@ -24,7 +24,7 @@ fn tables_say_what_and_why() {
     let start = format!("{:x}-", provoked.address);
     bench.pagelab(&["inspect", &pid, "--regions"]).ran().prints(&[
         &start,
-        "cut into 3 mappings: guard page at",
+        "cut into 3 mappings: a guard page at",
         "data of",
         "heap",
         "recognised: named by the kernel",

@@ -299,7 +299,7 @@ fn on_a_node_that_drains_tasks_wait_and_half_a_shard_is_not_merged() {
     merge().says(1, &["task 0, sleep on host:", "damaged", "it was not merged", "2 of 2 tasks"]).prints(&[
         "0 comparisons added",
         "is damaged, or half of a copy",
-        "the copy of its shard was not ended",
+        "the copy of its shard was not finished",
         "elsewhere-7.partial",
     ]);
     study(&bench, &cluster, &["run", &file, "--on", "slurm"]).says(0, &[]);

@@ -36,7 +36,7 @@ fn an_x86_page_is_decoded_field_by_field() {
 fn without_a_level_every_level_says_what_it_would_make_of_the_entry() {
     let ran = table(&["decode", "--format", "x86-64", "0x8000000012345067"]);
     ran.prints(&[
-        "as an entry of PT (pte), the level of pages: no --level was said",
+        "as an entry of PT (pte), the level of pages: no --level was given",
         "maps 4K at 0x12345000: read and write, not executable, user, accessed, dirty",
         "PML4 (pgd) points to the PDPT (pud) table at 0x12345000",
         "PD (pmd) points to the PT (pte) table at 0x12345000",
@@ -96,14 +96,9 @@ fn what_is_illegal_is_named_with_its_rule() {
             "x86-64",
             "pmd",
             "402187",
-            &["illegal: the hardware faults when it meets it (misaligned-leaf)", "error: misaligned-leaf:", "0x2000"][..],
+            &["illegal: the hardware faults on it (misaligned-leaf)", "error: misaligned-leaf:", "0x2000"][..],
         ),
-        (
-            "x86-64",
-            "pml4",
-            "80000087",
-            &["illegal: the hardware faults when it meets it (leaf-level)", "error: leaf-level:"],
-        ),
+        ("x86-64", "pml4", "80000087", &["illegal: the hardware faults on it (leaf-level)", "error: leaf-level:"]),
         ("x86-64+phys39", "pte", "8000000001", &["error: address-too-large:", "0x8000000000"]),
         ("arm64-4k-48+phys40", "3", "10000000703", &["error: address-too-large:", "0x10000000000"]),
         ("sv39+phys40", "0", "40000000cf", &["illegal", "error: address-too-large:", "0x10000000000"]),

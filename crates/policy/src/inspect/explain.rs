@@ -229,7 +229,7 @@ impl OfRegion<'_> {
                 Some((cause, evidence))
             }
             Eligibility::Unknown => {
-                Some((Cause::Unexplained, vec!["what the mapping was advised was not read (smaps)".into()]))
+                Some((Cause::Unexplained, vec!["the advice of the mapping was not read (smaps)".into()]))
             }
             Eligibility::Eligible => self.excepted(vma).then(|| {
                 let flags = vec![format!("THPeligible: 0 at {:#x}, although settings and advice permit it", vma.start)];

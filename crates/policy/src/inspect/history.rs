@@ -159,7 +159,7 @@ impl History<'_> {
     /// What shows that leaves or folios were split.
     pub fn evidence_of_split(&self) -> Vec<String> {
         let shared = self.has_forked().then(|| {
-            format!("{} of it are shared with another process (Shared_* in smaps)", format_bytes(self.shared_bytes))
+            format!("{} of it is shared with another process (Shared_* in smaps)", format_bytes(self.shared_bytes))
         });
         shared.into_iter().chain([counted(self.ground.supply, LEAVES_SPLIT)]).collect()
     }
@@ -169,7 +169,7 @@ impl History<'_> {
         let supply = self.ground.supply;
         let shared = self
             .has_forked()
-            .then(|| format!("{} of it are shared with another process", format_bytes(self.shared_bytes)));
+            .then(|| format!("{} of it is shared with another process", format_bytes(self.shared_bytes)));
         let pinned = self.ground.process.pinned_bytes;
         let pinned = (pinned > 0).then(|| format!("VmPin: {} kB in /proc/PID/status", pinned >> 10));
         let order = self.ground.supply.free_blocks_by_order.len();

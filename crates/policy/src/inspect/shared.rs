@@ -37,9 +37,7 @@ pub fn refusal(vma: &VmaFacts, size: PageSize, ground: &Ground) -> Option<(Cause
         ("never", _) if is_mount => Some((Cause::MountRefuses { huge: word }, evidence)),
         ("never" | "deny", _) => Some((Cause::SharedDisabled { path }, evidence)),
         ("advise", Some(Advice::None)) => Some((Cause::SharedNotAdvised { path }, evidence)),
-        ("advise", None) => {
-            Some((Cause::Unexplained, vec!["what the mapping was advised was not read (smaps)".into()]))
-        }
+        ("advise", None) => Some((Cause::Unexplained, vec!["the advice of the mapping was not read (smaps)".into()])),
         _ if !vma.is_congruent(size) => Some((Cause::FileMisaligned, vec![super::files::misaligned(vma, size)])),
         _ => None,
     }

@@ -45,7 +45,7 @@ pub fn cause_lines(one: &Explained) -> Vec<String> {
         }
     }
     let remedies = told.into_iter().map(|remedy| format!("  remedy: {remedy}"));
-    let apart = (!one.or.is_empty()).then(|| "  these cannot be told apart by what is visible".to_string());
+    let apart = (!one.or.is_empty()).then(|| "  what is visible does not tell these apart".to_string());
     std::iter::once(clause).chain(or).chain(apart).chain(evidence).chain(remedies).collect()
 }
 

@@ -175,7 +175,7 @@ fn a_peak_that_was_not_looked_at_is_said_with_its_bytes() {
     }
     let text = render(&comparison, 200).split_whitespace().collect::<Vec<_>>().join(" ");
     let note = "thp was not shown to be in force: unknown - most of the memory was given back before it could be inspected (12M of 493M \
-                at the peak); --prove-all inspects all memory before it is given back";
+                at the peak); add --prove-all, which inspects all memory before it is given back";
     assert!(text.contains(note), "{text}");
 }
 

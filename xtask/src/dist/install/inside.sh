@@ -1,5 +1,5 @@
-# The packages of /srv/packages in a fresh Debian: `inside.sh install`, `run` and `remove`, one after the other. Each check says a
-# line; the first that fails ends the phase.
+# The packages of /srv/packages in a fresh Debian: `inside.sh install`, `run`, `remove` and `guide`, one after the other. Each check
+# says a line; the first that fails ends the phase.
 set -u
 export DEBIAN_FRONTEND=noninteractive HOME=/srv/home-of-root
 quietly() { "$@" >/srv/said 2>&1 || { cat /srv/said; return 1; }; }
@@ -33,10 +33,13 @@ install() {
     mkdir -p /srv/home-of-root
     check "apt-get update" apt-get update -q
     check "a user" useradd --home-dir /srv/home-of-tester --create-home tester
+    check "who may sudo" apt-get install -y -q sudo
+    echo 'APT::Get::Assume-Yes "true";' >/etc/apt/apt.conf.d/91yes
+    echo 'tester ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/tester
     local both="/srv/packages/pagelab_*.deb /srv/packages/pagelab-recorder_*.deb"
-    if [ -d /srv/qemu ]; then
+    if [ -d /srv/emulator ]; then
         check "apt brings no emulator without plugins" sh -c "! apt-get install -s $both | grep 'Inst qemu-user'"
-        emulator_of_debian_12
+        emulator_of_the_guide
     else
         check "apt brings the emulator" says "Inst qemu-user" sh -c "apt-get install -s $both"
         check "apt installs it" apt-get install -y -q qemu-user
@@ -46,18 +49,20 @@ install() {
     check "apt installs the program" apt-get install -y -q /srv/packages/pagelab_*.deb
     check "apt installs the recorder" apt-get install -y -q /srv/packages/pagelab-recorder_*.deb
     check "dpkg finds its files whole" dpkg --verify pagelab pagelab-recorder
+    check "dpkg has nothing to warn of" test -z "$(dpkg-query --show 'pagelab*' 2>&1 >/dev/null)"
     dpkg-query --show --showformat '  ${Package} ${Version}\n' 'pagelab*'
 }
 
-# Where Debian's own emulator has no plugins: Debian 12's, unpacked beside it.
-emulator_of_debian_12() {
+# Where Debian's own emulator has no plugins: Debian 12's, as the guide puts it beside what is installed.
+emulator_of_the_guide() {
     check "apt installs Debian's own qemu-user" apt-get install -y -q qemu-user
-    check "apt installs what Debian 12's needs" apt-get install -y -q libglib2.0-0t64 libgnutls30t64 libnuma1 liburing2
-    mkdir -p /srv/with-plugins
-    printf '#!/bin/sh\nexec /lib64/ld-linux-x86-64.so.2 --library-path /srv/qemu/usr/lib/x86_64-linux-gnu %s "$@"\n' \
-        /srv/qemu/usr/bin/qemu-x86_64 >/srv/with-plugins/qemu-x86_64
-    chmod 755 /srv/with-plugins/qemu-x86_64
-    check "Debian 12's emulator starts" /srv/with-plugins/qemu-x86_64 --version
+    cd /srv/emulator
+    local line
+    while read -r line; do
+        case $line in *record*) continue ;; esac
+        check "guide: $line" as_user bash -c "$line"
+    done < <(commands installing.md | sed -n '/libglib/,$p')
+    check "Debian 12's emulator starts" /opt/qemu/bin/qemu-x86_64 --version
 }
 
 run() {
@@ -72,10 +77,10 @@ run() {
         -s /usr/share/fish/vendor_completions.d/pagelab.fish
     check "a study" says "stage2-split" pagelab study list
     check "a machine" says "neoverse-n1" pagelab list machines
-    if [ -d /srv/qemu ]; then
+    if [ -d /srv/emulator ]; then
         check "record says that Debian's own emulator has no plugins" refuses "was built without plugins" \
             pagelab record -o /srv/none -- /bin/true
-        export PATH=/srv/with-plugins:$PATH
+        export PATH=/opt/qemu/bin:$PATH
     fi
     for who in as_root as_user; do
         local room=/srv/room-$who
@@ -103,4 +108,5 @@ remove() {
         "$(find / -xdev \( -path /srv -o -path /var/cache/man \) -prune -o -iname '*pagelab*' -print)"
 }
 
+. /srv/packages/guide.sh
 "$1"

@@ -1,5 +1,6 @@
 //! `cargo xtask dist --install-test`: the packages in a fresh Debian 12 and 13, as apt installs them, used there as root and as a
-//! user, and removed again. What runs there is a script (`inside.sh`) that says one line a check.
+//! user, and removed again; then the guide, followed word by word. What runs there are scripts (`inside.sh`, `guide.sh`) that say one
+//! line a check.
 
 mod fresh;
 
@@ -10,14 +11,16 @@ use std::process::Command;
 use fresh::Fresh;
 
 use crate::cache::{Work, cache};
-use crate::debian::{Archive, unpack};
+use crate::debian::Archive;
 
 /// The releases, by name.
 const RELEASES: [&str; 2] = ["bookworm", "trixie"];
 /// Debian 12's emulator, which has plugins, and the library of it that Debian 13 has no more.
 const EMULATOR: [&str; 2] = ["qemu-user", "libcapstone4"];
 /// What runs inside.
-const SCRIPT: &str = include_str!("inside.sh");
+const SCRIPTS: [(&str, &str); 2] = [("inside.sh", include_str!("inside.sh")), ("guide.sh", include_str!("guide.sh"))];
+/// Pages of the book whose commands are run there.
+const PAGES: [&str; 2] = ["installing.md", "first-comparison.md"];
 /// The lock that a lease holds (`host::LEASE_DIRECTORY`): no other run of this machine changes settings meanwhile.
 const LOCK: &str = "/run/pagelab/lease.lock";
 
@@ -31,11 +34,11 @@ pub fn test(root: &Path, packages: &Path) -> Result<(), String> {
     for release in RELEASES {
         println!("==> {release}");
         let system = Fresh::unpacked(&root.join("target/install"), release)?;
-        put(&system, &files)?;
+        put(&system, root, &files)?;
         if release != "bookworm" {
             put_emulator(&system)?;
         }
-        for phase in ["install", "run", "remove"] {
+        for phase in ["install", "run", "remove", "guide"] {
             if let Err(problem) = run(&system, phase) {
                 failed.push(format!("{release}: {phase}: {problem}"));
                 break;
@@ -54,32 +57,40 @@ fn packages_in(directory: &Path) -> Result<Vec<PathBuf>, String> {
     }
 }
 
-/// Puts the packages and the script into a system, where apt's own user can read them.
-fn put(system: &Fresh, files: &[PathBuf]) -> Result<(), String> {
+/// Puts the packages, the scripts and the pages into a system, where apt's own user can read them.
+fn put(system: &Fresh, root: &Path, files: &[PathBuf]) -> Result<(), String> {
     let room = system.path.join("srv/packages");
     let cannot = |error: std::io::Error| format!("cannot write {}: {error}", room.display());
     fs::create_dir_all(&room).map_err(cannot)?;
-    for file in files {
+    let pages = PAGES.map(|page| root.join("docs/guide").join(page));
+    for file in files.iter().chain(&pages) {
         fs::copy(file, room.join(file.file_name().unwrap_or_default())).map_err(cannot)?;
     }
-    fs::write(room.join("inside.sh"), SCRIPT).map_err(cannot)
+    SCRIPTS.iter().try_for_each(|(name, text)| fs::write(room.join(name), text).map_err(cannot))
 }
 
-/// Unpacks an emulator that has plugins beside what is installed.
+/// Puts the packages of an emulator that has plugins where the commands of the guide find them.
 fn put_emulator(system: &Fresh) -> Result<(), String> {
     let cache = cache()?.join("pagelab");
     let archive = Archive::open(&cache, "bookworm", super::compiler::host()?, false)?;
     let room = cache.join("emulator");
     fs::create_dir_all(&room).map_err(|error| format!("cannot make {}: {error}", room.display()))?;
     let work = Work::begin(&room)?;
-    EMULATOR.iter().try_for_each(|package| unpack(&archive.fetch(package, &work)?, &system.path.join("srv/qemu")))
+    let to = system.path.join("srv/emulator");
+    fs::create_dir_all(&to).map_err(|error| format!("cannot make {}: {error}", to.display()))?;
+    for package in EMULATOR {
+        let file = archive.fetch(package, &work)?;
+        fs::copy(&file, to.join(file.file_name().unwrap_or_default()))
+            .map_err(|error| format!("cannot write {}: {error}", to.display()))?;
+    }
+    Ok(())
 }
 
 /// Runs a phase of the script in the system, with the kernel's file systems mounted, and with this machine's lease where it changes
 /// settings. The mounts go with the process.
 fn run(system: &Fresh, phase: &str) -> Result<(), String> {
     let mut command = Command::new("unshare");
-    if phase == "run" && Path::new(LOCK).exists() {
+    if matches!(phase, "run" | "guide") && Path::new(LOCK).exists() {
         command = Command::new("flock");
         command.args([LOCK, "unshare"]);
     }

@@ -8,18 +8,18 @@ pub enum On {
     /// On this machine
     #[default]
     Here,
-    /// On nodes that Slurm gives: a workload a task of a job array
+    /// On nodes of Slurm: each workload is a task of a job array. A further job merges what the tasks leave
     Slurm,
 }
 
 /// Where the rows of a study are run, and which.
 #[derive(Clone, Debug, Args)]
 pub struct Where {
-    /// Submit what is missing as a job array, and a job that merges what its tasks leave
+    /// Where what is missing runs
     #[arg(long, value_enum, default_value = "here", conflicts_with = "task")]
     pub on: On,
-    /// Run this task of the array alone (`--on slurm --dry-run` lists them), on this node's own disk, and leave what it
-    /// measured as a shard beside the store
+    /// Run only this task of the array (`--on slurm --dry-run` lists them), on this node's own disk. Its results are
+    /// left as a shard beside the store
     #[arg(long, value_name = "N", conflicts_with_all = ["dry_run", "only"])]
     pub task: Option<usize>,
 }

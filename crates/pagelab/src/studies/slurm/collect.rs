@@ -93,7 +93,7 @@ fn missing(
         State::Left(_) if is_damaged => format!("{} is damaged, or half of a copy", shard.display()),
         State::Left(_) if !halves.is_empty() => {
             let halves: Vec<String> = halves.iter().map(|half| half.display().to_string()).collect();
-            format!("the copy of its shard was not ended: {}", halves.join(", "))
+            format!("the copy of its shard was not finished: {}", halves.join(", "))
         }
         State::Left(_) if !shard.exists() => match printed.exists() {
             true => format!("it left no shard: it runs, or it was killed; {} has what it printed", printed.display()),

@@ -141,7 +141,7 @@ pub fn working_copy(from: &Path, to: &Path) -> Result<Store, Failure> {
     log.push("-wal");
     if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
         return Err(Failure::Input(format!(
-            "{} is open, or was left by a pagelab that was killed: wait for who has it, or look at it once with `pagelab list comparisons --store`",
+            "{} is open, or was left by a pagelab that was killed: wait until it is closed, or read it once with `pagelab list comparisons --store`",
             from.display()
         )));
     }
@@ -173,6 +173,9 @@ pub fn own_directory(of: &str) -> Result<PathBuf, Failure> {
     let is_own = found.is_dir() && found.uid() == nix::unistd::geteuid().as_raw() && found.mode() & 0o022 == 0;
     match is_own {
         true => Ok(directory),
-        false => Err(Failure::Input(format!("{}: somebody else has put it there", directory.display()))),
+        false => Err(Failure::Input(format!(
+            "{} exists and is not this user's own directory; remove it, or set SLURM_TMPDIR or TMPDIR",
+            directory.display()
+        ))),
     }
 }

@@ -53,7 +53,7 @@ fn go_on(shard: &Path, own: &Path, store: &Store) -> Result<(), Failure> {
     };
     let aside = shard.with_extension("sqlite.damaged");
     say(format_args!(
-        "pagelab: {}: what an earlier attempt left cannot be gone on with ({}); it is set aside as {}",
+        "pagelab: {}: the results of an earlier attempt cannot be continued ({}); they are set aside as {}",
         shard.display(),
         results::printable(&failure.to_string()),
         aside.display()

@@ -90,7 +90,7 @@ impl Task {
         let missing: Vec<&str> = rows.iter().filter(|row| !row.is_stored()).map(|row| row.machine.as_str()).collect();
         Ok(match missing.is_empty() {
             true => State::Done,
-            false => State::Left(format!("it has not been simulated on {}", missing.join(", "))),
+            false => State::Left(format!("not simulated yet on {}", missing.join(", "))),
         })
     }
 }
@@ -104,6 +104,6 @@ fn anywhere(stored: &[Comparison]) -> State {
     match all.last() {
         Some(Progress::Failed { why, .. }) => State::Failed(why.clone()),
         Some(Progress::Interrupted { trials, .. }) => State::Left(format!("it was interrupted after {trials} trials")),
-        _ => State::Left("nothing of it has been measured".to_owned()),
+        _ => State::Left("not measured yet".to_owned()),
     }
 }

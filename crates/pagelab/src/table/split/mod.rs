@@ -24,7 +24,7 @@ use experiment::{Case, Measured, measure};
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Split {
-    /// Translation granules; with 40 bits of IPA, as KVM does without being asked
+    /// Translation granules, with 40 bits of IPA, which is KVM's default
     #[arg(long, value_name = "GRANULE", value_enum, value_delimiter = ',', default_value = "4k,16k,64k")]
     granule: Vec<GranuleName>,
     /// One stage 2 format instead of granules, for other sizes of IPA: arm64-s2-4k-48
@@ -42,10 +42,10 @@ pub struct Split {
     /// When the slot is split
     #[arg(long, value_enum, value_delimiter = ',', default_value = "enable,clear")]
     mode: Vec<ModeName>,
-    /// Bytes that one walk splits at most, a block size of the granule; default: the largest one
+    /// The most bytes that one walk splits: a block size of the granule; default: the largest
     #[arg(long, value_name = "SIZE", value_parser = parse_number)]
     chunk: Option<u64>,
-    /// How often each variant is measured; one round more comes first and is discarded
+    /// How often each variant is measured, after one more round that is discarded
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Print one JSON document instead of text
@@ -54,9 +54,9 @@ pub struct Split {
 }
 
 const HELP: &str = "\
-The algorithm is that of arch/arm64/kvm of Linux 6.12, on real entries in pagelab's own tables. The counts are
-exact. The times are measured on this machine, of one thread, without KVM's locks, guests and TLBs: compare
-the variants with each other, and not the milliseconds with those of a kernel.";
+The algorithm is that of arch/arm64/kvm in Linux 6.12. It works on real entries in pagelab's own tables. \
+The counts are exact. The times are those of one thread on this machine, without KVM's locks, guests and TLBs. \
+So compare the variants with each other, and not the milliseconds with those of a kernel.";
 
 /// A granule by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -88,13 +88,13 @@ enum BackingName {
 /// A variant by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum VariantName {
-    /// Linux 6.12: every entry is visited, those just made too
+    /// Linux 6.12: every entry is visited, new ones too
     Vanilla,
     /// The RFC of May 2026: the visitor's return value skips the rest of a table
     SkipReturn,
     /// The series of June 2026: entries of pages are never read
     SkipLevel3,
-    /// The same, and what was built down to pages is not descended into
+    /// The same, and tables that were just built down to pages are not entered
     SkipChildren,
 }
 

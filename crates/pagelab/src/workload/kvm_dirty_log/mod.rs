@@ -28,10 +28,10 @@ pub struct Arguments {
     /// Memory of the guest that is logged, in whole base pages
     #[arg(long, default_value = "1G", value_parser = arguments::size)]
     bytes: u64,
-    /// Memory slots that it is divided into
+    /// Memory slots that the memory is divided into
     #[arg(long, default_value_t = 1)]
     slots: u32,
-    /// vCPUs, each with its part of the pages
+    /// vCPUs; each has its part of the pages
     #[arg(long, default_value_t = 1)]
     vcpus: u32,
     /// Where the memory comes from
@@ -44,21 +44,21 @@ pub struct Arguments {
     /// When pages are write-protected, and split where KVM splits eagerly
     #[arg(long, value_enum, default_value = "clear")]
     mode: Mode,
-    /// How KVM comes to map the memory at first
+    /// What makes KVM map the memory at first
     #[arg(long, value_enum, default_value = "guest")]
     populate: Populate,
     /// Pages that one KVM_CLEAR_DIRTY_LOG takes, a multiple of 64; default: a slot
     #[arg(long, value_name = "PAGES")]
     chunk: Option<u64>,
-    /// Have the guest draw a number for each page, and write it with this chance in percent while it is logged, and read
-    /// it otherwise; pages that are not logged are all written. Default: it draws none and writes every page
+    /// The chance, in percent, that the guest writes a page while it is logged; otherwise it reads the page. While
+    /// nothing is logged it writes every page. Default: it always writes every page, and draws no number
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     write_percent: Option<u8>,
     /// How often the guest goes over its pages while it is logged
     #[arg(long, default_value_t = 2)]
     rounds: u64,
-    /// How often all of it is repeated in one virtual machine, from switching logging on to writing every page again without
-    /// it; times are medians then
+    /// How often the whole cycle is repeated in one virtual machine: from switching logging on to writing every page
+    /// again without it. Times are then medians
     #[arg(long, default_value_t = 1)]
     cycles: u64,
     /// The call that makes slots: KVM_SET_USER_MEMORY_REGION (1) or ...REGION2 (2)
@@ -67,10 +67,10 @@ pub struct Arguments {
     /// arm64: bytes that KVM splits eagerly at a time (KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE), 0 for never
     #[arg(long, value_name = "SIZE", value_parser = arguments::size)]
     split_chunk: Option<u64>,
-    /// Show what the model of arm64's eager split does with the same memory, apart
+    /// Also show, apart, what the model of arm64's eager split does with the same memory
     #[arg(long)]
     with_model: bool,
-    /// Seed of what the guest writes, and draws
+    /// Seed of what the guest writes, and of the numbers that it draws
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -78,9 +78,9 @@ pub struct Arguments {
 /// When pages are write-protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Mode {
-    /// When logging is switched on, all of them; KVM_GET_DIRTY_LOG does it again for those that it reports
+    /// All pages when logging is switched on. KVM_GET_DIRTY_LOG protects those again that it reports
     Enable,
-    /// When the log is cleared (KVM_DIRTY_LOG_MANUAL_PROTECT_ENABLE and KVM_DIRTY_LOG_INITIALLY_SET)
+    /// Pages when their log is cleared (KVM_DIRTY_LOG_MANUAL_PROTECT_ENABLE and KVM_DIRTY_LOG_INITIALLY_SET)
     Clear,
 }
 

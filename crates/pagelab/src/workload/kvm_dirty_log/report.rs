@@ -106,8 +106,7 @@ fn guest_leaves(leaf: PageSize, shadows: Option<bool>) -> String {
 
 fn drawn(percent: u8) -> String {
     format!(
-        "drawn: the guest draws a number for each page, and while it is logged writes it with a chance of {percent} % and \
-         reads it otherwise; the log must name every page that was written, and others only where KVM maps a page anew"
+        "drawn: while a page is logged, the guest writes it with a chance of {percent} %, and reads it otherwise; the log must name every page that was written, and others only where KVM maps a page anew"
     )
 }
 

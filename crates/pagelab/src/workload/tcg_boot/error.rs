@@ -101,8 +101,8 @@ pub enum BootError {
     Census(#[from] CensusError),
     /// No mapping of QEMU is executable and writable.
     #[error(
-        "QEMU (process {0}) has no writable and executable anonymous mapping, so its code buffer is not known; a QEMU \
-         that maps it twice (split-wx) is not one that this workload can look at"
+        "QEMU (process {0}) has no writable and executable anonymous mapping, so its code buffer is not known; this \
+         workload cannot see the buffer of a QEMU that maps it twice (split-wx)"
     )]
     NoBuffer(u32),
     /// getrusage failed.

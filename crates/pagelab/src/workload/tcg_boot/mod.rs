@@ -50,8 +50,8 @@ pub struct Arguments {
     /// What the guest's memory is in QEMU
     #[arg(long, value_name = "KIND", default_value = "memfd")]
     memory_kind: MemoryKind,
-    /// Touch so much of the code buffer (at most all of it), from its beginning on, before the guest starts. The boot's time then
-    /// has no first touch of it, which may wait for the hypervisor on a virtual machine, and longer for large pages
+    /// Touch this much of the code buffer, from its beginning on, before the guest starts. The time of the boot then
+    /// has no first touches. On a virtual machine these may wait for the hypervisor, and longer for large pages
     #[arg(long, value_name = "SIZE", value_parser = arguments::size)]
     populate_code: Option<u64>,
     /// How far the guest boots
@@ -63,7 +63,7 @@ pub struct Arguments {
     /// QEMU's program
     #[arg(long, value_name = "PROGRAM", default_value = "qemu-system-aarch64")]
     qemu: PathBuf,
-    /// A guest that has not powered off after so many seconds hangs
+    /// Seconds after which a guest that has not powered off counts as hanging
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
 }
@@ -156,8 +156,8 @@ impl Regions {
     fn of(version: Version, tb_size_bytes: u64, max_cpus: u32) -> Option<Regions> {
         let Some(rule) = Rule::of_version(version) else {
             say(format_args!(
-                "pagelab: how QEMU {version} divides its code buffer is not known (known: {}, {}); the row has neither its \
-                 regions nor the huge pages that they let expect",
+                "pagelab: how QEMU {version} divides its code buffer is not known (known: {}, {}); the row lacks its \
+                 regions, and the large pages to expect of them",
                 Rule::From2_11.versions(),
                 Rule::From6_1.versions()
             ));

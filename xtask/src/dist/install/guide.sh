@@ -1,0 +1,64 @@
+# The guide, followed word by word by a user who may sudo: each command of its first comparison, from the package to a setting that is
+# adopted and given up again. A part of inside.sh.
+
+# The commands of a page, a line each: its blocks without a language, but no outputs and no files.
+commands() {
+    awk '/^```/ { inside = !inside; told = $0 != "```" || output; output = 0; next }
+        /^-->/ { output = 1 }
+        inside && /^\[/ { told = 1 }
+        inside && !told' "/srv/packages/$1"
+}
+# The program of a page: its block of Perl.
+program() { awk '/^```/ { inside = $0 == "```perl"; next } inside' "/srv/packages/$1"; }
+# Runs a command of the guide. What it says stays in a file.
+follow() {
+    local said=$1 line=$2
+    as_user bash -c "$line" </dev/null >"$said" 2>&1 || { cat "$said"; return 1; }
+}
+heap_is() { grep -E "^ heap .* by $2( |,|$)" "$1" || { cat "$1"; return 1; }; }
+
+guide() {
+    cd /srv/home-of-tester
+    cp /srv/packages/*.deb .
+    program first-comparison.md >walk.pl
+    local line inspected=0 said=/srv/guide
+    mkdir -p $said
+    while read -r line; do
+        case $line in
+            "sudo apt install"*) check "guide: $line" follow $said/install "$line" ;;
+            "echo madvise"*)
+                # The guide says so where the heap is large already.
+                if grep -qE '^ heap .* by 2M' $said/inspect1; then check "guide: $line" follow $said/madvise "$line"; fi
+                ;;
+            "pagelab inspect"*)
+                check "guide: $line" follow $said/inspect1 "$line"
+                check "guide: the heap has small pages, and why" heap_is $said/inspect1 4K
+                check "guide: the reason is the guide's" grep -q "not advised, and the kernel gives" $said/inspect1
+                ;;
+            "sudo pagelab compare"*)
+                check "guide: $line" follow $said/compare "$line"
+                if grep -q undecided $said/compare; then
+                    # The guide says so of a noisy machine.
+                    line=${line/5m/15m}
+                    check "guide, undecided, with more time: $line" follow $said/compare "$line"
+                fi
+                sed 's/^/  | /' $said/compare
+                check "guide: thp is best" grep -qE "^thp is the best of 2 policies" $said/compare
+                check "guide: and says how to adopt it" grep -qF "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 COMMAND" $said/compare
+                line="sudo $(grep -oE 'pagelab show [0-9]+ --adopt all' $said/compare)"
+                check "guide: $line" follow $said/adopt "$line"
+                ;;
+            GLIBC_TUNABLES*inspect*)
+                check "guide: $line" follow $said/inspect2 "$line"
+                check "guide: adopted, the heap has large pages" heap_is $said/inspect2 2M
+                ;;
+            *) check "guide: $line" follow $said/other "$line" ;;
+        esac
+    done < <(commands first-comparison.md)
+    check "guide: given up, the heap has small pages" follow $said/inspect3 "pagelab inspect -- perl walk.pl"
+    check "guide: given up, the heap has small pages" heap_is $said/inspect3 4K
+    line="sudo apt purge pagelab"
+    check "guide: how to remove it" grep -qF "$line" /srv/packages/installing.md
+    check "guide: $line" follow $said/purge "$line"
+    check "guide: the program is gone" test ! -e /usr/bin/pagelab
+}
