@@ -54,11 +54,8 @@ impl Paused {
     pub fn at_entry(tid: Tid) -> Result<Paused, Lost> {
         let registers = ptrace::registers(tid)?;
         let number = ptrace::call_number(tid, &NATIVE, &registers)?;
-        let arguments = if NATIVE.first_argument_at_entry {
-            registers.arguments(&NATIVE)
-        } else {
-            ptrace::call_arguments(tid)?
-        };
+        let arguments =
+            if NATIVE.first_argument_at_entry { registers.arguments(&NATIVE) } else { ptrace::call_arguments(tid)? };
         Ok(Paused { tid, place: Place::Entry, registers, number, arguments, blocked: None, left_a_stop: false })
     }
 
