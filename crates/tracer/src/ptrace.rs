@@ -231,7 +231,8 @@ pub fn call_arguments(tid: Tid) -> io::Result<[u64; 6]> {
     request(PTRACE_GET_SYSCALL_INFO, tid, size_of::<Information>(), (&raw mut found) as usize)?;
     match found.operation {
         ENTRY | FILTER => Ok(found.arguments),
-        _ => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        // It was killed there meanwhile, and stands at its end.
+        _ => Err(io::Error::from_raw_os_error(libc::ESRCH)),
     }
 }
 
