@@ -206,9 +206,9 @@ pub fn call_number(tid: Tid, layout: &Layout, registers: &Registers) -> io::Resu
     Ok(i64::from(number))
 }
 
-/// The arguments of the call that a task is stopped at by a filter.
+/// The arguments of the call at whose entry a task is stopped, by a filter or because it is traced from call to call.
 pub fn call_arguments(tid: Tid) -> io::Result<[u64; 6]> {
-    /// `struct ptrace_syscall_info` at such a stop (include/uapi/linux/ptrace.h), since Linux 5.3.
+    /// `struct ptrace_syscall_info` at such stops (include/uapi/linux/ptrace.h), since Linux 5.3.
     #[repr(C)]
     #[derive(Default)]
     struct Information {
@@ -225,10 +225,15 @@ pub fn call_arguments(tid: Tid) -> io::Result<[u64; 6]> {
     }
     /// Of the same file.
     const PTRACE_GET_SYSCALL_INFO: u32 = 0x420e;
-    const AT_A_FILTER: u8 = 3;
+    const ENTRY: u8 = 1;
+    const FILTER: u8 = 3;
     let mut found = Information::default();
     request(PTRACE_GET_SYSCALL_INFO, tid, size_of::<Information>(), (&raw mut found) as usize)?;
-    if found.operation == AT_A_FILTER { Ok(found.arguments) } else { Err(io::Error::from_raw_os_error(libc::EINVAL)) }
+    match found.operation {
+        ENTRY | FILTER => Ok(found.arguments),
+        // It was killed there meanwhile, and stands at its end.
+        _ => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+    }
 }
 
 /// The blocked signals of a stopped task.
