@@ -123,6 +123,7 @@ fn figures_of_an_origin_are_a_table_in_its_own_order() {
         policy: Some(policy.into()),
         boot: None,
         metric: None,
+        measure: study::definition::Measure::Change,
         change: change.into(),
         ratio: 0.9,
         source: "a list".into(),

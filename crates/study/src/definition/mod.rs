@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use boot::Boot;
 pub use placeholder::PlaceholderError;
-pub use published::Published;
+pub use published::{Measure, Published};
 pub use slurm::Slurm;
 pub use wire::{SCHEMA, Wire};
 
@@ -205,6 +205,20 @@ pub enum DefinitionError {
     Change {
         /// What was found.
         found: String,
+    },
+    /// A share of wins that is none.
+    #[error(
+        "published.wins: expected a percentage of workloads such as 45%, with a policy and no workload; found {found:?}"
+    )]
+    Wins {
+        /// What was found.
+        found: String,
+    },
+    /// A published figure with no figure, or with two.
+    #[error("published {what:?}: expected `change` or `wins`")]
+    Figure {
+        /// What it says.
+        what: String,
     },
     /// What is no word or no number for Slurm.
     #[error("slurm.{key}: expected {expected}, found {found:?}")]

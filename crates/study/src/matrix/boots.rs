@@ -94,7 +94,7 @@ fn of_policy(definition: &Definition, policy: &str, comparison: &Comparison) -> 
     let primary = comparison.analysis.as_ref().map_or(&comparison.design.primary, |analysis| &analysis.primary);
     let design =
         Design { arms, baseline: baseline(&definition.boots)?, primary: primary.clone(), ..comparison.design.clone() };
-    (!boots.is_empty()).then(|| Part { design, invocation: part.invocation, boots })
+    (!boots.is_empty()).then_some(Part { design, invocation: part.invocation, boots })
 }
 
 /// The boot of the study that a comparison's machine is, where it is one alone.
