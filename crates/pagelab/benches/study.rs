@@ -2,9 +2,9 @@
 //! the report of all that.
 //!
 //! ```text
-//! cargo bench -p pagelab --bench study
+//! cargo bench -p pagelab --bench study [-- PROGRAM]
 //! ```
-//! Each is to take less than five seconds.
+//! PROGRAM is another pagelab than the one that is built. Each step is to take less than five seconds.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -42,7 +42,9 @@ const METRICS: usize = 10;
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let extent = Extent { planned: 1000, stores: 100, blocks: 250 };
-    steps(Path::new(env!("CARGO_BIN_EXE_pagelab")), directory.path(), extent)
+    let other = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    let pagelab = other.as_deref().unwrap_or(env!("CARGO_BIN_EXE_pagelab"));
+    steps(Path::new(pagelab), directory.path(), extent)
 }
 
 /// Plans, merges and reports, and prints how long each takes.

@@ -331,3 +331,29 @@ fn published_figures_stand_beside_the_cell_or_the_mean() {
     let (ratio, interval) = matrix.published[3].found.unwrap();
     assert!((ratio - 0.8).abs() < 0.01 && interval.is_none(), "one workload has no mean with an interval");
 }
+
+#[test]
+fn published_win_shares_stand_beside_shares_and_chance() {
+    let mut wire = serde_json::json!({
+        "schema": "pagelab.study/1", "name": "tiny", "question": "?", "policies": ["base", "thp"],
+        "sizes": { "full": {} }, "workload": [{ "name": "a", "command": ["a"] }],
+    });
+    let mut of = |published: serde_json::Value| {
+        wire["published"] = serde_json::json!([published]);
+        serde_json::from_value::<Wire>(wire.clone()).unwrap().of_size(Size::Full)
+    };
+    let definition = of(serde_json::json!({ "what": "x", "policy": "thp", "wins": "90%", "source": "s" })).unwrap();
+    let rows: Vec<Row> =
+        (1..=24).map(|seed| row(&format!("w{seed}"), if seed < 23 { 0.8 } else { 1.2 }, seed)).collect();
+    let matrix = Matrix::of(&policies(), "base", rows, &definition.published);
+    let set = &matrix.published[0];
+    assert_eq!((set.found.unwrap().0, set.beside), (22.0 / 24.0, Beside::Confirmed), "{set:?}");
+    assert!(set.describe().ends_with("and leaves out the share of chance"), "{}", set.describe());
+    let mut wrong = |published| of(published).unwrap_err().to_string();
+    let wins = |wins: &str| serde_json::json!({ "what": "x", "policy": "thp", "wins": wins, "source": "s" });
+    assert!(
+        wrong(wins("120%")).contains("a percentage of workloads such as 45%") && wrong(wins("-5%")).contains("-5%")
+    );
+    let neither = serde_json::json!({ "what": "x", "policy": "thp", "source": "s" });
+    assert_eq!(wrong(neither), "published \"x\": expected `change` or `wins`");
+}

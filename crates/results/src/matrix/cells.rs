@@ -1,5 +1,6 @@
 //! Parts that the tables of a report share: a table, a cell in words, a change.
 
+use study::definition::Measure;
 use study::matrix::{Cell, Matrix, Row, Set, Standing, Total};
 use study::metric::{Metric, Provenance};
 use study::stats::Effect;
@@ -75,6 +76,10 @@ pub(crate) fn word(standing: &Standing) -> &'static str {
 /// What was found beside a published figure.
 pub(super) fn of_found(set: &Set) -> String {
     let found = set.found.map(|(ratio, interval)| {
+        if set.published.measure == Measure::WinShare {
+            let range = interval.map(|(low, high)| format!(" ({:.0} to {:.0})", low * 100.0, high * 100.0));
+            return format!("best in {:.0} %{}", ratio * 100.0, range.unwrap_or_default());
+        }
         let (low, high) = interval.unzip();
         change(&Effect { blocks: 0, ratio, low, high, p_adjusted: None })
     });

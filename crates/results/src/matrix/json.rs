@@ -1,6 +1,7 @@
 //! The report as one document.
 
 use serde_json::{Value, json};
+use study::definition::Measure;
 use study::matrix::geometric::Geometric;
 use study::matrix::{Claim, Matrix, Set, Total};
 
@@ -93,6 +94,10 @@ fn set(set: &Set) -> Value {
         "what": set.published.what,
         "workload": set.published.workload,
         "policy": set.published.policy,
+        "measure": match set.published.measure {
+            Measure::Change => "change",
+            Measure::WinShare => "win_share",
+        },
         "published_ratio": set.published.ratio,
         "source": set.published.source,
         "machine": set.machine,
@@ -100,6 +105,6 @@ fn set(set: &Set) -> Value {
         "ratio": ratio,
         "low_ratio": low,
         "high_ratio": high,
-        "says": set.beside.describe(),
+        "says": set.describe(),
     })
 }

@@ -1,13 +1,14 @@
 //! The report as a mail: plain text in 72 columns, as kernel lists take it. A row for each arm, per cent against the
 //! baseline, real, kernel and user time with their intervals.
 
+use study::definition::Measure;
 use study::matrix::{Matrix, Row, Standing, Total};
 use study::metric::names;
 use study::stats::Effect;
 
 use super::answer::{answer, claim};
 use super::cells::word;
-use super::cells::{place, totals_of};
+use super::cells::{of_found, place, totals_of};
 use super::{Report, grounds, rows_of};
 use crate::figure;
 use crate::text::{ascii, fold};
@@ -132,18 +133,20 @@ fn together(totals: &[&Total], baseline: &str) -> String {
 /// Published figures, a paragraph each.
 fn sources(report: &Report<'_>) -> String {
     let sets = report.published().map(|set| {
-        let found = set.found.map(|(ratio, interval)| {
-            let (low, high) = interval.unzip();
-            percent(&Effect { blocks: 0, ratio, low, high, p_adjusted: None }, WIDTH)
-        });
-        let found = found.unwrap_or_else(|| "none".to_owned());
+        let found = match (set.published.measure, set.found) {
+            (Measure::WinShare, _) | (_, None) => of_found(set),
+            (Measure::Change, Some((ratio, interval))) => {
+                let (low, high) = interval.unzip();
+                percent(&Effect { blocks: 0, ratio, low, high, p_adjusted: None }, WIDTH)
+            }
+        };
         let set_beside = format!(
             "{}: {} published [{}]; {found} here ({}): {}.",
             set.published.what,
             set.published.change,
             set.published.source,
             set.machine,
-            set.beside.describe()
+            set.describe()
         );
         paragraph(&set_beside)
     });

@@ -97,7 +97,7 @@ fn published<'a>(sets: impl Iterator<Item = &'a Set>) -> Sheet {
             set.published.change.clone(),
             place((&set.machine, set.provenance)),
             of_found(set),
-            set.beside.describe().to_owned(),
+            set.describe(),
             set.published.source.clone(),
         ]
     };

@@ -123,6 +123,7 @@ fn figures_of_an_origin_are_a_table_in_its_own_order() {
         policy: Some(policy.into()),
         boot: None,
         metric: None,
+        measure: study::definition::Measure::Change,
         change: change.into(),
         ratio: 0.9,
         source: "a list".into(),
@@ -146,7 +147,7 @@ fn a_mail_has_real_kernel_and_user_time_beside_the_metric_that_decides() {
     let mut row = Row::of_comparison("sort", "a host", &definition.policies, &crate::sample::comparison(), &[]);
     let effect = |ratio| Effect { blocks: 9, ratio, low: Some(ratio * 0.5), high: Some(ratio * 1.5), p_adjusted: None };
     for name in ["wall_s", "system_s", "user_s", "ops_per_s"] {
-        row.cells[1].effects.insert(name.into(), effect(3.141));
+        row.cells[1].effects.insert(name.into(), effect(3.2));
     }
     row.metric = "ops_per_s".into();
     let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![row], &[]);
@@ -156,7 +157,7 @@ fn a_mail_has_real_kernel_and_user_time_beside_the_metric_that_decides() {
         let heading = text.lines().find(|line| line.contains("ops_per_s")).unwrap();
         assert_eq!(heading.split_whitespace().collect::<Vec<_>>(), ["ops_per_s", "real", "kern", "user"]);
         let line = text.lines().find(|line| line.starts_with("thp ")).unwrap();
-        assert_eq!(line.matches("+214% +-157").count(), 4, "{line}");
+        assert_eq!(line.matches("+220% +-160").count(), 4, "{line}");
     });
 }
 

@@ -141,6 +141,20 @@ pub enum DefinitionError {
         /// What was found.
         found: String,
     },
+    /// A share of wins that is none.
+    #[error(
+        "published.wins: expected a percentage of workloads such as 45%, with a policy and no workload; found {found:?}"
+    )]
+    Wins {
+        /// What was found.
+        found: String,
+    },
+    /// A published figure with no figure, or with two.
+    #[error("published {what:?}: expected `change` or `wins`")]
+    Figure {
+        /// What it says.
+        what: String,
+    },
     /// What is no word or no number for Slurm.
     #[error("slurm.{key}: expected {expected}, found {found:?}")]
     Slurm {

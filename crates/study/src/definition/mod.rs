@@ -19,7 +19,7 @@ pub use boot::Boot;
 pub use error::DefinitionError;
 pub use input::Input;
 pub use placeholder::PlaceholderError;
-pub use published::Published;
+pub use published::{Measure, Published};
 pub use slurm::Slurm;
 pub use wire::{SCHEMA, SUITE_SCHEMA, Wire, WireSuite};
 pub use workload::Workload;

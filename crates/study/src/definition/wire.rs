@@ -164,7 +164,9 @@ pub(super) struct WirePublished {
     pub policy: Option<String>,
     pub boot: Option<String>,
     pub metric: Option<String>,
-    pub change: String,
+    pub change: Option<String>,
+    /// A share of wins, in the place of a change.
+    pub wins: Option<String>,
     pub source: String,
     /// Why a figure here can be another one.
     pub differs: Option<String>,

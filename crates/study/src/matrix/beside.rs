@@ -33,15 +33,18 @@ impl Beside {
 
     /// Sets a published ratio beside an effect.
     pub fn of(published_ratio: f64, found: Option<&Effect>) -> Beside {
-        match found.and_then(|effect| effect.low.zip(effect.high)) {
-            None => Beside::Undecided,
-            Some((low, high)) => match ((low..=high).contains(&published_ratio), (low..=high).contains(&1.0)) {
-                (true, true) => Beside::Undecided,
-                (true, false) => Beside::Confirmed,
-                (false, true) => Beside::NotSeen,
-                (false, false) if (low > 1.0) == (published_ratio > 1.0) => Beside::OtherSize,
-                (false, false) => Beside::Contradicted,
-            },
+        Beside::within(published_ratio, found.and_then(|effect| effect.low.zip(effect.high)), 1.0)
+    }
+
+    /// Sets a published value beside an interval, where `unchanged` is the value of no change.
+    pub(super) fn within(published: f64, interval: Option<(f64, f64)>, unchanged: f64) -> Beside {
+        let Some((low, high)) = interval else { return Beside::Undecided };
+        match ((low..=high).contains(&published), (low..=high).contains(&unchanged)) {
+            (true, true) => Beside::Undecided,
+            (true, false) => Beside::Confirmed,
+            (false, true) => Beside::NotSeen,
+            (false, false) if (low > unchanged) == (published > unchanged) => Beside::OtherSize,
+            (false, false) => Beside::Contradicted,
         }
     }
 }

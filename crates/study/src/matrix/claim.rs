@@ -49,7 +49,7 @@ impl Claim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definition::Published;
+    use crate::definition::{Measure, Published};
     use crate::metric::Provenance;
 
     #[test]
@@ -61,6 +61,7 @@ mod tests {
             policy: None,
             boot: None,
             metric: None,
+            measure: Measure::Change,
             change: String::new(),
             ratio: 1.0,
             source: String::new(),

@@ -23,7 +23,7 @@ pub use row::{Cell, Row, Standing};
 pub use trade::Trade;
 
 use crate::comparison::Design;
-use crate::definition::Published;
+use crate::definition::{Measure, Published};
 use crate::metric::Provenance;
 use geometric::{Geometric, geometric};
 use wins::{Race, Wins, wins};
@@ -71,7 +71,7 @@ pub struct Set {
     pub machine: String,
     /// Where that one's figure comes from.
     pub provenance: Provenance,
-    /// What was found: ratio, and its interval.
+    /// What was found: ratio, or share of wins, and its interval.
     pub found: Option<(f64, Option<(f64, f64)>)>,
     /// What that says.
     pub beside: Beside,
@@ -155,9 +155,41 @@ fn total(rows: &[&Row], at: usize, policy: &str) -> Option<Total> {
     })
 }
 
+impl Set {
+    /// What the two say of each other, in words.
+    pub fn describe(&self) -> String {
+        match self.published.measure {
+            Measure::Change => self.beside.describe().to_owned(),
+            Measure::WinShare => self.beside.describe().replace("no change", "the share of chance"),
+        }
+    }
+}
+
+/// A published share of wins beside that of the policy.
+fn set_of_wins(published: &Published, ground: &Ground, totals: &[Total]) -> Option<Set> {
+    let is_own = |total: &&Total| {
+        total.machine == ground.machine
+            && (total.provenance == Provenance::Modelled) == ground.is_modelled
+            && Some(&total.policy) == published.policy.as_ref()
+    };
+    let total = totals.iter().find(is_own).filter(|_| !ground.is_modelled)?;
+    let share = total.wins.share();
+    let interval = share.map(|share| share.interval);
+    Some(Set {
+        published: published.clone(),
+        machine: ground.machine.clone(),
+        provenance: total.provenance,
+        found: share.map(|share| (share.share, Some(share.interval))),
+        beside: Beside::within(published.ratio, interval, share.map_or(0.0, |share| share.by_chance)),
+    })
+}
+
 /// A published figure beside the cell that it names, or beside the mean of a policy where it names no workload. It is
 /// measured, so a model's count stands beside it only where the figure is of that count.
 fn set(published: &Published, ground: &Ground, rows: &[Row], totals: &[Total]) -> Option<Set> {
+    if published.measure == Measure::WinShare {
+        return set_of_wins(published, ground, totals);
+    }
     let policy = published.policy.as_ref()?;
     let own = rows.iter().filter(|row| Ground::of(row) == *ground);
     let first = own.clone().next()?;

@@ -32,6 +32,34 @@ pub struct Wins {
     pub chance_range: (u32, u32),
 }
 
+impl Wins {
+    /// The share of workloads in which its estimate is the best, with Wilson's interval of 95 % (J. Am. Stat. Assoc. 22, 1927),
+    /// and the share that chance alone gives; `None` where it ran in none.
+    pub fn share(&self) -> Option<Share> {
+        const Z: f64 = 1.959_963_984_540_054;
+        let races = f64::from(self.races);
+        if self.races == 0 {
+            return None;
+        }
+        let share = f64::from(self.led) / races;
+        let (centre, width) = (share + Z * Z / (2.0 * races), 1.0 + Z * Z / races);
+        let half = Z * (share * (1.0 - share) / races + Z * Z / (4.0 * races * races)).sqrt();
+        let interval = ((centre - half) / width, (centre + half) / width);
+        Some(Share { share, interval, by_chance: self.led_by_chance / races })
+    }
+}
+
+/// A share of workloads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// The share, from 0 to 1.
+    pub share: f64,
+    /// The ends of its interval.
+    pub interval: (f64, f64),
+    /// What chance alone gives on average.
+    pub by_chance: f64,
+}
+
 /// How often a policy came out in front; the range of chance has this confidence.
 pub fn wins(races: &[Race], policy: usize, confidence: f64) -> Wins {
     let own: Vec<&Race> =
@@ -110,6 +138,16 @@ mod tests {
         assert!((wins.led_by_chance - 86.33).abs() < 0.01);
         // The normal approximation: 86.3 - 1.96 * 7.59 and 86.3 + 1.96 * 7.59.
         assert!((71..=73).contains(&wins.chance_range.0) && (100..=102).contains(&wins.chance_range.1), "{wins:?}");
+    }
+
+    #[test]
+    fn a_share_has_the_published_interval_of_wilson() {
+        // Newcombe, Stat. Med. 17, 1998, table I: 81 of 263, 15 of 148, 0 of 20.
+        for (led, races, low, high) in [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611)] {
+            let share = Wins { races, led, ..Wins::default() }.share().unwrap();
+            assert!((share.interval.0 - low).abs() < 5e-5 && (share.interval.1 - high).abs() < 5e-5, "{share:?}");
+        }
+        assert_eq!(Wins::default().share(), None);
     }
 
     /// Every outcome of all trials, one by one.
