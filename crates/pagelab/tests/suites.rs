@@ -181,6 +181,9 @@ fn a_suite_that_makes_no_sense_is_refused_in_a_line() {
         ran.says(2, parts);
         assert_eq!(ran.stderr.trim().lines().count(), 1, "{ran}");
     }
+    let own = bench(STUDY, SUITE);
+    let ran = study(&own, "run", &["--only", "sum,sume"]).ran();
+    ran.says(2, &["--only: no workload has \"sume\" in its name; there are sum, reader, nowhere"]);
     let bench = Bench::new();
     let ran = bench.pagelab(&["study", "run", "nowhere"]).ran();
     assert!(!ran.says(2, &["there is no study \"nowhere\"; there are base-64k"]).stderr.contains("nearest"), "{ran}");

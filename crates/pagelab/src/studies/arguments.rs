@@ -196,6 +196,19 @@ impl Run {
         self.only.is_empty() || self.only.iter().any(|text| workload.contains(text))
     }
 
+    /// Refuses names that are no workload's.
+    ///
+    /// # Errors
+    /// Which one, and which workloads there are.
+    pub fn names_some(&self, definition: &Definition) -> Result<(), Failure> {
+        let names: Vec<&str> = definition.workloads.iter().map(|workload| workload.name.as_str()).collect();
+        let is_in_none = |text: &&String| !names.iter().any(|name| name.contains(text.as_str()));
+        self.only.iter().find(is_in_none).map_or(Ok(()), |text| {
+            let names = names.join(", ");
+            Err(Failure::Input(format!("--only: no workload has {text:?} in its name; there are {names}")))
+        })
+    }
+
     /// Words that are added to those of every comparison.
     pub fn added(&self) -> Vec<String> {
         #[cfg(debug_assertions)]

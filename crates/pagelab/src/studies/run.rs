@@ -23,6 +23,7 @@ use crate::publish::first_of;
 /// The study makes no sense or is being run already; a signal; rows without a result.
 pub fn run(arguments: &Run) -> Result<(), Failure> {
     let definition = arguments.which.definition()?;
+    arguments.names_some(&definition)?;
     if arguments.dry_run {
         let store = find_store(arguments.which.store.as_deref())?.ok();
         return status::planned(&definition, &gathered(&definition, store.as_ref())?);
@@ -52,7 +53,7 @@ pub fn of(definition: &Definition, arguments: &Run, store: &Store) -> Result<(),
         }
     }
     model::run(definition, &on_models, arguments, store)?;
-    status::summary(&gathered(definition, Some(store))?, &arguments.which)
+    status::summary(&gathered(definition, Some(store))?, arguments)
 }
 
 /// Whether a row has something left to run.

@@ -4,7 +4,7 @@ use results::grid;
 use serde_json::{Value, json};
 use study::definition::{Definition, HOST, Size};
 
-use super::arguments::{Status, Which};
+use super::arguments::{Run, Status};
 use super::gathered::{Gathered, gathered};
 use super::model::ModelRow;
 use super::plan::{HostRow, Progress};
@@ -184,13 +184,14 @@ fn minutes(seconds: f64) -> String {
 /// Says how far a study is, and how it is shown.
 ///
 /// # Errors
-/// Rows that have no result.
-pub fn summary(gathered: &Gathered<'_>, which: &Which) -> Result<(), Failure> {
-    let which = which.words();
+/// Rows that have no result, of the workloads that were to be run.
+pub fn summary(gathered: &Gathered<'_>, arguments: &Run) -> Result<(), Failure> {
+    let which = arguments.which.words();
     print(&format!("{}; `pagelab study report {which}` shows what they say", counted(gathered)), false)?;
+    let is_named = |workload: &str| arguments.is_named(workload);
     let failed = gathered.on_hosts.iter().filter(|row| matches!(row.progress, Progress::Failed { .. }));
-    let without: Vec<&str> = failed.map(|row| row.workload.name.as_str()).collect();
-    let unsimulated = gathered.on_models.iter().filter(|row| row.is_missing()).count();
+    let without: Vec<&str> = failed.map(|row| row.workload.name.as_str()).filter(|name| is_named(name)).collect();
+    let unsimulated = gathered.on_models.iter().filter(|row| row.is_missing() && is_named(&row.workload.name)).count();
     match (without.is_empty(), unsimulated) {
         (true, 0) => Ok(()),
         (true, count) => Err(Failure::Command(format!("{count} rows could not be simulated; the reasons stand above"))),
