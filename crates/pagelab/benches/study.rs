@@ -23,6 +23,7 @@ use study::machine::{Machine, State};
 use study::metric::{Metric, Observation};
 use study::stats;
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
+use tracer::child::ChildrenUsage;
 
 /// How large a study is.
 #[derive(Clone, Copy)]
@@ -87,9 +88,11 @@ pub fn steps(pagelab: &Path, directory: &Path, extent: Extent) -> Result<(), Box
 }
 
 fn timed(what: &str, mut command: Command) -> Result<(), Box<dyn Error>> {
-    let began = Instant::now();
+    let (began, before) = (Instant::now(), ChildrenUsage::now()?);
     let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output()?;
-    println!("{what}: {:.2} s", began.elapsed().as_secs_f64());
+    let used = ChildrenUsage::now()?.since(&before);
+    let cpu_s = used.user_s + used.system_s;
+    println!("{what}: {:.2} s, {cpu_s:.2} s of them on a processor", began.elapsed().as_secs_f64());
     match output.status.success() {
         true => Ok(()),
         false => Err(format!("{what}: {}", String::from_utf8_lossy(&output.stderr)).into()),
