@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::model;
+use super::programs;
 use crate::cache::Work;
 use crate::cpio;
 use crate::debian::{Archive, unpack_file};
@@ -39,12 +39,12 @@ impl Programs {
             let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
             files.push((format!("torture/{name}"), read(&program)?));
         }
-        for source in model::sources(root) {
+        for source in programs::sources(root) {
             let program = compile(target, &source, &place)?;
             let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
             files.push((format!("programs/{name}"), read(&program)?));
         }
-        for (name, content) in model::inputs() {
+        for (name, content) in programs::inputs() {
             let path = place.join(name);
             fs::write(&path, &content).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
             files.push((format!("programs/{name}"), content));
