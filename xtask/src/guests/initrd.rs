@@ -1,6 +1,7 @@
 //! The initial file system of a guest: busybox, pagelab, the programs of the checks, and the checks.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -49,7 +50,12 @@ impl Programs {
             fs::write(&path, &content).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
             files.push((format!("programs/{name}"), content));
         }
-        Ok(Programs { files, place, busybox: busybox.to_owned() })
+        // What is taken out of a package is nobody's to run here.
+        let runnable = place.join("busybox");
+        let ready = fs::copy(busybox, &runnable)
+            .and_then(|_| fs::set_permissions(&runnable, fs::Permissions::from_mode(0o755)));
+        ready.map_err(|error| format!("cannot make {}: {error}", runnable.display()))?;
+        Ok(Programs { files, place, busybox: runnable })
     }
 
     /// The words of a program in a guest, as words on this machine.
