@@ -1,10 +1,11 @@
 //! The initial file system of a guest: busybox, pagelab, the programs of the checks, and the checks.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::model;
+use super::programs;
 use crate::cache::Work;
 use crate::cpio;
 use crate::debian::{Archive, unpack_file};
@@ -39,17 +40,22 @@ impl Programs {
             let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
             files.push((format!("torture/{name}"), read(&program)?));
         }
-        for source in model::sources(root) {
+        for source in programs::sources(root) {
             let program = compile(target, &source, &place)?;
             let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
             files.push((format!("programs/{name}"), read(&program)?));
         }
-        for (name, content) in model::inputs() {
+        for (name, content) in programs::inputs() {
             let path = place.join(name);
             fs::write(&path, &content).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
             files.push((format!("programs/{name}"), content));
         }
-        Ok(Programs { files, place, busybox: busybox.to_owned() })
+        // What is taken out of a package is nobody's to run here.
+        let runnable = place.join("busybox");
+        let ready = fs::copy(busybox, &runnable)
+            .and_then(|_| fs::set_permissions(&runnable, fs::Permissions::from_mode(0o755)));
+        ready.map_err(|error| format!("cannot make {}: {error}", runnable.display()))?;
+        Ok(Programs { files, place, busybox: runnable })
     }
 
     /// The words of a program in a guest, as words on this machine.

@@ -23,6 +23,9 @@ pub struct Board {
     options: &'static [&'static str],
     /// The console's device, as the kernel calls it.
     console: &'static str,
+    /// What the kernel is told besides. On x86-64 it waits for ticks of a timer at its start, and panics where a busy host lets QEMU
+    /// make none meanwhile.
+    arguments: &'static str,
 }
 
 const BOARDS: [Board; 3] = [
@@ -31,18 +34,21 @@ const BOARDS: [Board; 3] = [
         program: ("qemu-system-x86_64", "qemu-system-x86"),
         options: &["-M", "q35", "-cpu", "max", "-accel", "tcg"],
         console: "ttyS0",
+        arguments: "no_timer_check",
     },
     Board {
         architecture: "arm64",
         program: ("qemu-system-aarch64", "qemu-system-arm"),
         options: &["-M", "virt,virtualization=on,gic-version=3", "-cpu", "max,pauth-impdef=on,lpa2=off"],
         console: "ttyAMA0",
+        arguments: "",
     },
     Board {
         architecture: "riscv64",
         program: ("qemu-system-riscv64", "qemu-system-misc"),
         options: &["-M", "virt", "-cpu", "rv64,svnapot=on"],
         console: "ttyS0",
+        arguments: "",
     },
 ];
 
@@ -103,8 +109,9 @@ pub fn run(boot: &Boot) -> Result<(String, End), String> {
     command.args(["-serial", "stdio", "-monitor", "none", "-no-reboot"]);
     command.arg("-gdb").arg(format!("unix:{},server=on,wait=off", socket.display()));
     command.arg("-kernel").arg(boot.kernel).arg("-initrd").arg(boot.initrd);
+    let Board { console, arguments, .. } = boot.board;
     // Addresses are not drawn: what is beside what decides what a large page can map, and runs are compared.
-    command.args(["-append", &format!("console={} loglevel=4 panic=-1 norandmaps", boot.board.console)]);
+    command.args(["-append", &format!("console={console} loglevel=4 panic=-1 norandmaps {arguments}")]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file.try_clone().map_err(log)?);
     let mut guest = Guest(command.spawn().map_err(|error| format!("cannot run {program} ({package}): {error}"))?);
     let (keyboard, lines) = guest.console();
@@ -234,6 +241,7 @@ mod tests {
             program: ("sh", "dash"),
             options: &["-c", "echo $*; exec sleep 60", "sh"],
             console: "tty",
+            arguments: "",
         };
         let scratch = Scratch::new("hangs");
         let (said, end) = run(&boot(&SLEEPS, scratch.0.join("log"), Path::new("/nowhere"))).unwrap();
@@ -244,7 +252,7 @@ mod tests {
     #[test]
     fn a_missing_qemu_is_named_with_its_package() {
         static NONE: Board =
-            Board { architecture: "none", program: ("no-qemu", "a-package"), options: &[], console: "" };
+            Board { architecture: "none", program: ("no-qemu", "a-package"), options: &[], console: "", arguments: "" };
         let scratch = Scratch::new("no-qemu");
         let problem = run(&boot(&NONE, scratch.0.join("log"), Path::new("/nowhere"))).unwrap_err();
         assert!(problem.contains("cannot run no-qemu (a-package)"), "{problem}");

@@ -1,11 +1,13 @@
 //! `cargo xtask guests`: pagelab on kernels of Debian, each in QEMU, with the same list of checks.
 
+mod boots;
 mod check;
 mod debugger;
 mod initrd;
 mod kernel;
 mod machine;
 mod model;
+mod programs;
 mod stage;
 mod table;
 mod tables;
@@ -15,11 +17,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use boots::Boots;
 pub use check::Outcome;
 use initrd::Programs;
 use kernel::{Guest, Kernel};
 use machine::Board;
-use stage::{Boots, Stage};
+use stage::Stage;
 
 use crate::cache::cache;
 use crate::dist::{self, Compiler, Target};

@@ -1,14 +1,6 @@
-//! The boots of a guest: one for most checks, which ends with a reset, one after it, one whose clock counts instructions, and one
-//! whose memory nobody has used.
+//! The boots of a guest, by name: what is told of each.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use super::check;
-use super::initrd::Programs;
-use super::machine::{self, Board, Boot, End};
-use super::transcript::{self, Part};
+use super::transcript::Part;
 
 /// One boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +16,11 @@ pub enum Stage {
 }
 
 impl Stage {
-    const ALL: [Stage; 4] = [Stage::Together, Stage::AfterReset, Stage::Counted, Stage::Fresh];
+    /// All of them, in order.
+    pub const ALL: [Stage; 4] = [Stage::Together, Stage::AfterReset, Stage::Counted, Stage::Fresh];
 
-    fn name(self) -> &'static str {
+    /// What its log is called by.
+    pub fn name(self) -> &'static str {
         match self {
             Stage::Together => "together",
             Stage::AfterReset => "after-reset",
@@ -43,139 +37,4 @@ pub struct Said {
     pub parts: Vec<Part>,
     /// Why it said nothing of others.
     pub unreached: String,
-}
-
-/// What is the same in all boots of a guest.
-#[derive(Debug)]
-pub struct Boots<'a> {
-    /// The guest's name.
-    pub name: &'a str,
-    /// Its machine.
-    pub board: &'static Board,
-    /// Its kernel's image.
-    pub kernel: &'a Path,
-    /// What is in its initial file system.
-    pub programs: &'a Programs,
-    /// The directory of logs.
-    pub logs: &'a Path,
-    /// How long one may take.
-    pub limit: Duration,
-    /// Only the first, with the smaller checks.
-    pub is_small: bool,
-}
-
-impl Boots<'_> {
-    /// Boots the guest as often as the checks need, and returns what it said each time.
-    ///
-    /// # Errors
-    /// A file that cannot be written, no QEMU.
-    pub fn run(&self) -> Result<Vec<(Stage, Said)>, String> {
-        let mut all: Vec<(Stage, Said)> = Vec::new();
-        for stage in Stage::ALL {
-            let said = match (lacking(stage, &all), self.kept(stage, &all)) {
-                (Some(part), _) => Said { parts: vec![part], unreached: String::new() },
-                (None, Ok(kept)) => self.boot(stage, &kept)?,
-                (None, Err(unreached)) => Said { parts: Vec::new(), unreached },
-            };
-            all.push((stage, said));
-            if self.is_small {
-                break;
-            }
-        }
-        Ok(all)
-    }
-
-    /// Where the log of a boot is.
-    pub fn log(&self, stage: Stage) -> PathBuf {
-        self.logs.join(format!("{}.{}.log", self.name, stage.name()))
-    }
-
-    /// The files that a boot finds besides programs and checks, or why it is left out.
-    fn kept(&self, stage: Stage, before: &[(Stage, Said)]) -> Result<Vec<(&'static str, Vec<u8>)>, String> {
-        match stage {
-            Stage::Together if self.is_small => Ok(vec![("checks/small", Vec::new())]),
-            Stage::AfterReset => {
-                let parts = before.iter().flat_map(|(_, said)| &said.parts);
-                let journal = parts.filter_map(|part| part.output("journal").ok()).next();
-                let journal = journal.ok_or("the boot before it left no journal")?;
-                Ok(vec![("var/lib/pagelab/lease.jsonl", (journal.trim_end().to_owned() + "\n").into_bytes())])
-            }
-            Stage::Together | Stage::Counted | Stage::Fresh => Ok(Vec::new()),
-        }
-    }
-
-    fn boot(&self, stage: Stage, kept: &[(&str, Vec<u8>)]) -> Result<Said, String> {
-        let scripts: Vec<(&str, &str)> =
-            check::of(self.is_small).filter_map(|check| Some((check.name, check.script(stage)?))).collect();
-        let files: Vec<(&str, &[u8])> = kept.iter().map(|(name, content)| (*name, content.as_slice())).collect();
-        let initrd = self.logs.join(format!("{}.initrd", self.name));
-        fs::write(&initrd, self.programs.initrd(&scripts, &files))
-            .map_err(|error| format!("cannot write {}: {error}", initrd.display()))?;
-        println!("==> {}, {}: {}", self.name, stage.name(), self.board.program.0);
-        let (log, limit) = (self.log(stage), self.limit);
-        let counts = stage == Stage::Counted;
-        let boot = Boot { board: self.board, kernel: self.kernel, initrd: &initrd, log, limit, counts };
-        let (console, end) = machine::run(&boot)?;
-        let unreached = match end {
-            End::TooSlow => format!("no end within {} s; {}", limit.as_secs(), boot.log.display()),
-            End::Off => format!("the guest ended with {:?}; {}", machine::last_words(&console), boot.log.display()),
-        };
-        Ok(Said { parts: transcript::read(&console), unreached })
-    }
-}
-
-/// The part of the check of counted instructions where the first boot has found that the guest has no KVM, or none that works: no boot
-/// is made for it.
-fn lacking(stage: Stage, before: &[(Stage, Said)]) -> Option<Part> {
-    let mut parts = before.iter().flat_map(|(_, said)| &said.parts);
-    let kvm = parts.find(|part| stage == Stage::Counted && part.check == "kvm")?;
-    let needs = match kvm.ran.iter().all(|ran| ran.code == Some(0)) {
-        true if kvm.ran.is_empty() => kvm.needs.clone(),
-        true => return None,
-        false => vec!["what `kvm` does".to_owned()],
-    };
-    Some(Part { check: "counted".to_owned(), needs, ran: Vec::new(), is_whole: kvm.is_whole })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn boots<'a>(programs: &'a Programs) -> Boots<'a> {
-        Boots {
-            name: "x",
-            board: Board::of("arm64").unwrap(),
-            kernel: Path::new("/nowhere"),
-            programs,
-            logs: Path::new("/nowhere"),
-            limit: Duration::from_secs(1),
-            is_small: false,
-        }
-    }
-
-    #[test]
-    fn a_boot_after_a_reset_finds_the_journal_that_was_left() {
-        let programs = Programs::default();
-        let boots = boots(&programs);
-        let said =
-            |console: &str| [(Stage::Together, Said { parts: transcript::read(console), unreached: String::new() })];
-        let left = said("@@ check reset\n@@ run journal\n{\"a\":1}\n{}\n\n@@ said\n\n@@ ran 0\n@@ done\n@@ reset\n");
-        let kept = boots.kept(Stage::AfterReset, &left).unwrap();
-        assert_eq!(kept, [("var/lib/pagelab/lease.jsonl", b"{\"a\":1}\n{}\n".to_vec())]);
-        assert!(boots.kept(Stage::AfterReset, &said("")).unwrap_err().contains("no journal"));
-        assert!(boots.kept(Stage::Counted, &left).unwrap().is_empty());
-    }
-
-    #[test]
-    fn no_boot_is_made_for_what_the_first_one_lacked() {
-        let said =
-            |console: &str| [(Stage::Together, Said { parts: transcript::read(console), unreached: String::new() })];
-        let without = said("@@ check kvm\n@@ needs /dev/kvm\n@@ done\n");
-        let part = lacking(Stage::Counted, &without).unwrap();
-        assert_eq!((part.check.as_str(), part.needs, part.is_whole), ("counted", vec!["/dev/kvm".to_owned()], true));
-        assert_eq!(lacking(Stage::AfterReset, &without), None);
-        assert_eq!(lacking(Stage::Counted, &said("@@ check kvm\n@@ run x\n@@ ran 0\n@@ done\n")), None);
-        let failed = lacking(Stage::Counted, &said("@@ check kvm\n@@ run x\n@@ ran 137\n@@ done\n")).unwrap();
-        assert_eq!(failed.needs, ["what `kvm` does"]);
-    }
 }

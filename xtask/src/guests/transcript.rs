@@ -2,6 +2,8 @@
 
 /// What begins the lines of `init.sh` that are not of a command.
 const MARK: &str = "@@ ";
+/// How much of what a failed command said is said again, in characters.
+const MOST_SAID: usize = 400;
 
 /// What a command said.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,7 +52,8 @@ impl Part {
         }
         let said = format!("{}{}", ran.error, ran.output);
         let code = ran.code.unwrap_or(-1);
-        Err(format!("{name} ended with {code}: {}", said.trim().replace('\n', " / ")))
+        let said: String = said.trim().replace('\n', " / ").chars().take(MOST_SAID).collect();
+        Err(format!("{name} ended with {code}: {said}"))
     }
 }
 
