@@ -15,7 +15,7 @@ follow() {
     local said=$1 line=$2
     as_user bash -c "$line" </dev/null >"$said" 2>&1 || { cat "$said"; return 1; }
 }
-heap_is() { grep -E "^ heap .* by $2( |,|$)" "$1" || { cat "$1"; return 1; }; }
+heap_is() { grep -E "^ heap .* by $2\\??(,|$)" "$1" || { cat "$1"; return 1; }; }
 
 guide() {
     cd /srv/home-of-tester
