@@ -48,21 +48,18 @@ fn leaves_text(status: &Status) -> String {
     let table =
         plain(["leaf", "mapped", "share", "splits", "collapses"], leaf_rows(leaves, &status.changes), terminal_width());
     let source = leaves.source.file();
-    format!(
-        "{table}\n\nfrom {source}; splits and collapses are those since boot, of the leaf in the row{}",
-        surplus(leaves)
-    )
+    let about = format!("from {source}; splits and collapses are those since boot, of the leaf in the row");
+    let notes = std::iter::once(about).chain(surplus(leaves)).map(|note| results::fold(&note, terminal_width(), 0));
+    format!("{table}\n\n{}", notes.collect::<Vec<_>>().join("\n"))
 }
 
 /// What to know where more is counted than there is.
-fn surplus(leaves: &Leaves) -> String {
-    if leaves.counted_twice_bytes().is_none() {
-        return String::new();
-    }
+fn surplus(leaves: &Leaves) -> Option<String> {
+    leaves.counted_twice_bytes()?;
     let (counted, total) = (format_bytes(leaves.counted_bytes()), format_bytes(leaves.total_bytes()));
-    format!(
-        "\n{counted} are counted and {total} of memory are there: the kernel counts some leaves twice at boot, so shares are bounds"
-    )
+    Some(format!(
+        "{counted} is counted, and there is {total} of memory: the kernel counts some leaves twice at boot, so shares are bounds"
+    ))
 }
 
 /// One row a leaf size; what is not counted here is `-`.
