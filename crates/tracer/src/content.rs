@@ -28,17 +28,21 @@ pub fn copy_filled(tid: Tid, (from, to, bytes): (u64, u64, u64), grain: PageSize
     })
 }
 
-/// Copies a range, with its holes.
+/// Copies a range of base pages. Its holes become zeros, and are not read: reading makes a page table, which the program would
+/// not have without pagelab.
 ///
 /// # Errors
 /// A part cannot be read or written.
-pub fn copy(tid: Tid, from: u64, to: u64, bytes: u64) -> io::Result<()> {
-    let mut buffer = vec![0u8; COPY_BYTES.min(bytes) as usize];
+pub fn copy(tid: Tid, (from, to, bytes): (u64, u64, u64), base: PageSize) -> io::Result<()> {
     let mut done = 0;
     while done < bytes {
-        let part = &mut buffer[..COPY_BYTES.min(bytes - done) as usize];
-        ptrace::read_memory(tid, from + done, part)?;
-        ptrace::write_memory(tid, to + done, part)?;
+        let mut part = vec![0u8; COPY_BYTES.min(bytes - done) as usize];
+        let first = from + done;
+        for (at, bytes) in present_parts(tid, (first, first + part.len() as u64), base, base) {
+            let offset = (at - first) as usize;
+            ptrace::read_memory(tid, at, &mut part[offset..offset + bytes as usize])?;
+        }
+        ptrace::write_memory(tid, to + done, &part)?;
         done += part.len() as u64;
     }
     Ok(())

@@ -151,9 +151,10 @@ impl PoolKernel for Stopped<'_, '_> {
 
     fn copy(&mut self, from: u64, to: u64, bytes: u64, content: Content) -> bool {
         let tid = self.paused.tid();
+        let (range, base) = ((from, to, bytes), self.context.rewriting.base);
         match content {
-            Content::Filled => content::copy_filled(tid, (from, to, bytes), self.grain(), self.context.rewriting.base),
-            Content::All => content::copy(tid, from, to, bytes).is_ok(),
+            Content::Filled => content::copy_filled(tid, range, self.grain(), base),
+            Content::All => content::copy(tid, range, base).is_ok(),
         }
     }
 
