@@ -62,3 +62,19 @@ fn random_scripts_are_predicted() {
         assert!(off.is_empty(), "seed {seed}: {}\n{text}", told.join("\n"));
     }
 }
+
+#[test]
+fn scripts_that_were_off_once_are_predicted() {
+    if !can_compare() {
+        return;
+    }
+    // What grows into the pool is copied, and a page of it that was never touched was read.
+    let texts = ["m 2 503 1 0\nm 1 1 3 0\nr 1 1 512\n"];
+    let bench = Bench::in_memory();
+    let mut scripts = scripts(&bench);
+    for text in texts {
+        let off = scripts.off(text).unwrap_or_else(|problem| panic!("{problem}\n{text}"));
+        let told: Vec<String> = off.iter().map(ToString::to_string).collect();
+        assert!(off.is_empty(), "{}\n{text}", told.join("\n"));
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use host::maps::Presence;
 use policy::size::PageSize;
 
 use super::ptrace::{self, Tid};
@@ -48,16 +49,26 @@ pub fn copy(tid: Tid, (from, to, bytes): (u64, u64, u64), base: PageSize) -> io:
     Ok(())
 }
 
-/// The parts of a range whose pages, of the size `grain`, hold something, as (address, bytes) of at most `COPY_BYTES`.
+/// The parts of a range whose pages, of the size `grain`, hold something, as (address, bytes) of at most `COPY_BYTES`. Where that
+/// cannot be seen all of it may.
 fn present_parts(tid: Tid, (start, end): (u64, u64), grain: PageSize, base: PageSize) -> Vec<(u64, u64)> {
-    let mut parts = Vec::new();
+    let presence = Presence::of(tid, base);
+    let may_hold = |page: u64| presence.as_ref().map_or(true, |presence| presence.is_there(page).unwrap_or(true));
+    let mut parts: Vec<(u64, u64)> = Vec::new();
     let mut at = start;
     while at < end {
         let page = grain.align_down(at);
         let stop = end.min(page + grain.bytes());
-        if ptrace::is_present(tid, page, base) {
-            let starts = (at..stop).step_by(COPY_BYTES as usize);
-            parts.extend(starts.map(|at| (at, COPY_BYTES.min(stop - at))));
+        if may_hold(page) {
+            for first in (at..stop).step_by(COPY_BYTES as usize) {
+                let bytes = COPY_BYTES.min(stop - first);
+                match parts.last_mut() {
+                    Some((last, so_far)) if *last + *so_far == first && *so_far + bytes <= COPY_BYTES => {
+                        *so_far += bytes
+                    }
+                    _ => parts.push((first, bytes)),
+                }
+            }
         }
         at = stop;
     }

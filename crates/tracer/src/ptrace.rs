@@ -8,9 +8,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use host::maps::Presence;
-use policy::size::PageSize;
-
 use policy::pool::RseqArea;
 
 use super::registers::{Layout, NATIVE, Registers};
@@ -384,9 +381,4 @@ pub fn write_memory(tid: Tid, address: u64, bytes: &[u8]) -> io::Result<()> {
         return Ok(());
     }
     std::fs::OpenOptions::new().write(true).open(format!("/proc/{tid}/mem"))?.write_all_at(bytes, address)
-}
-
-/// Whether the page at an address holds anything; `true` where that cannot be seen.
-pub fn is_present(tid: Tid, address: u64, base: PageSize) -> bool {
-    Presence::of(tid, base).and_then(|presence| presence.is_there(address)).unwrap_or(true)
 }
