@@ -36,7 +36,7 @@ fn memory_that_goes_unseen_is_seen_with_prove_all() {
     let without = bench.compare(&options, &churn(&bench)).ran().says(0, &[]).json();
     assert_eq!(without["design"]["prove_all"], false);
     let remedy = &freed_unseen(arm(&without, "base")).expect("most of it goes unseen")["remedy"];
-    assert!(remedy.as_str().unwrap().starts_with("--prove-all "), "{remedy}");
+    assert!(remedy.as_str().unwrap().starts_with("add --prove-all, "), "{remedy}");
 
     let html = bench.word("report.html");
     let options = [&options[..], &["--prove-all", "--html", &html]].concat();

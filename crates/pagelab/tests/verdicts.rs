@@ -60,7 +60,7 @@ fn memory_that_goes_in_small_pieces_is_unproven_without_prove_all() {
         assert_eq!(verdict["holding"], "unknown", "{how}: {verdict:#}");
         let unseen = cause(verdict, "peak_unseen").unwrap_or_else(|| panic!("{how}: {verdict:#}"));
         assert!(unseen["text"].as_str().unwrap().starts_with("most of the memory was given back before"), "{unseen}");
-        assert!(unseen["remedy"].as_str().unwrap().starts_with("--prove-all "), "{unseen}");
+        assert!(unseen["remedy"].as_str().unwrap().starts_with("add --prove-all, "), "{unseen}");
         let [seen, least, most] = peak_of(verdict);
         assert!(seen < LITTLE_BYTES && most < least + LITTLE_BYTES, "{how}: {verdict:#}");
         assert!(is_about(least, TOTAL_BYTES - (1 << 20)), "{how}: {verdict:#}");
@@ -75,7 +75,7 @@ fn memory_that_goes_in_small_pieces_is_unproven_without_prove_all() {
         }
     }
     let table = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
-    table.prints(&["base was not shown to be in force: unknown", "M at the peak); --prove-all", "tables"]);
+    table.prints(&["base was not shown to be in force: unknown", "M at the peak); add --prove-all", "tables"]);
 }
 
 /// What is there at the end, or may be, is looked at there.

@@ -27,7 +27,10 @@ pub fn is_read_by_others(parquet: &str, csv: &str) {
         Command::new("python3").args(["-c", code, argument]).output().ok().filter(|output| output.status.success())
     };
     let has = |modules: &str| python(&format!("import {modules}"), "").is_some();
-    if !needs(&[("duckdb, or pandas with pyarrow, for python3", has("duckdb") || has("pandas, pyarrow"))]) {
+    if !needs(&[(
+        "duckdb, or pandas with pyarrow, which Debian does not package",
+        has("duckdb") || has("pandas, pyarrow"),
+    )]) {
         return;
     }
     let read = python(READ, parquet).expect("it can be read");
