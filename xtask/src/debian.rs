@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use crate::cache::Work;
 
@@ -115,6 +115,26 @@ impl Archive {
         file.ok_or_else(|| format!("apt-get download {package} left no file in {}", into.display()))
     }
 
+    /// Fetches packages and all that they cannot do without, as apt would install them on an empty machine: their files, by
+    /// name, in the room of this run. Patterns of apt (`?essential`) are packages too.
+    ///
+    /// # Errors
+    /// apt's: no such package, no network, no room on the disk.
+    pub fn fetch_all(&self, packages: &[&str], work: &Work) -> Result<Vec<PathBuf>, String> {
+        let into = work.path.join(format!("{}-{}", self.release, self.architecture));
+        let cannot = |error: std::io::Error| format!("cannot make {}: {error}", into.display());
+        fs::create_dir_all(into.join("partial")).map_err(cannot)?;
+        println!("==> apt-get install --download-only {} of {}", packages.join(" "), self.name());
+        let mut apt = self.apt("apt-get");
+        apt.args(["-o", &format!("Dir::Cache::archives={}", into.display())]);
+        apt.args(["install", "-q", "--yes", "--no-install-recommends", "--download-only"]).args(packages);
+        succeeded(&mut apt)?;
+        let files = fs::read_dir(&into).map_err(cannot)?.flatten().map(|entry| entry.path());
+        let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "deb")).collect();
+        files.sort();
+        Ok(files)
+    }
+
     /// The archive in words.
     pub fn name(&self) -> String {
         format!("Debian {} for {}", self.release, self.architecture)
@@ -173,22 +193,60 @@ pub fn unpack(archive: &Path, into: &Path) -> Result<(), String> {
     succeeded(Command::new("dpkg-deb").arg("--extract").arg(archive).arg(into)).map(drop)
 }
 
+/// Unpacks a package among others, where directories may be links that stand for them (a merged /usr).
+///
+/// # Errors
+/// It cannot be unpacked.
+pub fn unpack_among(archive: &Path, into: &Path) -> Result<(), String> {
+    let words = ["-x", "--keep-directory-symlink", "-f", "-", "-C"];
+    match piped(archive, |from| Command::new("tar").args(words).arg(into).stdin(from).status())? {
+        true => Ok(()),
+        false => Err(format!("{} cannot be unpacked", archive.display())),
+    }
+}
+
+/// Gives a package's files, as one of tar's, to a command; whether both succeeded.
+fn piped(archive: &Path, to: impl FnOnce(Stdio) -> std::io::Result<ExitStatus>) -> Result<bool, String> {
+    let cannot = |error: std::io::Error| format!("cannot unpack {}: {error}", archive.display());
+    let mut unpacking = Command::new("dpkg-deb").arg("--fsys-tarfile").arg(archive).stdout(Stdio::piped()).spawn();
+    let unpacking = unpacking.as_mut().map_err(|error| format!("cannot run dpkg-deb: {error}"))?;
+    let tar = unpacking.stdout.take().ok_or("dpkg-deb has no output")?;
+    let taken = to(tar.into());
+    let unpacked = unpacking.wait().map_err(cannot)?;
+    Ok(taken.map_err(cannot)?.success() && unpacked.success())
+}
+
 /// Takes one file out of a package.
 ///
 /// # Errors
 /// There is no such file in it, or it cannot be unpacked.
 pub fn unpack_file(archive: &Path, path: &str, to: &Path) -> Result<(), String> {
-    let cannot = |error: std::io::Error| format!("cannot unpack {}: {error}", archive.display());
-    let mut unpacking = Command::new("dpkg-deb").arg("--fsys-tarfile").arg(archive).stdout(Stdio::piped()).spawn();
-    let unpacking = unpacking.as_mut().map_err(|error| format!("cannot run dpkg-deb: {error}"))?;
-    let tar = unpacking.stdout.take().ok_or("dpkg-deb has no output")?;
-    let file = fs::File::create(to).map_err(cannot)?;
-    let found = Command::new("tar").args(["-x", "-O", "-f", "-", path]).stdin(tar).stdout(file).status();
-    let unpacked = unpacking.wait().map_err(cannot)?;
-    if found.map_err(cannot)?.success() && unpacked.success() {
+    let file = fs::File::create(to).map_err(|error| format!("cannot unpack {}: {error}", archive.display()))?;
+    let found = |from: Stdio| Command::new("tar").args(["-x", "-O", "-f", "-", path]).stdin(from).stdout(file).status();
+    if piped(archive, found)? {
         return Ok(());
     }
     Err(format!("{} has no {path}; the package has changed, and xtask must", archive.display()))
+}
+
+/// Takes the files out of a package that match one of these patterns. A pattern that nothing matches is none too few: packages of
+/// other versions have other files.
+///
+/// # Errors
+/// It cannot be unpacked.
+pub fn unpack_matching(archive: &Path, patterns: &[&str], into: &Path) -> Result<(), String> {
+    let cannot = |error: std::io::Error| format!("cannot unpack {}: {error}", archive.display());
+    fs::create_dir_all(into).map_err(cannot)?;
+    let mut unpacking = Command::new("dpkg-deb");
+    let mut unpacking = unpacking.arg("--fsys-tarfile").arg(archive).stdout(Stdio::piped()).spawn().map_err(cannot)?;
+    let tar = unpacking.stdout.take().ok_or("dpkg-deb has no output")?;
+    let mut taking = Command::new("tar");
+    taking.args(["-x", "-f", "-", "--wildcards"]).arg("-C").arg(into).args(patterns);
+    taking.stdin(tar).stderr(Stdio::null()).status().map_err(cannot)?;
+    match unpacking.wait().map_err(cannot)?.success() {
+        true => Ok(()),
+        false => Err(format!("dpkg-deb cannot unpack {}", archive.display())),
+    }
 }
 
 /// The standard output of a command that succeeded.

@@ -5,7 +5,6 @@
 
 mod cache;
 mod command;
-mod cpio;
 mod debian;
 mod dist;
 mod docs;
@@ -19,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str =
-    "usage: cargo xtask test | tidy [--draw] [--root DIR] | truth [...] | docs [...] | dist [...] | guests [...] | tcg-guest [--again]
+    "usage: cargo xtask test | tidy [--draw] [--root DIR] | truth [...] | docs [...] | dist [...] | guests [...] | tcg-guest [--again] [--system]
   test       install or name the Debian packages that the tests need; tidy, rustfmt, clippy, all tests
   tidy       the rules of this workspace: dependencies between crates and files, unsafe code, links, leftovers;
              of another checkout with --root; --draw writes the picture of the crates into ARCHITECTURE.md
@@ -27,7 +26,8 @@ const USAGE: &str =
   docs       the book as a site, with its links checked, and the age of its outputs; `docs --help` says how
   dist       static programs for x86-64, arm64 and riscv64, reproducible; `dist --help` says how
   guests     kernels of Debian in QEMU, each with the same checks; `guests --help` says how
-  tcg-guest  fetch and assemble the arm64 Linux of `pagelab workload tcg-boot`, and print its directory";
+  tcg-guest  fetch and assemble the arm64 Linux of `pagelab workload tcg-boot`, and print its directory; --system makes
+             the whole Debian of --until system too, which takes 250 MB";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -42,8 +42,10 @@ fn main() -> ExitCode {
         ["docs", ..] => docs::run(&root, &arguments[1..]),
         ["dist", ..] => dist::run(&root, &arguments[1..]),
         ["guests", ..] => guests::run(&root, &arguments[1..]),
-        ["tcg-guest"] => tcg_guest::run(false),
-        ["tcg-guest", "--again"] => tcg_guest::run(true),
+        ["tcg-guest", options @ ..] if options.iter().all(|option| ["--again", "--system"].contains(option)) => {
+            let is_given = |option: &str| options.contains(&option);
+            tcg_guest::run(tcg_guest::Wanted { again: is_given("--again"), system: is_given("--system") })
+        }
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)

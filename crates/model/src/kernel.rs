@@ -10,12 +10,15 @@ pub struct Khugepaged {
     pub scan_sleep_s: f64,
     /// How many pages of a window may not be there (`max_ptes_none`), all but one at most: all but one.
     pub max_ptes_none: Option<u64>,
+    /// Whether it makes folios that are smaller than a PMD, too: of the policy's size and of `smaller_folios` (`mthp_collapse`,
+    /// mm/khugepaged.c, since Linux 7.2).
+    pub makes_folios: bool,
 }
 
 /// What the kernel does besides the policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
-    /// It works under policies of THP.
+    /// It works under policies of THP, and under those of folios where it makes them.
     pub khugepaged: Khugepaged,
     /// How many instructions the program executes in a second. The model has no other clock: what the kernel does by time
     /// is done after so many instructions of the thread that has executed most.
@@ -39,12 +42,24 @@ impl Khugepaged {
     pub(crate) fn takes(&self, pmd_pages: u64, missing: u64, shared: u64, swapped: u64) -> bool {
         missing <= self.max_ptes_none.unwrap_or(pmd_pages - 1) && shared <= pmd_pages / 2 && swapped <= pmd_pages / 8
     }
+
+    /// How many of a folio's pages must be there, where a PMD has so many: one, or all of them; nothing between
+    /// (`collapse_max_ptes_none`, since Linux 7.2).
+    pub(crate) fn least_present(&self, pmd_pages: u64, folio_pages: u64) -> u64 {
+        if self.max_ptes_none.is_none_or(|most| most == pmd_pages - 1) { 1 } else { folio_pages }
+    }
+}
+
+impl Default for Khugepaged {
+    fn default() -> Khugepaged {
+        Khugepaged { pages_to_scan: None, scan_sleep_s: 10.0, max_ptes_none: None, makes_folios: false }
+    }
 }
 
 impl Default for Kernel {
     fn default() -> Kernel {
-        let khugepaged = Khugepaged { pages_to_scan: None, scan_sleep_s: 10.0, max_ptes_none: None };
         // About one instruction a cycle at 2.5 GHz.
-        Kernel { khugepaged, instructions_per_s: 2.5e9, smaller_folios: Vec::new(), pt_reclaim: None }
+        let instructions_per_s = 2.5e9;
+        Kernel { khugepaged: Khugepaged::default(), instructions_per_s, smaller_folios: Vec::new(), pt_reclaim: None }
     }
 }

@@ -4,8 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ::policy::size::{PageSize, format_bytes};
-use ::policy::{Granularity, Policy, PolicyError};
-use ::policy::{Mechanism, PageSizes};
+use ::policy::{Granularity, Mechanism, PageSizes, Policy, PolicyError};
 use paging::{Format, with_format};
 use serde::{Serialize, Serializer};
 use thiserror::Error;
@@ -39,7 +38,7 @@ impl ModelPolicy {
                 Granularity::Mthp(size) => format!("folios of {size}, mapped by PTEs at the first write"),
                 Granularity::Thp => "folios of PMD size, mapped by one entry at the first touch".to_owned(),
                 Granularity::Hugetlb(size) => format!("pages of {size} from a pool"),
-                Granularity::DirectMap(size) => format!("the kernel's direct map in leaves of {size}"),
+                Granularity::DirectMap(leaves) => format!("the kernel's direct map in {leaves}"),
             },
             ModelPolicy::Contig64k => "64K at the first fault, made contiguous at the second".to_owned(),
             ModelPolicy::BasePage(size) => format!("base pages of {size}"),
@@ -117,6 +116,8 @@ pub struct Plan {
     pub format: TableFormat,
     /// Bytes of a base page.
     pub base_bytes: u64,
+    /// Bytes that a leaf one level above the base pages maps; `None` where there is none.
+    pub pmd_bytes: Option<u64>,
     /// How anonymous memory is mapped.
     pub granule: Granule,
     /// What is done to the program's calls.
@@ -142,7 +143,7 @@ impl Plan {
             ModelPolicy::Contig64k | ModelPolicy::BasePage(_) | ModelPolicy::DirectMap(_) => &Policy::DEFAULT,
         };
         let mechanism = Mechanism::of(asked, &shape.as_offered());
-        Ok(Plan { format, base_bytes: shape.base_bytes, granule, mechanism })
+        Ok(Plan { format, base_bytes: shape.base_bytes, pmd_bytes: shape.pmd_bytes, granule, mechanism })
     }
 }
 
@@ -163,7 +164,16 @@ impl Plan {
     /// Which it is, and what there can be.
     pub(crate) fn admits_kernel(&self, kernel: &Kernel) -> Result<(), Lack> {
         self.admits_folios(&kernel.smaller_folios)?;
-        self.admits_missing(kernel.khugepaged.max_ptes_none)
+        self.admits_missing(kernel)
+    }
+
+    /// What khugepaged looks at as one under this policy: a PMD; `None` where it has nothing to do.
+    pub(crate) fn scanned_bytes(&self, kernel: &Kernel) -> Option<u64> {
+        match self.granule {
+            Granule::Thp(bytes) => Some(bytes),
+            Granule::Mthp(_) if kernel.khugepaged.makes_folios => self.pmd_bytes,
+            _ => None,
+        }
     }
 
     /// Of a kernel that has larger folios enabled than those of the policy, those are taken first: then the further ones
@@ -181,8 +191,9 @@ impl Plan {
     }
 
     /// `max_ptes_none_store` (mm/khugepaged.c) takes up to `HPAGE_PMD_NR - 1`.
-    fn admits_missing(&self, max_ptes_none: Option<u64>) -> Result<(), Lack> {
-        let (Granule::Thp(bytes), Some(found)) = (self.granule, max_ptes_none) else { return Ok(()) };
+    fn admits_missing(&self, kernel: &Kernel) -> Result<(), Lack> {
+        let scanned = self.scanned_bytes(kernel);
+        let Some((bytes, found)) = scanned.zip(kernel.khugepaged.max_ptes_none) else { return Ok(()) };
         let most = bytes / self.base_bytes - 1;
         if found <= most {
             return Ok(());
@@ -192,7 +203,7 @@ impl Plan {
 }
 
 /// Base pages of the smallest anonymous folio (mm/huge_memory.c: order 2).
-const LEAST_FOLIO_PAGES: u64 = 4;
+pub(crate) const LEAST_FOLIO_PAGES: u64 = 4;
 
 /// The sizes that a format has.
 struct Shape {

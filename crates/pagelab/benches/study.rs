@@ -167,7 +167,7 @@ fn record(trial: Trial, observations: Vec<Observation>) -> TrialRecord {
             causes: vec![],
             answered: vec![],
         },
-        answer: Answer { exit: Exit::Code(0), stdout_sha256: None, too_slow: false },
+        answer: Answer::of(Exit::Code(0), None),
         state_before: state.clone(),
         state_after: state,
         rejected: vec![],

@@ -41,7 +41,7 @@ pub enum Verb {
     Compare(Box<Compare>),
     /// Show a stored comparison again
     Show(Show),
-    /// Combine comparisons of several boots and hosts
+    /// Combine comparisons `--arm-of-boot` of several boots and hosts
     Merge(Merge),
     /// Studies: a file of workloads, policies and machines; run, resumed and reported
     Study(StudyArguments),
@@ -70,6 +70,9 @@ pub enum Verb {
     Doctor(Doctor),
     /// Put back system settings that a killed run left
     Restore(Restore),
+    /// Do the job of a guest that `compare --kernel` has booted
+    #[command(hide = true)]
+    GuestSession,
     /// Write documents about the command line
     #[command(hide = true)]
     Generate(GenerateArguments),

@@ -71,9 +71,20 @@ impl Failure {
         }
     }
 
+    /// What went wrong in a guest, by the exit code that it has there.
+    pub fn of_code(code: u8, message: String) -> Failure {
+        match code {
+            1 => Failure::Command(message),
+            3 => Failure::NothingAdmitted(message),
+            4 => Failure::NoResult(message),
+            126 | 127 => Failure::Unrunnable { message, code },
+            _ => Failure::Input(message),
+        }
+    }
+
     /// The exit code: 1 to 4, what a shell has for commands that it cannot run, or 128 and the signal.
-    pub fn code(&self) -> ExitCode {
-        ExitCode::from(match self {
+    pub fn exit_code(&self) -> u8 {
+        match self {
             Failure::Command(_) | Failure::Faults(_) => 1,
             Failure::Input(_) => 2,
             Failure::NothingAdmitted(_) => 3,
@@ -82,7 +93,12 @@ impl Failure {
             Failure::Interrupted(signal) | Failure::Stopped(signal, _) => {
                 128u8.saturating_add(u8::try_from(*signal).unwrap_or(0))
             }
-        })
+        }
+    }
+
+    /// The same, as a process ends with it.
+    pub fn code(&self) -> ExitCode {
+        ExitCode::from(self.exit_code())
     }
 }
 

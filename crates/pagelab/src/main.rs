@@ -10,7 +10,9 @@ mod exec;
 mod executed;
 mod failure;
 mod generate;
+mod hashed;
 mod inspect;
+mod kernels;
 mod list;
 mod locale;
 mod merge;
@@ -44,6 +46,7 @@ use cli::{Cli, Verb};
 use failure::{Failure, say, told};
 
 fn main() -> ExitCode {
+    kernels::session::run_if_first();
     let words: Vec<OsString> = std::env::args_os().collect();
     match Cli::try_parse_from(&words) {
         Ok(Cli { verb }) => run(verb).map_or_else(|failure| complain(&failure), |()| ExitCode::SUCCESS),
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
 fn run(verb: Verb) -> Result<(), Failure> {
     match verb {
         Verb::Demo(arguments) => demo::run(&arguments),
+        Verb::Compare(arguments) if !arguments.guests.kernels.is_empty() => kernels::run(&arguments),
         Verb::Compare(arguments) => compare::run(*arguments),
         Verb::Show(arguments) => show::run(&arguments),
         Verb::Merge(arguments) => merge::run(&arguments),
@@ -70,6 +74,7 @@ fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Restore(arguments) => restore::run(&arguments),
         Verb::Workload(arguments) => work(arguments),
+        Verb::GuestSession => kernels::session::run(),
         Verb::Generate(arguments) => generate::run(&arguments, Cli::command()),
     }
 }

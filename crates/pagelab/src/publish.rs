@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use results::boots as of_boots;
+use results::store::Resumption;
+use serde_json::{Value, json};
 use study::comparison::Comparison;
+use study::guest::Clock;
 use study::metric::Provenance;
 use study::stats::Outcome;
 use study::stats::boots::{self, Merged, Part};
@@ -61,14 +64,46 @@ pub fn first_of(mut failures: impl Iterator<Item = Failure>) -> Result<(), Failu
 /// # Errors
 /// Standard output or a file cannot be written.
 pub fn comparison(comparison: &Comparison, forms: &Forms, adopt: Adopt) -> Result<(), Failure> {
+    gone_on(comparison, &[], forms, adopt)
+}
+
+/// The same, of one that was interrupted and went on.
+fn gone_on(comparison: &Comparison, resumptions: &[Resumption], forms: &Forms, adopt: Adopt) -> Result<(), Failure> {
     let text = match forms.json {
-        true => format!("{:#}", results::json::document(comparison)),
-        false => text(comparison, adopt),
+        true => {
+            let mut document = results::json::document(comparison);
+            document["resumptions"] = resumptions.iter().map(of_resumption).collect();
+            format!("{document:#}")
+        }
+        false => [text(comparison, adopt), resumed(comparison, resumptions)].join("\n\n").trim_end().to_owned(),
     };
     let printed = print(&text, forms.json);
     let csv = forms.csv.as_ref().map(|file| write(file, &|to| results::csv::write(comparison, to)));
     let html = forms.html.as_ref().map(|file| write_page(file, &results::html::report(comparison)));
     first_of([Some(printed), csv, html].into_iter().flatten().filter_map(Result::err))
+}
+
+fn of_resumption(one: &Resumption) -> Value {
+    json!({ "trials": one.trials, "started_unix_s": one.started_unix_s, "boot_id": one.boot_id })
+}
+
+/// Where a comparison was interrupted, and whether it went on in another boot; nothing where it was not.
+fn resumed(comparison: &Comparison, resumptions: &[Resumption]) -> String {
+    let mut boot = &comparison.machine.boot_id;
+    let of_one = |one: &Resumption, before: &str| {
+        let place = if one.boot_id == before { "in the same boot" } else { "in another boot" };
+        format!("after {} trials, and went on {place}", one.trials)
+    };
+    let told = resumptions.iter().map(|one| {
+        let told = of_one(one, boot);
+        boot = &one.boot_id;
+        told
+    });
+    let told: Vec<String> = told.collect();
+    match told.is_empty() {
+        true => String::new(),
+        false => folded(format!("It was interrupted {}.", told.join("; "))),
+    }
 }
 
 /// The table, what follows from it, and how to have the best policy for good.
@@ -80,7 +115,10 @@ fn text(comparison: &Comparison, adopt: Adopt) -> String {
     let folded_unless_command =
         |line: &str| if line.starts_with(' ') { line.to_owned() } else { folded(line.to_owned()) };
     let adoption = adoption.lines().map(folded_unless_command).collect::<Vec<_>>().join("\n");
-    let unmeasured = unmeasured(comparison).map(|line| line.to_owned() + "\n\n").unwrap_or_default();
+    let unmeasured = unmeasured(comparison)
+        .or_else(|| Clock::of(&comparison.machine).limits())
+        .map(|line| line.to_owned() + "\n\n")
+        .unwrap_or_default();
     format!("{unmeasured}{}\n\n{}", table.trim_end(), [sentence, adoption].join("\n").trim_end())
 }
 
@@ -95,10 +133,10 @@ fn unmeasured(comparison: &Comparison) -> Option<&'static str> {
 ///
 /// # Errors
 /// As [`comparison`] and [`merged`].
-pub fn stored(stored: &Comparison, forms: &Forms, adopt: Adopt) -> Result<(), Failure> {
+pub fn stored(stored: &Comparison, resumptions: &[Resumption], forms: &Forms, adopt: Adopt) -> Result<(), Failure> {
     match Part::of(stored).filter(|_| stored.design.is_over_boots()) {
         Some(part) => merged(&boots::merge(&[part]).map_err(Failure::input)?, forms),
-        None => comparison(stored, forms, adopt),
+        None => gone_on(stored, resumptions, forms, adopt),
     }
 }
 

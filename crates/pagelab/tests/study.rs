@@ -1,4 +1,5 @@
-//! Studies from end to end: run, killed, run again, reported, exported, merged; on the host and on model machines.
+//! Studies from end to end: run, killed, run again, reported, exported, merged; on the host and on model machines. above 400 lines
+//! because all of it is one study's life.
 
 #[path = "../benches/study.rs"]
 mod bench;
@@ -112,6 +113,15 @@ fn a_killed_study_goes_on_and_repeats_nothing() {
     ran.says(0, &[]).prints(&["2 of 4 rows are done"]);
     assert_eq!(trials(&bench, 1), after, "nothing is left to run");
     assert_eq!(bench.listed().len(), 2);
+    let store = bench.store();
+    let show = |options: &[&str]| bench.pagelab(&[&["show", "1", "--store", &store], options].concat()).ran();
+    show(&[]).says(0, &[]).prints(&["It was interrupted after", "in the same boot."]);
+    if has("sqlite3") {
+        let moved = "UPDATE resumptions SET boot_id = 'another'";
+        assert!(Command::new("sqlite3").args([store.as_str(), moved]).status().unwrap().success());
+        show(&[]).says(0, &[]).prints(&["and went on in another boot."]);
+        assert_eq!(show(&["--json"]).json()["resumptions"][0]["boot_id"], "another");
+    }
     let report = study(&bench, "report", &file, &[]).ran();
     report.says(0, &[]).prints(&["Does it run?", "it is in the package acme", "it has no free counterpart"]);
     let document = study(&bench, "report", &file, &["--json"]).ran().json();
@@ -130,6 +140,18 @@ fn a_dry_run_runs_nothing_and_says_what_and_how_long() {
 }
 
 #[test]
+fn nothing_of_a_file_moves_the_terminal() {
+    let bench = Bench::new();
+    let text = TINY.replace("Does it run?", "\\u001b[31mDoes it run?");
+    let file = written(&bench, "tiny.toml", &text);
+    for (verb, options) in [("run", &["--dry-run"][..]), ("status", &[]), ("report", &[])] {
+        let shown = study(&bench, verb, &file, options).output().unwrap().stdout;
+        assert!(!shown.contains(&0x1b), "{verb}: {}", String::from_utf8_lossy(&shown));
+        assert!(String::from_utf8_lossy(&shown).contains("\\x1b[31mDoes it run?"), "{verb}");
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_in_a_line() {
     let bench = Bench::new();
     for (text, parts) in [
@@ -141,6 +163,23 @@ fn what_makes_no_sense_is_refused_in_a_line() {
         (
             TINY.replace("[sizes.full]", "machines = [\"cortex-a35\"]\n[sizes.full]"),
             &["machines", "cortex-a35", "cortex-a53"],
+        ),
+        (TINY.replace("[sizes.full]", "machines = [\"hst\"]\n[sizes.full]"), &["machines", "the nearest is host"]),
+        (
+            TINY.replace("[sizes.full]", "model_primary = \"walkz\"\n[sizes.full]"),
+            &["model_primary", "walkz", "the nearest is walks"],
+        ),
+        (
+            format!("{TINY}[[published]]\nwhat = \"x\"\nmetric = \"walll_s\"\nchange = \"-1%\"\nsource = \"a list\"\n"),
+            &["published.metric", "walll_s", "the nearest is wall_s"],
+        ),
+        (
+            TINY.replace("name = \"true\"", "name = \"true\"\naxes = { t = [\"a\", \"b\"] }"),
+            &["workload \"true\"", "its axis, {t}", "would be the same"],
+        ),
+        (
+            format!("{TINY}[boots.a]\nbaseline = true\n[boots.b]\nkernel = \"6\"\nbaseline = true\n"),
+            &["boots: a and b have baseline = true"],
         ),
     ] {
         let file = written(&bench, "bad.toml", &text);
@@ -204,6 +243,12 @@ fn a_modelled_study_records_nothing_where_it_has_a_trace() {
         "no free counterpart",
         "a list",
     ]);
+    let figures = of("rva23")["cells"][0]["medians"].as_object().unwrap();
+    let named =
+        |name: &String| format!("[[published]]\nwhat = \"x\"\nmetric = \"{name}\"\nchange = \"-1%\"\nsource = \"x\"\n");
+    let all = text.to_owned() + "\n" + &figures.keys().map(named).collect::<String>();
+    assert!(figures.len() > 40);
+    study(bench, "status", &written(bench, "all.toml", &all), &[]).ran().says(0, &[]);
     let html = bench.word("report.html");
     study(bench, "report", &file, &["--html", &html]).ran().says(0, &[]);
     let html = fs::read_to_string(html).unwrap();
@@ -346,6 +391,56 @@ fn boots_of_two_kernels_are_compared_and_another_boot_is_measured_when_asked() {
 }
 
 #[test]
+fn an_answer_that_is_not_there_is_said_once() {
+    let bench = Bench::new();
+    let text = TINY.replace("command = [\"true\"]", "command = [\"echo\", \"a\"]\nanswer = \"x(y)\"");
+    let file = written(&bench, "tiny.toml", &text);
+    let mut run = study(&bench, "run", &file, &["--only", "true"]);
+    let ran = if is_root() && has("setpriv") { run.as_nobody().ran() } else { run.ran() };
+    let told = "--answer x(y): it matches nothing in the output of a trial; all of that output is compared";
+    ran.says(0, &[told]);
+    assert_eq!(ran.stderr.matches(told).count(), 1, "{ran}");
+}
+
+#[test]
+fn a_boot_that_is_several_or_none_of_the_study_s_is_said_to_be() {
+    if !needs(&[("a build with debug assertions", cfg!(debug_assertions))]) {
+        return;
+    }
+    let bench = Bench::new();
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let number = release.split('.').next().unwrap().to_owned();
+    let boots =
+        |one: &str, other: &str| format!("{TINY}[boots.new]\nkernel = \"{one}\"\n[boots.old]\nkernel = \"{other}\"\n");
+    let several = written(&bench, "several.toml", &boots(&number, release.trim()));
+    let told = "a boot is new and old at once, and is counted as none of them";
+    study(&bench, "run", &several, &["--dry-run"]).ran().says(0, &[told]);
+    // The fake platform's kernel is 6.18.
+    let several = written(&bench, "several.toml", &boots("6", "6.18"));
+    study(&bench, "run", &several, &["--fake-platform", THREE]).ran().prints(&["missing: ", told]);
+    study(&bench, "status", &several, &[]).ran().says(0, &[]).prints(&[told]);
+    let none = written(&bench, "none.toml", &boots("2.2", "2.4"));
+    let told = "is none of the study's, and is counted as none of them";
+    study(&bench, "run", &none, &["--dry-run"]).ran().says(0, &["now: a boot of Linux", told]);
+    study(&bench, "report", &none, &[]).ran().says(0, &[]).prints(&["the boot new", "a boot of Linux 6.18"]);
+}
+
+#[test]
+fn a_boot_without_a_trial_is_still_missing() {
+    if !needs(&[("a build with debug assertions", cfg!(debug_assertions)), program("sqlite3")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let file = written(&bench, "boots.toml", &format!("{TINY}[boots.new]\nkernel = \"6.18\"\n"));
+    study(&bench, "run", &file, &["--fake-platform", THREE]).ran();
+    let missing = || study(&bench, "status", &file, &["--json"]).ran().json()["missing"].to_string();
+    assert!(!missing().contains("the boot new"), "{}", missing());
+    let emptied = "PRAGMA foreign_keys = OFF; DELETE FROM observations; DELETE FROM trials;";
+    assert!(Command::new("sqlite3").args([bench.store().as_str(), emptied]).status().unwrap().success());
+    assert!(missing().contains("the boot new (a kernel 6.18)"), "{}", missing());
+}
+
+#[test]
 fn a_large_study_is_planned_merged_and_reported() {
     let directory = tempfile::tempdir().unwrap();
     let extent = bench::Extent { planned: 3, stores: 2, blocks: 8 };
@@ -363,6 +458,8 @@ fn stores_are_merged_once_and_conflicts_are_named() {
     let merge = |stores: &[&str]| bench.pagelab(&[&["study", "merge", "--store", &into], stores].concat()).ran();
     merge(&[&one]).says(0, &[]).prints(&["2 comparisons added"]);
     merge(&[&one, &one]).says(0, &[]).prints(&["0 comparisons added, 0 completed, 4 there already"]);
+    merge(&["--study", "tinny", &one]).says(2, &["no store has anything of \"tinny\"", "the nearest is tiny"]);
+    merge(&["--study", "tiny", &one]).says(0, &[]);
     if !needs(&[program("sqlite3")]) {
         return;
     }

@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use common::*;
@@ -106,7 +107,7 @@ fn an_input_is_made_once_and_its_hash_is_in_what_is_stored() {
     fs::write(path, "4\n").unwrap();
     fs::write(bench.path("of-suite.toml"), STUDY.replace("= 6", "= 7")).unwrap();
     let ran = study(&bench, "run", &["--only", "sum"]).ran();
-    ran.says(0, &["the input numbers is not what it was when it was made", hash, "remove that directory"]);
+    ran.says(1, &["the input numbers is not what it was when it was made", hash, "remove that directory"]);
     assert_eq!(bench.listed().len(), 2, "nothing is measured with it");
 }
 
@@ -120,13 +121,32 @@ fn an_input_that_cannot_be_made_says_why_and_the_others_go_on() {
     let bench = bench(STUDY, &suite);
     let ran = study(&bench, "run", &[]).ran();
     ran.says(
-        0,
-        &["sum: the input numbers cannot be made: its command failed (exit status 3); its last words: no seq here"],
+        1,
+        &[
+            "no result yet of sum",
+            "sum: the input numbers cannot be made: its command failed (exit status 3); its last words: no seq here",
+        ],
     );
     ran.prints(&["1 of 4 rows are done", "2 of 4 workloads on this host"]);
     let left = fs::read_dir(bench.path("cache/pagelab/inputs")).unwrap().flatten();
     let left: Vec<_> = left.flat_map(|one| fs::read_dir(one.path()).unwrap().flatten()).collect();
     assert!(left.is_empty(), "nothing half made is left: {left:?}");
+}
+
+#[test]
+fn the_last_copy_of_an_input_is_removed() {
+    let suite = SUITE.replace("name = \"sum\"", "name = \"sum\"\nprepare = \"mkdir -p {numbers}.trial/a\"");
+    let suite = suite.replace("output = \"numbers\"\n", "").replace("seq \"$1\"", "seq \"$1\" > numbers");
+    let suite = suite.replace("\"{numbers}\"]", "\"{numbers}/numbers\"]");
+    let bench = bench(STUDY, &suite);
+    study(&bench, "run", &["--only", "sum"]).ran().says(0, &[]).prints(&["1 of 3 rows are done"]);
+    let made: Vec<String> = fs::read_dir(bench.path("cache/pagelab/inputs"))
+        .unwrap()
+        .flatten()
+        .flat_map(|one| fs::read_dir(one.path()).unwrap().flatten())
+        .map(|one| one.file_name().to_string_lossy().into_owned())
+        .collect();
+    assert!(made.len() == 1 && made[0].len() == 64, "the input and nothing beside it: {made:?}");
 }
 
 #[test]
@@ -242,14 +262,58 @@ fn a_program_that_refuses_to_be_roots_is_another_users() {
 #[test]
 fn programs_of_the_suites_run_and_answer() {
     let here = [program("perl"), program("gcc"), program("dimacs-solver")];
-    if !needs(&here) || !needs(&[("libquantum-dev", fs::exists("/usr/include/quantum.h").unwrap())]) {
+    let games = ["gnugo", "sjeng"].map(|name| (name, fs::exists(format!("/usr/games/{name}")).unwrap()));
+    if !needs(&here) || !needs(&games) || !needs(&[("libquantum-dev", fs::exists("/usr/include/quantum.h").unwrap())]) {
         return;
     }
-    let used = "name = \"specint-like\"\nonly = [\"network simplex\", \"libquantum\", \"gcc\", \"astar\"]";
-    let parameters = "parameters = { nodes = 500, arcs = 3000, factored = 15, base = 8, functions = 2 }\nblocks";
+    let used = "name = \"specint-like\"\nonly = [\"network simplex\", \"libquantum\", \"gcc\", \"gnugo\", \"sjeng\", \"astar\"]";
+    let parameters = "parameters = { nodes = 500, arcs = 3000, factored = 15, base = 8, functions = 2, moves = 2, plies = 3 }\nblocks";
     let bench = bench(&STUDY.replace("name = \"small\"", used).replacen("blocks", parameters, 1), SUITE);
     let ran = study(&bench, "run", &[]).ran();
-    ran.says(0, &["the input network has the hash", "the input shor has the hash"]).prints(&["3 of 4 rows are done"]);
+    ran.says(0, &["the input network has the hash", "the input shor has the hash"]).prints(&["5 of 6 rows are done"]);
     let document = study(&bench, "report", &["--json"]).ran().json();
     assert!(!document.to_string().contains("wrong answer"), "{document:#}");
+    let answer = |name: &str| {
+        let row = document["rows"].as_array().unwrap().iter().find(|row| row["workload"] == name).unwrap();
+        bench.stored(row["comparison"].as_u64().unwrap())["trials"][0]["answer"]["stdout_sha256"].clone()
+    };
+    // Of `Raw nodes for depth 3: 8902`, as many as chess has, and of nothing.
+    assert_eq!(answer("sjeng"), "977e50f4eceeb46cc104dad00ff121be396a1ca818f81c44625b549eecb0b9f3");
+    assert_ne!(answer("gnugo"), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "it plays");
+    let left =
+        fs::read_dir("/tmp").unwrap().flatten().any(|one| one.file_name().to_string_lossy().starts_with("sjeng-home"));
+    assert!(!left, "the home of sjeng is gone with it");
+}
+
+#[test]
+fn databases_tell_percentiles_beside_their_throughput() {
+    let here = ["/usr/sbin/mariadbd", "sysbench", "pgbench", "pg_isready"].map(program);
+    if !needs(&[root()]) || !needs(&here) {
+        return;
+    }
+    let used = "name = \"servers\"\nonly = [\"mysql\", \"postgresql\"]";
+    let parameters = "parameters = { rows = 500, events = 60, scale = 1, transactions = 500 }\nblocks";
+    let bench = bench(&STUDY.replace("name = \"small\"", used).replacen("blocks", parameters, 1), SUITE);
+    // Of the directory of a test a database's own user could not read.
+    let cache = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().unwrap();
+    let run = |verb: &str, options: &[&str]| {
+        let words = ["study", verb, &bench.word("of-suite.toml"), "--store", &bench.store()];
+        let mut command = bench.pagelab(&[&words[..], options].concat());
+        command.env("XDG_CACHE_HOME", cache.path());
+        command.ran()
+    };
+    run("run", &[]).says(0, &[]).prints(&["2 of 2 rows are done"]);
+    let document = run("report", &["--json"]).json();
+    for row in document["rows"].as_array().unwrap() {
+        let median = |name: &str| row["cells"][0]["medians"][name].as_f64().unwrap();
+        assert!(0.0 < median("transaction_p50_ms") && median("transaction_p50_ms") <= median("transaction_p99_ms"));
+        for name in ["transactions_per_s", "transaction_p50_ms", "transaction_p99_ms"] {
+            assert!(row["cells"][1]["effects"][name]["low"].is_f64(), "{name} of {row:#}");
+        }
+    }
+    let text = run("report", &[]);
+    text.prints(&["what the programs print beside", "transaction_p99_ms", "memory and page tables under default"]);
+    let copies = fs::read_dir(cache.path().join("pagelab/inputs")).unwrap().flatten();
+    let copies: Vec<_> = copies.flat_map(|one| fs::read_dir(one.path()).unwrap().flatten()).collect();
+    assert_eq!(copies.len(), 2, "a database each, and no copy: {copies:?}");
 }

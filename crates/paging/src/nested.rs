@@ -40,6 +40,31 @@ pub enum NestedError {
 
 /// Translates `va` by `stage1`, whose table addresses are guest physical and are translated by `stage2`.
 ///
+/// ```
+/// use paging::format::x86_64::X86_64;
+/// use paging::nested::translate;
+/// use paging::{Attributes, Flags, InputAddress, Mapping, OutputAddress, Sizes, Tables};
+///
+/// let attributes = Attributes::new(Flags::READ | Flags::WRITE | Flags::USER);
+/// let map = |tables: &mut Tables<X86_64>, va, pa, bytes| {
+///     let (va, pa) = (InputAddress(va), OutputAddress(pa));
+///     tables.map(&Mapping { va, pa, bytes, attributes, sizes: Sizes::BEST })
+/// };
+/// // The guest's own tables lie at 1G of its memory, and map 2M of it.
+/// let mut guest = Tables::new(X86_64::new(4, 46), OutputAddress(1 << 30), 1 << 20)?;
+/// map(&mut guest, 0x7f00_0000_0000, 2 << 30, 2 << 20)?;
+/// // The hypervisor has 4G for it, from 64G on, in leaves of 1G.
+/// let mut host = Tables::new(X86_64::new(4, 46), OutputAddress(1 << 30), 1 << 20)?;
+/// map(&mut host, 0, 64 << 30, 4 << 30)?;
+///
+/// let found = translate(&guest, &host, InputAddress(0x7f00_0000_1234)).unwrap();
+/// assert_eq!(found.ipa, InputAddress((2 << 30) + 0x1234));
+/// assert_eq!(found.pa, OutputAddress((66 << 30) + 0x1234));
+/// // Three entries of the guest and its memory, each by two of the hypervisor: (3 + 1)(2 + 1) - 1.
+/// assert_eq!((found.references, found.bytes), (11, 2 << 20));
+/// # Ok::<(), paging::Error>(())
+/// ```
+///
 /// # Errors
 /// Says which stage failed, and for which address.
 pub fn translate<F: Format, L: Log, G: Format, M: Log>(

@@ -5,7 +5,7 @@ use paging::format::arm64::Granule;
 use paging::format::arm64_stage2::Arm64Stage2;
 use paging::stage2_split::{
     Backing, Build, Counters, Error, Mode, Options, Slot, Splitter, TableCache, Variant, build_slot,
-    build_slot_with_log, chunk_sizes, split, split_slot, tables_for, write_protect_slot,
+    build_slot_with_log, chunk_sizes, log_slot, split, split_slot, tables_for, write_protect_slot,
 };
 use paging::{Attributes, Event, Flags, Format, InputAddress, Log, Mapping, OutputAddress, Sizes, Tables};
 
@@ -318,6 +318,31 @@ fn write_protection_is_a_walk_of_its_own() {
             assert!(flags.contains(Flags::READ) && !flags.contains(Flags::WRITE), "{ipa:#x}");
         }
     }
+}
+
+#[test]
+fn a_log_is_protected_and_split_in_the_order_of_kvm() {
+    for backing in Backing::ALL {
+        for mode in [Mode::Enable, Mode::Clear] {
+            let options = Options { mode, ..Options::enable(GIB, Variant::Vanilla) };
+            let mut tables = build_slot(format(Granule::K4), SLOT, backing).unwrap();
+            let alone = split_slot(&mut tables.clone(), SLOT, options).unwrap();
+            let logged = log_slot(&mut tables, SLOT, options).unwrap();
+            assert_eq!(logged.split, alone, "{backing:?} {mode:?}: the split sees the same tables");
+            let leaf = tables.leaf(FIRST + (GIB - 0x1000)).unwrap();
+            assert_eq!((leaf.level, tables.attributes(FIRST).unwrap().flags.contains(Flags::WRITE)), (0, false));
+        }
+    }
+    let protect = |backing, mode| {
+        let mut tables = build_slot(format(Granule::K4), SLOT, backing).unwrap();
+        let options = Options { mode, ..Options::enable(GIB, Variant::Vanilla) };
+        log_slot(&mut tables, SLOT, options).unwrap().protect
+    };
+    let counts = |of: Counters| (of.walks, of.entries_read, of.entries_protected, of.tlb_invalidations);
+    assert_eq!(counts(protect(Backing::Blocks, Mode::Enable)), (1, 513, 512, 1));
+    // Of the 8 words of a block the first finds the block, and the others 64 of its pages, read-only as it was.
+    assert_eq!(counts(protect(Backing::Blocks, Mode::Clear)), (4096, 512 * 2 + 3584 * 66, 512, 1));
+    assert_eq!(counts(protect(Backing::Pages, Mode::Clear)), (4096, 4096 * 66, 262_144, 1));
 }
 
 #[test]

@@ -131,6 +131,7 @@ fn programs(arguments: &Arguments, folder: &Path) -> Result<(), Box<dyn Error>> 
             input: None,
             check_output: false,
             select: None,
+            expected: None,
             prove_all: false,
             extract: None,
         };
@@ -145,7 +146,7 @@ fn programs(arguments: &Arguments, folder: &Path) -> Result<(), Box<dyn Error>> 
 
 /// The rows of a program, a policy each.
 fn rows(program: &Program, rounds: usize, platform: &mut HostPlatform) -> Result<Vec<String>, Box<dyn Error>> {
-    let bare = Arm { label: "bare".into(), policy: Policy::DEFAULT, role: Role::Bare };
+    let bare = Arm { label: "bare".into(), policy: Policy::DEFAULT, role: Role::Bare, variant: None };
     let mut arms = vec![bare];
     let mut lines = Vec::new();
     for name in program.policies {

@@ -2,20 +2,20 @@
 
 use host::Host;
 use host::direct_map::{Leaves, leaves};
+use policy::DirectMapLeaves;
 use policy::judge::{DirectMap, MappedShare};
-use policy::size::PageSize;
 use study::comparison::Unsupported;
 
 /// What was read before the trial.
 pub struct DirectMapBefore {
-    leaf: PageSize,
+    wanted: DirectMapLeaves,
     before: Result<Leaves, Unsupported>,
 }
 
 impl DirectMapBefore {
     /// Reads the direct map before a trial.
-    pub fn read(leaf: PageSize, host: &Host) -> DirectMapBefore {
-        DirectMapBefore { leaf, before: leaves(host) }
+    pub fn read(wanted: DirectMapLeaves, host: &Host) -> DirectMapBefore {
+        DirectMapBefore { wanted, before: leaves(host) }
     }
 
     /// Reads it again after the trial.
@@ -24,12 +24,18 @@ impl DirectMapBefore {
     }
 
     fn beside(self, after: Result<Leaves, Unsupported>) -> DirectMap {
-        let share = |leaves: &Leaves| MappedShare {
+        let wanted = self.wanted;
+        let share = |leaves: &Leaves, before: &Leaves| MappedShare {
             total_bytes: leaves.total_bytes(),
-            covered_bytes: leaves.certain(self.leaf),
+            covered_bytes: match wanted {
+                DirectMapLeaves::Of(leaf) => leaves.certain(leaf),
+                // Of no one size, and as it was.
+                DirectMapLeaves::Mixed if leaves.shown().is_some() => 0,
+                DirectMapLeaves::Mixed => leaves.unchanged_bytes(before),
+            },
         };
         match self.before.and_then(|before| Ok((before, after?))) {
-            Ok((before, after)) => DirectMap::Seen { before: share(&before), after: share(&after) },
+            Ok((before, after)) => DirectMap::Seen { before: share(&before, &before), after: share(&after, &before) },
             Err(why) => DirectMap::Unseen { reason: why.to_string() },
         }
     }
@@ -41,6 +47,7 @@ mod tests {
 
     use policy::cause::{Cause, CauseShare};
     use policy::judge::Evidence;
+    use policy::size::PageSize;
     use policy::verdict::{Holding, Verdict};
 
     use super::*;
@@ -53,7 +60,11 @@ mod tests {
     }
 
     fn verdict(before: Result<Leaves, Unsupported>, after: Leaves) -> Verdict {
-        let direct_map = DirectMapBefore { leaf: PageSize::G1, before }.beside(Ok(after));
+        of_leaves(DirectMapLeaves::Of(PageSize::G1), before, after)
+    }
+
+    fn of_leaves(wanted: DirectMapLeaves, before: Result<Leaves, Unsupported>, after: Leaves) -> Verdict {
+        let direct_map = DirectMapBefore { wanted, before }.beside(Ok(after));
         Evidence { direct_map: Some(direct_map), ..Evidence::default() }.verdict()
     }
 
@@ -64,6 +75,14 @@ mod tests {
         assert_eq!((split.holding, split.covered_bytes), (Holding::Partly, 10 << 30));
         assert_eq!(split.causes[0], CauseShare { cause: Cause::DirectMapOtherwise, bytes: Some(10 << 30) });
         assert!(verdict(Ok(of(20, 0)), of(20, 0)).causes.is_empty());
+    }
+
+    #[test]
+    fn a_map_of_no_one_size_holds_as_long_as_it_stays_as_it_is() {
+        let mixed = |before, after| of_leaves(DirectMapLeaves::Mixed, Ok(before), after).holding;
+        assert_eq!(mixed(of(12, 8), of(12, 8)), Holding::Held);
+        assert_eq!(mixed(of(12, 8), of(8, 12)), Holding::Partly, "a fifth was split");
+        assert_eq!(mixed(of(19, 1), of(19, 1)), Holding::NotHeld, "it has a size");
     }
 
     #[test]

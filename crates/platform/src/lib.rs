@@ -31,7 +31,7 @@ use policy::census::Census;
 use policy::judge::{Evidence, SlotCounts};
 use policy::verdict::Verdict;
 use policy::{Granularity, Modifier, Policy};
-use study::comparison::Admission;
+use study::comparison::{Admission, Fragmented as Wish};
 use study::control::Role;
 use study::machine::State;
 use study::metric::Observation;
@@ -59,21 +59,27 @@ pub struct HostPlatform {
     session: Session,
     observer: Observer,
     work: Work,
+    /// What variants run in its place, by their names.
+    variants: BTreeMap<String, Work>,
     began: Instant,
     /// What its clock showed then, for a comparison that goes on.
     before_s: f64,
     last_words: String,
     blame: Blame,
-    /// How the calls that stopped were last served under each policy.
-    paces: BTreeMap<Policy, Pace>,
-    fragments: Fragments,
+    /// How the calls that stopped were last served in each variant under each policy.
+    paces: BTreeMap<(Option<String>, Policy), Pace>,
+    fragmenting: Option<Fragmenting>,
 }
 
-/// Whether free memory is to be fragmented, and whether it is.
-enum Fragments {
-    Unwanted,
-    Wanted(Command),
-    Held(Fragmented),
+/// Makes the command that fragments memory in a way and holds it so (`Fragmented::hold`).
+pub type Fragmenter = Box<dyn Fn(Wish) -> Command>;
+
+/// How free memory is fragmented, and what makes it so.
+struct Fragmenting {
+    /// In trials of arms that say nothing else.
+    of_all: Option<Wish>,
+    by: Fragmenter,
+    held: Option<(Wish, Fragmented)>,
 }
 
 /// What a trial showed.
@@ -94,12 +100,13 @@ impl HostPlatform {
             session,
             observer: Observer::open(),
             work,
+            variants: BTreeMap::new(),
             began: Instant::now(),
             before_s: 0.0,
             last_words: String::new(),
             blame: Blame::Command,
             paces: BTreeMap::new(),
-            fragments: Fragments::Unwanted,
+            fragmenting: None,
         }
     }
 
@@ -108,22 +115,34 @@ impl HostPlatform {
         HostPlatform { before_s, ..self }
     }
 
-    /// Has a command fragment free memory before the first trial and hold it so until the last (`Fragmented::hold`).
-    pub fn with_fragments(mut self, command: Option<Command>) -> HostPlatform {
-        self.fragments = command.map_or(Fragments::Unwanted, Fragments::Wanted);
-        self
+    /// Has variants run something else, each by its name.
+    pub fn with_variants(self, variants: BTreeMap<String, Work>) -> HostPlatform {
+        HostPlatform { variants, ..self }
     }
 
-    /// Fragments memory where that is wanted and was not done, once nobody else measures: others would find it so.
-    fn fragment(&mut self) -> Result<(), PlatformError> {
-        if let Fragments::Held(fragmented) = &mut self.fragments {
-            return fragmented.check();
+    /// Has commands fragment free memory: for each trial as its variant says, or else as `of_all` does. What is wanted in
+    /// trial after trial is held from the first to the last (`Fragmented::hold`).
+    pub fn with_fragments(self, of_all: Option<Wish>, by: Fragmenter) -> HostPlatform {
+        HostPlatform { fragmenting: Some(Fragmenting { of_all, by, held: None }), ..self }
+    }
+
+    fn work(&self, arm: &Arm) -> &Work {
+        arm.variant.as_ref().and_then(|variant| self.variants.get(&variant.name)).unwrap_or(&self.work)
+    }
+
+    /// Fragments memory as the arm wants it, where it is not so, once nobody else measures: others would find it so.
+    fn fragment(&mut self, arm: &Arm) -> Result<(), PlatformError> {
+        let Some(fragmenting) = &mut self.fragmenting else { return Ok(()) };
+        let wish = arm.variant.as_ref().and_then(|variant| variant.fragmented).or(fragmenting.of_all);
+        match (&mut fragmenting.held, wish) {
+            (Some((held, fragmented)), Some(wish)) if *held == wish => return fragmented.check(),
+            (None, None) => return Ok(()),
+            _ => {}
         }
-        if matches!(self.fragments, Fragments::Wanted(_)) {
+        fragmenting.held = None;
+        if let Some(wish) = wish {
             self.session.rest()?;
-            if let Fragments::Wanted(command) = std::mem::replace(&mut self.fragments, Fragments::Unwanted) {
-                self.fragments = Fragments::Held(Fragmented::hold(command)?);
-            }
+            fragmenting.held = Some((wish, Fragmented::hold((fragmenting.by)(wish))?));
         }
         Ok(())
     }
@@ -133,7 +152,7 @@ impl HostPlatform {
     /// # Errors
     /// See [`Session::finish`].
     pub fn finish(&mut self) -> Result<(), PlatformError> {
-        self.fragments = Fragments::Unwanted;
+        self.fragmenting = None;
         self.session.finish()
     }
 
@@ -153,15 +172,15 @@ impl HostPlatform {
     }
 
     fn trial(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, PlatformError> {
-        self.fragment()?;
+        self.fragment(arm)?;
         // A pool that the kernel gave when the arm was admitted and does not give now is the verdict's to name.
         let _ = self.session.apply(&arm.policy)?;
         let started_s = self.elapsed_s();
         let state_before = self.session.host().state()?;
         let shown = match &arm.role {
-            Role::Policy => self.under_policy(&arm.policy, &state_before)?,
-            Role::Bare => self.bare(&arm.policy)?,
-            Role::Sham { stops, .. } => self.sham(stops, &arm.policy, &state_before)?,
+            Role::Policy => self.under_policy(arm, &state_before)?,
+            Role::Bare => self.bare(arm)?,
+            Role::Sham { stops, .. } => self.sham(stops, arm, &state_before)?,
         };
         let Shown { observations, census, verdict, answer, state_after, errors } = shown;
         if !answer.succeeded() {
@@ -172,17 +191,18 @@ impl HostPlatform {
     }
 
     /// A trial under a policy, with its witness.
-    fn under_policy(&mut self, policy: &Policy, state: &State) -> Result<Shown, PlatformError> {
+    fn under_policy(&mut self, arm: &Arm, state: &State) -> Result<Shown, PlatformError> {
+        let policy = &arm.policy;
         let page_sizes = self.session.host().page_sizes().clone();
         let counters = self.session.host().counters()?;
         let direct_map = policy.direct_map().map(|leaf| DirectMapBefore::read(leaf, self.session.host()));
         let timed = AtomicBool::new(false);
         let mut witness = TrialWitness::new(&self.observer, policy, &page_sizes, state, self.look_budget(&timed));
         let rewriting = Rewriting::of(policy, &page_sizes);
-        let run = run_traced(&self.work, &rewriting, &mut witness, &timed)?;
-        let (state_after, answer) = self.after(&run)?;
+        let run = run_traced(self.work(arm), &rewriting, &mut witness, &timed)?;
+        let (state_after, answer) = self.after(arm, &run)?;
         let counters_after = self.session.host().counters()?;
-        let mut observations = observed(&self.work, &run, &answer, Some(&mut witness))?;
+        let mut observations = observed(self.work(arm), &run, &answer, Some(&mut witness))?;
         if !answer.too_slow {
             observations.extend(of_the_host(&counters, &counters_after));
         }
@@ -199,17 +219,17 @@ impl HostPlatform {
         let census = evidence.examination.census.clone();
         let verdict = evidence.verdict();
         self.session.note_need(need_bytes);
-        self.paces.insert(policy.clone(), run.ended.pace);
+        self.paces.insert(pace_of(arm, policy), run.ended.pace);
         Ok(Shown { observations, census, verdict, answer, state_after, errors: run.errors })
     }
 
     /// A trial without filter, tracer and census.
-    fn bare(&mut self, ground: &Policy) -> Result<Shown, PlatformError> {
-        let disable_thp = Rewriting::of(ground, self.session.host().page_sizes()).disable_thp;
+    fn bare(&mut self, arm: &Arm) -> Result<Shown, PlatformError> {
+        let disable_thp = Rewriting::of(&arm.policy, self.session.host().page_sizes()).disable_thp;
         let timed = AtomicBool::new(false);
-        let run = run(&self.work, disable_thp, &timed, |launch| tracer::run_bare(launch, GRACE))?;
-        let (state_after, answer) = self.after(&run)?;
-        let observations = observed(&self.work, &run, &answer, None)?;
+        let run = run(self.work(arm), disable_thp, &timed, |launch| tracer::run_bare(launch, GRACE))?;
+        let (state_after, answer) = self.after(arm, &run)?;
+        let observations = observed(self.work(arm), &run, &answer, None)?;
         Ok(Shown {
             observations,
             census: Census::default(),
@@ -221,14 +241,15 @@ impl HostPlatform {
     }
 
     /// A trial with the stops of a policy and nothing of what it does. The looks are those of the policy too.
-    fn sham(&mut self, stops: &Policy, ground: &Policy, state: &State) -> Result<Shown, PlatformError> {
+    fn sham(&mut self, stops: &Policy, arm: &Arm, state: &State) -> Result<Shown, PlatformError> {
+        let ground = &arm.policy;
         let page_sizes = self.session.host().page_sizes().clone();
-        let pace = self.paces.get(stops).copied().unwrap_or_default();
+        let pace = self.paces.get(&pace_of(arm, stops)).copied().unwrap_or_default();
         let timed = AtomicBool::new(false);
         let mut witness = TrialWitness::new(&self.observer, stops, &page_sizes, state, self.look_budget(&timed));
-        let run = run_traced(&self.work, &Rewriting::sham(stops, ground, &page_sizes, pace), &mut witness, &timed)?;
-        let (state_after, answer) = self.after(&run)?;
-        let observations = observed(&self.work, &run, &answer, Some(&mut witness))?;
+        let run = run_traced(self.work(arm), &Rewriting::sham(stops, ground, &page_sizes, pace), &mut witness, &timed)?;
+        let (state_after, answer) = self.after(arm, &run)?;
+        let observations = observed(self.work(arm), &run, &answer, Some(&mut witness))?;
         Ok(Shown {
             observations,
             census: witness.evidence().examination.census,
@@ -245,7 +266,7 @@ impl HostPlatform {
     }
 
     /// What is there to be seen when a run is over.
-    fn after(&self, run: &Run) -> Result<(State, Answer), PlatformError> {
+    fn after(&self, arm: &Arm, run: &Run) -> Result<(State, Answer), PlatformError> {
         if signals::arrived().is_some() {
             // A terminal tells every process of its group: any of them may have ended early, with any exit.
             return Err(PlatformError::Interrupted);
@@ -253,8 +274,13 @@ impl HostPlatform {
         if run.driven.is_none() && run.ended.cut_short {
             return Err(PlatformError::CutShort);
         }
-        Ok((self.session.host().state()?, answer(&self.work, run)))
+        Ok((self.session.host().state()?, answer(self.work(arm), run)))
     }
+}
+
+/// By what a pace is known.
+fn pace_of(arm: &Arm, stops: &Policy) -> (Option<String>, Policy) {
+    (arm.variant.as_ref().map(|variant| variant.name.clone()), stops.clone())
 }
 
 impl Platform for HostPlatform {
@@ -267,7 +293,7 @@ impl Platform for HostPlatform {
         };
         // Whether the kernel finds contiguous memory for a pool is known when it was asked to. What else fails is for
         // the first trial to say.
-        let _ = self.fragment();
+        let _ = self.fragment(arm);
         let refused = self.session.apply(&arm.policy).ok().flatten();
         refused.map_or(admission, Admission::Unsupported)
     }

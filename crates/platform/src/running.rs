@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use study::trial::Answer;
+use study::trial::{Answer, Stated};
 use tracer::{Ended, Launch, LaunchError, Leftovers, Rewriting};
 
 use crate::error::PlatformError;
@@ -94,7 +94,7 @@ pub fn run(
 /// Where standard output goes. Nobody reads it unless asked to; then the reader costs a little time.
 fn stdout(work: &Work) -> io::Result<(OwnedFd, Capture)> {
     let (pipe, capture) = Capture::start()?;
-    if work.check_output || work.select.is_some() || work.extract.is_some() {
+    if work.check_output || work.select.is_some() || work.expected.is_some() || work.extract.is_some() {
         return Ok((pipe, capture));
     }
     let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null")?;
@@ -113,10 +113,29 @@ fn hashed(work: &Work, output: &Captured) -> Option<String> {
     selected.map(|selected| output::sha256(&selected)).or_else(of_all)
 }
 
+/// Letters of an unexpected answer that are kept.
+const FOUND_LETTERS: usize = 200;
+
+/// How an output stands to the answer that was stated.
+fn stated(work: &Work, output: &Captured) -> Stated {
+    let Some(expected) = &work.expected else { return Stated::Nothing };
+    let selected = work.select.as_ref().and_then(|select| select(&output.start));
+    let is_whole = selected.is_some() || !output.cut;
+    let found = selected.unwrap_or_else(|| output.start.clone());
+    let end = |text: &[u8]| text.iter().rposition(|byte| !b"\r\n".contains(byte)).map_or(0, |last| last + 1);
+    let (found, expected_bytes) = (&found[..end(&found)], expected.as_bytes());
+    if is_whole && *found == expected_bytes[..end(expected_bytes)] {
+        return Stated::Met;
+    }
+    let found = String::from_utf8_lossy(found).chars().take(FOUND_LETTERS).collect();
+    Stated::Missed { expected: expected.clone(), found }
+}
+
 pub fn answer(work: &Work, run: &Run) -> Answer {
     Answer {
         exit: run.driven.map_or(run.ended.exit, |driven| driven.exit),
         stdout_sha256: hashed(work, &run.output),
         too_slow: run.ended.time_was_up,
+        stated: stated(work, &run.output),
     }
 }

@@ -36,6 +36,9 @@ pub struct Work {
     /// The part of standard output whose hash that is instead; `None`: all of it. Where an output has no such part, it is all
     /// of that output, so that a trial without an answer has none of the others' answers.
     pub select: Option<Select>,
+    /// What the answer must be, word for word, but for line breaks at its end: the selected part, or all of standard output.
+    /// `None`: it is not stated.
+    pub expected: Option<String>,
     /// How long a trial may take, and what is run before it; then it is ended with all that it started. `None`: as long as
     /// it likes.
     pub trial_time: Option<Duration>,

@@ -307,7 +307,7 @@ impl Cause {
                 "write before reading; or, as root: echo 0 > /sys/kernel/mm/transparent_hugepage/use_zero_page"
             }
             Cause::SlotPartlyPresent => {
-                "touch all of the slot, or give khugepaged more time and a larger max_ptes_none"
+                "touch all of the slot; or, where khugepaged makes pages of that size, give it more time and a larger max_ptes_none"
             }
             Cause::FolioPartlyMapped | Cause::LeafSplit | Cause::SplitMeanwhile => {
                 "unmap, protect, drop and move (mremap) whole pages of that size only"

@@ -46,9 +46,28 @@ pub enum Granularity {
     Thp,
     /// Pages of the hugetlb pool of this size.
     Hugetlb(PageSize),
-    /// The kernel's own mapping of all memory (the direct map) has leaves of this size; nothing of the
+    /// The kernel's own mapping of all memory (the direct map) has such leaves; nothing of the
     /// program is touched. A boot has one direct map, so arms of this kind are compared over boots.
-    DirectMap(PageSize),
+    DirectMap(DirectMapLeaves),
+}
+
+/// The leaves of a direct map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DirectMapLeaves {
+    /// No size is shown to map nine tenths of memory: what most boots have, where memory below 4G and at the ends of nodes
+    /// is much of all, or where leaves were split since.
+    Mixed,
+    /// Leaves of this size.
+    Of(PageSize),
+}
+
+impl fmt::Display for DirectMapLeaves {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DirectMapLeaves::Of(size) => write!(f, "leaves of {size}"),
+            DirectMapLeaves::Mixed => f.write_str("leaves of several sizes"),
+        }
+    }
 }
 
 /// What else should hold while the program runs.
@@ -61,6 +80,9 @@ pub enum Modifier {
     /// Memory is populated when it is mapped, not when it is first touched.
     Prefault,
 }
+
+/// The policy of a boot whose leaves are of no one size.
+const MIXED: &str = "direct-map-mixed";
 
 /// A granularity and its modifiers; reads and prints as `thp+no-guards`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -165,10 +187,10 @@ impl Policy {
         is_touched || !self.modifiers.is_empty()
     }
 
-    /// The leaf of the kernel's direct map that the policy asks for; `None` where it asks for none.
-    pub fn direct_map(&self) -> Option<PageSize> {
+    /// The leaves of the kernel's direct map that the policy asks for; `None` where it asks for none.
+    pub fn direct_map(&self) -> Option<DirectMapLeaves> {
         match self.granularity {
-            Granularity::DirectMap(leaf) => Some(leaf),
+            Granularity::DirectMap(leaves) => Some(leaves),
             _ => None,
         }
     }
@@ -179,7 +201,8 @@ impl Policy {
         all.extend(page_sizes.mthp.iter().map(|size| Granularity::Mthp(*size)));
         all.extend(page_sizes.pmd.map(|_| Granularity::Thp));
         all.extend(page_sizes.hugetlb.iter().map(|size| Granularity::Hugetlb(*size)));
-        all.extend(page_sizes.direct_map_leaves().into_iter().map(Granularity::DirectMap));
+        let leaves = page_sizes.direct_map_leaves().into_iter().map(DirectMapLeaves::Of);
+        all.extend(leaves.chain([DirectMapLeaves::Mixed]).map(Granularity::DirectMap));
         all
     }
 }
@@ -192,7 +215,10 @@ impl fmt::Display for Granularity {
             Granularity::Thp => f.pad("thp"),
             Granularity::Mthp(size) => f.pad(&format!("mthp-{size}").to_ascii_lowercase()),
             Granularity::Hugetlb(size) => f.pad(&format!("hugetlb-{size}").to_ascii_lowercase()),
-            Granularity::DirectMap(size) => f.pad(&format!("direct-map-{size}").to_ascii_lowercase()),
+            Granularity::DirectMap(DirectMapLeaves::Of(size)) => {
+                f.pad(&format!("direct-map-{size}").to_ascii_lowercase())
+            }
+            Granularity::DirectMap(DirectMapLeaves::Mixed) => f.pad(MIXED),
         }
     }
 }
@@ -244,10 +270,11 @@ fn parse_granularity(text: &str) -> Result<Granularity, PolicyError> {
         "default" => Ok(Granularity::Default),
         "base" => Ok(Granularity::Base),
         "thp" => Ok(Granularity::Thp),
+        MIXED => Ok(Granularity::DirectMap(DirectMapLeaves::Mixed)),
         _ => sized("mthp-")
             .map(Granularity::Mthp)
             .or_else(|| sized("hugetlb-").map(Granularity::Hugetlb))
-            .or_else(|| sized("direct-map-").map(Granularity::DirectMap))
+            .or_else(|| sized("direct-map-").map(DirectMapLeaves::Of).map(Granularity::DirectMap))
             .ok_or_else(|| PolicyError::Unknown { found: text.to_string(), nearest: nearest(text, &well_known()) }),
     }
 }
@@ -261,12 +288,12 @@ fn parse_modifier(text: &str) -> Result<Modifier, PolicyError> {
 
 /// Names that a typing error is compared with: every size that some kernel offers.
 fn well_known() -> Vec<String> {
-    let plain = ["default", "base", "thp"].map(String::from);
+    let plain = ["default", "base", "thp", MIXED].map(String::from);
     let mthp = (14..=24).map(|shift| Granularity::Mthp(PageSize::new(1 << shift).expect("a power of two")));
     let hugetlb =
         [16, 21, 25, 29, 30].map(|shift| Granularity::Hugetlb(PageSize::new(1 << shift).expect("a power of two")));
     let direct_map = [12, 14, 16, 21, 25, 29, 30]
-        .map(|shift| Granularity::DirectMap(PageSize::new(1 << shift).expect("a power of two")));
+        .map(|shift| Granularity::DirectMap(DirectMapLeaves::Of(PageSize::new(1 << shift).expect("a power of two"))));
     let sized = mthp.chain(hugetlb).chain(direct_map).map(|granularity| granularity.to_string());
     plain.into_iter().chain(sized).collect()
 }
@@ -289,6 +316,7 @@ mod tests {
             "thp",
             "hugetlb-1g",
             "direct-map-2m",
+            "direct-map-mixed",
             "thp+no-guards+prefault",
             "default+no-huge",
         ] {

@@ -25,5 +25,5 @@ pub mod size;
 pub mod verdict;
 
 pub use decide::{Actions, Space, decide};
-pub use intent::{Granularity, Modifier, PageSizes, Policy, PolicyError};
+pub use intent::{DirectMapLeaves, Granularity, Modifier, PageSizes, Policy, PolicyError};
 pub use mechanism::Mechanism;

@@ -109,11 +109,18 @@ pub(crate) fn boots(merged: &Merged) -> Grid<7> {
             boot.trials.to_string(),
             boot.medians.get(&primary.name).map(|value| figure::short(*value, primary.unit)).unwrap_or_default(),
             boot.holding.unwrap_or(Holding::Unknown).to_string(),
-            boot.demoted_to.map_or("as booted".to_string(), |leaf| format!("demoted to {leaf}")),
+            direct_map(boot),
         ]
     });
     let header = ["host", "boot", "policy", "trials", &primary.name, "verdict", "direct map"];
     Grid { rows: rows.collect(), header: header.map(String::from) }
+}
+
+/// What the direct map of a boot is, and whether pagelab made it so.
+fn direct_map(boot: &Boot) -> String {
+    let shares = boot.direct_map();
+    let shares = if shares.is_empty() { shares } else { format!(": {shares}") };
+    boot.demoted_to.map_or(format!("as booted{shares}"), |leaf| format!("demoted to {leaf}{shares}"))
 }
 
 /// The same for one host, which needs no column then.

@@ -12,7 +12,7 @@ use study::trial::{Exit, TrialRecord};
 use crate::{figure, rows};
 
 /// The names of the columns, in their order.
-pub const COLUMNS: [&str; 22] = [
+pub const COLUMNS: [&str; 23] = [
     "comparison",
     "started_unix_s",
     "arm",
@@ -35,6 +35,7 @@ pub const COLUMNS: [&str; 22] = [
     "peak_seen_bytes",
     "peak_least_bytes",
     "peak_most_bytes",
+    "variant",
 ];
 
 /// Writes the header, and a row for each trial and metric, in the order of the runs. A trial that
@@ -49,7 +50,7 @@ pub fn write(comparison: &Comparison, mut out: impl Write) -> io::Result<()> {
         let row = rows.get(record.trial.arm);
         let counted = row.is_some_and(|row| row.counted.iter().any(|one| std::ptr::eq(*one, record)));
         let about = about(comparison, record, counted);
-        let outcome = outcome(record);
+        let outcome = outcome(comparison, record);
         if record.observations.is_empty() {
             write_row(
                 &mut out,
@@ -90,7 +91,8 @@ fn about(comparison: &Comparison, record: &TrialRecord, counted: bool) -> [Strin
     ]
 }
 
-fn outcome(record: &TrialRecord) -> [String; 6] {
+fn outcome(comparison: &Comparison, record: &TrialRecord) -> [String; 7] {
+    let variant = comparison.design.arms.get(record.trial.arm).and_then(|arm| arm.variant.as_ref());
     let of_peak = |bytes: fn(Peak) -> u64| record.verdict.peak.map_or_else(String::new, |peak| bytes(peak).to_string());
     [
         holding(record.verdict.holding).to_string(),
@@ -103,6 +105,7 @@ fn outcome(record: &TrialRecord) -> [String; 6] {
         of_peak(|peak| peak.seen_bytes),
         of_peak(|peak| peak.least_bytes),
         of_peak(|peak| peak.most_bytes),
+        variant.map_or_else(String::new, |variant| variant.name.clone()),
     ]
 }
 

@@ -46,9 +46,11 @@ pub(crate) fn metric(metrics: &[Metric], name: &str) -> Metric {
     // The program's own times are added to a design only when they are asked for.
     found.unwrap_or_else(|| {
         let unit = match name {
-            names::SHARED_BYTES => Unit::Bytes,
+            _ if name.ends_with("_per_s") => Unit::Custom,
             _ if name.ends_with("_s") => Unit::Seconds,
-            names::HOST_COLLAPSES
+            _ if name.ends_with("_bytes") => Unit::Bytes,
+            names::INSTRUCTIONS
+            | names::HOST_COLLAPSES
             | names::HOST_COLLAPSE_ALLOCATIONS
             | names::HOST_FALLBACKS
             | names::HOST_COMPACTIONS

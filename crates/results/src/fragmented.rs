@@ -4,9 +4,11 @@ use policy::size::PageSize;
 use serde::Serialize;
 use study::comparison::{Comparison, Fragmented};
 use study::metric::names;
-use study::trial::TrialRecord;
+use study::trial::{Arm, TrialRecord};
+use study::variant::Variant;
 
 use crate::figure;
+use crate::text::printable;
 
 /// What the host counted during the trials of an arm that count, a trial on average.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -66,17 +68,54 @@ pub(crate) fn wish(wish: Option<Fragmented>) -> String {
     }
 }
 
-/// What was wanted and what was reached; nothing where nothing was wanted.
-pub(crate) fn note(comparison: &Comparison) -> Option<String> {
-    let Fragmented { percent, block } = comparison.design.fragmented?;
+/// What was wanted and what was reached, and the same of each variant that wanted something of its own, beside the others;
+/// nothing where nothing was wanted.
+pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
+    let design = &comparison.design;
+    let own = design.variants().into_iter().find_map(|variant| variant.fragmented);
+    let Some(block) = own.or(design.fragmented).map(|wish| wish.block) else { return Vec::new() };
+    let in_words = |(least, most): (f64, f64), block: PageSize| {
+        format!("{least:.0} to {most:.0} % of it lay in blocks below {block} when trials began")
+    };
+    if own.is_none() {
+        let percent = design.fragmented.map(|wish| wish.percent).unwrap_or_default();
+        let told = reached(comparison, block, &|_| true).map(|reached| in_words(reached, block));
+        return told
+            .map(|told| format!("free memory was fragmented: {told} (--fragmented {percent}%)"))
+            .into_iter()
+            .collect();
+    }
+    let of_variant = |variant: &Variant| {
+        let wish = variant.fragmented.or(design.fragmented);
+        let block = wish.map_or(block, |wish| wish.block);
+        let is_own = |arm: &Arm| arm.variant.as_ref().is_some_and(|own| own.name == variant.name);
+        Some((printable(&variant.name), wish, block, reached(comparison, block, &is_own)?))
+    };
+    let all: Vec<_> = design.variants().into_iter().filter_map(of_variant).collect();
+    let told = |(name, wish, block, reached): &(String, Option<Fragmented>, PageSize, (f64, f64))| {
+        let wanted = wish.map_or("as it was".to_owned(), |wish| format!("{}% wanted", wish.percent));
+        format!("free memory of {name}, {wanted}: {}", in_words(*reached, *block))
+    };
+    let mut notes: Vec<String> = all.iter().map(told).collect();
+    let aged = all.iter().filter(|one| one.1.is_some()).map(|one| one.3.0).reduce(f64::min);
+    let stale = all.iter().filter(|one| one.1.is_none() && aged.is_some_and(|aged| one.3.1 >= aged));
+    notes.extend(stale.map(|(name, ..)| {
+        format!(
+            "warning: {name} had memory as aged as the others in some trials: between trials others took pages of what was \
+             given back; measure it where nothing else runs"
+        )
+    }));
+    notes
+}
+
+/// The least and the most of it that lay in blocks below a size when trials of some arms began, in percent.
+fn reached(comparison: &Comparison, block: PageSize, is_own: &dyn Fn(&Arm) -> bool) -> Option<(f64, f64)> {
     let base = comparison.machine.page_sizes.base;
-    let ratios = comparison.trials.iter().map(|record| ratio(&record.state_before.free_blocks_by_order, base, block));
-    let ratios: Vec<f64> = ratios.flatten().map(|ratio| ratio * 100.0).collect();
-    let least = ratios.iter().copied().reduce(f64::min)?;
-    let most = ratios.iter().copied().reduce(f64::max)?;
-    Some(format!(
-        "free memory was fragmented: {least:.0} to {most:.0} % of it lay in blocks below {block} when trials began (--fragmented {percent}%)"
-    ))
+    let own = |record: &&TrialRecord| comparison.design.arms.get(record.trial.arm).is_some_and(is_own);
+    let own = comparison.trials.iter().filter(own);
+    let ratios = own.filter_map(|record| ratio(&record.state_before.free_blocks_by_order, base, block));
+    let ratios: Vec<f64> = ratios.map(|ratio| ratio * 100.0).collect();
+    ratios.iter().copied().reduce(f64::min).zip(ratios.iter().copied().reduce(f64::max))
 }
 
 /// The part of free memory in blocks below a size; absent where nothing is free.

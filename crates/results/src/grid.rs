@@ -1,21 +1,26 @@
 //! Plain tables of text for the terminal.
 
-use comfy_table::{ColumnConstraint, ContentArrangement, Table};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width};
 
 use crate::table::STYLE;
 use crate::text::{fold, printable};
 
 /// The least width of a table whose cells are folded.
 const LEAST_FOLDED: usize = 60;
-/// From this width on a table is a table, whatever becomes of its words.
+/// From this width on a table is a table, whatever becomes of the words of its cells; those of its headings stay whole.
 const LEAST_TABLE: usize = 80;
+/// What a column takes beside its text.
+const PADDING: usize = 2;
+/// What is between two columns.
+const BETWEEN: usize = 1;
 
 /// A table in lines of at most `width` columns; cells are folded, and control characters in them escaped.
 ///
 /// Where the columns have no room beside one another each row is a paragraph instead: its first cell, and below it the
 /// others behind their headings.
 pub fn plain<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>, width: usize) -> String {
-    laid_out(header, rows, width, |_| {})
+    let rows: Vec<Vec<String>> = rows.into_iter().map(Vec::from).collect();
+    laid_out(&header, rows, width, |table, rows| keep_words(table, &header, rows, width))
 }
 
 /// The same, but only cells of the last column are folded: names and figures stay whole.
@@ -24,7 +29,8 @@ pub fn last_folded<const N: usize>(
     rows: impl IntoIterator<Item = [String; N]>,
     width: usize,
 ) -> String {
-    laid_out(header, rows, width, |table| {
+    let rows: Vec<Vec<String>> = rows.into_iter().map(Vec::from).collect();
+    laid_out(&header, rows, width, |table, _| {
         table.column_iter_mut().take(N - 1).for_each(|column| {
             column.set_constraint(ColumnConstraint::ContentWidth);
         });
@@ -33,33 +39,34 @@ pub fn last_folded<const N: usize>(
 
 /// The same, of as many columns as there are headings.
 pub fn of_columns(header: &[String], rows: impl IntoIterator<Item = Vec<String>>, width: usize) -> String {
+    let header: Vec<String> = header.iter().map(|title| printable(title)).collect();
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    laid_out_rows(&header, rows.into_iter().collect(), width, |_| {})
+    let rows = rows.into_iter().collect();
+    laid_out(&header, rows, width, |table, rows| keep_words(table, &header, rows, width))
 }
 
-fn laid_out<const N: usize>(
-    header: [&str; N],
-    rows: impl IntoIterator<Item = [String; N]>,
+fn laid_out(
+    header: &[&str],
+    rows: Vec<Vec<String>>,
     width: usize,
-    arrange: impl FnOnce(&mut Table),
+    arrange: impl FnOnce(&mut Table, &[Vec<String>]),
 ) -> String {
-    laid_out_rows(&header, rows.into_iter().map(Vec::from).collect(), width, arrange)
-}
-
-fn laid_out_rows(header: &[&str], rows: Vec<Vec<String>>, width: usize, arrange: impl FnOnce(&mut Table)) -> String {
     let printed = |row: Vec<String>| row.iter().map(|cell| printable(cell)).collect();
     let rows: Vec<Vec<String>> = rows.into_iter().map(printed).collect();
     let mut table = table(header, &rows, width);
-    arrange(&mut table);
+    arrange(&mut table, &rows);
     let text = table.trim_fmt();
-    if is_readable(&rows, &text, width) { text } else { paragraphs(header, &rows, width) }
+    if is_readable(header, &rows, &text, width) { text } else { paragraphs(header, &rows, width) }
 }
 
-/// Whether a table can be read: on a narrow terminal no cell may be folded, on one that is not wide no word be broken.
-fn is_readable(rows: &[Vec<String>], text: &str, width: usize) -> bool {
+/// Whether a table can be read: on a narrow terminal no cell may be folded, on one that is not wide no word be broken, and on
+/// none a word of the headings.
+fn is_readable(header: &[&str], rows: &[Vec<String>], text: &str, width: usize) -> bool {
     let cells = || rows.iter().flatten();
+    let headings: Vec<&str> = text.lines().take_while(|line| !line.starts_with('─')).collect();
+    let is_whole = |word: &str| headings.iter().any(|line| line.contains(word));
     match width {
-        LEAST_TABLE.. => true,
+        LEAST_TABLE.. => header.iter().flat_map(|title| title.split_whitespace()).all(is_whole),
         LEAST_FOLDED.. => cells().flat_map(|cell| cell.split_whitespace()).all(|word| text.contains(word)),
         _ => cells().all(|cell| text.contains(cell.as_str())) && text.lines().all(|line| line.chars().count() <= width),
     }
@@ -86,6 +93,21 @@ fn table(header: &[&str], rows: &[Vec<String>], width: usize) -> Table {
     table
 }
 
+/// Makes columns wide enough for the words of headings and cells, or of headings alone, where that fits.
+fn keep_words(table: &mut Table, header: &[&str], rows: &[Vec<String>], width: usize) {
+    let longest = |text: &str| text.split_whitespace().map(|word| word.chars().count()).max().unwrap_or(0) + PADDING;
+    let of_headings: Vec<usize> = header.iter().map(|title| longest(title)).collect();
+    let of_cell = |row: &Vec<String>, at: usize| row.get(at).map_or(0, |cell| longest(cell));
+    let of_column = |(at, least): (usize, &usize)| rows.iter().map(|row| of_cell(row, at)).fold(*least, usize::max);
+    let of_all: Vec<usize> = of_headings.iter().enumerate().map(of_column).collect();
+    let fits = |least: &&Vec<usize>| least.iter().map(|least| least + BETWEEN).sum::<usize>() <= width;
+    if let Some(least) = [&of_all, &of_headings].into_iter().find(fits) {
+        for (column, least) in table.column_iter_mut().zip(least) {
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(*least as u16)));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,6 +130,22 @@ mod tests {
         assert!(plain(["a", "b"], [["1".into(), "2".into()]], 40).contains("──"), "what fits is a table");
         let columns = of_columns(&header.map(String::from), rows().map(Vec::from), 40);
         assert_eq!(columns, narrow, "however many columns there are");
+    }
+
+    #[test]
+    fn words_of_headings_stay_whole() {
+        let policies = ["direct-map-1g", "direct-map-2m", "direct-map-4k"];
+        let header = policies.iter().flat_map(|policy| [format!("{policy}, published"), format!("{policy}, here")]);
+        let header: Vec<String> = std::iter::once("workload".to_owned()).chain(header).collect();
+        let row = std::iter::once("all workloads".to_owned()).chain(std::iter::repeat_n("best in 45%".to_owned(), 6));
+        let row: Vec<String> = row.collect();
+        for width in [60, 80, 100, 107, 120, 160] {
+            let text = of_columns(&header, [row.clone()], width);
+            let lines = || text.lines().flat_map(|line| line.split_whitespace());
+            assert_eq!(lines().filter(|word| word.starts_with("direct-map-1g,")).count(), 2, "{width}: {text}");
+            assert_eq!(text.contains("──"), width >= 120, "{width}: {text}");
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
+        }
     }
 
     #[test]

@@ -9,17 +9,18 @@ use policy::census::{Census, Folio};
 use policy::verdict::{AnsweredCall, Peak, Verdict};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use study::comparison::{Admission, Comparison, Design};
+use study::comparison::{Admission, Comparison, Design, Fragmented};
 use study::control::Role;
 use study::machine::{Machine, State};
 use study::metric::Metric;
 use study::stats::{ArmAnalysis, Effect, TracerCost};
 use study::trial::{Exit, TrialRecord};
+use study::variant::Variant;
 
 use crate::adopting::{Adopting, best};
 use crate::collapses::Collapses;
 use crate::rows::{self, Row};
-use crate::sentence;
+use crate::{sentence, variants};
 
 /// The name and version of the document.
 pub const SCHEMA: &str = "pagelab.compare/1";
@@ -58,6 +59,7 @@ pub fn document(comparison: &Comparison) -> Value {
         },
         "controls": controls(comparison),
         "arms": rows.iter().map(|row| arm(comparison, row)).collect::<Vec<_>>(),
+        "parts": variants::parts(comparison).iter().map(part).collect::<Vec<_>>(),
         "warnings": warnings(comparison),
         "settings": settings.distinct.iter().map(plain).collect::<Vec<_>>(),
         "trials": trials,
@@ -81,7 +83,39 @@ fn design(design: &Design) -> Value {
         "seed": design.seed.to_string(),
         "prove_all": design.prove_all,
         "khugepaged": plain(&design.khugepaged),
-        "fragmented": design.fragmented.map(|wish| json!({ "percent": wish.percent, "block_bytes": wish.block.bytes() })),
+        "fragmented": fragmented(design.fragmented),
+        "variants": design.variants().into_iter().map(variant).collect::<Vec<_>>(),
+    })
+}
+
+fn fragmented(wish: Option<Fragmented>) -> Value {
+    wish.map_or(Value::Null, |wish| json!({ "percent": wish.percent, "block_bytes": wish.block.bytes() }))
+}
+
+/// What ran under a name.
+fn variant(variant: &Variant) -> Value {
+    json!({
+        "variant": variant.name,
+        "command": variant.command,
+        "variables": variant.variables,
+        "program_sha256": variant.sha256,
+        "fragmented": fragmented(variant.fragmented),
+    })
+}
+
+/// Changes between arms of which none is the baseline.
+fn part(part: &variants::Part) -> Value {
+    let arm = |row: Row<'_>| {
+        json!({
+            "label": row.arm.label,
+            "outcome": row.analysis.map(|analysis| plain(&analysis.outcome)),
+            "effects": row.analysis.map(effects),
+        })
+    };
+    json!({
+        "of": part.of,
+        "against": rows::baseline_label(&part.slice),
+        "arms": part.rows().map(arm).collect::<Vec<_>>(),
     })
 }
 
@@ -122,6 +156,7 @@ fn arm(comparison: &Comparison, row: &Row<'_>) -> Value {
         "arm": row.index,
         "label": row.arm.label,
         "policy": row.arm.policy.to_string(),
+        "variant": row.arm.variant.as_ref().map(|variant| &variant.name),
         "admission": admission,
         "outcome": row.analysis.map(|analysis| plain(&analysis.outcome)),
         "tied": row.analysis.map(|analysis| &analysis.tied),
@@ -229,6 +264,7 @@ fn trial<'a>(comparison: &'a Comparison, record: &'a TrialRecord, counted: bool,
             "exit_signal": signal,
             "stdout_sha256": record.answer.stdout_sha256,
             "too_slow": record.answer.too_slow,
+            "stated": Some(&record.answer.stated).filter(|stated| !stated.is_nothing()).map(plain),
         },
         "state_before": settings.state(&record.state_before),
         "state_after": settings.state(&record.state_after),
@@ -322,76 +358,4 @@ fn with<const N: usize>(mut object: Value, fields: [(&str, Value); N]) -> Value 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sample;
-
-    #[test]
-    fn the_document_has_what_was_measured_and_what_follows() {
-        let comparison = sample::comparison();
-        let document = document(&comparison);
-        assert_eq!(document["schema"], "pagelab.compare/1");
-        assert_eq!(document["result"]["best"], json!([3]));
-        assert_eq!(document["arms"][3]["outcome"], json!({ "outcome": "better", "best": true }));
-        let effect = &document["arms"][3]["effects"]["wall_s"];
-        assert!(effect["low_ratio"].as_f64() < effect["ratio"].as_f64());
-        assert_eq!(document["arms"][1]["admission"]["supported"], false);
-        assert_eq!(document["arms"][2]["verdict"]["holding"], "not_held");
-        let peak = &document["arms"][2]["verdict"]["peak"];
-        assert!(
-            peak["seen_bytes"] == peak["least_bytes"] && peak["most_bytes"].as_u64() > peak["least_bytes"].as_u64()
-        );
-        assert_eq!(document["arms"][2]["verdict"]["causes"][0]["code"], "not_advised");
-        let trials = document["trials"].as_array().unwrap();
-        assert_eq!(trials.len(), comparison.trials.len());
-        let counted = trials.iter().filter(|trial| trial["counted"] == true).count();
-        assert_eq!(counted, 75, "15 blocks of 5 arms; the first block and the rejected trial do not count");
-        for (trial, record) in trials.iter().zip(&comparison.trials) {
-            assert_eq!(trial["observations"][0]["value"].as_f64(), record.value("wall_s"));
-        }
-        assert_eq!(document["settings"].as_array().unwrap().len(), 2);
-    }
-
-    #[test]
-    fn the_tracers_cost_of_each_arm_is_there_with_its_interval() {
-        let document = document(&sample::with_controls());
-        assert_eq!(document["controls"].as_array().unwrap().len(), 5);
-        assert_eq!(document["controls"][0]["label"], "bare");
-        assert_eq!(document["controls"][3]["sham_of"], 3);
-        assert_eq!(document["arms"].as_array().unwrap().len(), 6, "controls are no arms");
-        let thp = &document["arms"][3];
-        assert_eq!(thp["outcome"], json!({ "outcome": "within_tracer_cost" }));
-        let bound = &thp["tracer_cost"]["wall_s"]["bound"];
-        assert!(bound["low_ratio"].as_f64() <= bound["ratio"].as_f64() && bound["ratio"].as_f64().unwrap() > 1.3);
-        assert!(bound["ratio"].as_f64() < thp["tracer_cost"]["wall_s"]["of_bare"]["ratio"].as_f64());
-        assert_eq!(document["arms"][0]["tracer_cost"]["wall_s"]["bound"], Value::Null);
-        let counted = document["trials"].as_array().unwrap().iter().filter(|trial| trial["counted"] == true).count();
-        assert_eq!((counted, document["control_trials"].as_array().unwrap().len()), (75, 32));
-    }
-
-    /// Units stand in the names, and names are in snake case.
-    #[test]
-    fn names_are_in_snake_case() {
-        fn check(value: &Value) {
-            match value {
-                Value::Object(fields) => fields.iter().for_each(|(name, value)| {
-                    let snake = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-                    assert!(snake || name.starts_with('/') || ["4K", "2M", "1G"].contains(&name.as_str()), "{name}");
-                    check(value);
-                }),
-                Value::Array(values) => values.iter().for_each(check),
-                _ => {}
-            }
-        }
-        check(&document(&sample::comparison()));
-    }
-
-    #[test]
-    fn any_comparison_has_a_document() {
-        for comparison in [sample::empty(), sample::hostile()] {
-            let text = document(&comparison).to_string();
-            let back: Value = serde_json::from_str(&text).unwrap();
-            assert_eq!(back, document(&comparison));
-        }
-    }
-}
+mod tests;

@@ -34,6 +34,7 @@ mod figure;
 mod fragmented;
 mod rows;
 mod text;
+mod variants;
 
 pub use rows::cause_clause;
 pub use text::{ascii, fold, printable, times};

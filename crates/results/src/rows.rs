@@ -111,14 +111,6 @@ pub(crate) fn baseline_label(comparison: &Comparison) -> String {
     baseline.map_or_else(|| "the baseline".to_string(), |arm| text::printable(&arm.label))
 }
 
-/// Whether the arm is the baseline once more (A/A).
-pub(crate) fn is_aa(comparison: &Comparison, arm: usize) -> bool {
-    let arms = &comparison.design.arms;
-    let baseline = comparison.design.baseline;
-    let compared = comparison.design.is_compared(arm) && arm != baseline;
-    compared && arms.get(arm).map(|arm| &arm.policy) == arms.get(baseline).map(|arm| &arm.policy)
-}
-
 impl Row<'_> {
     /// The label, safe to print.
     pub fn label(&self) -> String {

@@ -264,7 +264,7 @@ fn record(trial: Trial, started_s: f64, drift: f64, noise: &mut Noise) -> TrialR
         ],
         census: census(character),
         verdict: verdict(character),
-        answer: Answer { exit: Exit::Code(0), stdout_sha256: Some("e3b0c44298fc1c14".repeat(4)), too_slow: false },
+        answer: Answer::of(Exit::Code(0), Some("e3b0c44298fc1c14".repeat(4))),
         state_before: state(0.41),
         state_after: state(0.44),
         rejected: Vec::new(),

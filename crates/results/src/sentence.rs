@@ -7,7 +7,7 @@ use study::stats::{Effect, Outcome};
 
 use crate::adopting::best;
 use crate::figure::{self, Change, MOST_BLOCKS};
-use crate::rows::{self, Row, baseline_label, is_aa};
+use crate::rows::{self, Row, baseline_label};
 use crate::text::{enumerate, printable};
 
 /// One sentence that states the result.
@@ -41,7 +41,7 @@ impl Page<'_> {
         if self.comparison.analysis.is_none() {
             return self.too_early();
         }
-        if self.others().all(|row| row.unsupported().is_some() || is_aa(self.comparison, row.index)) {
+        if self.others().all(|row| row.unsupported().is_some() || self.comparison.design.is_aa(row.index)) {
             return self.only_aa();
         }
         match best(self.comparison).first().and_then(|best| self.rows.get(*best)) {
@@ -81,7 +81,7 @@ impl Page<'_> {
         let tie = if tied.is_empty() { String::new() } else { format!(", tied with {}", enumerate(&tied)) };
         let change = self.change(row).map(|change| format!(": {change}")).unwrap_or_default();
         let label = row.label();
-        format!("{label} is the best of {} policies{tie}{change}{}{}", self.policies(), cost(row), held(row))
+        format!("{label} is the best of {}{tie}{change}{}{}", self.counted(), cost(row), held(row))
     }
 
     /// The baseline's own policy was not in force, so that nobody is called best.
@@ -127,9 +127,9 @@ impl Page<'_> {
 
     fn worse(&self, rows: &[&Row<'_>], nearest: &Row<'_>) -> String {
         format!(
-            "{} is the best of {} policies: {}{} has {}",
+            "{} is the best of {}: {}{} has {}",
             baseline_label(self.comparison),
-            self.policies(),
+            self.counted(),
             if rows.len() == 1 { "" } else { "even " },
             nearest.label(),
             self.change(nearest).unwrap_or_default()
@@ -270,14 +270,14 @@ impl Page<'_> {
     fn what_would_settle(&self, rows: &[&Row<'_>]) -> String {
         let needed: Option<Vec<u32>> = rows.iter().map(|row| row.blocks_needed()).collect();
         let Some(blocks) = needed.and_then(|needed| needed.into_iter().max()) else {
-            return "how many blocks would settle it is not known yet: let more run (--blocks)".to_string();
+            return settling::of_unknown(self.comparison);
         };
         if blocks > MOST_BLOCKS {
             return format!("it would take more than {MOST_BLOCKS} blocks: the noise is too large for the difference");
         }
         let precisions = rows.iter().filter_map(|row| row.precision_needed());
         let Some(precision) = precisions.min_by(f64::total_cmp) else {
-            return format!("about {blocks} blocks would settle it: --blocks {blocks}");
+            return settling::of_blocks(self.comparison, blocks);
         };
         let design = &self.comparison.design;
         let limit = if blocks > design.max_blocks { format!(" --blocks {blocks}") } else { String::new() };
@@ -294,7 +294,7 @@ impl Page<'_> {
 
     fn with(&self, condition: impl Fn(&Outcome) -> bool) -> Vec<&Row<'_>> {
         self.others()
-            .filter(|row| !is_aa(self.comparison, row.index))
+            .filter(|row| !self.comparison.design.is_aa(row.index))
             .filter(|row| row.analysis.is_some_and(|analysis| condition(&analysis.outcome)))
             .collect()
     }
@@ -309,6 +309,12 @@ impl Page<'_> {
 
     fn distance(&self, row: &Row<'_>) -> f64 {
         row.effect(rows::primary(self.comparison)).map_or(0.0, |effect: &Effect| effect.ratio.ln().abs())
+    }
+
+    /// `4 policies`, or with variants `4 arms`: those with figures of their own.
+    fn counted(&self) -> String {
+        let noun = if self.comparison.design.variants().is_empty() { "policies" } else { "arms" };
+        format!("{} {noun}", self.policies())
     }
 
     /// Policies with figures of their own, the baseline among them, the A/A arm not.
@@ -351,5 +357,6 @@ fn held(row: &Row<'_>) -> String {
     }
 }
 
+mod settling;
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 //! A comparison: its design before it runs, and the document that it becomes.
 
-use policy::size::PageSize;
 use serde::{Deserialize, Serialize};
 
+pub use crate::fragmented::Fragmented;
 use crate::machine::Machine;
 use crate::metric::Metric;
 use crate::stats::result::Analysis;
@@ -46,15 +46,6 @@ pub struct Design {
     /// How free memory is fragmented before the first trial, until the last; absent: it is as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fragmented: Option<Fragmented>,
-}
-
-/// Free memory of a machine that has been up for weeks: little of it lies in large blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fragmented {
-    /// The part of free memory that shall lie in blocks below `block`, in percent.
-    pub percent: u32,
-    /// The size of the blocks of which few shall be left.
-    pub block: PageSize,
 }
 
 /// What khugepaged does during the trials: the kernel's thread that makes large pages of small ones, when it wakes up.

@@ -8,13 +8,14 @@
 //! * a *sham arm* stands beside an arm that stops more often than the baseline, or less: it stops at the same calls, and
 //!   as many calls are added there, but they change nothing.
 //!
-//! Both have the memory of one policy, the *ground*: the baseline's, where that needs no stops, and `default` otherwise.
+//! Each variant has its own. Both have the memory of one policy, the *ground*: the baseline's, where that needs no stops, and `default` otherwise.
 //! Control arms are no policies: they never win and enter no correction for many arms.
 
 use crate::comparison::Design;
 use crate::metric::{Metric, names};
 pub use crate::role::Role;
 use crate::trial::{Arm, TrialRecord};
+use crate::variant::Variant;
 use policy::Policy;
 
 /// Time that a stop is taken to cost at most, to decide whether a sham arm is worth its trials: some five times what it
@@ -26,11 +27,6 @@ const STOP_S: f64 = 50e-6;
 const SHARE_OF_BAND: f64 = 0.25;
 
 impl Design {
-    /// Whether the arm is the baseline once more.
-    pub(crate) fn is_aa(&self, arm: usize) -> bool {
-        arm != self.baseline && self.is_compared(arm) && self.arms[arm].policy == self.arms[self.baseline].policy
-    }
-
     /// This design with its control arms behind the others. `is_stopped` says whether a program is stopped at calls for a
     /// policy's sake. Arms over boots have none: they all have the same stops.
     pub fn with_controls(mut self, is_stopped: impl Fn(&Policy) -> bool) -> Design {
@@ -40,17 +36,28 @@ impl Design {
         let baseline = self.arms[self.baseline].policy.clone();
         let ground = if is_stopped(&baseline) { Policy::DEFAULT } else { baseline.clone() };
         let is_worth = |(index, arm): &(usize, &Arm)| {
-            let again = *index != self.baseline && arm.policy == baseline;
+            let again = self.own_baseline(*index) != *index && arm.policy == baseline;
             !again && arm.policy != ground && (is_stopped(&arm.policy) || is_stopped(&baseline))
         };
         let sham = |(of, arm): (usize, &Arm)| Arm {
             label: format!("sham of {}", arm.label),
             policy: ground.clone(),
             role: Role::Sham { of, stops: arm.policy.clone() },
+            variant: arm.variant.clone(),
+        };
+        let bare = |variant: Option<&Variant>| Arm {
+            label: variant.map_or_else(|| "bare".to_owned(), |variant| format!("bare of {}", variant.name)),
+            policy: ground.clone(),
+            role: Role::Bare,
+            variant: variant.cloned(),
+        };
+        let variants = self.variants();
+        let bares: Vec<Arm> = match variants.is_empty() {
+            true => vec![bare(None)],
+            false => variants.into_iter().map(|variant| bare(Some(variant))).collect(),
         };
         let shams: Vec<Arm> = self.arms.iter().enumerate().filter(is_worth).map(sham).collect();
-        self.arms.push(Arm { label: "bare".into(), policy: ground, role: Role::Bare });
-        self.arms.extend(shams);
+        self.arms.extend(bares.into_iter().chain(shams));
         self
     }
 
@@ -71,38 +78,24 @@ impl Design {
         headline
     }
 
-    /// Indices of the arms that are compared: those that are no controls.
-    pub fn compared(&self) -> impl Iterator<Item = usize> {
-        (0..self.arms.len()).filter(|arm| self.is_compared(*arm))
-    }
-
-    /// Whether the arm of that index is compared, and no control.
-    pub fn is_compared(&self, arm: usize) -> bool {
-        self.arms.get(arm).is_some_and(|arm| arm.role == Role::Policy)
-    }
-
-    /// The bare arm, if there is one.
-    pub fn bare(&self) -> Option<usize> {
-        self.arms.iter().position(|arm| arm.role == Role::Bare)
-    }
-
-    /// The sham arm that stands beside an arm, if there is one.
-    pub fn sham_of(&self, arm: usize) -> Option<usize> {
-        self.arms.iter().position(|other| matches!(other.role, Role::Sham { of, .. } if of == arm))
-    }
-
-    /// Whether a sham arm is to be run, as far as the trials say: that of the baseline always, because nothing else has its
-    /// stops; another one where the stops that it has more than the baseline, or fewer, could fill a noticeable part of the
-    /// practical band. Where the stops are not known it is to be run.
+    /// Whether a sham arm is to be run, as far as the trials say: that of a baseline always, because nothing else has its
+    /// stops; another one where the stops that it has more than the baseline of its variant, or fewer, could fill a noticeable
+    /// part of the practical band. Where the stops are not known it is to be run.
     pub(crate) fn is_worth_its_trials(&self, of: usize, trials: &[TrialRecord]) -> bool {
         let of_arm =
             |arm: usize| trials.iter().find(move |record| record.trial.arm == arm && record.rejected.is_empty());
-        let (Some(arm), Some(baseline)) = (of_arm(of), of_arm(self.baseline)) else { return true };
+        let own_baseline = self.own_baseline(of);
+        let (Some(arm), Some(baseline)) = (of_arm(of), of_arm(own_baseline)) else { return true };
         let stops = |record: &TrialRecord| record.value(names::TRACER_STOPS);
         let (Some(own), Some(others), Some(wall_s)) = (stops(arm), stops(baseline), baseline.value(names::WALL_S))
         else {
             return true;
         };
-        of == self.baseline || (own - others).abs() * STOP_S >= SHARE_OF_BAND * self.band_ratio * wall_s
+        of == own_baseline || self.may_matter(own - others, wall_s)
+    }
+
+    /// Whether so many stops in a trial of that time could fill a noticeable part of the practical band.
+    pub(crate) fn may_matter(&self, stops: f64, wall_s: f64) -> bool {
+        stops.abs() * STOP_S >= SHARE_OF_BAND * self.band_ratio * wall_s
     }
 }

@@ -12,6 +12,8 @@
 //! * **THP**: a transparent folio of PMD size, mapped by one PMD leaf.
 //! * **hugetlb**: pages of a reserved pool, mapped by leaves of their own size.
 //! * **policy**: the granularity that memory should have; an intent, never a mechanism.
+//! * **variant**: a build, arguments, an environment or an age of memory with which a program is measured beside others.
+//! * **arm**: a policy, or a variant under a policy; what the trials of a block are one of each of.
 //! * **census**: what really mapped the memory, read from the kernel.
 //! * **verdict**: whether the census agrees with the policy and, where it does not, why.
 //! * **block**: one trial of every arm, in random order; comparisons are made within blocks.
@@ -19,14 +21,20 @@
 #![forbid(unsafe_code)]
 
 pub mod adoption;
+mod arms;
 pub mod comparison;
 pub mod control;
+pub mod counted;
 pub mod definition;
+mod fragmented;
+pub mod guest;
 pub mod machine;
 pub mod matrix;
 pub mod metric;
 pub mod plan;
 mod role;
 pub mod runner;
+mod slice;
 pub mod stats;
 pub mod trial;
+pub mod variant;

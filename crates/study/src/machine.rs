@@ -37,7 +37,44 @@ pub struct Machine {
     pub page_sizes: PageSizes,
 }
 
+/// What the times of a machine are of. Those of one kind are never pooled with those of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ground {
+    /// A processor, as far as no hypervisor shows itself.
+    Metal,
+    /// A processor below a hypervisor: a walk has two stages.
+    Guest {
+        /// The leaf by which the host maps the guest's memory, as the guest was told; absent where it was not.
+        host_leaf: Option<PageSize>,
+    },
+    /// An emulator.
+    Emulated,
+}
+
+/// What begins the word of a kernel's command line by which a guest is told the leaf that maps its memory on the host. Linux
+/// passes over words with a dot that no module has.
+const HOST_LEAF: &str = "pagelab.host_leaf=";
+
 impl Machine {
+    /// What its times are of. An emulator is told by what QEMU's says of itself on x86-64 (CPUID, the processor's name);
+    /// elsewhere it cannot be told from a hypervisor.
+    pub fn ground(&self) -> Ground {
+        let is_emulated = |name: &str| name.contains("QEMU TCG");
+        match &self.hypervisor {
+            Some(name) if is_emulated(name) || is_emulated(&self.cpu_model) => Ground::Emulated,
+            None if is_emulated(&self.cpu_model) => Ground::Emulated,
+            None => Ground::Metal,
+            Some(_) => Ground::Guest { host_leaf: self.host_leaf() },
+        }
+    }
+
+    /// The leaf that maps its memory on its host, as whoever booted it wrote on its command line.
+    fn host_leaf(&self) -> Option<PageSize> {
+        let mut words = self.kernel_command_line.split_whitespace();
+        words.find_map(|word| word.strip_prefix(HOST_LEAF)?.parse().ok())
+    }
+
     /// Whether it is the same host with the same kernel, started in the same way, in whatever boot: then trials of both can
     /// stand in one comparison. Memory that the kernel manages differs a little from boot to boot and is not compared.
     pub fn is_alike(&self, other: &Machine) -> bool {
@@ -101,6 +138,34 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_is_metal_a_guest_or_emulated() {
+        let ground = |hypervisor: Option<&str>, cpu: &str, line: &str| {
+            let base = PageSize::K4;
+            Machine {
+                name: "host".into(),
+                arch: "x86_64".into(),
+                kernel: "6.1".into(),
+                kernel_command_line: line.into(),
+                boot_id: "x".into(),
+                host_id: None,
+                cpu_model: cpu.into(),
+                cpus: 1,
+                memory_bytes: 1 << 30,
+                hypervisor: hypervisor.map(str::to_owned),
+                page_sizes: PageSizes { base, pmd: None, mthp: vec![], hugetlb: vec![] },
+            }
+            .ground()
+        };
+        assert_eq!(ground(None, "a processor", "quiet"), Ground::Metal);
+        assert_eq!(ground(Some("KVM"), "a processor", "quiet"), Ground::Guest { host_leaf: None });
+        let told = ground(Some("KVM"), "a processor", "quiet pagelab.host_leaf=2M");
+        assert_eq!(told, Ground::Guest { host_leaf: Some(PageSize::M2) });
+        assert_eq!(ground(Some("KVM"), "", "pagelab.host_leaf=many"), Ground::Guest { host_leaf: None });
+        assert_eq!(ground(Some("QEMU TCG"), "a processor", "pagelab.host_leaf=2M"), Ground::Emulated);
+        assert_eq!(ground(Some("QEMU Standard PC"), "QEMU TCG CPU version 2.5+", ""), Ground::Emulated);
+    }
 
     #[test]
     fn a_changed_added_or_lost_setting_is_a_change() {

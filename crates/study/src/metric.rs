@@ -152,6 +152,8 @@ pub mod names {
     pub const ITLB_WALKS: &str = "itlb_walks";
     /// Cycles with a page walk under way, as a share of all cycles.
     pub const WALK_CYCLES_RATIO: &str = "walk_cycles_ratio";
+    /// Instructions of the tree, in user mode and in the kernel, where a guest's clock counts them ([`crate::guest`]).
+    pub const INSTRUCTIONS: &str = "instructions";
     /// Median time of the program's own iterations without the first (`--repeat-inside`).
     pub const ITERATION_S: &str = "iteration_s";
     /// Time of the program's own first iteration (`--repeat-inside`).

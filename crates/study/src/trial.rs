@@ -5,26 +5,37 @@ use serde::{Deserialize, Serialize};
 use crate::machine::{SettingChange, State};
 use crate::metric::Observation;
 use crate::role::Role;
+use crate::variant::Variant;
 use policy::Policy;
 use policy::census::Census;
 use policy::verdict::Verdict;
 
-/// One arm of a comparison: a policy and its label. Two arms may have the same policy (A/A), and some arms are controls.
+/// One arm of a comparison: a policy, or a variant under a policy, and its label. Two arms may be the same (A/A), and some
+/// arms are controls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arm {
-    /// Unique in its comparison: the policy's name, or `NAME (again)` for the A/A arm; `bare`, and `sham of NAME`.
+    /// Unique in its comparison: the policy's name, or `VARIANT under POLICY`, or `NAME (again)` for the A/A arm; `bare`, and
+    /// `sham of NAME`.
     pub label: String,
     /// The policy whose memory the program gets.
     pub policy: Policy,
     /// What the arm is for.
     #[serde(default)]
     pub role: Role,
+    /// The variant of the program that is run; absent where there is but one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<Variant>,
 }
 
 impl Arm {
     /// A policy that is compared.
     pub fn of_policy(label: impl Into<String>, policy: Policy) -> Arm {
-        Arm { label: label.into(), policy, role: Role::Policy }
+        Arm { label: label.into(), policy, role: Role::Policy, variant: None }
+    }
+
+    /// Whether both run the same variant, or none of them is one.
+    pub fn is_same_variant(&self, other: &Arm) -> bool {
+        self.variant.as_ref().map(|one| &one.name) == other.variant.as_ref().map(|one| &one.name)
     }
 }
 
@@ -62,6 +73,27 @@ pub struct Answer {
     /// then says nothing of the command.
     #[serde(default)]
     pub too_slow: bool,
+    /// How what it wrote stands to the answer that was stated.
+    #[serde(default, skip_serializing_if = "Stated::is_nothing")]
+    pub stated: Stated,
+}
+
+/// How an answer stands to the one that was stated.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "stated")]
+pub enum Stated {
+    /// None was.
+    #[default]
+    Nothing,
+    /// It is that one.
+    Met,
+    /// It is another one.
+    Missed {
+        /// What was stated.
+        expected: String,
+        /// The beginning of what came.
+        found: String,
+    },
 }
 
 /// Everything that is kept of one trial.
@@ -88,9 +120,27 @@ pub struct TrialRecord {
 }
 
 impl Answer {
+    /// That of a command that ended so in time, where none was stated.
+    pub fn of(exit: Exit, stdout_sha256: Option<String>) -> Answer {
+        Answer { exit, stdout_sha256, too_slow: false, stated: Stated::Nothing }
+    }
+
     /// Whether the command says of itself that it succeeded.
     pub fn succeeded(&self) -> bool {
         !self.too_slow && self.exit == Exit::Code(0)
+    }
+
+    /// Whether it is as good as another one: the same, or both what was stated for each.
+    pub fn agrees_with(&self, other: &Answer) -> bool {
+        let is_same_output = self.stated == Stated::Met || self.stdout_sha256 == other.stdout_sha256;
+        (self.exit, self.too_slow) == (other.exit, other.too_slow) && is_same_output
+    }
+}
+
+impl Stated {
+    /// Whether no answer was stated.
+    pub fn is_nothing(&self) -> bool {
+        *self == Stated::Nothing
     }
 }
 

@@ -2,38 +2,21 @@
 
 mod common;
 
-use common::{Fake, Noise, design, normal, record};
-use policy::PageSizes;
+use common::{Fake, Noise, comparison, design, machine, normal, record};
 use policy::size::PageSize;
 use policy::verdict::Holding;
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
-use study::comparison::{Admission, Comparison, Design, Ended, Invocation, Unsupported};
+use study::comparison::{Admission, Comparison, Design, Ended, Unsupported};
 use study::machine::Machine;
 use study::metric::names;
-use study::runner::{self, Event};
+use study::runner::{self, Event, Run};
 use study::stats::Outcome;
 use study::stats::boots::{Limit, MergeError, Merged, Part, merge};
 use study::trial::Trial;
 
 const ARMS: [&str; 3] = ["direct-map-1g", "direct-map-2m", "direct-map-4k"];
-
-fn machine(host: u32, boot: u32) -> Machine {
-    Machine {
-        name: "host".into(),
-        arch: "x86_64".into(),
-        kernel: "6.18.0 #1".into(),
-        kernel_command_line: "quiet".into(),
-        boot_id: format!("boot-{host}-{boot}"),
-        host_id: Some(format!("host-{host}")),
-        cpu_model: "any".into(),
-        cpus: 2,
-        memory_bytes: 8 << 30,
-        hypervisor: None,
-        page_sizes: PageSizes { base: PageSize::K4, pmd: None, mthp: vec![], hugetlb: vec![] },
-    }
-}
 
 /// A boot that measured one arm in so many trials around `wall_s`.
 fn boot(design: &Design, machine: Machine, arm: usize, wall_s: f64, trials: u32) -> Comparison {
@@ -41,24 +24,9 @@ fn boot(design: &Design, machine: Machine, arm: usize, wall_s: f64, trials: u32)
         let wobble = 1.0 + f64::from(block % 3) * 0.001;
         record(Trial { arm, block, position: 0, attempt: 0 }, Holding::Held, &[(names::WALL_S, wall_s * wobble)])
     };
-    Comparison {
-        id: 1,
-        started_unix_s: 0,
-        invocation: Invocation {
-            command: vec!["work".into()],
-            client: None,
-            prepare: None,
-            pagelab: vec![],
-            version: "0".into(),
-        },
-        design: design.clone(),
-        machine,
-        admissions: vec![],
-        trials: (0..=trials).map(trial).collect(),
-        analysis: None,
-        adoptions: vec![],
-        ended: Ended::Blocks,
-    }
+    let run =
+        Run { admissions: vec![], trials: (0..=trials).map(trial).collect(), analysis: None, ended: Ended::Blocks };
+    comparison(1, machine, design.clone(), run)
 }
 
 /// `boots` boots of each arm on each of `hosts` hosts; times are `ratios`, host effects and boot noise.
@@ -70,7 +38,7 @@ fn many(hosts: u32, boots: u32, ratios: &[f64], noise: f64, seed: u64) -> Merged
         for number in 0..boots {
             for (arm, ratio) in ratios.iter().enumerate() {
                 let wall_s = ratio * f64::from(1 + host) * (noise * normal(&mut random)).exp();
-                let machine = machine(host, number * 10 + arm as u32);
+                let machine = machine(host, u64::from(number * 10 + arm as u32));
                 parts.extend(Part::of(&boot(&design, machine, arm, wall_s, 3)));
             }
         }
@@ -236,8 +204,10 @@ fn other_designs_and_nothing_are_refused() {
     let parts = [Part::of(&one).unwrap(), Part::of(&other).unwrap()];
     let message = merge(&parts).unwrap_err().to_string();
     assert!(message.contains("the command differs: work and play"), "{message}");
-    let fewer = boot(&design(&ARMS[..2], 9), machine(0, 2), 0, 1.0, 3);
-    assert!(merge(&[parts[0].clone(), Part::of(&fewer).unwrap()]).is_err());
+    let with_arms = |arms| Part::of(&boot(&design(arms, 9), machine(0, 2), 0, 1.0, 3)).unwrap();
+    assert!(merge(&[parts[0].clone(), with_arms(&ARMS[..2])]).is_ok(), "some of the arms, and the same baseline");
+    let message = merge(&[parts[0].clone(), with_arms(&ARMS[1..])]).unwrap_err().to_string();
+    assert!(message.contains("the list of arms differs"), "{message}");
     let reseeded = boot(&design(&ARMS, 77), machine(0, 2), 0, 1.0, 3);
     assert!(merge(&[parts[0].clone(), Part::of(&reseeded).unwrap()]).is_ok(), "the seed is not the design");
     let mut proven = one.clone();
@@ -275,7 +245,7 @@ proptest! {
     ) {
         let design = design(&ARMS, 1);
         let part = |(number, (arm, wall_s)): (usize, &(usize, f64))| {
-            let mut part = Part::of(&boot(&design, machine(0, number as u32), 0, 1.0, 2)).unwrap();
+            let mut part = Part::of(&boot(&design, machine(0, number as u64), 0, 1.0, 2)).unwrap();
             part.boots[0].arm = *arm;
             part.boots[0].medians.insert(names::WALL_S.into(), *wall_s);
             part

@@ -2,13 +2,10 @@
 
 mod common;
 
-use common::{Fake, Noise, design};
-use policy::PageSizes;
-use policy::size::PageSize;
+use common::{Fake, Noise, comparison, design, machine};
 use policy::verdict::Holding;
-use study::comparison::{Comparison, Invocation};
+use study::comparison::Comparison;
 use study::definition::{Definition, Size, Wire};
-use study::machine::Machine;
 use study::matrix::{Beside, Matrix, Row, Standing, boots};
 use study::runner::compare;
 
@@ -31,33 +28,13 @@ fn boot(host: u32, kernel: &str, number: u64, scale: f64) -> Comparison {
     let mut fake = Fake::new(&design, &[scale, scale * 0.9], Noise::quiet(), number);
     fake.arms[1].holding = Holding::Held;
     let run = compare(&design, &mut fake, &mut |_| ());
-    let machine = Machine {
-        name: "host".into(),
-        arch: "x86_64".into(),
-        kernel: format!("{kernel} #1"),
-        kernel_command_line: "quiet".into(),
-        boot_id: format!("boot-{host}-{number}"),
-        host_id: Some(format!("host-{host}")),
-        cpu_model: "any".into(),
-        cpus: 2,
-        memory_bytes: 8 << 30,
-        hypervisor: None,
-        page_sizes: PageSizes { base: PageSize::K4, pmd: None, mthp: vec![], hugetlb: vec![] },
-    };
-    let pagelab = vec![format!("/opt/{host}/pagelab")];
-    Comparison {
-        id: number as i64,
-        started_unix_s: number as i64 * 1000,
-        // The path of pagelab differs between hosts, and is no other command.
-        invocation: Invocation { command: pagelab.clone(), client: None, prepare: None, pagelab, version: "0".into() },
-        machine,
-        admissions: run.admissions,
-        trials: run.trials,
-        analysis: run.analysis,
-        adoptions: vec![],
-        ended: run.ended,
-        design,
-    }
+    let mut machine = machine(host, number);
+    machine.kernel = format!("{kernel} #1");
+    let mut comparison = comparison(number as i64, machine, design, run);
+    comparison.started_unix_s = number as i64 * 1000;
+    // The path of pagelab differs between hosts, and is no other command.
+    comparison.invocation.command = vec![format!("/opt/{host}/pagelab")];
+    comparison
 }
 
 fn rows(comparisons: &[(&str, Comparison)]) -> Vec<Row> {
@@ -121,6 +98,7 @@ fn published_figures_of_boots_stand_beside_boots() {
         .iter()
         .map(|one| study::definition::Published {
             workload: Some(boots::row_name("sort", "thp")),
+            suite: None,
             policy: one.boot.clone(),
             ..one.clone()
         })

@@ -2,11 +2,10 @@
 
 mod common;
 
-use common::{Fake, Noise, design};
+use common::{Fake, Noise, comparison, design, machine};
 use policy::verdict::Holding;
-use study::comparison::{Admission, Comparison, Ended, Invocation};
+use study::comparison::{Admission, Comparison, Ended};
 use study::definition::{DefinitionError, Size, Wire, WireSuite};
-use study::machine::Machine;
 use study::matrix::{Beside, Cell, Matrix, Row, Standing};
 use study::metric::Provenance;
 use study::runner::compare;
@@ -96,7 +95,7 @@ fn suite() -> WireSuite {
 fn of_suite(used: &serde_json::Value) -> Wire {
     serde_json::from_value(serde_json::json!({
         "schema": "pagelab.study/1", "name": "tiny", "question": "?", "policies": ["base", "thp"],
-        "sizes": { "full": { "parameters": { "bytes": "2G" } } },
+        "sizes": { "full": { "parameters": { "bytes": "2G" } }, "quick": { "parameters": { "bytes": "1M" } } },
         "suite": [used], "workload": [{ "name": "own", "command": ["own", "{bytes}"] }],
     }))
     .unwrap()
@@ -119,6 +118,15 @@ fn a_suite_is_described_once_and_its_parameters_are_the_studys_to_change() {
     };
     assert_eq!(some(serde_json::json!({ "name": "set", "only": ["chase"] })), ["chase", "own"]);
     assert_eq!(some(serde_json::json!({ "name": "set", "without": ["mcf", "both"] })), ["chase", "own"]);
+    // Of the quick size.
+    let quick = serde_json::json!({ "name": "set", "quick_only": ["chase"] });
+    assert_eq!(some(quick.clone()), ["mcf", "chase", "both", "own"]);
+    let definition = of_suite(&quick).with_suites(Size::Quick, &[suite()]).unwrap();
+    let names: Vec<&str> = definition.workloads.iter().map(|workload| workload.name.as_str()).collect();
+    assert_eq!(names, ["chase", "own"]);
+    let unknown = of_suite(&serde_json::json!({ "name": "set", "quick_only": ["chaise"] }));
+    let said = unknown.with_suites(Size::Quick, &[suite()]).unwrap_err().to_string();
+    assert!(said.starts_with("suite \"set\": quick_only: there is no \"chaise\""), "{said}");
 }
 
 #[test]
@@ -210,30 +218,7 @@ fn compared(ratio: f64, holding: Holding, seed: u64) -> Comparison {
     let mut fake = Fake::new(&design, &[1.0, ratio], Noise::quiet(), seed);
     fake.arms[1].holding = holding;
     let run = compare(&design, &mut fake, &mut |_| ());
-    let sizes = serde_json::json!({ "base": 4096, "pmd": null, "mthp": [], "hugetlb": [] });
-    let machine: Machine = serde_json::from_value(serde_json::json!({
-        "name": "host", "arch": "x86_64", "kernel": "6.18", "kernel_command_line": "", "boot_id": "b", "cpu_model": "c",
-        "cpus": 2, "memory_bytes": 1 << 30, "hypervisor": null, "geometry": sizes,
-    }))
-    .unwrap();
-    Comparison {
-        id: seed as i64,
-        started_unix_s: 0,
-        invocation: Invocation {
-            command: vec!["true".into()],
-            client: None,
-            prepare: None,
-            pagelab: vec![],
-            version: "0".into(),
-        },
-        machine,
-        admissions: run.admissions,
-        trials: run.trials,
-        analysis: run.analysis,
-        adoptions: vec![],
-        ended: run.ended,
-        design,
-    }
+    comparison(seed as i64, machine(0, 0), design, run)
 }
 
 fn policies() -> Vec<String> {
@@ -330,6 +315,35 @@ fn published_figures_stand_beside_the_cell_or_the_mean() {
     assert_eq!(said, [Beside::Confirmed, Beside::OtherSize, Beside::Contradicted, Beside::Undecided]);
     let (ratio, interval) = matrix.published[3].found.unwrap();
     assert!((ratio - 0.8).abs() < 0.01 && interval.is_none(), "one workload has no mean with an interval");
+}
+
+#[test]
+fn a_published_mean_of_a_suite_stands_beside_its_workloads_alone() {
+    let study = |published: serde_json::Value| {
+        let mut wire = serde_json::json!({
+            "schema": "pagelab.study/1", "name": "tiny", "question": "?", "policies": ["base", "thp"],
+            "sizes": { "full": {} }, "workload": [{ "name": "beside", "command": ["a"] }], "suite": [{ "name": "two" }],
+        });
+        wire["published"] = serde_json::json!([published]);
+        let suite = serde_json::json!({
+            "schema": "pagelab.suite/1", "name": "two", "about": "two", "sizes": { "full": {} },
+            "workload": [{ "name": "a", "command": ["a"] }, { "name": "b", "command": ["b"] }],
+        });
+        let suite: WireSuite = serde_json::from_value(suite).unwrap();
+        serde_json::from_value::<Wire>(wire).unwrap().with_suites(Size::Full, &[suite])
+    };
+    let published = |key: &str, value: &str| serde_json::json!({ "what": "x", key: value, "policy": "thp", "change": "-10%", "source": "s" });
+    let definition = study(published("suite", "two")).unwrap();
+    let rows = vec![row("beside", 0.4, 1), row("a", 0.8, 2), row("b", 0.9, 3)];
+    let matrix = Matrix::of(&policies(), "base", rows, &definition.published);
+    let (ratio, interval) = matrix.published[0].found.unwrap();
+    assert!((ratio - (0.8f64 * 0.9).sqrt()).abs() < 0.01 && interval.is_some(), "{ratio}");
+    let error = study(published("suite", "three")).unwrap_err().to_string();
+    assert!(error.contains("published.suite") && error.contains("three") && error.contains("two"), "{error}");
+    let mut both = published("suite", "two");
+    both["workload"] = "a".into();
+    let error = study(both).unwrap_err().to_string();
+    assert_eq!(error, "published \"x\": it has `workload` and `suite`; expected one of them, or none");
 }
 
 #[test]

@@ -117,6 +117,26 @@ impl<R: Read> Reader<R> {
 
     /// The next block; `None` at the end.
     ///
+    /// ```
+    /// use trace::{Block, Call, Header, Kind, Reader, Recording};
+    ///
+    /// let mut recording = Recording::new(Vec::new(), Header::of("an example"))?;
+    /// recording.access(0, 0x10_0000, 8, Kind::STORE)?;
+    /// recording.event(0, Call::Munmap { address: 0x10_0000, bytes: 4096 }, 0);
+    /// let bytes = recording.finish()?;
+    ///
+    /// let mut reader = Reader::new(bytes.as_slice())?;
+    /// let mut calls = Vec::new();
+    /// while let Some(block) = reader.next_block()? {
+    ///     if let Block::Events { events, .. } = block {
+    ///         calls.extend(events.into_iter().map(|event| (event.run, event.call)));
+    ///     }
+    /// }
+    /// // Behind the first run of its thread.
+    /// assert_eq!(calls, [(1, Call::Munmap { address: 0x10_0000, bytes: 4096 })]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// The file could not be read.
     pub fn next_block(&mut self) -> Result<Option<Block>, ReadError> {

@@ -1,10 +1,14 @@
 //! Users of the host, as far as pagelab runs commands as them.
+//!
+//! The C library looks users up by modules that /etc/nsswitch.conf names, and loads those of the host. A static program that
+//! does so dies where a module wants another C library than the one that it has (libnss_systemd does). So `getent` and `id` are
+//! asked, which are the host's own; where they are not there, as in a small guest, the files say it all.
 
-use std::ffi::CString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use nix::unistd::{Gid, Uid, geteuid, getgrouplist};
+use nix::unistd::geteuid;
 
 /// The user that a command runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,12 +68,12 @@ pub fn gains_no_privilege(user: Option<&User>) -> bool {
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
     /// The user database does not answer.
-    #[error("looking up the user {user:?}: {source}")]
+    #[error("looking up the user {user:?}: {problem}")]
     Unanswered {
         /// Name or id.
         user: String,
-        /// What it says.
-        source: nix::Error,
+        /// What was found instead.
+        problem: String,
     },
     /// There is none of that name.
     #[error("there is no user {0:?}; `getent passwd` lists those that there are")]
@@ -77,8 +81,8 @@ pub enum UserError {
     /// The variable holds something else than a user's id.
     #[error("SUDO_UID: expected a user id, found {0:?}")]
     NoId(String),
-    /// sudo names a user that does not exist.
-    #[error("SUDO_UID: there is no user {0}; name one with --user")]
+    /// There is none of that id.
+    #[error("there is no user {0} in the user database; name one with --user")]
     UnknownId(u32),
 }
 
@@ -87,17 +91,18 @@ pub enum UserError {
 /// # Errors
 /// [`UserError`]: there is no such user, or the user database does not answer.
 pub fn by_name(name: &str) -> Result<User, UserError> {
-    let found = nix::unistd::User::from_name(name);
-    let found = found.map_err(|source| UserError::Unanswered { user: name.to_owned(), source })?;
-    let user = found.ok_or_else(|| UserError::Unknown(name.to_owned()))?;
-    Ok(User {
-        groups: groups(&user.name, user.gid),
-        name: user.name,
-        uid: user.uid.as_raw(),
-        gid: user.gid.as_raw(),
-        home: user.dir,
-        shell: user.shell,
-    })
+    // A number is an id to `getent`, and no name.
+    let is_name = !name.is_empty() && !name.starts_with('-') && name.parse::<u32>().is_err();
+    let found = if is_name { line_of(name)?.filter(|user| user.name == name) } else { None };
+    found.map(with_groups).ok_or_else(|| UserError::Unknown(name.to_owned()))
+}
+
+/// The name of a user.
+///
+/// # Errors
+/// [`UserError`]: there is no such user, or the user database does not answer.
+pub fn name_of(id: u32) -> Result<String, UserError> {
+    Ok(by_id(id)?.name)
 }
 
 /// Under sudo, the user who called it; `None` otherwise.
@@ -110,16 +115,76 @@ pub fn of_sudo() -> Result<Option<User>, UserError> {
     if id == 0 {
         return Ok(None);
     }
-    let found = nix::unistd::User::from_uid(Uid::from_raw(id));
-    let found = found.map_err(|source| UserError::Unanswered { user: id.to_string(), source })?;
-    let user = found.ok_or(UserError::UnknownId(id))?;
-    by_name(&user.name).map(Some)
+    by_id(id).map(|user| Some(with_groups(user)))
 }
 
-fn groups(name: &str, primary: Gid) -> Vec<u32> {
-    let Ok(name) = CString::new(name) else { return vec![primary.as_raw()] };
-    let all = getgrouplist(&name, primary).unwrap_or_else(|_| vec![primary]);
-    all.into_iter().map(Gid::as_raw).collect()
+/// A user by id, with the primary group alone.
+fn by_id(id: u32) -> Result<User, UserError> {
+    line_of(&id.to_string())?.filter(|user| user.uid == id).ok_or(UserError::UnknownId(id))
+}
+
+/// The same, with all groups.
+fn with_groups(user: User) -> User {
+    let all = match said(&ID, &["-G", "--", &user.name]) {
+        Some(Ok(text)) => text.split_whitespace().filter_map(|id| id.parse().ok()).collect(),
+        _ => groups_in(&std::fs::read_to_string(GROUPS).unwrap_or_default(), &user.name),
+    };
+    let others = all.into_iter().filter(|id: &u32| *id != user.gid);
+    User { groups: std::iter::once(user.gid).chain(others).collect(), ..user }
+}
+
+/// Where the tools are, in the order in which they are looked for; PATH is not asked, for pagelab may be root.
+const GETENT: [&str; 2] = ["/usr/bin/getent", "/bin/getent"];
+const ID: [&str; 2] = ["/usr/bin/id", "/bin/id"];
+/// The files (passwd(5), group(5)).
+const USERS: &str = "/etc/passwd";
+const GROUPS: &str = "/etc/group";
+/// What `getent` ends with where a key was not found (getent(1)).
+const NOT_FOUND: i32 = 2;
+
+/// The user of a name or an id in digits; `None` where there is none.
+fn line_of(key: &str) -> Result<Option<User>, UserError> {
+    let unanswered = |problem: String| UserError::Unanswered { user: key.to_owned(), problem };
+    let text = match said(&GETENT, &["passwd", key]) {
+        Some(Ok(line)) => line,
+        Some(Err(Some(NOT_FOUND))) => return Ok(None),
+        Some(Err(code)) => {
+            let ended = code.map_or("a signal".to_owned(), |code| format!("{code}"));
+            return Err(unanswered(format!("`getent passwd` ended with {ended}")));
+        }
+        None => std::fs::read_to_string(USERS).map_err(|error| unanswered(format!("{USERS}: {error}")))?,
+    };
+    Ok(text.lines().filter_map(user_in).find(|user| user.name == key || user.uid.to_string() == key))
+}
+
+/// What the first of the programs that is there prints, or what it ended with; `None` where none is there.
+fn said(programs: &[&str], words: &[&str]) -> Option<Result<String, Option<i32>>> {
+    let program = programs.iter().find(|program| Path::new(program).exists())?;
+    let output = Command::new(program).args(words).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    Some(match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(output.status.code()),
+    })
+}
+
+/// A line of passwd(5): name, password, id, group, comment, home, shell.
+fn user_in(line: &str) -> Option<User> {
+    let mut fields = line.split(':');
+    let mut next = || fields.next();
+    let (name, _password, uid, gid, _comment) = (next()?, next()?, next()?, next()?, next()?);
+    let (home, shell) = (next()?.into(), next()?.into());
+    let (uid, gid) = (uid.parse().ok()?, gid.parse().ok()?);
+    Some(User { name: name.to_owned(), uid, gid, groups: vec![gid], home, shell })
+}
+
+/// The groups in a text as group(5) has it that a user is named in.
+fn groups_in(text: &str, name: &str) -> Vec<u32> {
+    let group = |line: &str| {
+        let mut fields = line.split(':').skip(2);
+        let (id, members) = (fields.next()?.parse().ok()?, fields.next()?);
+        members.split(',').any(|member| member == name).then_some(id)
+    };
+    text.lines().filter_map(group).collect()
 }
 
 #[cfg(test)]
@@ -130,7 +195,21 @@ mod tests {
     fn users_are_found_by_name() {
         let root = by_name("root").unwrap();
         assert_eq!((root.uid, root.gid), (0, 0));
-        assert!(root.home.is_absolute());
+        assert!(root.home.is_absolute() && root.groups.contains(&0));
         assert!(by_name("no-such-user").unwrap_err().to_string().contains("no-such-user"));
+        // An id is no name, and neither is what a tool would take for an option.
+        assert!(matches!(by_name("0"), Err(UserError::Unknown(_))));
+        assert!(matches!(by_name("--help"), Err(UserError::Unknown(_))));
+        assert_eq!(name_of(0).unwrap(), "root");
+        assert!(matches!(name_of(3_999_999_999), Err(UserError::UnknownId(3_999_999_999))));
+    }
+
+    #[test]
+    fn files_say_it_where_no_tool_does() {
+        let user = user_in("ann:x:1000:1001:Ann,,,:/srv/ann:/bin/sh").unwrap();
+        assert_eq!((user.name.as_str(), user.uid, user.gid), ("ann", 1000, 1001));
+        assert_eq!((user.home.as_path(), user.shell.as_path()), (Path::new("/srv/ann"), Path::new("/bin/sh")));
+        assert_eq!(user_in("ann:x:1000"), None);
+        assert_eq!(groups_in("a:x:4:ben,ann\nb:x:5:anna\nc:x:6:ann\nbad\n", "ann"), [4, 6]);
     }
 }

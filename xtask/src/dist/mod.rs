@@ -31,7 +31,7 @@ const USAGE: &str = "usage: cargo xtask dist [--target TRIPLE]... [--maintainer 
   --again          ask Debian for a newer compiler, where its own is used
   --install-test   install the packages of this machine's architecture, which a run before has made, into a fresh Debian 12 and
                    13, run them there as root and as a user, remove them, and say what is left; as root, with debootstrap
-Packages (.deb and .tar.gz) are in target/dist/TRIPLE/packages: the program, and the recorder's plugin.";
+Packages (.deb and .tar.gz) are in target/dist/TRIPLE/packages: the program with the book, and the recorder's plugin.";
 
 /// Where packages are, below the directory of a target.
 const PACKAGES: &str = "packages";

@@ -6,17 +6,20 @@ mod mdbook;
 mod repeat;
 mod site;
 mod source;
+mod studies;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use mark::Mark;
+pub use source::files_below;
 
-const USAGE: &str = "usage: cargo xtask docs [--check | --make]
+const USAGE: &str = "usage: cargo xtask docs [--check | --make | --studies]
   without an option  build the site in target/book/site with mdBook, and check its links
-  --check            say which outputs in the book are older than the code that they show
-  --make             write the reference of commands anew, and the outputs that are the same everywhere";
+  --check            say which outputs in the book are older than the code that they show; fail where one is empty
+  --make             write the reference of commands anew, and the outputs that are the same everywhere
+  --studies          write the reports of the studies anew, from the results that `pagelab study run NAME --quick` left";
 
 /// Does what the options say.
 pub fn run(root: &Path, options: &[String]) -> ExitCode {
@@ -24,6 +27,7 @@ pub fn run(root: &Path, options: &[String]) -> ExitCode {
         [] => build(root),
         ["--check"] => check(root),
         ["--make"] => make(root),
+        ["--studies"] => program(root).and_then(|()| studies::make(root)),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -39,38 +43,58 @@ pub fn run(root: &Path, options: &[String]) -> ExitCode {
 }
 
 fn build(root: &Path) -> Result<(), String> {
+    site(root).map(|site| println!("{}", site.join("index.html").display()))
+}
+
+/// Builds the site anew, checks its links, and says where it is.
+///
+/// # Errors
+/// No mdBook, a page that it does not take, links that lead nowhere.
+pub fn site(root: &Path) -> Result<PathBuf, String> {
     let mdbook = mdbook::find_or_install(root)?;
     let book = root.join("target/book");
     source::copy(root, &book)?;
-    mdbook::build(&mdbook, &book)?;
     let site = book.join("site");
+    let _ = fs::remove_dir_all(&site);
+    mdbook::build(&mdbook, &book)?;
     let broken = site::broken_links(&site)?;
     broken.iter().for_each(|link| println!("{link}"));
     if !broken.is_empty() {
         return Err(format!("{} links lead nowhere", broken.len()));
     }
-    println!("{}", site.join("index.html").display());
-    Ok(())
+    Ok(site)
 }
 
-/// Prints a line for each output; one that is older than its code is no error, for measurements are dated.
+/// Prints a line for each output; one that is older than its code is no error, for measurements are dated. One that is empty is.
 fn check(root: &Path) -> Result<(), String> {
-    let mut older = 0;
-    let mut total = 0;
+    let (mut older, mut empty, mut total) = (0, 0, 0);
     for (page, marks) in marked_pages(root)? {
+        let text = read(&root.join(&page))?;
         for mark in marks {
             let age = age::of(root, &mark).map_err(|problem| format!("{page}:{}: {problem}", mark.line))?;
+            let is_empty = repeat::is_empty(&text, &mark);
+            let told = if is_empty { format!("{:19}", "empty") } else { age.to_string() };
             total += 1;
-            older += usize::from(age.is_older());
-            println!("{age} {page}:{}: {}", mark.line, mark.command);
+            older += usize::from(age.is_older() && !is_empty);
+            empty += usize::from(is_empty);
+            println!("{told} {page}:{}: {}", mark.line, mark.command);
         }
     }
-    println!("{total} outputs, {older} older than the code that they show");
-    Ok(())
+    println!("{total} outputs, {older} older than the code that they show, {empty} empty");
+    if empty == 0 {
+        Ok(())
+    } else {
+        Err(format!("{empty} outputs are empty: run their commands and write down what they print"))
+    }
+}
+
+/// Builds the program that prints the outputs.
+fn program(root: &Path) -> Result<(), String> {
+    crate::command::succeed(crate::cargo(root).args(["build", "--quiet", "--package", "pagelab"]))
 }
 
 fn make(root: &Path) -> Result<(), String> {
-    crate::command::succeed(crate::cargo(root).args(["build", "--quiet", "--package", "pagelab"]))?;
+    program(root)?;
     let program = root.join("target/debug/pagelab");
     let mut reference = std::process::Command::new(&program);
     crate::command::succeed(reference.args(["generate", "reference"]).arg(root.join("docs/reference")))?;

@@ -17,9 +17,19 @@ use super::mark::{self, Mark};
 /// # Errors
 /// A mark that is wrong, a command that fails, an output without a fence, no directory for the commands.
 pub fn all(root: &Path, page: &str) -> Result<String, String> {
+    chosen(root, page, Mark::is_repeatable)
+}
+
+/// The same for the outputs of marks that are chosen.
+///
+/// # Errors
+/// As [`all`].
+pub fn chosen(root: &Path, page: &str, is_chosen: impl Fn(&Mark) -> bool) -> Result<String, String> {
     let mut lines: Vec<String> = page.lines().map(str::to_owned).collect();
+    let mut marks = mark::read(page)?;
+    marks.retain(is_chosen);
     // From the end on: what changes in length does not move what is still to come.
-    for (mark, made) in outputs(root, page, &lines)?.iter().rev() {
+    for (mark, made) in outputs(root, marks, &lines)?.iter().rev() {
         let (begin, end) = place(&lines, mark)?;
         let changed = lines[begin..end] != made[..];
         lines.splice(begin..end, made.iter().cloned());
@@ -30,10 +40,8 @@ pub fn all(root: &Path, page: &str) -> Result<String, String> {
     Ok(lines.join("\n") + "\n")
 }
 
-/// Every repeatable output of the page, in the page's order, as its command prints it now.
-fn outputs(root: &Path, page: &str, lines: &[String]) -> Result<Vec<(Mark, Vec<String>)>, String> {
-    let mut marks = mark::read(page)?;
-    marks.retain(Mark::is_repeatable);
+/// The output of each mark, in the page's order, as its command prints it now.
+fn outputs(root: &Path, marks: Vec<Mark>, lines: &[String]) -> Result<Vec<(Mark, Vec<String>)>, String> {
     if marks.is_empty() {
         return Ok(Vec::new());
     }
@@ -44,6 +52,19 @@ fn outputs(root: &Path, page: &str, lines: &[String]) -> Result<Vec<(Mark, Vec<S
         Ok((mark, made))
     });
     made.collect()
+}
+
+/// Whether a mark's output has no line besides those of its commands. One without a fence is a part of the page, as a table is.
+pub fn is_empty(page: &str, mark: &Mark) -> bool {
+    let lines: Vec<String> = page.lines().map(str::to_owned).collect();
+    let is_blank = |line: &&String| line.trim().is_empty();
+    match fence(&lines, mark) {
+        Some((begin, end)) => lines[begin..end].iter().all(|line| is_blank(&line)),
+        None => {
+            let next = lines.iter().skip(mark.after - 1).find(|line| !is_blank(line));
+            next.is_none_or(|line| ["#", "<!--"].iter().any(|begin| line.starts_with(begin)))
+        }
+    }
 }
 
 /// A directory for the commands of a page; it goes with its value.
@@ -131,6 +152,18 @@ mod tests {
         assert!(made.contains("$ echo old\none\n```") && made.contains("$ echo old\none\none\n```"), "{made}");
         assert_eq!(all(&root, &made).unwrap(), made, "nothing is left of the first time");
         assert!(!root.join("made.by.page").exists());
+    }
+
+    #[test]
+    fn an_output_of_no_line_but_its_commands_is_empty() {
+        let is_empty = |page: &str| super::is_empty(page, &mark::read(page).unwrap()[0]);
+        let page = mark::tests::PAGE;
+        assert!(!is_empty(page));
+        assert!(is_empty(&page.replace("old\nold\n", "old\n\n")));
+        assert!(is_empty(&page.replace("$ echo old\nold\n", "")));
+        let (mark, _) = page.split_once("```").unwrap();
+        assert!(!is_empty(&format!("{mark}\n| a |\n|---|\n")));
+        assert!(is_empty(mark) && is_empty(&format!("{mark}\n## B\n| a |\n")));
     }
 
     #[test]

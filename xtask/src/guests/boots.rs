@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::check;
+use super::check::Scope;
 use super::initrd::Programs;
 use super::machine::{self, Board, Boot, End};
 use super::stage::{Said, Stage};
@@ -26,8 +26,8 @@ pub struct Boots<'a> {
     pub logs: &'a Path,
     /// How long one may take.
     pub limit: Duration,
-    /// Only the first, with the smaller checks.
-    pub is_small: bool,
+    /// Which checks are run.
+    pub scope: Scope,
 }
 
 impl Boots<'_> {
@@ -37,16 +37,13 @@ impl Boots<'_> {
     /// A file that cannot be written, no QEMU.
     pub fn run(&self) -> Result<Vec<(Stage, Said)>, String> {
         let mut all: Vec<(Stage, Said)> = Vec::new();
-        for stage in Stage::ALL {
-            let said = match (lacking(stage, &all), self.kept(stage, &all)) {
+        for stage in Stage::ALL.into_iter().filter(|stage| self.scope.has(*stage)) {
+            let said = match (lacking(self.board, stage, &all), self.kept(stage, &all)) {
                 (Some(part), _) => Said { parts: vec![part], unreached: String::new() },
                 (None, Ok(kept)) => self.boot(stage, &kept)?,
                 (None, Err(unreached)) => Said { parts: Vec::new(), unreached },
             };
             all.push((stage, said));
-            if self.is_small {
-                break;
-            }
         }
         Ok(all)
     }
@@ -59,20 +56,22 @@ impl Boots<'_> {
     /// The files that a boot finds besides programs and checks, or why it is left out.
     fn kept(&self, stage: Stage, before: &[(Stage, Said)]) -> Result<Vec<(&'static str, Vec<u8>)>, String> {
         match stage {
-            Stage::Together if self.is_small => Ok(vec![("checks/small", Vec::new())]),
+            Stage::Together if self.scope.is_small => Ok(vec![("checks/small", Vec::new())]),
             Stage::AfterReset => {
                 let parts = before.iter().flat_map(|(_, said)| &said.parts);
                 let journal = parts.filter_map(|part| part.output("journal").ok()).next();
                 let journal = journal.ok_or("the boot before it left no journal")?;
                 Ok(vec![("var/lib/pagelab/lease.jsonl", (journal.trim_end().to_owned() + "\n").into_bytes())])
             }
-            Stage::Together | Stage::Counted | Stage::Fresh => Ok(Vec::new()),
+            Stage::Together | Stage::Counted | Stage::Fresh | Stage::WithGigabyte | Stage::WithoutGigabyte => {
+                Ok(Vec::new())
+            }
         }
     }
 
     fn boot(&self, stage: Stage, kept: &[(&str, Vec<u8>)]) -> Result<Said, String> {
         let scripts: Vec<(&str, &str)> =
-            check::of(self.is_small).filter_map(|check| Some((check.name, check.script(stage)?))).collect();
+            self.scope.checks().filter_map(|check| Some((check.name, check.script(stage)?))).collect();
         let files: Vec<(&str, &[u8])> = kept.iter().map(|(name, content)| (*name, content.as_slice())).collect();
         let initrd = self.logs.join(format!("{}.initrd", self.name));
         fs::write(&initrd, self.programs.initrd(&scripts, &files))
@@ -80,7 +79,16 @@ impl Boots<'_> {
         println!("==> {}, {}: {}", self.name, stage.name(), self.board.program.0);
         let (log, limit) = (self.log(stage), self.limit);
         let counts = stage == Stage::Counted;
-        let boot = Boot { board: self.board, kernel: self.kernel, initrd: &initrd, log, limit, counts };
+        let boot = Boot {
+            board: self.board,
+            kernel: self.kernel,
+            initrd: &initrd,
+            log,
+            limit,
+            counts,
+            arguments: stage.arguments(),
+            memory: stage.memory(),
+        };
         let (console, end) = machine::run(&boot)?;
         let log_name = format!("{}.{}.log", self.name, stage.name());
         let unreached = match end {
@@ -91,9 +99,14 @@ impl Boots<'_> {
     }
 }
 
-/// The part of the check of counted instructions where the first boot has found that the guest has no KVM, or none that works: no boot
-/// is made for it.
-fn lacking(stage: Stage, before: &[(Stage, Said)]) -> Option<Part> {
+/// The part of a check for which no boot is made: that of boots with other direct maps where the kernel has no option for it, and
+/// that of counted instructions where the first boot has found that the guest has no KVM, or none that works.
+fn lacking(board: &Board, stage: Stage, before: &[(Stage, Said)]) -> Option<Part> {
+    if matches!(stage, Stage::WithGigabyte | Stage::WithoutGigabyte) && board.architecture != "amd64" {
+        let needs = "x86-64, where `nogbpages` makes a boot without leaves of 1G".to_owned();
+        let needs = Vec::from_iter((stage == Stage::WithGigabyte).then_some(needs));
+        return Some(Part { check: "boots".to_owned(), needs, ran: Vec::new(), is_whole: true });
+    }
     let mut parts = before.iter().flat_map(|(_, said)| &said.parts);
     let kvm = parts.find(|part| stage == Stage::Counted && part.check == "kvm")?;
     let needs = match kvm.ran.iter().all(|ran| ran.code == Some(0)) {
@@ -116,7 +129,7 @@ mod tests {
             programs,
             logs: Path::new("/nowhere"),
             limit: Duration::from_secs(1),
-            is_small: false,
+            scope: Scope::default(),
         }
     }
 
@@ -138,6 +151,11 @@ mod tests {
         let said =
             |console: &str| [(Stage::Together, Said { parts: transcript::read(console), unreached: String::new() })];
         let without = said("@@ check kvm\n@@ needs /dev/kvm\n@@ done\n");
+        let board = Board::of("arm64").unwrap();
+        let lacking = |stage, before: &[(Stage, Said)]| lacking(board, stage, before);
+        let boots: Vec<Part> =
+            [Stage::WithGigabyte, Stage::WithoutGigabyte].into_iter().filter_map(|stage| lacking(stage, &[])).collect();
+        assert_eq!((boots.len(), boots[0].needs.len(), boots[1].needs.len()), (2, 1, 0), "it is said once");
         let part = lacking(Stage::Counted, &without).unwrap();
         assert_eq!((part.check.as_str(), part.needs, part.is_whole), ("counted", vec!["/dev/kvm".to_owned()], true));
         assert_eq!(lacking(Stage::AfterReset, &without), None);

@@ -5,9 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use guest::cpio;
+
 use super::programs;
 use crate::cache::Work;
-use crate::cpio;
 use crate::debian::{Archive, unpack_file};
 use crate::dist::Target;
 

@@ -6,8 +6,23 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::cache::{Work, put};
-use crate::debian::{Archive, unpack_file};
+use crate::debian::{Archive, unpack_file, unpack_matching};
 use crate::dist::Target;
+
+/// Where modules lie, below a root.
+const MODULES: &str = "lib/modules";
+
+/// The modules that a guest of `compare --kernel` loads, with those that they depend on, and which others are built in.
+const OF_A_GUEST: [&str; 8] = [
+    "*/modules.builtin",
+    "*/kernel/drivers/char/virtio_console.ko*",
+    "*/kernel/drivers/virtio/*",
+    "*/kernel/fs/9p/*",
+    "*/kernel/fs/fscache/*",
+    "*/kernel/fs/netfs/*",
+    "*/kernel/fs/overlayfs/*",
+    "*/kernel/net/9p/*",
+];
 
 /// A guest, as `guests.toml` has it.
 #[derive(Clone, Debug, Deserialize)]
@@ -58,7 +73,7 @@ pub fn fetch(guest: &Guest, target: &Target, cache: &Path, again: bool) -> Resul
     let work = Work::begin(&place)?;
     let (image, package) = (place.join("linux"), place.join("package"));
     let is_here = image.is_file() && package.is_file();
-    if again || !is_here {
+    if again || !is_here || !place.join(MODULES).is_dir() {
         match replace(guest, target, cache, &place, &work) {
             Err(problem) if is_here => println!("{problem}; the kernel that was fetched before serves"),
             outcome => outcome?,
@@ -85,11 +100,25 @@ fn replace(guest: &Guest, target: &Target, cache: &Path, place: &Path, work: &Wo
     let image = work.path.join("linux");
     unpack_file(&file, &format!("./boot/vmlinuz-{version}"), &image)
         .or_else(|_| unpack_file(&file, &format!("./usr/lib/modules/{version}/vmlinuz"), &image))?;
+    let modules = work.path.join("modules");
+    unpack_matching(&file, &OF_A_GUEST, &modules)?;
     let _ = fs::remove_file(place.join("package"));
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     fs::remove_file(&file).ok();
-    fs::rename(&image, place.join("linux")).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
+    let cannot = |error| format!("cannot make {}: {error}", place.display());
+    fs::rename(&image, place.join("linux")).map_err(cannot)?;
+    put_modules(&modules, &version, place).map_err(cannot)?;
     put(place, "package", name.as_bytes(), work)
+}
+
+/// Puts the modules of a package where `pagelab compare --kernel` looks for those of the image beside them.
+fn put_modules(unpacked: &Path, version: &str, place: &Path) -> std::io::Result<()> {
+    let all = place.join(MODULES);
+    let _ = fs::remove_dir_all(&all);
+    fs::create_dir_all(&all)?;
+    let from = unpacked.join(MODULES).join(version);
+    let from = if from.is_dir() { from } else { unpacked.join("usr").join(MODULES).join(version) };
+    fs::rename(from, all.join(version))
 }
 
 /// The package with the image, and the kernel's version. Newer ones are split: `linux-image` depends on `linux-binary`.

@@ -72,6 +72,10 @@ pub struct Boot<'a> {
     pub log: PathBuf,
     /// How long it may take.
     pub limit: Duration,
+    /// What the kernel is told besides what the board needs.
+    pub arguments: &'static str,
+    /// The guest's memory, as QEMU takes it.
+    pub memory: &'static str,
     /// One processor, whose clock goes on by a nanosecond with each instruction.
     pub counts: bool,
 }
@@ -84,9 +88,6 @@ pub enum End {
     /// Its time was over.
     TooSlow,
 }
-
-/// The guest's memory: the largest mapping of the checks is four pages of 32M, and a copy of it.
-const MEMORY: &str = "2G";
 
 /// What begins the line in which a guest asks for entries of its page tables.
 const LOOK: &str = "@@ look ";
@@ -104,14 +105,15 @@ pub fn run(boot: &Boot) -> Result<(String, End), String> {
     let socket = std::env::temp_dir().join(format!("pagelab-guest-{}.gdb", std::process::id()));
     let _ = fs::remove_file(&socket);
     let mut command = Command::new(program);
-    command.args(boot.board.options).args(["-m", MEMORY, "-display", "none", "-nic", "none"]);
+    command.args(boot.board.options).args(["-m", boot.memory, "-display", "none", "-nic", "none"]);
     command.args(if boot.counts { &["-smp", "1", "-icount", "shift=0,sleep=off"][..] } else { &["-smp", "2"] });
     command.args(["-serial", "stdio", "-monitor", "none", "-no-reboot"]);
     command.arg("-gdb").arg(format!("unix:{},server=on,wait=off", socket.display()));
     command.arg("-kernel").arg(boot.kernel).arg("-initrd").arg(boot.initrd);
     let Board { console, arguments, .. } = boot.board;
     // Addresses are not drawn: what is beside what decides what a large page can map, and runs are compared.
-    command.args(["-append", &format!("console={console} loglevel=4 panic=-1 norandmaps {arguments}")]);
+    command
+        .args(["-append", &format!("console={console} loglevel=4 panic=-1 norandmaps {arguments} {}", boot.arguments)]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file.try_clone().map_err(log)?);
     let mut guest = Guest(command.spawn().map_err(|error| format!("cannot run {program} ({package}): {error}"))?);
     let (keyboard, lines) = guest.console();
@@ -231,7 +233,16 @@ mod tests {
     use crate::cache::tests::Scratch;
 
     fn boot<'a>(board: &'static Board, log: PathBuf, nothing: &'a Path) -> Boot<'a> {
-        Boot { board, kernel: nothing, initrd: nothing, log, limit: Duration::from_millis(300), counts: false }
+        Boot {
+            board,
+            kernel: nothing,
+            initrd: nothing,
+            log,
+            limit: Duration::from_millis(300),
+            counts: false,
+            arguments: "",
+            memory: "2G",
+        }
     }
 
     #[test]

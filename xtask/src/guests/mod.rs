@@ -6,6 +6,7 @@ mod debugger;
 mod initrd;
 mod kernel;
 mod machine;
+mod merged;
 mod model;
 mod programs;
 mod stage;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use boots::Boots;
 pub use check::Outcome;
+use check::Scope;
 use initrd::Programs;
 use kernel::{Guest, Kernel};
 use machine::Board;
@@ -29,10 +31,13 @@ use crate::dist::{self, Compiler, Target};
 use crate::test::packages::is_in_path;
 
 /// How it is called.
-const USAGE: &str = "usage: cargo xtask guests [NAME]... [--again] [--small] [--limit MINUTES] [--program FILE]
+const USAGE: &str =
+    "usage: cargo xtask guests [NAME]... [--again] [--fetch] [--small] [--only CHECK] [--limit MINUTES] [--program FILE]
   NAME             a guest of xtask/src/guests/guests.toml. Without: all of them
   --again          ask Debian for the newest kernels, and fetch those that are new
+  --fetch          fetch kernels with the modules of a guest of `pagelab compare --kernel`, and boot none
   --small          the smaller checks, those of `cargo xtask test`; the table in docs stays as it is
+  --only CHECK     this check alone, such as boots; the table in docs stays as it is
   --limit MINUTES  end a guest that takes longer; default: 30
   --program FILE   check this pagelab, such as `cargo xtask dist` makes one, instead of building it";
 
@@ -41,7 +46,8 @@ const USAGE: &str = "usage: cargo xtask guests [NAME]... [--again] [--small] [--
 struct Arguments {
     guests: Vec<Guest>,
     again: bool,
-    is_small: bool,
+    only_fetch: bool,
+    scope: Scope,
     limit: Duration,
     program: Option<PathBuf>,
 }
@@ -61,6 +67,16 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
     };
     let mut failed = 0;
     for guest in &arguments.guests {
+        if arguments.only_fetch {
+            match kernel_of(guest, arguments.again) {
+                Ok(kernel) => println!("{}: {}, {}", guest.name, kernel.package, kernel.image.display()),
+                Err(problem) => {
+                    eprintln!("xtask: guests: {}: {problem}", guest.name);
+                    failed += 1;
+                }
+            }
+            continue;
+        }
         let seen =
             match fetched(root, guest, arguments.again).and_then(|fetched| checked(root, guest, fetched, &arguments)) {
                 Ok(seen) => seen,
@@ -75,7 +91,8 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
             failed += usize::from(matches!(outcome, Outcome::Failed(_)));
         }
         println!("{}: {}; log: {}", guest.name, seen.kernel.package, seen.log.display());
-        if !arguments.is_small
+        if !arguments.scope.is_small
+            && arguments.scope.only.is_none()
             && let Err(problem) = keep(root, guest, seen)
         {
             eprintln!("xtask: guests: {problem}");
@@ -89,11 +106,12 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
 pub fn small(root: &Path) -> Vec<(String, Outcome)> {
     let limit = Duration::from_secs(600);
     let guests: Vec<Guest> = kernel::all().into_iter().filter(|guest| guest.in_ci).collect();
-    let arguments = Arguments { guests, again: false, is_small: true, limit, program: None };
+    let scope = Scope { is_small: true, only: None };
+    let arguments = Arguments { guests, again: false, only_fetch: false, scope, limit, program: None };
     let mut found = Vec::new();
     for guest in &arguments.guests {
         let name = |check: &str| format!("guest {} {check}", guest.name);
-        let all = |outcome: Outcome| check::of(true).map(|check| (check.name, outcome.clone())).collect();
+        let all = |outcome: Outcome| scope.checks().map(|check| (check.name, outcome.clone())).collect();
         let outcomes = match fetched(root, guest, false).map(|fetched| checked(root, guest, fetched, &arguments)) {
             Ok(Ok(seen)) => seen.outcomes,
             Ok(Err(problem)) => all(Outcome::Failed(problem)),
@@ -124,6 +142,11 @@ struct Fetched {
     busybox: PathBuf,
 }
 
+/// The kernel of a guest, fetched where it is missing.
+fn kernel_of(guest: &Guest, again: bool) -> Result<Kernel, String> {
+    kernel::fetch(guest, Target::named(&guest.architecture)?, &cache()?.join("pagelab"), again)
+}
+
 /// Fetches what is missing.
 fn fetched(root: &Path, guest: &Guest, again: bool) -> Result<Fetched, String> {
     let cache = cache()?.join("pagelab");
@@ -151,12 +174,13 @@ fn checked(root: &Path, guest: &Guest, fetched: Fetched, arguments: &Arguments) 
     let logs = machine::logs(root)?;
     let _alone = machine::alone(&logs.join(format!("{}.lock", guest.name)))?;
     println!("==> {}", kernel.package);
-    let (limit, is_small) = (arguments.limit, arguments.is_small);
+    let (limit, scope) = (arguments.limit, arguments.scope);
     let (name, programs) = (&guest.name, &programs);
-    let boots = Boots { name, board, kernel: &kernel.image, programs, logs: &logs, limit, is_small };
+    let boots = Boots { name, board, kernel: &kernel.image, programs, logs: &logs, limit, scope };
     let mut said = boots.run()?;
     model::simulate(root, target, programs, &mut said)?;
-    let outcomes = check::of(is_small).map(|check| (check.name, check.outcome(&said))).collect();
+    merged::report(&pagelab, &mut said)?;
+    let outcomes = scope.checks().map(|check| (check.name, check.outcome(&said))).collect();
     let log = boots.log(Stage::Together);
     let parts = said.iter().flat_map(|(_, said)| &said.parts);
     let version = parts.filter_map(|part| part.output("version").ok()).next().unwrap_or("unknown");
@@ -186,7 +210,8 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
     let mut arguments = Arguments {
         guests: Vec::new(),
         again: false,
-        is_small: false,
+        only_fetch: false,
+        scope: Scope::default(),
         limit: Duration::from_secs(1800),
         program: None,
     };
@@ -194,11 +219,20 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
     while let Some(word) = words.next() {
         match word.as_str() {
             "--again" => arguments.again = true,
+            "--fetch" => arguments.only_fetch = true,
             "--program" => {
                 let file = words.next().ok_or("--program expects a file")?;
                 arguments.program = Some(PathBuf::from(file));
             }
-            "--small" => arguments.is_small = true,
+            "--small" => arguments.scope.is_small = true,
+            "--only" => {
+                let name = words.next().ok_or("--only expects a check")?;
+                let known = check::CHECKS.iter().map(|check| check.name);
+                let names = || known.clone().collect::<Vec<_>>().join(", ");
+                let found = known.clone().find(|known| known == name);
+                arguments.scope.only =
+                    Some(found.ok_or_else(|| format!("there is no check {name:?}; there are {}", names()))?);
+            }
             "--limit" => {
                 let minutes = words.next().and_then(|word| word.parse().ok()).filter(|minutes| *minutes > 0);
                 let minutes: u64 = minutes.ok_or("--limit expects a number of minutes above 0")?;
@@ -237,7 +271,9 @@ mod tests {
     fn guests_go_by_their_names() {
         assert_eq!(parsed(&[]).unwrap().guests.len(), kernel::all().len());
         let two = parsed(&["arm64-6.12", "--small", "x86-64-6.1", "--limit", "5"]).unwrap();
-        assert_eq!((two.guests.len(), two.is_small, two.limit.as_secs()), (2, true, 300));
+        assert_eq!((two.guests.len(), two.scope.is_small, two.limit.as_secs()), (2, true, 300));
+        assert_eq!(parsed(&["--only", "boots"]).unwrap().scope.only, Some("boots"));
+        assert!(parsed(&["--only", "boats"]).unwrap_err().contains("kvm, torture"));
         assert!(parsed(&["arm64-2.4"]).unwrap_err().contains("riscv64-newest"));
         assert!(parsed(&["--limit", "0"]).is_err() && parsed(&["--limit"]).is_err());
     }

@@ -13,11 +13,16 @@ pub enum Stage {
     Counted,
     /// With memory that nobody has used yet.
     Fresh,
+    /// With leaves of 1G in the kernel's own mapping, where memory has room for them.
+    WithGigabyte,
+    /// Without.
+    WithoutGigabyte,
 }
 
 impl Stage {
     /// All of them, in order.
-    pub const ALL: [Stage; 4] = [Stage::Together, Stage::AfterReset, Stage::Counted, Stage::Fresh];
+    pub const ALL: [Stage; 6] =
+        [Stage::Together, Stage::AfterReset, Stage::Counted, Stage::Fresh, Stage::WithGigabyte, Stage::WithoutGigabyte];
 
     /// What its log is called by.
     pub fn name(self) -> &'static str {
@@ -26,6 +31,22 @@ impl Stage {
             Stage::AfterReset => "after-reset",
             Stage::Counted => "counted",
             Stage::Fresh => "fresh",
+            Stage::WithGigabyte => "with-1g",
+            Stage::WithoutGigabyte => "without-1g",
+        }
+    }
+
+    /// What the kernel is told besides.
+    pub fn arguments(self) -> &'static str {
+        if self == Stage::WithoutGigabyte { "nogbpages" } else { "" }
+    }
+
+    /// The guest's memory. The largest mapping of the checks is four pages of 32M, and a copy of it; leaves of 1G need room
+    /// beside what lies below the first.
+    pub fn memory(self) -> &'static str {
+        match self {
+            Stage::WithGigabyte | Stage::WithoutGigabyte => "3G",
+            Stage::Together | Stage::AfterReset | Stage::Counted | Stage::Fresh => "2G",
         }
     }
 }

@@ -50,7 +50,7 @@ pub fn keep(root: &Path, row: Row, order: &[String]) -> Result<(), String> {
 
 fn markdown(rows: &[Row]) -> String {
     let mut text =
-        "# Guests\n\nWhat holds on which kernel, as `cargo xtask guests` saw it last; the command writes this file. \
+        "# Kernels and architectures\n\nWhat holds on which kernel, as `cargo xtask guests` saw it last; the command writes this file. \
                     The kernels are Debian's, in QEMU's emulation of a processor.\n\n"
             .to_owned();
     let names: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();

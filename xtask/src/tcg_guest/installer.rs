@@ -6,8 +6,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
+use guest::cpio;
+
 use super::init::SAYS;
-use crate::cpio;
 
 /// In the place of the installer's own init: does the same up to the devices, then what the other guest does. Only as
 /// process 1, so that nobody powers off a real machine with it.

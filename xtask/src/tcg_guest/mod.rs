@@ -2,19 +2,22 @@
 //!
 //! The kernel is that of Debian's installer, out of a package for every architecture, so that apt needs no
 //! foreign one. The initrd holds one program, assembled here: it says that it was reached, and powers off. A second
-//! initrd is the installer's, which does more before that.
+//! initrd is the installer's, which does more before that. A third one, which is large and made where it is asked for, is a
+//! whole Debian.
 
 mod init;
 mod installer;
+mod system;
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use guest::cpio;
+
 use crate::cache::{Work, cache, put};
-use crate::cpio;
-use crate::debian::unpack_file;
+use crate::debian::{Archive, unpack_file};
 
 /// The kernel, as `pagelab workload tcg-boot` looks for it.
 const KERNEL: &str = "linux";
@@ -22,10 +25,27 @@ const KERNEL: &str = "linux";
 const INSTALLER: &str = "initrd-installer";
 /// Names the package that both are of.
 const PACKAGE: &str = "package";
+/// The initrd of `tcg-boot --until system`.
+const SYSTEM: &str = "initrd-system";
+/// Names what is in it.
+const SYSTEM_NAME: &str = "system";
 
-/// Fetches what is missing and says where it is; with `again`, fetches it anew.
-pub fn run(again: bool) -> ExitCode {
-    match assemble(again) {
+/// What is made of the guest.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// What is there is made anew.
+    pub again: bool,
+    /// The whole Debian too.
+    pub system: bool,
+}
+
+/// Fetches what is missing and says where it is.
+pub fn run(wanted: Wanted) -> ExitCode {
+    let made = assemble(wanted.again).and_then(|directory| match wanted.system {
+        true => assemble_system(&directory, wanted.again).map(|()| directory),
+        false => Ok(directory),
+    });
+    match made {
         Ok(directory) => {
             println!("{}", directory.display());
             ExitCode::SUCCESS
@@ -57,6 +77,24 @@ pub fn assemble(again: bool) -> Result<PathBuf, String> {
     Ok(directory)
 }
 
+/// Makes the whole Debian where it is missing.
+fn assemble_system(directory: &Path, again: bool) -> Result<(), String> {
+    if !again && [SYSTEM, SYSTEM_NAME].iter().all(|name| directory.join(name).is_file()) {
+        return Ok(());
+    }
+    let release = value(&fs::read_to_string("/etc/os-release").unwrap_or_default(), "VERSION_CODENAME").to_owned();
+    if release.is_empty() {
+        return Err("/etc/os-release has no VERSION_CODENAME, so it is not known which Debian to make".to_owned());
+    }
+    let archive = Archive::open(&cache()?.join("pagelab"), &release, "arm64", again)?;
+    let work = Work::begin(directory)?;
+    let initrd = work.path.join(SYSTEM);
+    let name = system::make(&archive, &work, &initrd)?;
+    let place = directory.join(SYSTEM);
+    fs::rename(&initrd, &place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
+    put(directory, SYSTEM_NAME, name.as_bytes(), &work)
+}
+
 /// Puts what is of a package in the place of the last. `package` says what they are, so it goes first and comes last:
 /// what is interrupted is fetched again.
 fn replace(directory: &Path, version: &str, work: &Work) -> Result<(), String> {
@@ -77,17 +115,19 @@ fn replace(directory: &Path, version: &str, work: &Work) -> Result<(), String> {
 
 /// The installer of the Debian that this is.
 fn package_name(release: &str) -> Result<String, String> {
-    let value = |key: &str| {
-        let line = release.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
-        line.map(|value| value.trim_matches('"')).unwrap_or_default()
-    };
-    match (value("ID"), value("VERSION_ID").parse::<u32>()) {
+    match (value(release, "ID"), value(release, "VERSION_ID").parse::<u32>()) {
         ("debian", Ok(version)) => Ok(format!("debian-installer-{version}-netboot-arm64")),
         (id, _) => Err(format!(
             "expected a released Debian, which has the package debian-installer-N-netboot-arm64, found {id:?} in \
              /etc/os-release; copy the directory from a Debian, or give `workload tcg-boot` another guest (--guest)"
         )),
     }
+}
+
+/// The value of a key of os-release(5), empty where it has none.
+fn value<'a>(release: &'a str, key: &str) -> &'a str {
+    let line = release.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    line.map(|value| value.trim_matches('"')).unwrap_or_default()
 }
 
 /// A file's place in the package.

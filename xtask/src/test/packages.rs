@@ -16,14 +16,16 @@ struct Package {
     reason: &'static str,
 }
 
-const PACKAGES: [Package; 32] = [
+const PACKAGES: [Package; 39] = [
     Package { name: "chromium", sign: "chromium", reason: "the HTML report is looked at as a browser shows it" },
     Package { name: "g++", sign: "g++", reason: "libFuzzer, which fuzz targets are linked with" },
     Package { name: "gcc", sign: "gcc", reason: "test programs in C, and a compile as a measured command" },
     Package { name: "gcc-aarch64-linux-gnu", sign: "aarch64-linux-gnu-gcc", reason: "an arm64 program to record" },
     Package { name: "gcc-riscv64-linux-gnu", sign: "riscv64-linux-gnu-gcc", reason: "a riscv64 program to record" },
     Package { name: "gdb", sign: "gdb", reason: "a program under a debugger cannot be traced, and that is said" },
+    Package { name: "gnugo", sign: "/usr/games/gnugo", reason: "a game against itself, as a program of a suite" },
     Package { name: "golang-go", sign: "go", reason: "a Go program: static, threaded, preempted by signals" },
+    Package { name: "iperf3", sign: "iperf3", reason: "a server and client of a suite" },
     Package { name: "libc6-dev", sign: "/usr/include/stdio.h", reason: "test programs in C" },
     Package {
         name: "libc6-dev-arm64-cross",
@@ -42,8 +44,11 @@ const PACKAGES: [Package; 32] = [
         reason: "a program of a suite that is compiled first",
     },
     Package { name: "make", sign: "make", reason: "make -j2 as a measured tree of processes" },
+    Package { name: "mariadb-server", sign: "/usr/sbin/mariadbd", reason: "a database as a measured server" },
     Package { name: "munge", sign: "munged", reason: "who submits a job to the Slurm of the tests" },
     Package { name: "musl-tools", sign: "musl-gcc", reason: "static and static-pie programs" },
+    Package { name: "postgresql", sign: "pg_isready", reason: "a database as a measured server" },
+    Package { name: "postgresql-contrib", sign: "pgbench", reason: "the client of that database" },
     Package { name: "procps", sign: "pgrep", reason: "tests look for processes that were left behind" },
     Package { name: "prometheus", sign: "promtool", reason: "what is exported as OpenMetrics is read by Prometheus" },
     Package { name: "python3", sign: "python3", reason: "an interpreter as a measured command" },
@@ -58,10 +63,16 @@ const PACKAGES: [Package; 32] = [
     Package { name: "qemu-user", sign: "qemu-x86_64", reason: "programs are recorded in it" },
     Package { name: "redis-server", sign: "redis-server", reason: "a server that disables THP for itself" },
     Package { name: "redis-tools", sign: "redis-benchmark", reason: "the client that drives the server" },
+    Package {
+        name: "sjeng",
+        sign: "/usr/games/sjeng",
+        reason: "a program of a suite that keeps files in the home directory",
+    },
     Package { name: "slurm-client", sign: "sbatch", reason: "studies are submitted to a real Slurm of one node" },
     Package { name: "slurmctld", sign: "slurmctld", reason: "the controller of that Slurm" },
     Package { name: "slurmd", sign: "slurmd", reason: "the node of that Slurm" },
     Package { name: "strace", sign: "strace", reason: "a program under strace cannot be traced, and that is said" },
+    Package { name: "sysbench", sign: "sysbench", reason: "the client of a database" },
     Package { name: "tmux", sign: "tmux", reason: "a real terminal, which the live view is driven in" },
     Package { name: "util-linux", sign: "setpriv", reason: "running as another user, in other namespaces" },
     Package { name: "xz-utils", sign: "xz", reason: "a compressor as a measured command" },

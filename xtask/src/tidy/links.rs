@@ -96,9 +96,16 @@ mod tests {
 
     #[test]
     fn links_that_lead_somewhere_are_fine() {
-        for link in
-            ["../README.md", "b/c.txt", "b", "./b/", "https://example.org/x", "#own", "../README.md#the-demo-first"]
-        {
+        for link in [
+            "../README.md",
+            "b/c.txt",
+            "b",
+            "./b/",
+            "../a.png",
+            "https://example.org/x",
+            "#own",
+            "../README.md#the-demo-first",
+        ] {
             assert_eq!(found(&format!("# Own\n[x]({link}) and ![y]({link} \"title\")")), [""; 0], "{link}");
         }
     }

@@ -19,6 +19,8 @@ pub struct File {
 pub struct Tree {
     /// Sorted by path.
     pub files: Vec<File>,
+    /// Paths of files that are no text: pictures.
+    pub others: Vec<String>,
 }
 
 impl File {
@@ -35,7 +37,7 @@ impl File {
 }
 
 impl Tree {
-    /// Reads the files that `git ls-files` names; binary files are left out.
+    /// Reads the files that `git ls-files` names; of binary files the names alone.
     pub fn read(root: &Path) -> Result<Tree, String> {
         let output = Command::new("git")
             .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -48,11 +50,17 @@ impl Tree {
             return Err(format!("git ls-files failed: {}", String::from_utf8_lossy(&output.stderr).trim()));
         }
         let paths = String::from_utf8_lossy(&output.stdout).into_owned();
-        let read = |path: &str| Some(File::new(path, &std::fs::read_to_string(root.join(path)).ok()?));
-        let mut files: Vec<File> = paths.split('\0').filter(|path| !path.is_empty()).filter_map(read).collect();
+        let (mut files, mut others) = (Vec::new(), Vec::new());
+        for path in paths.split('\0').filter(|path| !path.is_empty()) {
+            match std::fs::read_to_string(root.join(path)) {
+                Ok(text) => files.push(File::new(path, &text)),
+                Err(error) if error.kind() == std::io::ErrorKind::InvalidData => others.push(path.to_owned()),
+                Err(_) => {}
+            }
+        }
         files.sort_by(|one, other| one.path.cmp(&other.path));
         files.dedup_by(|one, other| one.path == other.path);
-        Ok(Tree { files })
+        Ok(Tree { files, others })
     }
 
     /// The Rust files below a directory.
@@ -68,12 +76,16 @@ impl Tree {
     /// Whether a path is a file or a directory with files.
     pub fn has(&self, path: &str) -> bool {
         let directory = format!("{path}/");
-        self.files.iter().any(|file| file.path == path || file.path.starts_with(&directory))
+        let mut paths = self.files.iter().map(|file| &file.path).chain(&self.others);
+        paths.any(|one| one == path || one.starts_with(&directory))
     }
 
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Tree {
-        Tree { files: files.iter().map(|(path, text)| File::new(path, text)).collect() }
+        Tree {
+            files: files.iter().map(|(path, text)| File::new(path, text)).collect(),
+            others: vec!["a.png".to_owned()],
+        }
     }
 }
 

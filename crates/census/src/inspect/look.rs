@@ -49,7 +49,7 @@ pub fn look(
         let before = group.start.checked_sub(1).map(|before| &facts[before]);
         let facts = &facts[group.clone()];
         let (kind, how) = recognise(facts, before, &around);
-        look.region(facts, kind, how, outline, seen)
+        look.region(facts, kind, how, outline, (seen, !told.is_empty()))
     });
     let regions = regions.collect();
     if subject.is_live() && look.vmas().is_ok_and(|later| bounds(&later) != bounds(&mapped)) {
@@ -248,7 +248,7 @@ impl Look<'_> {
         kind: Kind,
         recognised_by: String,
         outline: &Outline,
-        mut seen: Seen,
+        (mut seen, knows_flags): (Seen, bool),
     ) -> Region {
         let all_cuts: Vec<Cut> = cuts(vmas).collect();
         let sizes = self.subject.sizes();
@@ -259,7 +259,11 @@ impl Look<'_> {
             pmd: sizes.pmd,
             sees_folios: self.subject.sees_folios(),
         };
-        let causes = explain(outline, &kind, vmas, &all_cuts, &seen, &ground);
+        // Without advice, flags and guards a cause would be a guess.
+        let causes = match knows_flags {
+            true => explain(outline, &kind, vmas, &all_cuts, &seen, &ground),
+            false => Vec::new(),
+        };
         explain_windows(outline, &kind, vmas, &all_cuts, &mut seen, &ground, &causes);
         let whole = || vmas.iter().filter(|vma| vma.part == VmaPart::First);
         let sum = |bytes: fn(&Told) -> u64| whole().map(|vma| vma.told.as_ref().map(bytes)).sum::<Option<u64>>();

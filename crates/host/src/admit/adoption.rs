@@ -1,7 +1,7 @@
 //! How to have a policy for good, without pagelab.
 
 use policy::size::PageSize;
-use policy::{Granularity, Modifier, PageSizes, Policy};
+use policy::{DirectMapLeaves, Granularity, Modifier, PageSizes, Policy};
 use study::adoption::Switch;
 use study::comparison::Adoption;
 
@@ -27,7 +27,9 @@ pub fn adoption(policy: &Policy, host: &Host, command: &[String]) -> Vec<Adoptio
         Granularity::Thp => page_sizes.pmd.map(|pmd| transparent_pages(pmd, host)).unwrap_or_default(),
         Granularity::Hugetlb(size) if page_sizes.hugetlb.contains(&size) => hugetlb(size),
         Granularity::Mthp(_) | Granularity::Hugetlb(_) => Vec::new(),
-        Granularity::DirectMap(leaf) => direct_map(leaf, page_sizes),
+        Granularity::DirectMap(DirectMapLeaves::Of(leaf)) => direct_map(leaf, page_sizes),
+        // It is what a boot without options has.
+        Granularity::DirectMap(DirectMapLeaves::Mixed) => Vec::new(),
     });
     let of_modifiers: Vec<Adoption> = policy.modifiers().iter().map(|modifier| of_modifier(*modifier)).collect();
     match (ways.first_mut(), &of_modifiers[..]) {
@@ -96,8 +98,8 @@ fn base(page_sizes: &PageSizes) -> Vec<Adoption> {
 /// size's own says (`madvise_thp` and `__malloc_thp_mode` in glibc).
 fn transparent_pages(size: PageSize, host: &Host) -> Vec<Adoption> {
     const TUNABLE: &str = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 COMMAND";
-    const MALLOC: &str =
-        "one program's malloc asks for them (dynamically linked with glibc 2.35 or later; the main arena)";
+    const MALLOC: &str = "let the program's malloc ask for large pages (programs linked dynamically with glibc 2.35 or later; main \
+                          arena only)";
     let page_sizes = host.page_sizes();
     let Some(pmd) = page_sizes.pmd else { return Vec::new() };
     let for_those_that_ask = transparent::is_had(size, false, host);
@@ -153,8 +155,8 @@ fn hugetlb(size: PageSize) -> Vec<Adoption> {
     let line = super::pool::boot_option(size, "N");
     vec![
         way(
-            "one program's malloc asks for them (dynamically linked with glibc 2.35 or later; smaller pages, silently, where \
-             the pool is empty); and the pool of N pages that it needs, until reboot (as root)",
+            "let the program's malloc ask for pages of the pool (programs linked dynamically with glibc 2.35 or later; where the \
+             pool is empty it takes smaller pages, silently); and the pool of N pages that it needs, until reboot (as root)",
             [&fill_pool(size), &tunable],
         ),
         way("or the program asks for them: in its code (length a multiple of the page size)", [&flags]),

@@ -21,3 +21,23 @@ pub fn lower(leaf: PageSize, host: &Host) -> Result<Lowering, Unsupported> {
         notes: cost_of_leaves(host).into_iter().collect(),
     })
 }
+
+/// What it takes to be a boot of no one size: nothing where no leaf is shown to map nine tenths.
+///
+/// # Errors
+/// One is: the boot has that arm. Or the leaves cannot be read.
+pub fn lower_mixed(host: &Host) -> Result<Lowering, Unsupported> {
+    let found = leaves(host)?;
+    if let Some(leaf) = found.shown() {
+        return Err(Unsupported {
+            reason: format!("{} of the direct map of this boot lie in leaves of {leaf}", found.share(leaf)),
+            remedy: format!("compare direct-map-{leaf} here").to_ascii_lowercase(),
+        });
+    }
+    let shares: Vec<String> = found.bytes.keys().map(|leaf| format!("{} in {leaf}", found.share(*leaf))).collect();
+    Ok(Lowering {
+        mechanism: format!("the direct map as this boot has it: {} ({})", shares.join(", "), found.source.file()),
+        settings: Vec::new(),
+        notes: cost_of_leaves(host).into_iter().collect(),
+    })
+}

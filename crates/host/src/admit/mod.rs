@@ -13,7 +13,7 @@ mod terms;
 mod transparent;
 
 use policy::size::PageSize;
-use policy::{Granularity, Modifier, Policy};
+use policy::{DirectMapLeaves, Granularity, Modifier, Policy};
 use study::comparison::{Admission, Unsupported};
 
 use crate::{Host, KernelVersion, leaseholder};
@@ -65,7 +65,8 @@ pub fn lower(policy: &Policy, host: &Host, terms: &Terms) -> Result<Lowering, Un
         Granularity::Mthp(size) => transparent::mthp(size, host)?,
         Granularity::Thp => transparent::thp(host)?,
         Granularity::Hugetlb(size) => pool::hugetlb(size, host, terms)?,
-        Granularity::DirectMap(leaf) => direct_map::lower(leaf, host)?,
+        Granularity::DirectMap(DirectMapLeaves::Of(leaf)) => direct_map::lower(leaf, host)?,
+        Granularity::DirectMap(DirectMapLeaves::Mixed) => direct_map::lower_mixed(host)?,
     };
     let is_advised = matches!(policy.granularity, Granularity::Mthp(_) | Granularity::Thp);
     let advice = is_advised && !policy.has(Modifier::NoHuge);

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 
 use policy::size::{PageSize, format_bytes};
+use policy::verdict::Verdict;
 
 /// Page tables of the kernel as text, where it is built with CONFIG_PTDUMP_DEBUGFS (arm64, RISC-V).
 const PTDUMP: &str = "/sys/kernel/debug/kernel_page_tables";
@@ -108,6 +109,17 @@ impl Leaves {
     /// The share of the direct map that certainly lies in leaves of exactly this size.
     pub fn ratio(&self, leaf: PageSize) -> f64 {
         self.certain(leaf) as f64 / self.total_bytes().max(1) as f64
+    }
+
+    /// The size that certainly maps nine tenths ([`Verdict::HELD`]), if any does.
+    pub fn shown(&self) -> Option<PageSize> {
+        self.bytes.keys().copied().find(|leaf| self.ratio(*leaf) >= Verdict::HELD)
+    }
+
+    /// What lies in leaves of the size that it lay in before, at least.
+    pub fn unchanged_bytes(&self, before: &Leaves) -> u64 {
+        let kept: u64 = self.bytes.iter().map(|(leaf, bytes)| (*bytes).min(before.of(*leaf))).sum();
+        kept.min(self.total_bytes())
     }
 
     /// The share of the direct map in leaves of exactly this size, for people: from what is certain to what is possible.

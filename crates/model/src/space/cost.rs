@@ -66,7 +66,7 @@ pub struct Costs {
     pub outside_bytes: u64,
     /// Pages that khugepaged has looked at.
     pub scanned_pages: u64,
-    /// Huge pages that khugepaged has made.
+    /// Huge pages, and smaller folios, that khugepaged has made.
     pub collapses: u64,
     /// Bytes that it copied into them; what it filled with zeros is in `zeroed_bytes` too.
     pub collapse_copied_bytes: u64,

@@ -1,11 +1,11 @@
-//! Forked processes, reclaim, khugepaged and the direct map, against arithmetic.
+//! Forked processes, reclaim and the direct map, against arithmetic.
 
 use super::tests::{M2, PLACE, event, mmap, space, write_all, written};
 use super::*;
 use crate::address::Pa;
 use trace::Call;
 
-fn groups(space: &dyn Space) -> Vec<(u64, u64, u64)> {
+pub(super) fn groups(space: &dyn Space) -> Vec<(u64, u64, u64)> {
     let census = space.census().unwrap();
     census.mapped_bytes.iter().map(|(size, bytes)| (size.leaf_bytes, size.group_bytes, *bytes)).collect()
 }
@@ -218,99 +218,6 @@ fn a_smaller_enabled_folio_stands_in() {
     write_all(&mut *space, PLACE + (1 << 20), 512 << 10);
     let costs = space.costs();
     assert!(costs.allocation_fallbacks >= 1 && (9..40).contains(&costs.anonymous_faults), "{costs:?}");
-}
-
-/// The other half of a huge page's window whose first is mapped, and the program's wish for huge pages in both.
-fn second_half(space: &mut dyn Space, window: u64) {
-    mmap(space, window + M2 / 2, M2 / 2);
-    space.event(&event(Call::Madvise { address: window, bytes: M2, advice: 14 }, 0)).unwrap();
-}
-
-#[test]
-fn khugepaged_collapses_at_its_pace_what_has_enough_pages() {
-    let second = Kernel::default().instructions_per_s as u64;
-    let mut space = space("cascade-lake", "thp", Physical::default());
-    // Touched while it was too small to be huge: 20 windows with a quarter of their pages each.
-    for window in 0..20 {
-        mmap(&mut *space, PLACE + window * M2, M2 / 2);
-        write_all(&mut *space, PLACE + window * M2, M2 / 4);
-        second_half(&mut *space, PLACE + window * M2);
-    }
-    let before = space.costs();
-    assert_eq!((before.anonymous_faults, before.deposited_table_bytes), (20 * 128, 0));
-    // Nothing before it has slept; then eight a time.
-    space.advance(10 * second - 1).unwrap();
-    assert_eq!((space.costs().collapses, space.costs().scanned_pages), (0, 0));
-    for (at, collapses) in [(10, 8), (19, 8), (20, 16), (30, 20)] {
-        space.advance(at * second).unwrap();
-        assert_eq!(space.costs().collapses, collapses, "after {at} s");
-    }
-    let costs = space.costs();
-    assert_eq!(costs.collapse_copied_bytes, 20 * M2 / 4);
-    assert_eq!(costs.zeroed_bytes - before.zeroed_bytes, 20 * M2 * 3 / 4);
-    assert_eq!((costs.anonymous_bytes, costs.deposited_table_bytes), (20 * M2, 20 * 4096));
-    assert_eq!(costs.faults(), before.faults());
-    assert_eq!(groups(&*space), [(M2, M2, 20 * M2)]);
-}
-
-#[test]
-fn khugepaged_leaves_what_is_too_empty_and_stops_when_told() {
-    let half = |max_ptes_none, pages_to_scan| {
-        let mut space = space("cascade-lake", "thp", Physical::default());
-        let khugepaged = Khugepaged { max_ptes_none: Some(max_ptes_none), pages_to_scan, scan_sleep_s: 1.0 };
-        space.set_kernel(Kernel { khugepaged, ..Kernel::default() });
-        mmap(&mut *space, PLACE, M2 / 2);
-        write_all(&mut *space, PLACE, M2 / 2);
-        second_half(&mut *space, PLACE);
-        space.advance(100 << 32).unwrap();
-        space.costs().collapses
-    };
-    assert_eq!([half(255, None), half(256, None), half(256, Some(0))], [0, 1, 0]);
-}
-
-/// Windows of two processes, one of them with a window too empty and one that no memory is left for.
-fn scanned(windows: u64) -> Box<dyn Space> {
-    let mut space = space("cascade-lake", "thp", Physical { bytes: 3 * M2, ..Physical::default() });
-    mmap(&mut *space, PLACE, windows * M2);
-    for window in 0..2 {
-        space.access(PLACE + window * M2, false).unwrap();
-        space.event(&event(Call::Madvise { address: PLACE + window * M2, bytes: M2, advice: 4 }, 0)).unwrap();
-        mmap(&mut *space, PLACE + window * M2, M2 / 2);
-        write_all(&mut *space, PLACE + window * M2, M2 / 2);
-        second_half(&mut *space, PLACE + window * M2);
-    }
-    space.fork().unwrap();
-    space
-}
-
-#[test]
-fn scans_that_repeat_themselves_are_counted_as_if_they_were_made() {
-    let sleep = 10 * Kernel::default().instructions_per_s as u64;
-    for windows in [2, 3, 7, 20, 100] {
-        let (mut one_by_one, mut at_once) = (scanned(windows), scanned(windows));
-        (1..=333).for_each(|wake| one_by_one.advance(wake * sleep).unwrap());
-        at_once.advance(333 * sleep).unwrap();
-        assert_eq!(one_by_one.costs(), at_once.costs(), "{windows}");
-        assert!(at_once.costs().scanned_pages >= 333 * 512 * windows.min(8), "{windows}: {:?}", at_once.costs());
-        // The position is the same, too.
-        one_by_one.advance(334 * sleep).unwrap();
-        at_once.advance(334 * sleep).unwrap();
-        assert_eq!(one_by_one.costs(), at_once.costs(), "{windows}");
-    }
-}
-
-#[test]
-fn khugepaged_does_not_take_longer_for_a_long_time() {
-    for scan_sleep_s in [10.0, 1e-300] {
-        // All addresses that a program can have are one VMA, and nearly nothing of it is mapped.
-        let mut space = scanned(1 << 25);
-        let khugepaged = Khugepaged { scan_sleep_s, ..Kernel::default().khugepaged };
-        space.set_kernel(Kernel { khugepaged, ..Kernel::default() });
-        for instructions in [1 << 40, u64::MAX - 1, u64::MAX] {
-            space.advance(instructions).unwrap();
-        }
-        assert!(space.costs().scanned_pages > 0);
-    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! khugepaged: huge pages that are made later, out of what small pages have become (mm/khugepaged.c).
+//! khugepaged: huge pages that are made later, out of what small pages have become (mm/khugepaged.c), and smaller folios, which
+//! kernels make since Linux 7.2 (`mthp_collapse`).
 //!
 //! Its time is that of `Kernel::instructions_per_s`. What is simplified: it scans VMAs by their addresses and processes by
 //! their numbers, every page that is there counts as touched, and memory that it needs is never reclaimed for it.
@@ -12,6 +13,7 @@ use super::scan::{Place, count_again};
 use super::swap_cache::CacheKey;
 use super::vma::{Backing, Vma};
 use crate::call::PROT_WRITE;
+use crate::policy::{Granule, LEAST_FOLIO_PAGES};
 
 /// What a window looks like.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +27,7 @@ struct Window {
 impl<F: Format> Paged<F> {
     /// Does all scans that are due when the program has executed so many instructions.
     pub(super) fn scan_until(&mut self, instructions: u64) -> Result<(), SpaceError> {
-        let Some(huge_bytes) = self.processes.running.rules.huge_bytes else { return Ok(()) };
+        let Some(huge_bytes) = self.plan.scanned_bytes(&self.kernel) else { return Ok(()) };
         if self.plan.mechanism.disable_thp || self.kernel.khugepaged.pages_to_scan == Some(0) {
             return Ok(());
         }
@@ -105,7 +107,10 @@ impl<F: Format> Paged<F> {
             // Windows of which nothing is mapped are passed over all at once.
             let windows = self.empty_windows(window, huge_bytes, vma)?.min(left);
             if windows == 0 {
-                self.look(window, huge_bytes, vma)?;
+                match self.plan.granule {
+                    Granule::Mthp(bytes) => self.make_folios(window, huge_bytes, bytes, vma)?,
+                    _ => self.look(window, huge_bytes, vma)?,
+                }
             }
             let windows = windows.max(1);
             self.khugepaged.at.va = window + windows * huge_bytes;
@@ -159,20 +164,65 @@ impl<F: Format> Paged<F> {
         if seen.is_huge || !enough || vma.protection & PROT_WRITE == 0 {
             return Ok(());
         }
+        let is_read = |slot: &&u64| self.in_memory(CacheKey::Slot(**slot)).is_none();
+        let read = swapped.iter().filter(is_read).count() as u64;
+        if self.collapse(window, bytes, vma, Sizes::up_to(bytes), seen.present + seen.swapped)? {
+            self.costs.swap_faults += read;
+        }
+        Ok(())
+    }
+
+    /// Makes folios of a window's parts: of the largest enabled size first, where enough of it is there, else of its halves
+    /// (`mthp_collapse`). What is shared or in swap is not touched, and what has such a folio already is left as it is.
+    fn make_folios(&mut self, begin: u64, bytes: u64, most: u64, vma: Vma) -> Result<(), SpaceError> {
+        if vma.protection & PROT_WRITE == 0 || bytes < LEAST_FOLIO_PAGES * self.base {
+            return Ok(());
+        }
+        if bytes == most || bytes < most && self.kernel.smaller_folios.contains(&bytes) {
+            let pmd_pages = self.plan.pmd_bytes.unwrap_or(bytes) / self.base;
+            let seen = self.folio_window(begin, bytes)?;
+            let least = self.kernel.khugepaged.least_present(pmd_pages, bytes / self.base);
+            let sizes = Sizes { largest_bytes: self.base, contiguous: true };
+            let is_alone = seen.shared == 0 && seen.swapped == 0;
+            let is_done = seen.is_huge
+                || is_alone && seen.present >= least && self.collapse(begin, bytes, vma, sizes, seen.present)?;
+            if is_done {
+                return Ok(());
+            }
+        }
+        let half = bytes / 2;
+        self.make_folios(begin, half, most, vma)?;
+        self.make_folios(begin + half, half, most, vma)
+    }
+
+    /// What is where a folio might be made; `is_huge` where one of this size or a larger one is.
+    fn folio_window(&self, begin: u64, bytes: u64) -> Result<Window, SpaceError> {
+        let swapped = self.processes.running.swapped.range(begin..begin + bytes).count() as u64;
+        let mut seen = Window { swapped, ..Window::default() };
+        for part in self.parts(begin, begin + bytes)?.iter().filter(|part| is_memory(part.pa)) {
+            seen.present += part.bytes / self.base;
+            seen.shared += u64::from(self.memory.folios.sharers(part.pa) > 1);
+            seen.is_huge |= self.memory.folios.find(part.pa).is_some_and(|(_, folio)| folio.bytes >= bytes);
+        }
+        Ok(seen)
+    }
+
+    /// Puts one folio in the place of a window, of which so many pages are there; `false` if there is no such block of
+    /// memory.
+    fn collapse(&mut self, window: u64, bytes: u64, vma: Vma, sizes: Sizes, present: u64) -> Result<bool, SpaceError> {
         let Some(pa) = self.memory.buddy.allocate(bytes) else {
             self.costs.allocation_fallbacks += 1;
-            return Ok(());
+            return Ok(false);
         };
-        let is_read = |slot: &&u64| self.in_memory(CacheKey::Slot(**slot)).is_none();
-        self.costs.swap_faults += swapped.iter().filter(is_read).count() as u64;
+        let missing_bytes = bytes - present * self.base;
         self.drop_range(window, window + bytes)?;
         let attributes = self.attributes(vma.protection, true);
-        self.map(window, pa, bytes, Sizes::up_to(bytes), attributes)?;
+        self.map(window, pa, bytes, sizes, attributes)?;
         self.memory.folios.add(pa, bytes, self.processes.number, window, false);
         self.costs.collapses += 1;
-        self.costs.collapse_copied_bytes += (seen.present + seen.swapped) * self.base;
-        self.costs.zeroed_bytes += missing * self.base;
-        self.costs.collapse_zeroed_bytes += missing * self.base;
-        Ok(())
+        self.costs.collapse_copied_bytes += present * self.base;
+        self.costs.zeroed_bytes += missing_bytes;
+        self.costs.collapse_zeroed_bytes += missing_bytes;
+        Ok(true)
     }
 }

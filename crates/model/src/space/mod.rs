@@ -70,6 +70,8 @@ mod interpreter_tests;
 #[cfg(test)]
 mod kernel_tests;
 #[cfg(test)]
+mod khugepaged_tests;
+#[cfg(test)]
 mod oracle;
 #[cfg(test)]
 mod swap_tests;

@@ -11,6 +11,8 @@ use study::comparison::Fragmented;
 
 use super::khugepaged::Khugepaged;
 use super::pattern::{MetricPattern, with_one_group};
+use super::variant_word::{VariantWord, parse_fragmented_of, parse_named};
+use crate::kernels::arguments::Guests;
 use crate::publish::{Adopt, Forms};
 use crate::words::{
     TrialTime, Variable, parse_duration, parse_fragmented, parse_percent, parse_policy, parse_size, parse_trial_time,
@@ -31,6 +33,12 @@ pub struct Compare {
     /// Measure the baseline a second time, as if it were another policy
     #[arg(long)]
     pub aa: bool,
+    /// Measure several builds, arguments or environments of the command in the same blocks, each under every policy; the
+    /// first is the baseline. NAME alone is the command as it is given (with --server the server); COMMAND is another
+    /// one, split as a shell would split it, with variables before it: `{}` in it stands for the command, `{args}` for
+    /// its arguments. Without -p: under the policy default alone. old='./old/sort {args}' new='./new/sort {args}'
+    #[arg(long = "variant", value_name = "NAME[=COMMAND]", value_parser = VariantWord::from_str, conflicts_with = "arm_of_boot")]
+    pub variants: Vec<VariantWord>,
     /// Measure the one arm that this boot has, of policies that depend on the boot (direct-map-*), and show what all
     /// boots in the store say together. --min-blocks says how many runs a boot makes. An arm that -p names alone
     /// joins those of other boots (`pagelab merge`)
@@ -50,6 +58,8 @@ pub struct Compare {
     pub measuring: Measuring,
     #[command(flatten)]
     pub forms: Forms,
+    #[command(flatten)]
+    pub guests: Guests,
     #[command(flatten)]
     pub keeping: Keeping,
 }
@@ -123,6 +133,13 @@ pub struct Measuring {
     /// is compared
     #[arg(long, value_name = "REGEX", value_parser = with_one_group, conflicts_with = "check_output")]
     pub answer: Option<regex::bytes::Regex>,
+    /// What the answer must be, word for word: all of standard output, or the part that --answer takes. Line breaks at its
+    /// end do not count. An arm with another answer has no figures
+    #[arg(long, value_name = "TEXT")]
+    pub expected: Option<String>,
+    /// The same for a --variant whose answer is another one
+    #[arg(long, value_name = "NAME=TEXT", value_parser = parse_named, requires = "variants")]
+    pub expected_of: Vec<(String, String)>,
     /// Inspect all memory before it is given back (munmap, mremap, brk, MADV_DONTNEED, MADV_FREE, exec), whatever its
     /// size and the time that takes. Otherwise only large ranges are inspected, for 0.5 % of the time. It is for
     /// programs that give most of their memory back before they end (causes peak_unseen, freed_before_exit). The time
@@ -160,6 +177,10 @@ pub struct Measuring {
     /// says what was reached
     #[arg(long, value_name = "PERCENT[@SIZE]", value_parser = parse_fragmented)]
     pub fragmented: Option<Fragmented>,
+    /// The same for the trials of a --variant alone: memory is fragmented before them and given back after them, so that
+    /// fresh and aged memory are compared within blocks
+    #[arg(long, value_name = "NAME=PERCENT[@SIZE]", value_parser = parse_fragmented_of, requires = "variants")]
+    pub fragmented_of: Vec<(String, Fragmented)>,
     /// How long to wait for another pagelab that has changed system settings
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
     pub wait: f64,

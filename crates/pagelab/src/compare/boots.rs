@@ -1,7 +1,7 @@
 //! `--arm-of-boot`: the one arm that this boot has.
 
 use host::Host;
-use policy::{Granularity, Policy};
+use policy::{DirectMapLeaves, Granularity, Policy};
 use results::store::Store;
 use study::comparison::Comparison;
 use study::stats::boots::{self, Part, same_design};
@@ -11,7 +11,7 @@ use crate::merge::parts;
 use crate::publish::{self, Forms};
 
 /// The arms of a design over boots: those that were named, or every leaf that the direct map of this kernel
-/// can have, the largest first.
+/// can have, the largest first, and what has no one size.
 ///
 /// # Errors
 /// A policy that is no arm over boots.
@@ -24,7 +24,8 @@ pub fn policies(named: &[Policy], host: &Host) -> Result<Vec<Policy>, Failure> {
     }
     let mut leaves = host.page_sizes().direct_map_leaves();
     leaves.reverse();
-    let all = leaves.into_iter().map(|leaf| Policy::plain(Granularity::DirectMap(leaf))).collect();
+    let all = leaves.into_iter().map(DirectMapLeaves::Of).chain([DirectMapLeaves::Mixed]);
+    let all = all.map(|leaves| Policy::plain(Granularity::DirectMap(leaves))).collect();
     Ok(if named.is_empty() { all } else { named.to_vec() })
 }
 

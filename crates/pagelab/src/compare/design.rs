@@ -8,6 +8,7 @@ use policy::{Granularity, Policy};
 use study::comparison::Design;
 use study::metric::names;
 use study::trial::Arm;
+use study::variant::Variant;
 use tracer::Rewriting;
 
 use super::arguments::{Compare, Measuring, Stopping};
@@ -19,9 +20,9 @@ use crate::words::TrialTime;
 ///
 /// # Errors
 /// Nothing to compare, a metric that is there twice, a primary metric that is none.
-pub fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
+pub fn design(arguments: &Compare, host: &Host, variants: Vec<Variant>) -> Result<Design, Failure> {
     let policies = policies(arguments, host)?;
-    let (arms, baseline) = arms(policies, arguments.baseline.as_ref(), arguments.aa);
+    let (arms, baseline) = arms(policies, variants, arguments.baseline.as_ref(), arguments.aa);
     // What an arm of a boot is compared with, other boots have.
     if arms.len() < 2 && !arguments.arm_of_boot {
         return Err(Failure::Input(format!(
@@ -46,28 +47,44 @@ pub fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
     Ok(design.with_controls(|policy| !Rewriting::of(policy, page_sizes).needs_no_tracer()))
 }
 
-/// The policies that were asked for, each once, or those that make sense here.
+/// The policies that were asked for, each once, or those that make sense here; variants are compared under `default` then.
 fn policies(arguments: &Compare, host: &Host) -> Result<Vec<Policy>, Failure> {
     let named = distinct(&arguments.policies);
     match (arguments.arm_of_boot, named.is_empty()) {
         (true, _) => boots::policies(&named, host),
+        (false, true) if !arguments.variants.is_empty() => Ok(vec![Policy::DEFAULT]),
         (false, true) => Ok(sensible(host)),
         (false, false) => Ok(named),
     }
 }
 
-/// An arm for each policy, and where the baseline is among them; with `twice` it has a second arm behind it.
-fn arms(mut policies: Vec<Policy>, wanted: Option<&Policy>, twice: bool) -> (Vec<Arm>, usize) {
+/// An arm for each policy, of each variant where there are some, and where the baseline is among them; with `twice` it has a
+/// second arm behind it.
+fn arms(mut policies: Vec<Policy>, variants: Vec<Variant>, wanted: Option<&Policy>, twice: bool) -> (Vec<Arm>, usize) {
     let baseline = baseline(&policies, wanted);
     if !policies.contains(&baseline) {
         policies.insert(0, baseline.clone());
     }
     let at = policies.iter().position(|policy| *policy == baseline).unwrap_or(0);
-    let mut arms: Vec<Arm> = policies.into_iter().map(|policy| Arm::of_policy(policy.to_string(), policy)).collect();
+    let plain: Vec<Arm> = policies.into_iter().map(|policy| Arm::of_policy(policy.to_string(), policy)).collect();
+    let mut arms = if variants.is_empty() { plain } else { of_variants(&plain, &variants) };
     if twice {
-        arms.insert(at + 1, Arm::of_policy(format!("{baseline} (again)"), baseline));
+        arms.insert(at + 1, Arm { label: format!("{} (again)", arms[at].label), ..arms[at].clone() });
     }
     (arms, at)
+}
+
+/// Every policy of one variant after the other. The label names the policy where there are several.
+fn of_variants(policies: &[Arm], variants: &[Variant]) -> Vec<Arm> {
+    let arm = |variant: &Variant, arm: &Arm| Arm {
+        label: match policies.len() {
+            1 => variant.name.clone(),
+            _ => format!("{} under {}", variant.name, arm.policy),
+        },
+        variant: Some(variant.clone()),
+        ..arm.clone()
+    };
+    variants.iter().flat_map(|variant| policies.iter().map(move |policy| arm(variant, policy))).collect()
 }
 
 /// The metrics that the command itself prints.
@@ -90,7 +107,7 @@ const UNATTENDED_S: f64 = 3600.0;
 
 /// How long a trial may take. Where nobody sits at a terminal, nobody would end one that hangs, and with it the loan of
 /// the host's settings.
-fn trial_time_s(stopping: &Stopping) -> Option<f64> {
+pub fn trial_time_s(stopping: &Stopping) -> Option<f64> {
     match stopping.trial_time {
         Some(TrialTime::Limited(limit_s)) => Some(limit_s),
         Some(TrialTime::Unlimited) => None,
@@ -141,7 +158,8 @@ fn primary(name: &str, design: &Design) -> Result<String, Failure> {
     Err(Failure::Input(format!("--primary: there is no metric {name:?}; there are wall, cpu, {}", known.join(", "))))
 }
 
-fn seed_of_clock() -> u64 {
+/// A seed out of the clock.
+pub fn seed_of_clock() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs())
 }
 

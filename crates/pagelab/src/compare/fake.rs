@@ -40,7 +40,7 @@ use study::control::Role;
 use study::machine::State;
 use study::metric::{Observation, Provenance, names};
 use study::runner::Platform;
-use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
+use study::trial::{Answer, Arm, Exit, Stated, Trial, TrialRecord};
 use tracer::signals;
 
 use super::trials::Trials;
@@ -265,7 +265,7 @@ impl Platform for Fake {
             observations,
             census: fake.census.clone(),
             verdict: fake.verdict.clone(),
-            answer: Answer { exit, stdout_sha256: None, too_slow: fake.too_slow },
+            answer: Answer { exit, stdout_sha256: None, too_slow: fake.too_slow, stated: Stated::Nothing },
             state_before: state.clone(),
             state_after: state,
             rejected: Vec::new(),

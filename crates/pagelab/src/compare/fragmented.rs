@@ -1,22 +1,30 @@
-//! `--fragmented`: free memory in small blocks during a comparison.
+//! `--fragmented`: free memory in small blocks during a comparison, or during the trials of a variant.
 
 use std::process::Command;
 
-use study::comparison::Fragmented;
+use platform::Fragmenter;
+use study::comparison::{Design, Fragmented};
 
 use crate::failure::Failure;
 
-/// The built-in workload that makes and holds it.
+/// What makes and holds it, the built-in workload; `None` where no arm of the design wants it.
 ///
 /// # Errors
 /// Not root, or pagelab does not know where its own program is.
-pub fn command(wish: Fragmented) -> Result<Command, Failure> {
+pub fn fragmenter(design: &Design) -> Result<Option<Fragmenter>, Failure> {
+    let of_variants = design.variants().into_iter().filter_map(|variant| variant.fragmented);
+    if of_variants.chain(design.fragmented).next().is_none() {
+        return Ok(None);
+    }
     if tracer::user::effective_id() != 0 {
         let why = "which pages lie in which block is told to root only; run pagelab as root, or leave it out";
         return Err(Failure::Input(format!("--fragmented: {why}")));
     }
-    let mut command = Command::new(std::env::current_exe().map_err(Failure::input)?);
-    let (percent, block) = (wish.percent.to_string(), wish.block.to_string());
-    command.args(["workload", "fragments", "--percent", &percent, "--block", &block]);
-    Ok(command)
+    let own = std::env::current_exe().map_err(Failure::input)?;
+    Ok(Some(Box::new(move |wish: Fragmented| {
+        let mut command = Command::new(&own);
+        let (percent, block) = (wish.percent.to_string(), wish.block.to_string());
+        command.args(["workload", "fragments", "--percent", &percent, "--block", &block]);
+        command
+    })))
 }

@@ -38,7 +38,11 @@ pub fn run(words: &[String], store: &Store, study: InStudy) -> Result<(Measured,
     Ok((measured, exit))
 }
 
-fn parsed(words: &[String]) -> Result<Compare, Failure> {
+/// The words of `compare`, understood.
+///
+/// # Errors
+/// Words that `compare` does not take.
+pub fn parsed(words: &[String]) -> Result<Compare, Failure> {
     let line = Line::try_parse_from(words).map_err(|error| {
         let text = error.to_string();
         // The usage of `compare` would be of no use here.

@@ -5,8 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use host::{Host, admit};
 use platform::{Awake, Blame, HostPlatform, Session};
 use results::store::Store;
-use study::comparison::{Comparison, Design, Ended, Invocation};
+use study::comparison::{Adoption, Comparison, Design, Ended, Invocation};
 use study::runner::{self, Earlier, Event};
+use study::trial::Arm;
 use tracer::signals::{self, PassOn};
 
 use super::gone_before::GoneBefore;
@@ -53,8 +54,11 @@ pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
                 .with_hugetlb_pool(setup.hugetlb_pool)
                 .with_patience(setup.patience, say_who_holds_the_lease);
             let session = khugepaged::held(session, setup.design.khugepaged)?;
-            let fragments = setup.design.fragmented.map(fragmented::command).transpose()?;
-            let mut platform = HostPlatform::new(session, setup.work).with_clock_at(clock_s).with_fragments(fragments);
+            let mut platform =
+                HostPlatform::new(session, setup.work).with_variants(setup.variants).with_clock_at(clock_s);
+            if let Some(fragmenter) = fragmented::fragmenter(&setup.design)? {
+                platform = platform.with_fragments(setup.design.fragmented, fragmenter);
+            }
             Ok(run(&mut platform, begun, way, kept))
         }
         #[cfg(debug_assertions)]
@@ -80,7 +84,7 @@ fn begun(host: &Host, design: &Design, invocation: Invocation) -> Result<Compari
         id: 0,
         started_unix_s: unix_s(),
         machine: host.machine().map_err(Failure::input)?,
-        adoptions: design.arms.iter().map(|arm| admit::adoption(&arm.policy, host, &invocation.command)).collect(),
+        adoptions: design.arms.iter().map(|arm| adoption(arm, host, &invocation)).collect(),
         invocation,
         admissions: Vec::new(),
         trials: Vec::new(),
@@ -88,6 +92,11 @@ fn begun(host: &Host, design: &Design, invocation: Invocation) -> Result<Compari
         ended: Ended::NotEnded,
         design: design.clone(),
     })
+}
+
+fn adoption(arm: &Arm, host: &Host, invocation: &Invocation) -> Vec<Adoption> {
+    let command = arm.variant.as_ref().map_or(&invocation.command, |variant| &variant.command);
+    admit::adoption(&arm.policy, host, command)
 }
 
 fn unix_s() -> i64 {

@@ -9,6 +9,7 @@ mod fake;
 mod fragmented;
 pub mod gone_before;
 mod ground;
+pub mod in_guest;
 pub mod in_study;
 mod keeper;
 mod khugepaged;
@@ -17,6 +18,8 @@ mod pattern;
 mod progress;
 mod request;
 mod trials;
+mod variant_word;
+mod variants;
 mod work;
 
 pub use arguments::Compare;

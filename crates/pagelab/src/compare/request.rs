@@ -1,5 +1,6 @@
 //! A comparison that was asked for, checked: what can be refused before anything is measured is refused here.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use host::Host;
@@ -10,7 +11,7 @@ use study::comparison::{Comparison, Design};
 use super::arguments::Compare;
 use super::gone_before::InStudy;
 use super::ground::Ground;
-use super::{boots, design, work};
+use super::{boots, design, variants, work};
 use crate::failure::{Failure, say};
 use crate::output::open_store;
 use crate::publish::{self, Adopt, Forms};
@@ -33,6 +34,8 @@ pub struct Setup {
     pub design: Design,
     /// What is run.
     pub work: Work,
+    /// What variants run in its place, by their names.
+    pub variants: BTreeMap<String, Work>,
     /// Only the one arm of the design that this boot has.
     pub arm_of_boot: bool,
     /// Idle processors are kept awake.
@@ -64,7 +67,8 @@ impl Request {
     pub fn of(arguments: Compare) -> Result<Request, Failure> {
         let ground = Ground::of(&arguments)?;
         let host = Host::open(ground.root()).map_err(Failure::input)?;
-        let design = design::design(&arguments, &host)?;
+        let (variants, variant_works) = variants::variants(&arguments)?;
+        let design = design::design(&arguments, &host, variants)?;
         let measuring = &arguments.measuring;
         let work = work::work(measuring, arguments.command, design.trial_time_s)?;
         let store = open_store(arguments.keeping.store.as_deref())?;
@@ -78,6 +82,7 @@ impl Request {
             host,
             design,
             work,
+            variants: variant_works,
             arm_of_boot: arguments.arm_of_boot,
             awake: measuring.awake,
             hugetlb_pool: measuring.hugetlb_pool,

@@ -1,5 +1,6 @@
 //! What is run, and what is read off its output.
 
+use std::cell::Cell;
 use std::error::Error;
 use std::ffi::OsString;
 use std::os::unix::fs::FileTypeExt;
@@ -11,7 +12,7 @@ use study::comparison::Invocation;
 
 use super::arguments::Measuring;
 use super::pattern;
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::user;
 
 /// What is run, for how long at most, and what is read off its output.
@@ -46,6 +47,7 @@ pub fn work(measuring: &Measuring, command: Vec<OsString>, trial_time_s: Option<
         input: measuring.input.clone(),
         check_output: measuring.check_output,
         select: select(measuring),
+        expected: measuring.expected.clone(),
         prove_all: measuring.prove_all,
         extract: extract(measuring),
     })
@@ -67,12 +69,20 @@ fn extract(measuring: &Measuring) -> Option<Extract> {
     reads.then(|| Box::new(extract) as Extract)
 }
 
-/// Takes the answer out of the output, a line for each match; `None` where all of the output is the answer, or none.
+/// Takes the answer out of the output, a line for each match; `None` where all of the output is the answer, or none. That it
+/// matches nothing is said once.
 fn select(measuring: &Measuring) -> Option<Select> {
     let regex = measuring.answer.clone()?;
+    let is_said = Cell::new(false);
     Some(Box::new(move |output| {
         let groups = regex.captures_iter(output).filter_map(|captures| captures.get(1));
         let lines: Vec<&[u8]> = groups.map(|group| group.as_bytes()).collect();
+        if lines.is_empty() && !is_said.replace(true) {
+            let pattern = results::printable(regex.as_str());
+            say(format_args!(
+                "--answer {pattern}: it matches nothing in the output of a trial; all of that output is compared"
+            ));
+        }
         (!lines.is_empty()).then(|| lines.join(&b'\n'))
     }))
 }

@@ -7,6 +7,7 @@ use clap::{Args, Parser};
 
 use crate::compare::{self, Compare};
 use crate::failure::{Failure, say};
+use crate::words::parse_duration;
 
 /// Memory that is chased through: far beyond the reach of a TLB with base pages, small enough for a
 /// small machine.
@@ -20,6 +21,12 @@ pub struct Demo {
     /// Where to write the report
     #[arg(long, value_name = "FILE", default_value = "pagelab-demo.html")]
     html: PathBuf,
+    /// Begin no block after this long, counted from the first trial
+    #[arg(long, value_name = "TIME", default_value = "75s", value_parser = parse_duration)]
+    max_time: f64,
+    /// Stop after this many blocks at the latest
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(8..=100_000))]
+    blocks: u32,
     /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
@@ -42,7 +49,9 @@ pub fn run(arguments: &Demo) -> Result<(), Failure> {
         "A random pointer chase through {BYTES}, one cache line a page, under every policy that makes sense here."
     ));
     let program = std::env::current_exe().map_err(Failure::input)?;
-    let mut words: Vec<OsString> = ["compare", "--max-time", "75s", "--blocks", "15"].map(OsString::from).to_vec();
+    let mut words: Vec<OsString> = vec!["compare".into()];
+    words.extend(["--max-time".into(), format!("{}s", arguments.max_time).into()]);
+    words.extend(["--blocks".into(), arguments.blocks.to_string().into()]);
     words.extend(["--metric".into(), r"ns_per_access:lower=ns_per_access=([0-9.]+)".into()]);
     words.extend(["--html".into(), arguments.html.clone().into_os_string()]);
     if let Some(store) = &arguments.store {

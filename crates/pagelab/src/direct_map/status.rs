@@ -6,7 +6,7 @@ use clap::Args;
 use host::Host;
 use host::direct_map::{self, Changes, Feature, Leaves, Marker, Standing, Status};
 use policy::size::{PageSize, format_bytes};
-use policy::{Granularity, Policy};
+use policy::{DirectMapLeaves, Granularity, Policy};
 use results::grid::plain;
 use serde_json::{Value, json};
 use study::comparison::Unsupported;
@@ -109,12 +109,19 @@ fn features_text(features: &[Feature]) -> String {
 fn standings_text(status: &Status) -> String {
     let rows = status.standings.iter().rev().map(|(leaf, standing)| {
         let (word, how) = words(standing);
-        [policy(*leaf), word.to_string(), how.map(ToString::to_string).unwrap_or_default()]
+        [policy(DirectMapLeaves::Of(*leaf)), word.to_string(), how.map(ToString::to_string).unwrap_or_default()]
     });
+    let mixed = is_mixed(status).then(|| [policy(DirectMapLeaves::Mixed), "now".to_string(), String::new()]);
+    let rows = rows.chain(mixed);
     plain(["policy", "in this boot", "why, and how to get it"], rows, terminal_width())
 }
 
-fn policy(leaf: PageSize) -> String {
+/// Whether no leaf size is shown to map nine tenths of what can be read.
+fn is_mixed(status: &Status) -> bool {
+    status.leaves.as_ref().is_ok_and(|leaves| leaves.shown().is_none())
+}
+
+fn policy(leaf: DirectMapLeaves) -> String {
     Policy::plain(Granularity::DirectMap(leaf)).to_string()
 }
 
@@ -142,12 +149,16 @@ fn document(status: &Status) -> Value {
     let standings = status.standings.iter().map(|(leaf, standing)| {
         let (word, why) = words(standing);
         json!({
-            "policy": policy(*leaf),
+            "policy": policy(DirectMapLeaves::Of(*leaf)),
             "leaf_bytes": leaf.bytes(),
             "standing": word.replace(' ', "_"),
             "reason": why.map(|why| &why.reason),
             "remedy": why.map(|why| &why.remedy),
         })
+    });
+    let mixed = is_mixed(status).then(|| {
+        let mixed = policy(DirectMapLeaves::Mixed);
+        json!({ "policy": mixed, "leaf_bytes": null, "standing": "now", "reason": null, "remedy": null })
     });
     json!({
         "schema": "pagelab.direct-map-status/1",
@@ -161,7 +172,7 @@ fn document(status: &Status) -> Value {
         "demoted": marker,
         "demoted_unreadable": marker_unreadable,
         "features": features.collect::<Vec<_>>(),
-        "policies": standings.collect::<Vec<_>>(),
+        "policies": standings.chain(mixed).collect::<Vec<_>>(),
     })
 }
 

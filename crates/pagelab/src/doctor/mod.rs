@@ -57,7 +57,7 @@ fn text(lines: &[DoctorLine], facts: &[Fact]) -> String {
 }
 
 fn state(line: &DoctorLine) -> &'static str {
-    if line.needs.is_some() { "unavailable" } else { "available" }
+    if line.needs.is_some() { "unsupported" } else { "available" }
 }
 
 fn needs_first(line: &DoctorLine, how: String) -> String {

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use host::Host;
 use host::admit::{self, Terms};
 use policy::size::format_bytes;
-use policy::{Granularity, Modifier, Policy};
+use policy::{DirectMapLeaves, Granularity, Modifier, Policy};
 use results::store::Summary;
 use serde_json::{Value, json};
 use study::comparison::{Admission, Ended};
@@ -106,7 +106,13 @@ fn meaning(granularity: Granularity) -> String {
         Granularity::Mthp(size) => format!("folios of exactly {size}, mapped by PTEs"),
         Granularity::Thp => "folios of PMD size, mapped by one entry".to_string(),
         Granularity::Hugetlb(size) => format!("{size} pages of the hugetlb pool"),
-        Granularity::DirectMap(size) => format!("the kernel's direct map in leaves of {size}: one arm a boot"),
+        Granularity::DirectMap(DirectMapLeaves::Of(size)) => {
+            format!("the kernel's direct map in leaves of {size}: one arm a boot")
+        }
+        Granularity::DirectMap(DirectMapLeaves::Mixed) => {
+            "the kernel's direct map as it is, where no leaf size is shown to map nine tenths: one arm a boot"
+                .to_string()
+        }
     }
 }
 

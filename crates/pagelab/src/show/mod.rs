@@ -32,6 +32,7 @@ pub fn run(arguments: &Show) -> Result<(), Failure> {
     let store = find_store(arguments.store.as_deref())?
         .map_err(|path| Failure::Input(format!("there is no store {}; --store FILE names another", path.display())))?;
     let comparison = store.load(arguments.number).map_err(Failure::input)?;
+    let resumptions = store.resumptions(arguments.number).map_err(Failure::input)?;
     arguments.forms.can_be_written()?;
-    publish::stored(&comparison, &arguments.forms, arguments.adopt)
+    publish::stored(&comparison, &resumptions, &arguments.forms, arguments.adopt)
 }

@@ -2,6 +2,7 @@
 
 use model::machine::{KernelCycles, Machine};
 use model::simulation::Outcome;
+use model::space::Costs;
 use policy::size::format_bytes;
 use results::answer::{Answer, answers};
 use results::simulation as shown;
@@ -97,4 +98,42 @@ pub fn figures(outcome: &Outcome) -> Vec<(String, u64)> {
     let counts = counts.filter(|(name, _)| !of_the_machine.contains(&name.as_str()));
     figures.extend(counts.filter_map(|(name, value)| Some((name.clone(), value.as_u64()?))));
     figures
+}
+
+/// The names of counts that every outcome has; those of demand paging are in [`Costs`].
+const NAMES: [&str; 15] = [
+    "accesses",
+    "faults",
+    "first_level_misses",
+    "instructions",
+    "least_lost_cycles",
+    "most_lost_cycles",
+    "resident_bytes",
+    "runs",
+    "second_hit_cycles",
+    "second_level_misses",
+    "touched_bytes",
+    "touched_peak_bytes",
+    "walk_cycles",
+    "walk_references",
+    "walks",
+];
+
+/// What begins the names of counts of a size, a cache, a level or a kind, which not every machine has.
+const PARTS: [&str; 5] =
+    ["first_level_misses", "second_level_misses", "further_levels_misses", "walk_references", "kernel_cycles"];
+
+/// The names of the counts that every outcome has.
+pub fn names() -> Vec<String> {
+    let costs = json!(Costs::default());
+    let costs = costs.as_object().into_iter().flatten().filter(|(_, value)| value.is_u64());
+    NAMES.iter().map(|name| (*name).to_owned()).chain(costs.map(|(name, _)| name.clone())).collect()
+}
+
+/// Whether an outcome of some machine has a count of that name.
+pub fn is_name(name: &str) -> bool {
+    match name.split_once(", ") {
+        Some((count, _)) => PARTS.contains(&count),
+        None => names().iter().any(|known| known == name),
+    }
 }

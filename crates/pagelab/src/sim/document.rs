@@ -25,6 +25,7 @@ pub fn json(simulated: &[Simulated], used: &[Machine], request: &Request) -> Val
                 "pages_to_scan": khugepaged.pages_to_scan,
                 "scan_sleep_s": khugepaged.scan_sleep_s,
                 "max_ptes_none": khugepaged.max_ptes_none,
+                "khugepaged_makes_folios": khugepaged.makes_folios,
                 "instructions_per_s": instructions_per_s,
                 "pt_reclaim": pt_reclaim,
             },
@@ -76,6 +77,9 @@ fn of_the_kernel(kernel: &Kernel) -> Vec<(String, String)> {
             pages(khugepaged.max_ptes_none, "all pages but one")
         ),
     )];
+    if khugepaged.makes_folios {
+        settings.push(("it makes".to_owned(), "folios smaller than a PMD, too".to_owned()));
+    }
     let folios: Vec<String> = smaller_folios.iter().map(|bytes| format_bytes(*bytes)).collect();
     if !folios.is_empty() {
         settings.push(("further folios".to_owned(), folios.join(", ")));

@@ -44,6 +44,7 @@ struct WireKhugepaged {
     pages_to_scan: Option<u64>,
     scan_sleep_millisecs: Option<u64>,
     max_ptes_none: Option<u64>,
+    makes_folios: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -117,6 +118,7 @@ fn khugepaged(wire: &WireKhugepaged, usual: Khugepaged) -> Result<Khugepaged, Li
         pages_to_scan: wire.pages_to_scan.or(usual.pages_to_scan),
         scan_sleep_s: wire.scan_sleep_millisecs.map_or(usual.scan_sleep_s, |millisecs| millisecs as f64 / 1000.0),
         max_ptes_none: wire.max_ptes_none.or(usual.max_ptes_none),
+        makes_folios: wire.makes_folios.unwrap_or(usual.makes_folios),
     })
 }
 
@@ -149,12 +151,13 @@ mod tests {
     fn every_key_is_read() {
         let kernel = read(
             "schema = \"pagelab.linux/1\"\ninstructions_per_s = 1e9\npt_reclaim = false\n[khugepaged]\n\
-             pages_to_scan = 0\nscan_sleep_millisecs = 500\nmax_ptes_none = 7\n[mthp]\nalso_enabled = [\"16K\", \"1M\"]\n",
+             pages_to_scan = 0\nscan_sleep_millisecs = 500\nmax_ptes_none = 7\nmakes_folios = true\n[mthp]\nalso_enabled = [\"16K\", \"1M\"]\n",
         );
         let kernel = kernel.unwrap();
         assert_eq!((kernel.instructions_per_s, kernel.smaller_folios), (1e9, vec![16 << 10, 1 << 20]));
         assert_eq!(kernel.pt_reclaim, Some(false));
-        let khugepaged = Khugepaged { pages_to_scan: Some(0), scan_sleep_s: 0.5, max_ptes_none: Some(7) };
+        let khugepaged =
+            Khugepaged { pages_to_scan: Some(0), scan_sleep_s: 0.5, max_ptes_none: Some(7), makes_folios: true };
         assert_eq!(kernel.khugepaged, khugepaged);
     }
 

@@ -72,6 +72,12 @@ fn assumed(figure: &&Figure) -> bool {
     matches!(figure.ground, Ground::Assumed(_))
 }
 
+/// How many of its figures are assumed; `None` where none is.
+pub fn assumed_in_words(machine: &Machine) -> Option<String> {
+    let (all, assumed) = (machine.figures.len(), machine.figures.iter().filter(assumed).count());
+    (assumed > 0).then(|| format!("{assumed} of {all} figures of {} are assumed", machine.name))
+}
+
 /// Name, processor, TLBs and how much of it is sourced, for every machine of the program.
 pub fn described() -> Result<Vec<[String; 5]>, Failure> {
     let mut rows = Vec::new();

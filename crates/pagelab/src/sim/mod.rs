@@ -2,7 +2,7 @@
 
 mod arguments;
 mod chase;
-mod cost;
+pub mod cost;
 mod document;
 mod files;
 mod host_machine;
@@ -18,9 +18,11 @@ mod sweep;
 mod swept;
 mod trace_notes;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::{Args, Parser, Subcommand};
+use model::machine::Machine;
 use results::simulation::Cell;
 
 use crate::failure::Failure;
@@ -68,17 +70,30 @@ struct Line {
     replay: Replay,
 }
 
+/// What a trace costs on machines under policies.
+pub struct Answered {
+    /// Each machine under each policy.
+    pub cells: Vec<Cell>,
+    /// What must be known to read the figures, by machine.
+    pub notes: BTreeMap<String, Vec<String>>,
+}
+
 /// What a trace costs on machines under policies, in the words of `sim`. Nothing is shown.
 ///
 /// # Errors
 /// As [`run`].
-pub fn of_words(words: &[String]) -> Result<Vec<Cell>, Failure> {
+pub fn of_words(words: &[String]) -> Result<Answered, Failure> {
     let line = Line::try_parse_from(words).map_err(|error| Failure::Input(error.to_string().trim().to_owned()))?;
-    let (all, _) = simulate::all(&Request::of(&line.replay)?)?;
+    let (all, used) = simulate::all(&Request::of(&line.replay)?)?;
     if let Some(damaged) = all.iter().find(|one| one.is_cut_off() || !one.damage().is_empty()) {
         return Err(Failure::Input(format!("{}: the trace is not whole, so its figures are no answer", damaged.file)));
     }
-    Ok(all.iter().flat_map(cost::cells).collect())
+    let of_machine = |machine: &Machine| {
+        let notes = all.iter().flat_map(|one| notes::of_machine(one, &machine.name));
+        (machine.name.clone(), notes.chain(machines::assumed_in_words(machine)).collect())
+    };
+    let notes = used.iter().map(of_machine).collect();
+    Ok(Answered { cells: all.iter().flat_map(cost::cells).collect(), notes })
 }
 
 /// Whether a file is a trace of this command, with so many instructions of a thread at most.

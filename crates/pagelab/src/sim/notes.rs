@@ -17,7 +17,17 @@ const RECORDED_PAGE_BYTES: u64 = 4096;
 
 /// Everything that limits what the figures say.
 pub fn of(simulated: &Simulated) -> Vec<String> {
-    let ran: Vec<&Outcome> = simulated.cells.iter().filter_map(Cell::ran).collect();
+    about(simulated, &simulated.cells.iter().filter_map(Cell::ran).collect::<Vec<_>>())
+}
+
+/// Everything that limits what the figures of one of its machines say.
+pub fn of_machine(simulated: &Simulated, machine: &str) -> Vec<String> {
+    let ran = simulated.cells.iter().filter_map(Cell::ran);
+    about(simulated, &ran.filter(|outcome| outcome.machine == machine).collect::<Vec<_>>())
+}
+
+/// What limits the figures of those that ran.
+fn about(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
     let mut notes: Vec<String> = ran.iter().filter_map(|outcome| stopped(outcome)).collect();
     if simulated.replayed.inferred {
         notes.push(
@@ -98,7 +108,10 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
         ));
     }
     notes.extend(ran.first().map(|outcome| alone(outcome)));
-    notes.extend(simulated.shared.iter().map(|machine| shared(&format!("{machine} has a TLB of level 1 that"))));
+    let is_shown = |machine: &&String| ran.iter().any(|outcome| outcome.machine == **machine);
+    notes.extend(
+        simulated.shared.iter().filter(is_shown).map(|machine| shared(&format!("{machine} has a TLB of level 1 that"))),
+    );
     notes.extend(simulated.host.iter().cloned());
     notes
 }

@@ -3,15 +3,19 @@
 use results::matrix::HostOf;
 use results::store::Store;
 use study::comparison::Comparison;
-use study::definition::{Definition, HOST, Published};
+use study::definition::variant::row_name;
+use study::definition::{Boot, Definition, HOST, Published, Variant};
 use study::machine::Machine;
-use study::matrix::{Matrix, Row};
+use study::matrix::{Filled, Matrix, Row};
 
+use super::counted::CountedState;
+use super::guest_boots::are_guests;
+use super::guests;
 use super::lowered::is_over_boots;
 use super::model::{self, ModelRow};
-use super::over_boots;
-use super::plan::{HostRow, Progress, host_rows};
+use super::plan::{HostRow, host_rows};
 use super::programs::rebuilt;
+use super::{over_boots, over_variants};
 use crate::failure::Failure;
 
 /// Everything that is known of a study.
@@ -19,13 +23,19 @@ pub struct Gathered<'a> {
     /// Workloads on hosts.
     pub on_hosts: Vec<HostRow<'a>>,
     /// Workloads on model machines.
-    pub on_models: Vec<ModelRow<'a>>,
+    pub on_models: Vec<ModelRow>,
+    /// What is counted and weighed, where the study has it.
+    pub counted: Option<CountedState<'a>>,
     /// What of it has not been run, in words.
     pub missing: Vec<String>,
     /// The matrix.
     pub matrix: Matrix,
     /// The same rows with boots in the place of policies, where the study has several.
     pub over_boots: Option<Matrix>,
+    /// The origin's own form, for each host that measured something of it.
+    pub forms: Vec<Filled>,
+    /// The same rows with variants in the place of policies: one for all workloads that have the same ones.
+    pub over_variants: Vec<Matrix>,
     /// The hosts that measured something.
     pub hosts: Vec<HostOf>,
 }
@@ -39,17 +49,33 @@ pub fn gathered<'a>(definition: &'a Definition, store: Option<&Store>) -> Result
     let on_models = model::rows(definition, store)?;
     let hosts = hosts(definition, &on_hosts);
     let mut rows: Vec<Row> = match is_over_boots(definition) {
+        _ if are_guests(definition) => guests::of_policies(definition, &on_hosts),
         true => over_boots::of_policies(definition, &on_hosts),
-        false => hosts.iter().flat_map(|host| on_hosts.iter().map(|row| on_host(definition, row, host))).collect(),
+        false => hosts.iter().flat_map(|host| on_hosts.iter().flat_map(|row| on_host(definition, row, host))).collect(),
     };
     rows.extend(on_models.iter().map(|row| row.shown(definition)));
-    let missing = missing(definition, &on_hosts, &on_models);
+    let counted = CountedState::of(definition, store)?;
+    let mut missing = missing(definition, &on_hosts, &on_models);
+    missing.extend(counted.iter().filter(|counted| counted.told().0 != "done").map(|counted| {
+        let (name, (_, why)) = (counted.name(), counted.told());
+        format!("{name}: {why}")
+    }));
+    let (of_variants, published): (Vec<Published>, Vec<Published>) =
+        definition.published.iter().cloned().partition(|one| one.variant.is_some());
     let (of_boots, published): (Vec<Published>, Vec<Published>) =
-        definition.published.iter().cloned().partition(|one| one.boot.is_some());
+        published.into_iter().partition(|one| one.boot.is_some());
     let matrix = Matrix::of(&definition.policies, &definition.baseline, rows, &published);
-    let over_boots = over_boots::of_boots(definition, &on_hosts, &of_boots);
-    let hosts = hosts.into_iter().filter_map(|host| Some(HostOf { label: host.label, machine: host.machine? }));
-    Ok(Gathered { hosts: hosts.collect(), on_hosts, on_models, missing, matrix, over_boots })
+    let over_boots = match are_guests(definition) {
+        true => guests::of_kernels(definition, &on_hosts, &of_boots),
+        false => over_boots::of_boots(definition, &on_hosts, &of_boots),
+    };
+    let forms = hosts.iter().filter_map(|host| form(definition, &on_hosts, host)).collect();
+    let measured = hosts.iter().flat_map(|host| on_hosts.iter().map(move |row| (row, host)));
+    let measured = measured.filter_map(|(row, host)| Some((row, host.label.as_str(), latest(row, host)?)));
+    let over_variants = over_variants::matrices(definition, &measured.collect::<Vec<_>>(), &of_variants);
+    let hosts: Vec<HostOf> =
+        hosts.into_iter().filter_map(|host| Some(HostOf { label: host.label, machine: host.machine? })).collect();
+    Ok(Gathered { hosts, on_hosts, on_models, counted, missing, matrix, over_boots, over_variants, forms })
 }
 
 /// A host that measured something, or nothing yet.
@@ -95,29 +121,57 @@ pub fn label(definition: &Definition, machine: &Machine) -> String {
     format!("{}, Linux {release}{boots}", machine.cpu_model)
 }
 
-fn on_host(definition: &Definition, row: &HostRow<'_>, host: &Known) -> Row {
+/// The origin's own form, with the comparisons of a host.
+fn form(definition: &Definition, rows: &[HostRow<'_>], host: &Known) -> Option<Filled> {
+    let of_workload = |name: &str| {
+        let row = rows.iter().find(|row| row.workload.name == name)?;
+        latest(row, host)
+    };
+    Filled::of(definition.form.as_ref()?, &host.label, &of_workload)
+}
+
+/// What a host last measured of a row.
+fn latest<'a>(row: &'a HostRow<'_>, host: &Known) -> Option<&'a Comparison> {
     let of_host = |one: &&Comparison| host.machine.as_ref().is_some_and(|machine| machine.is_alike(&one.machine));
-    let latest = row.stored.iter().rev().find(of_host);
+    row.stored.iter().rev().find(of_host)
+}
+
+/// A row, or one for each variant.
+fn on_host(definition: &Definition, row: &HostRow<'_>, host: &Known) -> Vec<Row> {
+    let (policies, label) = (&definition.policies, &host.label);
+    let Some(comparison) = latest(row, host) else {
+        let without = |name: &String| Row::without(name, label, policies, &row.progress.why());
+        return row.workload.row_names().iter().map(without).collect();
+    };
     let left_out = row.lowered.as_ref().map(|lowered| lowered.left_out.as_slice()).unwrap_or_default();
-    match latest {
-        Some(comparison) => {
-            let of = Row::of_comparison(&row.workload.name, &host.label, &definition.policies, comparison, left_out);
-            let rebuilt = row.ran.get(&comparison.id).and_then(|ran| rebuilt(ran, &row.programs));
-            let note = rebuilt
-                .map(|program| format!("the {program} of this host is another build than the one that was measured"));
-            Row { origins: vec![row.origin(comparison)], notes: of.notes.iter().cloned().chain(note).collect(), ..of }
+    let rebuilt = row.ran.get(&comparison.id).and_then(|ran| rebuilt(ran, &row.programs));
+    let note =
+        rebuilt.map(|program| format!("the {program} of this host is another build than the one that was measured"));
+    let of = |name: &str, comparison: &Comparison| {
+        let of = Row::of_comparison(name, label, policies, comparison, left_out);
+        Row {
+            origins: vec![row.origin(comparison)],
+            notes: of.notes.iter().cloned().chain(note.clone()).collect(),
+            ..of
         }
-        None => Row::without(&row.workload.name, &host.label, &definition.policies, &row.progress.why()),
+    };
+    if row.workload.variants.is_empty() {
+        return vec![of(&row.workload.name, comparison)];
     }
+    let of_variant = |variant: &Variant| {
+        let name = row_name(&row.workload.name, &variant.name);
+        match comparison.within(&variant.name) {
+            Some(slice) => of(&name, &slice),
+            None => Row::without(&name, label, policies, "the comparison has no such variant"),
+        }
+    };
+    row.workload.variants.iter().map(of_variant).collect()
 }
 
 /// What has not been run: workloads on this host, boots, simulations.
-fn missing(definition: &Definition, on_hosts: &[HostRow<'_>], on_models: &[ModelRow<'_>]) -> Vec<String> {
+fn missing(definition: &Definition, on_hosts: &[HostRow<'_>], on_models: &[ModelRow]) -> Vec<String> {
     let mut missing = Vec::new();
-    let left = |row: &&HostRow<'_>| {
-        matches!(row.progress, Progress::Missing | Progress::Rebuilt { .. } | Progress::Interrupted { .. })
-    };
-    let count = on_hosts.iter().filter(left).count();
+    let count = on_hosts.iter().filter(|row| row.progress.is_left()).count();
     if count > 0 {
         missing.push(format!("{count} of {} workloads on this host", on_hosts.len()));
     }
@@ -125,13 +179,12 @@ fn missing(definition: &Definition, on_hosts: &[HostRow<'_>], on_models: &[Model
     if count > 0 {
         missing.push(format!("{count} of {} simulations of a workload on a machine", on_models.len()));
     }
-    for boot in &definition.boots {
-        let machines = on_hosts.iter().flat_map(|row| &row.stored).map(|comparison| &comparison.machine);
-        let lacking: Vec<Option<String>> = machines.map(|machine| boot.lacks(machine)).collect();
-        if lacking.iter().all(Option::is_some) {
-            let what = boot.describe();
-            missing.push(format!("the boot {} ({what})", boot.name));
-        }
-    }
+    // One without a trial measured nothing of its boot.
+    let measured = on_hosts.iter().flat_map(|row| &row.stored).filter(|comparison| !comparison.trials.is_empty());
+    let machines: Vec<&Machine> = measured.map(|comparison| &comparison.machine).collect();
+    let lacks = |boot: &&Boot| machines.iter().all(|machine| boot.lacks(machine).is_some());
+    let boots = definition.boots.iter().filter(lacks);
+    missing.extend(boots.map(|boot| format!("the boot {} ({})", boot.name, boot.describe())));
+    missing.extend(over_boots::unplaced(definition, machines));
     missing
 }

@@ -20,6 +20,8 @@ use crate::user;
 const OF_ROOT: &str = "/var/cache";
 /// What stands for an input that has not been made.
 const UNMADE: &str = "not-made-yet";
+/// How the name of a copy of an input ends that a workload makes for a trial.
+const OF_TRIAL: &str = ".trial";
 /// Letters of the hash of a recipe in the name of its directory.
 const KEY_LETTERS: usize = 16;
 
@@ -76,6 +78,25 @@ pub fn ready(workload: &Workload) -> Result<Workload, Failure> {
         }
     }
     Ok(workload.placed(|input| path_of(&places, input)))
+}
+
+/// Removes what a workload has beside its inputs for the trial that was the last one: `.trial` at the end of an input's path.
+///
+/// # Errors
+/// It is there and cannot be removed.
+pub fn clear(workload: &Workload) -> Result<(), Failure> {
+    let user = user(workload)?;
+    for content in places(workload, &user)?.iter().filter_map(Place::made) {
+        let mut copy = content.into_os_string();
+        copy.push(OF_TRIAL);
+        match fs::remove_dir_all(&copy) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Failure::about(Path::new(&copy), error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Whether one of a workload's inputs must be made first.

@@ -1,7 +1,7 @@
 //! A workload in the words of `compare`: what is measured is what that command line measures.
 
 use policy::Policy;
-use study::definition::{Definition, Stopping, Workload};
+use study::definition::{Definition, Stopping, Variant, Workload};
 
 use super::inputs;
 
@@ -34,7 +34,7 @@ pub fn lowered(definition: &Definition, workload: &Workload) -> Result<Lowered, 
         let baseline = &definition.baseline;
         return Err(format!("only model machines have the baseline {baseline}"));
     }
-    if here.len() < 2 {
+    if here.len() < 2 && workload.variants.is_empty() {
         return Err("this host has none of its policies but the baseline".to_owned());
     }
     let own = std::env::current_exe().map(|path| path.to_string_lossy().into_owned());
@@ -79,13 +79,16 @@ fn words(definition: &Definition, workload: &Workload, policies: &[String], own:
         ("prepare", &workload.prepare),
         ("input", &workload.input),
         ("answer", &workload.answer),
+        ("expected", &workload.expected),
+        ("fragmented", &definition.fragmented),
         ("hugetlb-pool", &workload.hugetlb_pool),
     ];
     for (name, text) in texts {
         text.iter().for_each(|text| option(name, &with_program(text, own)));
     }
     workload.metrics.iter().for_each(|metric| option("metric", metric));
-    workload.env.iter().for_each(|(name, value)| option("env", &format!("{name}={value}")));
+    env_of_all(workload).for_each(|(name, value)| option("env", &format!("{name}={value}")));
+    workload.variants.iter().for_each(|variant| of_variant(workload, variant, own, &mut option));
     let flags = [
         ("--arm-of-boot", is_over_boots(definition)),
         ("--check-output", workload.check_output),
@@ -96,6 +99,40 @@ fn words(definition: &Definition, workload: &Workload, policies: &[String], own:
     let first = workload.command.first().map(|first| if first == PAGELAB { own } else { first }.to_owned());
     words.extend(first.into_iter().chain(workload.command.iter().skip(1).cloned()));
     words
+}
+
+/// Variables that every variant has with the same value: what is run before them has these alone.
+fn env_of_all(workload: &Workload) -> impl Iterator<Item = (&String, &String)> {
+    let is_of_all = |(name, value): &(&String, &String)| {
+        workload.variants.iter().all(|variant| variant.env.get(*name) == Some(*value))
+    };
+    workload.env.iter().filter(is_of_all)
+}
+
+/// The words of a variant.
+fn of_variant(workload: &Workload, variant: &Variant, own: &str, option: &mut impl FnMut(&str, &str)) {
+    let is_own = |(name, value): &(&String, &String)| !env_of_all(workload).any(|one| one == (*name, *value));
+    let variables = variant.env.iter().filter(is_own).map(|(name, value)| format!("{name}={value}"));
+    let line = match (&variant.server, &workload.server) {
+        (one, other) if one == other && variant.command == workload.command => "{}".to_owned(),
+        (Some(server), _) => with_program(server, own),
+        (None, _) => {
+            let first = variant.command.first().map(|first| if first == PAGELAB { own } else { first });
+            let words = first.into_iter().chain(variant.command.iter().skip(1).map(String::as_str));
+            shlex::try_join(words).unwrap_or_default()
+        }
+    };
+    let variables: Vec<String> = variables.collect();
+    let name = &variant.name;
+    let variables = shlex::try_join(variables.iter().map(String::as_str)).unwrap_or_default();
+    match (variables.is_empty(), line.as_str()) {
+        (true, "{}") => option("variant", name),
+        _ => option("variant", &format!("{name}={}", [variables.as_str(), &line].join(" ").trim())),
+    }
+    if let Some(expected) = variant.expected.as_ref().filter(|one| Some(*one) != workload.expected.as_ref()) {
+        option("expected-of", &format!("{name}={expected}"));
+    }
+    variant.fragmented.iter().for_each(|wish| option("fragmented-of", &format!("{name}={wish}")));
 }
 
 /// A command line that begins with this program's name begins with its path.

@@ -1,13 +1,15 @@
 //! `pagelab study merge`: what several hosts have measured, in one store. It can be done again: what is there already is
 //! passed over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use results::store::{OfStudy, Resumption, Store};
+use results::store::{Meeting, OfStudy, Resumption, Simulation, Store};
 use study::comparison::Comparison;
 
 use super::arguments::Merge;
+use super::known::nearest;
+use super::model::Outcome;
 use crate::failure::{Failure, say, told};
 use crate::output::{open, open_store, print};
 
@@ -15,10 +17,25 @@ use crate::output::{open, open_store, print};
 /// # Errors
 /// A store that cannot be read or written; comparisons of which two stores tell different things.
 pub fn merge(arguments: &Merge) -> Result<(), Failure> {
+    if let (Some(first), false) = (arguments.stores.first(), arguments.stores.iter().any(|path| path.exists())) {
+        return Err(absent(first));
+    }
     let store = open_store(arguments.store.as_deref())?;
     let counted = into(&arguments.stores, arguments.study.as_deref(), &store);
     print(&counted.told(store.path()), false)?;
-    counted.ending()
+    counted.ending()?;
+    match &arguments.study {
+        Some(study) if !counted.studies.contains(study) => Err(not_there(study, &counted.studies)),
+        _ => Ok(()),
+    }
+}
+
+/// No store has anything of a study.
+fn not_there(study: &str, known: &BTreeSet<String>) -> Failure {
+    let known: Vec<String> = known.iter().cloned().collect();
+    let nearest = nearest(study, &known).map(|nearest| format!("; the nearest is {nearest}")).unwrap_or_default();
+    let there = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Failure::Input(format!("--study: no store has anything of {study:?}; they have {there}{nearest}"))
 }
 
 /// Merges stores into one. What is wrong with one of them is said, and the others are merged.
@@ -27,7 +44,7 @@ pub fn into(stores: &[PathBuf], study: Option<&str>, into: &Store) -> Counted {
     for path in stores {
         let from = match path.exists() {
             true => open(path).and_then(|store| different(store, into)),
-            false => Err(Failure::Input(format!("{}: there is no such store", path.display()))),
+            false => Err(absent(path)),
         };
         match from.and_then(|from| of_store(&from, into, study, &mut known, &mut counted)) {
             Ok(()) => {}
@@ -40,12 +57,17 @@ pub fn into(stores: &[PathBuf], study: Option<&str>, into: &Store) -> Counted {
     counted
 }
 
+fn absent(store: &Path) -> Failure {
+    Failure::Input(format!("{}: there is no such store", store.display()))
+}
+
 impl Counted {
     /// What was done, in words; where all of it is now.
     pub fn told(&self, store: &Path) -> String {
-        let Counted { added, grown, there, simulations, .. } = self;
+        let Counted { added, grown, there, simulated, simulated_there, .. } = self;
         format!(
-            "{added} comparisons added, {grown} completed, {there} there already, {simulations} simulations; {}",
+            "{added} comparisons added, {grown} completed, {there} there already; {simulated} simulations added, \
+             {simulated_there} there already; {}",
             store.display()
         )
     }
@@ -55,12 +77,12 @@ impl Counted {
     /// # Errors
     /// Conflicts, and stores that could not be read.
     pub fn ending(&self) -> Result<(), Failure> {
-        match (self.conflicts, self.unread) {
-            (0, 0) => Ok(()),
-            (conflicts, unread) => Err(Failure::Input(format!(
-                "{conflicts} comparisons conflict and were left as they are; {unread} stores could not be read wholly"
-            ))),
-        }
+        let conflicts = [(self.conflicts, "comparisons"), (self.simulated_otherwise, "simulations")];
+        let conflicts = conflicts.into_iter().filter(|(count, _)| *count > 0);
+        let conflicts = conflicts.map(|(count, what)| format!("{count} {what} conflict and were left as they are"));
+        let unread = (self.unread > 0).then(|| format!("{} stores could not be read wholly", self.unread));
+        let wrong: Vec<String> = conflicts.chain(unread).collect();
+        if wrong.is_empty() { Ok(()) } else { Err(Failure::Input(wrong.join("; "))) }
     }
 }
 
@@ -73,9 +95,13 @@ pub struct Counted {
     added: usize,
     grown: usize,
     there: usize,
-    simulations: usize,
+    simulated: usize,
+    simulated_there: usize,
+    simulated_otherwise: usize,
     conflicts: usize,
     unread: usize,
+    /// The studies that the stores have something of.
+    studies: BTreeSet<String>,
 }
 
 fn different(from: Store, into: &Store) -> Result<Store, Failure> {
@@ -93,6 +119,7 @@ fn of_store(
     counted: &mut Counted,
 ) -> Result<(), Failure> {
     let studies = from.studies().map_err(Failure::input)?;
+    counted.studies.extend(studies.iter().cloned());
     for study in studies.iter().filter(|name| study.is_none_or(|wanted| wanted == *name)) {
         if !known.contains_key(study) {
             known.insert(study.clone(), loaded(into, study)?);
@@ -113,10 +140,42 @@ fn of_store(
             }
         }
         let simulations = from.simulations_of(study).map_err(Failure::input)?;
-        into.keep_simulations(&simulations).map_err(Failure::input)?;
-        counted.simulations += simulations.len();
+        let met = into.add_simulations(&simulations, &met).map_err(Failure::input)?;
+        for (simulation, met) in simulations.iter().zip(met) {
+            match met {
+                None | Some(Meeting::GivesWay) => counted.simulated += 1,
+                Some(Meeting::There) => counted.simulated_there += 1,
+                Some(Meeting::Conflict) => {
+                    say_conflict(from, into, simulation);
+                    counted.simulated_otherwise += 1;
+                }
+            }
+        }
     }
     Ok(())
+}
+
+/// What becomes of a simulation that is there. One that failed gives way to one that did not.
+fn met(there: &str, new: &str) -> Meeting {
+    let (there_read, new_read) = (Outcome::read(there), Outcome::read(new));
+    let failed = |outcome: &Option<Outcome>| outcome.as_ref().is_some_and(|outcome| outcome.failure().is_some());
+    let agree = || there_read.as_ref().zip(new_read.as_ref()).is_some_and(|(one, two)| one.agrees(two));
+    match () {
+        () if there == new || failed(&new_read) => Meeting::There,
+        () if failed(&there_read) => Meeting::GivesWay,
+        () if agree() => Meeting::There,
+        () => Meeting::Conflict,
+    }
+}
+
+fn say_conflict(from: &Store, into: &Store, Simulation { of, machine, policy, .. }: &Simulation) {
+    let what = format!("{} on {machine} under {policy}", of.workload);
+    say(format_args!(
+        "pagelab: {}: the simulation of {} conflicts with that of {}: the same was simulated, and the figures differ",
+        from.path().display(),
+        results::printable(&what),
+        into.path().display()
+    ));
 }
 
 /// What is there of a study.

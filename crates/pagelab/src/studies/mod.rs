@@ -1,14 +1,19 @@
 //! `pagelab study`: a question, workloads, policies and machines in one file; run, resumed, merged and reported.
 
 mod arguments;
+mod counted;
 mod doctor;
 mod gathered;
+mod guest_boots;
+mod guests;
 mod inputs;
+mod known;
 mod lacking;
 mod lowered;
 mod merge;
 mod model;
 mod over_boots;
+mod over_variants;
 mod plan;
 mod programs;
 mod report;

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use study::comparison::{Comparison, Invocation};
-use study::definition::{Definition, Published};
-use study::machine::Machine;
+use study::definition::{Definition, Published, Suite};
+use study::machine::{Ground, Machine};
 use study::matrix::{Matrix, Origin, Row, boots as axis};
+use study::metric::Unit;
 use study::stats::boots::{self, MergeError, Part};
 
 use super::lowered::is_over_boots;
@@ -15,36 +16,85 @@ use policy::size::format_bytes;
 /// A host's comparisons, with how it is called.
 type OfHost<'a> = (String, Vec<&'a Comparison>);
 
-/// Where policies are boots: a row for each workload and host, and for all hosts together where there are several.
+/// Where policies are boots: for each workload a row for each host, and one for all hosts of one ground where there are
+/// several: metal, virtual machines by the leaves behind them, and emulated machines are never pooled with each other.
 pub fn of_policies(definition: &Definition, rows: &[HostRow<'_>]) -> Vec<Row> {
     let of_row = |row: &HostRow<'_>| {
-        let hosts = by_host(row);
-        let all: Vec<&Comparison> = row.stored.iter().collect();
-        let mut rows = vec![joined(definition, row, BOOTS, &all)];
-        if hosts.len() > 1 {
-            rows.extend(hosts.iter().map(|(host, own)| joined(definition, row, host, own)));
+        let mut all: Vec<(Option<Ground>, Row)> = by_ground(row)
+            .into_iter()
+            .map(|(ground, own)| (Some(ground), joined(definition, row, &of_ground(ground), &own)))
+            .collect();
+        if all.is_empty() {
+            all.push((Some(Ground::Metal), joined(definition, row, BOOTS, &[])));
         }
-        rows
+        let hosts = by_host(row);
+        if hosts.len() > 1 {
+            all.extend(hosts.iter().map(|(host, own)| (None, joined(definition, row, host, own))));
+        }
+        all
     };
-    let mut all: Vec<Row> = rows.iter().flat_map(of_row).collect();
-    // What all hosts say together stands first.
-    all.sort_by_key(|row| row.machine != BOOTS);
-    all
+    let mut all: Vec<(Option<Ground>, Row)> = rows.iter().flat_map(of_row).collect();
+    // What all hosts of a ground say together stands first.
+    all.sort_by_key(|(ground, _)| (ground.is_none(), *ground));
+    all.into_iter().map(|(_, row)| row).collect()
+}
+
+/// Comparisons by what their times are of.
+fn by_ground<'a>(row: &'a HostRow<'_>) -> BTreeMap<Ground, Vec<&'a Comparison>> {
+    let mut grounds: BTreeMap<Ground, Vec<&Comparison>> = BTreeMap::new();
+    row.stored.iter().for_each(|one| grounds.entry(one.machine.ground()).or_default().push(one));
+    grounds
 }
 
 /// What stands for the machine where boots are compared.
 const BOOTS: &str = "boots, compared within hosts";
 
+/// What stands for the machine where boots of one ground are compared.
+fn of_ground(ground: Ground) -> String {
+    match ground {
+        Ground::Metal => BOOTS.to_owned(),
+        Ground::Guest { host_leaf: None } => {
+            "boots of virtual machines, the host's leaves behind them unknown".to_owned()
+        }
+        Ground::Guest { host_leaf: Some(leaf) } => {
+            format!("boots of virtual machines, on leaves of {leaf} of their hosts by their command lines")
+        }
+        Ground::Emulated => "boots of emulated machines".to_owned(),
+    }
+}
+
 /// What boots say of a workload.
 fn joined(definition: &Definition, row: &HostRow<'_>, machine: &str, comparisons: &[&Comparison]) -> Row {
     let (name, policies) = (&row.workload.name, &definition.policies);
-    let parts: Vec<Part> = comparisons.iter().filter_map(|comparison| Part::of(comparison)).collect();
+    let parts: Vec<Part> = comparisons.iter().filter_map(|comparison| of_size(comparison)).collect();
     let joined = match boots::merge(&of_one_command(parts)) {
         Ok(merged) => Row::of_boots(name, machine, policies, &merged),
         Err(MergeError::Nothing) => Row::without(name, machine, policies, &row.progress.why()),
         Err(error) => Row::without(name, machine, policies, &error.to_string()),
     };
+    let joined = as_of_ground(joined, comparisons);
     Row { origins: comparisons.iter().map(|comparison| row.origin(comparison)).collect(), ..joined }
+}
+
+/// What a comparison says of its boot. A host with another size of memory (`mem=`) is another one: boots are compared at
+/// one size.
+fn of_size(comparison: &Comparison) -> Option<Part> {
+    let part = Part::of(comparison)?;
+    let size = gigabytes(&comparison.machine);
+    let named = |boot: boots::Boot| boots::Boot { host: format!("{}, {size}G", boot.host), ..boot };
+    Some(Part { boots: part.boots.into_iter().map(named).collect(), ..part })
+}
+
+/// Its memory in whole gigabytes: what the kernel manages differs a little from boot to boot.
+fn gigabytes(machine: &Machine) -> u64 {
+    machine.memory_bytes.div_ceil(1 << 30)
+}
+
+/// The row as an emulator's, where it is one's.
+fn as_of_ground(row: Row, comparisons: &[&Comparison]) -> Row {
+    let Some(first) = comparisons.first().filter(|one| one.machine.ground() == Ground::Emulated) else { return row };
+    let metric = first.design.metrics.iter().find(|metric| metric.name == row.metric);
+    row.emulated(metric.map_or(Unit::Seconds, |metric| metric.unit))
 }
 
 /// Rows of one subject are of one command: it is pagelab's own path that differs between hosts.
@@ -66,7 +116,8 @@ fn by_host<'a>(row: &'a HostRow<'_>) -> Vec<OfHost<'a>> {
     }
     let mut times: BTreeMap<String, u32> = BTreeMap::new();
     let named = hosts.into_iter().map(|(machine, (_, own))| {
-        let name = format!("{}, {} on line, {}", machine.cpu_model, machine.cpus, format_bytes(machine.memory_bytes));
+        let name =
+            format!("{}, {} on line, {}", machine.cpu_model, machine.cpus, format_bytes(gigabytes(machine) << 30));
         let count = times.entry(name.clone()).or_default();
         *count += 1;
         (if *count == 1 { name } else { format!("{name} ({count})") }, own)
@@ -74,10 +125,12 @@ fn by_host<'a>(row: &'a HostRow<'_>) -> Vec<OfHost<'a>> {
     named.collect()
 }
 
-/// Boots of one host have one id; where there is none, its processor and its size tell.
+/// Boots of one host have one id; where there is none, its processor and its size tell. An image that is booted on metal and
+/// in a virtual machine is two, and so is a host with another size of memory (`mem=`).
 fn is_same_host(one: &Machine, other: &Machine) -> bool {
-    let key = |machine: &Machine| (machine.cpu_model.clone(), machine.cpus, machine.memory_bytes.div_ceil(1 << 30));
+    let key = |machine: &Machine| (machine.cpu_model.clone(), machine.cpus);
     match (&one.host_id, &other.host_id) {
+        _ if one.ground() != other.ground() || gigabytes(one) != gigabytes(other) => false,
         (Some(one), Some(other)) => one == other,
         (None, None) => key(one) == key(other),
         _ => false,
@@ -91,16 +144,22 @@ pub fn of_boots(definition: &Definition, rows: &[HostRow<'_>], published: &[Publ
         return None;
     }
     let of_row = |row: &HostRow<'_>| {
-        let named: Vec<(String, &Comparison)> = by_host(row)
-            .into_iter()
-            .flat_map(|(host, own)| own.into_iter().map(move |comparison| (host.clone(), comparison)))
-            .collect();
         let origin = |known: &Origin| {
             let comparison = row.stored.iter().find(|one| Some(one.id) == known.comparison);
             comparison.map_or_else(|| known.clone(), |comparison| row.origin(comparison))
         };
-        let made = axis::rows(definition, &row.workload.name, &named).into_iter();
-        made.map(|row| Row { origins: row.origins.iter().map(origin).collect(), ..row }).collect::<Vec<Row>>()
+        let hosts = by_host(row);
+        let grounds = by_ground(row).into_iter().flat_map(|(ground, own)| {
+            let all = hosts.iter().flat_map(|(host, all)| all.iter().map(move |one| (host.clone(), *one)));
+            let named: Vec<(String, &Comparison)> = all.filter(|(_, one)| one.machine.ground() == ground).collect();
+            let made = axis::rows(definition, &row.workload.name, &named).into_iter();
+            let made = made.map(move |row| match row.machine == axis::ALL_HOSTS && ground != Ground::Metal {
+                true => Row { machine: of_ground(ground), ..row },
+                false => row,
+            });
+            made.map(|row| as_of_ground(row, &own)).collect::<Vec<Row>>()
+        });
+        grounds.map(|row| Row { origins: row.origins.iter().map(origin).collect(), ..row }).collect::<Vec<Row>>()
     };
     let mut all: Vec<Row> = rows.iter().flat_map(of_row).collect();
     all.sort_by_key(|row| row.machine != axis::ALL_HOSTS);
@@ -109,9 +168,16 @@ pub fn of_boots(definition: &Definition, rows: &[HostRow<'_>], published: &[Publ
     Some(Matrix::of(&names, &names[baseline], all, &published))
 }
 
+/// Boots that are several of those of a study, or none, in words. Where policies are boots, it is they that are compared.
+pub fn unplaced<'a>(definition: &Definition, machines: impl IntoIterator<Item = &'a Machine>) -> Vec<String> {
+    if is_over_boots(definition) { Vec::new() } else { axis::unplaced(definition, machines) }
+}
+
 /// A published figure of a boot, as one of the matrix of boots.
 fn beside_boot(definition: &Definition, one: &Published) -> Published {
     let policy = one.policy.as_ref().unwrap_or(&definition.baseline);
-    let workload = one.workload.as_ref().map(|workload| axis::row_name(workload, policy));
-    Published { policy: one.boot.clone(), workload, ..one.clone() }
+    let row_name = |workload: &String| axis::row_name(workload, policy);
+    let suite =
+        one.suite.clone().map(|suite| Suite { workloads: suite.workloads.iter().map(row_name).collect(), ..suite });
+    Published { policy: one.boot.clone(), workload: one.workload.as_ref().map(row_name), suite, ..one.clone() }
 }

@@ -10,6 +10,7 @@ use study::machine::Machine;
 use study::matrix::Origin;
 use study::metric::names;
 
+use super::guest_boots;
 use super::lacking::is_here;
 use super::lowered::{Lowered, is_over_boots, lowered};
 use super::programs::{Files, Programs, Subject, rebuilt};
@@ -53,6 +54,11 @@ pub enum Progress {
 }
 
 impl Progress {
+    /// Whether something of it is still to be run.
+    pub fn is_left(&self) -> bool {
+        matches!(self, Progress::Missing | Progress::Rebuilt { .. } | Progress::Interrupted { .. })
+    }
+
     /// Why a row has no figure, where nothing else says so.
     pub fn why(&self) -> String {
         match self {
@@ -90,6 +96,9 @@ pub fn host_rows<'a>(definition: &'a Definition, store: Option<&Store>) -> Resul
         let lowered = lowered.and_then(|lowered| is_here(workload, &workload.command).map(|()| lowered));
         let progress = match &lowered {
             Err(why) => Progress::Refused(why.clone()),
+            Ok(_) if guest_boots::are_guests(definition) => {
+                guest_boots::done(definition, &stored).map_or(Progress::Missing, |id| Progress::Done { id })
+            }
             Ok(_) if is_over_boots(definition) => in_boot(&stored, &machine),
             Ok(_) => progress(&stored, &machine),
         };
@@ -205,7 +214,7 @@ impl HostRow<'_> {
 
     /// Seconds that it will take at most: its limit, or where trials are known the blocks that are left.
     pub fn most_s(&self, definition: &Definition) -> Option<f64> {
-        if !matches!(self.progress, Progress::Missing | Progress::Rebuilt { .. } | Progress::Interrupted { .. }) {
+        if !self.progress.is_left() {
             return Some(0.0);
         }
         let limit_s =

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use study::definition::Workload;
+
+use crate::hashed::sha256;
 
 /// Programs by the name that the study has for them, each with the SHA-256 of its file.
 pub type Programs = BTreeMap<String, String>;
@@ -63,31 +62,28 @@ pub struct Files {
 }
 
 impl Files {
-    /// The programs of a workload that are here and can be read: of its command, its server, and what is run before it.
-    /// pagelab itself is not among them: a comparison has its version. Nor is what a script or a shell starts.
+    /// The programs of a workload that are here and can be read: of its command, its server, its variants, what is run before
+    /// it, and those that it says it needs. pagelab itself is not among them: a comparison has its version. Nor is what else
+    /// a script or a shell starts.
     pub fn of(&mut self, workload: &Workload) -> Programs {
         let first = |text: &Option<String>| text.as_ref().and_then(|text| shlex::split(text)?.into_iter().next());
-        let named = [first(&workload.server), first(&workload.prepare), workload.command.first().cloned()];
-        let named = named.into_iter().flatten().filter(|name| name != "pagelab");
+        let own = [first(&workload.server), first(&workload.prepare), workload.command.first().cloned()];
+        let of_variants = workload.variants.iter();
+        let of_variants = of_variants.flat_map(|one| [first(&one.server), one.command.first().cloned()]);
+        let named = own.into_iter().chain(of_variants).flatten().chain(workload.needs.iter().cloned());
+        let named = named.filter(|name| name != "pagelab");
         let hashed = named.filter_map(|name| {
             let path = tracer::resolve(&OsString::from(&name)).ok()?;
-            let sha256 = self.known.entry(path.clone()).or_insert_with(|| sha256(&path).ok());
-            Some((name, sha256.clone()?))
+            let sha256 = self.sha256(&path)?;
+            Some((name, sha256))
         });
         hashed.collect()
     }
-}
 
-fn sha256(path: &Path) -> std::io::Result<String> {
-    let (mut file, mut hash) = (File::open(path)?, Sha256::new());
-    let mut part = vec![0; 1 << 16];
-    loop {
-        match file.read(&mut part)? {
-            0 => break,
-            length => hash.update(&part[..length]),
-        }
+    /// SHA-256 of a file; `None` where it cannot be read.
+    pub fn sha256(&mut self, path: &Path) -> Option<String> {
+        self.known.entry(path.to_path_buf()).or_insert_with(|| sha256(path).ok()).clone()
     }
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// A program that both know and that is another file; what only one knows says nothing.

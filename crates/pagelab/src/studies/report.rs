@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use results::matrix::{self as shown, Report as Shown, Sampled};
+use results::matrix::{self as shown, Report as Shown, Sampled, Weighed};
 use study::definition::Definition;
 
 use super::arguments::{Export, Report};
@@ -24,6 +24,9 @@ pub fn report(arguments: &Report) -> Result<(), Failure> {
         definition: &definition,
         matrix: &gathered.matrix,
         over_boots: gathered.over_boots.as_ref(),
+        forms: gathered.forms,
+        counted: gathered.counted.as_ref().map(|one| Weighed { counted: one.counted, table: one.table() }),
+        over_variants: &gathered.over_variants,
         hosts: gathered.hosts,
         missing: gathered.missing,
         command: std::env::args().collect(),
@@ -48,18 +51,27 @@ pub fn report(arguments: &Report) -> Result<(), Failure> {
 /// Runs `pagelab study export`.
 ///
 /// # Errors
-/// There is no such study, the store cannot be read, or the file cannot be written.
+/// There is no such study or store, the store cannot be read or has no sample of it, or the file cannot be written.
 pub fn export(arguments: &Export) -> Result<(), Failure> {
     let definition = arguments.which.definition()?;
     can_be_written([&arguments.output])?;
-    let store = find_store(arguments.which.store.as_deref())?.ok();
-    let gathered = gathered(&definition, store.as_ref())?;
+    let path = find_store(arguments.which.store.as_deref())?;
+    let store = path.map_err(|path| Failure::Input(format!("{}: there is no such store", path.display())))?;
+    let gathered = gathered(&definition, Some(&store))?;
     let rows =
         gathered.on_hosts.iter().flat_map(|row| row.stored.iter().map(move |one| (row.workload.name.as_str(), one)));
     let labelled: Vec<_> = rows.map(|(workload, one)| (workload, label(&definition, &one.machine), one)).collect();
     let of = |(workload, machine, comparison)| Sampled { workload, machine, comparison };
     let all: Vec<Sampled<'_>> =
         labelled.iter().map(|(workload, machine, comparison)| of((*workload, machine.as_str(), *comparison))).collect();
+    if all.is_empty() {
+        let (name, store) = (&definition.name, store.path().display());
+        let modelled = match gathered.on_models.is_empty() {
+            true => "",
+            false => "; simulations have none, and `pagelab study report --json` has their figures",
+        };
+        return Err(Failure::Input(format!("{store}: there is no sample of the study {name}{modelled}")));
+    }
     write_samples(&definition, &all, &arguments.output)
 }
 

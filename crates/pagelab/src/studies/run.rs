@@ -2,15 +2,18 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use host::Host;
 use results::store::{OfStudy, Store};
 use study::definition::Definition;
 
 use super::arguments::Run;
+use super::counted::CountedState;
 use super::gathered::gathered;
+use super::guest_boots::are_guests;
 use super::lowered::lowered;
 use super::plan::{HostRow, Progress, host_rows};
 use super::programs::Subject;
-use super::{inputs, model, status};
+use super::{guests, inputs, model, over_boots, status};
 use crate::compare::gone_before::InStudy;
 use crate::compare::in_study;
 use crate::failure::{Failure, say};
@@ -24,11 +27,24 @@ use crate::publish::first_of;
 pub fn run(arguments: &Run) -> Result<(), Failure> {
     let definition = arguments.which.definition()?;
     arguments.names_some(&definition)?;
+    of_this_boot(&definition)?;
     if arguments.dry_run {
         let store = find_store(arguments.which.store.as_deref())?.ok();
         return status::planned(&definition, &gathered(&definition, store.as_ref())?);
     }
     of(&definition, arguments, &open_store(arguments.which.store.as_deref())?)
+}
+
+/// Says where this boot is several of the study's, or none: what is measured in it is compared with no other boot.
+fn of_this_boot(definition: &Definition) -> Result<(), Failure> {
+    if are_guests(definition) {
+        return Ok(());
+    }
+    let machine = Host::open("/").and_then(|host| host.machine()).map_err(Failure::input)?;
+    for what in over_boots::unplaced(definition, [&machine]) {
+        say(format_args!("study {}: now: {}", definition.name, results::printable(&what)));
+    }
+    Ok(())
 }
 
 /// Runs what a store lacks of a study.
@@ -39,10 +55,19 @@ pub fn of(definition: &Definition, arguments: &Run, store: &Store) -> Result<(),
     let _held = store.hold(&definition.name).map_err(Failure::input)?;
     let rows = host_rows(definition, Some(store))?;
     let on_models = model::rows(definition, Some(store))?;
+    if let Some(counted) = CountedState::of(definition, Some(store))?.filter(|_| arguments.only.is_empty()) {
+        counted.run(definition, store)?;
+    }
     let wanted: Vec<&HostRow<'_>> = rows.iter().filter(|row| is_wanted(row, arguments)).collect();
+    let guests = guests::open(definition, !wanted.is_empty(), store)?;
     for (at, row) in wanted.iter().enumerate() {
         let name = results::printable(&row.workload.name);
         say(format_args!("study {}: workload {} of {}: {name}", definition.name, at + 1, wanted.len()));
+        if let Some(guests) = &guests {
+            inputs::ready(row.workload)?;
+            guests.measure(definition, row, of_row(definition, row), store)?;
+            continue;
+        }
         match measured(definition, row, arguments, store) {
             Err(stopped @ (Failure::Interrupted(_) | Failure::Stopped(..))) => return Err(stopped),
             Err(failure) => {
@@ -74,14 +99,22 @@ fn measured(definition: &Definition, row: &HostRow<'_>, arguments: &Run, store: 
     // The paths of inputs that were made just now.
     let lowered = lowered(definition, row.workload).unwrap_or_else(|_| planned.clone());
     let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
-    let of = OfStudy {
-        study: definition.name.clone(),
-        workload: row.workload.name.clone(),
-        subject: Subject::Built { compare: lowered.subject.clone(), programs: row.programs.clone() }.text(),
-    };
+    let of = of_row(definition, row);
     let study = InStudy { of, gone_before: row.gone_before(store, started_unix_s)? };
     let kept_in = ["--store".to_owned(), store.path().to_string_lossy().into_owned()];
     let words: Vec<String> = arguments.added().into_iter().chain(kept_in).chain(lowered.words).collect();
-    let (measured, exit) = in_study::run(&words, store, study)?;
-    first_of(exit.err().into_iter().chain(measured.troubles))
+    let ran = in_study::run(&words, store, study);
+    let cleared = inputs::clear(row.workload);
+    let (measured, exit) = ran?;
+    first_of(exit.err().into_iter().chain(measured.troubles).chain(cleared.err()))
+}
+
+/// What a comparison of a row is in its study.
+fn of_row(definition: &Definition, row: &HostRow<'_>) -> OfStudy {
+    let compare = row.lowered.as_ref().map(|lowered| lowered.subject.clone()).unwrap_or_default();
+    OfStudy {
+        study: definition.name.clone(),
+        workload: row.workload.name.clone(),
+        subject: Subject::Built { compare, programs: row.programs.clone() }.text(),
+    }
 }

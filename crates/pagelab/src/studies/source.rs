@@ -3,11 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use model::policy::ModelPolicy;
 use model::toml_file;
-use policy::{Policy, PolicyError};
 use study::definition::{Definition, Size, Wire, WireSuite};
 
+use super::known::{self, nearest};
 use crate::failure::Failure;
 
 /// The studies of the program.
@@ -20,10 +19,12 @@ const STUDIES: [(&str, &str); 5] = [
 ];
 
 /// The suites of the program.
-const SUITES: [(&str, &str); 4] = [
+const SUITES: [(&str, &str); 6] = [
     ("kernel-heavy", include_str!("../../../../suites/kernel-heavy.toml")),
     ("lmbench-like", include_str!("../../../../suites/lmbench-like.toml")),
     ("servers", include_str!("../../../../suites/servers.toml")),
+    ("spec-cpu2006", include_str!("../../../../suites/spec-cpu2006.toml")),
+    ("spec-cpu2017", include_str!("../../../../suites/spec-cpu2017.toml")),
     ("specint-like", include_str!("../../../../suites/specint-like.toml")),
 ];
 
@@ -94,13 +95,6 @@ fn one_of(kind: &str, name: &str, all: Vec<Source>) -> Result<Source, String> {
     })
 }
 
-/// The known name that is like this one, if any is: a third of it may be different.
-fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a String> {
-    let distance = |known: &&String| strsim::damerau_levenshtein(name, known);
-    let is_similar = |known: &&String| distance(known) <= known.len().max(name.len()) / 3;
-    known.iter().min_by_key(distance).filter(is_similar)
-}
-
 /// The directory of that name beside the program, and in `share/pagelab` where packages put it.
 fn directories(name: &str) -> Vec<PathBuf> {
     let program = std::env::current_exe().unwrap_or_default();
@@ -118,7 +112,7 @@ impl Source {
         let wire: Wire = toml_file::read(&self.text).map_err(|error| wrong(&error))?;
         let suites: Vec<WireSuite> = wire.suites().map(|name| self.suite(name)).collect::<Result<_, _>>()?;
         let definition = wire.with_suites(size, &suites).map_err(|error| wrong(&error))?;
-        known(&definition.policies).map_err(|error| wrong(&error))?;
+        known::check(&definition).map_err(|error| wrong(&error))?;
         Ok(definition)
     }
 
@@ -141,14 +135,6 @@ impl Source {
             false => Err(wrong(&format_args!("its `name` is {:?}; expected that of its file", suite.name()))),
         }
     }
-}
-
-/// Whether each policy is one of the host or of model machines.
-fn known(policies: &[String]) -> Result<(), PolicyError> {
-    policies.iter().try_for_each(|policy| match (policy.parse::<Policy>(), policy.parse::<ModelPolicy>()) {
-        (Err(error), Err(_)) => Err(error),
-        _ => Ok(()),
-    })
 }
 
 #[cfg(test)]

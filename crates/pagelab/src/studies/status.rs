@@ -1,10 +1,13 @@
 //! What of a study is done, what is missing, and why.
 
+use std::path::Path;
+
 use results::grid;
 use serde_json::{Value, json};
 use study::definition::{Definition, HOST, Size};
 
 use super::arguments::{Run, Status};
+use super::counted::CountedState;
 use super::gathered::{Gathered, gathered};
 use super::model::ModelRow;
 use super::plan::{HostRow, Progress};
@@ -12,6 +15,9 @@ use super::slurm::{self, Standing};
 use super::{inputs, source};
 use crate::failure::Failure;
 use crate::output::{find_store, print, terminal_width};
+
+/// The machine of what is counted: any.
+const COUNTED: &str = "any";
 
 /// Shows the studies that there are.
 ///
@@ -82,14 +88,22 @@ pub fn document(definition: &Definition, gathered: &Gathered<'_>) -> Value {
             "compare": row.lowered.as_ref().map(|lowered| &lowered.words).ok(),
         })
     };
-    let on_model = |row: &ModelRow<'_>| {
+    let on_model = |row: &ModelRow| {
         let (state, why) = row.told();
         json!({
             "workload": row.workload.name, "machine": row.machine, "state": state, "comparison": null, "why": why,
             "compare": null,
         })
     };
+    let of_counted = |counted: &CountedState<'_>| {
+        let (state, why) = counted.told();
+        json!({
+            "workload": counted.name(), "machine": COUNTED, "state": state, "comparison": null, "why": why,
+            "compare": null,
+        })
+    };
     let rows = gathered.on_hosts.iter().map(row).chain(gathered.on_models.iter().map(on_model));
+    let rows = rows.chain(gathered.counted.iter().map(of_counted));
     json!({
         "schema": "pagelab.study-status/1",
         "study": definition.name,
@@ -119,29 +133,36 @@ fn text(definition: &Definition, gathered: &Gathered<'_>) -> String {
         let id = id.map(|id| id.to_string()).unwrap_or_default();
         [row.workload.name.clone(), HOST.to_owned(), state.to_owned(), id, why]
     };
-    let on_model = |row: &ModelRow<'_>| {
+    let on_model = |row: &ModelRow| {
         let (state, why) = row.told();
         [row.workload.name.clone(), row.machine.clone(), state.to_owned(), String::new(), why]
     };
     let header = ["workload", "machine", "state", "comparison", "why"];
+    let of_counted = |counted: &CountedState<'_>| {
+        let (state, why) = counted.told();
+        [counted.name(), COUNTED.to_owned(), state.to_owned(), String::new(), why]
+    };
     let rows = gathered.on_hosts.iter().map(row).chain(gathered.on_models.iter().map(on_model));
+    let rows = rows.chain(gathered.counted.iter().map(of_counted));
     let table = grid::last_folded(header, rows, terminal_width());
     format!("{}\n{table}\n{}", headline(definition), counted(gathered))
 }
 
 fn headline(definition: &Definition) -> String {
-    format!("study {} ({}): {}", definition.name, definition.size.name(), definition.question)
+    let question = results::printable(&definition.question);
+    format!("study {} ({}): {question}", definition.name, definition.size.name())
 }
 
 fn counted(gathered: &Gathered<'_>) -> String {
     let done = gathered.on_hosts.iter().filter(|row| matches!(row.progress, Progress::Done { .. })).count();
     let simulated = gathered.on_models.iter().filter(|row| row.told().0 == "done").count();
-    let all = gathered.on_hosts.len() + gathered.on_models.len();
+    let counted = gathered.counted.iter().filter(|counted| counted.told().0 == "done").count();
+    let all = gathered.on_hosts.len() + gathered.on_models.len() + gathered.counted.iter().count();
     let missing = match gathered.missing.is_empty() {
         true => String::new(),
-        false => format!("; missing: {}", gathered.missing.join("; ")),
+        false => format!("; missing: {}", results::printable(&gathered.missing.join("; "))),
     };
-    format!("{} of {all} rows are done{missing}", done + simulated)
+    format!("{} of {all} rows are done{missing}", done + simulated + counted)
 }
 
 /// Prints what would be run, and how long that takes at most.
@@ -164,17 +185,34 @@ pub fn planned(definition: &Definition, gathered: &Gathered<'_>) -> Result<(), F
         };
         [row.workload.name.clone(), HOST.to_owned(), most, what]
     };
-    let on_model = |row: &ModelRow<'_>| {
+    let on_model = |row: &ModelRow| {
         let (state, why) = row.told();
-        let what = if row.is_missing() { "record and simulate".to_owned() } else { format!("{state}: {why}") };
-        [row.workload.name.clone(), row.machine.clone(), String::new(), what.trim_end_matches(": ").to_owned()]
+        let what = match &row.workload.trace {
+            _ if !row.is_missing() => format!("{state}: {why}").trim_end_matches(": ").to_owned(),
+            Some(trace) if Path::new(trace).exists() => format!("simulate {trace}"),
+            Some(_) => format!("{state}: {why}"),
+            None => "record and simulate".to_owned(),
+        };
+        let most = if row.is_missing() { "not estimated" } else { "" };
+        [row.workload.name.clone(), row.machine.clone(), most.to_owned(), what]
+    };
+    let of_counted = |counted: &CountedState<'_>| {
+        let (state, why) = counted.told();
+        let what = if state == "done" { state.to_owned() } else { format!("count: {why}") };
+        [counted.name(), COUNTED.to_owned(), String::new(), what]
     };
     let rows = gathered.on_hosts.iter().map(row).chain(gathered.on_models.iter().map(on_model));
+    let rows = rows.chain(gathered.counted.iter().map(of_counted));
     let table = grid::last_folded(["workload", "machine", "at most", "what"], rows, terminal_width());
     let all_s = gathered.on_hosts.iter().map(|row| row.most_s(definition)).sum::<Option<f64>>();
     let all = all_s.map_or("without a limit".to_owned(), |all_s| format!("at most {}", minutes(all_s)));
-    let count = counted(gathered);
-    print(&format!("{}\n{table}\n{count}; what is left to measure takes {all}", headline(definition)), false)
+    let measured = (!gathered.on_hosts.is_empty()).then(|| format!("; what is left to measure takes {all}"));
+    let left = gathered.on_models.iter().filter(|row| row.is_missing()).count();
+    let rows = if left == 1 { "row" } else { "rows" };
+    let simulated =
+        (left > 0).then(|| format!("; how long it takes to record and simulate {left} {rows} is not estimated"));
+    let left = [measured, simulated].into_iter().flatten().collect::<String>();
+    print(&format!("{}\n{table}\n{}{left}", headline(definition), counted(gathered)), false)
 }
 
 fn minutes(seconds: f64) -> String {
@@ -188,16 +226,27 @@ fn minutes(seconds: f64) -> String {
 pub fn summary(gathered: &Gathered<'_>, arguments: &Run) -> Result<(), Failure> {
     let which = arguments.which.words();
     print(&format!("{}; `pagelab study report {which}` shows what they say", counted(gathered)), false)?;
-    let is_named = |workload: &str| arguments.is_named(workload);
-    let failed = gathered.on_hosts.iter().filter(|row| matches!(row.progress, Progress::Failed { .. }));
-    let without: Vec<&str> = failed.map(|row| row.workload.name.as_str()).filter(|name| is_named(name)).collect();
-    let unsimulated = gathered.on_models.iter().filter(|row| row.is_missing() && is_named(&row.workload.name)).count();
-    match (without.is_empty(), unsimulated) {
-        (true, 0) => Ok(()),
-        (true, count) => Err(Failure::Command(format!("{count} rows could not be simulated; the reasons stand above"))),
-        (false, _) => Err(Failure::Command(format!(
+    let of_hosts = |is: fn(&Progress) -> bool| -> Vec<&str> {
+        let named = gathered.on_hosts.iter().filter(|row| is(&row.progress) && arguments.is_named(&row.workload.name));
+        named.map(|row| row.workload.name.as_str()).collect()
+    };
+    let failed = of_hosts(|progress| matches!(progress, Progress::Failed { .. }));
+    let left = of_hosts(Progress::is_left);
+    let unsimulated =
+        gathered.on_models.iter().filter(|row| row.is_missing() && arguments.is_named(&row.workload.name)).count();
+    let mut without = Vec::new();
+    if !failed.is_empty() {
+        without.push(format!(
             "no result of {}; `pagelab study status {which}` says why, `study run --again` runs them again",
-            without.join(", ")
-        ))),
+            failed.join(", ")
+        ));
     }
+    if !left.is_empty() {
+        without.push(format!("no result yet of {}; the reasons stand above", left.join(", ")));
+    }
+    if unsimulated > 0 {
+        let rows = if unsimulated == 1 { "row" } else { "rows" };
+        without.push(format!("{unsimulated} {rows} could not be simulated; `pagelab study status {which}` says why"));
+    }
+    if without.is_empty() { Ok(()) } else { Err(Failure::Command(without.join("; "))) }
 }

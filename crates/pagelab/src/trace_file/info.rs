@@ -363,7 +363,7 @@ fn rows(content: &Content) -> Vec<[String; 2]> {
     if let Some(bytes) = content.bytes_per_access() {
         rows.push([
             "bytes an access".to_owned(),
-            format!("{bytes:.3} (8 as plain addresses: {} times)", times(8.0 / bytes)),
+            format!("{bytes:.3}, {} times less than plain addresses of 8 bytes", times(8.0 / bytes)),
         ]);
     }
     rows

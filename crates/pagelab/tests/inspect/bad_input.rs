@@ -37,12 +37,19 @@ fn another_pid_namespace_is_named_as_a_reason() {
 }
 
 #[test]
-fn sizes_alone_say_what_was_not_read() {
+fn sizes_alone_name_no_causes_and_say_what_was_not_read() {
     let bench = Bench::new();
     let own = std::process::id().to_string();
-    bench.pagelab(&["inspect", &own, "--sizes"]).ran().prints(&["not read (smaps)", "by 4K"]);
+    for more in [&[][..], &["--regions"]] {
+        let told = bench.pagelab(&[&["inspect", &own, "--sizes"], more].concat()).ran();
+        told.prints(&["not read (smaps)", "by 4K"]);
+        let causes = ["why not larger:", "why not larger\n", "what could not be larger", "remedy"];
+        assert!(!causes.iter().any(|part| told.stdout.contains(part)), "{told}");
+    }
     let document = bench.pagelab(&["inspect", &own, "--sizes", "--json"]).ran().json();
     assert_eq!(document["sight"]["flags"], false);
+    let regions = document["processes"][0]["regions"].as_array().unwrap();
+    assert!(!regions.is_empty() && regions.iter().all(|region| region["causes"].is_null()), "{document}");
     bench.pagelab(&["inspect", &own, "--sizes", "--collapse"]).ran().says(2, &["cannot be used with"]);
 }
 
@@ -76,9 +83,9 @@ fn another_users_process_is_refused_and_ones_own_is_not() {
     let all = bench.pagelab(&["inspect", "--all"]).as_nobody().ran();
     all.prints(&["could not be inspected", "Permission denied"]);
     // A program of one's own is seen without root: leaves are exact, folios are said to be unseen.
-    let touch = bench.touch();
-    let words: Vec<&str> = ["inspect", "--json", "--"].into_iter().chain(touch.iter().map(String::as_str)).collect();
-    let own = bench.pagelab(&words).as_nobody().ran();
+    let program = bench.word("pagelab");
+    let touch = [&program, "workload", "page-touch", "--bytes", "128M", "--answer-only"];
+    let own = bench.pagelab(&[&["inspect", "--json", "--"], &touch[..]].concat()).as_nobody().ran();
     assert_eq!(own.code, Some(0), "{own}");
     let document = &own.stdout[own.stdout.find("{\n").unwrap()..];
     let document: serde_json::Value = serde_json::from_str(document).unwrap();

@@ -18,6 +18,28 @@ mod tree;
 pub use report::{Fault, MAX_FAULTS, Report};
 
 /// Looks at every entry of tables.
+///
+/// ```
+/// use paging::check::{check, check_arena};
+/// use paging::format::x86_64::X86_64;
+/// use paging::{Arena, Attributes, Flags, InputAddress, Mapping, OutputAddress, Sizes, Tables};
+///
+/// let format = X86_64::new(4, 46);
+/// let mut tables = Tables::new(format, OutputAddress(1 << 30), 1 << 20)?;
+/// let attributes = Attributes::new(Flags::READ | Flags::USER);
+/// let (va, pa) = (InputAddress(0), OutputAddress(1 << 32));
+/// tables.map(&Mapping { va, pa, bytes: 4096, attributes, sizes: Sizes::BEST })?;
+/// assert!(check(&tables).is_legal());
+///
+/// // The same memory with bit 51 set in the root's first entry: this processor has 46 bits of address.
+/// let mut image = tables.arena().image();
+/// let at = (tables.root().0 - tables.arena().base().0) as usize;
+/// image[at + 6] |= 1 << 3;
+/// let report = check_arena(&format, &Arena::from_image(tables.arena().base(), &image)?, tables.root());
+/// assert!(!report.is_legal());
+/// assert_eq!((report.faults[0].level_name.as_str(), report.faults[0].pa), ("PML4", tables.root()));
+/// # Ok::<(), paging::Error>(())
+/// ```
 pub fn check<F: Format, L: Log>(tables: &Tables<F, L>) -> Report {
     check_arena(tables.format(), tables.arena(), tables.root())
 }

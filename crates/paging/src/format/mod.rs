@@ -112,6 +112,19 @@ pub(crate) fn size(bytes: u64) -> String {
 ///
 /// Levels count from the leaf table: 0 holds pages. Entries are hardware entries, also where software
 /// writes several of them as one.
+///
+/// ```
+/// use paging::format::{Kind, x86_64::X86_64};
+/// use paging::{Flags, Format, InputAddress, OutputAddress};
+///
+/// // An entry of a page directory, which is level 1.
+/// let (format, entry) = (X86_64::new(4, 46), 0x8000_0000_0020_00e7);
+/// assert_eq!((format.level_name(1).as_str(), format.kind(1, entry)), ("PD", Kind::Leaf));
+/// assert_eq!(format.geometry().span(1), 2 << 20);
+/// assert_eq!(format.leaf_address(1, entry, InputAddress(0)), OutputAddress(0x20_0000));
+/// let flags = format.attributes(1, entry).flags;
+/// assert!(flags.contains(Flags::WRITE | Flags::USER | Flags::DIRTY) && !flags.contains(Flags::USER_EXECUTE));
+/// ```
 pub trait Format: Copy + fmt::Debug {
     /// How far below its place an address stands in an entry that a [`Pattern`] tells.
     const ADDRESS_SHIFT: u32 = 0;

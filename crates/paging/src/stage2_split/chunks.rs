@@ -16,7 +16,7 @@ use crate::log::Log;
 use crate::tables::Tables;
 
 /// Pages of one word of the dirty bitmap.
-const WORD_PAGES: u64 = 64;
+pub(super) const WORD_PAGES: u64 = 64;
 
 /// When a slot is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -149,6 +149,11 @@ impl<'a, L: Log> Splitter<'a, L> {
         let page_bytes = self.tables.geometry().page_bytes();
         let address = |bit: u32| self.slot.ipa + (page + u64::from(bit)) * page_bytes;
         self.range(address(mask.trailing_zeros()), address(64 - mask.leading_zeros()))
+    }
+
+    /// The tables that it works on.
+    pub(super) fn tables(&mut self) -> &mut Tables<Arm64Stage2, L> {
+        self.tables
     }
 
     fn pages(&self) -> u64 {

@@ -16,6 +16,8 @@ pub struct Counters {
     pub callbacks: u64,
     /// Entries written into tables that were not live yet, each once.
     pub entries_built: u64,
+    /// Live leaves that lost their write permission.
+    pub entries_protected: u64,
     /// Tables taken from the cache and linked.
     pub tables: u64,
     /// TLB invalidations: one for each live block that was broken, one for a range that was write-protected.
@@ -49,6 +51,7 @@ impl AddAssign for Counters {
         self.entries_read += other.entries_read;
         self.callbacks += other.callbacks;
         self.entries_built += other.entries_built;
+        self.entries_protected += other.entries_protected;
         self.tables += other.tables;
         self.tlb_invalidations += other.tlb_invalidations;
         self.cache_lines += other.cache_lines;

@@ -37,12 +37,27 @@ pub fn write_protect_slot<L: Log>(
         // Words of the bitmap count from the slot's beginning, blocks from zero.
         let from = if mode == Mode::Enable { InputAddress(0) } else { slot.ipa };
         let next = (from + ((ipa - from) / bytes + 1) * bytes).min(end);
-        walk(tables, ipa, next - ipa, Flags::LEAF, &mut WriteProtect, &mut counters)?;
+        protect_range(tables, Slot { ipa, bytes: next - ipa }, &mut counters)?;
         ipa = next;
     }
-    tables.invalidate(geometry.resolved(slot.ipa), slot.bytes, false);
-    counters.tlb_invalidations += 1;
+    invalidate(tables, slot, &mut counters);
     Ok(counters)
+}
+
+/// Takes write permission from the leaves of one range, in one walk. No TLB is told.
+pub(super) fn protect_range<L: Log>(
+    tables: &mut Tables<Arm64Stage2, L>,
+    range: Slot,
+    counters: &mut Counters,
+) -> Result<(), Error> {
+    walk(tables, range.ipa, range.bytes, Flags::LEAF, &mut WriteProtect, counters)
+}
+
+/// Invalidates the TLBs for a slot.
+pub(super) fn invalidate<L: Log>(tables: &mut Tables<Arm64Stage2, L>, slot: Slot, counters: &mut Counters) {
+    let first = tables.geometry().resolved(slot.ipa);
+    tables.invalidate(first, slot.bytes, false);
+    counters.tlb_invalidations += 1;
 }
 
 struct WriteProtect;
@@ -59,6 +74,7 @@ impl<L: Log> Visitor<L> for WriteProtect {
         if new != entry {
             // Above the bits that stage 2 resolves there are zeroes.
             walk.tables.write(tables::Slot { pa, va: va.0, level, entry }, new)?;
+            walk.counters.entries_protected += 1;
         }
         Ok(Next::Entry)
     }

@@ -22,6 +22,8 @@ pub struct History<'a> {
 const LEAVES_SPLIT: &str = "thp_split_pmd";
 /// The counter of pages that were split because most of them was zero (Linux 6.12).
 const UNDERUSED_SPLIT: &str = "thp_underused_split_page";
+/// The counter of folios that khugepaged did not make because of holes; kernels where it makes folios have it (Linux 7.2).
+const TOO_MANY_HOLES: &str = "collapse_exceed_none_pte";
 
 impl History<'_> {
     /// Whether another process still has a part of the memory: there was a fork.
@@ -86,8 +88,26 @@ impl History<'_> {
     /// What a slot with holes is told by.
     pub fn evidence_of_holes(&self, swap_bytes: u64) -> Vec<String> {
         let swapped = (swap_bytes > 0).then(|| format!("Swap: {} kB in smaps", swap_bytes >> 10));
-        let holes = counted(self.ground.supply, "khugepaged/max_ptes_none");
-        swapped.into_iter().chain([holes]).chain(self.evidence_of_limits()).collect()
+        swapped.into_iter().chain(self.evidence_of_khugepaged()).chain(self.evidence_of_limits()).collect()
+    }
+
+    /// What khugepaged does about holes: below a PMD nothing, where the kernel does not have it make folios
+    /// (`collapse_max_ptes_none`, mm/khugepaged.c).
+    fn evidence_of_khugepaged(&self) -> Vec<String> {
+        let supply = self.ground.supply;
+        let (counter, setting) = (self.own(TOO_MANY_HOLES), counted(supply, "khugepaged/max_ptes_none"));
+        let is_counted = supply.counter(&counter).is_some();
+        match (self.ground.pmd == Some(self.target), is_counted) {
+            (true, false) => vec![setting],
+            (true, true) => vec![setting, counted(supply, &counter)],
+            (false, true) => vec![
+                format!("{setting}; for folios of {} all but one, or none", self.target),
+                counted(supply, &counter),
+            ],
+            (false, false) => {
+                vec![format!("no {counter}: khugepaged of this kernel makes no folios of {}", self.target)]
+            }
+        }
     }
 
     /// Of a slot with zero pages, beside that it was read first: a page of which most is zero is split into them.
@@ -182,5 +202,36 @@ impl History<'_> {
     fn free_blocks(&self) -> u64 {
         let base = self.ground.base;
         self.ground.supply.free_blocks_from(self.target.order(base))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::process::Process;
+    use super::super::supply::Supply;
+    use super::*;
+
+    /// What is said of holes in slots of a size by a kernel with these counters.
+    fn told(target_kib: u64, counters: &[&str]) -> Vec<String> {
+        let settings = [("/sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none".into(), "511".into())].into();
+        let counters = counters.iter().map(|name| ((*name).to_owned(), 3)).collect();
+        let (process, supply) = (Process::default(), Supply { settings, counters, ..Supply::default() });
+        let size = |kib: u64| PageSize::new(kib << 10).unwrap();
+        let ground =
+            Ground { process: &process, supply: &supply, base: size(4), pmd: Some(size(2048)), sees_folios: true };
+        History { kind: &Kind::Heap, shared_bytes: 0, target: size(target_kib), ground: &ground }.evidence_of_holes(0)
+    }
+
+    #[test]
+    fn khugepaged_is_said_to_mend_holes_only_at_sizes_that_it_makes() {
+        let setting = "/sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none: 511";
+        let counter = |kib: u64| format!("hugepages-{kib}kB/collapse_exceed_none_pte");
+        assert_eq!(told(2048, &[]), [setting]);
+        let none = format!("no {}: khugepaged of this kernel makes no folios of 64K", counter(64));
+        assert_eq!(told(64, &[&counter(2048)]), [none]);
+        let seen = told(64, &[&counter(64)]);
+        assert_eq!(seen[0], format!("{setting}; for folios of 64K all but one, or none"));
+        assert_eq!(seen[1], format!("{}: 3 since the boot (whole system)", counter(64)));
+        assert_eq!(told(2048, &[&counter(2048)]).len(), 2);
     }
 }

@@ -82,7 +82,7 @@ pub struct Sight {
     pub by_page: bool,
     /// Whether folios behind base-page entries are seen (root: pagemap frame numbers and kpageflags).
     pub folios: bool,
-    /// Whether the flags of mappings were read (smaps).
+    /// Whether the flags of mappings were read (smaps). Without them there are no causes.
     pub flags: bool,
     /// Whether this is the running kernel, and not a capture.
     pub is_live: bool,
@@ -108,7 +108,7 @@ impl Sight {
         let flags = match self.flags {
             true => "advice and flags: VmFlags in smaps",
             false => {
-                "advice, flags, swap and guards inside mappings: not read (smaps); causes that depend on them are not told"
+                "advice, flags, swap and guards inside mappings: not read (smaps); so it is not known why pages are not larger"
             }
         };
         let source = if self.is_live { None } else { Some("all of it: from a capture, not from a running kernel") };

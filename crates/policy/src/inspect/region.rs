@@ -36,7 +36,7 @@ pub struct Region {
     pub tlb_runs: Option<TlbRuns>,
     /// How much there is to win.
     pub win: Win,
-    /// Why what is not at the target is not, largest first.
+    /// Why what is not at the target is not, largest first; empty where flags were not read ([`Sight::flags`](super::Sight::flags)).
     pub causes: Vec<Explained>,
     /// What cuts it into mappings, in the order of addresses; at most [`Region::MOST_CUTS`] of them.
     pub cuts: Vec<Cut>,

@@ -17,6 +17,7 @@ mod svg;
 mod tables;
 
 use study::comparison::Comparison;
+use study::guest::Clock;
 
 use crate::adopting::{Adopting, best};
 use crate::rows::{self, Row};
@@ -30,6 +31,7 @@ pub fn report(comparison: &Comparison) -> String {
     let sections = [
         section("Result", "result", &(tables::result(comparison, &rows) + &warnings(comparison))),
         section("Changes against the baseline", "changes", &changes(comparison, &rows)),
+        section("Variants", "variants", &variants(comparison)),
         section("Samples in the order of the runs", "samples", &samples(comparison)),
         section("What mapped the memory, and what it costs", "memory-use", &memory(comparison, &rows)),
         section("To adopt the best policy", "adoption", &adoption(comparison)),
@@ -67,12 +69,33 @@ fn capitalised(sentence: &str, comparison: &Comparison) -> String {
     }
 }
 
+/// What ran under the names of variants, and the changes whose baseline is not that of the comparison.
+fn variants(comparison: &Comparison) -> String {
+    let builds = crate::variants::builds(comparison);
+    if builds.is_empty() {
+        return String::new();
+    }
+    let head =
+        ["variant", "what runs", "SHA-256 of its program"].map(|title| format!("<th scope=\"col\">{title}</th>"));
+    let row = |[name, command, hash]: &[String; 3]| {
+        let [name, command, hash] = [name, command, hash].map(|text| escape(text));
+        format!("<tr><th scope=\"row\">{name}</th><td><code>{command}</code></td><td><code>{hash}</code></td></tr>\n")
+    };
+    let lines = crate::variants::parts(comparison);
+    let lines = lines.iter().flat_map(crate::variants::Part::lines);
+    let item = |line: String| format!("<li>{}</li>\n", escape(&typeset(&line)));
+    let items: String = lines.map(item).collect();
+    let list = if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") };
+    tables::wide("What ran", &head.concat(), &builds.iter().map(row).collect::<String>()) + &list
+}
+
 fn facts(comparison: &Comparison) -> String {
     let machine = &comparison.machine;
     let blocks = comparison.analysis.as_ref().map_or(0, |analysis| analysis.blocks);
+    let limits = Clock::of(machine).limits().map(|limits| format!(" · {limits}")).unwrap_or_default();
     let hypervisor = machine.hypervisor.as_ref().map(|name| format!(" under {name}")).unwrap_or_default();
     format!(
-        "{} · {} CPUs · {} of memory · Linux {}{hypervisor} · {blocks} blocks, {} trials · {}",
+        "{} · {} CPUs · {} of memory · Linux {}{hypervisor} · {blocks} blocks, {} trials · {}{limits}",
         machine.cpu_model,
         machine.cpus,
         policy::size::format_bytes(machine.memory_bytes),

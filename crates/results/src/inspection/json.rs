@@ -12,7 +12,7 @@ pub const SCHEMA: &str = "pagelab.inspect/1";
 /// The document of one process, with its regions.
 pub fn one(inspection: &Inspection) -> Value {
     let mut process = head(&Summary::of(inspection));
-    process.insert("regions".into(), inspection.regions.iter().map(region).collect());
+    process.insert("regions".into(), inspection.regions.iter().map(|one| region(one, inspection.sight)).collect());
     framed(&inspection.supply, Some(inspection.sight), vec![Value::Object(process)])
 }
 
@@ -105,7 +105,7 @@ fn head(one: &Summary) -> Map<String, Value> {
     }
 }
 
-fn region(region: &Region) -> Value {
+fn region(region: &Region, sight: Sight) -> Value {
     let cuts = region
         .cuts
         .iter()
@@ -133,7 +133,7 @@ fn region(region: &Region) -> Value {
         "could_be_larger_bytes": region.win.bytes,
         "slots": region.win.slots,
         "bloat_bytes": region.win.absent_bytes,
-        "causes": region.causes.iter().map(explained).collect::<Vec<_>>(),
+        "causes": sight.flags.then(|| region.causes.iter().map(explained).collect::<Vec<_>>()),
         "cut_count": region.cut_count,
         "cuts": cuts.collect::<Vec<_>>(),
     })

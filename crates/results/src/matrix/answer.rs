@@ -1,68 +1,87 @@
 //! What a study says in sentences: its answer, whether the origin's claim is seen here, and why figures differ.
 
-use study::definition::Size;
-use study::matrix::{Beside, Claim, Row, Set, Standing, Total};
-use study::metric::Provenance;
+use study::definition::{Definition, Size};
+use study::guest::NO_STUDY;
+use study::matrix::{Beside, Claim, Matrix, Row, Set, Standing, Total};
+use study::metric::{Provenance, Unit};
 use study::stats::Effect;
 
-use super::{Report, cost_in_words, grounds, provenance, rows_of};
-use crate::figure::Change;
+use super::{Report, counted, grounds, provenance, rows_of};
+use crate::figure::{self, Change};
 
-/// The answer in a sentence: what each policy costs against the baseline where it was measured, or where nothing was on
-/// models.
+/// The answer: what each policy costs against the baseline where it was measured, or where nothing was on models; and the same
+/// of variants.
 pub fn answer(report: &Report<'_>) -> String {
-    let grounds = grounds(report.matrix);
-    let has_figure =
-        |ground: &&(&str, Provenance)| totals(report, **ground).any(|total| figure(report, total).is_some());
-    let with_figures: Vec<_> = grounds.iter().filter(has_figure).collect();
-    let is_measured = |ground: &&&(&str, Provenance)| ground.1 != Provenance::Modelled;
-    let measured: Vec<_> = with_figures.iter().copied().filter(|ground| is_measured(&ground)).collect();
-    let told = if measured.is_empty() { with_figures } else { measured };
-    if told.is_empty() {
-        return unanswered(report);
-    }
+    let policies = report.policies().map(|matrix| of_matrix(matrix, "policy"));
+    let variants = report.over_variants.iter().map(|matrix| of_matrix(matrix, "variant"));
+    policies.into_iter().chain(variants).collect::<Vec<_>>().join(" ")
+}
+
+/// The answer of a matrix in a sentence: what each policy changes against the baseline where it was measured; where nothing
+/// measured says anything, why not, and then what models say.
+fn of_matrix(matrix: &Matrix, noun: &str) -> String {
+    let grounds = grounds(matrix);
+    let is_measured = |ground: &&(&str, Provenance)| ground.1 != Provenance::Modelled;
+    let has_figure = |ground: &&(&str, Provenance)| totals(matrix, **ground).any(|total| total.change().is_some());
+    let measured: Vec<_> = grounds.iter().filter(is_measured).collect();
+    let modelled: Vec<_> = grounds.iter().filter(|ground| !is_measured(ground)).filter(has_figure).collect();
+    let told: Vec<_> = match measured.iter().any(&has_figure) {
+        true => measured.into_iter().filter(|ground| has_figure(ground)).collect(),
+        false if modelled.is_empty() => return unanswered(matrix, noun),
+        false => measured.into_iter().chain(modelled).collect(),
+    };
     let of_ground = |ground: &&(&str, Provenance)| {
-        let clauses = clauses(report, **ground).join(", ");
-        format!("{} ({}): {clauses}", ground.0, provenance(ground.1))
+        let clauses = match has_figure(ground) {
+            true => clauses(matrix, **ground),
+            false => lacks(matrix, **ground),
+        };
+        format!("{} ({}): {}", ground.0, provenance(ground.1), clauses.join(", "))
     };
     told.iter().map(of_ground).collect::<Vec<_>>().join("; ") + "."
 }
 
-fn totals<'a>(report: &Report<'a>, ground: (&'a str, Provenance)) -> impl Iterator<Item = &'a Total> {
-    let baseline = &report.matrix.baseline;
+fn totals<'a>(matrix: &'a Matrix, ground: (&'a str, Provenance)) -> impl Iterator<Item = &'a Total> {
+    let baseline = &matrix.baseline;
     let is_own =
         move |total: &&Total| (total.machine.as_str(), total.provenance) == ground && total.policy != *baseline;
-    report.matrix.totals.iter().filter(is_own)
+    matrix.totals.iter().filter(is_own)
 }
 
-/// What a policy costs over the workloads of a machine: their mean, or the only one's own figure.
-fn figure(report: &Report<'_>, total: &Total) -> Option<Effect> {
-    let mean = total.mean?;
-    let own = || {
-        let at = report.matrix.policies.iter().position(|policy| *policy == total.policy)?;
-        let mut rows = rows_of(report.matrix, (&total.machine, total.provenance));
-        rows.find_map(|row| row.cost(&row.cells[at]).filter(|_| row.cells[at].has_claim()))
+/// `12.3 % less wall time`, `88.4 % fewer walks`; `cost` where workloads have several metrics.
+pub(super) fn in_words(total: &Total, effect: &Effect) -> String {
+    let change = Change::of(effect);
+    let Some((metric, _)) = &total.metric else { return format!("{} cost", change.in_words()) };
+    let is_count = match total.provenance {
+        Provenance::Modelled => !metric.ends_with("_bytes") && !metric.ends_with("_ratio"),
+        _ => figure::metric(&[], metric).unit == Unit::Count,
     };
-    if mean.of == 1 { own() } else { Some(mean.effect()) }
+    let told = if is_count { change.in_words().replace("less", "fewer") } else { change.in_words() };
+    format!("{told} {}", figure::title(metric))
 }
 
-/// A clause for what costs less, what costs more, what cannot be told, and what has no figure.
-fn clauses(report: &Report<'_>, ground: (&str, Provenance)) -> Vec<String> {
-    let baseline = &report.matrix.baseline;
+/// The interval of what is not shown, or that there is none.
+pub(super) fn open_range(effect: &Effect) -> String {
+    let range = Change::of(effect).range();
+    range.map_or_else(|| " (too few blocks for an interval)".to_owned(), |range| format!(" ({range} %)"))
+}
+
+/// A clause for what is less, what is more, what cannot be told, and what has no figure.
+fn clauses(matrix: &Matrix, ground: (&str, Provenance)) -> Vec<String> {
+    let baseline = &matrix.baseline;
     let (mut told, mut open, mut without) = (Vec::new(), Vec::new(), Vec::new());
-    for total in totals(report, ground) {
-        let Some(effect) = figure(report, total) else {
-            without.push(format!("{} {}", total.policy, lack(report, total)));
+    for total in totals(matrix, ground) {
+        let Some((mean, effect)) = total.mean.zip(total.change()) else {
+            without.push(format!("{} {}", total.policy, lack(&total.standing)));
             continue;
         };
-        let change = Change::of(&effect);
-        let range = change.range().map(|range| format!(" ({range})")).unwrap_or_default();
-        match effect.low.zip(effect.high) {
-            Some((low, high)) if low <= 1.0 && high >= 1.0 => open.push(format!("{}{range}", total.policy)),
-            _ => told.push((
-                effect.ratio,
-                format!("{} has {} than {baseline}{range}", total.policy, cost_in_words(&change)),
-            )),
+        let range = Change::of(&effect).range().map(|range| format!(" ({range} %)")).unwrap_or_default();
+        match total.standing {
+            Standing::Better | Standing::Worse | Standing::Modelled => {
+                let clause = format!("{} has {} than {baseline}{range}", total.policy, in_words(total, &effect));
+                told.push((mean.ratio, clause));
+            }
+            Standing::Equivalent => told.push((1.0, format!("{} is equivalent to {baseline}{range}", total.policy))),
+            _ => open.push(format!("{}{}", total.policy, open_range(&effect))),
         }
     }
     told.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -75,74 +94,136 @@ fn clauses(report: &Report<'_>, ground: (&str, Provenance)) -> Vec<String> {
 }
 
 /// Why a policy has no figure that could be its own.
-fn lack(report: &Report<'_>, total: &Total) -> &'static str {
-    let Some(at) = report.matrix.policies.iter().position(|policy| *policy == total.policy) else {
-        return "is unknown";
-    };
-    let rows = rows_of(report.matrix, (&total.machine, total.provenance));
-    let standings: Vec<&Standing> = rows.map(|row| &row.cells[at].standing).collect();
-    let any = |wanted: &Standing| standings.contains(&wanted);
-    match () {
-        () if any(&Standing::NotHeld) => "was not held, so its figures say nothing of it",
-        () if any(&Standing::WithinTracerCost) => "shows no more than the tracer's cost",
-        () => "has no figure",
+fn lack(standing: &Standing) -> &'static str {
+    match standing {
+        Standing::NotHeld => "was not held, so its figures say nothing of it",
+        Standing::WithinTracerCost => "shows no more than the tracer's cost",
+        _ => "has no figure",
     }
 }
 
-/// Why there is no answer: the first reason that a cell has.
-fn unanswered(report: &Report<'_>) -> String {
-    let baseline = &report.matrix.baseline;
-    let mut lacks: Vec<String> = grounds(report.matrix)
-        .into_iter()
-        .flat_map(|ground| totals(report, ground))
-        .filter(|total| lack(report, total) != "has no figure")
-        .map(|total| format!("{} {}", total.policy, lack(report, total)))
-        .collect();
+/// What a machine without any figure says: which policies were not held or show nothing of their own, or else the main reason.
+fn lacks(matrix: &Matrix, ground: (&str, Provenance)) -> Vec<String> {
+    let known = void(totals(matrix, ground));
+    let reason = main_reason(rows_of(matrix, ground)).map(|why| format!(": {why}")).unwrap_or_default();
+    if known.is_empty() { vec![format!("no policy has a figure{reason}")] } else { known }
+}
+
+/// Why there is no answer: what was not held, or the reason that most cells have.
+fn unanswered(matrix: &Matrix, noun: &str) -> String {
+    let mut lacks = void(grounds(matrix).into_iter().flat_map(|ground| totals(matrix, ground)));
     lacks.dedup();
-    let cells = report.matrix.rows.iter().flat_map(|row| &row.cells);
-    let reason = cells.clone().find_map(|cell| match &cell.standing {
-        Standing::None { why } => Some(why.clone()),
-        _ => None,
-    });
-    lacks.extend(reason.filter(|_| lacks.is_empty()));
+    if lacks.is_empty() {
+        lacks.extend(main_reason(matrix.rows.iter()).map(str::to_owned));
+    }
     let why = if lacks.is_empty() { String::new() } else { format!(": {}", lacks.join(", ")) };
-    format!("No policy can be set beside {baseline} yet{why}.")
+    format!("No {noun} can be set beside {} yet{why}.", matrix.baseline)
 }
 
-/// Whether the origin's claim is confirmed, contradicted or undecided here, and why figures differ: a sentence.
-pub fn claim(report: &Report<'_>) -> String {
-    let claim = Claim::of(report.published());
-    if claim == Claim::NothingPublished {
-        return "The origin's claim is, here, undecided: no published figure of it can be set beside these.".to_owned();
+/// The policies whose figures are not their own, and why.
+fn void<'a>(totals: impl Iterator<Item = &'a Total>) -> Vec<String> {
+    let is_void = |total: &&Total| matches!(total.standing, Standing::NotHeld | Standing::WithinTracerCost);
+    totals.filter(is_void).map(|total| format!("{} {}", total.policy, lack(&total.standing))).collect()
+}
+
+/// The reason that most cells have.
+fn main_reason<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<&'a str> {
+    let mut counted: Vec<(&str, usize)> = Vec::new();
+    for cell in rows.flat_map(|row| &row.cells) {
+        let Standing::None { why } = &cell.standing else { continue };
+        match counted.iter_mut().find(|(known, _)| known == why) {
+            Some((_, times)) => *times += 1,
+            None => counted.push((why, 1)),
+        }
     }
-    let kinds = [
-        (Beside::Confirmed, "confirmed"),
-        (Beside::OtherSize, "of the same direction and another size"),
-        (Beside::Contradicted, "contradicted"),
-        (Beside::NotSeen, "not seen"),
-        (Beside::Undecided, "undecided"),
-    ];
-    let count = |kind: Beside| report.published().filter(|set| set.beside == kind).count();
-    let counted: Vec<String> = kinds
-        .into_iter()
-        .filter(|(kind, _)| count(*kind) > 0)
-        .map(|(kind, words)| match (report.published().count(), count(kind)) {
-            (1, _) => words.to_owned(),
-            (_, 1) => format!("1 is {words}"),
-            (_, count) => format!("{count} are {words}"),
-        })
-        .collect();
-    let figures = match report.published().count() {
+    // The first of several.
+    counted.into_iter().rev().max_by_key(|(_, times)| *times).map(|(why, _)| why)
+}
+
+/// What is said of the origin's claim: nothing where kernels were named on the command line, which has no origin.
+pub(crate) fn claimed(report: &Report<'_>) -> Option<String> {
+    claim(report).filter(|_| report.definition.name != NO_STUDY)
+}
+
+/// Whether the study has a published figure, whether or not it can be set beside one of here.
+fn is_published(definition: &Definition) -> bool {
+    let of_form = definition.form.iter().flat_map(|form| &form.rows);
+    !definition.published.is_empty() || of_form.into_iter().any(|row| row.published.is_some())
+}
+
+/// Whether the origin's claim is seen here: by figures of the matrix, and where it has none by what was counted.
+pub fn standing(report: &Report<'_>) -> Claim {
+    match (Claim::of(report.published()), &report.counted) {
+        (Claim::NothingPublished, Some(weighed)) => counted::standing(weighed),
+        (Claim::NothingPublished, None) if is_published(report.definition) => Claim::Undecided,
+        (claim, _) => claim,
+    }
+}
+
+/// Whether the origin's claim is confirmed, contradicted or undecided here, and why figures differ: a sentence. `None` where
+/// nothing is published.
+pub fn claim(report: &Report<'_>) -> Option<String> {
+    let figures = by_figure(report);
+    if figures.is_empty() {
+        let nothing = "The origin's claim is, here, undecided: no published figure of it can be set beside these.";
+        return match &report.counted {
+            Some(weighed) if !weighed.counted.published.is_empty() => Some(counted::claim(weighed)),
+            _ => is_published(report.definition).then(|| nothing.to_owned()),
+        };
+    }
+    let told: Vec<&str> = figures.iter().map(|sets| of_figure(sets)).collect();
+    let mut kinds: Vec<&str> = Vec::new();
+    for kind in &told {
+        if !kinds.contains(kind) {
+            kinds.push(kind);
+        }
+    }
+    let counted = kinds.into_iter().map(|kind| match told.iter().filter(|one| **one == kind).count() {
+        _ if told.len() == 1 => kind.to_owned(),
+        1 => format!("1 is {kind}"),
+        count => format!("{count} are {kind}"),
+    });
+    let counted = counted.collect::<Vec<_>>().join(", ");
+    let figures = match told.len() {
         1 => "its one published figure is ".to_owned(),
         all => format!("of {all} published figures "),
     };
     let reasons = differences(report);
-    let why = if reasons.is_empty() {
-        String::new()
-    } else {
-        format!("; figures can differ because {}", reasons.join(", and because "))
+    let why = match reasons.is_empty() {
+        true => String::new(),
+        false => format!("; figures can differ because {}", reasons.join(", and because ")),
     };
-    format!("The origin's claim is, here, {}: {figures}{}{why}.", claim.describe(), counted.join(", "))
+    let claim = Claim::of(report.published()).describe();
+    Some(format!("The origin's claim is, here, {claim}: {figures}{counted}{why}."))
+}
+
+/// What was found beside each published figure, on however many machines.
+fn by_figure<'a>(report: &'a Report<'_>) -> Vec<Vec<&'a Set>> {
+    let mut figures: Vec<Vec<&Set>> = Vec::new();
+    for set in report.published() {
+        match figures.iter_mut().find(|sets| sets[0].published == set.published) {
+            Some(sets) => sets.push(set),
+            None => figures.push(vec![set]),
+        }
+    }
+    figures
+}
+
+/// What all machines together say of a published figure.
+fn of_figure(sets: &[&Set]) -> &'static str {
+    let mut decided = sets.iter().map(|set| set.beside).filter(|beside| *beside != Beside::Undecided);
+    let first = decided.next();
+    match first {
+        Some(first) if decided.any(|other| other != first) => "not alike on all machines",
+        Some(Beside::Confirmed) => "confirmed",
+        Some(Beside::OtherSize) => "of the same direction and another size",
+        Some(Beside::Contradicted) => "contradicted",
+        Some(Beside::NotSeen) => "not seen",
+        None if sets.iter().all(|set| set.provenance == Provenance::Modelled) => {
+            "set beside models alone, which give no interval"
+        }
+        Some(Beside::Undecided) | None => "undecided",
+    }
 }
 
 /// Why figures here can be others than the origin's, as far as it is known.
@@ -161,7 +242,8 @@ pub fn differences(report: &Report<'_>) -> Vec<String> {
         let hypervisor = host.machine.hypervisor.as_ref()?;
         Some(format!("{} is a guest of {hypervisor}, where a walk has two stages", host.label))
     });
-    for reason in by_author.chain(not_held).chain(modelled).chain(guests) {
+    let of_counted = report.counted.iter().flat_map(counted::differences);
+    for reason in by_author.chain(not_held).chain(modelled).chain(guests).chain(of_counted) {
         if !reasons.contains(&reason) {
             reasons.push(reason);
         }

@@ -39,6 +39,7 @@ pub(crate) fn in_cell(row: &Row, cell: &Cell) -> String {
     };
     match (&cell.standing, cell.effects.get(&row.metric)) {
         (Standing::None { .. }, _) => "none".to_owned(),
+        (Standing::Emulated, None) => median().map_or_else(|| "none".to_owned(), |median| format!("{median} emulated")),
         (Standing::Baseline, _) | (_, None) => median().unwrap_or_else(|| "none".to_owned()),
         (standing, Some(effect)) => {
             let change = change(effect);
@@ -69,6 +70,7 @@ pub(crate) fn word(standing: &Standing) -> &'static str {
         Standing::NotHeld => "not held",
         Standing::WithinTracerCost => "within the tracer's cost",
         Standing::Modelled => "",
+        Standing::Emulated => "emulated",
         Standing::None { .. } => "none",
     }
 }

@@ -1,7 +1,7 @@
 //! Further tables of a report: published figures in their origin's form, memory against speed, coverage, drift, hosts.
 
 use policy::size::format_bytes;
-use study::matrix::{Matrix, Row, Set, Standing, Total};
+use study::matrix::{Correlation, Matrix, Row, Set, Standing, Total, correlations};
 use study::metric::Provenance;
 
 use super::cells::{Sheet, change, of_found, place, word};
@@ -30,7 +30,8 @@ pub fn of_origin<'a>(sets: impl Iterator<Item = &'a Set>) -> Vec<Sheet> {
 fn pivoted(sets: &[&Set]) -> Sheet {
     let policy = |set: &Set| set.published.policy.clone().unwrap_or_default();
     let row = |set: &Set| {
-        let workload = set.published.workload.clone().unwrap_or_else(|| "all workloads".to_owned());
+        let of_suite = set.published.suite.as_ref().map(|suite| format!("all of {}", suite.name));
+        let workload = set.published.workload.clone().or(of_suite).unwrap_or_else(|| "all workloads".to_owned());
         let metric = set.published.metric.as_ref().map(|metric| format!(", {}", figure::title(metric)));
         format!("{workload}{}", metric.unwrap_or_default())
     };
@@ -85,6 +86,46 @@ pub fn of_trades(totals: &[&Total], place: &str) -> Sheet {
         header: header.map(str::to_owned).to_vec(),
         // The baseline alone says nothing.
         rows: if rows.len() > 1 { rows } else { Vec::new() },
+    }
+}
+
+/// Whether the programs that lose most page walks also gain most time.
+pub fn of_correlations(matrix: &Matrix) -> Sheet {
+    let header = ["policy", "time of", "page walks of", "workloads", "rank correlation"];
+    let line = |one: Correlation| {
+        let range = one.interval.map(|(low, high)| format!(" ({low:+.2} to {high:+.2})")).unwrap_or_default();
+        let walks = one.machine.unwrap_or_else(|| "the same trials".to_owned());
+        vec![one.policy, one.host, walks, one.of.to_string(), format!("{:+.2}{range}", one.rank)]
+    };
+    Sheet {
+        caption: format!(
+            "Saved page walks beside saved time, over workloads: Spearman's rank correlation with its {} interval. +1: the more \
+             walks a program loses, the more time it gains",
+            figure::confidence(0.95)
+        ),
+        header: header.map(str::to_owned).to_vec(),
+        rows: correlations(matrix).into_iter().map(line).collect(),
+    }
+}
+
+/// What must be known to read rows, each once with the rows that it is of.
+pub fn of_limits(rows: &[Row]) -> Sheet {
+    let mut lines: Vec<(&str, &str, Vec<&str>)> = Vec::new();
+    for row in rows {
+        for note in &row.notes {
+            match lines.iter_mut().find(|(machine, known, _)| *machine == row.machine && *known == note) {
+                Some((.., workloads)) => workloads.push(&row.workload),
+                None => lines.push((&row.machine, note, vec![&row.workload])),
+            }
+        }
+    }
+    let line = |(machine, note, workloads): &(&str, &str, Vec<&str>)| {
+        vec![(*machine).to_owned(), workloads.join(", "), (*note).to_owned()]
+    };
+    Sheet {
+        caption: "What limits these figures".to_owned(),
+        header: ["machine", "workload", "what limits them"].map(str::to_owned).to_vec(),
+        rows: lines.iter().map(line).collect(),
     }
 }
 

@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 use study::definition::Measure;
 use study::matrix::geometric::Geometric;
-use study::matrix::{Claim, Matrix, Set, Total};
+use study::matrix::{Correlation, Matrix, Set, Total, correlations};
 
-use super::{HostOf, Report, conclude, differences, provenance};
+use super::answer::standing;
+use super::{HostOf, Report, conclude, counted, differences, provenance};
 
 /// The name and version of the document.
 pub const SCHEMA: &str = "pagelab.study-report/1";
@@ -21,13 +22,17 @@ pub fn document(report: &Report<'_>) -> Value {
         "policies": report.matrix.policies,
         "baseline": report.matrix.baseline,
         "answer": conclude(report),
-        "claim": Claim::of(report.published()).describe(),
+        "claim": standing(report).describe(),
         "differences": differences(report),
         "hosts": report.hosts.iter().map(host).collect::<Vec<_>>(),
         "missing": report.missing,
         "rows": report.matrix.rows,
         "totals": report.matrix.totals.iter().map(total).collect::<Vec<_>>(),
-        "over_boots": report.over_boots.map(of_boots),
+        "over_boots": report.over_boots.map(|matrix| of_others(matrix, "boots")),
+        "over_variants": report.over_variants.iter().map(|matrix| of_others(matrix, "variants")).collect::<Vec<_>>(),
+        "forms": report.forms.iter().map(super::form::document).collect::<Vec<_>>(),
+        "counted": report.counted.as_ref().map(counted::document),
+        "correlations": correlations(report.matrix).iter().map(correlation).collect::<Vec<_>>(),
         "published": report.published().map(set).collect::<Vec<_>>(),
         "version": report.version,
     })
@@ -47,10 +52,10 @@ fn host(host: &HostOf) -> Value {
     })
 }
 
-/// Boots in the place of policies.
-fn of_boots(matrix: &Matrix) -> Value {
+/// Boots or variants in the place of policies.
+fn of_others(matrix: &Matrix, key: &str) -> Value {
     json!({
-        "boots": matrix.policies,
+        key: matrix.policies,
         "baseline": matrix.baseline,
         "rows": matrix.rows,
         "totals": matrix.totals.iter().map(total).collect::<Vec<_>>(),
@@ -72,6 +77,8 @@ fn total(total: &Total) -> Value {
         "machine": total.machine,
         "provenance": provenance(total.provenance),
         "policy": total.policy,
+        "standing": total.standing,
+        "metric": total.metric.as_ref().map(|(name, _)| name),
         "geometric_mean": total.mean.map(mean),
         "trade": trade,
         "worst": total.worst.as_ref().map(|(ratio, workload)| json!({ "ratio": ratio, "workload": workload })),
@@ -87,12 +94,21 @@ fn total(total: &Total) -> Value {
     })
 }
 
+fn correlation(one: &Correlation) -> Value {
+    let (low, high) = one.interval.unzip();
+    json!({
+        "policy": one.policy, "host": one.host, "walks_of": one.machine, "workloads": one.of,
+        "rank_correlation": one.rank, "low": low, "high": high,
+    })
+}
+
 fn set(set: &Set) -> Value {
     let (ratio, interval) = set.found.unzip();
     let (low, high) = interval.flatten().unzip();
     json!({
         "what": set.published.what,
         "workload": set.published.workload,
+        "suite": set.published.suite.as_ref().map(|suite| &suite.name),
         "policy": set.published.policy,
         "measure": match set.published.measure {
             Measure::Change => "change",

@@ -1,15 +1,17 @@
 //! The report as a mail: plain text in 72 columns, as kernel lists take it. A row for each arm, per cent against the
 //! baseline, real, kernel and user time with their intervals.
 
+use policy::size::format_bytes;
 use study::definition::Measure;
-use study::matrix::{Matrix, Row, Standing, Total};
+use study::matrix::{Cell, Filled, Matrix, Row, Standing, Total};
 use study::metric::names;
 use study::stats::Effect;
 
-use super::answer::{answer, claim};
+use super::answer::{answer, claimed};
 use super::cells::word;
 use super::cells::{of_found, place, totals_of};
-use super::{Report, grounds, rows_of};
+use super::form::{heading_of, in_form, order};
+use super::{Report, Weighed, figures, grounds, rows_of};
 use crate::figure;
 use crate::text::{ascii, fold};
 
@@ -20,18 +22,50 @@ const NAME: usize = 20;
 /// Columns of a change, with the space before it, where there are three and where there are four of them.
 const CHANGES: [usize; 2] = [17, 13];
 
+/// Columns of the origin's form beside its first three, and how wide names and columns are there.
+const FORM_COLUMNS: usize = 3;
+const FORM_NAME: usize = 19;
+const FORM_WIDTH: usize = 9;
+
 /// The mail's text.
 pub fn mail(report: &Report<'_>) -> String {
     let mut text = paragraph(&report.definition.question);
-    [answer(report), claim(report)].iter().for_each(|sentence| text.push_str(&paragraph(sentence)));
+    std::iter::once(answer(report)).chain(claimed(report)).for_each(|sentence| text.push_str(&paragraph(&sentence)));
     if !report.missing.is_empty() {
         text.push_str(&paragraph(&format!("Missing: {}.", report.missing.join("; "))));
     }
-    text.push_str(&of_matrix(report.matrix));
-    text.push_str(&report.over_boots.map(of_matrix).unwrap_or_default());
+    report.forms.iter().for_each(|form| text.push_str(&of_form(form)));
+    report.policies().into_iter().chain(report.others()).for_each(|matrix| text.push_str(&of_matrix(matrix)));
+    text.push_str(&report.counted.as_ref().map(of_counted).unwrap_or_default());
     text.push_str(&sources(report));
     text.push_str(&paragraph(&format!("Made by pagelab {}.", report.version)));
     ascii(text.trim_end()).into_owned() + "\n"
+}
+
+/// The origin's own form: a row for each configuration, its change, and as many columns as find room.
+fn of_form(form: &Filled) -> String {
+    let columns: Vec<&(String, String)> = form.columns.iter().take(FORM_COLUMNS).collect();
+    let mut text = paragraph(&format!("As the origin has it, {}:", form.machine));
+    let heads = std::iter::once(figure::title(&form.metric))
+        .chain(columns.iter().map(|(name, heading)| heading_of(name, heading)));
+    let heads: Vec<String> = heads.map(|name| cut(&name, FORM_WIDTH - 1)).collect();
+    let in_line = |name: &str, change: &str, cells: &[String]| {
+        let cells: String = cells.iter().map(|cell| format!("{cell:>FORM_WIDTH$}")).collect();
+        format!("{:<FORM_NAME$}{change:>16}{cells}", cut(name, FORM_NAME)).trim_end().to_owned() + "\n"
+    };
+    text.push_str(&in_line("", "change", &heads));
+    for row in &form.rows {
+        let change = match (&row.why_not, &row.effect) {
+            (Some(_), _) => "none".to_owned(),
+            (None, Some(effect)) => percent(effect, 15),
+            (None, None) => "0.0%".to_owned(),
+        };
+        let names = std::iter::once(&form.metric).chain(columns.iter().map(|(name, _)| name));
+        let cells: Vec<String> = names.map(|name| in_form(row, name)).collect();
+        text.push_str(&in_line(&row.name, &change, &cells));
+    }
+    text.push('\n');
+    text + &paragraph(&order(form))
 }
 
 /// A paragraph for each row, and a table of what they say together, machine by machine.
@@ -60,7 +94,8 @@ fn has_figure(row: &&Row) -> bool {
 /// The metrics of a row that have a column, with their headings: the one that decides first.
 fn columns(row: &Row) -> Vec<(String, &str)> {
     let times = [(names::WALL_S, "real"), (names::SYSTEM_S, "kern"), (names::USER_S, "user")];
-    let is_there = |name: &str| row.cells.iter().any(|cell| cell.effects.contains_key(name));
+    let is_there =
+        |name: &str| row.cells.iter().any(|cell| cell.effects.contains_key(name) || cell.medians.contains_key(name));
     let own =
         times.iter().all(|(name, _)| *name != row.metric).then(|| (figure::title(&row.metric), row.metric.as_str()));
     let times = times.into_iter().filter(|(name, _)| is_there(name)).map(|(name, title)| (title.to_owned(), name));
@@ -78,7 +113,7 @@ fn workload(row: &Row) -> String {
             (Standing::None { .. }, _) => "none".to_owned(),
             (Standing::Baseline, _) => "0.0%".to_owned(),
             (_, Some(effect)) => percent(effect, width - 1),
-            (_, None) => String::new(),
+            (_, None) => "none".to_owned(),
         });
         text.push_str(&line(&cell.policy, changes, width));
         let word = word(&cell.standing);
@@ -86,7 +121,35 @@ fn workload(row: &Row) -> String {
             text.push_str(&format!("    {word}\n"));
         }
     }
+    figures::own(row).chunks(3).for_each(|metrics| text.push_str(&beside(row, metrics)));
+    columns.iter().for_each(|(title, metric)| text.push_str(&zeros(row, title, metric)));
     text + "\n"
+}
+
+/// Why a column has cells without a change, where zeros leave none.
+fn zeros(row: &Row, title: &str, metric: &str) -> String {
+    let is_compared = |cell: &&Cell| !matches!(cell.standing, Standing::Baseline | Standing::None { .. });
+    let lacks = |cell: &Cell| cell.medians.contains_key(metric) && !cell.effects.contains_key(metric);
+    match row.cells.iter().filter(is_compared).any(lacks) {
+        true => fold(&format!("{title}: none where a trial has 0, to which there is no ratio"), WIDTH, 2) + "\n",
+        false => String::new(),
+    }
+}
+
+/// What the programs print beside: changes alone.
+fn beside(row: &Row, metrics: &[String]) -> String {
+    let width = CHANGES[0];
+    let mut text = line("", metrics.iter().map(|metric| cut(metric, width - 1)), width);
+    for cell in &row.cells {
+        let changes = metrics.iter().map(|metric| match (&cell.standing, cell.effects.get(metric)) {
+            (Standing::None { .. }, _) => "none".to_owned(),
+            (Standing::Baseline, _) => "0.0%".to_owned(),
+            (_, Some(effect)) => percent(effect, width - 1),
+            (_, None) => "none".to_owned(),
+        });
+        text.push_str(&line(&cell.policy, changes, width));
+    }
+    text
 }
 
 fn line(name: &str, cells: impl Iterator<Item = String>, width: usize) -> String {
@@ -128,6 +191,44 @@ fn together(totals: &[&Total], baseline: &str) -> String {
         text.push_str(&line(&total.policy, cells.into_iter(), width));
     }
     text + "\n"
+}
+
+/// What was counted, in the origin's form: a table for each phase and variant, and what is known of each cost.
+fn of_counted(weighed: &Weighed<'_>) -> String {
+    if weighed.table.rows.is_empty() {
+        return String::new();
+    }
+    let (counted, table) = (weighed.counted, &weighed.table);
+    let bytes = format_bytes(counted.bytes);
+    let (first, others) = counted.variants.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
+    let mut text = paragraph(&format!(
+        "{} of {bytes}, modelled: per cent of the time of {first} that is saved. Counts are exact; ranges hold for every \
+         choice of costs.",
+        counted.what
+    ));
+    let width = CHANGES[0];
+    for (phase, variant) in table.phases().into_iter().flat_map(|phase| others.iter().map(move |one| (phase, one))) {
+        text.push_str(&format!("{}\n", cut(&format!("{phase}, {variant}"), WIDTH)));
+        text.push_str(&line("", table.backings().into_iter().map(|backing| cut(backing, width - 1)), width));
+        for (name, cells) in weighed.lines(phase, variant) {
+            text.push_str(&line(&name, cells.into_iter(), width));
+        }
+        text.push('\n');
+    }
+    let costs = super::counted::told_costs(weighed).join("; ");
+    text + &paragraph(&format!("What each event costs: {costs}.")) + &rounds(weighed)
+}
+
+/// The sources of published rounds, a paragraph each.
+fn rounds(weighed: &Weighed<'_>) -> String {
+    let mut told: Vec<(&str, &str)> = Vec::new();
+    for figure in &weighed.counted.published {
+        let round = (figure.what.as_str(), figure.source.as_str());
+        if !told.contains(&round) {
+            told.push(round);
+        }
+    }
+    told.into_iter().map(|(what, source)| paragraph(&format!("{what}: published [{source}]."))).collect()
 }
 
 /// Published figures, a paragraph each.

@@ -4,6 +4,9 @@
 
 mod answer;
 mod cells;
+pub(crate) mod counted;
+mod figures;
+mod form;
 pub(crate) mod further;
 mod json;
 mod mail;
@@ -12,16 +15,19 @@ mod sheets;
 
 use study::definition::Definition;
 use study::machine::Machine;
-use study::matrix::{Matrix, Row, Set, Total};
+use study::matrix::{Filled, Matrix, Row, Set, Standing, Total};
 use study::metric::Provenance;
 
 use crate::figure::{self, Change};
 use crate::grid;
-use crate::text::fold;
+use crate::text::{fold, printable};
 
+pub(crate) use answer::claimed;
 pub use answer::{answer, claim, differences};
 pub use cells::Sheet;
 pub(crate) use cells::{in_cell, place, totals_of};
+pub use counted::Weighed;
+pub(crate) use form::of_origin;
 pub use json::{SCHEMA, document};
 pub use mail::mail;
 pub use samples::{CSV_COLUMNS, Sampled, csv, json_lines, parquet};
@@ -36,6 +42,12 @@ pub struct Report<'a> {
     pub matrix: &'a Matrix,
     /// The same rows with boots in the place of policies, where the study has boots to compare.
     pub over_boots: Option<&'a Matrix>,
+    /// The origin's own form, for each host that measured something of it.
+    pub forms: Vec<Filled>,
+    /// What is counted and weighed, where the study has it.
+    pub counted: Option<Weighed<'a>>,
+    /// The same rows with variants in the place of policies: one for all workloads that have the same ones.
+    pub over_variants: &'a [Matrix],
     /// The hosts that measured something.
     pub hosts: Vec<HostOf>,
     /// What of it has not been run, in words; empty where nothing is missing.
@@ -47,9 +59,25 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Published figures beside what was found, of policies and of boots.
+    /// Published figures beside what was found, of policies, of boots, of variants and of the origin's own form.
     pub fn published(&self) -> impl Iterator<Item = &Set> + Clone {
-        self.matrix.published.iter().chain(self.over_boots.iter().flat_map(|boots| &boots.published))
+        self.published_of_cells().chain(self.forms.iter().flat_map(Filled::published))
+    }
+
+    /// Those of policies, of boots and of variants.
+    fn published_of_cells(&self) -> impl Iterator<Item = &Set> + Clone {
+        std::iter::once(self.matrix).chain(self.others()).flat_map(|matrix| &matrix.published)
+    }
+
+    /// The matrix, where it has policies to compare.
+    pub fn policies(&self) -> Option<&Matrix> {
+        let has_others = self.matrix.policies.len() > 1 || self.over_variants.is_empty();
+        has_others.then_some(self.matrix)
+    }
+
+    /// The matrices of boots and of variants.
+    pub(crate) fn others(&self) -> impl Iterator<Item = &Matrix> + Clone {
+        self.over_boots.into_iter().chain(self.over_variants)
     }
 }
 
@@ -64,40 +92,42 @@ pub struct HostOf {
 
 /// The result: the answer, what it says of the origin's claim, then a sentence for each machine and policy, what the published figures say, and what is missing.
 pub fn conclude(report: &Report<'_>) -> Vec<String> {
-    let mut sentences: Vec<String> = report.matrix.totals.iter().filter_map(|total| said(report, total)).collect();
-    sentences.splice(0..0, [answer(report), claim(report)]);
+    let matrices = std::iter::once(report.matrix).chain(report.over_variants);
+    let totals = matrices.flat_map(|matrix| matrix.totals.iter().map(move |total| (matrix, total)));
+    let mut sentences: Vec<String> = totals.filter_map(|(matrix, total)| said(matrix, total)).collect();
+    let orders = report.forms.iter().map(form::order);
+    sentences.splice(0..0, std::iter::once(answer(report)).chain(claimed(report)).chain(orders));
+    sentences.extend(report.counted.iter().flat_map(counted::sentences));
     if !report.missing.is_empty() {
         sentences.push(format!("Missing: {}.", report.missing.join("; ")));
     }
     sentences
 }
 
-fn said(report: &Report<'_>, total: &Total) -> Option<String> {
-    let mean = total.mean.filter(|_| total.policy != report.matrix.baseline)?;
-    let change = Change::of(&mean.effect());
-    let interval = change.range_in_words().map(|range| format!(", {} interval {range}", figure::confidence(0.95)));
+fn said(matrix: &Matrix, total: &Total) -> Option<String> {
+    let baseline = &matrix.baseline;
+    let mean = total.mean.filter(|_| total.policy != *baseline)?;
+    let effect = total.change()?;
     let over = match mean.of {
         1 => "the 1 workload that has a figure".to_owned(),
-        count => format!("{count} workloads (geometric mean{})", interval.unwrap_or_default()),
+        count => format!("{count} workloads (geometric mean)"),
+    };
+    let change = Change::of(&effect);
+    let interval = |range| format!("{} interval {range}", figure::confidence(0.95));
+    let apart = || change.range_in_words().map(|range| format!(" ({})", interval(range))).unwrap_or_default();
+    let told = match total.standing {
+        Standing::Better | Standing::Worse | Standing::Modelled => {
+            format!("{} than {baseline} over {over}{}", answer::in_words(total, &effect), apart())
+        }
+        Standing::Equivalent => format!("equivalent to {baseline} over {over}{}", apart()),
+        _ => format!("no difference from {baseline} is shown over {over}{}", answer::open_range(&effect)),
     };
     let wins = &total.wins;
     let front = match wins.races {
         0 => String::new(),
         races => format!("; ahead of all others in {} of {races}, level with some in {}", wins.won, wins.tied),
     };
-    Some(format!(
-        "{} on {}, {}: {} than {} over {over}{front}.",
-        total.policy,
-        total.machine,
-        provenance(total.provenance),
-        cost_in_words(&change),
-        report.matrix.baseline
-    ))
-}
-
-/// Figures of many workloads have no one metric: what is less is cost.
-fn cost_in_words(change: &Change) -> String {
-    format!("{} cost", change.in_words())
+    Some(format!("{} on {}, {}: {told}{front}.", total.policy, total.machine, provenance(total.provenance)))
 }
 
 /// `measured`, `modelled`.
@@ -107,13 +137,14 @@ pub(crate) fn provenance(provenance: Provenance) -> &'static str {
 
 /// The report for a terminal of that width.
 pub fn render(report: &Report<'_>, width: usize) -> String {
-    let mut text = fold(&format!("{}: {}", report.definition.name, report.definition.question), width, 4) + "\n";
+    let line = |text: &str| fold(&printable(text), width, 4);
+    let mut text = line(&format!("{}: {}", report.definition.name, report.definition.question)) + "\n";
     for sheet in sheets(report) {
         let table = grid::of_columns(&sheet.header, sheet.rows.iter().cloned(), width);
-        text.push_str(&format!("\n{}\n{table}\n", fold(&sheet.caption, width, 4)));
+        text.push_str(&format!("\n{}\n{table}\n", line(&sheet.caption)));
     }
     for sentence in conclude(report) {
-        text.push_str(&format!("\n{}", fold(&sentence, width, 4)));
+        text.push_str(&format!("\n{}", line(&sentence)));
     }
     text + "\n"
 }
@@ -137,7 +168,7 @@ pub fn markdown(report: &Report<'_>) -> String {
 /// Text in which nothing is Markdown's.
 fn cell(text: &str) -> String {
     let mut safe = String::new();
-    for c in crate::text::printable(text).chars() {
+    for c in printable(text).chars() {
         if "\\`*_{}[]<>#|".contains(c) {
             safe.push('\\');
         }

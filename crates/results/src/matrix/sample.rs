@@ -99,6 +99,9 @@ fn of<'a>(definition: &'a Definition, matrix: &'a Matrix, over_boots: Option<&'a
         definition,
         matrix,
         over_boots,
+        forms: Vec::new(),
+        counted: None,
+        over_variants: &[],
         hosts: vec![HostOf { label: "a host".to_owned(), machine }],
         missing: vec!["one boot".to_owned()],
         command: ["pagelab", "study", "report", "tiny", "--html", "a long name of a file.html"]

@@ -24,7 +24,7 @@ pub struct Sampled<'a> {
 }
 
 /// The names of the columns, in their order.
-pub const CSV_COLUMNS: [&str; 14] = [
+pub const CSV_COLUMNS: [&str; 16] = [
     "study",
     "workload",
     "machine",
@@ -39,6 +39,8 @@ pub const CSV_COLUMNS: [&str; 14] = [
     "unit",
     "provenance",
     "holding",
+    "policy",
+    "variant",
 ];
 
 /// A figure of a trial.
@@ -54,6 +56,8 @@ struct Sample<'a> {
     unit: &'static str,
     provenance: &'static str,
     holding: &'static str,
+    policy: String,
+    variant: String,
 }
 
 fn samples<'a>(of: &'a Sampled<'a>) -> Vec<Sample<'a>> {
@@ -63,7 +67,10 @@ fn samples<'a>(of: &'a Sampled<'a>) -> Vec<Sample<'a>> {
     for record in &comparison.trials {
         let row = rows.get(record.trial.arm);
         let counted = row.is_some_and(|row| row.counted.iter().any(|one| std::ptr::eq(*one, record)));
-        let label = comparison.design.arms.get(record.trial.arm).map(|arm| arm.label.clone()).unwrap_or_default();
+        let arm = comparison.design.arms.get(record.trial.arm);
+        let label = arm.map(|arm| arm.label.clone()).unwrap_or_default();
+        let policy = arm.map(|arm| arm.policy.to_string()).unwrap_or_default();
+        let variant = arm.and_then(|arm| arm.variant.as_ref()).map(|variant| variant.name.clone()).unwrap_or_default();
         samples.extend(record.observations.iter().map(|observation| Sample {
             of,
             label: label.clone(),
@@ -76,6 +83,8 @@ fn samples<'a>(of: &'a Sampled<'a>) -> Vec<Sample<'a>> {
             unit: unit(figure::metric(&comparison.design.metrics, &observation.metric).unit),
             provenance: provenance(observation.provenance),
             holding: holding(record.verdict.holding),
+            policy: policy.clone(),
+            variant: variant.clone(),
         }));
     }
     samples
@@ -103,6 +112,8 @@ pub fn csv(study: &str, all: &[Sampled<'_>], mut out: impl Write) -> io::Result<
             sample.unit.to_owned(),
             sample.provenance.to_owned(),
             sample.holding.to_owned(),
+            sample.policy,
+            sample.variant,
         ];
         write_row(&mut out, fields)?;
     }
@@ -130,6 +141,8 @@ pub fn json_lines(study: &str, all: &[Sampled<'_>], mut out: impl Write) -> io::
             "unit": sample.unit,
             "provenance": sample.provenance,
             "holding": sample.holding,
+            "policy": sample.policy,
+            "variant": sample.variant,
         });
         writeln!(out, "{line}")?;
     }
@@ -145,7 +158,7 @@ const GROUP: usize = 200_000;
 /// Those of the writer.
 pub fn parquet<W: Write + Send>(study: &str, all: &[Sampled<'_>], to: W) -> Result<W, ParquetError> {
     use ColumnType::{Bool, F64, I64, Text, U32};
-    let types = [Text, Text, Text, I64, Text, U32, U32, F64, Bool, Text, F64, Text, Text, Text];
+    let types = [Text, Text, Text, I64, Text, U32, U32, F64, Bool, Text, F64, Text, Text, Text, Text, Text];
     let columns: Vec<(&str, ColumnType)> = CSV_COLUMNS.into_iter().zip(types).collect();
     let mut file = ParquetFile::new(to, &columns)?;
     let samples: Vec<Sample<'_>> = all.iter().flat_map(samples).collect();
@@ -167,6 +180,8 @@ pub fn parquet<W: Write + Send>(study: &str, all: &[Sampled<'_>], to: W) -> Resu
             text(&|one| one.unit.to_owned()),
             text(&|one| one.provenance.to_owned()),
             text(&|one| one.holding.to_owned()),
+            text(&|one| one.policy.clone()),
+            text(&|one| one.variant.clone()),
         ])?;
     }
     file.finish()

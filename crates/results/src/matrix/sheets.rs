@@ -3,20 +3,25 @@
 use study::matrix::{Matrix, Row, Set, Standing, Total};
 
 use super::cells::{Sheet, change, in_cell, of_found, place, totals_of};
-use super::{Report, further, grounds, rows_of};
+use super::{Report, counted, figures, further, grounds, of_origin, rows_of};
 use crate::figure;
 
-/// All tables: the matrix of each machine, what its rows say together, memory against speed, boots, published figures, and
-/// what has no figure.
+/// All tables: the matrix of each machine, what its programs print beside, what its rows say together, memory against speed
+/// and by workload, boots, variants, counted work, published figures, and what has no figure.
 pub fn sheets(report: &Report<'_>) -> Vec<Sheet> {
-    let matrix = report.matrix;
-    let boots = report.over_boots.iter().flat_map(|boots| of_matrix(boots));
-    let published = further::of_origin(report.published()).into_iter().chain([published(report.published())]);
-    let reasons = report.over_boots.iter().fold(reasons(&matrix.rows), |all, boots| {
-        let rows = all.rows.into_iter().chain(self::reasons(&boots.rows).rows).collect();
+    let of_others = report.others().flat_map(of_matrix);
+    let published = of_origin(report).into_iter().chain([published(report.published())]);
+    let reasons = report.others().fold(reasons(&report.matrix.rows), |all, other| {
+        let rows = all.rows.into_iter().chain(self::reasons(&other.rows).rows).collect();
         Sheet { rows, ..all }
     });
-    let all = of_matrix(matrix).into_iter().chain(boots).chain(published).chain([reasons]);
+    let counted = report.counted.iter().flat_map(|weighed| {
+        counted::of_origin(weighed).into_iter().chain(counted::others(weighed)).collect::<Vec<_>>()
+    });
+    let last = [further::of_limits(&report.matrix.rows), reasons];
+    let of_policies = report.policies().into_iter().flat_map(of_matrix);
+    let together = further::of_correlations(report.matrix);
+    let all = of_policies.chain([together]).chain(of_others).chain(counted).chain(published).chain(last);
     all.filter(|sheet| !sheet.rows.is_empty()).collect()
 }
 
@@ -28,8 +33,10 @@ fn of_matrix(matrix: &Matrix) -> Vec<Sheet> {
         let totals = totals_of(matrix, ground);
         [
             of_rows(matrix, &rows, &place),
+            figures::of_own(matrix, ground),
             of_totals(&totals, &place, &matrix.baseline),
             further::of_trades(&totals, &place),
+            figures::of_memory(matrix, ground),
         ]
     };
     grounds(matrix).into_iter().flat_map(of_ground).collect()

@@ -82,11 +82,11 @@ fn the_answer_and_the_claim_are_a_sentence_each() {
     shown(|report| {
         let said = answer(report);
         assert!(
-            said.starts_with("a host (measured): thp has 1") && said.contains("% less cost than default ("),
+            said.starts_with("a host (measured): thp has 1") && said.contains("% less wall time than default ("),
             "{said}"
         );
         assert!(said.contains("contig-64k has no figure"), "{said}");
-        let said = claim(report);
+        let said = claim(report).unwrap();
         assert!(
             said.starts_with(
                 "The origin's claim is, here, confirmed in its direction only: its one published figure is of the same"
@@ -111,7 +111,96 @@ fn what_was_not_held_is_no_answer_and_said_so() {
         let report = Report { matrix: &matrix, ..report.clone() };
         let said = answer(&report);
         assert!(said.contains("thp was not held, so its figures say nothing of it"), "{said}");
-        assert!(claim(&report).starts_with("The origin's claim is, here, undecided: no published figure"));
+        assert!(claim(&report).unwrap().starts_with("The origin's claim is, here, undecided: no published figure"));
+    });
+}
+
+#[test]
+fn a_change_that_is_not_shown_is_not_asserted_anywhere() {
+    let definition = definition();
+    let mut row = Row::of_comparison("sort", "a host", &definition.policies, &crate::sample::comparison(), &[]);
+    row.cells[1].standing = Standing::Undecided;
+    let wide = Effect { blocks: 3, ratio: 1.2, low: Some(0.84), high: Some(1.63), p_adjusted: None };
+    row.cells[1].effects.insert("wall_s".into(), wide);
+    let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![row], &[]);
+    shown(|report| {
+        let report = Report { matrix: &matrix, ..report.clone() };
+        let all = conclude(&report).join(" ");
+        assert!(!all.contains("20") && !all.contains("more wall time"), "{all}");
+        assert!(answer(&report).contains("no difference from default is shown for thp (-16 to +63 %)"), "{all}");
+        assert!(all.contains("over the 1 workload that has a figure (-16 to +63 %)"), "{all}");
+        let totals = sheets(&report).into_iter().find(|sheet| sheet.header[1] == "geometric mean").unwrap();
+        assert_eq!(totals.rows[1][1], "+20 % (-16 to +63)");
+        let html = crate::html::matrix::report(&report);
+        let cell = html.split("<td class=\"n\"").find(|cell| cell.contains("sort, thp:")).unwrap();
+        assert!(!cell.starts_with(" style=\"background"), "{cell}");
+    });
+}
+
+#[test]
+fn models_answer_by_their_metric_and_after_the_host() {
+    let definition = definition();
+    let of =
+        |machine: &str| Row::of_comparison("sort", machine, &definition.policies, &crate::sample::comparison(), &[]);
+    let (mut host, mut model) = (of("a host"), of("rva23"));
+    host.cells[1].standing = Standing::NotHeld;
+    host.cells[2].standing = Standing::NotHeld;
+    model.provenance = Provenance::Modelled;
+    model.metric = "walks".into();
+    for cell in &mut model.cells[1..3] {
+        let fewer = Effect { blocks: 0, ratio: 0.116, low: None, high: None, p_adjusted: None };
+        cell.standing = Standing::Modelled;
+        cell.effects.insert("walks".into(), fewer);
+    }
+    let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![host, model], &[]);
+    shown(|report| {
+        let said = answer(&Report { matrix: &matrix, ..report.clone() });
+        assert!(said.starts_with("a host (measured): thp was not held"), "{said}");
+        assert!(said.contains("rva23 (modelled): thp has 88.4 % fewer walks than default,"), "{said}");
+    });
+}
+
+#[test]
+fn a_figure_counts_once_however_many_machines_stand_beside_it() {
+    let definition = definition();
+    let undecided = |provenance| Set {
+        published: definition.published[0].clone(),
+        machine: "m".into(),
+        provenance,
+        found: Some((0.9, None)),
+        beside: study::matrix::Beside::Undecided,
+    };
+    shown(|report| {
+        let said = |published: Vec<Set>| {
+            let matrix = Matrix { published, ..report.matrix.clone() };
+            claim(&Report { matrix: &matrix, ..report.clone() })
+        };
+        let measured = || undecided(study::metric::Provenance::Measured);
+        let modelled = || undecided(study::metric::Provenance::Modelled);
+        let one = said(vec![measured(), modelled()]).unwrap();
+        assert!(one.contains("its one published figure is undecided;"), "{one}");
+        let one = said(vec![modelled(), modelled()]).unwrap();
+        assert!(one.contains("its one published figure is set beside models alone, which give no interval;"), "{one}");
+        assert!(modelled().describe().contains("a model gives no interval"));
+        let mut definition = definition.clone();
+        definition.published.clear();
+        let matrix = Matrix { published: Vec::new(), ..report.matrix.clone() };
+        let report = Report { matrix: &matrix, definition: &definition, ..report.clone() };
+        assert_eq!(claim(&report), None, "nothing is published, and nothing said of it");
+        assert!(!render(&report, 100).contains("origin's claim"));
+    });
+}
+
+#[test]
+fn nothing_of_a_file_moves_the_terminal() {
+    let mut definition = definition();
+    definition.question = "\u{1b}[31mDoes it?".to_owned();
+    shown(|report| {
+        let missing = vec!["the boot \u{9b}2J".to_owned()];
+        let report = Report { definition: &definition, missing, ..report.clone() };
+        let text = render(&report, 120);
+        assert!(text.contains("\\x1b[31mDoes it?") && text.contains("\\u009b2J"), "{text}");
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
     });
 }
 
@@ -120,8 +209,10 @@ fn figures_of_an_origin_are_a_table_in_its_own_order() {
     let published = |workload: &str, policy: &str, change: &str| study::definition::Published {
         what: "x".into(),
         workload: Some(workload.into()),
+        suite: None,
         policy: Some(policy.into()),
         boot: None,
+        variant: None,
         metric: None,
         measure: study::definition::Measure::Change,
         change: change.into(),
@@ -154,10 +245,29 @@ fn a_mail_has_real_kernel_and_user_time_beside_the_metric_that_decides() {
     shown(|report| {
         let text = mail(&Report { matrix: &matrix, ..report.clone() });
         assert!(text.lines().all(|line| line.len() <= 72), "{text}");
-        let heading = text.lines().find(|line| line.contains("ops_per_s")).unwrap();
+        let heading = text.lines().find(|line| line.contains("ops_per_s") && line.contains("real")).unwrap();
         assert_eq!(heading.split_whitespace().collect::<Vec<_>>(), ["ops_per_s", "real", "kern", "user"]);
         let line = text.lines().find(|line| line.starts_with("thp ")).unwrap();
         assert_eq!(line.matches("+220% +-160").count(), 4, "{line}");
+    });
+}
+
+#[test]
+fn a_mail_says_where_zeros_leave_no_per_cent() {
+    let definition = definition();
+    let mut row = Row::of_comparison("sort", "a host", &definition.policies, &crate::sample::comparison(), &[]);
+    for cell in &mut row.cells[..2] {
+        cell.effects.remove("system_s");
+        cell.medians.insert("system_s".into(), 0.0);
+    }
+    let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![row], &[]);
+    shown(|report| {
+        let text = mail(&Report { matrix: &matrix, ..report.clone() });
+        let heading = text.lines().find(|line| line.contains("real") && !line.contains("than")).unwrap();
+        assert!(heading.contains("kern"), "{text}");
+        let line = text.lines().find(|line| line.starts_with("thp ")).unwrap();
+        assert!(line.contains("none"), "{line}");
+        assert!(text.contains("kern: none where a trial has 0, to which there is no ratio"), "{text}");
     });
 }
 

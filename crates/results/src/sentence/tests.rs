@@ -39,7 +39,11 @@ fn every_outcome_has_its_words() {
             (0.994, 0.979, 1.009),
             "undecided: the noise does not show whether thp is better or worse than default (wall time 0.6 % less than default (95 % interval -2.1 to +0.9 %, 14 blocks)); about 40 blocks would settle it: --blocks 40.",
         ),
-        (undecided(None), (0.994, 0.979, 1.009), "is not known yet: let more run (--blocks)."),
+        (
+            undecided(None),
+            (0.994, 0.979, 1.009),
+            "too few blocks to say how many would settle it: let more run (--blocks).",
+        ),
         (
             Outcome::Equivalent,
             (1.001, 0.995, 1.006),

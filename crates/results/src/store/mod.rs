@@ -14,6 +14,7 @@
 
 mod aside;
 mod bound;
+mod columns;
 mod error;
 mod held;
 mod of_study;
@@ -21,6 +22,7 @@ mod place;
 mod read;
 mod schema;
 mod summary;
+mod trials;
 mod whole;
 mod write;
 
@@ -40,7 +42,7 @@ use study::trial::TrialRecord;
 
 pub use error::Error;
 pub use held::Held;
-pub use of_study::{OfStudy, Resumption, Simulation};
+pub use of_study::{Meeting, OfStudy, Resumption, Simulation};
 pub use place::default_path;
 pub use summary::Summary;
 
@@ -49,7 +51,7 @@ use place::Prepared;
 use schema::SCHEMA;
 
 /// The latest version of the schema; the file's `user_version`.
-const VERSION: i64 = 5;
+const VERSION: i64 = 6;
 /// The file's `application_id`: `pglb` in ASCII.
 const APPLICATION: i64 = 0x7067_6c62;
 

@@ -43,6 +43,17 @@ pub struct Simulation {
     pub outcome: String,
 }
 
+/// What becomes of a simulation of which the store has another outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meeting {
+    /// Both say the same: nothing is written.
+    There,
+    /// What is there gives way.
+    GivesWay,
+    /// They say different things: what is there stays.
+    Conflict,
+}
+
 impl Store {
     /// As [`Store::begin`], for a comparison of a study: both are stored, or nothing.
     ///
@@ -145,6 +156,37 @@ impl Store {
         })
     }
 
+    /// Adds what model machines gave by another store; `meet` says what becomes of one that is there, by both outcomes,
+    /// its own first. Returns for each what it met; `None`: it was new.
+    ///
+    /// # Errors
+    /// As [`Store::begin`].
+    pub fn add_simulations(
+        &self,
+        simulations: &[Simulation],
+        meet: &dyn Fn(&str, &str) -> Meeting,
+    ) -> Result<Vec<Option<Meeting>>, Error> {
+        let query =
+            "SELECT outcome FROM study_simulations WHERE study = ?1 AND subject = ?2 AND machine = ?3 AND policy = ?4";
+        self.write(|transaction| {
+            upgrade(transaction)?;
+            let mut met = Vec::new();
+            for Simulation { of, machine, policy, outcome } in simulations {
+                let key = params![of.study, of.subject, machine, policy];
+                let there: Option<String> =
+                    transaction.prepare_cached(query)?.query_row(key, |row| row.get(0)).optional()?;
+                let meeting = there.map(|there| meet(&there, outcome));
+                if matches!(meeting, None | Some(Meeting::GivesWay)) {
+                    let insert = "INSERT OR REPLACE INTO study_simulations VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+                    let values = params![of.study, of.workload, of.subject, machine, policy, outcome];
+                    transaction.prepare_cached(insert)?.execute(values)?;
+                }
+                met.push(meeting);
+            }
+            Ok(met)
+        })
+    }
+
     /// What model machines gave in a study.
     ///
     /// # Errors
@@ -244,5 +286,30 @@ mod tests {
         store.keep_simulations(&[outcome("[]")]).unwrap();
         assert_eq!(store.simulations_of("one").unwrap(), [outcome("[]")]);
         assert!(store.simulations_of("two").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_simulation_of_another_store_replaces_nothing_by_itself() {
+        let (_directory, store) = store();
+        let simulation = |policy: &str, outcome: &str| Simulation {
+            of: of("one", "gups"),
+            machine: "cortex-a53".into(),
+            policy: policy.into(),
+            outcome: outcome.into(),
+        };
+        let add = |simulations: &[Simulation], meeting: Meeting| {
+            store.add_simulations(simulations, &|there, new| match there == new {
+                true => Meeting::There,
+                false => meeting,
+            })
+        };
+        let both = [simulation("base", "{}"), simulation("thp", "{}")];
+        assert_eq!(add(&both, Meeting::Conflict).unwrap(), [None, None]);
+        assert_eq!(add(&both, Meeting::Conflict).unwrap(), [Some(Meeting::There); 2]);
+        let other = [simulation("thp", "[]")];
+        assert_eq!(add(&other, Meeting::Conflict).unwrap(), [Some(Meeting::Conflict)]);
+        assert_eq!(store.simulations_of("one").unwrap(), both, "what is there stays");
+        assert_eq!(add(&other, Meeting::GivesWay).unwrap(), [Some(Meeting::GivesWay)]);
+        assert_eq!(store.simulations_of("one").unwrap()[1], other[0]);
     }
 }

@@ -25,6 +25,8 @@ pub(super) const LATER: &[(i64, &str, &str)] = &[
     (4, "verdicts", "peak_least_bytes INTEGER"),
     (4, "verdicts", "peak_most_bytes INTEGER"),
     (5, "comparisons", "fragmented TEXT"),
+    (6, "arms", "variant TEXT"),
+    (6, "trials", "stated TEXT"),
 ];
 
 /// Tables that came later, with the version that brought them.

@@ -1,4 +1,4 @@
--- The store, version 5. docs/reference/formats/store.md describes it; every change raises `VERSION` in mod.rs and adds to `upgrade` there.
+-- The store, version 6. docs/reference/formats/store.md describes it; every change raises `VERSION` in mod.rs and adds to `upgrade` there.
 -- Lists of words and the content of kernel files are JSON; everything that can be asked for is a column.
 
 CREATE TABLE machines (
@@ -42,6 +42,7 @@ CREATE TABLE arms (
     reason      TEXT,                       -- where it was not
     remedy      TEXT,
     role        TEXT,                       -- JSON object, of control arms; since version 4
+    variant     TEXT,                       -- JSON object, where the command has variants; since version 6
     PRIMARY KEY (comparison, arm)
 ) STRICT, WITHOUT ROWID;
 
@@ -89,6 +90,7 @@ CREATE TABLE trials (
     state_before    INTEGER NOT NULL REFERENCES states (id),
     state_after     INTEGER NOT NULL REFERENCES states (id),
     too_slow        INTEGER NOT NULL DEFAULT 0, -- since version 4
+    stated          TEXT,                   -- JSON object, where the answer was stated; since version 6
     UNIQUE (comparison, block, arm, attempt),
     CHECK ((exit_code IS NULL) <> (exit_signal IS NULL)),
     FOREIGN KEY (comparison, arm) REFERENCES arms (comparison, arm) ON DELETE CASCADE

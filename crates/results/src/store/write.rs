@@ -84,10 +84,10 @@ pub(super) fn comparison(transaction: &Transaction<'_>, comparison: &Comparison)
 
 fn write_arm(transaction: &Transaction<'_>, id: i64, comparison: &Comparison, arm: usize) -> Written {
     let (mechanism, reason, remedy) = admission_columns(comparison.admissions.get(arm));
-    let Arm { label, policy, role } = &comparison.design.arms[arm];
+    let Arm { label, policy, role, variant } = &comparison.design.arms[arm];
     let role = (*role != Role::Policy).then(|| json(role)).transpose()?;
     let number = integer("an arm", arm)?;
-    transaction.prepare_cached("INSERT INTO arms VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(params![
+    transaction.prepare_cached("INSERT INTO arms VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?.execute(params![
         id,
         number,
         label,
@@ -95,7 +95,8 @@ fn write_arm(transaction: &Transaction<'_>, id: i64, comparison: &Comparison, ar
         mechanism,
         reason,
         remedy,
-        role
+        role,
+        variant.as_ref().map(json).transpose()?,
     ])?;
     for (position, adoption) in comparison.adoptions.get(arm).into_iter().flatten().enumerate() {
         transaction.prepare_cached("INSERT INTO adoptions VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
@@ -140,8 +141,8 @@ pub(super) fn trial(transaction: &Transaction<'_>, comparison: i64, record: &Tri
     transaction
         .prepare_cached(
             "INSERT INTO trials (comparison, arm, block, position, attempt, started_s, exit_code, exit_signal,
-                 stdout_sha256, state_before, state_after, too_slow)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                 stdout_sha256, state_before, state_after, too_slow, stated)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
         )?
         .execute(params![
             comparison,
@@ -156,6 +157,7 @@ pub(super) fn trial(transaction: &Transaction<'_>, comparison: i64, record: &Tri
             states[0],
             states[1],
             record.answer.too_slow,
+            (!record.answer.stated.is_nothing()).then(|| json(&record.answer.stated)).transpose()?,
         ])?;
     let id = transaction.last_insert_rowid();
     observations(transaction, id, record)?;

@@ -7,7 +7,7 @@ use study::stats::Outcome;
 
 use crate::rows::{self, Row, cause_clause};
 use crate::text::{enumerate, printable, times};
-use crate::{figure, fragmented};
+use crate::{figure, fragmented, variants};
 
 /// Bytes of a cause are means.
 const A_RUN: &str = " a run";
@@ -17,7 +17,13 @@ pub const COST: &str = "cost";
 
 /// What a reader must know beside the figures, one line each; an empty one sets them off.
 pub fn notes(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<String> {
-    let mut notes: Vec<String> = cost_note(comparison, rows).into_iter().collect();
+    let mut notes: Vec<String> = variants::parts(comparison).iter().flat_map(variants::Part::lines).collect();
+    notes.extend(
+        variants::builds(comparison)
+            .into_iter()
+            .map(|[name, command, hash]| format!("{name}: {command}, build {hash}")),
+    );
+    notes.extend(cost_note(comparison, rows));
     notes.extend(rows.iter().flat_map(|row| row_notes(row, &comparison.design.primary)));
     notes.extend(of_khugepaged(comparison, rows));
     notes.extend(of_fragments(comparison, rows));
@@ -46,9 +52,12 @@ fn of_khugepaged(comparison: &Comparison, rows: &[Row<'_>]) -> Option<String> {
 
 /// How free memory was fragmented, and how scarce large pages were for each arm then.
 fn of_fragments(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<String> {
-    let Some(note) = fragmented::note(comparison) else { return Vec::new() };
+    let notes = fragmented::notes(comparison);
+    if notes.is_empty() {
+        return Vec::new();
+    }
     let scarce = rows.iter().filter_map(|row| Some(format!("{}: {}", row.label(), row.scarcity()?.describe()?)));
-    std::iter::once(note).chain(scarce).collect()
+    notes.into_iter().chain(scarce).collect()
 }
 
 /// What the lines of the tracer's cost are.

@@ -1,9 +1,10 @@
 //! Boots of the host as an axis: what one must have to be an arm.
 
-use policy::size::PageSize;
+use policy::size::{PageSize, format_bytes, parse_bytes};
 
 use super::DefinitionError;
 use super::wire::WireBoot;
+use crate::guest;
 use crate::machine::Machine;
 
 /// What a boot must have.
@@ -21,28 +22,81 @@ pub struct Boot {
     pub without: Vec<String>,
     /// The base page.
     pub base_page: Option<PageSize>,
+    /// Words of the kernel's version, which tell builds of one release apart: `#2`, a date.
+    pub build: Option<String>,
+    /// The host: its processor's name has it, or its id begins with it.
+    pub host: Option<String>,
+    /// The memory that the host has, bytes. The kernel may manage a tenth less, or a hundredth more.
+    pub memory_bytes: Option<u64>,
+    /// The guest that it is; absent: a boot of the host itself.
+    pub guest: Option<Guest>,
+}
+
+/// A boot that pagelab makes by itself, in a guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guest {
+    /// The kernel's image.
+    pub image: String,
+    /// More words of the kernel's command line.
+    pub cmdline: String,
+    /// The guest's memory, as `compare --memory` takes it.
+    pub memory: Option<String>,
+    /// It is emulated, with a clock that counts instructions.
+    pub icount: bool,
 }
 
 impl Boot {
     pub(super) fn of(name: &str, wire: &WireBoot) -> Result<Boot, DefinitionError> {
         let wrong = |error| DefinitionError::BasePage { boot: name.to_owned(), error };
+        let guest = Guest::of(name, wire)?;
+        let own = guest.iter().map(|_| guest::kernel_word(name));
+        // A guest's is what it is given.
+        let memory = wire.memory.as_ref().filter(|_| guest.is_none());
+        let wrong_memory = |error| DefinitionError::Memory { boot: name.to_owned(), error };
         Ok(Boot {
             name: name.to_owned(),
             is_baseline: wire.baseline,
             kernel: wire.kernel.clone(),
-            with: wire.with.clone(),
+            with: own.chain(wire.with.iter().cloned()).collect(),
             without: wire.without.clone(),
             base_page: wire.base_page.as_ref().map(|size| size.parse().map_err(wrong)).transpose()?,
+            build: wire.build.clone(),
+            host: wire.host.clone(),
+            memory_bytes: memory.map(|size| parse_bytes(size).map_err(wrong_memory)).transpose()?,
+            guest,
         })
+    }
+
+    /// A guest among others that are named on the command line.
+    pub fn of_guest(name: &str, is_baseline: bool, guest: Guest) -> Boot {
+        Boot {
+            name: name.to_owned(),
+            is_baseline,
+            kernel: None,
+            with: vec![guest::kernel_word(name)],
+            without: Vec::new(),
+            base_page: None,
+            build: None,
+            host: None,
+            memory_bytes: None,
+            guest: Some(guest),
+        }
     }
 
     /// What it must have, in words.
     pub fn describe(&self) -> String {
+        if let Some(guest) = &self.guest {
+            return format!("a guest with {}", guest.image);
+        }
         let kernel = self.kernel.iter().map(|kernel| format!("a kernel {kernel}"));
         let with = self.with.iter().map(|word| format!("`{word}` on the kernel's command line"));
         let without = self.without.iter().map(|word| format!("no `{word}` on the kernel's command line"));
         let base = self.base_page.iter().map(|base| format!("base pages of {base}"));
-        let all: Vec<String> = kernel.chain(with).chain(without).chain(base).collect();
+        let build = self.build.iter().map(|build| format!("a kernel whose version has `{build}`"));
+        let host = self.host.iter().map(|host| format!("the host {host}"));
+        let memory = self.memory_bytes.iter().map(|bytes| format!("{} of memory", format_bytes(*bytes)));
+        let own = build.chain(host).chain(memory);
+        let all: Vec<String> = kernel.chain(with).chain(without).chain(base).chain(own).collect();
         if all.is_empty() { "any boot".to_owned() } else { all.join(", ") }
     }
 
@@ -61,8 +115,44 @@ impl Boot {
             return Some(format!("a kernel's command line without `{word}`"));
         }
         let base = self.base_page.filter(|base| *base != machine.page_sizes.base);
-        base.map(|base| format!("a kernel with base pages of {base}"))
+        base.map(|base| format!("a kernel with base pages of {base}")).or_else(|| self.lacks_host(machine))
     }
+
+    /// What the kernel's build or the host itself lacks.
+    fn lacks_host(&self, machine: &Machine) -> Option<String> {
+        let version = machine.kernel.split_once(' ').map_or("", |(_, version)| version);
+        let is_host = |host: &String| {
+            machine.cpu_model.contains(host) || machine.host_id.as_ref().is_some_and(|id| id.starts_with(host))
+        };
+        let build = self.build.as_ref().filter(|build| !version.contains(build.as_str()));
+        let host = self.host.as_ref().filter(|host| !is_host(host));
+        let memory = self.memory_bytes.filter(|bytes| !has_memory(machine.memory_bytes, *bytes));
+        build
+            .map(|build| format!("a kernel whose version has `{build}`"))
+            .or_else(|| host.map(|host| format!("the host {host}")))
+            .or_else(|| memory.map(|bytes| format!("{} of memory", format_bytes(bytes))))
+    }
+}
+
+impl Guest {
+    fn of(name: &str, wire: &WireBoot) -> Result<Option<Guest>, DefinitionError> {
+        let boot = || name.to_owned();
+        match &wire.image {
+            Some(_) if !guest::is_name(name) => Err(DefinitionError::GuestName { boot: boot() }),
+            Some(image) => {
+                let (image, cmdline) = (image.clone(), wire.cmdline.clone().unwrap_or_default());
+                Ok(Some(Guest { image, cmdline, memory: wire.memory.clone(), icount: wire.icount }))
+            }
+            None if wire.cmdline.is_some() || wire.icount => Err(DefinitionError::NoGuest { boot: boot() }),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Whether a kernel that manages so many bytes has a memory of `bytes`: firmware and kernel keep up to a tenth of it, and sizes
+/// are rounded by up to a hundredth.
+fn has_memory(managed_bytes: u64, bytes: u64) -> bool {
+    (bytes - bytes / 10..=bytes.saturating_add(bytes / 100)).contains(&managed_bytes)
 }
 
 /// Whether a release begins with the numbers of another one, not in the middle of one of them.
@@ -80,5 +170,33 @@ mod tests {
     fn a_release_begins_with_whole_numbers() {
         assert!(begins("6.1.0-18-amd64", "6.1") && begins("6.1.0", "6.1.0") && begins("6.12.1-64k", "6.12.1-"));
         assert!(!begins("6.12.1", "6.1") && !begins("6.1", "6.1.0"));
+    }
+
+    #[test]
+    fn a_boot_is_told_by_its_build_its_host_and_its_memory() {
+        let machine = Machine {
+            name: "host".into(),
+            arch: "x86_64".into(),
+            kernel: "6.18.0 #2 SMP 2026-11-23".into(),
+            kernel_command_line: String::new(),
+            boot_id: "x".into(),
+            host_id: Some("1f2e3d".into()),
+            cpu_model: "a processor E5-2690".into(),
+            cpus: 2,
+            memory_bytes: 251 << 30,
+            hypervisor: None,
+            page_sizes: policy::PageSizes { base: PageSize::K4, pmd: None, mthp: vec![], hugetlb: vec![] },
+        };
+        let boot = |text: &str| {
+            let wire: WireBoot = serde_json::from_str(text).unwrap();
+            Boot::of("a", &wire).unwrap().lacks(&machine)
+        };
+        for own in [r##"{"build": "#2"}"##, r#"{"host": "E5-2690"}"#, r#"{"host": "1f2e"}"#, r#"{"memory": "256G"}"#] {
+            assert_eq!(boot(own), None, "{own}");
+        }
+        assert_eq!(boot(r##"{"build": "#3"}"##).unwrap(), "a kernel whose version has `#3`");
+        assert_eq!(boot(r#"{"host": "EPYC"}"#).unwrap(), "the host EPYC");
+        assert_eq!(boot(r#"{"memory": "512G"}"#).unwrap(), "512G of memory");
+        assert!(boot(r#"{"memory": "248G"}"#).is_some(), "more than it has");
     }
 }

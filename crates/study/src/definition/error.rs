@@ -2,11 +2,12 @@
 
 use policy::size::SizeError;
 
+use super::counted::CountedError;
 use super::placeholder::PlaceholderError;
 use super::{SCHEMA, SUITE_SCHEMA, Size};
 
 /// A study that makes no sense.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DefinitionError {
     /// Another kind of file, or another version of it.
     #[error("schema: found {found:?}, expected {SCHEMA:?}")]
@@ -51,6 +52,48 @@ pub enum DefinitionError {
         expected: &'static str,
         /// What was found.
         found: usize,
+    },
+    /// The name of a guest that cannot stand on a kernel's command line.
+    #[error(
+        "boots.{boot:?}: the name of a guest is a word of its kernel's command line: expected one without spaces, quotes, / and ="
+    )]
+    GuestName {
+        /// The boot.
+        boot: String,
+    },
+    /// What a guest is given, and no guest.
+    #[error("boots.{boot}: cmdline and icount are a guest's; name its kernel's image = \"FILE\"")]
+    NoGuest {
+        /// The boot.
+        boot: String,
+    },
+    /// Guests with different clocks.
+    #[error(
+        "boots: {counts} has icount = true and {other} has not, and instructions are no time; give it to all of them, or to none"
+    )]
+    GuestClocks {
+        /// The guest that counts.
+        counts: String,
+        /// The other one.
+        other: String,
+    },
+    /// Two boots that the others are compared with.
+    #[error("boots: {one} and {other} have baseline = true; expected one boot that has it")]
+    Baselines {
+        /// One of them.
+        one: String,
+        /// The other one.
+        other: String,
+    },
+    /// Boots of the host and guests.
+    #[error(
+        "boots: {guest} is a guest and {host} a boot of the host, which cannot be compared; make all of them guests, or none"
+    )]
+    GuestAndHost {
+        /// The guest.
+        guest: String,
+        /// The boot of the host.
+        host: String,
     },
     /// A name that is there twice.
     #[error("{key}: {name:?} is there twice")]
@@ -98,6 +141,40 @@ pub enum DefinitionError {
         name: String,
         /// What there is.
         known: String,
+    },
+    /// Variants that cannot be compared.
+    #[error("workload {workload:?}: variants: {what}")]
+    Variants {
+        /// The workload.
+        workload: String,
+        /// Why not, and what to do.
+        what: &'static str,
+    },
+    /// Ages of memory as an axis beside other variants.
+    #[error(
+        "fragmented: several values are variants, and there are others; give each variant a `fragmented` of its own"
+    )]
+    FragmentedTwice,
+    /// Two variants that do not differ.
+    #[error(
+        "workload {workload:?}: the variants {one:?} and {other:?} run the same; give one of them a command, values of \
+         placeholders that the workload has, an environment or `fragmented` of its own"
+    )]
+    SameVariant {
+        /// The workload.
+        workload: String,
+        /// One of them.
+        one: String,
+        /// The other one.
+        other: String,
+    },
+    /// An axis whose values make no difference.
+    #[error("workload {workload:?}: nothing in it asks for its axis, {{{axis}}}: its rows would be the same")]
+    IdleAxis {
+        /// The workload.
+        workload: String,
+        /// The axis.
+        axis: String,
     },
     /// A workload with nothing to run, and no reason for it.
     #[error("workload {name:?}: expected a command, a trace, or `missing` with the reason why there is neither")]
@@ -155,6 +232,18 @@ pub enum DefinitionError {
         /// What it says.
         what: String,
     },
+    /// A published figure of a workload and of a suite.
+    #[error("published {what:?}: it has `workload` and `suite`; expected one of them, or none")]
+    WorkloadAndSuite {
+        /// What it says.
+        what: String,
+    },
+    /// What is counted and weighed makes no sense.
+    #[error("counted: {0}")]
+    Counted(#[from] CountedError),
+    /// A word of it with a placeholder that has no value.
+    #[error("counted: {0}")]
+    CountedPlaceholder(PlaceholderError),
     /// What is no word or no number for Slurm.
     #[error("slurm.{key}: expected {expected}, found {found:?}")]
     Slurm {
@@ -164,6 +253,14 @@ pub enum DefinitionError {
         expected: &'static str,
         /// What was found.
         found: String,
+    },
+    /// A size of memory that is none.
+    #[error("boots.{boot}.memory: {error}")]
+    Memory {
+        /// The boot.
+        boot: String,
+        /// What is wrong.
+        error: SizeError,
     },
     /// A size that is none.
     #[error("boots.{boot}.base_page: {error}")]

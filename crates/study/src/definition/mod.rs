@@ -4,26 +4,33 @@
 //! multiplied out, parameters filled in, and the workloads of suites ([`WireSuite`]) among its own. Which policies and machines there are is not known here.
 
 mod boot;
+mod counted;
 mod error;
+mod form;
 mod input;
 mod placeholder;
 mod published;
 mod slurm;
 mod suite;
+pub mod variant;
 mod wire;
 mod workload;
 
 use std::collections::BTreeSet;
 
-pub use boot::Boot;
+pub use boot::{Boot, Guest};
+pub use counted::CountedError;
 pub use error::DefinitionError;
+pub use form::{Form, FormRow};
 pub use input::Input;
 pub use placeholder::PlaceholderError;
-pub use published::{Measure, Published};
+pub use published::{Measure, Published, Suite};
 pub use slurm::Slurm;
+pub use variant::Variant;
 pub use wire::{SCHEMA, SUITE_SCHEMA, Wire, WireSuite};
 pub use workload::Workload;
 
+use crate::counted::Counted;
 use policy::Policy;
 use wire::WireSize;
 use workload::{inputs, multiplied};
@@ -80,6 +87,12 @@ pub struct Definition {
     pub stopping: Stopping,
     /// What others have published.
     pub published: Vec<Published>,
+    /// The origin's own form, where it is another one than a row for each workload.
+    pub form: Option<Form>,
+    /// What is counted and weighed, beside what is run.
+    pub counted: Option<Counted>,
+    /// How free memory is fragmented while anything is measured, as `compare --fragmented` takes it.
+    pub fragmented: Option<String>,
     /// What boots of the host must have been measured.
     pub boots: Vec<Boot>,
     /// What Slurm is asked for.
@@ -93,6 +106,8 @@ pub struct Stopping {
     pub blocks: Option<u32>,
     /// Blocks that count, at least.
     pub min_blocks: Option<u32>,
+    /// Boots of each guest.
+    pub boots: Option<u32>,
     /// Half width of an interval.
     pub precision: Option<String>,
     /// The longest time of a workload.
@@ -132,12 +147,12 @@ impl Wire {
         let amount = self.amount(size)?;
         let workloads = self.workloads(size, amount, suites)?;
         let machines = if self.machines.is_empty() { vec![HOST.to_owned()] } else { self.machines.clone() };
-        let count = |key, expected, found, is_right| match is_right {
-            true => Ok(()),
-            false => Err(DefinitionError::Count { key, expected, found }),
-        };
-        count("policies", "two or more", self.policies.len(), self.policies.len() > 1)?;
-        count("workload", "one or more", workloads.len(), !workloads.is_empty())?;
+        let has_variants = workloads.iter().any(|workload| !workload.variants.is_empty());
+        match has_variants {
+            true => at_least("policies", "one or more", 1, self.policies.len())?,
+            false => at_least("policies", "two or more", 2, self.policies.len())?,
+        }
+        at_least("workload", "one or more", 1, workloads.len())?;
         distinct("policies", self.policies.iter())?;
         in_harmony(&self.policies)?;
         distinct("machines", machines.iter())?;
@@ -147,7 +162,9 @@ impl Wire {
         let primary = self.primary.clone().unwrap_or_else(|| "wall".to_owned());
         let decides = |workload: &Workload| workload.primary.clone().unwrap_or_else(|| primary.clone());
         workloads.iter().try_for_each(|workload| workload.has_metric(&decides(workload)))?;
-        let boots = self.boots.iter().map(|(name, boot)| Boot::of(name, boot)).collect::<Result<_, _>>()?;
+        let boots = self.boots.iter().map(|(name, boot)| Boot::of(name, boot)).collect::<Result<Vec<_>, _>>()?;
+        of_one_kind(&boots)?;
+        of_one_baseline(&boots)?;
         Ok(Definition {
             name: self.name.clone(),
             question: self.question.clone(),
@@ -161,7 +178,10 @@ impl Wire {
             seed: self.seed,
             stopping: Stopping::of(amount),
             published: self.published(&workloads)?,
+            form: self.form.as_ref().map(|form| Form::of(form, &workloads, &self.policies)).transpose()?,
+            counted: self.counted(amount)?,
             workloads,
+            fragmented: variant::of_all(self),
             boots,
             slurm: Slurm::of(&self.slurm)?,
         })
@@ -175,34 +195,71 @@ impl Wire {
     fn workloads(&self, size: Size, amount: &WireSize, suites: &[WireSuite]) -> Result<Vec<Workload>, DefinitionError> {
         let values = amount.parameters.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
         let names: Vec<String> = suites.iter().map(|suite| suite.name().to_owned()).collect();
+        let variants = variant::of_study(self)?;
         let of_suites = self.suite.iter().map(|used| {
             one_of("suite.name", &used.name, &names)?;
             let suite = suites.iter().filter(|suite| suite.name() == used.name);
-            Ok(suite.map(|suite| suite.of_study(size, &values, used)).collect::<Result<Vec<_>, _>>()?.concat())
+            Ok(suite
+                .map(|suite| suite.of_study(size, &values, used, &variants))
+                .collect::<Result<Vec<_>, _>>()?
+                .concat())
         });
         let inputs = inputs(&self.input, &values)?;
-        let own = self.workload.iter().map(|workload| multiplied(workload, &values, &inputs));
+        let own = self.workload.iter().map(|workload| multiplied(workload, &values, &inputs, &variants));
         Ok(of_suites.chain(own).collect::<Result<Vec<_>, _>>()?.concat())
     }
 
     fn published(&self, workloads: &[Workload]) -> Result<Vec<Published>, DefinitionError> {
-        let names: Vec<String> = workloads.iter().map(|workload| workload.name.clone()).collect();
+        let rows = workloads.iter().flat_map(Workload::row_names);
+        let names: Vec<String> = workloads.iter().map(|workload| workload.name.clone()).chain(rows).collect();
+        let suites: Vec<String> = self.suites().map(str::to_owned).collect();
+        let variants = workloads.iter().flat_map(|workload| &workload.variants).map(|variant| variant.name.clone());
+        let variants: Vec<String> = variants.collect();
         let boots: Vec<String> = self.boots.keys().cloned().collect();
-        let published = self.published.iter().map(|one| {
+        let published = self.published.iter().filter(|one| one.counted.is_none()).map(|one| {
             one.workload.iter().try_for_each(|name| one_of("published.workload", name, &names))?;
+            one.suite.iter().try_for_each(|name| one_of("published.suite", name, &suites))?;
             one.policy.iter().try_for_each(|name| one_of("published.policy", name, &self.policies))?;
             one.boot.iter().try_for_each(|name| one_of("published.boot", name, &boots))?;
-            Published::of(one)
+            one.variant.iter().try_for_each(|name| one_of("published.variant", name, &variants))?;
+            Published::of(one, workloads)
         });
         published.collect()
     }
 }
 
+impl Wire {
+    fn counted(&self, amount: &WireSize) -> Result<Option<Counted>, DefinitionError> {
+        let figures = self.published.iter().filter_map(|one| Some((one, one.counted.as_ref()?)));
+        let Some(counted) = &self.counted else {
+            let nothing = |what: &String| CountedError::NothingCounted { what: what.clone() };
+            return figures.map(|(one, _)| Err(nothing(&one.what).into())).next().unwrap_or(Ok(None));
+        };
+        distinct("counted.granules", counted.granules.iter())?;
+        distinct("counted.variants", counted.variants.iter())?;
+        distinct("counted.cost", counted.events())?;
+        at_least("counted.granules", "one or more", 1, counted.granules.len())?;
+        at_least("counted.variants", "two or more", 2, counted.variants.len())?;
+        let figures = figures.map(|(one, saving)| {
+            one_of("published.counted.variant", &saving.variant, &counted.variants)?;
+            published::figure(one, saving)
+        });
+        let figures = figures.collect::<Result<_, _>>()?;
+        let values = amount.parameters.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
+        let bytes = placeholder::filled(&counted.bytes, &values).map_err(DefinitionError::CountedPlaceholder)?;
+        Ok(Some(counted.read(&bytes, figures)?))
+    }
+}
+
 impl Stopping {
     fn of(amount: &WireSize) -> Stopping {
-        let WireSize { blocks, min_blocks, precision, max_time, trial_time, recorded, .. } = amount.clone();
-        Stopping { blocks, min_blocks, precision, max_time, trial_time, recorded }
+        let WireSize { blocks, min_blocks, boots, precision, max_time, trial_time, recorded, .. } = amount.clone();
+        Stopping { blocks, min_blocks, boots, precision, max_time, trial_time, recorded }
     }
+}
+
+fn at_least(key: &'static str, expected: &'static str, least: usize, found: usize) -> Result<(), DefinitionError> {
+    if found < least { Err(DefinitionError::Count { key, expected, found }) } else { Ok(()) }
 }
 
 fn distinct<'a>(key: &'static str, names: impl Iterator<Item = &'a String>) -> Result<(), DefinitionError> {
@@ -230,6 +287,37 @@ fn in_harmony(names: &[String]) -> Result<(), DefinitionError> {
             Err(DefinitionError::BootAndProgram { boot: (*boot).clone(), program: (*program).clone() })
         }
         _ => Ok(()),
+    }
+}
+
+/// Refuses boots of the host beside guests.
+fn of_one_kind(boots: &[Boot]) -> Result<(), DefinitionError> {
+    let guest = boots.iter().find(|boot| boot.guest.is_some());
+    match guest.zip(boots.iter().find(|boot| boot.guest.is_none())) {
+        Some((guest, host)) => {
+            Err(DefinitionError::GuestAndHost { guest: guest.name.clone(), host: host.name.clone() })
+        }
+        None => of_one_clock(boots),
+    }
+}
+
+/// Refuses two boots that the others are compared with.
+fn of_one_baseline(boots: &[Boot]) -> Result<(), DefinitionError> {
+    let mut all = boots.iter().filter(|boot| boot.is_baseline);
+    match all.next().zip(all.next()) {
+        Some((one, other)) => Err(DefinitionError::Baselines { one: one.name.clone(), other: other.name.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// Refuses guests whose clock counts instructions beside others.
+fn of_one_clock(boots: &[Boot]) -> Result<(), DefinitionError> {
+    let counts = |boot: &&Boot| boot.guest.as_ref().is_some_and(|guest| guest.icount);
+    match boots.iter().find(counts).zip(boots.iter().find(|boot| !counts(boot))) {
+        Some((counts, other)) => {
+            Err(DefinitionError::GuestClocks { counts: counts.name.clone(), other: other.name.clone() })
+        }
+        None => Ok(()),
     }
 }
 

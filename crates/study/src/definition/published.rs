@@ -1,7 +1,9 @@
 //! Figures that others have published.
 
-use super::DefinitionError;
+use super::counted::{CountedError, WireSaving};
 use super::wire::WirePublished;
+use super::{DefinitionError, Workload};
+use crate::counted::Figure;
 
 /// A figure that others have published.
 #[derive(Clone, Debug, PartialEq)]
@@ -10,10 +12,14 @@ pub struct Published {
     pub what: String,
     /// The workload that it is set beside.
     pub workload: Option<String>,
-    /// The policy that it is set beside; of a figure of boots the one under which they are compared.
+    /// The suite whose mean it is set beside.
+    pub suite: Option<Suite>,
+    /// The policy that it is set beside; of a figure of boots or variants the one under which they are compared.
     pub policy: Option<String>,
     /// The boot that it is set beside, where it compares boots.
     pub boot: Option<String>,
+    /// The variant that it is set beside, where it compares variants.
+    pub variant: Option<String>,
     /// The metric that it is of, where that is another one than the workload's own.
     pub metric: Option<String>,
     /// What of it was published.
@@ -28,6 +34,15 @@ pub struct Published {
     pub differs: Option<String>,
 }
 
+/// A suite, as a study has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suite {
+    /// Its name.
+    pub name: String,
+    /// Its workloads in the study.
+    pub workloads: Vec<String>,
+}
+
 /// What a published figure says of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
@@ -38,19 +53,59 @@ pub enum Measure {
 }
 
 impl Published {
-    pub(super) fn of(wire: &WirePublished) -> Result<Published, DefinitionError> {
-        let WirePublished { what, workload, policy, boot, metric, change, wins, source, differs } = wire.clone();
+    /// A figure of a study with these workloads.
+    pub(super) fn of(wire: &WirePublished, workloads: &[Workload]) -> Result<Published, DefinitionError> {
+        let WirePublished {
+            what,
+            workload,
+            suite,
+            policy,
+            boot,
+            variant,
+            metric,
+            change,
+            wins,
+            source,
+            differs,
+            counted: _,
+        } = wire.clone();
         let (measure, ratio, change) = match (change, wins) {
             (Some(change), None) => (Measure::Change, ratio(&change)?, change),
             (None, Some(wins)) => {
-                let share = share(&wins).filter(|_| policy.is_some() && workload.is_none() && metric.is_none());
+                let is_of_all = workload.is_none() && suite.is_none() && metric.is_none();
+                let share = share(&wins).filter(|_| policy.is_some() && is_of_all);
                 let share = share.ok_or_else(|| DefinitionError::Wins { found: wins.clone() })?;
                 (Measure::WinShare, share, format!("best in {wins}"))
             }
             _ => return Err(DefinitionError::Figure { what }),
         };
-        Ok(Published { measure, ratio, what, workload, policy, boot, metric, change, source, differs })
+        if workload.is_some() && suite.is_some() {
+            return Err(DefinitionError::WorkloadAndSuite { what });
+        }
+        let suite = suite.map(|name| {
+            let own = workloads.iter().filter(|workload| workload.suite.as_ref() == Some(&name));
+            Suite { workloads: own.map(|workload| workload.name.clone()).collect(), name }
+        });
+        Ok(Published { measure, ratio, what, workload, suite, policy, boot, variant, metric, change, source, differs })
     }
+}
+
+/// A figure of counted work.
+pub(super) fn figure(one: &WirePublished, saving: &WireSaving) -> Result<Figure, DefinitionError> {
+    let others = [&one.workload, &one.policy, &one.boot, &one.metric, &one.wins];
+    let change = one.change.clone().filter(|_| others.iter().all(|other| other.is_none()));
+    let change = change.ok_or_else(|| CountedError::Figure { what: one.what.clone() })?;
+    Ok(Figure {
+        what: one.what.clone(),
+        phase: saving.phase.clone(),
+        backing: saving.backing.clone(),
+        variant: saving.variant.clone(),
+        is_of_instructions: saving.instructions,
+        saved: 1.0 - ratio(&change)?,
+        change,
+        source: one.source.clone(),
+        differs: one.differs.clone(),
+    })
 }
 
 /// A percentage as a share: `45%` is 0.45.
@@ -60,7 +115,7 @@ fn share(text: &str) -> Option<f64> {
 }
 
 /// A signed percentage as a ratio: `-25%` is 0.75.
-fn ratio(change: &str) -> Result<f64, DefinitionError> {
+pub(super) fn ratio(change: &str) -> Result<f64, DefinitionError> {
     let percent = change.strip_suffix('%').filter(|text| text.starts_with(['-', '+']));
     let percent = percent.and_then(|text| text.trim().parse::<f64>().ok()).filter(|percent| *percent > -100.0);
     let ratio = percent.map(|percent| 1.0 + percent / 100.0).filter(|ratio| ratio.is_finite());

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use super::counted::{WireCounted, WireSaving};
 
 /// The name and version of study files.
 pub const SCHEMA: &str = "pagelab.study/1";
@@ -36,8 +39,16 @@ pub struct Wire {
     pub(super) workload: Vec<WireWorkload>,
     #[serde(default)]
     pub(super) published: Vec<WirePublished>,
+    pub(super) counted: Option<WireCounted>,
     #[serde(default)]
     pub(super) boots: BTreeMap<String, WireBoot>,
+    pub(super) form: Option<WireForm>,
+    /// How free memory is fragmented, or in which ways that are compared.
+    #[serde(default)]
+    pub(super) fragmented: Several,
+    /// Variants of every workload that has none of its own.
+    #[serde(default)]
+    pub(super) variants: BTreeMap<String, WireVariant>,
     #[serde(default)]
     pub(super) slurm: WireSlurm,
 }
@@ -74,6 +85,9 @@ pub(super) struct WireUse {
     pub only: Vec<String>,
     #[serde(default)]
     pub without: Vec<String>,
+    /// Which of these the quick size has; empty: all.
+    #[serde(default)]
+    pub quick_only: Vec<String>,
 }
 
 /// What is made once.
@@ -98,11 +112,48 @@ pub(super) struct WireSize {
     pub parameters: BTreeMap<String, Value>,
     pub blocks: Option<u32>,
     pub min_blocks: Option<u32>,
+    /// Boots of each guest.
+    pub boots: Option<u32>,
     pub precision: Option<String>,
     pub max_time: Option<String>,
     pub trial_time: Option<String>,
     /// Instructions of each thread that are recorded.
+    #[serde(default, deserialize_with = "instructions")]
     pub recorded: Option<u64>,
+}
+
+/// A text, or a list of them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Several {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Default for Several {
+    fn default() -> Several {
+        Several::Many(Vec::new())
+    }
+}
+
+impl Several {
+    pub fn all(&self) -> &[String] {
+        match self {
+            Several::One(one) => std::slice::from_ref(one),
+            Several::Many(all) => all,
+        }
+    }
+}
+
+/// A count above 0, as a number or as a text with k, M or G for thousands, millions or milliards.
+fn instructions<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let text = Value::deserialize(from)?.to_string();
+    let factors = [("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
+    let scaled = factors.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
+    let (digits, factor) = scaled.unwrap_or((&text, 1));
+    let count = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(factor)).filter(|count| *count > 0);
+    let expected = "expected a count of instructions above 0, as 400000000 or \"400M\"";
+    count.map(Some).ok_or_else(|| D::Error::custom(format!("{expected}, found {text:?}")))
 }
 
 /// A text or a number.
@@ -146,6 +197,7 @@ pub(super) struct WireWorkload {
     pub metrics: Vec<String>,
     pub primary: Option<String>,
     pub answer: Option<String>,
+    pub expected: Option<String>,
     #[serde(default)]
     pub check_output: bool,
     #[serde(default)]
@@ -154,6 +206,25 @@ pub(super) struct WireWorkload {
     pub trace: Option<String>,
     /// What it is recorded with, where that is another size than what is measured.
     pub recorded: Option<Vec<String>>,
+    #[serde(default)]
+    pub variants: BTreeMap<String, WireVariant>,
+}
+
+/// A build, arguments, an environment or an age of memory. What it does not name is the workload's.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireVariant {
+    #[serde(default)]
+    pub baseline: bool,
+    /// Values of placeholders, over those of the size.
+    #[serde(default)]
+    pub values: BTreeMap<String, Value>,
+    pub command: Option<Vec<String>>,
+    pub server: Option<String>,
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    pub expected: Option<String>,
+    pub fragmented: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -161,8 +232,11 @@ pub(super) struct WireWorkload {
 pub(super) struct WirePublished {
     pub what: String,
     pub workload: Option<String>,
+    /// The mean of the workloads of a suite.
+    pub suite: Option<String>,
     pub policy: Option<String>,
     pub boot: Option<String>,
+    pub variant: Option<String>,
     pub metric: Option<String>,
     pub change: Option<String>,
     /// A share of wins, in the place of a change.
@@ -170,6 +244,35 @@ pub(super) struct WirePublished {
     pub source: String,
     /// Why a figure here can be another one.
     pub differs: Option<String>,
+    /// Which saving of counted work it is of.
+    pub counted: Option<WireSaving>,
+}
+
+/// The origin's own form.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireForm {
+    pub source: String,
+    /// Metrics beside the one that decides.
+    #[serde(default)]
+    pub columns: Vec<String>,
+    /// Why figures here can be others.
+    pub differs: Option<String>,
+    #[serde(default)]
+    pub row: Vec<WireFormRow>,
+}
+
+/// A configuration of the origin.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireFormRow {
+    pub name: String,
+    pub workload: String,
+    pub policy: String,
+    /// Its place in the origin's order.
+    pub place: Option<u32>,
+    /// Against the first row.
+    pub change: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -183,6 +286,14 @@ pub(super) struct WireBoot {
     #[serde(default)]
     pub without: Vec<String>,
     pub base_page: Option<String>,
+    pub build: Option<String>,
+    pub host: Option<String>,
+    pub image: Option<String>,
+    pub cmdline: Option<String>,
+    /// What a guest is given, and what a boot of the host must have.
+    pub memory: Option<String>,
+    #[serde(default)]
+    pub icount: bool,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

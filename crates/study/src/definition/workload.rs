@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::input::Input;
 use super::placeholder::{choices, filled};
-use super::wire::{Value, WireInput, WireWorkload};
+use super::variant::{self, Variant, row_name};
+use super::wire::{Value, WireInput, WireVariant, WireWorkload};
 use super::{DefinitionError, distinct};
 use crate::metric::Metric;
 
@@ -49,12 +50,17 @@ pub struct Workload {
     pub check_output: bool,
     /// The part of its output that must be, where that is not all of it, as `compare --answer` takes it.
     pub answer: Option<String>,
+    /// What that is, word for word; of the baseline, where there are variants.
+    pub expected: Option<String>,
     /// Whether all memory is looked at before it goes.
     pub prove_all: bool,
     /// Memory for the hugetlb pool.
     pub hugetlb_pool: Option<String>,
     /// A trace of it, for model machines.
     pub trace: Option<String>,
+    /// Builds, arguments, environments and ages of memory that are measured beside each other, the baseline first; empty where
+    /// there is one alone. Command, server and environment of the workload are those of the baseline.
+    pub variants: Vec<Variant>,
 }
 
 /// The inputs of a file, with their placeholders filled in.
@@ -70,18 +76,89 @@ pub(super) fn inputs(wire: &[WireInput], values: &BTreeMap<String, String>) -> R
     wire.iter().map(input).collect()
 }
 
-/// A workload for every choice of values on its axes.
+/// A workload for every choice of values on its axes. `of_study`: the variants of a workload that has none of its own.
 pub(super) fn multiplied(
     wire: &WireWorkload,
     values: &BTreeMap<String, String>,
     inputs: &[Input],
+    of_study: &BTreeMap<String, WireVariant>,
 ) -> Result<Vec<Workload>, DefinitionError> {
     if wire.command.is_empty() && wire.trace.is_none() && wire.missing.is_none() {
         return Err(DefinitionError::Empty { name: wire.name.clone() });
     }
+    if let Some(axis) = idle_axis(wire, values, inputs, of_study) {
+        return Err(DefinitionError::IdleAxis { workload: wire.name.clone(), axis: axis.clone() });
+    }
     let text = |values: &Vec<Value>| values.iter().map(Value::to_string).collect();
     let axes = wire.axes.iter().map(|(name, values)| (name.clone(), text(values))).collect();
-    choices(&axes).iter().map(|choice| of_choice(wire, choice, values, inputs)).collect()
+    let variants = variant::ordered(wire, of_study)?;
+    choices(&axes).iter().map(|choice| with_variants(wire, choice, values, inputs, &variants)).collect()
+}
+
+/// The workload of the baseline, with all variants.
+fn with_variants(
+    wire: &WireWorkload,
+    choice: &BTreeMap<String, String>,
+    values: &BTreeMap<String, String>,
+    inputs: &[Input],
+    variants: &[(&String, &WireVariant)],
+) -> Result<Workload, DefinitionError> {
+    let is_run = wire.missing.is_none() && !wire.command.is_empty();
+    let of_variant = |(name, wire_variant): &(&String, &WireVariant)| {
+        let wire = WireWorkload {
+            command: wire_variant.command.clone().unwrap_or_else(|| wire.command.clone()),
+            server: wire_variant.server.clone().or_else(|| wire.server.clone()),
+            env: wire.env.clone().into_iter().chain(wire_variant.env.clone()).collect(),
+            expected: wire_variant.expected.clone().or_else(|| wire.expected.clone()),
+            ..wire.clone()
+        };
+        let own = of_choice(&wire, choice, &variant::values(values, wire_variant), inputs)?;
+        let of_all = Variant {
+            name: (*name).clone(),
+            command: own.command.clone(),
+            recorded: own.recorded.clone(),
+            server: own.server.clone(),
+            env: own.env.clone(),
+            expected: own.expected.clone(),
+            fragmented: wire_variant.fragmented.clone().filter(|wish| !variant::is_fresh(wish)),
+        };
+        Ok((own, of_all))
+    };
+    let all: Vec<(Workload, Variant)> = variants.iter().map(of_variant).collect::<Result<_, DefinitionError>>()?;
+    let Some((first, _)) = all.first().filter(|_| is_run) else { return of_choice(wire, choice, values, inputs) };
+    let variants: Vec<Variant> = all.iter().map(|(_, variant)| variant.clone()).collect();
+    variant::different(&first.name, &variants)?;
+    let mut inputs: Vec<Input> = Vec::new();
+    for input in all.iter().flat_map(|(workload, _)| &workload.inputs) {
+        if !inputs.contains(input) {
+            inputs.push(input.clone());
+        }
+    }
+    Ok(Workload { variants, inputs, ..first.clone() })
+}
+
+/// An axis that no text asks for, of the workload or of its variants: its rows would be the same. What is missing has no text.
+fn idle_axis<'a>(
+    wire: &'a WireWorkload,
+    values: &BTreeMap<String, String>,
+    inputs: &[Input],
+    of_study: &BTreeMap<String, WireVariant>,
+) -> Option<&'a String> {
+    let texts = wire.command.iter().chain(wire.recorded.iter().flatten()).chain(wire.env.values()).chain(&wire.needs);
+    let single = [&wire.server, &wire.ready, &wire.prepare, &wire.input, &wire.answer, &wire.expected];
+    let texts =
+        texts.chain(single.into_iter().flatten()).chain([&wire.hugetlb_pool, &wire.trace].into_iter().flatten());
+    let of_variants = wire.variants.values().chain(of_study.values()).flat_map(|variant| {
+        let single = [&variant.server, &variant.expected].into_iter().flatten();
+        variant.command.iter().flatten().chain(variant.env.values()).chain(single)
+    });
+    let texts: Vec<&String> = texts.chain(of_variants).collect();
+    let is_idle = |axis: &&String| {
+        let names = values.keys().chain(inputs.iter().map(|input| &input.name)).chain(wire.axes.keys());
+        let others = names.filter(|name| name != axis).map(|name| (name.clone(), String::new())).collect();
+        texts.iter().all(|text| filled(text, &others).is_ok())
+    };
+    wire.axes.keys().find(is_idle).filter(|_| wire.missing.is_none())
 }
 
 fn of_choice(
@@ -104,7 +181,7 @@ fn of_choice(
         missing: wire.missing.clone(),
         suite: None,
         package: wire.package.clone(),
-        needs: wire.needs.clone(),
+        needs: fill_all(&wire.needs)?,
         user: wire.user.clone(),
         inputs: Vec::new(),
         command: fill_all(&wire.command)?,
@@ -117,10 +194,12 @@ fn of_choice(
         metrics: wire.metrics.clone(),
         primary: wire.primary.clone(),
         answer: fill_if_there(&wire.answer)?,
+        expected: fill_if_there(&wire.expected)?,
         check_output: wire.check_output,
         prove_all: wire.prove_all,
         hugetlb_pool: fill_if_there(&wire.hugetlb_pool)?,
         trace: fill_if_there(&wire.trace)?,
+        variants: Vec::new(),
     };
     let is_used = |input: &&Input| workload.texts().any(|text| input.is_in(text));
     Ok(Workload { inputs: inputs.iter().filter(is_used).cloned().collect(), ..workload })
@@ -139,6 +218,13 @@ impl Workload {
         let places: Vec<(&Input, String)> = self.inputs.iter().map(|input| (input, place(input))).collect();
         let word = |word: &String| places.iter().fold(word.clone(), |word, (input, place)| input.placed(&word, place));
         let words = |words: &Vec<String>| words.iter().map(word).collect();
+        let of_variant = |variant: &Variant| Variant {
+            command: words(&variant.command),
+            recorded: variant.recorded.as_ref().map(words),
+            env: variant.env.iter().map(|(name, value)| (name.clone(), word(value))).collect(),
+            server: variant.server.as_ref().map(word),
+            ..variant.clone()
+        };
         Workload {
             command: words(&self.command),
             recorded: self.recorded.as_ref().map(words),
@@ -147,8 +233,44 @@ impl Workload {
             ready: self.ready.as_ref().map(word),
             prepare: self.prepare.as_ref().map(word),
             input: self.input.as_ref().map(word),
+            variants: self.variants.iter().map(of_variant).collect(),
             ..self.clone()
         }
+    }
+
+    /// The names of its rows: one for each variant, or its own alone.
+    pub fn row_names(&self) -> Vec<String> {
+        match self.variants.is_empty() {
+            true => vec![self.name.clone()],
+            false => self.variants.iter().map(|variant| row_name(&self.name, &variant.name)).collect(),
+        }
+    }
+
+    /// Each variant as a workload of its own, as model machines take them; itself, where it has none.
+    pub fn apart(&self) -> Vec<Workload> {
+        if self.variants.is_empty() {
+            return vec![self.clone()];
+        }
+        let missing = |variant: &Variant| match (&self.missing, &variant.fragmented, &self.trace) {
+            (Some(why), ..) => Some(why.clone()),
+            (None, Some(_), _) => Some("free memory of a model machine is never fragmented".to_owned()),
+            (None, None, Some(_)) if variant.name != self.variants[0].name => {
+                Some(format!("the trace is of the variant {}", self.variants[0].name))
+            }
+            (None, None, _) => None,
+        };
+        let of_variant = |variant: &Variant| Workload {
+            name: row_name(&self.name, &variant.name),
+            missing: missing(variant),
+            command: variant.command.clone(),
+            recorded: variant.recorded.clone(),
+            server: variant.server.clone(),
+            env: variant.env.clone(),
+            expected: variant.expected.clone(),
+            variants: Vec::new(),
+            ..self.clone()
+        };
+        self.variants.iter().map(of_variant).collect()
     }
 
     /// Whether one of its metrics, or one that every trial has, is called so.

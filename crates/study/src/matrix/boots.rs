@@ -9,6 +9,7 @@ use super::origin::Origin;
 use super::row::Row;
 use crate::comparison::{Comparison, Design};
 use crate::definition::{Boot, Definition};
+use crate::machine::Machine;
 use crate::stats::boots::{self, Limit, MergeError, Part};
 use crate::trial::Arm;
 
@@ -73,7 +74,11 @@ fn row(definition: &Definition, name: &str, machine: &str, parts: &[&(&str, &Com
 /// Whether something limits what boots say. That boots have different kernels does not where that is the question, and of a
 /// boot that is missing its cell says so.
 fn is_limit(definition: &Definition, limit: &Limit) -> bool {
-    let is_asked = || definition.boots.iter().any(|boot| boot.kernel.is_some() || boot.base_page.is_some());
+    let is_asked = || {
+        definition.boots.iter().any(|boot| {
+            boot.kernel.is_some() || boot.build.is_some() || boot.base_page.is_some() || boot.guest.is_some()
+        })
+    };
     match limit {
         Limit::NoBoot { .. } => false,
         Limit::Kernels { .. } => !is_asked(),
@@ -107,19 +112,20 @@ fn of_machine(boots: &[Boot], comparison: &Comparison) -> Option<usize> {
     }
 }
 
-/// Comparisons whose boot is several of the study's, in words: they are counted as none of them.
-pub fn ambiguous(definition: &Definition, comparisons: &[&Comparison]) -> Vec<String> {
-    let mut all: BTreeSet<String> = BTreeSet::new();
-    for comparison in comparisons {
-        let own: Vec<&str> = definition
-            .boots
-            .iter()
-            .filter(|boot| boot.lacks(&comparison.machine).is_none())
-            .map(|boot| boot.name.as_str())
-            .collect();
-        if own.len() > 1 {
-            all.insert(format!("a boot is {} at once, and is counted as none of them", own.join(" and ")));
+/// Boots that are several of the study's, or none, in words: what they measured is counted as none of them.
+pub fn unplaced<'a>(definition: &Definition, machines: impl IntoIterator<Item = &'a Machine>) -> Vec<String> {
+    let told = |machine: &Machine| {
+        let is_own = |boot: &&Boot| boot.lacks(machine).is_none();
+        let own: Vec<&str> = definition.boots.iter().filter(is_own).map(|boot| boot.name.as_str()).collect();
+        match own[..] {
+            [_] => None,
+            [] => {
+                let release = machine.kernel.split_whitespace().next().unwrap_or_default();
+                Some(format!("a boot of Linux {release} is none of the study's, and is counted as none of them"))
+            }
+            _ => Some(format!("a boot is {} at once, and is counted as none of them", own.join(" and "))),
         }
-    }
-    all.into_iter().collect()
+    };
+    let all: BTreeSet<String> = machines.into_iter().filter_map(told).collect();
+    if definition.boots.is_empty() { Vec::new() } else { all.into_iter().collect() }
 }

@@ -1,6 +1,7 @@
 //! What all published figures of a study together say: whether the origin's claim is seen here.
 
 use super::{Beside, Set};
+use crate::definition::Published;
 
 /// Whether the origin's claim is seen here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +12,8 @@ pub enum Claim {
     Direction,
     /// Some of its figures are contradicted or not seen, and none is confirmed.
     Contradicted,
-    /// No figure can be judged here, or they disagree.
+    /// Less than half of the figures can be judged here, or they disagree: of twenty that are judged at 95 %, chance alone
+    /// gives one.
     Undecided,
     /// There is no published figure to set beside.
     NothingPublished,
@@ -27,6 +29,7 @@ impl Claim {
         let is_against = any(&[Beside::Contradicted, Beside::NotSeen]);
         match (is_for, is_against) {
             _ if sets.is_empty() => Claim::NothingPublished,
+            _ if !are_most_judged(&sets) => Claim::Undecided,
             (true, false) if is_of_size => Claim::Confirmed,
             (true, false) => Claim::Direction,
             (false, true) => Claim::Contradicted,
@@ -46,10 +49,24 @@ impl Claim {
     }
 }
 
+/// Whether half of the figures or more are judged, each on one machine at least.
+fn are_most_judged(sets: &[&Set]) -> bool {
+    let mut figures: Vec<(&Published, bool)> = Vec::new();
+    for set in sets {
+        let is_judged = set.beside != Beside::Undecided;
+        match figures.iter_mut().find(|(published, _)| **published == set.published) {
+            Some((_, any)) => *any |= is_judged,
+            None => figures.push((&set.published, is_judged)),
+        }
+    }
+    let judged = figures.iter().filter(|(_, is_judged)| *is_judged).count();
+    2 * judged >= figures.len()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definition::{Measure, Published};
+    use crate::definition::Measure;
     use crate::metric::Provenance;
 
     #[test]
@@ -58,8 +75,10 @@ mod tests {
         let published = Published {
             what: String::new(),
             workload: None,
+            suite: None,
             policy: None,
             boot: None,
+            variant: None,
             metric: None,
             measure: Measure::Change,
             change: String::new(),
@@ -81,5 +100,16 @@ mod tests {
         assert_eq!(of(&[Confirmed, OtherSize]), Claim::Confirmed);
         assert_eq!(of(&[NotSeen, Contradicted]), Claim::Contradicted);
         assert_eq!(of(&[Confirmed, Contradicted]), Claim::Undecided);
+        // Of many figures one alone says nothing.
+        let figures = |all: &[Beside]| {
+            let named = |(at, beside): (usize, &Beside)| Set {
+                published: Published { what: at.to_string(), ..published.clone() },
+                ..set(beside)
+            };
+            Claim::of(&all.iter().enumerate().map(named).collect::<Vec<Set>>())
+        };
+        assert_eq!(figures(&[NotSeen, Undecided]), Claim::Contradicted);
+        assert_eq!(figures(&[NotSeen, Undecided, Undecided]), Claim::Undecided);
+        assert_eq!(figures(&[Undecided, Confirmed, Undecided, Confirmed]), Claim::Confirmed);
     }
 }

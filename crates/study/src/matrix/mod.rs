@@ -2,15 +2,20 @@
 //!
 //! A cell is what its comparison says ([`crate::stats`]). Over workloads three things are said, for each machine by
 //! itself, because measured and modelled figures, and those of two hosts, are never pooled: which changes are more than
-//! chance among so many ([`discovery`]), the geometric mean ([`geometric()`]), and who wins how often ([`wins()`]).
+//! chance among so many ([`discovery`]), the geometric mean ([`geometric`]), and who wins how often ([`wins`]). Whether saved
+//! walks and saved time go together ([`correlations()`]) names whose walks and whose time they are.
 
 mod beside;
 pub mod boots;
 mod claim;
+mod correlation;
 pub mod discovery;
+mod form;
 pub mod geometric;
+pub mod kernels;
 mod origin;
 mod row;
+mod total;
 mod trade;
 pub mod wins;
 
@@ -18,15 +23,18 @@ use serde::Serialize;
 
 pub use beside::Beside;
 pub use claim::Claim;
+pub use correlation::{Correlation, correlations};
+pub use form::{Filled, FilledRow, Order};
 pub use origin::Origin;
 pub use row::{Cell, Row, Standing};
+pub use total::Total;
 pub use trade::Trade;
 
 use crate::comparison::Design;
 use crate::definition::{Measure, Published};
 use crate::metric::Provenance;
-use geometric::{Geometric, geometric};
-use wins::{Race, Wins, wins};
+use crate::stats::Effect;
+use geometric::Geometric;
 
 /// The matrix.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,25 +49,6 @@ pub struct Matrix {
     pub totals: Vec<Total>,
     /// Published figures beside what was found.
     pub published: Vec<Set>,
-}
-
-/// What the rows of a machine say of a policy.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Total {
-    /// The machine.
-    pub machine: String,
-    /// Where its figures come from.
-    pub provenance: Provenance,
-    /// The policy.
-    pub policy: String,
-    /// Geometric mean of the cost against the baseline, throughput inverted; absent for the baseline.
-    pub mean: Option<Geometric>,
-    /// The largest cost ratio, with its workload.
-    pub worst: Option<(f64, String)>,
-    /// How often it came out in front.
-    pub wins: Wins,
-    /// What it costs in memory beside what it gains in speed.
-    pub trade: Option<Trade>,
 }
 
 /// A published figure beside what was found.
@@ -96,8 +85,9 @@ impl Matrix {
         let totals = grounds.iter().flat_map(|ground| {
             let rows: Vec<&Row> = rows.iter().filter(|row| Ground::of(row) == *ground).collect();
             let mut trades = trade::trades(&rows, policies.len());
-            let total =
-                |(at, policy): (usize, &String)| Some(Total { trade: trades[at].take(), ..total(&rows, at, policy)? });
+            let total = |(at, policy): (usize, &String)| {
+                Some(Total { trade: trades[at].take(), ..Total::of(&rows, at, policy)? })
+            };
             policies.iter().enumerate().filter_map(total).collect::<Vec<_>>()
         });
         let totals: Vec<Total> = totals.collect();
@@ -137,28 +127,14 @@ fn correct(rows: &mut [Row], ground: &Ground, policy: usize) {
     }
 }
 
-fn total(rows: &[&Row], at: usize, policy: &str) -> Option<Total> {
-    let first = rows.first()?;
-    let claims = rows.iter().filter(|row| row.cells[at].has_claim());
-    let costs: Vec<(f64, &Row)> = claims.filter_map(|row| Some((row.cost_ratio(&row.cells[at])?, *row))).collect();
-    let ratios: Vec<f64> = costs.iter().map(|(cost, _)| *cost).collect();
-    let worst = costs.iter().max_by(|one, other| one.0.total_cmp(&other.0));
-    let races: Vec<Race> = rows.iter().map(|row| row.race.clone()).collect();
-    Some(Total {
-        machine: first.machine.clone(),
-        provenance: first.provenance,
-        policy: policy.to_owned(),
-        mean: geometric(&ratios, Design::CONFIDENCE),
-        worst: worst.map(|(cost, row)| (*cost, row.workload.clone())),
-        wins: wins(&races, at, Design::CONFIDENCE),
-        trade: None,
-    })
-}
-
 impl Set {
     /// What the two say of each other, in words.
     pub fn describe(&self) -> String {
+        let is_modelled = self.provenance == Provenance::Modelled && self.found.is_some();
         match self.published.measure {
+            Measure::Change if is_modelled => {
+                "undecided: a model gives no interval, so it neither confirms nor contradicts".to_owned()
+            }
             Measure::Change => self.beside.describe().to_owned(),
             Measure::WinShare => self.beside.describe().replace("no change", "the share of chance"),
         }
@@ -184,7 +160,13 @@ fn set_of_wins(published: &Published, ground: &Ground, totals: &[Total]) -> Opti
     })
 }
 
-/// A published figure beside the cell that it names, or beside the mean of a policy where it names no workload. It is
+/// A mean as what it says of programs: one program alone has no interval of how much they differ.
+fn over_programs(mean: Geometric) -> Effect {
+    let mean = Geometric { interval: mean.interval.filter(|_| mean.of > 1), ..mean };
+    mean.effect()
+}
+
+/// A published figure beside the cell that it names, or beside the mean of a policy over a suite or over all. It is
 /// measured, so a model's count stands beside it only where the figure is of that count.
 fn set(published: &Published, ground: &Ground, rows: &[Row], totals: &[Total]) -> Option<Set> {
     if published.measure == Measure::WinShare {
@@ -203,11 +185,16 @@ fn set(published: &Published, ground: &Ground, rows: &[Row], totals: &[Total]) -
             let metric = published.metric.as_ref().unwrap_or(&row.metric);
             cell.effects.get(metric).filter(|_| cell.has_claim()).copied()
         }
+        None if published.suite.is_some() => {
+            let of_suite = published.suite.iter().flat_map(|suite| &suite.workloads);
+            let rows = own.clone().filter(|row| of_suite.clone().any(|name| *name == row.workload));
+            total::mean(&rows.collect::<Vec<_>>(), policy).map(over_programs)
+        }
         None => {
             let total = totals.iter().find(|total| {
                 total.machine == ground.machine && total.provenance == first.provenance && total.policy == *policy
             });
-            total.and_then(|total| total.mean).map(|mean| mean.effect())
+            total.and_then(|total| total.mean).map(over_programs)
         }
     };
     Some(Set {

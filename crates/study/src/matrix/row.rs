@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::wins::Race;
-use crate::comparison::{Admission, Comparison};
-use crate::metric::{Direction, Provenance, names};
+use crate::comparison::{Admission, Comparison, Ended};
+use crate::machine::Ground;
+use crate::metric::{Direction, Provenance, Unit, names};
 use crate::stats::boots::{Merged, sentences};
 use crate::stats::{Analysis, Effect, Outcome, Trend};
 use crate::trial::TrialRecord;
@@ -84,6 +85,8 @@ pub enum Standing {
     WithinTracerCost,
     /// A model's figure: it has no noise to judge it by.
     Modelled,
+    /// An emulator's time: it says nothing of a processor.
+    Emulated,
     /// There is no figure.
     None {
         /// Why.
@@ -133,7 +136,7 @@ impl Row {
         let primary = comparison.design.metrics.iter().find(|metric| metric.name == *deciding);
         let direction = primary.map_or(Direction::Lower, |metric| metric.direction);
         let policy_of = |arm: usize| arms.iter().position(|one| *one == Some(arm));
-        Row {
+        let row = Row {
             cells: policies.iter().zip(&arms).map(cell).collect(),
             provenance: provenance(comparison),
             comparison: Some(comparison.id).filter(|id| *id > 0),
@@ -145,6 +148,10 @@ impl Row {
             race: analysis.map(|analysis| race(analysis, direction, &policy_of)).unwrap_or_default(),
             notes: analysis.map(|analysis| notes(analysis, comparison)).unwrap_or_default(),
             ..Row::without(workload, machine, policies, "")
+        };
+        match comparison.machine.ground() {
+            Ground::Emulated => row.emulated(primary.map_or(Unit::Seconds, |metric| metric.unit)),
+            Ground::Metal | Ground::Guest { .. } => row,
         }
     }
 
@@ -182,6 +189,27 @@ impl Row {
         Row { cells, race, ..own }
     }
 
+    /// The same row as an emulator's: where time decides, no cell claims anything, and none comes out in front. Faults and
+    /// bytes are the kernel's, whoever runs it.
+    #[must_use]
+    pub fn emulated(self, unit: Unit) -> Row {
+        let is_figure = |standing: &Standing| !matches!(standing, Standing::None { .. } | Standing::NotHeld);
+        if matches!(unit, Unit::Count | Unit::Bytes) {
+            return self;
+        }
+        let cells = self.cells.into_iter().map(|cell| match is_figure(&cell.standing) {
+            true => Cell { standing: Standing::Emulated, ..cell },
+            false => cell,
+        });
+        let note = "an emulator ran it: its times are those of the emulator, and no claim about a processor".to_owned();
+        Row {
+            cells: cells.collect(),
+            race: Race::default(),
+            notes: [note].into_iter().chain(self.notes).collect(),
+            ..self
+        }
+    }
+
     /// Ratio of a cell's deciding metric as a cost: below 1 is better, whichever way the metric improves.
     pub fn cost_ratio(&self, cell: &Cell) -> Option<f64> {
         self.cost(cell).map(|cost| cost.ratio)
@@ -190,15 +218,7 @@ impl Row {
     /// The change of a cell's deciding metric as a cost, with its interval: throughput is inverted.
     pub fn cost(&self, cell: &Cell) -> Option<Effect> {
         let effect = *cell.effects.get(&self.metric)?;
-        Some(match self.direction {
-            Direction::Lower => effect,
-            Direction::Higher => Effect {
-                ratio: 1.0 / effect.ratio,
-                low: effect.high.map(|high| 1.0 / high),
-                high: effect.low.map(|low| 1.0 / low),
-                ..effect
-            },
-        })
+        Some(if self.direction == Direction::Higher { inverted(&effect) } else { effect })
     }
 }
 
@@ -222,6 +242,16 @@ impl Cell {
     }
 }
 
+/// A throughput as a cost, or a cost as a throughput.
+pub(super) fn inverted(effect: &Effect) -> Effect {
+    Effect {
+        ratio: 1.0 / effect.ratio,
+        low: effect.high.map(|high| 1.0 / high),
+        high: effect.low.map(|low| 1.0 / low),
+        ..*effect
+    }
+}
+
 fn arm_of(comparison: &Comparison, policy: &str) -> Option<usize> {
     comparison.design.compared().find(|arm| comparison.design.arms[*arm].label == policy)
 }
@@ -238,7 +268,7 @@ fn of_arm(policy: &str, comparison: &Comparison, arm: usize) -> Cell {
         return Cell::without(policy, why.to_string());
     }
     let Some(analysis) = comparison.analysis.as_ref().and_then(|analysis| analysis.arms.get(arm)) else {
-        return Cell::without(policy, "no block of its comparison is complete".to_owned());
+        return Cell::without(policy, without_analysis(&comparison.ended));
     };
     match standing(&analysis.outcome) {
         standing @ Standing::None { .. } => Cell { standing, ..Cell::without(policy, String::new()) },
@@ -249,6 +279,17 @@ fn of_arm(policy: &str, comparison: &Comparison, arm: usize) -> Cell {
             standing,
             ..Cell::without(policy, String::new())
         },
+    }
+}
+
+/// Why a comparison says nothing.
+fn without_analysis(ended: &Ended) -> String {
+    match ended {
+        Ended::Failed { message } | Ended::TooSlow { message } => message.clone(),
+        Ended::Time => "the time was up before a block was complete".to_owned(),
+        Ended::NotEnded | Ended::Interrupted => "it was interrupted before a block was complete".to_owned(),
+        Ended::NothingAdmitted => "no policy could be given".to_owned(),
+        Ended::Blocks | Ended::Precise => "no block of its comparison is complete".to_owned(),
     }
 }
 

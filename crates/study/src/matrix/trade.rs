@@ -3,7 +3,7 @@
 use super::geometric::{Geometric, geometric};
 use super::row::{Cell, Row, Standing};
 use crate::comparison::Design;
-use crate::metric::names;
+use crate::metric::{Provenance, names};
 
 /// A policy's speed and memory over the workloads of a machine that have both.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +49,11 @@ fn beats(one: (f64, f64), other: (f64, f64)) -> bool {
 
 fn trade(rows: &[&Row], at: usize) -> Option<Trade> {
     let both: Vec<(f64, f64)> = rows.iter().filter_map(|row| of_row(row, at)).collect();
-    let mean = |of: fn(&(f64, f64)) -> f64| geometric(&both.iter().map(of).collect::<Vec<_>>(), Design::CONFIDENCE);
+    let is_model = rows.iter().any(|row| row.provenance == Provenance::Modelled);
+    let mean = |of: fn(&(f64, f64)) -> f64| {
+        let mean = geometric(&both.iter().map(of).collect::<Vec<_>>(), Design::CONFIDENCE)?;
+        Some(Geometric { interval: mean.interval.filter(|_| !is_model), ..mean })
+    };
     Some(Trade { cost: mean(|both| both.0)?, memory: mean(|both| both.1)?, is_front: false })
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Comparing, Platform, failed};
 use crate::comparison::Ended;
-use crate::stats::answers;
+use crate::stats::answers::{self, Deviation};
 use crate::trial::{Trial, TrialRecord};
 use policy::cause::Cause;
 
@@ -24,6 +24,16 @@ impl<P: Platform> Comparing<'_, P> {
                 expected.exit,
                 self.what_being_measured_prevents().unwrap_or_else(|| "run it by itself to see why; ".to_string())
             )));
+        }
+        if let Some(Deviation::Unexpected(message)) = &deviations[self.design.baseline] {
+            let is_unexpected = |arm: usize| matches!(deviations[arm], Some(Deviation::Unexpected(_)));
+            let others = || self.design.compared().filter(|arm| *arm != self.design.baseline && self.in_race[*arm]);
+            let whom = match (others().any(is_unexpected), others().all(is_unexpected)) {
+                (false, _) => format!("under the baseline {baseline} alone"),
+                (true, false) => format!("under the baseline {baseline}, and not under every other arm,"),
+                (true, true) => "in every arm".to_string(),
+            };
+            return Err(failed(format!("the answer {whom} is not the expected one: {message}")));
         }
         if let Some(deviation) = &deviations[self.design.baseline] {
             return Err(failed(format!(

@@ -2,13 +2,15 @@
 
 use super::result::Outcome;
 use crate::comparison::Design;
-use crate::trial::{Answer, TrialRecord};
+use crate::trial::{Answer, Stated, TrialRecord};
 
 /// How an arm's answer is not the expected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Deviation {
-    /// It is another one.
+    /// It is another one than the baseline's.
     Other(String),
+    /// It is another one than was stated.
+    Unexpected(String),
     /// It did not come in time.
     TooSlow(String),
 }
@@ -17,14 +19,14 @@ impl Deviation {
     /// In words.
     pub fn message(&self) -> &str {
         match self {
-            Deviation::Other(message) | Deviation::TooSlow(message) => message,
+            Deviation::Other(message) | Deviation::Unexpected(message) | Deviation::TooSlow(message) => message,
         }
     }
 
     /// What follows for the arm.
     pub fn outcome(&self) -> Outcome {
         match self.clone() {
-            Deviation::Other(message) => Outcome::WrongAnswer { message },
+            Deviation::Other(message) | Deviation::Unexpected(message) => Outcome::WrongAnswer { message },
             Deviation::TooSlow(message) => Outcome::TooSlow { message },
         }
     }
@@ -45,9 +47,15 @@ pub(crate) fn deviations(design: &Design, trials: &[TrialRecord]) -> Vec<Option<
         if let Some(deviation) = deviations.get_mut(record.trial.arm)
             && deviation.is_none()
         {
-            *deviation = match expected {
+            *deviation = match (&record.answer.stated, expected) {
                 _ if record.answer.too_slow => Some(Deviation::TooSlow(too_slow(design, record))),
-                Some(expected) if record.answer != *expected => Some(Deviation::Other(difference(expected, record))),
+                (Stated::Missed { expected, found }, _) if record.answer.succeeded() => {
+                    let block = record.trial.block;
+                    Some(Deviation::Unexpected(format!("{found:?} instead of {expected:?} in block {block}")))
+                }
+                (_, Some(expected)) if !record.answer.agrees_with(expected) => {
+                    Some(Deviation::Other(difference(expected, record)))
+                }
                 _ => None,
             };
         }

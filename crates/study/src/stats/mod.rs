@@ -8,7 +8,7 @@ pub mod boots;
 mod distribution;
 mod holding;
 mod max_t;
-mod median;
+pub(crate) mod median;
 mod normal;
 mod outcome;
 mod paired;
@@ -18,6 +18,7 @@ pub(crate) mod result;
 mod signed_rank;
 mod tracer_cost;
 mod trend;
+mod unpaired;
 mod warnings;
 
 pub use analysis::{analyse, is_precise};
@@ -26,3 +27,6 @@ pub use holding::{deciding, holding};
 pub use paired::{PairedRatio, paired_ratio};
 pub use result::{Analysis, ArmAnalysis, Effect, Outcome, TracerCost, Warning};
 pub use trend::Trend;
+pub use unpaired::unpaired_ratio;
+
+pub(crate) use normal::quantile as normal_quantile;

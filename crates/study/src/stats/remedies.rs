@@ -129,7 +129,7 @@ impl Warning {
             }
             Warning::FreeMemoryReported { said_by: None, .. } => {
                 "bring memory before each trial (--prepare 'pagelab workload page-touch --bytes SIZE'), or switch it off \
-                 (QEMU: free-page-reporting=off); docs/explain/limits.md says more"
+                 (QEMU: free-page-reporting=off); the page Limits of the book says more"
             }
             Warning::FirstProcessEnds { .. } => {
                 "run it in the foreground (as redis-server --daemonize no), or as a server with a client that drives it \

@@ -3,7 +3,7 @@
 //! For each arm there is one whose only difference from the bare arm are the stops: its *stand-in*. That is its sham arm; or
 //! the arm itself, where its memory is that of the bare arm; or the stand-in of the baseline, where the arm stops as often as
 //! that. The cost of an arm is its stand-in against the bare arm. Its *bound* is its stand-in against that of the baseline:
-//! the change that it would show if its policy did nothing.
+//! the change that it would show if its policy did nothing. Variants have bare arms and stand-ins of their own.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,6 @@ use crate::metric::{Metric, names};
 pub(crate) struct StandIns<'a> {
     design: &'a Design,
     blocks: &'a Blocks<'a>,
-    bare: Option<usize>,
 }
 
 /// A change that stops alone make between two arms.
@@ -34,13 +33,17 @@ pub(crate) struct Bound {
 impl<'a> StandIns<'a> {
     /// Those of a design, as far as its trials go.
     pub fn new(design: &'a Design, blocks: &'a Blocks<'a>) -> StandIns<'a> {
-        let bare = design.bare().filter(|bare| blocks.is_right(*bare));
-        StandIns { design, blocks, bare }
+        StandIns { design, blocks }
+    }
+
+    /// The bare arm of an arm's variant, where it shows something.
+    fn bare_of(&self, arm: usize) -> Option<usize> {
+        self.design.bare_of(arm).filter(|bare| self.blocks.is_right(*bare))
     }
 
     /// What an arm's stops cost, by metric; empty where no bare arm shows it.
     pub fn costs(&self, arm: usize, signed_rank: &mut SignedRank) -> BTreeMap<String, TracerCost> {
-        let (Some(bare), Some(stand_in)) = (self.bare, self.of(arm)) else { return BTreeMap::new() };
+        let (Some(bare), Some(stand_in)) = (self.bare_of(arm), self.of(arm)) else { return BTreeMap::new() };
         if !self.design.is_compared(arm) {
             return BTreeMap::new();
         }
@@ -52,36 +55,54 @@ impl<'a> StandIns<'a> {
         self.design.headline_metrics().iter().filter_map(&mut cost).collect()
     }
 
-    /// The change of a metric from `two` to `one` that their stops alone make; `None` where both stop alike.
+    /// The change of a metric from `two` to `one` that their stops alone make; `None` where both stop alike. Of two variants
+    /// it is what the stops make of the one against what they make of the other.
     pub fn between(&self, (one, two): (usize, usize), metric: &str, signed_rank: &mut SignedRank) -> Option<Bound> {
-        self.bare?;
+        let bares = (self.bare_of(one)?, self.bare_of(two)?);
         let stand_ins = (self.of(one)?, self.of(two)?);
         if stand_ins.0 == stand_ins.1 {
             return None;
         }
-        let stops = |arm: usize| median(&mut self.blocks.values(arm, names::TRACER_STOPS)).unwrap_or(0.0);
-        let effect = self.change(stand_ins, metric, signed_rank)?;
-        Some(Bound { effect, stops_more: stops(one) > stops(two) })
+        let middle = |arm: usize, metric: &str| median(&mut self.blocks.values(arm, metric));
+        let stops = |arm: usize| middle(arm, names::TRACER_STOPS).unwrap_or(0.0);
+        let bound = |effect| Bound { effect, stops_more: stops(one) > stops(two) };
+        if bares.0 == bares.1 {
+            return self.change(stand_ins, metric, signed_rank).map(bound);
+        }
+        let wall_s = middle(two, names::WALL_S)?;
+        if !self.design.may_matter(stops(one) - stops(two), wall_s) {
+            return None;
+        }
+        let costs = [(stand_ins.0, bares.0), (stand_ins.1, bares.1)]
+            .map(|(stand_in, bare)| self.blocks.log_ratios(stand_in, bare, metric));
+        let [one, two] = costs;
+        let ratios: Vec<f64> = one?.into_iter().zip(two?).filter_map(|(one, two)| Some(one? - two?)).collect();
+        self.effect(&ratios, signed_rank).map(bound)
     }
 
-    /// The stand-in of an arm; `None` where nothing shows even the baseline's cost.
+    /// The stand-in of an arm; `None` where nothing shows even the cost of its variant's baseline.
     fn of(&self, arm: usize) -> Option<usize> {
         let policy = |arm: usize| &self.design.arms[arm].policy;
         let sham = self.design.sham_of(arm).filter(|sham| self.blocks.is_right(*sham));
-        let is_ground = |arm: usize| self.bare.is_some_and(|bare| policy(bare) == policy(arm));
-        let baseline = self.design.baseline;
+        let is_ground = |arm: usize| self.bare_of(arm).is_some_and(|bare| policy(bare) == policy(arm));
+        let baseline = self.design.own_baseline(arm);
         match sham {
             Some(sham) => Some(sham),
             None if arm == baseline => is_ground(baseline).then_some(baseline),
             // Under the ground's policy, but the baseline is not: it has no stops but those of a bare trace.
             None if is_ground(arm) && !is_ground(baseline) => Some(arm),
-            None => self.of(baseline),
+            None if self.design.arms[arm].is_same_variant(&self.design.arms[baseline]) => self.of(baseline),
+            None => None,
         }
     }
 
     fn change(&self, (one, two): (usize, usize), metric: &str, signed_rank: &mut SignedRank) -> Option<Effect> {
         let ratios: Vec<f64> = self.blocks.log_ratios(one, two, metric)?.into_iter().flatten().collect();
-        let centre = signed_rank.test(&ratios, self.design.level())?;
+        self.effect(&ratios, signed_rank)
+    }
+
+    fn effect(&self, ratios: &[f64], signed_rank: &mut SignedRank) -> Option<Effect> {
+        let centre = signed_rank.test(ratios, self.design.level())?;
         Some(Effect::of(ratios.len(), &centre))
     }
 }

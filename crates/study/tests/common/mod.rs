@@ -3,15 +3,16 @@
 
 use policy::cause::{Cause, CauseShare};
 use policy::census::Census;
+use policy::size::PageSize;
 use policy::verdict::{Holding, Verdict};
-use policy::{Granularity, Modifier, Policy};
+use policy::{Granularity, Modifier, PageSizes, Policy};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
-use study::comparison::{Admission, Design, Unsupported};
+use study::comparison::{Admission, Comparison, Design, Invocation, Unsupported};
 use study::control::Role;
-use study::machine::{SettingChange, State};
+use study::machine::{Machine, SettingChange, State};
 use study::metric::{Direction, Metric, Observation, Unit, names};
-use study::runner::Platform;
+use study::runner::{Platform, Run};
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
 
 /// How the times of a fake machine vary; every figure is a share of the time.
@@ -178,7 +179,12 @@ impl Platform for Fake {
         record.started_s = started_s;
         record.answer.exit = Exit::Code(exit);
         if (self.slow)(trial.arm, trial.block) {
-            record.answer = Answer { exit: Exit::Signal(9), stdout_sha256: None, too_slow: true };
+            record.answer = Answer {
+                exit: Exit::Signal(9),
+                stdout_sha256: None,
+                too_slow: true,
+                stated: study::trial::Stated::Nothing,
+            };
             record.observations.clear();
         }
         record.verdict.causes.extend(self.cause.clone().map(|cause| CauseShare { cause, bytes: None }));
@@ -239,7 +245,7 @@ pub fn record(trial: Trial, holding: Holding, values: &[(&str, f64)]) -> TrialRe
             causes: vec![],
             answered: vec![],
         },
-        answer: Answer { exit: Exit::Code(0), stdout_sha256: None, too_slow: false },
+        answer: Answer::of(Exit::Code(0), None),
         state_before: State::default(),
         state_after: State::default(),
         rejected: vec![],
@@ -256,6 +262,45 @@ pub fn trials(arms: usize, blocks: u32, mut value: impl FnMut(usize, u32) -> f64
         }
     }
     trials
+}
+
+/// A host in one of its boots.
+pub fn machine(host: u32, boot: u64) -> Machine {
+    Machine {
+        name: "host".into(),
+        arch: "x86_64".into(),
+        kernel: "6.18.0 #1".into(),
+        kernel_command_line: "quiet".into(),
+        boot_id: format!("boot-{host}-{boot}"),
+        host_id: Some(format!("host-{host}")),
+        cpu_model: "any".into(),
+        cpus: 2,
+        memory_bytes: 8 << 30,
+        hypervisor: None,
+        page_sizes: PageSizes { base: PageSize::K4, pmd: None, mthp: vec![], hugetlb: vec![] },
+    }
+}
+
+/// What was run, of a command `work`.
+pub fn comparison(id: i64, machine: Machine, design: Design, run: Run) -> Comparison {
+    Comparison {
+        id,
+        started_unix_s: 0,
+        invocation: Invocation {
+            command: vec!["work".into()],
+            client: None,
+            prepare: None,
+            pagelab: vec![],
+            version: "0".into(),
+        },
+        machine,
+        admissions: run.admissions,
+        trials: run.trials,
+        analysis: run.analysis,
+        adoptions: vec![],
+        ended: run.ended,
+        design,
+    }
 }
 
 pub fn admitted(arms: usize) -> Vec<Admission> {

@@ -105,6 +105,27 @@ pub enum ImportError {
 
 /// Reads `from` as the output of `tool` and writes it as a trace.
 ///
+/// ```
+/// use trace::import::{Tool, import};
+/// use trace::{Block, Reader};
+///
+/// let text = "I  04001090,3\n L 1ffeff0,8\n S 1ffeff0,8\n";
+/// let bytes = import(Tool::Lackey, text.as_bytes(), Vec::new())?;
+///
+/// let mut reader = Reader::new(bytes.as_slice())?;
+/// let mut accesses = 0;
+/// while let Some(block) = reader.next_block()? {
+///     if let Block::Runs { chunk, .. } = block {
+///         accesses += chunk.runs().map(|run| run.accesses).sum::<u32>();
+///     }
+/// }
+/// assert_eq!(accesses, 3);
+///
+/// let found = import(Tool::Lackey, "L 1ffeff0\n".as_bytes(), Vec::new()).unwrap_err();
+/// assert!(found.to_string().starts_with("line 1: found"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// Input that is not that tool's, with its line.
 pub fn import<W: Write>(tool: Tool, mut from: impl BufRead, to: W) -> Result<W, ImportError> {

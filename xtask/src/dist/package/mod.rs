@@ -1,6 +1,7 @@
 //! The packages of one target: a `.deb` and a `tar.gz` each for the program and for the recorder's plugin.
 
 mod archive;
+mod book;
 mod control;
 mod licences;
 
@@ -18,6 +19,8 @@ use super::target::Target;
 
 /// The version of the workspace.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Where the book is in the package of the program.
+const BOOK: &str = "share/doc/pagelab/html";
 /// Directories with definitions that the program has built in, and that users read and copy; those that exist.
 const DEFINITIONS: [&str; 4] = ["linux", "machines", "studies", "suites"];
 
@@ -88,7 +91,7 @@ fn about(root: &Path, target: &Target, parts: &Parts, name: Name) -> Result<Vec<
     Ok(files.into_iter().map(below).collect())
 }
 
-/// The program, its manual pages and completions, and its definitions.
+/// The program, its manual pages and completions, the book, and its definitions.
 fn program(root: &Path, target: &Target, parts: &Parts, directory: &Path) -> Result<Vec<File>, String> {
     let mut files = vec![File::program("bin/pagelab", read(parts.program)?)];
     let work = directory.join("documents");
@@ -105,6 +108,8 @@ fn program(root: &Path, target: &Target, parts: &Parts, directory: &Path) -> Res
         files.push(File::new(format!("share/{place}/{name}"), content));
     }
     fs::remove_dir_all(&work).map_err(cannot(&work))?;
+    let below = |page: File| File { path: format!("{BOOK}/{}", page.path), ..page };
+    files.extend(book::files(root)?.into_iter().map(below));
     for path in definitions(root)? {
         let content = read(&root.join(&path))?;
         let to = format!("share/pagelab/{path}");

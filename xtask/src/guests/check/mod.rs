@@ -1,5 +1,6 @@
 //! The checks: what runs in the guest is a script of `checks`, what is right is said here, and shares no code with pagelab.
 
+pub mod boots;
 mod contiguous;
 mod counted;
 mod inspect;
@@ -32,7 +33,7 @@ pub struct Check {
 }
 
 /// All of them, in the order in which they run.
-pub const CHECKS: [Check; 10] = [
+pub const CHECKS: [Check; 11] = [
     Check {
         name: "policies",
         title: "`doctor` and `list policies`: what is offered is what the kernel has",
@@ -96,11 +97,40 @@ pub const CHECKS: [Check; 10] = [
         scripts: &[(Stage::Fresh, include_str!("../checks/model.sh"))],
         judge: model::judge,
     },
+    Check {
+        name: "boots",
+        title: "`study run direct-map` in a boot with leaves of 1G and in one without, their stores merged: arms, and no claim of an emulator's times",
+        scripts: &[
+            (Stage::WithGigabyte, include_str!("../checks/boots.sh")),
+            (Stage::WithoutGigabyte, include_str!("../checks/boots.sh")),
+        ],
+        judge: boots::judge,
+    },
 ];
 
-/// The checks, without those of other boots than the first where only that is made.
-pub fn of(is_small: bool) -> impl Iterator<Item = &'static Check> {
-    CHECKS.iter().filter(move |check| !is_small || check.scripts.iter().all(|(stage, _)| *stage == Stage::Together))
+/// Which checks are run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scope {
+    /// Those of the first boot alone.
+    pub is_small: bool,
+    /// The one that was named.
+    pub only: Option<&'static str>,
+}
+
+impl Scope {
+    /// The checks.
+    pub fn checks(self) -> impl Iterator<Item = &'static Check> {
+        let is_first = |check: &Check| check.scripts.iter().all(|(stage, _)| *stage == Stage::Together);
+        let is_wanted = move |check: &&Check| {
+            (!self.is_small || is_first(check)) && self.only.is_none_or(|name| name == check.name)
+        };
+        CHECKS.iter().filter(is_wanted)
+    }
+
+    /// Whether any of them runs in a boot.
+    pub fn has(self, stage: Stage) -> bool {
+        self.checks().any(|check| check.script(stage).is_some())
+    }
 }
 
 /// What came of a check.

@@ -7,8 +7,11 @@ if ! has_folios 64; then
     return
 fi
 run page looks page
+# The model's layout is the one without randomisation.
+echo 0 >/proc/sys/kernel/randomize_va_space
 while read -r name words; do
     run $name pagelab compare -p base,mthp-64k,thp --json --prove-all --khugepaged off --blocks 1 --min-blocks 1 \
         --max-time 1h --store /tmp/store.$name -- $words
     rm -f /tmp/store.$name
 done </programs/list
+echo 2 >/proc/sys/kernel/randomize_va_space

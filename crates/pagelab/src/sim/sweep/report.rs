@@ -43,7 +43,7 @@ pub fn texts(all: &[(&Path, Swept)], width: usize) -> String {
 fn text(file: &Path, swept: &Swept, width: usize) -> String {
     let sweep = &swept.sweep;
     let mut lines = vec![format!(
-        "{}: {} accesses in {} runs; misses per 1000 {} of LRU TLBs; the denser the more, by the logarithm; modelled",
+        "{}: {} accesses in {} runs; misses per 1000 {} of LRU TLBs; denser cells have more misses, on a logarithmic scale; modelled",
         file.display(),
         swept.accesses,
         swept.runs,

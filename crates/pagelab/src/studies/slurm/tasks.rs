@@ -6,7 +6,7 @@ use study::definition::{Definition, HOST, Workload};
 
 use crate::failure::Failure;
 use crate::studies::lowered::{is_over_boots, lowered};
-use crate::studies::model;
+use crate::studies::model::{self, ModelRow, Progress as Simulated};
 use crate::studies::plan::{Progress, ended, host_rows};
 
 /// All blocks of a workload on one node, or its simulations.
@@ -87,11 +87,21 @@ impl Task {
             return Ok(anywhere(rows.first().map(|row| row.stored.as_slice()).unwrap_or_default()));
         }
         let rows = model::rows(&definition, store)?;
-        let missing: Vec<&str> = rows.iter().filter(|row| !row.is_stored()).map(|row| row.machine.as_str()).collect();
-        Ok(match missing.is_empty() {
-            true => State::Done,
-            false => State::Left(format!("not simulated yet on {}", missing.join(", "))),
-        })
+        Ok(simulated(&rows))
+    }
+}
+
+/// What is left of simulations, wherever they are made.
+fn simulated(rows: &[ModelRow]) -> State {
+    let failed = rows.iter().find_map(|row| match &row.progress {
+        Simulated::Failed(why) => Some(State::Failed(why.clone())),
+        Simulated::Refused(_) | Simulated::Missing(_) | Simulated::Done => None,
+    });
+    let missing = rows.iter().filter(|row| row.progress != Simulated::Done);
+    let missing: Vec<&str> = missing.map(|row| row.machine.as_str()).collect();
+    match missing.is_empty() {
+        true => State::Done,
+        false => failed.unwrap_or_else(|| State::Left(format!("not simulated yet on {}", missing.join(", ")))),
     }
 }
 

@@ -10,7 +10,13 @@ use census::smaps::SmapsEntry;
 use host::maps::{Presence, VmaKind};
 use policy::size::PageSize;
 
+use workloads::tcg::Layout;
+
 use super::error::BootError;
+
+/// So many bytes at the beginning of a region are looked at: a translation begins with what QEMU knows of it, and not all of
+/// that is zero.
+const FIRST_BYTES: usize = 256;
 
 /// The buffer's mappings, by address.
 #[derive(Debug)]
@@ -66,6 +72,25 @@ impl CodeBuffer {
             }
         }
         Ok(())
+    }
+
+    /// Regions in whose first bytes something was written: those that a vCPU had, up to now. What brought the buffer into
+    /// memory wrote zeros. The process must stand still.
+    ///
+    /// # Errors
+    /// The kernel lets this process not read the other's memory.
+    pub fn used_regions(&self, pid: u32, layout: &Layout) -> Result<u64, BootError> {
+        let base = self.entries[0].vma.start;
+        let used = File::open(format!("/proc/{pid}/mem")).and_then(|memory| {
+            let mut used = 0;
+            for region in layout.ranges() {
+                let mut first = [0; FIRST_BYTES];
+                memory.read_exact_at(&mut first, base + region.start)?;
+                used += u64::from(first.iter().any(|byte| *byte != 0));
+            }
+            Ok(used)
+        });
+        used.map_err(|error| BootError::NotRead { pid, error })
     }
 
     /// What PMD leaves should map when memory is to be had: every aligned window that lies in one mapping with

@@ -227,7 +227,7 @@ impl Drop for Process {
 
 /// The machine. Both QEMU's messages and the guest's console go to standard error.
 fn words(arguments: &Arguments, max_cpus: u32) -> Vec<String> {
-    let memory_mib = arguments.memory >> 20;
+    let memory_mib = arguments.memory_bytes() >> 20;
     let mut machine = "virt,gic-version=3".to_string();
     let mut words = Vec::new();
     if arguments.memory_kind == MemoryKind::Memfd {

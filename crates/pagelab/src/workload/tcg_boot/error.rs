@@ -19,12 +19,14 @@ pub enum BootError {
     },
     /// The guest is not there.
     #[error(
-        "the guest has no {file}: {error}; `cargo xtask tcg-guest` fetches and assembles it (Debian, no root), --guest \
+        "the guest has no {file}: {error}; `{made_by}` fetches and assembles it (Debian, no root), --guest \
          names another directory with linux and initrd"
     )]
     NoGuest {
         /// The file.
         file: PathBuf,
+        /// What makes it.
+        made_by: &'static str,
         /// Why not.
         #[source]
         error: io::Error,
@@ -46,6 +48,15 @@ pub enum BootError {
     /// The code buffer could not be brought into memory.
     #[error("--populate-code: cannot write to the memory of QEMU (process {pid}): {error}; leave it out")]
     NotPopulated {
+        /// QEMU.
+        pid: u32,
+        /// What the kernel said.
+        #[source]
+        error: io::Error,
+    },
+    /// The code buffer could not be read.
+    #[error("cannot read the memory of QEMU (process {pid}): {error}")]
+    NotRead {
         /// QEMU.
         pid: u32,
         /// What the kernel said.

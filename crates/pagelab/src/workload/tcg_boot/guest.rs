@@ -16,6 +16,8 @@ pub enum Until {
     Init,
     /// Debian's installer, until udev has set up the devices: more code, and more of it run often
     Devices,
+    /// A whole Debian, up to its services and down again: 350 MB of code
+    System,
 }
 
 impl Until {
@@ -24,6 +26,7 @@ impl Until {
         match self {
             Until::Init => "init",
             Until::Devices => "devices",
+            Until::System => "system",
         }
     }
 
@@ -32,6 +35,23 @@ impl Until {
         match self {
             Until::Init => "initrd",
             Until::Devices => "initrd-installer",
+            Until::System => "initrd-system",
+        }
+    }
+
+    /// Memory that is enough for it, in bytes: the initial file system lies in it packed and unpacked.
+    pub fn memory_bytes(self) -> u64 {
+        match self {
+            Until::Init | Until::Devices => 512 << 20,
+            Until::System => 1 << 30,
+        }
+    }
+
+    /// How `cargo xtask tcg-guest` makes it.
+    fn made_by(self) -> &'static str {
+        match self {
+            Until::Init | Until::Devices => "cargo xtask tcg-guest",
+            Until::System => "cargo xtask tcg-guest --system",
         }
     }
 }
@@ -58,11 +78,17 @@ impl Guest {
             let file = directory.join(name);
             match std::fs::File::open(&file) {
                 Ok(_) => Ok(file),
-                Err(error) => Err(BootError::NoGuest { file, error }),
+                Err(error) => Err(BootError::NoGuest { file, made_by: until.made_by(), error }),
             }
         };
-        let name = std::fs::read_to_string(directory.join("package")).unwrap_or_else(|_| "unknown".to_string());
-        let name = results::printable(name.trim()).replace(char::is_whitespace, "_");
+        let named = |file: &str| {
+            let name = std::fs::read_to_string(directory.join(file)).unwrap_or_else(|_| "unknown".to_string());
+            results::printable(name.trim()).replace(char::is_whitespace, "_")
+        };
+        let name = match until {
+            Until::Init | Until::Devices => named("package"),
+            Until::System => format!("{}+{}", named("package"), named("system")),
+        };
         Ok(Guest { kernel: file("linux")?, initrd: file(until.initrd())?, name })
     }
 }

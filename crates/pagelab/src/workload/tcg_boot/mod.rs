@@ -31,6 +31,9 @@ use buffer::CodeBuffer;
 use emulator::Emulator;
 use guest::{Guest, Until};
 
+/// The most vCPUs of QEMU's arm64 machine (`virt` with a GICv3).
+const MOST_CPUS: u32 = 512;
+
 /// Arguments of `tcg-boot`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
@@ -38,15 +41,18 @@ pub struct Arguments {
     #[arg(long, value_name = "SIZE", default_value = "1024", value_parser = parse_tb_size)]
     tb_size: u64,
     /// vCPUs
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=512))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=MOST_CPUS as i64))]
     smp: u32,
     /// vCPUs that could be plugged in; they decide how the buffer is divided (`pagelab list tcg-regions`): with
     /// 1G, 64 gives regions of 2M and 32 of 4M. Default: as many as --smp
-    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=512))]
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=MOST_CPUS as i64))]
     max_cpus: Option<u32>,
-    /// Memory of the guest
-    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = arguments::size)]
-    memory: u64,
+    /// Regions of this size, by the least --max-cpus that gives them; the size of the buffer is one region
+    #[arg(long, value_name = "SIZE", conflicts_with = "max_cpus", value_parser = arguments::size)]
+    regions: Option<u64>,
+    /// Memory of the guest; default: 512M, and 1G with --until system
+    #[arg(long, value_name = "SIZE", value_parser = arguments::size)]
+    memory: Option<u64>,
     /// What the guest's memory is in QEMU
     #[arg(long, value_name = "KIND", default_value = "memfd")]
     memory_kind: MemoryKind,
@@ -57,7 +63,8 @@ pub struct Arguments {
     /// How far the guest boots
     #[arg(long, value_enum, default_value = "init")]
     until: Until,
-    /// The directory with the guest's `linux` and `initrd` (`initrd-installer` with --until devices); default: where `cargo xtask tcg-guest` puts them
+    /// The directory with the guest's `linux` and `initrd` (`initrd-installer` with --until devices, `initrd-system` with
+    /// --until system); default: where `cargo xtask tcg-guest` puts them
     #[arg(long, value_name = "DIR")]
     guest: Option<PathBuf>,
     /// QEMU's program
@@ -91,7 +98,7 @@ impl MemoryKind {
 /// # Errors
 /// Bad arguments, no QEMU, no guest, a guest that hangs or does not power off, an interruption.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
-    let max_cpus = arguments.max_cpus.unwrap_or(arguments.smp);
+    let max_cpus = max_cpus(arguments)?;
     check(arguments, max_cpus)?;
     let guest = Guest::find(arguments.guest.as_deref(), arguments.until)?;
     let before = ChildrenUsage::now().map_err(BootError::Usage)?;
@@ -105,6 +112,7 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let boot = emulator.wait_for_power_off(Duration::from_secs(arguments.limit))?;
     let jit = emulator.jit()?;
     let buffer = CodeBuffer::of_process(emulator.pid())?;
+    let used = regions.as_ref().map(|regions| buffer.used_regions(emulator.pid(), &regions.layout)).transpose()?;
     emulator.quit()?;
     let usage = ChildrenUsage::now().map_err(BootError::Usage)?.since(&before);
     let report = Report::new("tcg-boot", checksum(guest::SAYS))
@@ -124,7 +132,7 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
         None => report,
     };
     let report = report
-        .argument("memory_bytes", arguments.memory)
+        .argument("memory_bytes", arguments.memory_bytes())
         .argument("memory_kind", arguments.memory_kind.name())
         .argument("until", arguments.until.name())
         .argument("guest", guest.name.clone())
@@ -139,6 +147,12 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
         .figure("code_area_count", buffer.areas() as f64)
         .figure("code_resident_bytes", buffer.resident_bytes() as f64)
         .figure("code_huge_bytes", buffer.huge_bytes() as f64);
+    let report = match used {
+        Some(used) => report
+            .figure("region_used_count", used as f64)
+            .figure("region_used_per_vcpu", used as f64 / f64::from(arguments.smp)),
+        None => report,
+    };
     Ok(match regions.and_then(|regions| expected(arguments, &regions.layout, &jit, &buffer)) {
         Some(bytes) => report.figure("code_huge_expected_bytes", bytes as f64),
         None => report,
@@ -168,13 +182,37 @@ impl Regions {
     }
 }
 
+impl Arguments {
+    /// Memory of the guest.
+    fn memory_bytes(&self) -> u64 {
+        self.memory.unwrap_or_else(|| self.until.memory_bytes())
+    }
+}
+
+/// The vCPUs by which QEMU divides its buffer: those that were given, or the least that give regions of a size. By the rule
+/// since 6.1; QEMU's own version says afterwards which regions it made.
+fn max_cpus(arguments: &Arguments) -> Result<u32, WorkloadError> {
+    let Some(region_bytes) = arguments.regions else { return Ok(arguments.max_cpus.unwrap_or(arguments.smp)) };
+    let stride =
+        |cpus| Layout::of(Rule::From6_1, arguments.tb_size, cpus, base_page()).ok().map(|one| one.stride_bytes);
+    let found = (arguments.smp..=MOST_CPUS).find(|cpus| stride(*cpus) == Some(region_bytes));
+    found.ok_or_else(|| {
+        let mut sizes: Vec<u64> = (arguments.smp..=MOST_CPUS).filter_map(stride).collect();
+        sizes.dedup();
+        let sizes: Vec<String> = sizes.into_iter().filter(|size| size.is_power_of_two()).map(format_bytes).collect();
+        let buffer = format_bytes(arguments.tb_size);
+        let expected = format!("{} for a buffer of {buffer} (--tb-size), or another buffer", sizes.join(", "));
+        WorkloadError::Argument { option: "regions", expected, found: format_bytes(region_bytes) }
+    })
+}
+
 fn check(arguments: &Arguments, max_cpus: u32) -> Result<(), WorkloadError> {
     let wrong = |option, expected: String, found: String| WorkloadError::Argument { option, expected, found };
     if max_cpus < arguments.smp {
         return Err(wrong("max-cpus", format!("at least --smp ({})", arguments.smp), max_cpus.to_string()));
     }
     let least = 64 << 20;
-    let mib = arguments::multiple("memory", arguments.memory, 1 << 20, "QEMU counts in MiB")?;
+    let mib = arguments::multiple("memory", arguments.memory_bytes(), 1 << 20, "QEMU counts in MiB")?;
     if (mib as u64) < least {
         return Err(wrong("memory", format!("at least {least} bytes, which the kernel needs"), mib.to_string()));
     }
@@ -184,7 +222,7 @@ fn check(arguments: &Arguments, max_cpus: u32) -> Result<(), WorkloadError> {
         return Err(wrong("populate-code", expected, format_bytes(populated)));
     }
     // QEMU's own memory beside the guest's and the code: measured 120M, without its libraries.
-    arguments::room("memory", u128::from(arguments.memory) + (256 << 20) + u128::from(populated))?;
+    arguments::room("memory", u128::from(arguments.memory_bytes()) + (256 << 20) + u128::from(populated))?;
     // Where there are more vCPUs than the buffer has room for, every rule gives each of them one region.
     Layout::of(Rule::From6_1, arguments.tb_size, max_cpus, base_page())
         .map(drop)

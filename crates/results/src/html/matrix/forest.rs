@@ -22,7 +22,7 @@ pub fn forests(matrix: &Matrix, anchors: Anchors) -> String {
         for (policy, name) in matrix.policies.iter().enumerate() {
             let total = totals_of(matrix, ground).into_iter().find(|total| total.policy == *name);
             let mean = total.and_then(|total| total.mean).map(|mean| mean.effect());
-            let id = format!("{}-forest{at}-{policy}", anchors.prefix);
+            let id = format!("{}-forest{at}-{policy}", anchors.prefix());
             let title = format!("{name} against {} on {}", matrix.baseline, place(ground));
             let lines = lines(&rows, policy, mean, &|row| anchors.of(matrix, row));
             if let Some(picture) = forest(&lines, policy, &id, &title) {

@@ -22,7 +22,7 @@ pub fn maps(matrix: &Matrix, anchors: Anchors) -> String {
     let maps: String = grounds(matrix).into_iter().map(map).collect();
     format!(
         "<p>Each cell has its figure, and leads to what made it. Its interval and what follows from it are shown when it has \
-         the focus or the pointer. A cell without colour has no claim.</p>\n<div class=\"heat\">\n{maps}</div>\n"
+         the focus or the pointer. A cell without colour shows no difference, or has no figure of its own.</p>\n<div class=\"heat\">\n{maps}</div>\n"
     )
 }
 
@@ -41,7 +41,8 @@ fn map_cell(row: &Row, cell: &Cell, anchor: &str) -> String {
         (Standing::Baseline, _) | (_, None) => in_cell(row, cell),
         (_, Some(effect)) => Change::of(effect).estimate(),
     };
-    let cost = row.cost_ratio(cell).filter(|_| cell.has_claim());
+    let is_shown = matches!(cell.standing, Standing::Better | Standing::Worse | Standing::Modelled);
+    let cost = row.cost_ratio(cell).filter(|_| is_shown);
     let style = cost.map(|cost| format!(" style=\"background:{}\"", heat(cost))).unwrap_or_default();
     let told = escape(&typeset(&format!("{}, {}: {told}", row.workload, cell.policy)));
     let short = escape(&typeset(&short));

@@ -11,44 +11,63 @@ use study::matrix::Matrix;
 
 use super::parts::{command, page, section, typeset};
 use super::tables::wide;
-use crate::matrix::{Report, Sheet, answer, claim, conclude, further, grounds, sheets};
+use crate::matrix::{Report, Sheet, answer, claimed, conclude, counted, further, grounds, of_origin, sheets};
 use crate::text::escape;
 
-/// Where the origins of a matrix's rows stand on the page: the matrix of policies, and that of boots, have their own.
+/// Where the origins of a matrix's rows stand on the page: each matrix has its own.
 #[derive(Clone, Copy)]
-struct Anchors {
-    prefix: &'static str,
+enum Anchors {
+    Policies,
+    Boots,
+    /// Of the matrix of that number among those of variants.
+    Variants(usize),
 }
 
 impl Anchors {
-    const OF_POLICIES: Anchors = Anchors { prefix: "row" };
-    const OF_BOOTS: Anchors = Anchors { prefix: "boots-row" };
-
     /// The id of what made a row.
     fn of(self, matrix: &Matrix, row: &study::matrix::Row) -> String {
         let at = matrix.rows.iter().position(|one| std::ptr::eq(one, row)).unwrap_or_default();
-        format!("{}{at}", self.prefix)
+        format!("{}{at}", self.prefix())
+    }
+
+    /// What the ids of a matrix begin with.
+    fn prefix(self) -> String {
+        match self {
+            Anchors::Policies => "row".to_owned(),
+            Anchors::Boots => "boots-row".to_owned(),
+            Anchors::Variants(number) => format!("variants{number}-row"),
+        }
     }
 }
 
 /// The page.
 pub fn report(report: &Report<'_>) -> String {
     let matrix = report.matrix;
-    let boots = report.over_boots.map(|boots| {
-        let shown = [map::maps(boots, Anchors::OF_BOOTS), forest::forests(boots, Anchors::OF_BOOTS)];
-        shown.concat()
-    });
-    let of_origin = further::of_origin(report.published());
+    let pictures = |matrix: &Matrix, anchors| [map::maps(matrix, anchors), forest::forests(matrix, anchors)].concat();
+    let boots = report.over_boots.map(|boots| pictures(boots, Anchors::Boots));
+    let of_variants = |(number, matrix): (usize, &Matrix)| {
+        let pictures = pictures(matrix, Anchors::Variants(number));
+        [pictures, wins::shares(matrix), trade::trades(matrix)].concat()
+    };
+    let variants: String = report.over_variants.iter().enumerate().map(of_variants).collect();
+    let of_policies = |shown: &dyn Fn(&Matrix) -> String| report.policies().map(shown).unwrap_or_default();
+    let of_counted = report.counted.iter().flat_map(counted::of_origin);
+    let of_origin: Vec<Sheet> = of_origin(report).into_iter().chain(of_counted).collect();
     // What has a section of its own is not shown again.
     let others: Vec<Sheet> = sheets(report).into_iter().filter(|sheet| !of_origin.contains(sheet)).collect();
     let sections = [
         section("Answer", "answer", &sentences(report)),
-        section("Matrix", "matrix", &map::maps(matrix, Anchors::OF_POLICIES)),
-        section("Changes against the baseline", "changes", &forest::forests(matrix, Anchors::OF_POLICIES)),
+        section("Matrix", "matrix", &of_policies(&|matrix| map::maps(matrix, Anchors::Policies))),
+        section(
+            "Changes against the baseline",
+            "changes",
+            &of_policies(&|matrix| forest::forests(matrix, Anchors::Policies)),
+        ),
+        section("Variants compared", "variants", &variants),
         section("Boots compared", "boots", &boots.unwrap_or_default()),
-        section("Win shares", "wins", &wins::shares(matrix)),
+        section("Win shares", "wins", &of_policies(&wins::shares)),
         section("As the origin has it", "published", &tables(&of_origin)),
-        section("Memory against speed", "trade", &trade::trades(matrix)),
+        section("Memory against speed", "trade", &of_policies(&trade::trades)),
         section("Coverage", "coverage", &by_ground(matrix, further::of_coverage)),
         section("Drift", "drift", &by_ground(matrix, further::of_drift)),
         section("Tables", "tables", &tables(&others)),
@@ -67,7 +86,7 @@ fn header(report: &Report<'_>) -> String {
         definition.size.name(),
         escape(&typeset(&definition.question)),
         lead(&answer(report)),
-        lead(&claim(report)),
+        claimed(report).map(|claim| lead(&claim)).unwrap_or_default(),
         command("command that made this page", &report.command)
     )
 }
@@ -75,7 +94,7 @@ fn header(report: &Report<'_>) -> String {
 /// What stands in the heading is not said again.
 fn sentences(report: &Report<'_>) -> String {
     let sentence = |text: &String| format!("<p>{}</p>\n", escape(&typeset(text)));
-    conclude(report).iter().skip(2).map(sentence).collect()
+    conclude(report).iter().skip(1 + usize::from(claimed(report).is_some())).map(sentence).collect()
 }
 
 /// A table of each machine.
@@ -88,13 +107,22 @@ fn tables(sheets: &[Sheet]) -> String {
 }
 
 fn table(sheet: &Sheet) -> String {
-    let head: String = sheet.header.iter().map(|title| format!("<th scope=\"col\">{}</th>", escape(title))).collect();
+    let head: String = sheet.header.iter().map(|title| format!("<th scope=\"col\">{}</th>", whole(title))).collect();
     let cell = |(at, text): (usize, &String)| match at {
         0 => format!("<th scope=\"row\">{}</th>", escape(&typeset(text))),
         _ => format!("<td>{}</td>", escape(&typeset(text))),
     };
     let cells = |row: &Vec<String>| format!("<tr>{}</tr>\n", row.iter().enumerate().map(cell).collect::<String>());
     wide(&sheet.caption, &head, &sheet.rows.iter().map(cells).collect::<String>())
+}
+
+/// A heading whose words are not broken at their hyphens, where they are names of a usual length.
+fn whole(title: &str) -> String {
+    let word = |word: &str| match word.contains('-') && word.chars().count() <= 24 {
+        true => format!("<span class=\"name\">{}</span>", escape(word)),
+        false => escape(word),
+    };
+    title.split(' ').map(word).collect::<Vec<String>>().join(" ")
 }
 
 fn footer(report: &Report<'_>) -> String {

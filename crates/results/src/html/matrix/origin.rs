@@ -8,10 +8,13 @@ use crate::html::tables::wide;
 use crate::matrix::{Report, place};
 use crate::text::{command_line, escape};
 
-/// A table for the matrix, and one for that of boots.
+/// A table for the matrix, one for that of boots, and one for each of variants.
 pub fn origins(report: &Report<'_>) -> String {
-    let boots = report.over_boots.map(|boots| table("Rows over boots", boots, Anchors::OF_BOOTS));
-    table("Rows and what made them", report.matrix, Anchors::OF_POLICIES) + &boots.unwrap_or_default()
+    let boots = report.over_boots.map(|boots| table("Rows over boots", boots, Anchors::Boots));
+    let of_variants =
+        |(number, matrix): (usize, &Matrix)| table("Rows over variants", matrix, Anchors::Variants(number));
+    let variants: String = report.over_variants.iter().enumerate().map(of_variants).collect();
+    table("Rows and what made them", report.matrix, Anchors::Policies) + &variants + &boots.unwrap_or_default()
 }
 
 fn table(caption: &str, matrix: &Matrix, anchors: Anchors) -> String {

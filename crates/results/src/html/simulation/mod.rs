@@ -34,7 +34,7 @@ pub fn report(document: &Document) -> String {
     );
     let footer = format!(
         "<footer><p>Made by pagelab {}. <code>pagelab sim --json</code> exports every number. What is modelled, and how \
-         well it agrees with measurements, stands in docs/explain/model.md.</p></footer>\n",
+         well it agrees with measurements, stands in the book, on the page Model.</p></footer>\n",
         escape(&document.version)
     );
     page(&document.title, &header, &sections, &footer)

@@ -125,7 +125,7 @@ fn triggers_and_views_do_nothing_and_the_schema_cannot_be_written() {
     let machine = "INSERT INTO machines VALUES ('m', '{}')";
     [settings, states, machine].iter().for_each(|sql| assert_eq!(store.connection.execute(sql, []).unwrap(), 1));
     store.connection.pragma_update(None, "foreign_keys", false).unwrap();
-    let trial = "INSERT INTO trials VALUES (1, 1, 0, 0, 0, 0, 0.0, 0, NULL, NULL, 1, 1, 0)";
+    let trial = "INSERT INTO trials VALUES (1, 1, 0, 0, 0, 0, 0.0, 0, NULL, NULL, 1, 1, 0, NULL)";
     assert_eq!(store.connection.execute(trial, []).unwrap(), 1, "an endless trigger would not come back");
     assert_eq!(count(&store, "settings"), 1);
     for refused in ["SELECT * FROM effects", "UPDATE sqlite_schema SET sql = ''", "ATTACH ':memory:' AS a"] {

@@ -26,6 +26,10 @@ pub struct Boot {
     pub kernel_command_line: String,
     /// The smallest leaf that pagelab demoted the direct map to before or while it was measured.
     pub demoted_to: Option<PageSize>,
+    /// Shares of the direct map by the size of its leaves, as the kernel counts them, before the first of its trials. Empty in
+    /// results of earlier versions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub direct_map_ratios: BTreeMap<String, f64>,
     /// Trials that count.
     pub trials: u32,
     /// Medians of each metric over these trials.
@@ -34,6 +38,14 @@ pub struct Boot {
     pub holding: Option<Holding>,
     /// The answer of its first trial, or of the one that took too long.
     pub answer: Answer,
+}
+
+impl Boot {
+    /// The shares of its direct map in words, those of a hundredth and more: `38 % 2M, 62 % 1G`.
+    pub fn direct_map(&self) -> String {
+        let shares = self.direct_map_ratios.iter().filter(|(_, ratio)| **ratio >= 0.005);
+        shares.map(|(leaf, ratio)| format!("{:.0} % {leaf}", ratio * 100.0)).collect::<Vec<_>>().join(", ")
+    }
 }
 
 pub(super) fn of_arm(boots: &[Boot], arm: usize) -> impl Iterator<Item = &Boot> {

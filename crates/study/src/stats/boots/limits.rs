@@ -8,6 +8,7 @@ use super::boot::{Boot, of_arm, strata};
 use crate::comparison::Design;
 use crate::stats::rank_sum;
 use crate::trial::Arm;
+use policy::DirectMapLeaves;
 
 /// Why something cannot be concluded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +53,13 @@ pub enum Limit {
         /// The host.
         host: String,
     },
+    /// Boots of an arm of no one leaf size have other shares.
+    Shares {
+        /// Index of the arm.
+        arm: usize,
+        /// The shares of each boot, in words.
+        shares: Vec<String>,
+    },
     /// Boots of the arm ran with an option that costs time of its own.
     CostlyOption {
         /// Index of the arm.
@@ -90,10 +98,30 @@ fn limits_of_arm(design: &Design, boots: &[Boot], arm: usize) -> Vec<Limit> {
     }
     let demoted = of_arm(boots, arm).filter(|boot| boot.demoted_to.is_some()).count() as u32;
     limits.extend((demoted > 0).then_some(Limit::Demoted { arm, boots: demoted }));
+    limits.extend(shares(design, boots, arm));
     let mut costly = of_arm(boots, arm).flat_map(|boot| boot.kernel_command_line.split_whitespace());
     let option = costly.find(|word| *word == "debug_pagealloc=on" || *word == "debug_pagealloc=1");
     limits.extend(option.map(|option| Limit::CostlyOption { arm, option: option.to_string() }));
     limits
+}
+
+/// How far shares of a leaf size may be apart in boots of one arm.
+const SHARES_APART: f64 = 0.05;
+
+/// Boots of an arm that says nothing of the size of leaves, where they are not alike.
+fn shares(design: &Design, boots: &[Boot], arm: usize) -> Option<Limit> {
+    let is_mixed = design.arms.get(arm)?.policy.direct_map() == Some(DirectMapLeaves::Mixed);
+    let sizes: BTreeSet<&String> = of_arm(boots, arm).flat_map(|boot| boot.direct_map_ratios.keys()).collect();
+    let is_apart = |size: &&String| {
+        let all = of_arm(boots, arm).map(|boot| boot.direct_map_ratios.get(*size).copied().unwrap_or(0.0));
+        let (least, most) = all.fold((1.0f64, 0.0f64), |(least, most), ratio| (least.min(ratio), most.max(ratio)));
+        most - least > SHARES_APART
+    };
+    let differ = is_mixed && sizes.iter().any(is_apart);
+    let mut shares: Vec<String> = of_arm(boots, arm).map(Boot::direct_map).collect();
+    shares.sort();
+    shares.dedup();
+    differ.then_some(Limit::Shares { arm, shares })
 }
 
 /// Whether boots are on other hosts than the baseline's, or too few for any claim.
@@ -106,10 +134,19 @@ fn too_few(design: &Design, boots: &[Boot], arm: usize) -> Option<Limit> {
         return Some(Limit::OtherHost { arm });
     }
     let arms: BTreeSet<usize> = boots.iter().map(|boot| boot.arm).filter(|arm| *arm != design.baseline).collect();
-    let enough = |sizes: &[(usize, usize)]| rank_sum::smallest_p(sizes) * arms.len() as f64 <= design.level();
+    let enough = |sizes: &[(usize, usize)]| is_enough(design, sizes, arms.len());
     let sizes: Vec<(usize, usize)> = strata.iter().map(|stratum| (stratum.one.len(), stratum.other.len())).collect();
-    let needed = (2..40u32).find(|boots| enough(&[(*boots as usize, *boots as usize)])).unwrap_or(40);
-    (!enough(&sizes)).then_some(Limit::TooFewBoots { arm, needed })
+    (!enough(&sizes)).then(|| Limit::TooFewBoots { arm, needed: needed(design, arms.len()) })
+}
+
+/// Whether the clearest difference between so many boots, by host, could be told from chance.
+fn is_enough(design: &Design, sizes: &[(usize, usize)], compared: usize) -> bool {
+    rank_sum::smallest_p(sizes) * compared as f64 <= design.level()
+}
+
+/// Boots of each arm, on one host, from which on it could. `compared`: arms besides the baseline.
+pub(super) fn needed(design: &Design, compared: usize) -> u32 {
+    (2..40u32).find(|boots| is_enough(design, &[(*boots as usize, *boots as usize)], compared)).unwrap_or(40)
 }
 
 /// What cannot be concluded and what would help, in sentences: arms of which the same is true share one. `arms` are
@@ -169,6 +206,7 @@ impl Limit {
             | Limit::TooFewBoots { arm, .. }
             | Limit::SeveralArmsInABoot { arm }
             | Limit::Demoted { arm, .. }
+            | Limit::Shares { arm, .. }
             | Limit::CostlyOption { arm, .. } => Some(arm),
             Limit::Kernels { .. } => None,
         }
@@ -213,6 +251,10 @@ impl Limit {
             Limit::Kernels { host } => {
                 format!("boots of {host} ran different kernels, which is a difference of its own; boot one kernel")
             }
+            Limit::Shares { shares, .. } => format!(
+                "boots of {who} have other shares of each leaf size ({}): they are one arm by name only",
+                shares.join("; ")
+            ),
             Limit::CostlyOption { option, .. } => {
                 format!("{who} ran with {option}, whose own cost cannot be told from that of the leaves")
             }

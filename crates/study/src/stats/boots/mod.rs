@@ -143,6 +143,12 @@ fn boot_arm(design: &Design, boots: &[Boot], arm: usize, compared: usize) -> Boo
     }
 }
 
+/// The fewest boots of each of so many arms, on one host, from which on a difference can be told from chance.
+pub fn boots_needed(arms: usize) -> u32 {
+    let design = Design::new(Vec::new(), 0, 0);
+    limits::needed(&design, arms.saturating_sub(1).max(1))
+}
+
 /// The change against the baseline. One boot of either arm gives a ratio and nothing to judge it by.
 fn effect(design: &Design, boots: &[Boot], arm: usize, metric: &str, compared: usize) -> Option<Effect> {
     let strata = strata(boots, arm, design.baseline, metric);

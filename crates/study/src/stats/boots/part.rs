@@ -57,7 +57,7 @@ const ARMS: &str = "the list of arms";
 type Described<'a> = (&'static str, &'a dyn Fn(&Part) -> String);
 
 /// Whether two parts measure the same thing under the same arms. A part that was asked for one arm alone says nothing of
-/// the others: it joins any list of arms.
+/// the others: it joins any list of arms. One whose arms are some of the other's joins too.
 ///
 /// # Errors
 /// What differs.
@@ -97,11 +97,18 @@ pub fn same_design(one: &Part, other: &Part) -> Result<(), MergeError> {
         ("what khugepaged does meanwhile", &khugepaged),
         ("how free memory is fragmented", &fragmented),
     ];
-    let joins = |what: &str| what == ARMS && (is_alone(one) || is_alone(other));
+    let joins = |what: &str| what == ARMS && (is_among(one, other) || is_among(other, one));
     match parts.into_iter().find(|(what, part)| part(one) != part(other) && !joins(what)) {
         Some((what, part)) => Err(MergeError::Designs { what, one: part(one), other: part(other) }),
         None => Ok(()),
     }
+}
+
+/// Whether all arms of the one are arms of the other too, against the same baseline, or it was asked for one arm alone.
+fn is_among(one: &Part, other: &Part) -> bool {
+    let baseline = |part: &Part| part.design.arms.get(part.design.baseline).cloned();
+    let all = one.design.arms.iter().all(|arm| other.design.arms.contains(arm));
+    is_alone(one) || (all && baseline(one) == baseline(other))
 }
 
 /// Whether it was asked for one arm alone.
@@ -159,6 +166,7 @@ fn boots_of(comparison: &Comparison) -> Vec<Boot> {
             kernel: machine.kernel.clone(),
             kernel_command_line: machine.kernel_command_line.clone(),
             demoted_to: states.filter_map(|state| state.demoted_to).min(),
+            direct_map_ratios: ratios(&first.state_before.direct_map_bytes),
             trials: trials.len() as u32,
             medians: medians_of(trials.iter().copied(), &comparison.design),
             holding: holding(trials.iter().map(|record| &record.verdict).collect::<Vec<&Verdict>>()),
@@ -166,6 +174,12 @@ fn boots_of(comparison: &Comparison) -> Vec<Boot> {
         })
     };
     (0..comparison.design.arms.len()).filter_map(of_arm).collect()
+}
+
+/// Each as a share of all.
+fn ratios(bytes: &BTreeMap<String, u64>) -> BTreeMap<String, f64> {
+    let all: u64 = bytes.values().sum();
+    bytes.iter().map(|(leaf, bytes)| (leaf.clone(), *bytes as f64 / all.max(1) as f64)).collect()
 }
 
 fn medians_of<'a>(trials: impl Iterator<Item = &'a TrialRecord> + Clone, design: &Design) -> BTreeMap<String, f64> {

@@ -1,0 +1,154 @@
+//! The machine that QEMU makes, in QEMU's words.
+
+use crate::image::Architecture;
+use crate::{FIRST, PORT};
+
+/// What executes a guest's instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accelerator {
+    /// The processor.
+    Kvm,
+    /// QEMU, which translates them.
+    Emulation,
+    /// QEMU, on one processor whose clock goes on by a nanosecond with each instruction and by nothing else.
+    Counting,
+}
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Its instruction set.
+    pub architecture: Architecture,
+    /// What executes it.
+    pub accelerator: Accelerator,
+    /// Its memory, in bytes.
+    pub memory_bytes: u64,
+    /// Its processors.
+    pub cpus: u32,
+    /// Words of the kernel's command line.
+    pub kernel_words: Vec<String>,
+}
+
+/// The tag of the host's files.
+pub(crate) const TAG: &str = "pagelab-host";
+
+impl Architecture {
+    /// QEMU's program, and Debian's package that has it.
+    pub fn emulator(self) -> (&'static str, &'static str) {
+        match self {
+            Architecture::X86_64 => ("qemu-system-x86_64", "qemu-system-x86"),
+            Architecture::Arm64 => ("qemu-system-aarch64", "qemu-system-arm"),
+            Architecture::Riscv64 => ("qemu-system-riscv64", "qemu-system-misc"),
+        }
+    }
+
+    /// The console's device, as the kernel calls it.
+    fn console(self) -> &'static str {
+        match self {
+            Architecture::X86_64 | Architecture::Riscv64 => "ttyS0",
+            Architecture::Arm64 => "ttyAMA0",
+        }
+    }
+
+    fn board(self, accelerator: Accelerator) -> &'static str {
+        match (self, accelerator) {
+            (Architecture::X86_64, _) => "q35",
+            (Architecture::Arm64, Accelerator::Kvm) => "virt,gic-version=host",
+            (Architecture::Arm64, _) => "virt,gic-version=3",
+            (Architecture::Riscv64, _) => "virt",
+        }
+    }
+
+    fn processor(self, accelerator: Accelerator) -> &'static str {
+        match (self, accelerator) {
+            (_, Accelerator::Kvm) => "host",
+            (Architecture::X86_64, _) => "max",
+            // Pointer authentication that is imitated cheaply, which is half of the time otherwise.
+            (Architecture::Arm64, _) => "max,pauth-impdef=on,lpa2=off",
+            (Architecture::Riscv64, _) => "rv64,svnapot=on",
+        }
+    }
+
+    /// What the kernel is told besides. On x86-64 it waits for ticks of a timer at its start, and panics where a busy host lets
+    /// QEMU make none meanwhile.
+    fn kernel_words(self, accelerator: Accelerator) -> &'static [&'static str] {
+        match (self, accelerator) {
+            (Architecture::X86_64, Accelerator::Emulation | Accelerator::Counting) => &["no_timer_check"],
+            _ => &[],
+        }
+    }
+}
+
+impl Machine {
+    /// QEMU's arguments. The first file system is standard input, what the guest says through its port is standard output, and its
+    /// console is standard error: each is opened again by its name in /proc, so what is behind it can have no other name.
+    pub fn words(&self, kernel: &str) -> Vec<String> {
+        let Machine { architecture, accelerator, memory_bytes, cpus, .. } = self;
+        let accel = match accelerator {
+            Accelerator::Kvm => "kvm",
+            // One thread for all processors is what --icount asks for.
+            Accelerator::Emulation => "tcg",
+            Accelerator::Counting => "tcg,thread=single",
+        };
+        let pairs = [
+            ("-machine", architecture.board(*accelerator).to_owned()),
+            ("-cpu", architecture.processor(*accelerator).to_owned()),
+            ("-accel", accel.to_owned()),
+            ("-m", format!("{}M", memory_bytes >> 20)),
+            ("-smp", cpus.to_string()),
+            ("-display", "none".to_owned()),
+            ("-monitor", "none".to_owned()),
+            ("-serial", "file:/proc/self/fd/2".to_owned()),
+            ("-fsdev", "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap".to_owned()),
+            ("-device", format!("virtio-9p-pci,fsdev=host,mount_tag={TAG}")),
+            ("-chardev", "file,id=port,path=/proc/self/fd/1".to_owned()),
+            ("-device", "virtio-serial-pci".to_owned()),
+            ("-device", format!("virtserialport,chardev=port,name={PORT}")),
+            ("-kernel", kernel.to_owned()),
+            ("-initrd", "/proc/self/fd/0".to_owned()),
+            ("-append", self.command_line()),
+        ];
+        let mut words: Vec<String> = pairs.into_iter().flat_map(|(option, value)| [option.to_owned(), value]).collect();
+        if *accelerator == Accelerator::Counting {
+            words.extend(["-icount", "shift=0,sleep=off"].map(str::to_owned));
+        }
+        words.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
+        words
+    }
+
+    /// The kernel's command line. What stands behind `--` is for the first process.
+    fn command_line(&self) -> String {
+        let own =
+            [format!("console={}", self.architecture.console()), "panic=-1".to_owned(), "rdinit=/pagelab".to_owned()];
+        let fixed = self.architecture.kernel_words(self.accelerator).iter().map(|word| (*word).to_owned());
+        let words = own.into_iter().chain(fixed).chain(self.kernel_words.iter().cloned());
+        format!("{} -- {FIRST}", words.collect::<Vec<_>>().join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(architecture: Architecture, accelerator: Accelerator) -> Machine {
+        let kernel_words = vec!["transparent_hugepage=never".to_owned()];
+        Machine { architecture, accelerator, memory_bytes: 4 << 30, cpus: 1, kernel_words }
+    }
+
+    #[test]
+    fn the_host_is_read_only_and_the_clock_counts_where_it_was_asked_for() {
+        let words = machine(Architecture::X86_64, Accelerator::Counting).words("/boot/vmlinuz").join(" ");
+        for part in [
+            "-m 4096M -smp 1",
+            "security_model=none,readonly=on",
+            "-icount shift=0,sleep=off",
+            "-initrd /proc/self/fd/0",
+            "no_timer_check transparent_hugepage=never -- guest-first",
+        ] {
+            assert!(words.contains(part), "{part}: {words}");
+        }
+        let words = machine(Architecture::Arm64, Accelerator::Kvm).words("/boot/vmlinuz").join(" ");
+        assert!(words.contains("-accel kvm") && words.contains("-cpu host") && words.contains("console=ttyAMA0"));
+        assert!(!words.contains("icount") && !words.contains("no_timer_check"), "{words}");
+    }
+}

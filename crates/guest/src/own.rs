@@ -1,0 +1,85 @@
+//! The files of this program, so that it can be the first process of a guest that has no others yet: itself, the loader that it names,
+//! and the libraries that are loaded now.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+/// Where the program lies in a guest's first file system.
+pub const PROGRAM: &str = "pagelab";
+
+/// The files by the paths that they have in the guest's first file system, without the `/` in front.
+///
+/// # Errors
+/// One of them cannot be read.
+pub fn files() -> io::Result<BTreeMap<String, Vec<u8>>> {
+    let program = fs::read("/proc/self/exe")?;
+    let own = fs::read_link("/proc/self/exe")?;
+    let mut files = BTreeMap::new();
+    if let Some(loader) = loader(&program) {
+        files.insert(loader.trim_start_matches('/').to_owned(), fs::read(&loader)?);
+    }
+    for library in libraries(&fs::read_to_string("/proc/self/maps")?) {
+        if library != own {
+            let name = library.to_string_lossy().trim_start_matches('/').to_owned();
+            files.insert(name, fs::read(&library)?);
+        }
+    }
+    files.insert(PROGRAM.to_owned(), program);
+    Ok(files)
+}
+
+/// What is mapped to be executed, out of /proc/self/maps.
+fn libraries(maps: &str) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = maps
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.splitn(6, ' ').filter(|word| !word.is_empty());
+            let rights = words.nth(1)?;
+            let path = line.find('/').map(|at| &line[at..])?;
+            (rights.contains('x') && !path.ends_with(" (deleted)")).then(|| PathBuf::from(path))
+        })
+        .collect();
+    paths.dedup();
+    paths
+}
+
+/// The loader that a program names (PT_INTERP of a 64-bit little-endian ELF file; System V ABI, chapter 5). `None`: it is static.
+fn loader(program: &[u8]) -> Option<String> {
+    const PT_INTERP: u64 = 3;
+    let number = |at: usize, bytes: usize| {
+        let field = program.get(at..at.checked_add(bytes)?)?;
+        Some(field.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte)))
+    };
+    let index = |number: u64| usize::try_from(number).ok();
+    let (first, size, count) = (index(number(32, 8)?)?, index(number(54, 2)?)?, index(number(56, 2)?)?);
+    let header = (0..count).map(|header| first + header * size).find(|at| number(*at, 4) == Some(PT_INTERP))?;
+    let (from, bytes) = (index(number(header + 8, 8)?)?, index(number(header + 32, 8)?)?);
+    let text = program.get(from..from.checked_add(bytes)?)?;
+    Some(String::from_utf8_lossy(text).trim_end_matches('\0').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_program_is_found_with_what_it_loads() {
+        let files = files().unwrap();
+        assert!(files[PROGRAM].starts_with(b"\x7fELF"));
+        let is_static = loader(&files[PROGRAM]).is_none();
+        assert_eq!(files.len() == 1, is_static, "{:?}", files.keys());
+        assert!(files.iter().all(|(name, content)| !name.starts_with('/') && !content.is_empty()));
+    }
+
+    #[test]
+    fn what_is_executed_is_a_library_and_data_is_none() {
+        let maps = "7f00-7f01 r-xp 00000000 fe:00 1          /usr/lib/libc.so.6\n\
+                    7f01-7f02 r--p 00000000 fe:00 1          /usr/share/locale\n\
+                    7f02-7f03 r-xp 00000000 00:00 0          [vdso]\n\
+                    7f03-7f04 r-xp 00000000 fe:00 1          /tmp/gone (deleted)\n";
+        assert_eq!(libraries(maps), [PathBuf::from("/usr/lib/libc.so.6")]);
+        assert_eq!(loader(b"\x7fELF"), None);
+    }
+}

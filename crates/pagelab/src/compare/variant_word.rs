@@ -1,0 +1,126 @@
+//! What words of the command line say of a variant.
+
+use std::ffi::OsString;
+use std::str::FromStr;
+
+use study::comparison::Fragmented;
+
+use crate::words::{Variable, WordError, parse_fragmented, parse_variable};
+
+/// What stands for the whole command in the command line of a variant.
+const COMMAND: &str = "{}";
+/// What stands for its arguments.
+const ARGUMENTS: &str = "{args}";
+
+/// A word that is no variant, or says nothing of one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VariantError {
+    /// No name.
+    #[error("expected NAME, or NAME=COMMAND with a command line as for a shell, found {0:?}")]
+    Word(String),
+    /// Nothing to run.
+    #[error("expected a command after the variables; {{}} stands for the command that is given, found {0:?}")]
+    NoCommand(String),
+    /// No name and value.
+    #[error("expected NAME=VALUE, found {0:?}")]
+    Named(String),
+    /// A value that is none.
+    #[error(transparent)]
+    Value(#[from] WordError),
+}
+
+/// A variant as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VariantWord {
+    /// Its name.
+    pub name: String,
+    /// Variables of its environment.
+    pub variables: Vec<Variable>,
+    /// Its command line, with the placeholders in it.
+    command: Vec<String>,
+}
+
+impl FromStr for VariantWord {
+    type Err = VariantError;
+
+    fn from_str(text: &str) -> Result<VariantWord, VariantError> {
+        let (name, line) = text.split_once('=').unwrap_or((text, COMMAND));
+        let wrong = || VariantError::Word(text.to_owned());
+        let words = shlex::split(line).ok_or_else(wrong)?;
+        let is_variable = |word: &&String| word.contains('=') && parse_variable(OsString::from(word)).is_ok();
+        let count = words.iter().take_while(is_variable).count();
+        let variables = words[..count].iter().map(|word| parse_variable(OsString::from(word)));
+        match (name.trim().is_empty(), words.len() > count) {
+            (true, _) => Err(wrong()),
+            (false, false) => Err(VariantError::NoCommand(text.to_owned())),
+            (false, true) => Ok(VariantWord {
+                name: name.trim().to_owned(),
+                variables: variables.collect::<Result<_, _>>()?,
+                command: words[count..].to_vec(),
+            }),
+        }
+    }
+}
+
+impl VariantWord {
+    /// Its command, where that of the comparison is `given`.
+    pub fn of(&self, given: &[OsString]) -> Vec<OsString> {
+        let filled = |word: &String| match word.as_str() {
+            COMMAND => given.to_vec(),
+            ARGUMENTS => given.get(1..).unwrap_or_default().to_vec(),
+            word => vec![OsString::from(word)],
+        };
+        self.command.iter().flat_map(filled).collect()
+    }
+}
+
+/// `NAME=VALUE`.
+pub fn parse_named(text: &str) -> Result<(String, String), VariantError> {
+    let (name, value) = text.split_once('=').ok_or_else(|| VariantError::Named(text.to_owned()))?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// `NAME=80%@64K`.
+pub fn parse_fragmented_of(text: &str) -> Result<(String, Fragmented), VariantError> {
+    let (name, wish) = parse_named(text)?;
+    Ok((name, parse_fragmented(&wish)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<VariantWord, String> {
+        text.parse().map_err(|error: VariantError| error.to_string())
+    }
+
+    #[test]
+    fn placeholders_stand_for_what_is_given() {
+        let given = ["./old/sort", "--parallel=1", "a b"].map(OsString::from);
+        let command = |text: &str| {
+            let words = of(text).unwrap().of(&given);
+            words.iter().map(|word| word.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(command("old"), ["./old/sort", "--parallel=1", "a b"]);
+        assert_eq!(command("new=./new/sort {args} -u"), ["./new/sort", "--parallel=1", "a b", "-u"]);
+        assert_eq!(command("wrapped=nice {}"), ["nice", "./old/sort", "--parallel=1", "a b"]);
+    }
+
+    #[test]
+    fn variables_stand_before_the_command() {
+        let word = of("arenas=MALLOC_ARENA_MAX=1 A='b c' {} x=1").unwrap();
+        let names: Vec<&str> = word.variables.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!((names, word.name.as_str()), (vec!["MALLOC_ARENA_MAX", "A"], "arenas"));
+        assert_eq!(word.command, ["{}", "x=1"]);
+    }
+
+    #[test]
+    fn what_is_no_variant_is_refused() {
+        for (text, part) in [("", "expected NAME"), ("a='", "command line"), ("a=B=1", "after the variables")] {
+            let error = of(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        assert!(parse_named("a").is_err() && parse_fragmented_of("a=0%").is_err());
+        assert_eq!(parse_fragmented_of("aged=80%@64K").unwrap().1.percent, 80);
+    }
+}

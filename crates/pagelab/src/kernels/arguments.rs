@@ -1,0 +1,73 @@
+//! What `compare` is told of kernels that it boots.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::words::{parse_duration, parse_size};
+
+/// Kernels to boot, and how.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Other kernels")]
+pub struct Guests {
+    /// Measure in guests that QEMU boots with this kernel, under all policies; repeat it for several kernels, which are compared with the
+    /// first. By KVM where that works, else emulated: then no figure is a time. The guest has this host's files, read-only, and its
+    /// modules lie in lib/modules/RELEASE above the image or in the tree that it was built in
+    #[arg(long = "kernel", value_name = "[NAME=]IMAGE", value_parser = parse_kernel, conflicts_with_all = ["arm_of_boot", "csv"])]
+    pub kernels: Vec<Named>,
+    /// More words of the kernel's command line. Given once they are every kernel's; else give them for each --kernel, in that order
+    #[arg(long, value_name = "WORDS", requires = "kernels", allow_hyphen_values = true)]
+    pub cmdline: Vec<String>,
+    /// Memory of a guest; default: 4G
+    #[arg(long, value_name = "SIZE", requires = "kernels", value_parser = parse_size)]
+    pub memory: Option<u64>,
+    /// Emulate one processor whose clock counts instructions: they become a metric, and the one that decides
+    #[arg(long, requires = "kernels")]
+    pub icount: bool,
+    /// Boots of each kernel, in turns; a boot is one observation, of --min-blocks blocks. Default: as few as can show a difference
+    #[arg(long, value_name = "N", requires = "kernels", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub boots: Option<u32>,
+    /// End a guest that takes longer, and keep its console's log beside the store. Default: 1h
+    #[arg(long, value_name = "TIME", requires = "kernels", value_parser = parse_duration)]
+    pub guest_time: Option<f64>,
+    /// Print plain text in 72 columns instead of the tables, as kernel lists take it
+    #[arg(long, requires = "kernels", conflicts_with = "json")]
+    pub mail: bool,
+}
+
+/// An image as --kernel names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Its name in the tables; `None`: its release.
+    pub name: Option<String>,
+    /// Its file.
+    pub image: PathBuf,
+}
+
+/// A name that is no word of a kernel's command line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected IMAGE or NAME=IMAGE with a name without spaces, quotes and /, found the name {0:?}")]
+pub struct NameError(String);
+
+/// `IMAGE` or `NAME=IMAGE`. What stands before the first `=` is a name unless a `/` is in it.
+fn parse_kernel(text: &str) -> Result<Named, NameError> {
+    match text.split_once('=').filter(|(name, _)| !name.contains('/')) {
+        Some((name, _)) if !study::guest::is_name(name) => Err(NameError(name.to_owned())),
+        Some((name, image)) => Ok(Named { name: Some(name.to_owned()), image: image.into() }),
+        None => Ok(Named { name: None, image: text.into() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_may_have_a_name_and_a_path_with_any_sign() {
+        let parsed = |text| parse_kernel(text).map(|named| (named.name, named.image.display().to_string()));
+        assert_eq!(parsed("old=/boot/a=b"), Ok((Some("old".into()), "/boot/a=b".into())));
+        assert_eq!(parsed("/boot/a=b"), Ok((None, "/boot/a=b".into())));
+        assert_eq!(parsed("bzImage"), Ok((None, "bzImage".into())));
+        assert_eq!(parsed("my kernel=x"), Err(NameError("my kernel".into())));
+    }
+}

@@ -1,0 +1,162 @@
+//! The kernels that are booted, checked: what can be refused before a guest is made is refused here.
+
+use std::path::Path;
+
+use guest::{Architecture, Image, Module};
+use policy::size::{format_bytes, parse_bytes};
+use sha2::{Digest, Sha256};
+use study::definition::{Boot, Guest};
+use study::guest::{image_word, kernel_word};
+
+use super::arguments::Guests;
+use crate::failure::Failure;
+
+/// A guest's memory where nothing else is asked for.
+const MEMORY_BYTES: u64 = 4 << 30;
+/// Less than this no Debian kernel boots with, and a debug build of pagelab in its first file system.
+const LEAST_BYTES: u64 = 512 << 20;
+
+/// A kernel that can be booted.
+#[derive(Debug)]
+pub struct Kernel {
+    /// Its name in the tables, unique among them.
+    pub name: String,
+    /// Its image.
+    pub image: Image,
+    /// A hash of its file, which tells images of one name apart.
+    pub hash: String,
+    /// What it loads first.
+    pub modules: Vec<Module>,
+    /// More words of its command line.
+    pub words: Vec<String>,
+    /// Its guests' memory.
+    pub memory_bytes: u64,
+}
+
+impl Kernel {
+    /// The kernel of an image.
+    ///
+    /// # Errors
+    /// It is no kernel, one for other processors, one that cannot have the host's files; more memory than there is.
+    fn of(name: Option<&str>, path: &Path, cmdline: &str, memory_bytes: u64) -> Result<Kernel, Failure> {
+        let image = Image::read(path).map_err(Failure::input)?;
+        if Architecture::own() != Some(image.architecture) {
+            return Err(Failure::Input(format!(
+                "{}: a kernel for {}, and a guest runs the programs of this host, which are for {}: expected an image for that",
+                path.display(),
+                image.architecture,
+                std::env::consts::ARCH
+            )));
+        }
+        let words = cmdline.split_whitespace().map(str::to_owned).collect();
+        let modules = guest::modules(&image).map_err(Failure::input)?;
+        let hash = hash(&image.path)?;
+        Ok(Kernel { name: name.unwrap_or(&image.release).to_owned(), image, hash, modules, words, memory_bytes })
+    }
+
+    /// The words of its command line that say which one it is.
+    pub fn own_words(&self) -> impl Iterator<Item = String> {
+        [kernel_word(&self.name), image_word(&self.hash)].into_iter().chain(self.words.iter().cloned())
+    }
+
+    /// The boot that it is among others.
+    pub fn boot(&self, is_baseline: bool) -> Boot {
+        let guest = Guest {
+            image: self.image.path.display().to_string(),
+            cmdline: self.words.join(" "),
+            memory: Some(format_bytes(self.memory_bytes)),
+            icount: false,
+        };
+        Boot::of_guest(&self.name, is_baseline, guest)
+    }
+}
+
+/// The first digits of a hash of a file.
+///
+/// # Errors
+/// It cannot be read.
+fn hash(path: &Path) -> Result<String, Failure> {
+    let hash = Sha256::digest(std::fs::read(path).map_err(|error| Failure::about(path, error))?);
+    Ok(hash[..8].iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The kernels of a command line.
+///
+/// # Errors
+/// As [`Kernel`]'s; two of one name; command lines for another number of kernels.
+pub fn named(guests: &Guests) -> Result<Vec<Kernel>, Failure> {
+    let (kernels, cmdlines) = (&guests.kernels, &guests.cmdline);
+    if cmdlines.len() > 1 && cmdlines.len() != kernels.len() {
+        return Err(Failure::Input(format!(
+            "--cmdline: expected one for all, or one for each of {} kernels, found {}",
+            kernels.len(),
+            cmdlines.len()
+        )));
+    }
+    let memory_bytes = guests.memory.unwrap_or(MEMORY_BYTES);
+    enough_memory(memory_bytes)?;
+    let cmdline = |at: usize| cmdlines.get(at).or(cmdlines.first()).map_or("", String::as_str);
+    let mut all: Vec<Kernel> = Vec::new();
+    for (at, one) in kernels.iter().enumerate() {
+        let mut kernel = Kernel::of(one.name.as_deref(), &one.image, cmdline(at), memory_bytes)?;
+        let is_taken = |name: &str| all.iter().any(|other| other.name == name);
+        if is_taken(&kernel.name) {
+            if one.name.is_some() {
+                return Err(Failure::Input(format!("--kernel: the name {:?} is there twice", kernel.name)));
+            }
+            let numbered = (2..).map(|number| format!("{}#{number}", kernel.name));
+            kernel.name = numbered.into_iter().find(|name| !is_taken(name)).unwrap_or_default();
+        }
+        all.push(kernel);
+    }
+    Ok(all)
+}
+
+/// The kernels that the boots of a study name.
+///
+/// # Errors
+/// As [`named`].
+pub fn of_boots(boots: &[Boot]) -> Result<Vec<Kernel>, Failure> {
+    let of_boot = |boot: &Boot| {
+        let Some(guest) = &boot.guest else { return Ok(None) };
+        let about = |what: &dyn std::fmt::Display| Failure::Input(format!("boots.{}: {what}", boot.name));
+        let memory = guest.memory.as_deref().map(parse_bytes).transpose().map_err(|error| about(&error))?;
+        let memory_bytes = memory.unwrap_or(MEMORY_BYTES);
+        enough_memory(memory_bytes).map_err(|error| about(&error))?;
+        let kernel = Kernel::of(Some(&boot.name), Path::new(&guest.image), &guest.cmdline, memory_bytes);
+        kernel.map(Some).map_err(|error| about(&error))
+    };
+    Ok(boots.iter().map(of_boot).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+}
+
+/// Whether this host has so much memory to give now.
+fn enough_memory(bytes: u64) -> Result<(), Failure> {
+    if bytes < LEAST_BYTES {
+        let (found, least) = (format_bytes(bytes), format_bytes(LEAST_BYTES));
+        return Err(Failure::Input(format!("memory of a guest: expected {least} or more, found {found}")));
+    }
+    let meminfo =
+        std::fs::read_to_string("/proc/meminfo").map_err(|error| Failure::about(Path::new("/proc/meminfo"), error))?;
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kilobytes: Option<u64> = line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse().ok());
+    match kilobytes.map(|kilobytes| kilobytes << 10) {
+        Some(available) if available < bytes => Err(Failure::Input(format!(
+            "a guest's memory is {}, and this host has {} available; give less with --memory SIZE (a study: memory = \"SIZE\")",
+            format_bytes(bytes),
+            format_bytes(available >> 20 << 20)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_little_and_too_much_memory_are_said() {
+        assert!(enough_memory(1 << 20).unwrap_err().to_string().contains("expected 512M or more, found 1M"));
+        assert!(enough_memory(1 << 60).unwrap_err().to_string().contains("give less with --memory"));
+        enough_memory(LEAST_BYTES).unwrap();
+    }
+}

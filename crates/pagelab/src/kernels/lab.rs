@@ -1,0 +1,178 @@
+//! Guests that are booted one after the other, each to do a job.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use guest::{Accelerator, Machine};
+use policy::size::format_bytes;
+use study::comparison::Comparison;
+use study::guest::{Clock, without_times};
+use tracer::signals::{self, PassOn};
+
+use super::emulator::{self, End, Ended, Limits};
+use super::job::{Job, Said};
+use super::kernel::Kernel;
+use crate::failure::{Failure, say};
+
+/// How long a guest may take to begin its job, on the processor and emulated.
+const READY: [Duration; 2] = [Duration::from_secs(120), Duration::from_secs(900)];
+/// How long the first guest may take on the processor, before that is given up for good: it does nothing but boot.
+const TRY: Duration = Duration::from_secs(30);
+/// How long a guest may take where nobody says it.
+pub const GUEST_TIME_S: f64 = 3600.0;
+
+/// Where guests are booted.
+pub struct Lab {
+    accelerator: Accelerator,
+    limit: Duration,
+    /// The directory of logs of guests that failed.
+    logs: PathBuf,
+    template: Job,
+}
+
+/// What came of a boot.
+pub struct Booted {
+    /// What it measured, without what its machine could not know.
+    pub comparison: Comparison,
+    /// What went wrong in it all the same.
+    pub exit: Result<(), Failure>,
+}
+
+impl Lab {
+    /// Chooses what executes the guests, and says why where that is not the processor. `store`: the logs are kept beside it.
+    ///
+    /// # Errors
+    /// There is no QEMU; the directory or the user of this process has no name.
+    pub fn open(kernels: &[Kernel], icount: bool, guest_time_s: f64, store: &Path) -> Result<Lab, Failure> {
+        signals::catch(PassOn::Kill).map_err(Failure::input)?;
+        let logs = store.parent().map_or_else(|| PathBuf::from("."), Path::to_owned);
+        let template = template()?;
+        let limit = Duration::try_from_secs_f64(guest_time_s).unwrap_or(Duration::MAX);
+        let mut lab = Lab { accelerator: Accelerator::Counting, limit, logs, template };
+        if icount {
+            return Ok(lab);
+        }
+        lab.accelerator = Accelerator::Kvm;
+        if let Some(first) = kernels.first()
+            && let Err(why) = lab.works(first)?
+        {
+            say(format_args!("pagelab: guests are emulated, and nothing says how long anything takes: {why}"));
+            lab.accelerator = Accelerator::Emulation;
+        }
+        Ok(lab)
+    }
+
+    /// What the clock of its guests is worth.
+    pub fn clock(&self) -> Clock {
+        match self.accelerator {
+            Accelerator::Kvm => Clock::Real,
+            Accelerator::Emulation => Clock::Nothing,
+            Accelerator::Counting => Clock::Instructions,
+        }
+    }
+
+    /// What executes its guests, in a word.
+    pub fn how(&self) -> &'static str {
+        match self.accelerator {
+            Accelerator::Kvm => "KVM",
+            Accelerator::Emulation => "emulated",
+            Accelerator::Counting => "emulated, counting instructions",
+        }
+    }
+
+    /// Whether a guest with this kernel comes up on the processor, or why not. That /dev/kvm can be opened does not say so.
+    fn works(&self, kernel: &Kernel) -> Result<Result<(), String>, Failure> {
+        if let Err(error) = std::fs::File::options().read(true).write(true).open("/dev/kvm") {
+            return Ok(Err(format!("/dev/kvm: {error}")));
+        }
+        let limits = Limits { ready: TRY, end: TRY };
+        let ended = self.run(kernel, &Job { words: Vec::new(), ..self.template.clone() }, limits, &mut |_| ())?;
+        match ended.end {
+            End::Done => Ok(Ok(())),
+            End::Interrupted(signal) => Err(Failure::Interrupted(signal)),
+            End::Early => Ok(Err(format!("by KVM a guest ended at once ({:?})", ended.last_words()))),
+            End::TooSlow { .. } => Ok(Err(format!("by KVM a guest did not come up within {} s", TRY.as_secs()))),
+        }
+    }
+
+    /// Boots a kernel and measures there, in the words of `compare`.
+    ///
+    /// # Errors
+    /// The kernel does not boot, or the guest has no result. The log of its console is kept then.
+    pub fn measure(&self, kernel: &Kernel, words: &[String], seed: u64) -> Result<Booted, Failure> {
+        let ready = READY[usize::from(self.accelerator != Accelerator::Kvm)];
+        let limits = Limits { ready, end: self.limit };
+        let job = Job { words: words.to_vec(), seed, ..self.template.clone() };
+        let (mut comparison, mut failed) = (None, None);
+        let mut hear = |said| match said {
+            Said::Comparison(made) => comparison = Some(*made),
+            Said::Failed { code, message } => failed = Some((code, message)),
+            Said::Ready | Said::Done => {}
+        };
+        let ended = self.run(kernel, &job, limits, &mut hear)?;
+        let failed = failed.map(|(code, message)| Failure::of_code(code, format!("{}: {message}", kernel.name)));
+        match (&ended.end, comparison) {
+            (End::Done, Some(comparison)) => {
+                let comparison = without_times(comparison);
+                Ok(Booted { comparison, exit: failed.map_or(Ok(()), Err) })
+            }
+            (End::Done, None) => Err(failed.unwrap_or_else(|| self.without_result(kernel, &ended))),
+            (End::Interrupted(signal), _) => Err(Failure::Interrupted(*signal)),
+            (End::Early | End::TooSlow { .. }, _) => Err(self.without_result(kernel, &ended)),
+        }
+    }
+
+    fn run(&self, kernel: &Kernel, job: &Job, limits: Limits, hear: &mut dyn FnMut(Said)) -> Result<Ended, Failure> {
+        let words = kernel.own_words().chain([self.clock().word()]);
+        let cpus = match self.accelerator {
+            Accelerator::Kvm => std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32),
+            Accelerator::Emulation | Accelerator::Counting => 1,
+        };
+        let machine = Machine {
+            architecture: kernel.image.architecture,
+            accelerator: self.accelerator,
+            memory_bytes: kernel.memory_bytes,
+            cpus,
+            kernel_words: words.collect(),
+        };
+        let job = serde_json::to_vec(job).map_err(Failure::input)?;
+        let initrd = guest::initrd(&kernel.modules, &job).map_err(Failure::input)?;
+        let image = kernel.image.path.to_string_lossy();
+        emulator::boot(&machine, &image, &initrd, limits, hear).map_err(Failure::input)
+    }
+
+    /// Why a guest has no result, and where its log is.
+    fn without_result(&self, kernel: &Kernel, ended: &Ended) -> Failure {
+        let file = self.logs.join(format!("guest-{}.log", kernel.name));
+        let log = match ended.keep_log(file.clone()) {
+            Ok(file) => format!("its console's log: {}", file.display()),
+            Err(error) => format!("its console's log could not be kept in {}: {error}", file.display()),
+        };
+        let what = match ended.end {
+            End::TooSlow { is_ready: true } => {
+                format!("the guest was not done within {} s; give more with --guest-time", self.limit.as_secs())
+            }
+            End::TooSlow { is_ready: false } => {
+                let limit = READY[usize::from(self.accelerator != Accelerator::Kvm)].min(self.limit);
+                format!("the guest did not come up within {} s", limit.as_secs())
+            }
+            _ => format!("the guest ended without a result (memory: {})", format_bytes(kernel.memory_bytes)),
+        };
+        Failure::NoResult(format!("{}: {what}; last it said {:?}; {log}", kernel.name, ended.last_words()))
+    }
+}
+
+/// A job without words: this program, where and as whom it runs.
+fn template() -> Result<Job, Failure> {
+    let about = |what: &str, error: std::io::Error| Failure::Input(format!("{what}: {error}"));
+    let id = tracer::user::effective_id();
+    let user = if id == 0 { None } else { Some(tracer::user::name_of(id).map_err(Failure::input)?) };
+    Ok(Job {
+        words: Vec::new(),
+        directory: std::env::current_dir().map_err(|error| about("the working directory", error))?,
+        variables: std::env::vars_os().collect(),
+        user,
+        seed: 0,
+        program: std::env::current_exe().map_err(|error| about("pagelab's own path", error))?,
+    })
+}

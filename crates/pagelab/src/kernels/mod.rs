@@ -1,0 +1,122 @@
+//! `pagelab compare --kernel`: kernels that are booted in guests, measured under all policies in turns, and compared over boots.
+//!
+//! ```text
+//! kernels ─► boot by boot, in an order that the seed decides      mod
+//!   Lab::measure ─► first file system, QEMU ─► lines of the port    lab, emulator, guest (the crate)
+//!       in the guest: the words of `compare` ─► Comparison            session, compare::in_guest
+//!   ─► without times where the guest was emulated ─► store              study: guest
+//! ─► kernels x policies, over boots ─► table, mail, document, page        report; study: matrix::kernels
+//! ```
+
+pub mod arguments;
+mod emulator;
+mod job;
+pub mod kernel;
+pub mod lab;
+mod report;
+pub mod session;
+
+use study::comparison::{Comparison, Ended};
+use study::guest::kernel_of;
+use study::plan::order;
+use study::stats::boots::boots_needed;
+
+use crate::compare::{Compare, in_guest};
+use crate::failure::{Failure, say};
+use crate::output::open_store;
+use crate::publish::first_of;
+use kernel::Kernel;
+use lab::{Booted, Lab};
+use report::Shown;
+
+/// What a boot with a result ended with.
+type Exit = Result<(), Failure>;
+
+/// Runs `pagelab compare --kernel`.
+///
+/// # Errors
+/// A kernel that cannot be booted, or whose guest has no result; what `compare` refuses; something that cannot be written.
+pub fn run(arguments: &Compare) -> Result<(), Failure> {
+    let guests = &arguments.guests;
+    let kernels = kernel::named(guests)?;
+    let words = own_words()?;
+    arguments.forms.can_be_written()?;
+    // Another user may find what this one does not: then the first guest tells.
+    if let Some(program) = arguments.command.first().filter(|_| arguments.measuring.user.is_none()) {
+        tracer::resolve(program).map_err(|error| Failure::launch(&error))?;
+    }
+    let store = open_store(arguments.keeping.store.as_deref())?;
+    let lab = Lab::open(&kernels, guests.icount, guests.guest_time.unwrap_or(lab::GUEST_TIME_S), store.path())?;
+    in_guest::check(arguments, lab.clock())?;
+    let boots = guests.boots.unwrap_or_else(|| boots_needed(kernels.len()));
+    let seed = arguments.stopping.seed.unwrap_or_else(in_guest::seed);
+    let mut measured = Vec::new();
+    let outcome = measure(&lab, &kernels, &vec![boots; kernels.len()], seed, &mut |kernel, seed| {
+        let Booted { mut comparison, exit } = lab.measure(kernel, &words, seed)?;
+        comparison.id = store.begin(&comparison).map_err(Failure::input)?;
+        let exit = ended(&comparison, exit)?;
+        measured.push(comparison);
+        Ok(exit)
+    });
+    let shown = Shown {
+        boots: kernels.iter().enumerate().map(|(at, kernel)| kernel.boot(at == 0)).collect(),
+        command: words_of_command(arguments),
+        forms: &arguments.forms,
+        mail: guests.mail,
+    };
+    let is_measured =
+        |kernel: &Kernel| measured.iter().any(|one: &Comparison| kernel_of(&one.machine) == Some(&kernel.name));
+    let published = if kernels.iter().all(is_measured) { shown.publish(&lab, &measured) } else { Ok(()) };
+    first_of([outcome, published].into_iter().filter_map(Result::err))
+}
+
+/// Boots each kernel so often as `boots` says of it, in turns, each time in another order. What went wrong in boots that have a result is what comes back when
+/// all are done; a boot without one ends it.
+///
+/// # Errors
+/// What `boot` says.
+pub fn measure(
+    lab: &Lab,
+    kernels: &[Kernel],
+    boots: &[u32],
+    seed: u64,
+    boot: &mut dyn FnMut(&Kernel, u64) -> Result<Exit, Failure>,
+) -> Result<(), Failure> {
+    let all: u32 = boots.iter().sum();
+    let mut outcome = Ok(());
+    let rounds = 0..boots.iter().copied().max().unwrap_or(0);
+    let in_round = |round| order(seed, round, kernels.len()).into_iter().filter(move |place| round < boots[*place]);
+    let places = rounds.flat_map(in_round);
+    for (number, place) in (1u64..).zip(places) {
+        let kernel = &kernels[place];
+        say(format_args!("pagelab: boot {number} of {all}: {} ({})", kernel.name, lab.how()));
+        outcome = outcome.and(boot(kernel, seed.wrapping_add(number))?);
+    }
+    outcome
+}
+
+/// What a boot with a result ended with: a wrong answer under a policy is a row of the table, and no result ends all of it.
+///
+/// # Errors
+/// It has no result.
+pub fn ended(comparison: &Comparison, exit: Exit) -> Result<Exit, Failure> {
+    match (&comparison.ended, exit) {
+        (Ended::Precise | Ended::Blocks | Ended::Time, exit) => Ok(exit),
+        (_, Err(failure)) => Err(failure),
+        (_, Ok(())) => Err(Failure::NoResult("a guest ended its comparison without a result".into())),
+    }
+}
+
+/// The words behind `compare`, which the guest's pagelab is given.
+fn own_words() -> Result<Vec<String>, Failure> {
+    let text = |word: std::ffi::OsString| {
+        word.into_string().map_err(|word| Failure::Input(format!("{word:?}: a guest is told words in UTF-8")))
+    };
+    std::env::args_os().skip(2).map(text).collect()
+}
+
+fn words_of_command(arguments: &Compare) -> String {
+    let client = arguments.command.iter().map(|word| word.to_string_lossy());
+    let server = arguments.measuring.server.iter().map(|server| server.into());
+    server.chain(client).collect::<Vec<std::borrow::Cow<'_, str>>>().join(" ")
+}

@@ -1,0 +1,122 @@
+//! Kernels x policies, in the forms that were asked for.
+
+use results::matrix::{self as shown, HostOf, Report};
+use study::comparison::Comparison;
+use study::definition::{Boot, Definition, HOST, Size, Slurm, Stopping, Workload};
+use study::guest::{NO_STUDY, kernel_of};
+use study::matrix::kernels;
+use study::stats::boots;
+
+use super::lab::Lab;
+use crate::failure::Failure;
+use crate::output::{print, terminal_width, write_page};
+use crate::publish::Forms;
+
+/// What is shown.
+pub struct Shown<'a> {
+    /// The boots, the first of which is compared with.
+    pub boots: Vec<Boot>,
+    /// What was run.
+    pub command: String,
+    /// In which forms.
+    pub forms: &'a Forms,
+    /// As a mail.
+    pub mail: bool,
+}
+
+impl Shown<'_> {
+    /// Prints and writes what the boots say together.
+    ///
+    /// # Errors
+    /// Standard output or a file cannot be written.
+    pub fn publish(&self, lab: &Lab, comparisons: &[Comparison]) -> Result<(), Failure> {
+        let definition = self.definition(lab, comparisons);
+        let host = comparisons.first().map_or(HOST.to_owned(), |one| kernels::place(&one.machine.cpu_model, one));
+        let named: Vec<(String, &Comparison)> = comparisons.iter().map(|one| (host.clone(), one)).collect();
+        let workloads = [(self.command.as_str(), named)];
+        let policies = kernels::of_policies(&definition, &workloads);
+        let of_kernels = kernels::of_kernels(&definition, &workloads);
+        let kernels = of_kernels.as_ref().filter(|_| definition.boots.len() > 1);
+        let report = |matrix, over_boots| Report {
+            definition: &definition,
+            matrix,
+            over_boots,
+            over_variants: &[],
+            counted: None,
+            forms: Vec::new(),
+            hosts: hosts(comparisons),
+            missing: Vec::new(),
+            command: std::env::args().collect(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        // Documents and pages have the form of a study's. What is read has kernels first, because they are the question.
+        let (of_study, read) = (report(&policies, kernels), kernels.map(|kernels| report(kernels, Some(&policies))));
+        let read = read.as_ref().unwrap_or(&of_study);
+        let text = match () {
+            () if self.forms.json => format!("{:#}", shown::document(&of_study)),
+            () if self.mail => shown::mail(read),
+            () => shown::render(read, terminal_width()),
+        };
+        print(text.trim_end(), self.forms.json || self.mail)?;
+        match &self.forms.html {
+            Some(file) => write_page(file, &results::html::matrix::report(&of_study)),
+            None => Ok(()),
+        }
+    }
+
+    /// The comparison in the nouns of a study: one workload, with the kernels as boots.
+    fn definition(&self, lab: &Lab, comparisons: &[Comparison]) -> Definition {
+        let mut policies: Vec<String> = Vec::new();
+        for design in comparisons.iter().map(|one| &one.design) {
+            let labels = design.compared().map(|arm| &design.arms[arm].label);
+            labels.filter(|label| !policies.contains(label)).cloned().collect::<Vec<_>>().into_iter().for_each(
+                |label| {
+                    policies.push(label);
+                },
+            );
+        }
+        let first = comparisons.first().map(|one| &one.design);
+        let boots: Vec<String> = self.boots.iter().map(|boot| of_boot(&boot.name, comparisons)).collect();
+        let limits = lab.clock().limits().map(|limits| format!(". {limits}")).unwrap_or_default();
+        Definition {
+            name: NO_STUDY.to_owned(),
+            question: format!("`{}` in guests ({}); {}{limits}", self.command, lab.how(), boots.join(", ")),
+            size: Size::Full,
+            policies,
+            baseline: first.map_or(String::new(), |design| design.arms[design.baseline].label.clone()),
+            machines: vec![HOST.to_owned()],
+            workloads: vec![Workload { name: self.command.clone(), ..Workload::default() }],
+            primary: first.map_or(String::new(), |design| design.primary.clone()),
+            model_primary: String::new(),
+            band: None,
+            seed: first.map(|design| design.seed),
+            stopping: Stopping::default(),
+            published: Vec::new(),
+            fragmented: None,
+            form: None,
+            counted: None,
+            boots: self.boots.clone(),
+            slurm: Slurm::default(),
+        }
+    }
+}
+
+/// The boots of a kernel, by the numbers of their comparisons: `old in 2 boots (pagelab show 3, 6)`.
+fn of_boot(name: &str, comparisons: &[Comparison]) -> String {
+    let own = comparisons.iter().filter(|one| kernel_of(&one.machine) == Some(name));
+    let numbers: Vec<String> = own.map(|one| one.id.to_string()).collect();
+    let boots = boots::count_of_boots(numbers.len() as u32);
+    format!("{name} in {boots} (`pagelab show`: {})", numbers.join(", "))
+}
+
+/// The machine of each kernel, once.
+fn hosts(comparisons: &[Comparison]) -> Vec<HostOf> {
+    let mut hosts: Vec<HostOf> = Vec::new();
+    for comparison in comparisons {
+        let label = kernels::place(kernel_of(&comparison.machine).unwrap_or_default(), comparison);
+        if !hosts.iter().any(|host| host.label == label) {
+            hosts.push(HostOf { label, machine: comparison.machine.clone() });
+        }
+    }
+    hosts
+}

@@ -1,0 +1,127 @@
+//! Work of a study that is counted, and weighed with the costs of its file.
+//!
+//! Counts are exact and the same on every machine, so they are made once and kept in the store, like simulations. What
+//! they cost is said by the file: another cost needs no new count.
+
+mod stage2;
+
+use results::store::{OfStudy, Simulation, Store};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use study::counted::{Case, Counted, Counts, Table};
+use study::definition::Definition;
+
+use crate::failure::{Failure, say};
+
+/// The counted work of a study, as far as it has been counted.
+pub struct CountedState<'a> {
+    /// What is counted.
+    pub counted: &'a Counted,
+    /// Cases that are there.
+    cases: Vec<Case>,
+    /// Granules of which there is nothing.
+    missing: Vec<String>,
+}
+
+/// What the store keeps of a case.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    visits: u64,
+    counts: Counts,
+}
+
+impl<'a> CountedState<'a> {
+    /// What a store has of it; `None` where the study counts nothing.
+    ///
+    /// # Errors
+    /// A name that cannot be counted; a store that cannot be read.
+    pub fn of(definition: &'a Definition, store: Option<&Store>) -> Result<Option<CountedState<'a>>, Failure> {
+        let Some(counted) = &definition.counted else { return Ok(None) };
+        if let Some(what) = stage2::unknown(counted) {
+            return Err(Failure::Input(format!("study {}: {what}", definition.name)));
+        }
+        let known = store.map(|store| store.simulations_of(&definition.name)).transpose().map_err(Failure::input)?;
+        let own: Vec<Simulation> = known.unwrap_or_default();
+        let of_granule = |granule: &String| of_granule(counted, granule, &own);
+        let (cases, missing): (Vec<_>, Vec<_>) =
+            counted.granules.iter().map(|granule| (granule, of_granule(granule))).partition(|(_, all)| all.is_some());
+        let mut cases: Vec<Case> = cases.into_iter().filter_map(|(_, all)| all).flatten().collect();
+        let place = |case: &Case| stage2::order().position(|at| at == (case.phase.as_str(), case.backing.as_str()));
+        cases.sort_by_key(place);
+        let missing = missing.into_iter().map(|(granule, _)| granule.clone()).collect();
+        Ok(Some(CountedState { counted, cases, missing }))
+    }
+
+    /// What its cases cost; empty where nothing has been counted.
+    pub fn table(&self) -> Table {
+        Table::of(self.counted, &self.cases)
+    }
+
+    /// A word for how far it is, and what is missing.
+    pub fn told(&self) -> (&'static str, String) {
+        match self.missing.is_empty() {
+            true => ("done", String::new()),
+            false => ("missing", format!("granules {} not counted yet", self.missing.join(", "))),
+        }
+    }
+
+    /// Its name in tables of rows.
+    pub fn name(&self) -> String {
+        format!("{} (counted)", self.counted.what)
+    }
+
+    /// Counts what is missing.
+    ///
+    /// # Errors
+    /// Memory that the formats cannot map; a store that cannot be written.
+    pub fn run(&self, definition: &Definition, store: &Store) -> Result<(), Failure> {
+        for granule in &self.missing {
+            say(format_args!("study {}: counting {} with pages of {granule}", definition.name, self.counted.what));
+            let wrong = |error| Failure::Input(format!("study {}: counted: {granule}: {error}", definition.name));
+            let cases = stage2::cases(self.counted, granule).map_err(wrong)?;
+            let kept: Vec<Simulation> = cases.iter().map(|case| self.kept(definition, case)).collect();
+            store.keep_simulations(&kept).map_err(Failure::input)?;
+        }
+        Ok(())
+    }
+
+    fn kept(&self, definition: &Definition, case: &Case) -> Simulation {
+        Simulation {
+            of: OfStudy {
+                study: definition.name.clone(),
+                workload: format!("{} {}", case.phase, case.backing),
+                subject: subject(self.counted, &case.phase, &case.backing),
+            },
+            machine: case.granule.clone(),
+            policy: case.variant.clone(),
+            outcome: json!(Kept { visits: case.visits, counts: case.counts.clone() }).to_string(),
+        }
+    }
+}
+
+/// Everything that decides what is counted, but for the granule and the variant, which the store keeps apart.
+fn subject(counted: &Counted, phase: &str, backing: &str) -> String {
+    let Counted { what, bytes, .. } = counted;
+    let version = env!("CARGO_PKG_VERSION");
+    json!({ "counted": what, "bytes": bytes, "phase": phase, "backing": backing, "pagelab": version }).to_string()
+}
+
+/// The cases of a granule, in order; `None` where one of them is missing.
+fn of_granule(counted: &Counted, granule: &str, stored: &[Simulation]) -> Option<Vec<Case>> {
+    let all = stage2::order().flat_map(|(phase, backing)| {
+        let of = subject(counted, phase, backing);
+        counted.variants.iter().map(move |variant| {
+            let is_own = |one: &&Simulation| one.machine == granule && one.policy == *variant && one.of.subject == of;
+            let kept: Kept = serde_json::from_str(&stored.iter().find(is_own)?.outcome).ok()?;
+            Some(Case {
+                phase: phase.to_owned(),
+                backing: backing.to_owned(),
+                granule: granule.to_owned(),
+                variant: variant.clone(),
+                visits: kept.visits,
+                counts: kept.counts,
+            })
+        })
+    });
+    all.collect()
+}

@@ -1,0 +1,39 @@
+//! How many boots of each guest a study has, and how many it wants.
+
+use study::comparison::Comparison;
+use study::definition::{Boot, Definition};
+use study::stats::boots::boots_needed;
+
+use crate::kernels::kernel::{self, Kernel};
+
+/// Whether the boots of a study are guests: all of them are, or none.
+pub fn are_guests(definition: &Definition) -> bool {
+    definition.boots.iter().any(|boot| boot.guest.is_some())
+}
+
+/// Boots of each guest.
+pub fn boots_wanted(definition: &Definition) -> u32 {
+    definition.stopping.boots.unwrap_or_else(|| boots_needed(definition.boots.len()))
+}
+
+/// How many boots of this very image, with this command line, there are.
+pub fn boots_of(kernel: &Kernel, stored: &[Comparison]) -> usize {
+    let own: Vec<String> = kernel.own_words().collect();
+    let is_of = |one: &&Comparison| {
+        let words: Vec<&str> = one.machine.kernel_command_line.split_whitespace().collect();
+        own.iter().all(|word| words.contains(&word.as_str()))
+    };
+    stored.iter().filter(is_of).count()
+}
+
+/// Whether each guest has its boots of a workload, which then is the last comparison's. Where the images can be read, only boots of these count.
+pub fn done(definition: &Definition, stored: &[Comparison]) -> Option<i64> {
+    let kernels = kernel::of_boots(&definition.boots).ok();
+    let by_name = |boot: &Boot| stored.iter().filter(|one| boot.lacks(&one.machine).is_none()).count();
+    let counts: Vec<usize> = match &kernels {
+        Some(kernels) => kernels.iter().map(|kernel| boots_of(kernel, stored)).collect(),
+        None => definition.boots.iter().map(by_name).collect(),
+    };
+    let is_done = counts.iter().all(|count| *count >= boots_wanted(definition) as usize);
+    stored.last().filter(|_| is_done).map(|last| last.id)
+}

@@ -1,0 +1,84 @@
+//! Boots of a study that are guests: pagelab boots them by itself, as `compare --kernel` does.
+
+use results::store::{OfStudy, Store};
+use study::comparison::Comparison;
+use study::definition::{Definition, Published};
+use study::matrix::{Matrix, Row, kernels as axis};
+
+use super::guest_boots::{are_guests, boots_of, boots_wanted};
+use super::lowered::lowered;
+use super::plan::HostRow;
+use crate::compare::in_guest;
+use crate::failure::Failure;
+use crate::kernels::kernel::{self, Kernel};
+use crate::kernels::lab::{Booted, GUEST_TIME_S, Lab};
+use crate::kernels::{ended, measure};
+
+/// The guests of a study, ready to be booted.
+pub struct Guests {
+    lab: Lab,
+    kernels: Vec<Kernel>,
+}
+
+/// The guests of a study; `None` where its boots are none, or where nothing is to be run.
+///
+/// # Errors
+/// A kernel that cannot be booted, no QEMU.
+pub fn open(definition: &Definition, is_wanted: bool, store: &Store) -> Result<Option<Guests>, Failure> {
+    if !is_wanted || !are_guests(definition) {
+        return Ok(None);
+    }
+    let kernels = kernel::of_boots(&definition.boots)?;
+    let icount = definition.boots.iter().any(|boot| boot.guest.as_ref().is_some_and(|guest| guest.icount));
+    let lab = Lab::open(&kernels, icount, GUEST_TIME_S, store.path())?;
+    Ok(Some(Guests { lab, kernels }))
+}
+
+impl Guests {
+    /// Boots the guests of which a workload has too few, and keeps what each measured.
+    ///
+    /// # Errors
+    /// A guest without a result.
+    pub fn measure(
+        &self,
+        definition: &Definition,
+        row: &HostRow<'_>,
+        of: OfStudy,
+        store: &Store,
+    ) -> Result<(), Failure> {
+        let Ok(planned) = &row.lowered else { return Ok(()) };
+        let words = lowered(definition, row.workload).unwrap_or_else(|_| planned.clone()).words;
+        in_guest::check_words(&words, self.lab.clock())?;
+        let left = |kernel: &Kernel| boots_wanted(definition).saturating_sub(boots_of(kernel, &row.stored) as u32);
+        let left: Vec<u32> = self.kernels.iter().map(left).collect();
+        let seed = definition.seed.unwrap_or_else(in_guest::seed).wrapping_add(row.stored.len() as u64);
+        measure(&self.lab, &self.kernels, &left, seed, &mut |kernel, seed| {
+            let Booted { comparison, exit } = self.lab.measure(kernel, &words, seed)?;
+            store.begin_of_study(&comparison, &of).map_err(Failure::input)?;
+            ended(&comparison, exit)
+        })
+    }
+}
+
+/// Workloads with their comparisons, each with the host that it was made on.
+fn named<'a>(rows: &'a [HostRow<'_>]) -> Vec<(&'a str, Vec<(String, &'a Comparison)>)> {
+    let host = |one: &Comparison| axis::place(&one.machine.cpu_model, one);
+    let of_row = |row: &'a HostRow<'_>| {
+        (row.workload.name.as_str(), row.stored.iter().map(|one| (host(one), one)).collect::<Vec<_>>())
+    };
+    rows.iter().map(of_row).collect()
+}
+
+/// What each policy says on each kernel.
+pub fn of_policies(definition: &Definition, rows: &[HostRow<'_>]) -> Vec<Row> {
+    axis::of_policies(definition, &named(rows)).rows
+}
+
+/// What each kernel says under each policy; `None` where there is one kernel, or where nothing was measured.
+pub fn of_kernels(definition: &Definition, rows: &[HostRow<'_>], published: &[Published]) -> Option<Matrix> {
+    if definition.boots.len() < 2 || rows.iter().all(|row| row.stored.is_empty()) {
+        return None;
+    }
+    let Matrix { policies, baseline, rows, .. } = axis::of_kernels(definition, &named(rows))?;
+    Some(Matrix::of(&policies, &baseline, rows, published))
+}

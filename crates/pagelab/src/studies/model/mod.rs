@@ -1,0 +1,342 @@
+//! Workloads on model machines: recorded once, simulated on every machine under every policy.
+
+mod outcome;
+mod recording;
+mod subject;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use model::machine::Machine;
+use model::policy::ModelPolicy;
+use results::store::{OfStudy, Simulation, Store};
+use study::definition::{Definition, HOST, Workload};
+use study::matrix::{Cell, Origin, Row};
+use study::metric::{Direction, Provenance};
+
+pub use self::outcome::Outcome;
+use self::outcome::{UNSIMULATED, cell, is_modelled, race};
+use self::subject::{Subject, recorded};
+use super::arguments::Run;
+use super::lacking::is_here;
+use super::programs::Files;
+use crate::failure::{Failure, say};
+use crate::sim::{self, Answered, machines};
+
+/// A workload, or one of its variants, on a model machine.
+pub struct ModelRow {
+    /// What is simulated.
+    pub workload: Workload,
+    /// The machine by its own name.
+    pub machine: String,
+    /// How the study names it: the same, or a file.
+    named: String,
+    /// What decides what comes of it.
+    subject: Subject,
+    /// How far it is.
+    pub progress: Progress,
+    /// What the store has of it, by policy: of what there is now, or where there is none of the build that differs least.
+    stored: BTreeMap<String, Outcome>,
+    /// What made these.
+    made_of: Subject,
+}
+
+/// How far a simulation is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It cannot be made, for this reason.
+    Refused(String),
+    /// It has not been made, or not of what there is now, for this reason.
+    Missing(String),
+    /// It was tried, and failed for this reason.
+    Failed(String),
+    /// It is done.
+    Done,
+}
+
+/// Every workload on every model machine of a study.
+///
+/// # Errors
+/// A machine that there is not, two of one name; a store that cannot be read.
+pub fn rows(definition: &Definition, store: Option<&Store>) -> Result<Vec<ModelRow>, Failure> {
+    let known = store.map(|store| store.simulations_of(&definition.name)).transpose().map_err(Failure::input)?;
+    let known = known.unwrap_or_default();
+    let machines = machines_of(definition)?;
+    let mut files = Files::default();
+    let subject = |one: Workload| (Subject::of(definition, &one, &mut files), one);
+    let asked: Vec<(Subject, Workload)> = match machines.is_empty() {
+        true => Vec::new(),
+        false => definition.workloads.iter().flat_map(Workload::apart).map(subject).collect(),
+    };
+    let mut rows = Vec::new();
+    for (named, machine) in &machines {
+        let own: Vec<&Simulation> = known.iter().filter(|one| one.machine == machine.name).collect();
+        for (subject, workload) in &asked {
+            rows.push(row(definition, workload.clone(), (named, machine), subject.on(machine), &own));
+        }
+    }
+    Ok(rows)
+}
+
+/// The model machines of a study: how it names each, and what that is.
+fn machines_of(definition: &Definition) -> Result<Vec<(String, Machine)>, Failure> {
+    let mut all: Vec<(String, Machine)> = Vec::new();
+    for named in definition.machines.iter().filter(|machine| *machine != HOST) {
+        let wrong = |what: String| Failure::Input(format!("machines: {what}"));
+        let machine = machines::named(named).map_err(|error| wrong(error.to_string()))?;
+        if let Some((other, _)) = all.iter().find(|(_, known)| known.name == machine.name) {
+            let name = &machine.name;
+            return Err(wrong(format!(
+                "{other} and {named} are both {name:?}; give one of them another (its key `name`)"
+            )));
+        }
+        all.push((named.clone(), machine));
+    }
+    Ok(all)
+}
+
+/// A workload on a machine, by what a store has of that machine.
+fn row(
+    definition: &Definition,
+    workload: Workload,
+    (named, machine): (&str, &Machine),
+    subject: Subject,
+    stored: &[&Simulation],
+) -> ModelRow {
+    let mut by_subject: BTreeMap<&str, BTreeMap<String, Outcome>> = BTreeMap::new();
+    for one in stored {
+        if let Some(outcome) = Outcome::read(&one.outcome) {
+            by_subject.entry(&one.of.subject).or_default().insert(one.policy.clone(), outcome);
+        }
+    }
+    let read = |(text, outcomes)| Some((Subject::read(text)?, outcomes));
+    // A variant whose trace is another one's has no part in its figures.
+    let alike = by_subject.into_iter().filter(|_| workload.missing.is_none()).filter_map(read);
+    let alike = alike.filter(|(of, _)| of.asks_as(&subject));
+    let has_failed = |outcomes: &BTreeMap<String, Outcome>| outcomes.values().any(|one| one.failure().is_some());
+    let nearest = alike.min_by_key(|(of, outcomes)| (of.changed(&subject).len(), has_failed(outcomes)));
+    let (made_of, stored) = nearest.unwrap_or_else(|| (subject.clone(), BTreeMap::new()));
+    let machine = machine.name.clone();
+    let mut row =
+        ModelRow { workload, machine, named: named.to_owned(), subject, progress: Progress::Done, stored, made_of };
+    row.progress = row.progress_of(definition);
+    row
+}
+
+/// Programs whose own accesses are not the workload's.
+const SHELLS: [&str; 4] = ["sh", "bash", "dash", "/bin/sh"];
+/// Built-in workloads that start what is measured.
+const STARTERS: [[&str; 3]; 2] = [["pagelab", "workload", "copies"], ["pagelab", "workload", "spec-cpu"]];
+
+/// Why a workload cannot be recorded here, or simulated at all.
+fn refused(definition: &Definition, workload: &Workload) -> Option<String> {
+    let recorded = workload.trace.is_none().then(|| recorded(workload));
+    let is_here = || recorded.and_then(|recorded| is_here(workload, recorded).err());
+    never(definition, workload).or_else(is_here)
+}
+
+/// Why a workload cannot be simulated on any machine.
+pub fn never(definition: &Definition, workload: &Workload) -> Option<String> {
+    if let Some(why) = &workload.missing {
+        return Some(why.clone());
+    }
+    if workload.trace.is_none() && workload.server.is_some() {
+        return Some("a server with its client cannot be recorded: name a trace of the server".to_owned());
+    }
+    if workload.trace.is_none() {
+        let recorded = recorded(workload);
+        let is_shell = recorded.first().is_some_and(|first| SHELLS.contains(&first.as_str()));
+        let is_starter = |starter: &[&str; 3]| recorded.starts_with(&starter.map(str::to_owned));
+        if STARTERS.iter().any(is_starter) {
+            return Some("it starts another program, and what is recorded would not be that one: name the command to record (`recorded`), or a trace".to_owned());
+        }
+        if is_shell {
+            return Some("it starts a shell, and the trace of a shell is not that of its program: name the command to record (`recorded`), or a trace".to_owned());
+        }
+    }
+    (!is_modelled(&definition.baseline))
+        .then(|| format!("the baseline {} is no policy of model machines", definition.baseline))
+}
+
+impl ModelRow {
+    /// Whether it can be simulated and has not been.
+    pub fn is_missing(&self) -> bool {
+        matches!(self.progress, Progress::Missing(_) | Progress::Failed(_))
+    }
+
+    /// A word for how far it is, and why.
+    pub fn told(&self) -> (&'static str, String) {
+        match &self.progress {
+            Progress::Refused(why) => ("cannot be run", why.clone()),
+            Progress::Missing(why) => ("missing", why.clone()),
+            Progress::Failed(why) => ("failed", why.clone()),
+            Progress::Done => ("done", String::new()),
+        }
+    }
+
+    /// What is there wherever it was made says more than what is not here.
+    fn progress_of(&self, definition: &Definition) -> Progress {
+        let changed = self.made_of.changed(&self.subject);
+        let lacking: Vec<&str> = modelled(definition).filter(|policy| self.outcome(policy).is_none()).collect();
+        let failure = self.stored.values().find_map(Outcome::failure);
+        if let (false, true, true, None) = (self.stored.is_empty(), changed.is_empty(), lacking.is_empty(), failure) {
+            return Progress::Done;
+        }
+        if let Some(why) = refused(definition, &self.workload) {
+            return Progress::Refused(why);
+        }
+        if let Some(trace) = self.workload.trace.as_ref().filter(|trace| !Path::new(trace).exists()) {
+            return Progress::Missing(format!("there is no trace {trace}"));
+        }
+        match failure {
+            _ if self.stored.is_empty() => Progress::Missing(UNSIMULATED.to_owned()),
+            _ if !changed.is_empty() => Progress::Missing(format!("what is there is of {}", changed.join(", "))),
+            Some(why) => Progress::Failed(why.to_owned()),
+            None => Progress::Missing(format!("{} {UNSIMULATED}", lacking.join(", "))),
+        }
+    }
+
+    /// The row of the matrix.
+    pub fn shown(&self, definition: &Definition) -> Row {
+        let (name, machine, policies) = (&self.workload.name, &self.machine, &definition.policies);
+        let own = Row { provenance: Provenance::Modelled, ..Row::without(name, machine, policies, &self.told().1) };
+        if self.stored.is_empty() {
+            return own;
+        }
+        let outcomes: Vec<Option<Outcome>> = policies.iter().map(|policy| self.outcome(policy).cloned()).collect();
+        let baseline = self.outcome(&definition.baseline).and_then(Outcome::figures);
+        let cells: Vec<Cell> = policies
+            .iter()
+            .zip(&outcomes)
+            .map(|(policy, outcome)| cell(definition, policy, outcome, baseline))
+            .collect();
+        let race = race(&cells, &definition.model_primary);
+        let (origins, notes) = (vec![self.origin(definition)], self.notes());
+        Row {
+            metric: definition.model_primary.clone(),
+            direction: Direction::Lower,
+            cells,
+            race,
+            origins,
+            notes,
+            ..own
+        }
+    }
+
+    /// What must be known to read its figures.
+    fn notes(&self) -> Vec<String> {
+        let changed = self.made_of.changed(&self.subject);
+        let stale = (!changed.is_empty()).then(|| format!("its figures are of {}", changed.join(", ")));
+        let mut notes: Vec<String> = stale.into_iter().collect();
+        for note in self.stored.values().flat_map(Outcome::notes) {
+            if !notes.contains(note) {
+                notes.push(note.clone());
+            }
+        }
+        notes
+    }
+
+    /// The commands that make it again.
+    fn origin(&self, definition: &Definition) -> Origin {
+        let trace = self.workload.trace.clone();
+        let file = trace.clone().unwrap_or_else(|| "a.trace".to_owned());
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<String>>();
+        let record = trace.is_none().then(|| {
+            let most = definition.stopping.recorded.map(|most| format!(" --max {most}")).unwrap_or_default();
+            [words(&format!("pagelab record --output a.trace{most} --")), recorded(&self.workload).to_vec()].concat()
+        });
+        let policies: Vec<String> =
+            modelled(definition).flat_map(|policy| ["-p".to_owned(), policy.to_owned()]).collect();
+        let sim = [words("pagelab sim"), vec![file], policies, vec!["-m".to_owned(), self.named.clone()]].concat();
+        let commands = record.into_iter().chain([sim]).collect();
+        Origin { commands, programs: self.made_of.programs().clone(), ..Origin::default() }
+    }
+
+    /// What a policy gave, which the store has by the name that models have for it.
+    fn outcome(&self, policy: &str) -> Option<&Outcome> {
+        self.stored.get(&canonical(policy))
+    }
+
+    /// What the store keeps of it.
+    fn simulation(&self, definition: &Definition, policy: String, outcome: &Outcome) -> Simulation {
+        let (study, workload) = (definition.name.clone(), self.workload.name.clone());
+        let of = OfStudy { study, workload, subject: self.subject.text() };
+        Simulation { of, machine: self.machine.clone(), policy, outcome: outcome.text() }
+    }
+}
+
+/// The policies of a study that models have.
+fn modelled(definition: &Definition) -> impl Iterator<Item = &str> {
+    definition.policies.iter().map(String::as_str).filter(|policy| is_modelled(policy))
+}
+
+/// Records and simulates what is missing. What goes wrong with a workload is said and kept; the others go on.
+///
+/// # Errors
+/// A signal; a store that cannot be written.
+pub fn run(definition: &Definition, rows: &[ModelRow], arguments: &Run, store: &Store) -> Result<(), Failure> {
+    let mut workloads: Vec<&Workload> = Vec::new();
+    for row in rows.iter().filter(|row| row.is_missing() && arguments.is_named(&row.workload.name)) {
+        if !workloads.contains(&&row.workload) {
+            workloads.push(&row.workload);
+        }
+    }
+    for (at, workload) in workloads.iter().enumerate() {
+        let own: Vec<&ModelRow> = rows.iter().filter(|row| row.is_missing() && row.workload == **workload).collect();
+        let machines: Vec<&str> = own.iter().map(|row| row.named.as_str()).collect();
+        let name = results::printable(&workload.name);
+        let (number, all, on) = (at + 1, workloads.len(), machines.join(", "));
+        say(format_args!("study {}: simulating {number} of {all}: {name} on {on}", definition.name));
+        match simulated(definition, workload, &machines, arguments, store) {
+            Ok(answered) => keep(definition, &own, answered, store)?,
+            Err(stopped @ (Failure::Interrupted(_) | Failure::Stopped(..))) => return Err(stopped),
+            Err(failure) => {
+                let what = results::printable(&failure.to_string());
+                say(format_args!("study {}: {name}: {what}", definition.name));
+                let why = Outcome::Failed { why: failure.to_string() };
+                let of_row = |row: &&ModelRow| {
+                    let of_policy = |policy: &str| row.simulation(definition, canonical(policy), &why);
+                    modelled(definition).map(of_policy).collect::<Vec<_>>()
+                };
+                let failed: Vec<Simulation> = own.iter().flat_map(of_row).collect();
+                store.keep_simulations(&failed).map_err(Failure::input)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The name that models have for a policy.
+fn canonical(policy: &str) -> String {
+    policy.parse::<ModelPolicy>().map_or(policy.to_owned(), |policy| policy.to_string())
+}
+
+fn simulated(
+    definition: &Definition,
+    workload: &Workload,
+    machines: &[&str],
+    arguments: &Run,
+    store: &Store,
+) -> Result<Answered, Failure> {
+    let trace = match &workload.trace {
+        Some(trace) => PathBuf::from(trace),
+        None => recording::trace_of(definition, workload, store)?,
+    };
+    let mut words = vec![trace.to_string_lossy().into_owned()];
+    words.extend(modelled(definition).flat_map(|policy| ["-p".to_owned(), policy.to_owned()]));
+    words.extend(machines.iter().flat_map(|machine| ["-m".to_owned(), (*machine).to_owned()]));
+    words.extend(arguments.jobs.iter().flat_map(|jobs| ["--threads".to_owned(), jobs.to_string()]));
+    sim::of_words(&words)
+}
+
+fn keep(definition: &Definition, rows: &[&ModelRow], answered: Answered, store: &Store) -> Result<(), Failure> {
+    let mut kept = Vec::new();
+    for cell in answered.cells {
+        let Some(row) = rows.iter().find(|row| row.machine == cell.machine) else {
+            return Err(Failure::Input(format!("a simulation of {}, which was not asked for", cell.machine)));
+        };
+        let notes = answered.notes.get(&cell.machine).map(Vec::as_slice).unwrap_or_default();
+        kept.push(row.simulation(definition, cell.policy, &Outcome::of(cell.outcome, notes)));
+    }
+    store.keep_simulations(&kept).map_err(Failure::input)
+}

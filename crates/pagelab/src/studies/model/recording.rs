@@ -1,0 +1,83 @@
+//! Workloads recorded for model machines: once, and again where something of them has changed.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use results::store::Store;
+use study::definition::{Definition, Workload};
+
+use super::subject::{Subject, recorded};
+use crate::failure::{Failure, say};
+use crate::record::OUTSIDE;
+use crate::sim;
+use crate::studies::inputs;
+use crate::studies::programs::Files;
+
+/// The trace of a workload: the one that was recorded before, where nothing of it has changed since, or a new one.
+///
+/// # Errors
+/// It cannot be recorded, or not wholly; a file cannot be written.
+pub fn trace_of(definition: &Definition, workload: &Workload, store: &Store) -> Result<PathBuf, Failure> {
+    let directory = store.path().with_extension("traces");
+    std::fs::create_dir_all(&directory).map_err(|error| Failure::about(&directory, error))?;
+    let plain = |name: &str| -> String {
+        name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect()
+    };
+    let name = format!("{}-{}-{}", definition.name, definition.size.name(), plain(&workload.name));
+    // A directory of its own: traces of forked processes lie beside that of the first, and are found by its name.
+    let (whole, partial) = (directory.join(&name), directory.join(format!("{name}.partial")));
+    let file = whole.join(TRACE);
+    let own = std::env::current_exe().map_err(|error| Failure::about(&file, error))?;
+    let workload = &inputs::ready(workload)?;
+    let mut words: Vec<String> = recorded(workload).to_vec();
+    if let Some(first) = words.first_mut().filter(|first| *first == "pagelab") {
+        *first = own.to_string_lossy().into_owned();
+    }
+    // Inputs are there now, and programs may be among them.
+    let subject = Subject::of(definition, workload, &mut Files::default()).text();
+    let is_of = |known: String| known == subject && sim::is_trace_of(&file, &words, definition.stopping.recorded);
+    if std::fs::read_to_string(whole.join(SUBJECT)).is_ok_and(is_of) {
+        return Ok(file);
+    }
+    let mut command = Command::new(&own);
+    remove(&partial)?;
+    std::fs::create_dir_all(&partial).map_err(|error| Failure::about(&partial, error))?;
+    command.args(["record", "--output"]).arg(partial.join(TRACE));
+    if let Some(most) = definition.stopping.recorded {
+        command.args(["--max", &most.to_string()]);
+    }
+    let stdin =
+        workload.input.as_ref().map(|input| File::open(input).map_err(|error| Failure::about(input.as_ref(), error)));
+    let stdin = stdin.transpose()?.map_or_else(Stdio::null, Stdio::from);
+    command.arg("--").args(&words).envs(&workload.env).stdin(stdin).stdout(Stdio::null());
+    let ended = command.output().map_err(|error| Failure::about(&own, error))?;
+    let said = String::from_utf8_lossy(&ended.stderr);
+    said.lines().for_each(|line| say(results::printable(line)));
+    if !ended.status.success() {
+        let last = said.lines().rev().find(|line| !line.trim().is_empty());
+        let last = last.map(|line| format!("; its last words: {line}")).unwrap_or_default();
+        let status = ended.status;
+        return Err(Failure::Input(format!("it cannot be recorded: `pagelab record` ended with {status}{last}")));
+    }
+    if said.contains(OUTSIDE) {
+        return Err(Failure::Input("the trace lacks programs that were executed".to_owned()));
+    }
+    std::fs::write(partial.join(SUBJECT), subject).map_err(|error| Failure::about(&partial, error))?;
+    remove(&whole)?;
+    std::fs::rename(&partial, &whole).map_err(|error| Failure::about(&whole, error))?;
+    Ok(file)
+}
+
+/// The trace of the first process, in the directory of a workload.
+const TRACE: &str = "trace";
+/// Beside it: what was recorded, by which builds.
+const SUBJECT: &str = "recorded.json";
+
+/// Removes a directory with all that is in it, if it is there.
+fn remove(directory: &Path) -> Result<(), Failure> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Failure::about(directory, error)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,166 @@
+//! What decides what comes of a simulation: what is asked, and the files and builds that answer.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use model::machine::Machine;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use study::definition::{Definition, Workload};
+
+use crate::studies::inputs;
+use crate::studies::programs::{Files, Programs, rebuilt};
+
+/// This pagelab: its version, and the commit that it was built from.
+const PAGELAB: &str = env!("PAGELAB_VERSION");
+
+/// What is simulated, as the store keeps it. What it names is asked; hashes and pagelab say what answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    /// The trace, where it is not recorded for this.
+    trace: Option<Trace>,
+    /// What is recorded.
+    command: Option<Vec<String>>,
+    env: BTreeMap<String, String>,
+    /// Instructions of a thread that are recorded at most.
+    instructions: Option<u64>,
+    /// Standard input of what is recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    input: Option<String>,
+    /// The programs that are recorded, as far as they are here. Absent in stores of earlier versions, like the machine.
+    #[serde(default)]
+    programs: Programs,
+    /// SHA-256 of what was read of the machine's file; absent in what says what is recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    machine: Option<String>,
+    pagelab: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Trace {
+    /// The name of the file.
+    file: Option<String>,
+    /// SHA-256 of it; absent where it is not here, and in stores of earlier versions.
+    #[serde(default)]
+    sha256: Option<String>,
+}
+
+/// What of a workload is recorded: its command, or another one that it names for that.
+pub fn recorded(workload: &Workload) -> &[String] {
+    workload.recorded.as_deref().unwrap_or(&workload.command)
+}
+
+impl Subject {
+    /// What there is to simulate of a workload, on whatever machine.
+    pub fn of(definition: &Definition, workload: &Workload, files: &mut Files) -> Subject {
+        let trace = workload.trace.as_ref().map(|trace| Trace {
+            file: Path::new(trace).file_name().map(|name| name.to_string_lossy().into_owned()),
+            sha256: files.sha256(Path::new(trace)),
+        });
+        let is_recorded = trace.is_none();
+        let placed = workload.placed(inputs::known_as);
+        let command = recorded(workload).to_vec();
+        let runs = Workload { command, server: None, prepare: None, ..workload.clone() };
+        Subject {
+            command: is_recorded.then(|| recorded(&placed).to_vec()),
+            env: placed.env.clone(),
+            instructions: definition.stopping.recorded,
+            input: placed.input.clone().filter(|_| is_recorded),
+            programs: if is_recorded { files.of(&runs) } else { Programs::new() },
+            machine: None,
+            pagelab: PAGELAB.to_owned(),
+            trace,
+        }
+    }
+
+    /// The same on a machine.
+    pub fn on(&self, machine: &Machine) -> Subject {
+        let read = Sha256::digest(format!("{machine:?}"));
+        let machine = read.iter().map(|byte| format!("{byte:02x}")).collect();
+        Subject { machine: Some(machine), ..self.clone() }
+    }
+
+    /// Reads what the store has; `None` where it is no simulation of a trace.
+    pub fn read(text: &str) -> Option<Subject> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// What the store keeps.
+    pub fn text(&self) -> String {
+        json!(self).to_string()
+    }
+
+    /// The programs that are recorded, each with the SHA-256 of its file.
+    pub fn programs(&self) -> &Programs {
+        &self.programs
+    }
+
+    /// Whether both ask the same, whatever files and builds answer.
+    pub fn asks_as(&self, other: &Subject) -> bool {
+        let asked = |of: &Subject| {
+            let file = of.trace.as_ref().map(|trace| trace.file.clone());
+            (file, of.command.clone(), of.env.clone(), of.instructions, of.input.clone())
+        };
+        asked(self) == asked(other)
+    }
+
+    /// What is another one now, in words; what only one of both knows says nothing.
+    pub fn changed(&self, now: &Subject) -> Vec<String> {
+        let mut changed = Vec::new();
+        let sha256 = |of: &Subject| of.trace.as_ref().and_then(|trace| trace.sha256.clone());
+        let differs =
+            |before: Option<String>, now: Option<String>| before.zip(now).is_some_and(|(one, two)| one != two);
+        if differs(sha256(self), sha256(now)) {
+            changed.push("another content of its trace".to_owned());
+        }
+        changed.extend(rebuilt(&self.programs, &now.programs).map(|program| format!("another build of {program}")));
+        if differs(self.machine.clone(), now.machine.clone()) {
+            changed.push("other figures of the machine".to_owned());
+        }
+        if self.pagelab != now.pagelab {
+            changed.push(format!("pagelab {}", self.pagelab));
+        }
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject(text: &str) -> Subject {
+        Subject::read(text).unwrap()
+    }
+
+    #[test]
+    fn files_and_builds_answer_and_words_ask() {
+        let now = subject(
+            r#"{"trace":{"file":"a.trace","sha256":"aa"},"command":null,"env":{},"instructions":null,"machine":"bb",
+                "programs":{"sort":"cc"},"pagelab":"1"}"#,
+        );
+        assert_eq!(Subject::read(&now.text()), Some(now.clone()));
+        assert!(now.changed(&now).is_empty());
+        let before = subject(
+            r#"{"trace":{"file":"a.trace","sha256":"ab"},"command":null,"env":{},"instructions":null,"machine":"bc",
+                "programs":{"sort":"cd"},"pagelab":"0"}"#,
+        );
+        assert!(before.asks_as(&now));
+        let told =
+            ["another content of its trace", "another build of sort", "other figures of the machine", "pagelab 0"];
+        assert_eq!(before.changed(&now), told);
+        assert!(!Subject { instructions: Some(5), ..now.clone() }.asks_as(&now));
+    }
+
+    #[test]
+    fn what_an_earlier_version_kept_is_of_another_pagelab() {
+        let old = subject(
+            r#"{"trace":{"bytes":5,"file":"a.trace"},"command":null,"env":{},"instructions":null,"pagelab":"0.1.0"}"#,
+        );
+        let trace = Some(Trace { file: Some("a.trace".to_owned()), sha256: Some("aa".to_owned()) });
+        let now = Subject { trace, machine: Some("bb".to_owned()), pagelab: "0.1.0 (c)".to_owned(), ..old.clone() };
+        assert!(old.asks_as(&now));
+        assert_eq!(old.changed(&now), ["pagelab 0.1.0"]);
+        assert_eq!(Subject::read(r#"{"counted":"stage2","bytes":"1G"}"#), None);
+    }
+}

@@ -1,0 +1,61 @@
+//! Rows with variants in the place of policies: what builds, arguments, environments and ages of memory are against each other.
+
+use policy::Policy;
+use study::comparison::Comparison;
+use study::definition::{Definition, Published};
+use study::matrix::{Matrix, Row, boots::row_name};
+
+use super::plan::HostRow;
+
+/// The matrices of variants, one for all workloads that have the same ones: a row for each workload, policy and host.
+/// `measured`: rows with how their host is called, and what it measured.
+pub fn matrices(
+    definition: &Definition,
+    measured: &[(&HostRow<'_>, &str, &Comparison)],
+    published: &[Published],
+) -> Vec<Matrix> {
+    let mut all: Vec<Vec<String>> = Vec::new();
+    for (row, ..) in measured {
+        let own = names(row);
+        if !own.is_empty() && !all.contains(&own) {
+            all.push(own);
+        }
+    }
+    let of = |names: &Vec<String>| {
+        let own = measured.iter().filter(|(row, ..)| self::names(row) == *names);
+        let rows: Vec<Row> =
+            own.flat_map(|(row, host, comparison)| rows(definition, row, host, comparison, names)).collect();
+        let beside = published.iter().filter(|one| one.variant.as_ref().is_some_and(|name| names.contains(name)));
+        let beside: Vec<Published> = beside.map(|one| beside_variant(definition, one)).collect();
+        Matrix::of(names, &names[0], rows, &beside)
+    };
+    all.iter().map(of).collect()
+}
+
+/// The names of a row's variants, the baseline first.
+fn names(row: &HostRow<'_>) -> Vec<String> {
+    row.workload.variants.iter().map(|variant| variant.name.clone()).collect()
+}
+
+/// A row for each policy of this host.
+fn rows(definition: &Definition, row: &HostRow<'_>, host: &str, comparison: &Comparison, names: &[String]) -> Vec<Row> {
+    let policies = definition.policies.iter().filter_map(|name| Some((name, name.parse::<Policy>().ok()?)));
+    let of_policy = |(policy, parsed): (&String, Policy)| {
+        let name = row_name(&row.workload.name, policy);
+        match comparison.under(&parsed) {
+            Some(slice) => {
+                let of = Row::of_comparison(&name, host, names, &slice, &[]);
+                Row { origins: vec![row.origin(&slice)], ..of }
+            }
+            None => Row::without(&name, host, names, "the comparison has no such policy"),
+        }
+    };
+    policies.map(of_policy).collect()
+}
+
+/// A published figure of a variant, as one of the matrix of variants.
+fn beside_variant(definition: &Definition, one: &Published) -> Published {
+    let policy = one.policy.as_ref().unwrap_or(&definition.baseline);
+    let workload = one.workload.as_ref().map(|workload| row_name(workload, policy));
+    Published { policy: one.variant.clone(), workload, ..one.clone() }
+}

@@ -1,0 +1,182 @@
+//! SPEC's raw result file, from which all its reports are made (`.rsf`): the samples in it.
+//!
+//! A line for each fact: `spec.cpu2006.results.429_mcf.base.000.reported_time: 302.5`. No document of SPEC describes them; that they
+//! are so was read in several public programs that parse them. What is not of `results` is not looked at.
+
+use std::collections::BTreeMap;
+
+use super::error::SpecError;
+
+/// The suites whose raw files are known.
+const SUITES: [&str; 3] = ["cpu2006", "cpu2017", "cpu2026"];
+/// What `valid` says of a run that came to its end with the right output.
+const SUCCESS: &str = "S";
+
+/// A run of a benchmark.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// The benchmark, as SPEC calls it: `429.mcf`.
+    pub benchmark: String,
+    /// `base` or `peak`.
+    pub tune: String,
+    /// Which run of it this is, from 0.
+    pub iteration: u32,
+    /// What SPEC reports of its time, seconds.
+    pub reported_s: f64,
+    /// The reference machine's time by this one, where there is one.
+    pub ratio: Option<f64>,
+}
+
+/// A raw result file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RawFile {
+    /// `cpu2006`.
+    pub suite: String,
+    /// Its samples, by benchmark, tune and iteration.
+    pub samples: Vec<Sample>,
+}
+
+/// A line about a run.
+struct Line<'a> {
+    number: usize,
+    suite: &'a str,
+    /// Benchmark, tune, iteration.
+    of: (&'a str, &'a str, &'a str),
+    field: &'a str,
+    value: &'a str,
+}
+
+/// What lines say of a run: each field with the number of its line.
+type Fields<'a> = BTreeMap<&'a str, (usize, &'a str)>;
+
+impl RawFile {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// It is no raw file, one of another suite, incomplete, or of a run that SPEC calls invalid.
+    pub fn parse(text: &str) -> Result<RawFile, SpecError> {
+        let mut runs: BTreeMap<(&str, &str, &str), Fields<'_>> = BTreeMap::new();
+        let mut suite = None;
+        for line in text.lines().enumerate().filter_map(|(at, line)| Line::of(at + 1, line)) {
+            if !SUITES.contains(&line.suite) || suite.is_some_and(|suite| suite != line.suite) {
+                return Err(SpecError::Suite {
+                    line: line.number,
+                    found: line.suite.to_owned(),
+                    known: SUITES.join(", "),
+                });
+            }
+            suite = Some(line.suite);
+            if runs.entry(line.of).or_default().insert(line.field, (line.number, line.value)).is_some() {
+                return Err(SpecError::Twice { line: line.number, field: line.field.to_owned() });
+            }
+        }
+        let suite = suite.ok_or(SpecError::NotRaw)?.to_owned();
+        let samples = runs.iter().map(|(of, fields)| sample(*of, fields)).collect::<Result<_, _>>()?;
+        Ok(RawFile { suite, samples })
+    }
+
+    /// The median time of each benchmark and tune, seconds, by name.
+    pub fn medians_s(&self) -> BTreeMap<(String, String), f64> {
+        let mut all: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
+        for sample in &self.samples {
+            all.entry((sample.benchmark.clone(), sample.tune.clone())).or_default().push(sample.reported_s);
+        }
+        all.into_iter().map(|(name, times)| (name, median(times))).collect()
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
+}
+
+impl<'a> Line<'a> {
+    /// A line of results; `None` for what tells something else.
+    fn of(number: usize, line: &'a str) -> Option<Line<'a>> {
+        let (path, value) = line.trim().split_once(':')?;
+        let parts: Vec<&str> = path.splitn(7, '.').collect();
+        let ["spec", suite, "results", benchmark, tune, iteration, field] = parts[..] else { return None };
+        let is_run = iteration.len() == 3 && iteration.bytes().all(|digit| digit.is_ascii_digit());
+        is_run.then_some(Line { number, suite, of: (benchmark, tune, iteration), field, value: value.trim() })
+    }
+}
+
+fn sample(of: (&str, &str, &str), fields: &Fields<'_>) -> Result<Sample, SpecError> {
+    let (key, tune, iteration) = of;
+    // The first underscore stands for the point after the number.
+    let benchmark = fields.get("benchmark").map_or_else(|| key.replacen('_', ".", 1), |(_, name)| (*name).to_owned());
+    let run = format!("{benchmark} {tune} {iteration}");
+    let lacks = |field| SpecError::Lacks { run: run.clone(), field };
+    let (_, valid) = fields.get("valid").ok_or_else(|| lacks("valid"))?;
+    if *valid != SUCCESS {
+        return Err(SpecError::Invalid { run, code: (*valid).to_owned() });
+    }
+    let time = *fields.get("reported_time").ok_or_else(|| lacks("reported_time"))?;
+    // A run of another size than the reference's has no ratio.
+    let ratio = fields.get("ratio").filter(|(_, value)| !value.is_empty() && *value != "--");
+    Ok(Sample {
+        reported_s: number("reported_time", time)?,
+        ratio: ratio.map(|ratio| number("ratio", *ratio)).transpose()?,
+        benchmark,
+        tune: tune.to_owned(),
+        iteration: iteration.parse().unwrap_or_default(),
+    })
+}
+
+fn number(field: &'static str, (line, found): (usize, &str)) -> Result<f64, SpecError> {
+    let value = found.parse().ok().filter(|value: &f64| value.is_finite() && *value > 0.0);
+    value.ok_or_else(|| SpecError::Number { line, field, found: found.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CPU2006: &str = include_str!("../../../../../fixtures/spec-cpu/unverified-cpu2006.rsf");
+    const CPU2017: &str = include_str!("../../../../../fixtures/spec-cpu/unverified-cpu2017.rsf");
+
+    #[test]
+    fn every_run_of_every_benchmark_is_a_sample() {
+        let file = RawFile::parse(CPU2006).unwrap();
+        let told: Vec<(&str, &str, u32, f64)> = file
+            .samples
+            .iter()
+            .map(|one| (one.benchmark.as_str(), one.tune.as_str(), one.iteration, one.reported_s))
+            .collect();
+        let expected = [
+            ("429.mcf", "base", 0, 302.5),
+            ("429.mcf", "base", 1, 300.25),
+            ("429.mcf", "base", 2, 310.125),
+            ("462.libquantum", "base", 0, 502.749_075),
+        ];
+        assert_eq!((file.suite.as_str(), told), ("cpu2006", expected.to_vec()));
+        assert_eq!(file.samples[0].ratio, Some(30.148_76));
+        assert_eq!(file.medians_s()[&("429.mcf".to_owned(), "base".to_owned())], 302.5);
+        let file = RawFile::parse(CPU2017).unwrap();
+        assert_eq!((file.suite.as_str(), file.samples.len()), ("cpu2017", 2));
+        assert_eq!(file.samples[1].benchmark, "657.xz_s");
+        assert_eq!(file.samples[0].ratio, None, "of the size test there is none");
+    }
+
+    #[test]
+    fn what_is_no_result_is_named() {
+        let error = |text: &str| RawFile::parse(text).unwrap_err().to_string();
+        assert!(error("").contains("no line of it begins"), "{}", error(""));
+        assert!(error("{\"schema\": 1}\nvalid: S").contains("no line of it begins"));
+        let changed = |from: &str, to: &str| error(&CPU2006.replacen(from, to, 1));
+        assert!(changed("spec.cpu2006.results.429", "spec.cpu2000.results.429").contains("\"cpu2000\""));
+        assert!(changed("reported_time: 302.500000", "reported_time: NaN").contains("reported_time: expected seconds"));
+        assert!(changed("reported_time: 302.500000", "reported_time: 30x").contains("30x"));
+        let lacks = changed("spec.cpu2006.results.429_mcf.base.001.reported_time: 300.250000\n", "");
+        assert_eq!(
+            lacks,
+            "429.mcf base 001 has no reported_time: the file is cut off, or the run did not come to its end"
+        );
+        let invalid = changed("429_mcf.base.002.valid: S", "429_mcf.base.002.valid: VE");
+        assert!(invalid.contains("429.mcf base 002") && invalid.contains("VE"), "{invalid}");
+        let twice = error(&format!("{CPU2006}spec.cpu2006.results.429_mcf.base.000.valid: S\n"));
+        assert!(twice.contains("twice"), "{twice}");
+        let cut = error(&CPU2006[..CPU2006.find("462_libquantum.base.000.reported_time").unwrap()]);
+        assert!(cut.contains("462.libquantum base 000 has no"), "{cut}");
+    }
+}

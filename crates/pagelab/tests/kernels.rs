@@ -1,0 +1,220 @@
+//! `compare --kernel`: kernels of Debian in guests of QEMU. All of these are emulated, counting instructions, so that what they say does not
+//! depend on /dev/kvm.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::*;
+use serde_json::Value;
+
+/// How long a run with guests may take.
+const PATIENCE: Duration = Duration::from_secs(900);
+/// How soon a guest must be gone.
+const SOON: Duration = Duration::from_secs(10);
+
+/// A kernel with its modules, as `cargo xtask guests --fetch` leaves it.
+fn image() -> PathBuf {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+    cache.unwrap_or_default().join("pagelab/kernels/x86-64-6.1/linux")
+}
+
+/// Whether guests can be booted here.
+fn has_guests() -> bool {
+    let image = image();
+    needs(&[
+        ("x86-64", cfg!(target_arch = "x86_64")),
+        program("qemu-system-x86_64"),
+        ("`cargo xtask guests --fetch x86-64-6.1`", image.is_file() && image.with_file_name("lib").is_dir()),
+    ])
+}
+
+/// A comparison in guests of the kernel, which goes by these names, each with words of its command line.
+fn compare(bench: &Bench, kernels: &[(&str, &str)], options: &[&str], command: &[String]) -> Command {
+    let temporary = bench.path("tmp");
+    fs::create_dir_all(&temporary).unwrap();
+    let image = image().display().to_string();
+    let named: Vec<String> = kernels.iter().map(|(name, _)| format!("--kernel={name}={image}")).collect();
+    let lines: Vec<String> = kernels.iter().map(|(_, words)| format!("--cmdline={words}")).collect();
+    let fixed = ["--icount", "--boots", "1", "--min-blocks", "1", "--memory", "1G", "-p", "default,base"];
+    let words: Vec<&str> =
+        named.iter().chain(&lines).map(String::as_str).chain(fixed).chain(options.iter().copied()).collect();
+    let mut compare = bench.compare(&words, command);
+    compare.env("TMPDIR", &temporary);
+    compare
+}
+
+/// Runs it to its end. Emulated guests take minutes where others use the processors.
+fn ran(mut command: Command) -> Ran {
+    let mut running = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
+    assert!(within(PATIENCE, || running.is_over()), "it still runs after {PATIENCE:?}: {command:?}");
+    running.ran()
+}
+
+/// What of a comparison is a time.
+fn times(comparison: &Value) -> Vec<String> {
+    let trials =
+        comparison["trials"].as_array().unwrap().iter().flat_map(|trial| trial["observations"].as_array().unwrap());
+    let metrics = comparison["design"]["metrics"].as_array().unwrap().iter().map(|metric| &metric["name"]);
+    let names = trials.map(|one| &one["metric"]).chain(metrics).map(|name| name.as_str().unwrap().to_owned());
+    names.filter(|name| name.ends_with("_s")).collect()
+}
+
+/// Guests of a run, by a word of the kernel's command line.
+fn guests(name: &str) -> usize {
+    processes_with(&format!("pagelab.kernel={name} ")).len()
+}
+
+/// How many guests' files are left in a directory.
+fn left_in(directory: &Path) -> usize {
+    fs::read_dir(directory).unwrap().count()
+}
+
+#[test]
+fn two_kernels_are_booted_and_compared_without_a_time_and_nothing_they_write_is_the_hosts() {
+    if !has_guests() {
+        return;
+    }
+    let bench = Bench::new();
+    let written = bench.word("written");
+    let program = bench.word("pagelab");
+    let script =
+        format!("echo x > {written} && cat {written} && {program} workload page-touch --bytes 64M --answer-only");
+    let kernels = [("never", "transparent_hugepage=never"), ("always", "transparent_hugepage=always")];
+    let ran = ran(compare(&bench, &kernels, &["--check-output"], &shell(&script)));
+    ran.says(0, &["boot 1 of 2", "boot 2 of 2", "(emulated, counting instructions)"]);
+    ran.prints(&[
+        "Emulated: no figure is a time",
+        "under default",
+        "under base",
+        "never",
+        "always",
+        "`pagelab show`: ",
+    ]);
+    assert!(!ran.stdout.contains("wall") && !ran.stdout.contains("claim"), "{ran}");
+    assert!(!Path::new(&written).exists(), "the guest's files are its own");
+    assert_eq!((guests("never"), guests("always"), left_in(&bench.path("tmp"))), (0, 0, 0));
+    let median = |name: &str| {
+        let stored = (1..=2).map(|number| bench.stored(number));
+        let word = format!("pagelab.kernel={name} ");
+        let of_kernel = |one: &Value| one["machine"]["kernel_command_line"].as_str().unwrap().contains(&word);
+        let one = stored.into_iter().find(of_kernel).unwrap();
+        assert_eq!(times(&one), [""; 0], "{name}");
+        arm(&one, "default")["medians"].clone()
+    };
+    let faults = |name: &str| median(name)["minor_faults"].as_f64().unwrap();
+    let (never, always) = (faults("never"), faults("always"));
+    assert!(never > 64.0 * 256.0 && always < never / 4.0, "{never} and {always}");
+    assert!(median("never")["instructions"].as_f64().unwrap() > median("always")["instructions"].as_f64().unwrap());
+    let shown = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
+    shown.prints(&["Emulated: no figure is a time"]);
+}
+
+#[test]
+fn a_guest_is_gone_when_pagelab_is_killed_or_interrupted_and_leaves_nothing() {
+    if !has_guests() {
+        return;
+    }
+    for (name, signal) in [("killed", "KILL"), ("interrupted", "INT")] {
+        let bench = Bench::new();
+        let mut compare = compare(&bench, &[(name, "")], &[], &shell("sleep 1000"));
+        let mut running = compare.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
+        assert!(within(Duration::from_secs(60), || guests(name) == 1), "no guest");
+        send(signal, running.id());
+        let code = running.wait().code();
+        assert_eq!(code, if signal == "INT" { Some(130) } else { None });
+        assert!(within(SOON, || guests(name) == 0), "the guest is still there after SIG{signal}");
+        assert_eq!(left_in(&bench.path("tmp")), 0);
+    }
+}
+
+#[test]
+fn a_kernel_that_panics_and_one_that_hangs_are_told_with_their_logs() {
+    if !has_guests() {
+        return;
+    }
+    let bench = Bench::new();
+    let log = |name: &str| fs::read_to_string(bench.path(&format!("guest-{name}.log"))).unwrap();
+    let panics = ran(compare(&bench, &[("panics", "rdinit=/nothing")], &[], &shell("true")));
+    panics.says(4, &["panics: the guest ended without a result", "Kernel panic", "guest-panics.log"]);
+    assert!(log("panics").contains("Kernel panic"));
+    let hangs = ran(compare(&bench, &[("hangs", "")], &["--guest-time", "2s"], &shell("true")));
+    hangs.says(4, &["hangs: the guest did not come up within 2 s", "guest-hangs.log"]);
+    log("hangs");
+    assert_eq!((guests("panics"), guests("hangs")), (0, 0));
+}
+
+#[test]
+fn a_study_boots_its_guests_and_compares_them() {
+    if !has_guests() {
+        return;
+    }
+    let bench = Bench::new();
+    let image = image().display().to_string();
+    let study = format!(
+        "schema = \"pagelab.study/1\"\nname = \"guests\"\nquestion = \"Which?\"\npolicies = [\"default\", \"base\"]\n\
+         [sizes.full]\nblocks = 1\nmin_blocks = 1\nboots = 1\n\
+         [[workload]]\nname = \"touch\"\ncommand = [\"pagelab\", \"workload\", \"page-touch\", \"--bytes\", \"16M\", \"--answer-only\"]\n\
+         [boots.never]\nimage = \"{image}\"\ncmdline = \"transparent_hugepage=never\"\nmemory = \"1G\"\nicount = true\nbaseline = true\n\
+         [boots.always]\nimage = \"{image}\"\ncmdline = \"transparent_hugepage=always\"\nmemory = \"1G\"\nicount = true\n"
+    );
+    fs::write(bench.path("guests.toml"), study).unwrap();
+    let study = |verb: &str, words: &[&str]| {
+        let store = bench.store();
+        let fixed = ["study", verb, "guests.toml", "--store", &store];
+        ran(bench.pagelab(&fixed.iter().chain(words).copied().collect::<Vec<&str>>()))
+    };
+    study("run", &[]).says(0, &["boot 1 of 2", "boot 2 of 2"]).prints(&["1 of 1 rows are done"]);
+    let again = study("run", &[]);
+    again.says(0, &[]);
+    assert!(!again.stderr.contains("boot 1"), "what is done is not booted again: {again}");
+    let report = study("report", &["--json"]).json();
+    let rows = report["over_boots"]["rows"].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().map(|row| row["workload"].as_str().unwrap()).collect();
+    assert_eq!(names, ["touch under default", "touch under base"]);
+    let cell = rows[0]["cells"].as_array().unwrap().iter().find(|cell| cell["policy"] == "always").unwrap();
+    assert!(cell["effects"]["minor_faults"]["ratio"].as_f64().unwrap() < 0.5, "{cell:#}");
+    assert_eq!(report["over_boots"]["baseline"], "never");
+}
+
+#[test]
+fn what_cannot_be_booted_is_said_before_anything_is() {
+    let bench = Bench::new();
+    let said = |options: &[&str], parts: &[&str]| {
+        bench.compare(options, &shell("true")).ran().says(2, parts);
+    };
+    said(&["--kernel", "/bin/sh"], &["/bin/sh: expected the image of a kernel", "an ELF file (vmlinux)"]);
+    said(&["--kernel", "nowhere"], &["nowhere: No such file"]);
+    said(&["--kernel", "a b=x"], &["expected IMAGE or NAME=IMAGE"]);
+    said(&["--memory", "1G"], &["--kernel"]);
+    let mut header = vec![0; 0x1000];
+    header[0x38..0x3c].copy_from_slice(if cfg!(target_arch = "aarch64") { b"RSC\x05" } else { b"ARM\x64" });
+    header[0x200..0x215].copy_from_slice(b"Linux version 6.12.1 ");
+    fs::write(bench.path("Image"), header).unwrap();
+    said(&["--kernel", "Image"], &["Image: a kernel for", "a guest runs the programs of this host"]);
+    if !has_guests() {
+        return;
+    }
+    let image = image().display().to_string();
+    symlink(&image, bench.path("link")).unwrap();
+    fs::copy(&image, bench.path("alone")).unwrap();
+    said(&["--kernel", "alone"], &["alone: no modules of 6.1", "INSTALL_MOD_PATH"]);
+    said(&["--kernel", "link", "--memory", "1M"], &["expected 512M or more, found 1M"]);
+    said(&["--kernel", "link", "--memory", "900T"], &["a guest's memory is 900T", "--memory SIZE"]);
+    said(&["--kernel", "a=link", "--kernel", "a=link"], &["the name \"a\" is there twice"]);
+    said(
+        &["--kernel", "link", "--cmdline", "a", "--cmdline", "b"],
+        &["expected one for all, or one for each of 1 kernels"],
+    );
+    said(&["--kernel", "link", "--icount", "--metric", "x:lower=(.*)"], &["an emulated guest has no time"]);
+    let mut without = bench.compare(&["--kernel", "link", "--icount"], &words_of(&["/bin/true"]));
+    without.env("PATH", "/nowhere").ran().says(2, &["qemu-system-x86_64", "install it (Debian: qemu-system-x86)"]);
+    let missing = bench.compare(&["--kernel", "link", "--icount"], &words_of(&["no-such-program"])).ran();
+    missing.says(127, &["no-such-program"]);
+    assert!(!missing.stderr.contains("boot 1"), "{missing}");
+}

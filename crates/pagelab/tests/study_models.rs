@@ -1,0 +1,246 @@
+//! Rows of studies on model machines: what decides them, recorded and simulated anew where that has changed, and what is said
+//! where they cannot be.
+
+mod common;
+#[path = "common/traced.rs"]
+mod traced;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use common::*;
+use serde_json::Value;
+use traced::Traced;
+
+/// The machine that these are simulated on, as a file of its own.
+const MACHINE: &str = include_str!("../../../machines/cortex-a53.toml");
+
+/// A study of one workload on one machine.
+fn written(bench: &Bench, workload: &str, machine: &str) -> String {
+    let text = format!(
+        "schema = \"pagelab.study/1\"\nname = \"modelled\"\nquestion = \"?\"\npolicies = [\"base\", \"thp\"]\n\
+         machines = [\"{machine}\"]\n[sizes.full]\nrecorded = 3000000\n[[workload]]\nname = \"own\"\n{workload}\n"
+    );
+    fs::write(bench.path("modelled.toml"), text).unwrap();
+    bench.word("modelled.toml")
+}
+
+fn study(bench: &Bench, words: &[&str]) -> Command {
+    bench.pagelab(&[&["study"], words, &["--store", &bench.store()]].concat())
+}
+
+/// How far the one row is, and why.
+fn state(bench: &Bench, file: &str) -> (String, String) {
+    let row = study(bench, &["status", file, "--json"]).ran().json()["rows"][0].clone();
+    let text = |key: &str| row[key].as_str().unwrap().to_owned();
+    (text("state"), text("why"))
+}
+
+/// The one row of the report.
+fn row(bench: &Bench, file: &str) -> Value {
+    study(bench, &["report", file, "--json"]).ran().json()["rows"][0].clone()
+}
+
+/// Walks under the baseline.
+fn walks(bench: &Bench, file: &str) -> Option<f64> {
+    row(bench, file)["cells"][0]["medians"]["walks"].as_f64()
+}
+
+#[test]
+fn a_trace_of_another_content_is_simulated_anew() {
+    let traced = Traced::new();
+    let bench = &traced.bench;
+    let file = written(bench, "trace = \"a.trace\"", "cortex-a53");
+    study(bench, &["run", &file]).ran().says(0, &["simulating 1 of 1"]);
+    assert_eq!(state(bench, &file), ("done".to_owned(), String::new()));
+    let before = walks(bench, &file);
+    assert!(before.is_some());
+    let notes = row(bench, &file)["notes"].to_string();
+    assert!(notes.contains("a core to itself") && notes.contains("figures of cortex-a53 are assumed"), "{notes}");
+    study(bench, &["report", &file, "--markdown"])
+        .ran()
+        .says(0, &[])
+        .prints(&["What limits these", "a core to itself"]);
+    let content = fs::read(&traced.file).unwrap();
+    fs::write(&traced.file, vec![0; content.len()]).unwrap();
+    let why = "what is there is of another content of its trace";
+    assert_eq!(state(bench, &file), ("missing".to_owned(), why.to_owned()));
+    let shown = row(bench, &file);
+    assert_eq!(walks(bench, &file), before, "what is there is shown, and said to be of another one");
+    assert_eq!(shown["notes"][0], "its figures are of another content of its trace");
+    // It is no trace any more: the reason is kept.
+    study(bench, &["run", &file]).ran().says(1, &["simulating 1 of 1", "own"]);
+    let (state_of, why) = state(bench, &file);
+    assert!(state_of == "failed" && why.contains("a.trace"), "{state_of}: {why}");
+    assert_eq!(row(bench, &file)["cells"][0]["standing"]["why"], why);
+    fs::write(&traced.file, content).unwrap();
+    assert_eq!(state(bench, &file), ("done".to_owned(), String::new()));
+    assert_eq!(walks(bench, &file), before);
+}
+
+#[test]
+fn a_trace_that_is_not_there_is_said_before_and_after_the_run() {
+    let bench = Bench::new();
+    let file = written(&bench, "trace = \"none.trace\"", "cortex-a53");
+    let (state_of, why) = state(&bench, &file);
+    assert!(state_of == "missing" && why.contains("there is no trace") && why.contains("none.trace"), "{why}");
+    let ran = study(&bench, &["run", &file]).ran();
+    ran.says(1, &["none.trace"]).prints(&["0 of 1 rows are done"]);
+    let shown = row(&bench, &file)["cells"][0]["standing"]["why"].as_str().unwrap().to_owned();
+    assert!(shown.contains("none.trace"), "{shown}");
+}
+
+#[test]
+fn a_machine_of_a_file_is_a_row_by_its_own_name() {
+    let traced = Traced::new();
+    let bench = &traced.bench;
+    let machine = |bits: &str| {
+        let text = MACHINE.replace("name = \"cortex-a53\"", "name = \"mine\"");
+        fs::write(bench.path("my.toml"), text.replacen("entries = { is = 10,", bits, 1)).unwrap();
+    };
+    machine("entries = { is = 10,");
+    let file = written(bench, "trace = \"a.trace\"", "./my.toml");
+    let ran = study(bench, &["run", &file]).ran();
+    ran.says(0, &["own on ./my.toml"]).prints(&["1 of 1 rows are done"]);
+    let shown = row(bench, &file);
+    assert_eq!(shown["machine"], "mine");
+    assert!(walks(bench, &file).is_some());
+    assert_eq!(shown["origins"][0]["commands"][0].as_array().unwrap().last().unwrap(), "./my.toml");
+    machine("entries = { is = 20,");
+    let why = "what is there is of other figures of the machine";
+    assert_eq!(state(bench, &file), ("missing".to_owned(), why.to_owned()));
+    study(bench, &["run", &file]).ran().says(0, &["simulating 1 of 1"]);
+    assert_eq!(state(bench, &file).0, "done");
+    // Two names of one machine would be one row twice.
+    fs::write(bench.path("my.toml"), MACHINE).unwrap();
+    let file = written(bench, "trace = \"a.trace\"", "cortex-a53\", \"./my.toml");
+    study(bench, &["status", &file]).ran().says(2, &["cortex-a53 and ./my.toml are both \"cortex-a53\""]);
+}
+
+#[test]
+fn a_policy_that_is_added_is_simulated() {
+    let traced = Traced::new();
+    let bench = &traced.bench;
+    let file = written(bench, "trace = \"a.trace\"", "cortex-a53");
+    study(bench, &["run", &file]).ran().says(0, &[]);
+    let text = fs::read_to_string(&file).unwrap().replace("\"thp\"]", "\"thp\", \"contig-64k\"]");
+    fs::write(&file, text).unwrap();
+    assert_eq!(state(bench, &file), ("missing".to_owned(), "contig-64k not simulated yet".to_owned()));
+    study(bench, &["run", &file]).ran().says(0, &["simulating 1 of 1"]);
+    assert!(row(bench, &file)["cells"][2]["medians"]["walks"].as_f64().is_some());
+}
+
+#[test]
+fn a_program_that_was_built_anew_is_recorded_anew() {
+    if !needs(&[recording("qemu-x86_64"), program("gcc")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let program = bench.word("touches");
+    let build = |pages: u32| {
+        let text = format!(
+            "static volatile char memory[{pages} * 4096];\n\
+             int main(void) {{ for (int page = 0; page < {pages}; page++) memory[page * 4096] = 1; return 0; }}\n"
+        );
+        fs::write(bench.path("touches.c"), text).unwrap();
+        let built = Command::new("gcc").args(["-O1", "-o", &program, &bench.word("touches.c")]).status().unwrap();
+        assert!(built.success());
+    };
+    let recorder = testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab")));
+    let run = |file: &str| study(&bench, &["run", file]).env("PAGELAB_QEMU_PLUGIN", &recorder).ran();
+    build(50);
+    let file = written(&bench, &format!("command = [\"{program}\"]"), "cortex-a53");
+    run(&file).says(0, &["simulating 1 of 1"]).prints(&["1 of 1 rows are done"]);
+    let again = run(&file);
+    assert!(!again.says(0, &[]).stderr.contains("simulating"), "{again}");
+    let before = walks(&bench, &file).unwrap();
+    let made = row(&bench, &file)["origins"][0].clone();
+    assert_eq!(made["programs"][&program].as_str().map(str::len), Some(64));
+    build(2000);
+    assert_eq!(state(&bench, &file), ("missing".to_owned(), format!("what is there is of another build of {program}")));
+    run(&file).says(0, &["simulating 1 of 1"]);
+    assert_eq!(state(&bench, &file).0, "done");
+    let after = walks(&bench, &file).unwrap();
+    let notes = row(&bench, &file)["notes"].to_string();
+    assert!(notes.contains("one layout of addresses") && notes.contains("recorded on x86_64"), "{notes}");
+    assert!(after > before + 1500.0, "{before} and {after}: what was recorded before is of another build");
+    // One that fails leaves its reason.
+    fs::write(bench.path("touches.c"), "int main(void) { return 3; }\n").unwrap();
+    let built = Command::new("gcc").args(["-o", &program, &bench.word("touches.c")]).status().unwrap();
+    assert!(built.success());
+    run(&file).says(1, &["own"]);
+    let (state_of, why) = state(&bench, &file);
+    assert!(state_of == "failed" && why.contains("it cannot be recorded"), "{state_of}: {why}");
+}
+
+#[test]
+fn simulations_are_merged_once_and_conflicts_are_named() {
+    if !needs(&[program("sqlite3")]) {
+        return;
+    }
+    let traced = Traced::new();
+    let bench = &traced.bench;
+    let (file, into) = (written(bench, "trace = \"a.trace\"", "cortex-a53"), bench.word("into.sqlite"));
+    study(bench, &["run", &file]).ran().says(0, &[]);
+    let merge = |from: &str| bench.pagelab(&["study", "merge", from, "--store", &into]).ran();
+    merge(&bench.word("none.sqlite")).says(2, &["none.sqlite: there is no such store"]);
+    assert!(!Path::new(&into).exists(), "nothing was merged, and nothing is made");
+    merge(&bench.store()).says(0, &[]).prints(&["2 simulations added, 0 there already"]);
+    merge(&bench.store()).says(0, &[]).prints(&["0 simulations added, 2 there already"]);
+    let other = "UPDATE study_simulations SET outcome = json_set(outcome, '$.figures.walks', 7) WHERE policy = 'thp'";
+    assert!(Command::new("sqlite3").args([&into, other]).status().unwrap().success());
+    let ran = merge(&bench.store());
+    ran.says(2, &["the simulation of own on cortex-a53 under thp conflicts", "1 simulations conflict"]);
+    ran.prints(&["0 simulations added, 1 there already"]);
+    let kept = "SELECT json_extract(outcome, '$.figures.walks') FROM study_simulations WHERE policy = 'thp'";
+    let kept = Command::new("sqlite3").args([&into, kept]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&kept.stdout).trim(), "7", "what is there stays");
+    // One that failed gives way.
+    let failed = "UPDATE study_simulations SET outcome = '{\"outcome\":\"failed\",\"why\":\"x\"}' WHERE policy = 'thp'";
+    assert!(Command::new("sqlite3").args([&into, failed]).status().unwrap().success());
+    merge(&bench.store()).says(0, &[]).prints(&["1 simulations added, 1 there already"]);
+}
+
+#[test]
+fn what_has_no_sample_is_not_exported() {
+    let traced = Traced::new();
+    let bench = &traced.bench;
+    let (file, csv) = (written(bench, "trace = \"a.trace\"", "cortex-a53"), bench.word("samples.csv"));
+    let export = || study(bench, &["export", &file, "-o", &csv]).ran();
+    export().says(2, &["results.sqlite: there is no such store"]);
+    study(bench, &["run", &file]).ran().says(0, &[]);
+    export().says(2, &["there is no sample of the study modelled", "simulations have none"]);
+    assert!(!Path::new(&csv).exists());
+}
+
+#[test]
+fn a_dry_run_says_what_is_recorded_and_what_is_simulated() {
+    let traced = Traced::new();
+    let bench = &traced.bench;
+    let file = written(bench, "trace = \"a.trace\"", "cortex-a53");
+    let ran = study(bench, &["run", &file, "--dry-run"]).ran();
+    ran.says(0, &[]).prints(&["simulate", "a.trace", "to record and simulate 1 row is not estimated"]);
+    assert!(!ran.stdout.contains("min") && !ran.stdout.contains("left to measure"), "{ran}");
+    let file = written(bench, "trace = \"none.trace\"", "cortex-a53");
+    study(bench, &["run", &file, "--dry-run"]).ran().says(0, &[]).prints(&["missing: there is no trace"]);
+    let file = written(bench, "command = [\"true\"]", "cortex-a53");
+    study(bench, &["run", &file, "--dry-run"]).ran().says(0, &[]).prints(&["record and simulate"]);
+}
+
+#[test]
+fn instructions_that_are_recorded_have_units() {
+    let bench = Bench::new();
+    let file = written(&bench, "trace = \"none.trace\"", "cortex-a53");
+    let text = fs::read_to_string(&file).unwrap();
+    let status = |recorded: &str| {
+        fs::write(&file, text.replace("recorded = 3000000", &format!("recorded = {recorded}"))).unwrap();
+        study(&bench, &["status", &file]).ran()
+    };
+    for fine in ["\"400M\"", "\"3k\"", "\"1G\"", "\"5\"", "7"] {
+        status(fine).says(0, &[]);
+    }
+    for wrong in ["0", "-1", "\"400 MB\"", "\"M\"", "\"99999999999999G\""] {
+        status(wrong).says(2, &["expected a count of instructions above 0", "400M"]);
+    }
+}

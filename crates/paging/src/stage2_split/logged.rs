@@ -1,0 +1,48 @@
+//! Both walks of a dirty log in KVM's order: write permission is taken, and then blocks are split.
+
+use super::chunks::{Mode, Options, Splitter, WORD_PAGES};
+use super::counters::Counters;
+use super::error::Error;
+use super::protect::{invalidate, protect_range, write_protect_slot};
+use super::slot::Slot;
+use crate::format::arm64_stage2::Arm64Stage2;
+use crate::log::Log;
+use crate::tables::Tables;
+
+/// What both walks did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Logged {
+    /// The walks that take write permission.
+    pub protect: Counters,
+    /// The walks that split.
+    pub split: Counters,
+}
+
+/// Takes write permission from a slot and splits it.
+///
+/// When logging is switched on, the whole slot is protected before any of it is split (kvm_mmu_wp_memory_region,
+/// kvm_mmu_split_memory_region). When the log is cleared, each word of the bitmap is protected and then split
+/// (kvm_arch_mmu_enable_log_dirty_pt_masked): so from the second word of a block on, the walk that protects visits
+/// the pages that the first one made. Here every page is dirty.
+///
+/// # Errors
+/// As [`Splitter::new`] and [`Splitter::enable`].
+pub fn log_slot<L: Log>(tables: &mut Tables<Arm64Stage2, L>, slot: Slot, options: Options) -> Result<Logged, Error> {
+    if options.mode == Mode::Enable {
+        let protect = write_protect_slot(tables, slot, Mode::Enable)?;
+        let mut splitter = Splitter::new(tables, slot, options)?;
+        splitter.enable()?;
+        return Ok(Logged { protect, split: splitter.counters() });
+    }
+    let page_bytes = tables.geometry().page_bytes();
+    let mut protect = Counters::default();
+    let mut splitter = Splitter::new(tables, slot, options)?;
+    for page in (0..slot.bytes / page_bytes).step_by(WORD_PAGES as usize) {
+        let first_bytes = page * page_bytes;
+        let bytes = (WORD_PAGES * page_bytes).min(slot.bytes - first_bytes);
+        protect_range(splitter.tables(), Slot { ipa: slot.ipa + first_bytes, bytes }, &mut protect)?;
+        splitter.clear_word(page, u64::MAX)?;
+    }
+    invalidate(splitter.tables(), slot, &mut protect);
+    Ok(Logged { protect, split: splitter.counters() })
+}

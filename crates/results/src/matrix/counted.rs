@@ -1,0 +1,374 @@
+//! What a study counts and weighs: its tables, and what they say of the origin's claim.
+
+use policy::size::format_bytes;
+use serde_json::{Value, json};
+use study::counted::{Basis, Cost, Counted, Place, Range, Row, Saving, Set, Table};
+use study::matrix::Claim;
+
+use super::cells::Sheet;
+
+/// Counted work and what it costs.
+#[derive(Clone, Debug)]
+pub struct Weighed<'a> {
+    /// What is counted.
+    pub counted: &'a Counted,
+    /// What it costs; empty where nothing has been counted yet.
+    pub table: Table,
+}
+
+impl Weighed<'_> {
+    /// Published savings beside what was found.
+    pub fn sets(&self) -> Vec<Set> {
+        self.counted.published.iter().map(|figure| Set::of(figure, &self.table)).collect()
+    }
+
+    /// The variants that are set beside the first.
+    fn others(&self) -> &[String] {
+        self.counted.variants.get(1..).unwrap_or_default()
+    }
+
+    fn first(&self) -> &str {
+        self.counted.variants.first().map_or("", String::as_str)
+    }
+
+    /// Names of published rounds with a figure of a phase, each once.
+    pub(super) fn rounds(&self, phase: &str) -> Vec<&str> {
+        let mut rounds: Vec<&str> = Vec::new();
+        for figure in self.counted.published.iter().filter(|figure| figure.phase == phase) {
+            if !rounds.contains(&figure.what.as_str()) {
+                rounds.push(&figure.what);
+            }
+        }
+        rounds
+    }
+
+    /// What a round published of a saving.
+    pub(super) fn of_round(&self, round: &str, phase: &str, backing: &str, variant: &str) -> Option<&str> {
+        let place = (round, phase, backing, variant);
+        let mut figures = self.counted.published.iter();
+        let own = figures
+            .find(|one| (one.what.as_str(), one.phase.as_str(), one.backing.as_str(), one.variant.as_str()) == place);
+        own.map(|figure| figure.change.as_str())
+    }
+
+    /// The origin's rows of a phase and a variant, a cell for each backing: each granule, their average, that of instructions
+    /// alone, and what was published.
+    pub(super) fn lines(&self, phase: &str, variant: &str) -> Vec<(String, Vec<String>)> {
+        let backings = self.table.backings();
+        let of_granule = |granule: &&str| {
+            let cell = |backing: &&str| {
+                let mut rows = self.table.of_granules(phase, backing, variant);
+                saved(rows.find(|row| row.granule == *granule).and_then(|row| row.saving).map(|saving| saving.time))
+            };
+            ((*granule).to_owned(), backings.iter().map(cell).collect())
+        };
+        let averaged = |name: &str, of: fn(Saving) -> Range| {
+            let cell = |backing: &&str| saved(self.table.average(phase, backing, variant).map(of));
+            (name.to_owned(), backings.iter().map(cell).collect())
+        };
+        let published = |round: &&str| {
+            let cell = |backing: &&str| {
+                let change = self.of_round(round, phase, backing, variant).unwrap_or_default();
+                change.trim_start_matches('-').trim_end_matches('%').to_owned()
+            };
+            ((*round).to_owned(), backings.iter().map(cell).collect::<Vec<String>>())
+        };
+        let (granules, rounds) = (self.table.granules(), self.rounds(phase));
+        let own = granules.iter().map(of_granule);
+        let means =
+            [averaged("average", |saving| saving.time), averaged("by instructions", |saving| saving.instructions)];
+        let rounds = rounds.iter().map(published).filter(|(_, cells)| cells.iter().any(|cell| !cell.is_empty()));
+        own.chain(means).chain(rounds).collect()
+    }
+}
+
+/// `24.1 to 48.0`, in per cent; one figure where both ends are the same.
+pub(super) fn saved(range: Option<Range>) -> String {
+    let Some(Range { low, high }) = range else { return "none".to_owned() };
+    let percent = |share: f64| format!("{:.1}", 100.0 * share).replace("-0.0", "0.0");
+    match (percent(low), percent(high)) {
+        (low, high) if low == high => low,
+        (low, high) => format!("{low} to {high}"),
+    }
+}
+
+/// The tables in the origin's form, a phase each.
+pub fn of_origin(weighed: &Weighed<'_>) -> Vec<Sheet> {
+    let of_variant = |phase: &str, variant: &String| {
+        let line = |(name, cells): (String, Vec<String>)| [vec![variant.clone(), name], cells].concat();
+        weighed.lines(phase, variant).into_iter().map(line).collect::<Vec<_>>()
+    };
+    let sheet = |phase: &str| Sheet {
+        caption: format!(
+            "{} of {}, {phase}: time saved against {}, %, modelled: counts are exact, and weighed with the costs below. A \
+             range holds for every choice of costs. By instructions: as if they alone took time. Below: what was published",
+            weighed.counted.what,
+            format_bytes(weighed.counted.bytes),
+            weighed.first()
+        ),
+        header: ["variant", "granule"].into_iter().chain(weighed.table.backings()).map(str::to_owned).collect(),
+        rows: weighed.others().iter().flat_map(|variant| of_variant(phase, variant)).collect(),
+    };
+    weighed.table.phases().into_iter().map(sheet).collect()
+}
+
+/// Further tables: visits and time, published figures, their sources, costs.
+pub fn others(weighed: &Weighed<'_>) -> Vec<Sheet> {
+    match weighed.table.rows.is_empty() {
+        true => Vec::new(),
+        false => vec![of_time(weighed), of_published(weighed), of_rounds(weighed), of_costs(weighed)],
+    }
+}
+
+fn of_time(weighed: &Weighed<'_>) -> Sheet {
+    let variants = &weighed.counted.variants;
+    let titles = variants.iter().map(|variant| format!("{variant}: visits, ms"));
+    let first = weighed.first();
+    let line = |row: &Row| {
+        let cell = |variant: &String| {
+            let mut rows = weighed.table.of_granules(&row.phase, &row.backing, variant);
+            let own = rows.find(|other| other.granule == row.granule);
+            own.map_or(String::new(), |own| format!("{}, {}", own.visits, milliseconds(own.time_s)))
+        };
+        let start = [row.phase.clone(), row.backing.clone(), row.granule.clone()];
+        start.into_iter().chain(variants.iter().map(cell)).collect()
+    };
+    Sheet {
+        caption: format!(
+            "{} of {}: entries visited, exact, and time, modelled",
+            weighed.counted.what,
+            format_bytes(weighed.counted.bytes)
+        ),
+        header: ["phase", "backing", "granule"].map(str::to_owned).into_iter().chain(titles).collect(),
+        rows: weighed.table.rows.iter().filter(|row| row.variant == first).map(line).collect(),
+    }
+}
+
+fn milliseconds(Range { low, high }: Range) -> String {
+    let ms = |seconds: f64| match seconds * 1e3 {
+        ms if ms >= 100.0 => format!("{ms:.0}"),
+        ms if ms >= 1.0 => format!("{ms:.1}"),
+        ms => format!("{ms:.2}"),
+    };
+    format!("{} to {}", ms(low), ms(high))
+}
+
+fn of_published(weighed: &Weighed<'_>) -> Sheet {
+    let header = ["published", "of", "change there", "saved here, %", "that says"];
+    let line = |set: Set| {
+        let figure = &set.figure;
+        let kind = if figure.is_of_instructions { ", instructions" } else { "" };
+        vec![
+            figure.what.clone(),
+            format!("{}, {}, {}", figure.phase, figure.backing, figure.variant),
+            figure.change.clone(),
+            format!("{}{kind}", saved(set.found)),
+            set.place.describe().to_owned(),
+        ]
+    };
+    Sheet {
+        caption: format!("Published savings beside the model's averages over granules ({})", weighed.counted.what),
+        header: header.map(str::to_owned).to_vec(),
+        rows: weighed.sets().into_iter().map(line).collect(),
+    }
+}
+
+fn of_rounds(weighed: &Weighed<'_>) -> Sheet {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for figure in &weighed.counted.published {
+        let row = vec![figure.what.clone(), figure.source.clone(), figure.differs.clone().unwrap_or_default()];
+        if !rows.contains(&row) {
+            rows.push(row);
+        }
+    }
+    Sheet {
+        caption: "Where these figures were published, and why those here can be others".to_owned(),
+        header: ["published", "source", "figures can differ because"].map(str::to_owned).to_vec(),
+        rows,
+    }
+}
+
+fn of_costs(weighed: &Weighed<'_>) -> Sheet {
+    let costs = &weighed.counted.costs;
+    let pace = &costs.instruction;
+    let first = ["instruction".to_owned(), String::new(), span(pace.ns)].into_iter();
+    let first = first.chain([pace.basis.word().to_owned(), pace.source.clone()]).collect();
+    let line = |cost: &Cost| {
+        let figures = [cost.event.clone(), span(cost.instructions), span(cost.ns)].into_iter();
+        figures.chain([cost.basis.word().to_owned(), cost.source.clone()]).collect()
+    };
+    Sheet {
+        caption: format!("What an event of {} costs: instructions, and nanoseconds beside them", weighed.counted.what),
+        header: ["event", "instructions", "ns", "basis", "source"].map(str::to_owned).to_vec(),
+        rows: std::iter::once(first).chain(costs.events.iter().map(line)).collect(),
+    }
+}
+
+/// What each event costs, and how that is known, in words.
+pub(super) fn told_costs(weighed: &Weighed<'_>) -> Vec<String> {
+    let costs = &weighed.counted.costs;
+    let pace = &costs.instruction;
+    let first = format!("an instruction {} ns ({}: {})", span(pace.ns), pace.basis.word(), pace.source);
+    let told = |cost: &Cost| {
+        let instructions = Some(cost.instructions).filter(|range| range.high > 0.0);
+        let ns = Some(cost.ns).filter(|range| range.high > 0.0);
+        let parts = [(instructions, "instructions"), (ns, "ns")];
+        let parts = parts.into_iter().filter_map(|(range, unit)| Some(format!("{} {unit}", span(range?))));
+        let parts = parts.collect::<Vec<_>>().join(" and ");
+        format!("{} {parts} ({}: {})", cost.event, cost.basis.word(), cost.source)
+    };
+    std::iter::once(first).chain(costs.events.iter().map(told)).collect()
+}
+
+fn span(Range { low, high }: Range) -> String {
+    match (low, high) {
+        (0.0, 0.0) => "0".to_owned(),
+        (low, high) if low == high => low.to_string(),
+        (low, high) => format!("{low} to {high}"),
+    }
+}
+
+/// What the first other variant saves in each phase, and what each further one saves beyond the one before it: a sentence
+/// each.
+pub fn sentences(weighed: &Weighed<'_>) -> Vec<String> {
+    let Some((variant, further)) = weighed.others().split_first() else { return Vec::new() };
+    let of_phase = |phase: &str| {
+        let average = |backing: &str| {
+            let saving = weighed.table.average(phase, backing, variant)?;
+            Some(format!("{} % on {backing}", saved(Some(saving.time))))
+        };
+        let parts: Vec<String> = weighed.table.backings().into_iter().filter_map(average).collect();
+        format!(
+            "{variant} at {phase}, modelled, average over granules: saves {} of the time of {}.",
+            parts.join(", "),
+            weighed.first()
+        )
+    };
+    let beyond = weighed.others().iter().zip(further).filter_map(|(before, variant)| {
+        let rows = weighed.table.rows.iter().filter(|row| row.variant == *variant);
+        let ranges = rows.filter_map(|row| row.saving.and_then(|saving| saving.beyond));
+        let most = ranges.map(|range| range.high).reduce(f64::max)?;
+        Some(format!(
+            "{variant}, modelled: takes at most {:.2} % less time than {before}, in any phase and on any granule.",
+            100.0 * most
+        ))
+    });
+    weighed.table.phases().into_iter().map(of_phase).chain(beyond).collect()
+}
+
+/// What the counted work says of the origin's claim. A range of costs says of a figure whether it is possible, and not that
+/// it is right: so a size is never confirmed by it, and a direction is where the range leaves out that nothing is saved.
+pub fn standing(weighed: &Weighed<'_>) -> Claim {
+    let sets = weighed.sets();
+    let found: Vec<(f64, Range)> = sets.iter().filter_map(|set| Some((set.figure.saved, set.found?))).collect();
+    let is_for = |(published, range): &(f64, Range)| match *published > 0.0 {
+        true => range.low > 0.0,
+        false => range.high < 0.0,
+    };
+    let is_against = |(published, range): &(f64, Range)| match *published > 0.0 {
+        true => range.high < 0.0,
+        false => range.low > 0.0,
+    };
+    match () {
+        () if sets.is_empty() => Claim::NothingPublished,
+        () if found.is_empty() => Claim::Undecided,
+        () if found.iter().all(is_for) => Claim::Direction,
+        () if found.iter().any(is_against) && !found.iter().any(is_for) => Claim::Contradicted,
+        () => Claim::Undecided,
+    }
+}
+
+/// Whether the origin's claim is confirmed, contradicted or undecided here, in a sentence.
+pub fn claim(weighed: &Weighed<'_>) -> String {
+    let standing = standing(weighed).describe();
+    if weighed.table.rows.is_empty() {
+        return format!("The origin's claim is, here, {standing}: {} has not been counted yet.", weighed.counted.what);
+    }
+    let sets = weighed.sets();
+    let count = |place: Place| sets.iter().filter(|set| set.place == place).count();
+    let places = [Place::Within, Place::Above, Place::Below, Place::Nowhere];
+    let counted: Vec<String> = places
+        .into_iter()
+        .filter(|place| count(*place) > 0)
+        .map(|place| format!("{} {} {}", count(place), if count(place) == 1 { "is" } else { "are" }, place.describe()))
+        .collect();
+    let assumed: Vec<&str> = weighed
+        .counted
+        .costs
+        .events
+        .iter()
+        .filter(|cost| cost.basis == Basis::Assumed)
+        .map(|cost| cost.event.as_str())
+        .collect();
+    let width = match assumed.is_empty() {
+        true => String::new(),
+        false => format!("; the ranges are wide because no source tells what these cost: {}", assumed.join(", ")),
+    };
+    let note = weighed.counted.note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
+    let reasons = differences(weighed);
+    let why = match reasons.is_empty() {
+        true => String::new(),
+        false => format!("; figures can differ because {}", reasons.join(", and because ")),
+    };
+    format!(
+        "The origin's claim is, here, {standing}: of {} published figures {}{width}{note}{why}.",
+        sets.len(),
+        counted.join(", ")
+    )
+}
+
+/// Why figures here can be others than the published ones.
+pub fn differences(weighed: &Weighed<'_>) -> Vec<String> {
+    let mut reasons: Vec<String> = Vec::new();
+    for reason in weighed.counted.published.iter().filter_map(|figure| figure.differs.clone()) {
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    reasons
+}
+
+/// All of it as a part of the document.
+pub fn document(weighed: &Weighed<'_>) -> Value {
+    let counted = weighed.counted;
+    let average = |(phase, backing): (&str, &str), variant: &String| {
+        let saving = weighed.table.average(phase, backing, variant)?;
+        Some(json!({ "phase": phase, "backing": backing, "variant": variant, "saving": saving }))
+    };
+    let places = weighed.table.phases().into_iter().flat_map(|phase| {
+        weighed.table.backings().into_iter().map(move |backing| (phase, backing)).collect::<Vec<_>>()
+    });
+    let averages = places
+        .flat_map(|place| weighed.others().iter().filter_map(|variant| average(place, variant)).collect::<Vec<_>>());
+    json!({
+        "what": counted.what,
+        "bytes": counted.bytes,
+        "provenance": "modelled",
+        "granules": counted.granules,
+        "variants": counted.variants,
+        "note": counted.note,
+        "instruction": counted.costs.instruction,
+        "costs": counted.costs.events,
+        "rows": weighed.table.rows,
+        "averages": averages.collect::<Vec<_>>(),
+        "published": weighed.sets().iter().map(set).collect::<Vec<_>>(),
+    })
+}
+
+fn set(set: &Set) -> Value {
+    let figure = &set.figure;
+    json!({
+        "what": figure.what,
+        "phase": figure.phase,
+        "backing": figure.backing,
+        "variant": figure.variant,
+        "is_of_instructions": figure.is_of_instructions,
+        "published_saved_ratio": figure.saved,
+        "source": figure.source,
+        "saved_ratio": set.found,
+        "says": set.place.describe(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! Counted work in every form of a report.
+
+use study::counted::Case;
+use study::definition::{Definition, Size, Wire};
+use study::matrix::Matrix;
+
+use super::*;
+use crate::matrix::sample::shown;
+use crate::matrix::{Report, claim as claimed, conclude, document as whole, mail, markdown, render};
+
+/// Reading takes 10 instructions, and building 30 to 70.
+fn definition() -> Definition {
+    let cost = |event: &str, instructions: [u32; 2], basis: &str| serde_json::json!({ "event": event, "instructions": instructions, "basis": basis, "source": format!("{event}|()") });
+    let published = |phase: &str, variant: &str, change: &str| {
+        serde_json::json!({
+            "what": "a round", "counted": { "phase": phase, "backing": "thp", "variant": variant }, "change": change,
+            "source": "a list", "differs": "it was another machine",
+        })
+    };
+    let wire = serde_json::json!({
+        "schema": "pagelab.study/1", "name": "tiny", "question": "Does it help?", "policies": ["base", "thp"],
+        "sizes": { "full": { "parameters": { "slot": "1G" } } },
+        "workload": [{ "name": "nothing", "missing": "no free one" }],
+        "published": [published("enable", "skip", "-20%"), published("enable", "skip more", "-50%")],
+        "counted": {
+            "what": "walks", "bytes": "{slot}", "granules": ["4K", "64K"], "variants": ["vanilla", "skip", "skip more"],
+            "note": "one author's",
+            "instruction": { "ns": [1.0, 2.0], "basis": "assumed", "source": "a core" },
+            "cost": [cost("read", [10, 10], "counted"), cost("build", [30, 70], "assumed")],
+        },
+    });
+    serde_json::from_value::<Wire>(wire).unwrap().of_size(Size::Full).unwrap()
+}
+
+fn cases() -> Vec<Case> {
+    let all = [("4K", "vanilla", 100), ("4K", "skip", 1), ("4K", "skip more", 0)];
+    let all = all.into_iter().chain([("64K", "vanilla", 100), ("64K", "skip", 1), ("64K", "skip more", 0)]);
+    let case = |(granule, variant, read): (&str, &str, u64)| Case {
+        phase: "enable".to_owned(),
+        backing: "thp".to_owned(),
+        granule: granule.to_owned(),
+        variant: variant.to_owned(),
+        visits: read + 100,
+        counts: [("read".to_owned(), read), ("build".to_owned(), 100)].into(),
+    };
+    all.map(case).collect()
+}
+
+fn report(cases: &[Case], check: impl Fn(&Report<'_>)) {
+    let definition = definition();
+    let counted = definition.counted.as_ref().unwrap();
+    let matrix = Matrix::of(&definition.policies, &definition.baseline, Vec::new(), &definition.published);
+    shown(|other| {
+        let counted = Some(Weighed { counted, table: Table::of(counted, cases) });
+        check(&Report { definition: &definition, matrix: &matrix, counted, ..other.clone() });
+    });
+}
+
+#[test]
+fn the_origin_s_table_has_granules_their_average_and_what_was_published() {
+    report(&cases(), |report| {
+        let weighed = report.counted.as_ref().unwrap();
+        let lines = weighed.lines("enable", "skip");
+        let lines: Vec<(&str, &str)> = lines.iter().map(|(name, cells)| (name.as_str(), cells[0].as_str())).collect();
+        // 990 of 8000, and of 4000.
+        let range = "12.4 to 24.8";
+        let expected =
+            [("4K", range), ("64K", range), ("average", range), ("by instructions", range), ("a round", "20")];
+        assert_eq!(lines, expected);
+        let sheets = of_origin(weighed);
+        assert_eq!(sheets.len(), 1);
+        assert!(sheets[0].caption.contains("modelled"), "{}", sheets[0].caption);
+    });
+}
+
+#[test]
+fn a_range_confirms_a_direction_and_no_size() {
+    report(&cases(), |report| {
+        assert_eq!(standing(report.counted.as_ref().unwrap()), Claim::Direction);
+        let said = claimed(report).unwrap();
+        for part in [
+            "confirmed in its direction only: of 2 published figures 1 is within the range, 1 is more than the range holds",
+            "no source tells what these cost: build",
+            "one author's",
+            "it was another machine",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        let said = conclude(report).join("\n");
+        assert!(
+            said.contains("skip at enable, modelled, average over granules: saves 12.4 to 24.8 % on thp"),
+            "{said}"
+        );
+        assert!(said.contains("skip more, modelled: takes at most 0.33 % less time than skip"), "{said}");
+    });
+}
+
+#[test]
+fn what_was_not_counted_says_so() {
+    report(&[], |report| {
+        let said = claimed(report).unwrap();
+        assert_eq!(said, "The origin's claim is, here, undecided: walks has not been counted yet.");
+        assert!(!mail(report).contains("skip more"), "no empty table");
+        assert_eq!(whole(report)["claim"], "undecided");
+    });
+}
+
+#[test]
+fn every_form_has_it() {
+    report(&cases(), |report| {
+        let page = crate::html::matrix::report(report);
+        let forms = [render(report, 100), markdown(report), mail(report), page];
+        for form in &forms {
+            for part in ["average", "12.4 to 24.8", "a list", "counted", "assumed", "modelled"] {
+                assert!(form.contains(part), "{part} in\n{form}");
+            }
+        }
+        assert!(forms[2].is_ascii() && forms[2].lines().all(|line| line.len() <= 72), "{}", forms[2]);
+        assert!(forms[2].contains("build 30 to 70 instructions"), "{}", forms[2]);
+        let document = &whole(report)["counted"];
+        assert_eq!((&document["what"], &document["provenance"]), (&"walks".into(), &"modelled".into()));
+        assert_eq!(document["rows"].as_array().unwrap().len(), 6);
+        assert_eq!(document["rows"][0]["saving"], Value::Null);
+        let low = document["averages"][0]["saving"]["time"]["low"].as_f64().unwrap();
+        assert!((low - 0.12375).abs() < 1e-9, "{low}");
+        assert_eq!(document["published"][1]["says"], "more than the range holds");
+    });
+}

@@ -1,0 +1,118 @@
+//! Tables of figures beside the one that decides: what programs print of themselves, and what memory a policy costs.
+
+use std::collections::BTreeSet;
+
+use study::matrix::{Cell, Matrix, Row, Standing};
+use study::metric::{Metric, Provenance, names};
+
+use super::cells::{Sheet, change, place, word};
+use super::rows_of;
+use crate::figure;
+
+/// Figures of memory: of a host, and of a model.
+const MEMORY: [&str; 2] = [names::PEAK_RESIDENT_BYTES, names::PAGE_TABLE_SEEN_BYTES];
+const MODELLED_MEMORY: [&str; 4] =
+    ["resident_peak_bytes", "held_unmapped_peak_bytes", "all_table_peak_bytes", "touched_bytes"];
+
+/// What the programs print beside the figure that decides, such as percentiles of latency beside a throughput.
+pub fn of_own(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
+    let caption = format!(
+        "{}: what the programs print beside the figure that decides: medians under {}, and changes against it with their {} intervals",
+        place(ground),
+        matrix.baseline,
+        figure::confidence(0.95)
+    );
+    sheet(matrix, ground, caption, own)
+}
+
+/// The memory and the page tables of each workload.
+pub fn of_memory(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
+    let caption = format!(
+        "{}: memory and page tables under {}, and changes against it. What is more than under base pages is bloat",
+        place(ground),
+        matrix.baseline
+    );
+    sheet(matrix, ground, caption, memory)
+}
+
+/// The metrics that only a row's program knows, without the one that decides.
+pub(super) fn own(row: &Row) -> Vec<String> {
+    let general: BTreeSet<String> = Metric::of_every_trial().into_iter().map(|metric| metric.name).collect();
+    let all: BTreeSet<&String> = match row.provenance {
+        Provenance::Modelled => BTreeSet::new(),
+        _ => row.cells.iter().flat_map(|cell| cell.effects.keys()).collect(),
+    };
+    all.into_iter().filter(|name| !general.contains(*name) && **name != row.metric).cloned().collect()
+}
+
+fn memory(row: &Row) -> Vec<String> {
+    let names: &[&str] = if row.provenance == Provenance::Modelled { &MODELLED_MEMORY } else { &MEMORY };
+    let is_known = |name: &&&str| row.cells.iter().any(|cell| cell.medians.contains_key(**name));
+    names.iter().filter(is_known).map(|name| (*name).to_owned()).collect()
+}
+
+/// A line for each workload and metric, a column for each policy.
+fn sheet(matrix: &Matrix, ground: (&str, Provenance), caption: String, metrics: fn(&Row) -> Vec<String>) -> Sheet {
+    let header = ["workload", "figure"].map(str::to_owned).into_iter().chain(matrix.policies.iter().cloned());
+    let lines = |row: &Row| {
+        let line = |metric: String| {
+            let cells = row.cells.iter().map(|cell| in_words(cell, &metric));
+            [row.workload.clone(), figure::title(&metric)].into_iter().chain(cells).collect::<Vec<String>>()
+        };
+        metrics(row).into_iter().map(line).collect::<Vec<_>>()
+    };
+    Sheet { caption, header: header.collect(), rows: rows_of(matrix, ground).flat_map(lines).collect() }
+}
+
+/// The baseline's median, and another policy's change. What a claim of the metric that decides says is not said of another
+/// one, but that a figure is none of the policy.
+fn in_words(cell: &Cell, metric: &str) -> String {
+    let median = cell.medians.get(metric).map(|value| figure::short(*value, figure::metric(&[], metric).unit));
+    match (&cell.standing, cell.effects.get(metric)) {
+        (Standing::None { .. }, _) => "none".to_owned(),
+        (standing @ (Standing::NotHeld | Standing::WithinTracerCost), Some(effect)) => {
+            format!("{} {}", change(effect), word(standing))
+        }
+        (_, Some(effect)) => change(effect),
+        (_, None) => median.unwrap_or_else(|| "none".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use study::stats::Effect;
+
+    use super::*;
+
+    fn matrix(provenance: Provenance) -> Matrix {
+        let policies = ["base".to_owned(), "thp".to_owned()];
+        let mut row = Row { provenance, metric: "get_per_s".into(), ..Row::without("redis", "a host", &policies, "") };
+        let effect =
+            |ratio| Effect { blocks: 9, ratio, low: Some(ratio - 0.1), high: Some(ratio + 0.1), p_adjusted: None };
+        row.cells[0].standing = Standing::Baseline;
+        row.cells[1].standing = Standing::Better;
+        for (metric, value, ratio) in
+            [("get_per_s", 1e5, 1.2), ("get_p99_ms", 0.5, 0.8), (names::WALL_S, 1.0, 0.9), (MEMORY[0], 4096.0, 1.5)]
+        {
+            row.cells[0].medians.insert(metric.into(), value);
+            row.cells[1].effects.insert(metric.into(), effect(ratio));
+        }
+        Matrix::of(&policies, "base", vec![row], &[])
+    }
+
+    #[test]
+    fn percentiles_stand_beside_a_throughput_with_their_intervals() {
+        let sheet = of_own(&matrix(Provenance::Measured), ("a host", Provenance::Measured));
+        assert_eq!(sheet.rows.len(), 1, "{:?}", sheet.rows);
+        assert_eq!(sheet.rows[0][..3], ["redis", "get_p99_ms", "0.500"].map(str::to_owned));
+        assert!(sheet.rows[0][3].starts_with("-20") && sheet.rows[0][3].contains("-30"), "{:?}", sheet.rows);
+        assert!(of_own(&matrix(Provenance::Modelled), ("a host", Provenance::Modelled)).rows.is_empty());
+    }
+
+    #[test]
+    fn memory_stands_by_workload() {
+        let sheet = of_memory(&matrix(Provenance::Measured), ("a host", Provenance::Measured));
+        assert_eq!(sheet.rows[0][..3], ["redis", "peak memory", "4K"].map(str::to_owned), "{:?}", sheet.rows);
+        assert!(sheet.rows[0][3].starts_with("+50"), "{:?}", sheet.rows);
+    }
+}

@@ -1,0 +1,190 @@
+//! The origin's own form of a result beside what is here.
+
+use policy::size::format_bytes;
+use serde_json::{Value, json};
+use study::matrix::{Filled, FilledRow, Order};
+use study::metric::{Direction, Metric, Unit};
+
+use super::cells::{Sheet, change};
+use super::{Report, further};
+use crate::figure;
+
+/// Everything that is shown in the form of its origin.
+pub(crate) fn of_origin(report: &Report<'_>) -> Vec<Sheet> {
+    report.forms.iter().map(sheet).chain(further::of_origin(report.published_of_cells())).collect()
+}
+
+/// A row for each configuration.
+fn sheet(form: &Filled) -> Sheet {
+    let metric = figure::title(&form.metric);
+    let columns = form.columns.iter().map(|(name, heading)| heading_of(name, heading));
+    let start = ["configuration", "runs", metric.as_str(), "change", "published", "that says"].map(str::to_owned);
+    let line = |row: &FilledRow| {
+        let here = match (&row.why_not, &row.effect) {
+            (Some(why), _) => format!("none: {why}"),
+            (None, Some(effect)) => change(effect),
+            (None, None) => "0".to_owned(),
+        };
+        let published = row.set.as_ref().map(|set| (set.published.change.clone(), set.describe())).unzip();
+        let start = [row.name.clone(), row.runs.to_string(), in_form(row, &form.metric), here];
+        let told = [published.0.unwrap_or_default(), published.1.unwrap_or_default()];
+        start.into_iter().chain(told).chain(form.columns.iter().map(|(name, _)| in_form(row, name))).collect()
+    };
+    Sheet {
+        caption: format!(
+            "As the origin has it, beside {}: changes against {:?} with 95 % intervals. {} Source: {}",
+            form.machine,
+            form.rows.first().map_or("", |row| row.name.as_str()),
+            interleaving(form),
+            form.source
+        ),
+        header: start.into_iter().chain(columns).collect(),
+        rows: form.rows.iter().map(line).collect(),
+    }
+}
+
+/// Which of the rows were measured block by block with the first.
+fn interleaving(form: &Filled) -> String {
+    let apart: Vec<&str> =
+        form.rows.iter().filter(|row| !row.is_interleaved && row.runs > 0).map(|row| row.name.as_str()).collect();
+    match apart.is_empty() {
+        true => "All are of the same blocks.".to_owned(),
+        false => format!(
+            "Not of the same blocks as the first, so that what the machine did meanwhile is in their changes: {}.",
+            apart.join("; ")
+        ),
+    }
+}
+
+/// What stands above a column.
+pub(super) fn heading_of(name: &str, heading: &str) -> String {
+    if heading == name { figure::title(name) } else { crate::text::printable(heading).to_string() }
+}
+
+/// A median of a row, empty where it has none.
+pub(super) fn in_form(row: &FilledRow, name: &str) -> String {
+    let Some(value) = row.medians.get(name) else { return String::new() };
+    let unit = figure::metric(&[], name).unit;
+    match unit {
+        Unit::Custom if name.ends_with("_bytes") => format_bytes(*value as u64),
+        Unit::Custom => figure::long(*value, if value.fract() == 0.0 { Unit::Count } else { Unit::Custom }),
+        _ => figure::short(*value, Metric::new(name, unit, Direction::Lower).unit),
+    }
+}
+
+/// Whether the origin's order is that of the figures here, in a sentence.
+pub(super) fn order(form: &Filled) -> String {
+    let Order { pairs, alike, shown, against } = form.order;
+    if pairs == 0 {
+        return format!(
+            "The origin's order cannot be judged on {}: no two configurations of it have figures.",
+            form.machine
+        );
+    }
+    let told = match (shown, against) {
+        (0, 0) => "no interval tells any two of them apart".to_owned(),
+        (shown, 0) => format!("the intervals show it for {shown}, and nothing stands against it"),
+        (shown, against) => format!("the intervals show it for {shown}, and the contrary for {against}"),
+    };
+    format!(
+        "{alike} of {pairs} pairs that the origin tells apart have its order on {} by their estimates (chance gives half); \
+         {told}.",
+        form.machine
+    )
+}
+
+/// As a part of the document.
+pub(super) fn document(form: &Filled) -> Value {
+    let row = |row: &FilledRow| {
+        json!({
+            "name": row.name,
+            "workload": row.of.0,
+            "policy": row.of.1,
+            "runs": row.runs,
+            "medians": row.medians,
+            "effect": row.effect,
+            "is_interleaved": row.is_interleaved,
+            "published_ratio": row.set.as_ref().map(|set| set.published.ratio),
+            "why_not": row.why_not,
+        })
+    };
+    let Order { pairs, alike, shown, against } = form.order;
+    json!({
+        "source": form.source,
+        "machine": form.machine,
+        "metric": form.metric,
+        "columns": form.columns.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+        "rows": form.rows.iter().map(row).collect::<Vec<_>>(),
+        "order": { "pairs": pairs, "alike": alike, "shown": shown, "against": against },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use study::comparison::Comparison;
+    use study::definition::{Form, Size, Wire};
+    use study::matrix::Beside;
+
+    use super::*;
+    use crate::matrix::{Report, claim, conclude, mail, markdown, sample};
+
+    fn form(columns: &str) -> Form {
+        let wire = format!(
+            r#"{{ "schema": "pagelab.study/1", "name": "x", "question": "?",
+            "policies": ["default", "thp", "thp+no-guards"], "sizes": {{ "full": {{}} }},
+            "workload": [{{ "name": "sort|it", "command": ["sort"] }}, {{ "name": "other", "command": ["sort"] }}],
+            "form": {{ "source": "a list of 2018", "columns": ["{columns}"], "row": [
+            {{ "name": "master", "workload": "sort|it", "policy": "default", "place": 2 }},
+            {{ "name": "2M", "workload": "sort|it", "policy": "thp", "place": 1, "change": "-12%" }},
+            {{ "name": "elsewhere", "workload": "other", "policy": "thp", "place": 1, "change": "-40%" }},
+            {{ "name": "guards", "workload": "sort|it", "policy": "thp+no-guards", "change": "-12%" }} ] }} }}"#
+        );
+        let definition = serde_json::from_str::<Wire>(&wire).unwrap().of_size(Size::Full).unwrap();
+        definition.form.unwrap()
+    }
+
+    fn filled(comparison: &Comparison, other: Option<&Comparison>) -> Filled {
+        let form = form("minor_faults");
+        Filled::of(&form, "a host", &|name| if name == "other" { other } else { Some(comparison) }).unwrap()
+    }
+
+    #[test]
+    fn rows_of_one_comparison_are_paired_and_those_of_another_are_not() {
+        let comparison = crate::sample::comparison();
+        let other = comparison.clone();
+        let filled = filled(&comparison, Some(&other));
+        let [master, thp, elsewhere, not_held] = &filled.rows[..] else { panic!("{filled:?}") };
+        assert!(master.effect.is_none() && master.is_interleaved && master.runs == 15, "{master:?}");
+        assert!(thp.is_interleaved && !elsewhere.is_interleaved);
+        let width = |row: &FilledRow| row.effect.and_then(|effect| Some(effect.high? - effect.low?)).unwrap();
+        assert!(width(thp) < width(elsewhere), "drift is in what is not paired: {} {}", width(thp), width(elsewhere));
+        assert_eq!(thp.set.as_ref().unwrap().beside, Beside::Confirmed);
+        assert_eq!(elsewhere.set.as_ref().unwrap().beside, Beside::OtherSize);
+        assert_eq!(not_held.why_not.as_deref(), Some("thp+no-guards was not held"));
+        assert_eq!(not_held.set.as_ref().unwrap().beside, Beside::Undecided, "what was not held says nothing");
+        assert_eq!(filled.order, Order { pairs: 2, alike: 2, shown: 2, against: 0 });
+    }
+
+    #[test]
+    fn every_form_of_the_report_has_the_origins_own() {
+        let comparison = crate::sample::comparison();
+        sample::shown(|report| {
+            let report = Report { forms: vec![filled(&comparison, None)], ..report.clone() };
+            let sheet = of_origin(&report).remove(0);
+            assert_eq!(sheet.header.last().unwrap(), "minor faults");
+            assert_eq!(sheet.rows[2][3], "none: it was not measured");
+            assert!(sheet.caption.contains("All are of the same blocks. Source: a list of 2018"), "{}", sheet.caption);
+            let said = conclude(&report).join(" ");
+            assert!(said.contains("1 of 1 pairs that the origin tells apart have its order on a host"), "{said}");
+            let said = claim(&report).unwrap();
+            assert!(said.contains("of 4 published figures"), "{said}");
+            assert!(markdown(&report).contains("As the origin has it, beside a host"));
+            let mail = mail(&report);
+            assert!(mail.lines().all(|line| line.len() <= 72), "{mail}");
+            assert!(mail.contains("As the origin has it, a host:") && mail.contains("elsewhere"), "{mail}");
+            assert_eq!(document(&report.forms[0])["rows"][1]["is_interleaved"], true);
+            let page = crate::html::matrix::report(&report);
+            assert_eq!(page.matches(">elsewhere<").count(), 1, "it is shown once");
+        });
+    }
+}

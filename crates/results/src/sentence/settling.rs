@@ -1,0 +1,99 @@
+//! The options that would let a comparison run for so many blocks.
+
+use study::comparison::{Comparison, Ended};
+
+/// What is added to an estimated time, for trials are not all alike.
+const MARGIN: f64 = 1.1;
+
+/// Why it is not known how many blocks would settle it, and what to do: only blocks give an interval.
+pub fn of_unknown(comparison: &Comparison) -> String {
+    let remedy = match comparison.ended {
+        Ended::Time => "give it more time (--max-time)",
+        _ => "let more run (--blocks)",
+    };
+    format!("too few blocks to say how many would settle it: {remedy}")
+}
+
+/// How many blocks would settle it, with the limits that have to be raised for them: `about 40 blocks would settle it: --blocks 40`.
+pub fn of_blocks(comparison: &Comparison, blocks: u32) -> String {
+    let design = &comparison.design;
+    let number = (blocks > design.max_blocks).then(|| format!("--blocks {blocks}"));
+    let time = time_s(comparison, blocks).map(|time_s| format!("--max-time {}", rounded_up(time_s)));
+    let options: Vec<String> = number.into_iter().chain(time).collect();
+    match options.is_empty() {
+        true => format!("about {blocks} blocks would settle it, which it may run: let it run to its end"),
+        false => format!("about {blocks} blocks would settle it: {}", options.join(" ")),
+    }
+}
+
+/// The time that so many blocks take, in seconds, where that is more than the comparison may take.
+fn time_s(comparison: &Comparison, blocks: u32) -> Option<f64> {
+    let limit_s = comparison.design.max_time_s?;
+    // Block 0 takes its time too.
+    let done = f64::from(comparison.analysis.as_ref()?.blocks) + 1.0;
+    let all = f64::from(blocks) + 1.0;
+    let (first, last) = (comparison.trials.first()?, comparison.trials.last()?);
+    let others = (comparison.trials.len() - 1).max(1) as f64;
+    let done_s = (last.started_s - first.started_s) * (1.0 + 1.0 / others);
+    let done_s = if comparison.ended == Ended::Time { done_s.max(limit_s) } else { done_s };
+    let needed_s = done_s * all / done * MARGIN;
+    (needed_s > limit_s).then_some(needed_s)
+}
+
+/// A time as `--max-time` reads it, rounded up to ten seconds, whole minutes or whole hours.
+fn rounded_up(time_s: f64) -> String {
+    match time_s {
+        short if short <= 120.0 => format!("{}s", (short / 10.0).ceil() * 10.0),
+        middle if middle <= 7200.0 => format!("{}m", (middle / 60.0).ceil()),
+        long => format!("{}h", (long / 3600.0).ceil()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    /// The sample, which has done 15 blocks in so many seconds of the same.
+    fn ended(ended: Ended, time_s: f64) -> Comparison {
+        let mut comparison = sample::comparison();
+        let trials = comparison.trials.len() as f64;
+        let starts = comparison.trials.iter_mut().enumerate();
+        starts.for_each(|(at, record)| record.started_s = 3.0 + time_s * at as f64 / trials);
+        comparison.ended = ended;
+        comparison.design.max_time_s = Some(time_s);
+        comparison
+    }
+
+    #[test]
+    fn what_ended_for_time_needs_time() {
+        let mut comparison = ended(Ended::Time, 60.0);
+        comparison.design.max_blocks = 60;
+        assert_eq!(of_blocks(&comparison, 31), "about 31 blocks would settle it: --max-time 3m");
+        assert_eq!(of_blocks(&comparison, 16), "about 16 blocks would settle it: --max-time 80s");
+        assert_eq!(of_blocks(&comparison, 100), "about 100 blocks would settle it: --blocks 100 --max-time 7m");
+        assert_eq!(of_blocks(&comparison, 9000), "about 9000 blocks would settle it: --blocks 9000 --max-time 11h");
+        assert!(of_unknown(&comparison).ends_with("how many would settle it: give it more time (--max-time)"));
+        // However short its trials were.
+        comparison.trials.iter_mut().for_each(|record| record.started_s = 0.0);
+        assert_eq!(of_blocks(&comparison, 16), "about 16 blocks would settle it: --max-time 80s");
+    }
+
+    #[test]
+    fn what_ended_for_blocks_needs_blocks_and_time_where_it_has_not_enough() {
+        let mut comparison = ended(Ended::Blocks, 60.0);
+        assert_eq!(of_blocks(&comparison, 20), "about 20 blocks would settle it: --blocks 20 --max-time 90s");
+        comparison.design.max_time_s = Some(600.0);
+        assert_eq!(of_blocks(&comparison, 20), "about 20 blocks would settle it: --blocks 20");
+        comparison.design.max_time_s = None;
+        assert_eq!(of_blocks(&comparison, 20), "about 20 blocks would settle it: --blocks 20");
+        assert!(of_unknown(&comparison).ends_with("how many would settle it: let more run (--blocks)"));
+    }
+
+    #[test]
+    fn what_was_interrupted_may_have_room_for_them() {
+        let mut comparison = ended(Ended::Interrupted, 60.0);
+        (comparison.design.max_blocks, comparison.design.max_time_s) = (60, Some(600.0));
+        assert!(of_blocks(&comparison, 20).ends_with("which it may run: let it run to its end"));
+    }
+}

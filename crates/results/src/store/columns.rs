@@ -1,0 +1,67 @@
+//! Columns of rows: words, numbers and documents, and those that files of earlier versions do not have.
+
+use rusqlite::types::{FromSql, Type};
+use rusqlite::{Params, Row, Transaction};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use study::metric::names;
+
+/// What [`names::PAGE_TABLE_SEEN_BYTES`] was called before version 4, as though it were a peak.
+pub(super) const FORMER_PAGE_TABLES: &str = "page_table_bytes";
+
+/// What comes of reading.
+pub(super) type Read<T> = rusqlite::Result<T>;
+
+/// The name that a metric has today.
+pub(super) fn metric_name(row: &Row<'_>, column: &'static str) -> Read<String> {
+    let name: String = row.get(column)?;
+    Ok(if name == FORMER_PAGE_TABLES { names::PAGE_TABLE_SEEN_BYTES.to_string() } else { name })
+}
+
+/// All rows of a query.
+pub(super) fn rows<T>(
+    transaction: &Transaction<'_>,
+    query: &str,
+    params: impl Params,
+    read: impl FnMut(&Row<'_>) -> Read<T>,
+) -> Read<Vec<T>> {
+    transaction.prepare_cached(query)?.query_map(params, read)?.collect()
+}
+
+/// A column by way of a function that can fail.
+pub(super) fn parsed<S: FromSql, T, E: std::fmt::Display>(
+    row: &Row<'_>,
+    name: &'static str,
+    parse: impl FnOnce(S) -> Result<T, E>,
+) -> Read<T> {
+    parse(row.get(name)?).map_err(|error| unreadable(row, name, error.to_string()))
+}
+
+/// What was read from a column that files of earlier versions do not have, and what stands for it there.
+pub(super) fn if_there<T>(found: Read<T>, before: T) -> Read<T> {
+    match found {
+        Err(rusqlite::Error::InvalidColumnName(_)) => Ok(before),
+        found => found,
+    }
+}
+
+pub(super) fn unreadable(row: &Row<'_>, name: &'static str, why: String) -> rusqlite::Error {
+    let column = row.as_ref().column_index(name).unwrap_or_default();
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, format!("column {name}: {why}").into())
+}
+
+pub(super) fn document<T: DeserializeOwned>(row: &Row<'_>, name: &'static str) -> Read<T> {
+    parsed(row, name, |json: String| serde_json::from_str(&json))
+}
+
+pub(super) fn optional_document<T: DeserializeOwned>(row: &Row<'_>, name: &'static str) -> Read<Option<T>> {
+    parsed(row, name, |json: Option<String>| json.map(|json| serde_json::from_str(&json)).transpose())
+}
+
+pub(super) fn word<T: DeserializeOwned>(row: &Row<'_>, name: &'static str) -> Read<T> {
+    parsed(row, name, |word: String| serde_json::from_value(Value::String(word)))
+}
+
+pub(super) fn unsigned<T: TryFrom<i64>>(row: &Row<'_>, name: &'static str) -> Read<T> {
+    parsed(row, name, |value: i64| T::try_from(value).map_err(|_| format!("{value} is out of range")))
+}

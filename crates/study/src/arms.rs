@@ -1,0 +1,67 @@
+//! Which arms of a design stand beside which: its variants, and the arms that compare like with like.
+
+use crate::comparison::Design;
+use crate::role::Role;
+use crate::trial::Arm;
+use crate::variant::Variant;
+
+impl Design {
+    /// Its variants, in the order of their first arms; none where what is run is the same in all arms.
+    pub fn variants(&self) -> Vec<&Variant> {
+        let mut variants: Vec<&Variant> = Vec::new();
+        for variant in self.arms.iter().filter_map(|arm| arm.variant.as_ref()) {
+            if !variants.iter().any(|known| known.name == variant.name) {
+                variants.push(variant);
+            }
+        }
+        variants
+    }
+
+    /// Indices of the arms that are compared: those that are no controls.
+    pub fn compared(&self) -> impl Iterator<Item = usize> {
+        (0..self.arms.len()).filter(|arm| self.is_compared(*arm))
+    }
+
+    /// Whether the arm of that index is compared, and no control.
+    pub fn is_compared(&self, arm: usize) -> bool {
+        self.arms.get(arm).is_some_and(|arm| arm.role == Role::Policy)
+    }
+
+    /// Whether the arm is the baseline once more.
+    pub fn is_aa(&self, arm: usize) -> bool {
+        let Some((own, baseline)) = self.arms.get(arm).zip(self.arms.get(self.baseline)) else { return false };
+        arm != self.baseline && self.is_compared(arm) && own.policy == baseline.policy && own.is_same_variant(baseline)
+    }
+
+    /// The arm of the baseline's policy among those of an arm's own variant; without variants the baseline.
+    pub fn own_baseline(&self, arm: usize) -> usize {
+        let (Some(own), Some(baseline)) = (self.arms.get(arm), self.arms.get(self.baseline)) else {
+            return self.baseline;
+        };
+        let is_own = |other: &usize| {
+            let other = &self.arms[*other];
+            other.policy == baseline.policy && other.is_same_variant(own)
+        };
+        match own.is_same_variant(baseline) {
+            true => self.baseline,
+            false => self.compared().find(is_own).unwrap_or(self.baseline),
+        }
+    }
+
+    /// The bare arm of an arm's variant, if there is one.
+    pub fn bare_of(&self, arm: usize) -> Option<usize> {
+        let own = self.arms.get(arm)?;
+        let is_own = |other: &Arm| other.role == Role::Bare && other.is_same_variant(own);
+        self.arms.iter().position(is_own)
+    }
+
+    /// The bare arm of the baseline's variant, if there is one.
+    pub fn bare(&self) -> Option<usize> {
+        self.bare_of(self.baseline)
+    }
+
+    /// The sham arm that stands beside an arm, if there is one.
+    pub fn sham_of(&self, arm: usize) -> Option<usize> {
+        self.arms.iter().position(|other| matches!(other.role, Role::Sham { of, .. } if of == arm))
+    }
+}

@@ -1,0 +1,127 @@
+//! What every variant does and saves, granule by granule, and on the average over granules.
+
+use serde::Serialize;
+
+use super::cost::Range;
+use super::{Case, Counted};
+
+/// A case with what it costs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// When it is done.
+    pub phase: String,
+    /// What the memory is mapped with.
+    pub backing: String,
+    /// The granule.
+    pub granule: String,
+    /// The variant.
+    pub variant: String,
+    /// Entries that are visited.
+    pub visits: u64,
+    /// Seconds that it takes.
+    pub time_s: Range,
+    /// What it saves against the first variant; absent for that one.
+    pub saving: Option<Saving>,
+}
+
+/// What a variant saves: a share of the first variant's time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Saving {
+    /// Of the time.
+    pub time: Range,
+    /// Of the instructions.
+    pub instructions: Range,
+    /// Of the time that the variant before it takes; absent where that is the first.
+    pub beyond: Option<Range>,
+}
+
+/// All cases with what they cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Table {
+    /// In the order of the cases.
+    pub rows: Vec<Row>,
+}
+
+impl Table {
+    /// Weighs cases.
+    pub fn of(counted: &Counted, cases: &[Case]) -> Table {
+        let row = |case: &Case| Row {
+            phase: case.phase.clone(),
+            backing: case.backing.clone(),
+            granule: case.granule.clone(),
+            variant: case.variant.clone(),
+            visits: case.visits,
+            time_s: counted.costs.time_s(&case.counts),
+            saving: saving(counted, cases, case),
+        };
+        Table { rows: cases.iter().map(row).collect() }
+    }
+
+    /// The phases, each once, in the order of the rows.
+    pub fn phases(&self) -> Vec<&str> {
+        self.distinct(|row| &row.phase)
+    }
+
+    /// What memory is mapped with, each once.
+    pub fn backings(&self) -> Vec<&str> {
+        self.distinct(|row| &row.backing)
+    }
+
+    /// The granules, each once.
+    pub fn granules(&self) -> Vec<&str> {
+        self.distinct(|row| &row.granule)
+    }
+
+    /// The variants, each once.
+    pub fn variants(&self) -> Vec<&str> {
+        self.distinct(|row| &row.variant)
+    }
+
+    fn distinct(&self, of: fn(&Row) -> &String) -> Vec<&str> {
+        let mut all: Vec<&str> = Vec::new();
+        for name in self.rows.iter().map(|row| of(row).as_str()) {
+            if !all.contains(&name) {
+                all.push(name);
+            }
+        }
+        all
+    }
+
+    /// The rows of a phase, a backing and a variant: one for each granule.
+    pub fn of_granules<'a>(
+        &'a self,
+        phase: &'a str,
+        backing: &'a str,
+        variant: &'a str,
+    ) -> impl Iterator<Item = &'a Row> {
+        self.rows.iter().filter(move |row| row.phase == phase && row.backing == backing && row.variant == variant)
+    }
+
+    /// What a variant saves on the average over granules, each of which counts alike.
+    pub fn average(&self, phase: &str, backing: &str, variant: &str) -> Option<Saving> {
+        let savings: Vec<Saving> = self.of_granules(phase, backing, variant).filter_map(|row| row.saving).collect();
+        let mean = |of: fn(&Saving) -> Range| Range::mean(&savings.iter().map(of).collect::<Vec<_>>());
+        let beyond: Vec<Range> = savings.iter().filter_map(|saving| saving.beyond).collect();
+        Some(Saving {
+            time: mean(|saving| saving.time)?,
+            instructions: mean(|saving| saving.instructions)?,
+            beyond: Range::mean(&beyond),
+        })
+    }
+}
+
+fn saving(counted: &Counted, cases: &[Case], case: &Case) -> Option<Saving> {
+    let at = counted.variants.iter().position(|variant| *variant == case.variant).filter(|at| *at > 0)?;
+    let other = |variant: &String| {
+        let place = (&case.phase, &case.backing, &case.granule, variant);
+        cases.iter().find(|other| (&other.phase, &other.backing, &other.granule, &other.variant) == place)
+    };
+    let base = other(&counted.variants[0])?;
+    let costs = &counted.costs;
+    let before = other(&counted.variants[at - 1]).filter(|_| at > 1);
+    Some(Saving {
+        time: costs.ratio(&case.counts, &base.counts)?.saved(),
+        instructions: costs.ratio_of_instructions(&case.counts, &base.counts)?.saved(),
+        beyond: before.and_then(|before| costs.ratio(&case.counts, &before.counts)).map(Range::saved),
+    })
+}

@@ -1,0 +1,145 @@
+//! What a study counts and weighs, as its file has it.
+
+use serde::Deserialize;
+
+use crate::counted::{Basis, Cost, Costs, Counted, Figure, Pace, Range};
+use policy::size::{SizeError, parse_bytes};
+
+/// `[counted]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireCounted {
+    pub what: String,
+    pub bytes: String,
+    pub granules: Vec<String>,
+    pub variants: Vec<String>,
+    note: Option<String>,
+    instruction: WirePace,
+    #[serde(default)]
+    cost: Vec<WireCost>,
+}
+
+/// What an instruction costs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WirePace {
+    ns: [f64; 2],
+    basis: Basis,
+    source: String,
+}
+
+/// What an event costs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireCost {
+    event: String,
+    #[serde(default)]
+    instructions: [f64; 2],
+    #[serde(default)]
+    ns: [f64; 2],
+    basis: Basis,
+    source: String,
+}
+
+/// Which saving of the counted work a published figure is of.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireSaving {
+    pub phase: String,
+    pub backing: String,
+    pub variant: String,
+    #[serde(default)]
+    pub instructions: bool,
+}
+
+/// What is wrong with `[counted]`, or with a published figure of it.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CountedError {
+    /// A size that is none.
+    #[error("bytes: {0}")]
+    Bytes(SizeError),
+    /// Ends that are no range.
+    #[error("cost of {event:?}: expected two numbers from 0 on, the lower one first, found {low} and {high}")]
+    Range {
+        /// The event, or `instruction`.
+        event: String,
+        /// The first end.
+        low: f64,
+        /// The other one.
+        high: f64,
+    },
+    /// A cost that nobody can look up.
+    #[error("cost of {event:?}: source: expected where the cost stands, or why it is assumed")]
+    Source {
+        /// The event, or `instruction`.
+        event: String,
+    },
+    /// A published figure of counted work, in a study that counts nothing.
+    #[error("published {what:?}: there is no [counted] in this study")]
+    NothingCounted {
+        /// What the figure says.
+        what: String,
+    },
+    /// A published figure that is no saving.
+    #[error("published {what:?}: a figure of counted work has `change`, and no workload, policy, boot, metric or wins")]
+    Figure {
+        /// What the figure says.
+        what: String,
+    },
+}
+
+impl WireCounted {
+    /// What is counted, for so much memory, with the figures that were published of it.
+    pub(super) fn read(&self, bytes: &str, published: Vec<Figure>) -> Result<Counted, CountedError> {
+        Ok(Counted {
+            what: self.what.clone(),
+            bytes: parse_bytes(bytes).map_err(CountedError::Bytes)?,
+            granules: self.granules.clone(),
+            variants: self.variants.clone(),
+            costs: Costs {
+                instruction: self.instruction.read()?,
+                events: self.cost.iter().map(WireCost::read).collect::<Result<_, _>>()?,
+            },
+            note: self.note.clone(),
+            published,
+        })
+    }
+
+    /// The events that have a cost.
+    pub(super) fn events(&self) -> impl Iterator<Item = &String> {
+        self.cost.iter().map(|cost| &cost.event)
+    }
+}
+
+impl WirePace {
+    fn read(&self) -> Result<Pace, CountedError> {
+        let event = "instruction";
+        Ok(Pace { ns: range(event, self.ns)?, basis: self.basis, source: source(event, &self.source)? })
+    }
+}
+
+impl WireCost {
+    fn read(&self) -> Result<Cost, CountedError> {
+        Ok(Cost {
+            event: self.event.clone(),
+            instructions: range(&self.event, self.instructions)?,
+            ns: range(&self.event, self.ns)?,
+            basis: self.basis,
+            source: source(&self.event, &self.source)?,
+        })
+    }
+}
+
+fn range(event: &str, [low, high]: [f64; 2]) -> Result<Range, CountedError> {
+    match low >= 0.0 && low <= high && high.is_finite() {
+        true => Ok(Range { low, high }),
+        false => Err(CountedError::Range { event: event.to_owned(), low, high }),
+    }
+}
+
+fn source(event: &str, source: &str) -> Result<String, CountedError> {
+    match source.trim().is_empty() {
+        true => Err(CountedError::Source { event: event.to_owned() }),
+        false => Ok(source.to_owned()),
+    }
+}

@@ -1,0 +1,113 @@
+//! The origin's own form of a result: configurations by name, each a workload under a policy, against the first of them.
+
+use super::wire::{WireForm, WireFormRow};
+use super::{DefinitionError, Measure, Published, Workload, one_of};
+
+/// A table as the origin has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Form {
+    /// Where it stands.
+    pub source: String,
+    /// The metrics that stand beside the one that decides, each with the heading of its column.
+    pub columns: Vec<(String, String)>,
+    /// Its rows, in the origin's order; the others are compared with the first.
+    pub rows: Vec<FormRow>,
+}
+
+/// A configuration of the origin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FormRow {
+    /// What the origin calls it.
+    pub name: String,
+    /// The workload that it is here.
+    pub workload: String,
+    /// The policy under which that is run.
+    pub policy: String,
+    /// Its place in the origin's order, the least cost first: those of one place cost the same. Absent where the origin does not
+    /// have it.
+    pub place: Option<u32>,
+    /// What the origin says of it against the first.
+    pub published: Option<Published>,
+}
+
+impl Form {
+    pub(super) fn of(wire: &WireForm, workloads: &[Workload], policies: &[String]) -> Result<Form, DefinitionError> {
+        let names: Vec<String> = workloads.iter().map(|workload| workload.name.clone()).collect();
+        let rows = wire.row.iter().map(|row| {
+            one_of("form.row.workload", &row.workload, &names)?;
+            one_of("form.row.policy", &row.policy, policies)?;
+            FormRow::of(row, wire)
+        });
+        let rows: Vec<FormRow> = rows.collect::<Result<_, _>>()?;
+        match rows.len() {
+            0 | 1 => Err(DefinitionError::Count { key: "form.row", expected: "two or more", found: rows.len() }),
+            _ => Ok(Form {
+                source: wire.source.clone(),
+                columns: wire.columns.iter().map(|text| column(text)).collect(),
+                rows,
+            }),
+        }
+    }
+}
+
+/// `METRIC=HEADING`; a metric alone is its own heading.
+fn column(text: &str) -> (String, String) {
+    let (metric, heading) = text.split_once('=').unwrap_or((text, text));
+    (metric.to_owned(), heading.to_owned())
+}
+
+impl FormRow {
+    fn of(wire: &WireFormRow, form: &WireForm) -> Result<FormRow, DefinitionError> {
+        let first = form.row.first().map_or("", |first| first.name.as_str());
+        let published = wire.change.as_ref().map(|change| -> Result<Published, DefinitionError> {
+            Ok(Published {
+                what: format!("{} against {first}", wire.name),
+                workload: Some(wire.workload.clone()),
+                suite: None,
+                variant: None,
+                policy: Some(wire.policy.clone()),
+                boot: None,
+                metric: None,
+                measure: Measure::Change,
+                ratio: super::published::ratio(change)?,
+                change: change.clone(),
+                source: form.source.clone(),
+                differs: form.differs.clone(),
+            })
+        });
+        Ok(FormRow {
+            name: wire.name.clone(),
+            workload: wire.workload.clone(),
+            policy: wire.policy.clone(),
+            place: wire.place,
+            published: published.transpose()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::definition::{Size, Wire};
+
+    fn study(workload: &str, change: &str) -> Result<super::Form, String> {
+        let text = format!(
+            r#"{{ "schema": "pagelab.study/1", "name": "x", "question": "?", "policies": ["base", "thp"],
+            "sizes": {{ "full": {{}} }}, "workload": [{{ "name": "a", "command": ["true"] }}],
+            "form": {{ "source": "a list", "row": [{{ "name": "one", "workload": "a", "policy": "base", "place": 1 }},
+            {{ "name": "two", "workload": "{workload}", "policy": "thp", "change": "{change}" }}] }} }}"#
+        );
+        let wire: Wire = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        let definition = wire.of_size(Size::Full).map_err(|error| error.to_string())?;
+        definition.form.ok_or_else(|| "no form".to_owned())
+    }
+
+    #[test]
+    fn a_form_names_workloads_and_policies_of_the_study() {
+        let form = study("a", "+3%").unwrap();
+        assert_eq!((form.rows[0].place, form.rows[1].place), (Some(1), None));
+        let published = form.rows[1].published.clone().unwrap();
+        assert_eq!((published.what.as_str(), published.ratio), ("two against one", 1.03));
+        assert!(study("b", "+3%").unwrap_err().contains("form.row.workload"));
+        assert!(study("a", "3").unwrap_err().contains("change"));
+    }
+}

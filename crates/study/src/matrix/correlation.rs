@@ -1,0 +1,170 @@
+//! Do the programs that lose most TLB misses also gain most time? Spearman's rank correlation over workloads, of the ratio of page
+//! walks with the ratio of cost.
+//!
+//! Time is measured. Walks are those that the host counted in the same trials, or those that a model machine has for the same
+//! workload: each stands by itself and is named. The interval is Fisher's, with the variance of Bonett and Wright (Psychometrika 65,
+//! 2000): `(1 + r^2 / 2) / (n - 3)`. The workloads stand for programs like them.
+
+use super::row::{Cell, Row};
+use super::{Matrix, level};
+use crate::metric::{Provenance, names};
+use crate::stats::normal_quantile;
+
+/// Walks of a model, as its rows call them.
+const MODELLED_WALKS: &str = "walks";
+/// With fewer workloads nothing is said.
+const LEAST: usize = 4;
+/// With fewer workloads there is no interval.
+const LEAST_FOR_INTERVAL: usize = 6;
+
+/// How saved walks and saved time go together under a policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Correlation {
+    /// The policy.
+    pub policy: String,
+    /// The host whose time it is.
+    pub host: String,
+    /// The model machine whose walks they are; `None`: the host's own.
+    pub machine: Option<String>,
+    /// Over so many workloads.
+    pub of: u32,
+    /// Spearman's coefficient, -1 to 1: 1 where more walks saved is always more time saved.
+    pub rank: f64,
+    /// The ends of its interval; absent with few workloads, and where the order is the same throughout.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// The correlations of every policy, host and source of walks that have enough workloads.
+pub fn correlations(matrix: &Matrix) -> Vec<Correlation> {
+    let mut all = Vec::new();
+    for host in machines(matrix, false) {
+        let sources = std::iter::once(None).chain(machines(matrix, true).into_iter().map(Some));
+        for (machine, (at, policy)) in
+            sources.flat_map(|machine| matrix.policies.iter().enumerate().map(move |policy| (machine, policy)))
+        {
+            let (walks, costs): (Vec<f64>, Vec<f64>) = pairs(matrix, host, machine, at).into_iter().unzip();
+            let Some(rank) = spearman(&walks, &costs).filter(|_| walks.len() >= LEAST) else { continue };
+            let (policy, host, machine) = (policy.clone(), host.to_owned(), machine.map(str::to_owned));
+            all.push(Correlation {
+                policy,
+                host,
+                machine,
+                of: walks.len() as u32,
+                rank,
+                interval: interval(rank, walks.len()),
+            });
+        }
+    }
+    all
+}
+
+/// The machines of a matrix, each once, in the order of its rows.
+fn machines(matrix: &Matrix, is_modelled: bool) -> Vec<&str> {
+    let mut all: Vec<&str> = Vec::new();
+    for row in matrix.rows.iter().filter(|row| (row.provenance == Provenance::Modelled) == is_modelled) {
+        if !all.contains(&row.machine.as_str()) {
+            all.push(&row.machine);
+        }
+    }
+    all
+}
+
+/// The ratio of walks and that of cost, for each workload that has both.
+fn pairs(matrix: &Matrix, host: &str, machine: Option<&str>, at: usize) -> Vec<(f64, f64)> {
+    let measured = matrix.rows.iter().filter(|row| row.provenance != Provenance::Modelled && row.machine == host);
+    let pair = |row: &Row| {
+        let cell = &row.cells[at];
+        let cost = row.cost_ratio(cell).filter(|_| cell.has_claim())?;
+        let walks = match machine {
+            None => ratio(cell, names::DTLB_WALKS)?,
+            Some(machine) => {
+                let is_own = |one: &&Row| {
+                    one.provenance == Provenance::Modelled && one.machine == machine && one.workload == row.workload
+                };
+                ratio(&matrix.rows.iter().find(is_own)?.cells[at], MODELLED_WALKS)?
+            }
+        };
+        Some((walks, cost))
+    };
+    measured.filter_map(pair).collect()
+}
+
+fn ratio(cell: &Cell, metric: &str) -> Option<f64> {
+    cell.effects.get(metric).map(|effect| effect.ratio)
+}
+
+/// Pearson's coefficient of the ranks; `None` where one side is all the same.
+fn spearman(one: &[f64], other: &[f64]) -> Option<f64> {
+    let (one, other) = (ranks(one), ranks(other));
+    // The mean of ranks from 1 is the same on both sides, ties or not.
+    let mean = (one.len() as f64 + 1.0) / 2.0;
+    let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum::<f64>();
+    let scale = (product(&one, &one) * product(&other, &other)).sqrt();
+    (scale > 0.0).then(|| (product(&one, &other) / scale).clamp(-1.0, 1.0))
+}
+
+/// Ranks from 1; equal values share the mean of theirs.
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let rank = |value: &f64| {
+        let below = values.iter().filter(|other| *other < value).count();
+        let equal = values.iter().filter(|other| *other == value).count();
+        below as f64 + (equal as f64 + 1.0) / 2.0
+    };
+    values.iter().map(rank).collect()
+}
+
+fn interval(rank: f64, of: usize) -> Option<(f64, f64)> {
+    if of < LEAST_FOR_INTERVAL || rank.abs() >= 1.0 {
+        return None;
+    }
+    let error = ((1.0 + rank * rank / 2.0) / (of as f64 - 3.0)).sqrt();
+    let half = error * normal_quantile(1.0 - level() / 2.0);
+    Some(((rank.atanh() - half).tanh(), (rank.atanh() + half).tanh()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::Standing;
+    use super::*;
+    use crate::stats::Effect;
+
+    #[test]
+    fn ranks_share_ties_and_the_coefficient_is_that_of_the_textbook() {
+        assert_eq!(ranks(&[3.0, 1.0, 3.0, 2.0]), [3.5, 1.0, 3.5, 2.0]);
+        // Without ties: 1 - 6 * sum of d^2 / (n * (n^2 - 1)), here with differences 1, 1, 0, 1, 1.
+        let rank = spearman(&[1.0, 2.0, 3.0, 4.0, 5.0], &[2.0, 1.0, 3.0, 5.0, 4.0]).unwrap();
+        assert!((rank - (1.0 - 6.0 * 4.0 / 120.0)).abs() < 1e-12, "{rank}");
+        assert_eq!(spearman(&[1.0, 1.0], &[1.0, 2.0]), None);
+        assert_eq!(interval(0.5, 5), None);
+        let (low, high) = interval(0.8, 12).unwrap();
+        assert!(low > 0.2 && low < 0.8 && high > 0.8 && high < 1.0, "{low} {high}");
+    }
+
+    #[test]
+    fn walks_of_a_model_stand_beside_the_time_of_a_host() {
+        let policies = ["base".to_owned(), "thp".to_owned()];
+        let row = |name: &str, machine: &str, metric: &str, ratio: f64, provenance| {
+            let mut row = Row { provenance, metric: metric.into(), ..Row::without(name, machine, &policies, "") };
+            row.cells[0].standing = Standing::Baseline;
+            row.cells[1].standing = Standing::Better;
+            let effect = Effect { blocks: 9, ratio, low: None, high: None, p_adjusted: None };
+            row.cells[1].effects.insert(metric.into(), effect);
+            row
+        };
+        let rows = |count: usize| {
+            let both = (0..count).flat_map(|at| {
+                let (name, part) = (format!("w{at}"), at as f64 / 10.0);
+                [
+                    row(&name, "a host", names::WALL_S, 0.5 + part, Provenance::Measured),
+                    row(&name, "cortex-a57", MODELLED_WALKS, part * part, Provenance::Modelled),
+                ]
+            });
+            Matrix::of(&policies, "base", both.collect(), &[])
+        };
+        let found = correlations(&rows(5));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((found[0].machine.as_deref(), found[0].of, found[0].interval), (Some("cortex-a57"), 5, None));
+        assert!((found[0].rank - 1.0).abs() < 1e-12);
+        assert!(correlations(&rows(3)).is_empty(), "three say nothing");
+    }
+}

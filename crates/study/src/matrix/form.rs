@@ -1,0 +1,224 @@
+//! The origin's own form, filled with what is here: configurations against the first of them.
+//!
+//! Configurations of one comparison are compared block by block. Those of two are not: their runs were not interleaved, and
+//! what the machine did meanwhile is in the change.
+
+use std::collections::BTreeMap;
+
+use super::{Beside, Set};
+use crate::comparison::{Comparison, Design};
+use crate::definition::{Form, FormRow};
+use crate::machine::Ground;
+use crate::metric::{Direction, Provenance, Unit};
+use crate::stats::median::median;
+use crate::stats::{Effect, Outcome, answers, paired_ratio, unpaired_ratio};
+use crate::trial::TrialRecord;
+
+/// The origin's table beside what one machine gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filled {
+    /// Where it stands.
+    pub source: String,
+    /// The machine.
+    pub machine: String,
+    /// The metric that decides.
+    pub metric: String,
+    /// The metrics beside it, each with the heading of its column.
+    pub columns: Vec<(String, String)>,
+    /// One for each row of the form, in its order.
+    pub rows: Vec<FilledRow>,
+    /// Pairs that the origin tells apart.
+    pub order: Order,
+}
+
+/// A configuration as it is here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilledRow {
+    /// What the origin calls it.
+    pub name: String,
+    /// The workload and the policy that it is here.
+    pub of: (String, String),
+    /// Runs that count.
+    pub runs: usize,
+    /// Medians of the metrics over them.
+    pub medians: BTreeMap<String, f64>,
+    /// The change of the metric that decides against the first configuration; absent for that one.
+    pub effect: Option<Effect>,
+    /// Whether its runs and those of the first were of the same blocks.
+    pub is_interleaved: bool,
+    /// What the origin says beside it.
+    pub set: Option<Set>,
+    /// Why there is no figure, or why it says nothing of the configuration.
+    pub why_not: Option<String>,
+}
+
+/// Pairs of configurations that the origin tells apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Order {
+    /// Those of which both have figures here.
+    pub pairs: usize,
+    /// Those whose medians are in the origin's order.
+    pub alike: usize,
+    /// Those whose interval leaves out no difference, in the origin's order.
+    pub shown: usize,
+    /// Those whose interval leaves out no difference, the other way round.
+    pub against: usize,
+}
+
+/// The runs of a configuration.
+struct Runs<'a> {
+    comparison: &'a Comparison,
+    trials: Vec<&'a TrialRecord>,
+    why_not: Option<String>,
+}
+
+impl Filled {
+    /// Fills a form with the comparisons of a machine; `None` where none of its configurations was measured.
+    pub fn of<'a>(
+        form: &Form,
+        machine: &str,
+        comparison_of: &dyn Fn(&str) -> Option<&'a Comparison>,
+    ) -> Option<Filled> {
+        let runs: Vec<Option<Runs<'a>>> =
+            form.rows.iter().map(|row| Some(Runs::of(comparison_of(&row.workload)?, &row.policy))).collect();
+        let design = &runs.iter().flatten().next()?.comparison.design;
+        let metric = design.primary.clone();
+        let direction = design.metrics.iter().find(|one| one.name == metric).map(|one| one.direction);
+        let first = runs.first().and_then(Option::as_ref);
+        let row =
+            |(row, runs): (&FormRow, &Option<Runs<'_>>)| filled(form, row, runs.as_ref(), first, machine, &metric);
+        let rows = form.rows.iter().zip(&runs).map(row).collect();
+        Some(Filled {
+            source: form.source.clone(),
+            machine: machine.to_owned(),
+            columns: form.columns.clone(),
+            rows,
+            order: order(form, &runs, &metric, direction == Some(Direction::Higher)),
+            metric,
+        })
+    }
+
+    /// What the origin published beside what is here.
+    pub fn published(&self) -> impl Iterator<Item = &Set> + Clone {
+        self.rows.iter().filter_map(|row| row.set.as_ref())
+    }
+}
+
+fn filled(
+    form: &Form,
+    row: &FormRow,
+    runs: Option<&Runs<'_>>,
+    first: Option<&Runs<'_>>,
+    machine: &str,
+    metric: &str,
+) -> FilledRow {
+    let is_first = form.rows.first() == Some(row);
+    let effect = runs.zip(first).filter(|_| !is_first).and_then(|(own, first)| effect(own, first, metric));
+    let wanted = std::iter::once(metric).chain(form.columns.iter().map(|(name, _)| name.as_str()));
+    let medians = wanted.filter_map(|name| Some((name.to_owned(), runs?.median(name)?)));
+    let why_not = match runs {
+        None => Some("it was not measured".to_owned()),
+        Some(runs) => runs.why_not.clone(),
+    };
+    let set = row.published.clone().map(|published| Set {
+        beside: Beside::of(published.ratio, effect.as_ref().filter(|_| why_not.is_none())),
+        machine: machine.to_owned(),
+        provenance: Provenance::Measured,
+        found: effect.filter(|_| why_not.is_none()).map(|effect| (effect.ratio, effect.low.zip(effect.high))),
+        published,
+    });
+    FilledRow {
+        name: row.name.clone(),
+        of: (row.workload.clone(), row.policy.clone()),
+        runs: runs.map_or(0, |runs| runs.trials.len()),
+        medians: medians.collect(),
+        effect,
+        is_interleaved: runs.zip(first).is_some_and(|(own, first)| own.is_beside(first)),
+        set,
+        why_not,
+    }
+}
+
+/// One against the other, block by block where they have blocks in common.
+fn effect(one: &Runs<'_>, other: &Runs<'_>, metric: &str) -> Option<Effect> {
+    let confidence = Design::CONFIDENCE;
+    let (blocks, found) = match one.is_beside(other) {
+        true => {
+            let pairs = one.pairs(other, metric);
+            let (figures, baselines): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
+            (figures.len(), paired_ratio(&figures, &baselines, confidence)?)
+        }
+        false => {
+            let (figures, baselines) = (one.values(metric), other.values(metric));
+            (figures.len().min(baselines.len()), unpaired_ratio(&figures, &baselines, confidence)?)
+        }
+    };
+    let (low, high) = found.interval.unzip();
+    Some(Effect { blocks: blocks as u32, ratio: found.ratio, low, high, p_adjusted: None })
+}
+
+fn order(form: &Form, runs: &[Option<Runs<'_>>], metric: &str, more_is_better: bool) -> Order {
+    let placed: Vec<(u32, &Runs<'_>)> = form
+        .rows
+        .iter()
+        .zip(runs)
+        .filter_map(|(row, runs)| Some((row.place?, runs.as_ref().filter(|runs| runs.why_not.is_none())?)))
+        .collect();
+    let mut order = Order::default();
+    for (least, one) in &placed {
+        for (_, other) in placed.iter().filter(|(place, _)| place > least) {
+            let Some(effect) = effect(other, one, metric) else { continue };
+            let is_more = |ratio: f64| if more_is_better { ratio < 1.0 } else { ratio > 1.0 };
+            let told = effect.low.zip(effect.high).filter(|(low, high)| *low > 1.0 || *high < 1.0);
+            order.pairs += 1;
+            order.alike += usize::from(is_more(effect.ratio));
+            order.shown += usize::from(told.is_some() && is_more(effect.ratio));
+            order.against += usize::from(told.is_some() && !is_more(effect.ratio));
+        }
+    }
+    order
+}
+
+/// Whether the metric that decides is an emulator's time.
+fn is_emulated(comparison: &Comparison) -> bool {
+    let primary = comparison.design.metrics.iter().find(|metric| metric.name == comparison.design.primary);
+    let counts = primary.is_some_and(|metric| matches!(metric.unit, Unit::Count | Unit::Bytes));
+    comparison.machine.ground() == Ground::Emulated && !counts
+}
+
+impl<'a> Runs<'a> {
+    fn of(comparison: &'a Comparison, policy: &str) -> Runs<'a> {
+        let arm = comparison.design.compared().find(|arm| comparison.design.arms[*arm].label == policy);
+        let counts = |record: &&TrialRecord| Some(record.trial.arm) == arm && record.trial.block > 0;
+        let trials: Vec<&TrialRecord> = answers::accepted(&comparison.trials).filter(counts).collect();
+        let outcome = arm.and_then(|arm| Some(&comparison.analysis.as_ref()?.arms.get(arm)?.outcome));
+        let why_not = match outcome {
+            None => Some("no block of its comparison is complete".to_owned()),
+            Some(Outcome::NotHeld) => Some(format!("{policy} was not held")),
+            Some(Outcome::WrongAnswer { message } | Outcome::TooSlow { message }) => Some(message.clone()),
+            Some(Outcome::Unsupported | Outcome::NotMeasured) => Some("it could not be given".to_owned()),
+            Some(_) if is_emulated(comparison) => Some("an emulator ran it, whose times are no processor's".to_owned()),
+            Some(_) => None,
+        };
+        Runs { comparison, trials, why_not }
+    }
+
+    fn is_beside(&self, other: &Runs<'_>) -> bool {
+        std::ptr::eq(self.comparison, other.comparison)
+    }
+
+    fn values(&self, metric: &str) -> Vec<f64> {
+        self.trials.iter().filter_map(|record| record.value(metric)).collect()
+    }
+
+    fn median(&self, metric: &str) -> Option<f64> {
+        median(&mut self.values(metric))
+    }
+
+    /// Values of blocks that both have.
+    fn pairs(&self, other: &Runs<'_>, metric: &str) -> Vec<(f64, f64)> {
+        let of_block = |block: u32| other.trials.iter().find(|record| record.trial.block == block);
+        let pair = |own: &&TrialRecord| Some((own.value(metric)?, of_block(own.trial.block)?.value(metric)?));
+        self.trials.iter().filter_map(pair).collect()
+    }
+}

@@ -1,0 +1,122 @@
+//! Kernels and policies, both over boots of guests: what each kernel says under a policy, and what each policy says on a kernel.
+//!
+//! A guest runs all policies, trial by trial in turns, and boots of several kernels are run in turns as well. What trials of one boot have
+//! in common its medians have too, so a boot is one observation ([`crate::stats::boots`]).
+
+use super::boots as axis;
+use super::{Cell, Matrix, Origin, Row, Standing};
+use crate::comparison::{Admission, Comparison};
+use crate::definition::{Boot, Definition};
+use crate::guest::Clock;
+use crate::stats::boots::{self, Limit, Part};
+
+/// The matrix of kernels: a row for each workload and policy, a column for each kernel. Where a kernel cannot give a policy, its cell
+/// says why. `named` are the comparisons of a workload, each with how its host is called.
+pub fn of_kernels(definition: &Definition, workloads: &[(&str, Vec<(String, &Comparison)>)]) -> Option<Matrix> {
+    let baseline = axis::baseline(&definition.boots)?;
+    let names: Vec<String> = definition.boots.iter().map(|boot| boot.name.clone()).collect();
+    let of_workload = |(workload, named): &(&str, Vec<(String, &Comparison)>)| {
+        let named = &latest(definition, named);
+        let mut rows: Vec<Row> = axis::rows(definition, workload, named);
+        for policy in &definition.policies {
+            let name = axis::row_name(workload, policy);
+            for row in rows.iter_mut().filter(|row| row.workload == name) {
+                row.cells.iter_mut().for_each(|cell| explain(definition, cell, policy, named));
+            }
+        }
+        rows
+    };
+    Some(Matrix::of(&names, &names[baseline], workloads.iter().flat_map(of_workload).collect(), &[]))
+}
+
+/// Says of a cell without a figure why its kernel could not give the policy.
+fn explain(definition: &Definition, cell: &mut Cell, policy: &str, named: &[(String, &Comparison)]) {
+    if !matches!(cell.standing, Standing::None { .. }) {
+        return;
+    }
+    let Some(boot) = definition.boots.iter().find(|boot| boot.name == cell.policy) else { return };
+    let why = of_boot(boot, named).find_map(|comparison| refused(comparison, policy));
+    if let Some(why) = why {
+        cell.standing = Standing::None { why };
+    }
+}
+
+/// The comparisons of each boot that are like its last one: a kernel that was built again, or has another command line, is another one,
+/// whatever it is called.
+fn latest<'a>(definition: &Definition, named: &[(String, &'a Comparison)]) -> Vec<(String, &'a Comparison)> {
+    let key = |one: &Comparison| (one.machine.kernel.clone(), one.machine.kernel_command_line.clone());
+    let of = |boot: &Boot| {
+        let last = of_boot(boot, named).last().map(key);
+        let is_own =
+            |(_, one): &&(String, &'a Comparison)| boot.lacks(&one.machine).is_none() && Some(key(one)) == last;
+        named.iter().filter(is_own).cloned().collect::<Vec<_>>()
+    };
+    definition.boots.iter().flat_map(of).collect()
+}
+
+fn of_boot<'a>(boot: &'a Boot, named: &'a [(String, &'a Comparison)]) -> impl Iterator<Item = &'a Comparison> {
+    named.iter().map(|(_, comparison)| *comparison).filter(|comparison| boot.lacks(&comparison.machine).is_none())
+}
+
+/// Why a comparison could not give a policy.
+fn refused(comparison: &Comparison, policy: &str) -> Option<String> {
+    let arm = comparison.design.compared().find(|arm| comparison.design.arms[*arm].label == policy)?;
+    match comparison.admissions.get(arm)? {
+        Admission::Unsupported(why) => Some(why.to_string()),
+        Admission::Admitted { .. } => None,
+    }
+}
+
+/// The matrix of policies: a row for each workload and kernel, a column for each policy.
+pub fn of_policies(definition: &Definition, workloads: &[(&str, Vec<(String, &Comparison)>)]) -> Matrix {
+    let of_workload = |(workload, named): &(&str, Vec<(String, &Comparison)>)| {
+        let named = latest(definition, named);
+        definition.boots.iter().map(|boot| on_kernel(definition, workload, boot, &named)).collect::<Vec<Row>>()
+    };
+    let rows = workloads.iter().flat_map(of_workload).collect();
+    Matrix::of(&definition.policies, &definition.baseline, rows, &[])
+}
+
+fn on_kernel(definition: &Definition, workload: &str, boot: &Boot, named: &[(String, &Comparison)]) -> Row {
+    let own: Vec<&Comparison> = of_boot(boot, named).collect();
+    let place = own.first().map_or_else(|| boot.name.clone(), |one| place(&boot.name, one));
+    let without = |why: &str| Row::without(workload, &place, &definition.policies, why);
+    let parts: Vec<Part> = own.iter().filter_map(|comparison| compared(comparison)).collect();
+    let row = match boots::merge(&parts) {
+        Err(_) if own.is_empty() => without("no boot of it has a result"),
+        Err(error) => without(&error.to_string()),
+        Ok(mut merged) => {
+            // Within a boot trials of all policies are run in turns: the order is nobody's.
+            merged.limits.retain(|limit| !matches!(limit, Limit::SeveralArmsInABoot { .. } | Limit::NoBoot { .. }));
+            Row::of_boots(workload, &place, &definition.policies, &merged)
+        }
+    };
+    let reason = |cell: &Cell| own.iter().find_map(|comparison| refused(comparison, &cell.policy));
+    let explained = |cell: Cell| match (&cell.standing, reason(&cell)) {
+        (Standing::None { .. }, Some(why)) => Cell { standing: Standing::None { why }, ..cell },
+        _ => cell,
+    };
+    let cells = row.cells.iter().cloned().map(explained).collect();
+    Row { cells, origins: own.iter().map(|comparison| Origin::of(comparison)).collect(), ..row }
+}
+
+/// A host, or a kernel, with what must be known of its figures: that it was emulated.
+pub fn place(name: &str, comparison: &Comparison) -> String {
+    match Clock::of(&comparison.machine) {
+        Clock::Real => name.to_owned(),
+        Clock::Instructions | Clock::Nothing => format!("{name}, emulated"),
+    }
+}
+
+/// What a boot says of the policies that are compared, without controls.
+fn compared(comparison: &Comparison) -> Option<Part> {
+    let part = Part::of(comparison)?;
+    let kept: Vec<usize> = comparison.design.compared().collect();
+    let place = |arm: usize| kept.iter().position(|one| *one == arm);
+    let arms = kept.iter().map(|arm| part.design.arms[*arm].clone()).collect();
+    let primary = comparison.analysis.as_ref().map_or(&part.design.primary, |analysis| &analysis.primary).clone();
+    let design = crate::comparison::Design { arms, baseline: place(part.design.baseline)?, primary, ..part.design };
+    let boots = part.boots.into_iter();
+    let boots = boots.filter_map(|boot| Some(boots::Boot { arm: place(boot.arm)?, ..boot })).collect();
+    Some(Part { design, boots, ..part })
+}

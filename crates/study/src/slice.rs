@@ -1,0 +1,139 @@
+//! Parts of a comparison with variants: the policies of one variant, the variants under one policy. Each is a comparison of
+//! its own, from the same trials of the same blocks.
+
+use std::collections::BTreeMap;
+
+use crate::comparison::{Admission, Comparison, Design};
+use crate::role::Role;
+use crate::stats::answers::{self, Deviation};
+use crate::stats::{self, Analysis, ArmAnalysis, Outcome};
+use crate::trial::{Arm, TrialRecord};
+use policy::Policy;
+
+impl Comparison {
+    /// What the policies do to one variant, as though it had been measured alone: labels are the policies', and the baseline
+    /// is the design's policy. `None`: it has no such variant, or that one has no such arm.
+    pub fn within(&self, variant: &str) -> Option<Comparison> {
+        let is_own = |arm: &Arm| arm.variant.as_ref().is_some_and(|own| own.name == variant);
+        let of_policy = |arm: &Arm| arm.policy.to_string();
+        let baseline = self.design.arms.get(self.design.baseline)?.policy.clone();
+        self.sliced(is_own, of_policy, |arm| arm.policy == baseline)
+    }
+
+    /// What the variants are against each other under one policy: labels are the variants', and the baseline is the design's
+    /// variant. `None`: no two variants have such an arm, or the baseline's has not.
+    pub fn under(&self, policy: &Policy) -> Option<Comparison> {
+        let of_variant = |arm: &Arm| arm.variant.as_ref().map_or_else(|| arm.label.clone(), |own| own.name.clone());
+        let baseline = self.design.arms.get(self.design.baseline)?;
+        let is_own = |arm: &Arm| arm.variant.is_some() && arm.policy == *policy;
+        let slice = self.sliced(is_own, of_variant, |arm| arm.is_same_variant(baseline))?;
+        (slice.design.compared().count() > 1).then_some(slice)
+    }
+
+    /// The arms that are compared and `is_own`, called by `label`, against the first that `is_baseline`, with the control arms
+    /// that stand beside them.
+    fn sliced(
+        &self,
+        is_own: impl Fn(&Arm) -> bool,
+        label: impl Fn(&Arm) -> String,
+        is_baseline: impl Fn(&Arm) -> bool,
+    ) -> Option<Comparison> {
+        let arms = &self.design.arms;
+        // The second arm of the baseline (A/A) would have its name.
+        let compared: Vec<usize> =
+            self.design.compared().filter(|arm| is_own(&arms[*arm]) && !self.design.is_aa(*arm)).collect();
+        let baseline = compared.iter().position(|arm| is_baseline(&arms[*arm]))?;
+        let is_bare = |arm: &usize| {
+            let of = |own: &usize| arms[*own].is_same_variant(&arms[*arm]);
+            arms[*arm].role == Role::Bare && compared.iter().any(of)
+        };
+        let own = compared.iter().map(|arm| Arm { label: label(&arms[*arm]), ..arms[*arm].clone() });
+        let bares: Vec<usize> = (0..arms.len()).filter(is_bare).collect();
+        let stand_ins = compared.iter().enumerate().filter_map(|(place, arm)| {
+            let stand_in = self.stand_in(*arm).filter(|stand_in| !compared.contains(stand_in))?;
+            // What stands in for the baseline of its variant stands in for it too.
+            let is_own = self.design.sham_of(*arm) == Some(stand_in);
+            if !is_own && compared.contains(&self.design.own_baseline(*arm)) {
+                return None;
+            }
+            let role = Role::Sham { of: place, stops: arms[*arm].policy.clone() };
+            Some((stand_in, Arm { role, ..arms[stand_in].clone() }))
+        });
+        let (stand_ins, shams): (Vec<usize>, Vec<Arm>) = stand_ins.unzip();
+        let kept: Vec<usize> = compared.iter().copied().chain(bares.iter().copied()).chain(stand_ins).collect();
+        let place = |arm: usize| kept.iter().position(|kept| *kept == arm);
+        let own = own.chain(bares.iter().map(|arm| arms[*arm].clone())).chain(shams);
+        let design = Design { arms: own.collect(), baseline, ..self.design.clone() };
+        let trials = self.trials.iter().filter_map(|record| {
+            let mut record = record.clone();
+            record.trial.arm = place(record.trial.arm)?;
+            Some(record)
+        });
+        let trials: Vec<_> = trials.collect();
+        let admissions: Vec<_> = kept.iter().filter_map(|arm| self.admissions.get(*arm).cloned()).collect();
+        let deviations = answers::deviations(&self.design, &self.trials);
+        let deviations: Vec<Option<Deviation>> = kept.iter().map(|arm| deviations[*arm].clone()).collect();
+        Some(Comparison {
+            analysis: analysis(&design, &trials, &admissions, &deviations),
+            adoptions: kept.iter().map(|arm| self.adoptions.get(*arm).cloned().unwrap_or_default()).collect(),
+            design,
+            trials,
+            admissions,
+            invocation: self.invocation.clone(),
+            machine: self.machine.clone(),
+            ended: self.ended.clone(),
+            ..*self
+        })
+    }
+
+    /// The arm whose only difference from the bare arm are the stops of an arm: its sham, where that was run in a block that
+    /// counts, or else that of the baseline of its variant, which stops as often.
+    fn stand_in(&self, arm: usize) -> Option<usize> {
+        let design = &self.design;
+        let is_run =
+            |sham: &usize| self.trials.iter().any(|record| record.trial.arm == *sham && record.trial.block > 0);
+        let baseline = design.own_baseline(arm);
+        let is_ground =
+            design.bare_of(baseline).is_some_and(|bare| design.arms[bare].policy == design.arms[baseline].policy);
+        let of_baseline = || if is_ground { Some(baseline) } else { design.sham_of(baseline) };
+        design.sham_of(arm).filter(is_run).or_else(of_baseline)
+    }
+}
+
+/// What the trials of a part say. An answer that is wrong among all arms is wrong in a part of them, and nothing is compared
+/// with an arm that gave one.
+fn analysis(
+    design: &Design,
+    trials: &[TrialRecord],
+    admissions: &[Admission],
+    deviations: &[Option<Deviation>],
+) -> Option<Analysis> {
+    let outcome = |arm: usize| match (&deviations[arm], &deviations[design.baseline]) {
+        (Some(deviation), _) => Some(deviation.outcome()),
+        (None, Some(of_baseline)) => {
+            let label = &design.arms[design.baseline].label;
+            let message = format!("that of {label}, with which it would be compared: {}", of_baseline.message());
+            Some(Outcome::WrongAnswer { message })
+        }
+        (None, None) => None,
+    };
+    let without = |outcome: Outcome| ArmAnalysis {
+        medians: BTreeMap::new(),
+        effects: BTreeMap::new(),
+        outcome,
+        tracer_cost: BTreeMap::new(),
+        tied: Vec::new(),
+    };
+    if deviations[design.baseline].is_some() {
+        let arms = (0..design.arms.len()).map(|arm| without(outcome(arm).unwrap_or(Outcome::NotMeasured)));
+        let (primary, warnings) = (design.primary.clone(), Vec::new());
+        return Some(Analysis { primary, baseline: design.baseline, blocks: 0, arms: arms.collect(), warnings });
+    }
+    let mut analysis = stats::analyse(design, trials, admissions)?;
+    for (arm, own) in analysis.arms.iter_mut().enumerate() {
+        if let Some(outcome) = outcome(arm).filter(|_| design.is_compared(arm)) {
+            *own = without(outcome);
+        }
+    }
+    Some(analysis)
+}

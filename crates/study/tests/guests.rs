@@ -1,0 +1,170 @@
+//! Comparisons of guests: no time where they were emulated, and kernels x policies over boots.
+
+mod common;
+
+use common::{Fake, Noise, design};
+use policy::PageSizes;
+use policy::size::PageSize;
+use policy::verdict::Holding;
+use study::comparison::{Admission, Comparison, Invocation, Unsupported};
+use study::definition::{Definition, DefinitionError, Size, Wire};
+use study::guest::{Clock, kernel_word, without_times};
+use study::machine::Machine;
+use study::matrix::{Matrix, Standing, kernels};
+use study::metric::{Unit, names};
+use study::runner::compare;
+use study::stats::boots::boots_needed;
+
+fn wire(boots: serde_json::Value) -> Result<Definition, DefinitionError> {
+    let wire = serde_json::json!({
+        "schema": "pagelab.study/1", "name": "kernels", "question": "Which kernel?", "policies": ["base", "thp"],
+        "sizes": { "full": { "boots": 4 } }, "workload": [{ "name": "sort", "command": ["sort"] }], "boots": boots,
+    });
+    serde_json::from_value::<Wire>(wire).unwrap().of_size(Size::Full)
+}
+
+fn definition() -> Definition {
+    wire(serde_json::json!({ "old": { "image": "/boot/old", "baseline": true }, "new": { "image": "/boot/new" } }))
+        .unwrap()
+}
+
+/// One boot of a guest, in which everything takes so much of the time.
+fn boot(kernel: &str, clock: Clock, number: u64, scale: f64) -> Comparison {
+    let mut design = design(&["base", "thp"], number);
+    (design.min_blocks, design.max_blocks) = (8, 8);
+    let mut fake = Fake::new(&design, &[scale, scale * 0.9], Noise::quiet(), number);
+    fake.arms[1].holding = Holding::Held;
+    let run = compare(&design, &mut fake, &mut |_| ());
+    let machine = Machine {
+        name: "host".into(),
+        arch: "x86_64".into(),
+        kernel: format!("{kernel} #1"),
+        kernel_command_line: format!("{} {}", kernel_word(kernel), clock.word()),
+        boot_id: format!("boot-{number}"),
+        host_id: Some("host".into()),
+        cpu_model: "any".into(),
+        cpus: 1,
+        memory_bytes: 4 << 30,
+        hypervisor: None,
+        page_sizes: PageSizes { base: PageSize::K4, pmd: None, mthp: vec![], hugetlb: vec![] },
+    };
+    let command = vec!["sort".to_owned()];
+    Comparison {
+        id: number as i64,
+        started_unix_s: number as i64 * 1000,
+        invocation: Invocation {
+            command: command.clone(),
+            client: None,
+            prepare: None,
+            pagelab: command,
+            version: "0".into(),
+        },
+        machine,
+        admissions: run.admissions,
+        trials: run.trials,
+        analysis: run.analysis,
+        adoptions: vec![],
+        ended: run.ended,
+        design,
+    }
+}
+
+/// Four boots of each kernel; the new one takes four fifths.
+fn eight(clock: Clock) -> Vec<Comparison> {
+    let kernel = |at: u64| if at.is_multiple_of(2) { ("old", 1.0) } else { ("new", 0.8) };
+    (0..8).map(|at| boot(kernel(at).0, clock, at + 1, kernel(at).1)).collect()
+}
+
+fn named(comparisons: &[Comparison]) -> Vec<(&str, Vec<(String, &Comparison)>)> {
+    vec![("sort", comparisons.iter().map(|one| ("host".to_owned(), one)).collect())]
+}
+
+#[test]
+fn an_emulated_guest_has_no_time_and_one_that_counts_has_instructions() {
+    let times = |one: &Comparison| {
+        let of_trials = one.trials.iter().flat_map(|record| &record.observations).map(|one| one.metric.clone());
+        let of_design = one.design.metrics.iter().filter(|metric| metric.unit == Unit::Seconds);
+        of_trials.filter(|name| name.ends_with("_s")).chain(of_design.map(|metric| metric.name.clone())).count()
+    };
+    let real = boot("old", Clock::Real, 1, 1.0);
+    assert!(times(&real) > 0);
+    assert!(without_times(real.clone()) == real);
+    for (clock, primary) in [(Clock::Nothing, names::MINOR_FAULTS), (Clock::Instructions, names::INSTRUCTIONS)] {
+        let known = boot("old", clock, 1, 1.0);
+        let cpu_s = known.trials[0].value(names::CPU_S);
+        let emulated = without_times(known);
+        assert_eq!((times(&emulated), emulated.design.primary.as_str()), (0, primary));
+        let instructions = emulated.trials[0].value(names::INSTRUCTIONS);
+        assert_eq!(instructions.is_some(), clock == Clock::Instructions && cpu_s.is_some());
+        assert!(without_times(emulated.clone()) == emulated, "it can be done twice");
+    }
+}
+
+#[test]
+fn kernels_are_compared_under_each_policy_and_policies_on_each_kernel() {
+    let boots = eight(Clock::Real);
+    let (definition, named) = (definition(), named(&boots));
+    let Matrix { policies, baseline, rows, .. } = kernels::of_kernels(&definition, &named).unwrap();
+    assert_eq!((policies, baseline.as_str()), (vec!["new".to_owned(), "old".to_owned()], "old"));
+    let names: Vec<&str> = rows.iter().map(|row| row.workload.as_str()).collect();
+    assert_eq!(names, ["sort under base", "sort under thp"]);
+    for row in &rows {
+        let change = row.cost_ratio(&row.cells[0]).unwrap();
+        assert!((change - 0.8).abs() < 0.02, "{change}");
+        assert_eq!((&row.cells[0].standing, &row.cells[1].standing), (&Standing::Better, &Standing::Baseline));
+        assert_eq!(row.notes, [""; 0], "that kernels differ is the question");
+    }
+    let of_policies = kernels::of_policies(&definition, &named);
+    let places: Vec<&str> = of_policies.rows.iter().map(|row| row.machine.as_str()).collect();
+    assert_eq!(places, ["new", "old"]);
+    let change = of_policies.rows[0].cost_ratio(&of_policies.rows[0].cells[1]).unwrap();
+    assert!((change - 0.9).abs() < 0.02 && of_policies.rows[0].notes.is_empty(), "{change}");
+}
+
+#[test]
+fn what_was_emulated_says_so_and_a_kernel_without_a_policy_says_why() {
+    let mut boots = eight(Clock::Nothing);
+    for one in boots.iter_mut().filter(|one| one.machine.kernel.starts_with("old")) {
+        let why = Unsupported { reason: "no THP in this kernel".into(), remedy: "build it in".into() };
+        one.admissions[1] = Admission::Unsupported(why);
+        one.trials.retain(|record| record.trial.arm != 1);
+    }
+    let (definition, named) = (definition(), named(&boots));
+    let rows = kernels::of_kernels(&definition, &named).unwrap().rows;
+    let why = |standing: &Standing| matches!(standing, Standing::None { why } if why.contains("no THP in this kernel"));
+    assert!(why(&rows[1].cells[1].standing), "{:?}", rows[1].cells[1]);
+    let of_policies = kernels::of_policies(&definition, &named).rows;
+    assert_eq!(of_policies[1].machine, "old, emulated");
+    assert!(why(&of_policies[1].cells[1].standing));
+}
+
+#[test]
+fn a_kernel_that_was_built_again_is_another_one() {
+    let mut boots = eight(Clock::Real);
+    boots[7].machine.kernel = "new #2".into();
+    let (definition, named) = (definition(), named(&boots));
+    let rows = kernels::of_kernels(&definition, &named).unwrap().rows;
+    assert_eq!(rows[0].cells[0].effects[names::WALL_S].blocks, 1, "of the last build there is one boot");
+}
+
+#[test]
+fn guests_of_a_study_are_all_of_its_boots_with_names_that_a_kernel_can_be_told() {
+    let definition = definition();
+    assert_eq!(definition.stopping.boots, Some(4));
+    assert_eq!(definition.boots[1].describe(), "a guest with /boot/old");
+    let refused = |boots| wire(boots).unwrap_err().to_string();
+    let mixed = refused(serde_json::json!({ "a": { "image": "/boot/a" }, "b": { "kernel": "6.1" } }));
+    assert!(mixed.contains("a is a guest and b a boot of the host"), "{mixed}");
+    let unnamed = refused(serde_json::json!({ "a b": { "image": "/boot/a" } }));
+    assert!(unnamed.contains("expected one without spaces"), "{unnamed}");
+    let none = refused(serde_json::json!({ "a": { "cmdline": "quiet" } }));
+    assert!(none.contains("name its kernel's image"), "{none}");
+    let clocks = refused(serde_json::json!({ "a": { "image": "/a", "icount": true }, "b": { "image": "/b" } }));
+    assert!(clocks.contains("a has icount = true and b has not"), "{clocks}");
+}
+
+#[test]
+fn so_many_boots_are_made_that_a_difference_can_be_shown() {
+    assert_eq!((boots_needed(1), boots_needed(2)), (4, 4));
+    assert!(boots_needed(4) > boots_needed(2));
+}

@@ -1,0 +1,90 @@
+//! What the stores of two boots say together: the direct map with leaves of 1G where memory has room for them, and without.
+
+use serde_json::Value;
+
+use crate::guests::transcript::Part;
+
+/// The boots, and what ran on this machine over their stores.
+pub const BOOTS: [&str; 2] = ["with-1g", "without-1g"];
+/// `study report --json` over the merged stores.
+pub const REPORT: &str = "report";
+
+pub fn judge(part: &Part) -> Result<String, String> {
+    for boot in BOOTS {
+        part.output(&format!("study.{boot}"))?;
+    }
+    let without = leaves(part.output("meminfo.without-1g")?, "DirectMap1G");
+    if without != 0 {
+        return Err(format!("nogbpages left {without} kB in leaves of 1G"));
+    }
+    let report: Value =
+        serde_json::from_str(part.output(REPORT)?).map_err(|error| format!("{REPORT}: no JSON: {error}"))?;
+    let rows = report["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let measured: Vec<&Value> =
+        rows.iter().filter(|row| !row["origins"].as_array().is_none_or(Vec::is_empty)).collect();
+    let Some(first) = measured.first() else { return Err("no row of the report was measured".to_owned()) };
+    for row in &measured {
+        let (workload, machine) = (&row["workload"], row["machine"].as_str().unwrap_or_default());
+        if !machine.contains("emulated") {
+            return Err(format!("{workload} stands for {machine:?}, which does not say that it was emulated"));
+        }
+        let cells = row["cells"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let standings: Vec<&str> = cells.iter().filter_map(|cell| cell["standing"]["standing"].as_str()).collect();
+        let of = |name: &str| standings.iter().filter(|standing| **standing == name).count();
+        if of("emulated") != 2 || of("emulated") + of("none") != standings.len() {
+            return Err(format!(
+                "{workload}: expected two arms whose times are an emulator's, found {}",
+                standings.join(", ")
+            ));
+        }
+    }
+    let arms = first["cells"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let arms = arms.iter().filter(|cell| cell["standing"]["standing"] == "emulated");
+    let arms: Vec<&str> = arms.filter_map(|cell| cell["policy"].as_str()).collect();
+    let wins = report["totals"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if wins.iter().any(|total| total["wins"]["races"] != 0) {
+        return Err("times of an emulator were counted as wins".to_owned());
+    }
+    Ok(format!("{} workloads in two boots: {}; no claim is made of their times", measured.len(), arms.join(" and ")))
+}
+
+/// Kilobytes of a line of /proc/meminfo; none where there is no such line.
+fn leaves(meminfo: &str, name: &str) -> u64 {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{part, ran};
+    use super::*;
+
+    fn judged(machine: &str, standing: &str, of_1g: &str) -> Result<String, String> {
+        let cell = |policy: &str, standing: &str| serde_json::json!({ "policy": policy, "standing": { "standing": standing } });
+        let cells = [
+            cell("direct-map-1g", "none"),
+            cell("direct-map-mixed", "emulated"),
+            cell("direct-map-2m", standing),
+            cell("direct-map-4k", "none"),
+        ];
+        let row = serde_json::json!({ "workload": "x", "machine": machine, "origins": [{}], "cells": cells });
+        let report = serde_json::json!({ "rows": [row], "totals": [{ "wins": { "races": 0 } }] });
+        judge(&part(vec![
+            ran("study.with-1g", ""),
+            ran("study.without-1g", ""),
+            ran("meminfo.without-1g", &format!("DirectMap2M: 5 kB\nDirectMap1G: {of_1g} kB\n")),
+            ran(REPORT, &report.to_string()),
+        ]))
+    }
+
+    #[test]
+    fn an_emulator_s_times_are_no_claim() {
+        let held = judged("boots of emulated machines", "emulated", "0").unwrap();
+        assert!(held.starts_with("1 workloads in two boots: direct-map-mixed and direct-map-2m"), "{held}");
+        assert!(judged("boots, compared within hosts", "emulated", "0").unwrap_err().contains("does not say"));
+        assert!(
+            judged("boots of emulated machines", "better", "0").unwrap_err().contains("found none, emulated, better")
+        );
+        assert!(judged("boots of emulated machines", "emulated", "1048576").unwrap_err().contains("1048576 kB"));
+    }
+}

@@ -1,0 +1,63 @@
+//! Stores of two boots of a guest, merged on this machine by the program that ran in it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::check::boots::{BOOTS, REPORT};
+use super::stage::{Said, Stage};
+use super::transcript::{Part, Ran};
+
+/// Puts the report over both stores behind what the guest has said. `pagelab` is the guest's, which runs here too where the
+/// guest is of this machine's architecture.
+///
+/// # Errors
+/// A directory that cannot be made.
+pub fn report(pagelab: &Path, said: &mut [(Stage, Said)]) -> Result<(), String> {
+    let parts: Vec<&Part> =
+        said.iter().flat_map(|(_, said)| &said.parts).filter(|part| part.check == "boots").collect();
+    if parts.iter().all(|part| part.ran.is_empty()) {
+        return Ok(());
+    }
+    let place = std::env::temp_dir().join(format!("pagelab-guest-boots-{}", std::process::id()));
+    fs::create_dir_all(&place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
+    let made = made(pagelab, &place, &parts);
+    let _ = fs::remove_dir_all(&place);
+    let (output, error, code) = match made {
+        Ok(document) => (document, String::new(), 0),
+        Err(problem) => (String::new(), problem, 1),
+    };
+    let last = said.iter_mut().rev().flat_map(|(_, said)| &mut said.parts).find(|part| part.check == "boots");
+    let ran = Ran { name: REPORT.to_owned(), output, error, code: Some(code) };
+    last.into_iter().for_each(|part| part.ran.push(ran.clone()));
+    Ok(())
+}
+
+fn made(pagelab: &Path, place: &Path, parts: &[&Part]) -> Result<String, String> {
+    let merged = place.join("merged.sqlite");
+    let mut merge = Command::new(pagelab);
+    merge.args(["study", "merge", "--store"]).arg(&merged);
+    for boot in BOOTS {
+        let name = format!("store.{boot}");
+        let text =
+            parts.iter().find_map(|part| part.output(&name).ok()).ok_or_else(|| format!("there is no {name}"))?;
+        let packed = place.join(format!("{boot}.base64"));
+        let store = place.join(format!("{boot}.sqlite"));
+        fs::write(&packed, text).map_err(|error| format!("cannot write {}: {error}", packed.display()))?;
+        let unpack = format!("base64 -d <'{}' | gzip -dc >'{}'", packed.display(), store.display());
+        output(Command::new("sh").args(["-c", &unpack]))?;
+        merge.arg(store);
+    }
+    output(&mut merge)?;
+    let mut report = Command::new(pagelab);
+    report.args(["study", "report", "direct-map", "--quick", "--json", "--store"]).arg(&merged);
+    output(&mut report)
+}
+
+fn output(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+}
