@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
-use study::machine::Machine;
+use study::machine::{DirectMap, Machine};
 
 use super::Host;
 use super::read::{self, HostError};
@@ -26,7 +26,16 @@ pub fn read(host: &Host) -> Result<Machine, HostError> {
         memory_bytes: total_memory(root, &meminfo)?,
         hypervisor: hypervisor(host, &cpuinfo),
         page_sizes: host.page_sizes.clone(),
+        direct_map: direct_map(host, &meminfo),
     })
+}
+
+/// The direct map as the kernel counts it. A dump of its tables, which other kernels have, takes too long to be read for this.
+fn direct_map(host: &Host, meminfo: &str) -> Option<DirectMap> {
+    let is_counted = meminfo.lines().any(|line| line.starts_with("DirectMap"));
+    let leaves = is_counted.then(|| crate::direct_map::leaves(host).ok()).flatten()?;
+    let mark = crate::direct_map::mark_of(&host.root, host.page_sizes.base);
+    Some(DirectMap { leaf: leaves.shown(), demoted_to: mark.map(|mark| mark.leaf) })
 }
 
 /// The kernel's name of the instruction set: a file since Linux 6.1, else uname(2), which only the

@@ -187,5 +187,6 @@ fn machine() -> Machine {
         memory_bytes: 1 << 33,
         hypervisor: None,
         page_sizes: PageSizes { base: PageSize::K4, pmd: Some(PageSize::M2), mthp: vec![], hugetlb: vec![] },
+        direct_map: None,
     }
 }

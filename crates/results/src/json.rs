@@ -140,6 +140,10 @@ fn machine(machine: &Machine) -> Value {
         "thp_bytes": machine.page_sizes.pmd.map(|size| size.bytes()),
         "mthp_bytes": bytes(&machine.page_sizes.mthp),
         "hugetlb_bytes": bytes(&machine.page_sizes.hugetlb),
+        "direct_map": machine.direct_map.map(|map| json!({
+            "leaf_bytes": map.leaf.map(|leaf| leaf.bytes()),
+            "demoted_to_bytes": map.demoted_to.map(|leaf| leaf.bytes()),
+        })),
     })
 }
 

@@ -208,6 +208,7 @@ fn machine() -> Machine {
             mthp: sizes(&[14, 15, 16, 17, 18, 19, 20]),
             hugetlb: sizes(&[21, 30]),
         },
+        direct_map: None,
     }
 }
 

@@ -146,6 +146,7 @@ mod tests {
             memory_bytes: 1 << 30,
             hypervisor: None,
             page_sizes: PageSizes { base: PageSize::K4, pmd: None, mthp: vec![], hugetlb: vec![] },
+            direct_map: None,
         }
     }
 

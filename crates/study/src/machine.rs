@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use policy::PageSizes;
 use policy::size::PageSize;
+use policy::{DirectMapLeaves, PageSizes};
 
 /// A machine, as far as it does not change between boots of one kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,21 @@ pub struct Machine {
     /// The page sizes that the kernel offers.
     #[serde(rename = "geometry")]
     pub page_sizes: PageSizes,
+    /// The kernel's own mapping of all memory, as it was when the machine was read. Absent where the kernel does not count its
+    /// leaves, and in results of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direct_map: Option<DirectMap>,
+}
+
+/// The kernel's own mapping of all memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectMap {
+    /// The leaf that certainly maps nine tenths of it; absent where none is shown to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaf: Option<PageSize>,
+    /// The smallest leaf that pagelab itself split it into since boot; absent: it is as the boot left it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub demoted_to: Option<PageSize>,
 }
 
 /// What the times of a machine are of. Those of one kind are never pooled with those of another.
@@ -76,10 +91,47 @@ impl Machine {
     }
 
     /// Whether it is the same host with the same kernel, started in the same way, in whatever boot: then trials of both can
-    /// stand in one comparison. Memory that the kernel manages differs a little from boot to boot and is not compared.
+    /// stand in one comparison. Memory that the kernel manages differs a little from boot to boot: more than a tenth is another
+    /// size. Where both tell the leaf of most of their direct map it must be the same; a few that were split are no difference.
     pub fn is_alike(&self, other: &Machine) -> bool {
-        let Machine { boot_id, memory_bytes, .. } = self;
-        *self == Machine { boot_id: boot_id.clone(), memory_bytes: *memory_bytes, ..other.clone() }
+        let Machine { boot_id, memory_bytes, direct_map, .. } = self;
+        let most = self.memory_bytes.max(other.memory_bytes);
+        let is_same_size = self.memory_bytes.abs_diff(other.memory_bytes) <= most / 10;
+        let leaves = direct_map.zip(other.direct_map);
+        is_same_size
+            && leaves.is_none_or(|(one, other)| one.leaf == other.leaf)
+            && *self
+                == Machine {
+                    boot_id: boot_id.clone(),
+                    memory_bytes: *memory_bytes,
+                    direct_map: *direct_map,
+                    ..other.clone()
+                }
+    }
+
+    /// Whether both are boots of one machine, whatever memory the kernel was left (`mem=`): the installation's id and the
+    /// processor tell. An image that is booted on metal and in a virtual machine is two. Without an id the processor and how
+    /// many of it are on line tell.
+    pub fn is_same_host(&self, other: &Machine) -> bool {
+        let is_same_processor = self.cpu_model == other.cpu_model;
+        match (&self.host_id, &other.host_id) {
+            _ if self.ground() != other.ground() => false,
+            (Some(one), Some(other)) => one == other && is_same_processor,
+            (None, None) => is_same_processor && self.cpus == other.cpus,
+            _ => false,
+        }
+    }
+
+    /// Its memory in whole gigabytes, bytes: what the kernel manages differs a little from boot to boot.
+    pub fn rounded_memory_bytes(&self) -> u64 {
+        self.memory_bytes.div_ceil(1 << 30) << 30
+    }
+}
+
+impl DirectMap {
+    /// Its leaves.
+    pub fn leaves(self) -> DirectMapLeaves {
+        self.leaf.map_or(DirectMapLeaves::Mixed, DirectMapLeaves::Of)
     }
 }
 
@@ -155,6 +207,7 @@ mod tests {
                 memory_bytes: 1 << 30,
                 hypervisor: hypervisor.map(str::to_owned),
                 page_sizes: PageSizes { base, pmd: None, mthp: vec![], hugetlb: vec![] },
+                direct_map: None,
             }
             .ground()
         };
@@ -165,6 +218,37 @@ mod tests {
         assert_eq!(ground(Some("KVM"), "", "pagelab.host_leaf=many"), Ground::Guest { host_leaf: None });
         assert_eq!(ground(Some("QEMU TCG"), "a processor", "pagelab.host_leaf=2M"), Ground::Emulated);
         assert_eq!(ground(Some("QEMU Standard PC"), "QEMU TCG CPU version 2.5+", ""), Ground::Emulated);
+    }
+
+    #[test]
+    fn a_host_is_the_same_with_less_memory_and_not_alike() {
+        let host = Machine {
+            name: "host".into(),
+            arch: "x86_64".into(),
+            kernel: "6.1".into(),
+            kernel_command_line: "quiet".into(),
+            boot_id: "x".into(),
+            host_id: Some("1f".into()),
+            cpu_model: "a processor".into(),
+            cpus: 2,
+            memory_bytes: 512 << 30,
+            hypervisor: None,
+            page_sizes: PageSizes { base: PageSize::K4, pmd: None, mthp: vec![], hugetlb: vec![] },
+            direct_map: Some(DirectMap { leaf: Some(PageSize::G1), demoted_to: None }),
+        };
+        let less = Machine { memory_bytes: 250 << 30, boot_id: "y".into(), ..host.clone() };
+        assert!(host.is_same_host(&less) && !host.is_alike(&less));
+        let little_less = Machine { memory_bytes: 511 << 30, direct_map: None, ..host.clone() };
+        assert!(host.is_same_host(&little_less) && host.is_alike(&little_less));
+        let split = Some(DirectMap { leaf: None, demoted_to: Some(PageSize::M2) });
+        assert!(!host.is_alike(&Machine { direct_map: split, ..host.clone() }));
+        let few_split = Some(DirectMap { leaf: Some(PageSize::G1), demoted_to: Some(PageSize::M2) });
+        assert!(host.is_alike(&Machine { direct_map: few_split, ..host.clone() }));
+        let clone = Machine { cpu_model: "another".into(), ..host.clone() };
+        let virtual_one = Machine { hypervisor: Some("KVM".into()), ..host.clone() };
+        let nameless = Machine { host_id: None, ..host.clone() };
+        assert!([&clone, &virtual_one, &nameless].iter().all(|other| !host.is_same_host(other)));
+        assert!(nameless.is_same_host(&nameless) && !nameless.is_same_host(&Machine { cpus: 4, ..nameless.clone() }));
     }
 
     #[test]

@@ -141,7 +141,7 @@ fn what_stands_against_a_conclusion_is_named() {
     for limit in [
         Limit::SeveralArmsInABoot { arm: 1 },
         Limit::Demoted { arm: 1, boots: 1 },
-        Limit::Kernels { host: "host-0".into() },
+        Limit::Kernels { host: "host-0, 8G".into() },
         Limit::CostlyOption { arm: 1, option: "debug_pagealloc=on".into() },
     ] {
         assert!(merged.limits.contains(&limit), "{limit:?} is not in {:?}", merged.limits);

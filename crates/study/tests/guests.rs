@@ -47,6 +47,7 @@ fn boot(kernel: &str, clock: Clock, number: u64, scale: f64) -> Comparison {
         memory_bytes: 4 << 30,
         hypervisor: None,
         page_sizes: PageSizes { base: PageSize::K4, pmd: None, mthp: vec![], hugetlb: vec![] },
+        direct_map: None,
     };
     let command = vec!["sort".to_owned()];
     Comparison {

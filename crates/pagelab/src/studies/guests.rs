@@ -7,6 +7,7 @@ use study::matrix::{Matrix, Row, kernels as axis};
 
 use super::guest_boots::{are_guests, boots_of, boots_wanted};
 use super::lowered::lowered;
+use super::over_boots::beside_boot;
 use super::plan::HostRow;
 use crate::compare::in_guest;
 use crate::failure::Failure;
@@ -80,5 +81,6 @@ pub fn of_kernels(definition: &Definition, rows: &[HostRow<'_>], published: &[Pu
         return None;
     }
     let Matrix { policies, baseline, rows, .. } = axis::of_kernels(definition, &named(rows))?;
-    Some(Matrix::of(&policies, &baseline, rows, published))
+    let published: Vec<Published> = published.iter().map(|one| beside_boot(definition, one)).collect();
+    Some(Matrix::of(&policies, &baseline, rows, &published))
 }

@@ -27,7 +27,7 @@ pub fn of_policies(definition: &Definition, rows: &[HostRow<'_>]) -> Vec<Row> {
         if all.is_empty() {
             all.push((Some(Ground::Metal), joined(definition, row, BOOTS, &[])));
         }
-        let hosts = by_host(row);
+        let hosts = by_host(row, Memory::Apart);
         if hosts.len() > 1 {
             all.extend(hosts.iter().map(|(host, own)| (None, joined(definition, row, host, own))));
         }
@@ -66,7 +66,7 @@ fn of_ground(ground: Ground) -> String {
 /// What boots say of a workload.
 fn joined(definition: &Definition, row: &HostRow<'_>, machine: &str, comparisons: &[&Comparison]) -> Row {
     let (name, policies) = (&row.workload.name, &definition.policies);
-    let parts: Vec<Part> = comparisons.iter().filter_map(|comparison| of_size(comparison)).collect();
+    let parts: Vec<Part> = comparisons.iter().filter_map(|comparison| Part::of(comparison)).collect();
     let joined = match boots::merge(&of_one_command(parts)) {
         Ok(merged) => Row::of_boots(name, machine, policies, &merged),
         Err(MergeError::Nothing) => Row::without(name, machine, policies, &row.progress.why()),
@@ -76,18 +76,13 @@ fn joined(definition: &Definition, row: &HostRow<'_>, machine: &str, comparisons
     Row { origins: comparisons.iter().map(|comparison| row.origin(comparison)).collect(), ..joined }
 }
 
-/// What a comparison says of its boot. A host with another size of memory (`mem=`) is another one: boots are compared at
-/// one size.
-fn of_size(comparison: &Comparison) -> Option<Part> {
-    let part = Part::of(comparison)?;
-    let size = gigabytes(&comparison.machine);
-    let named = |boot: boots::Boot| boots::Boot { host: format!("{}, {size}G", boot.host), ..boot };
-    Some(Part { boots: part.boots.into_iter().map(named).collect(), ..part })
-}
-
-/// Its memory in whole gigabytes: what the kernel manages differs a little from boot to boot.
-fn gigabytes(machine: &Machine) -> u64 {
-    machine.memory_bytes.div_ceil(1 << 30)
+/// What memory is where boots are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Memory {
+    /// What is compared: boots of one host with other memory (`mem=`) are arms.
+    Compared,
+    /// What must be the same: boots with other memory stand in rows of their own.
+    Apart,
 }
 
 /// The row as an emulator's, where it is one's.
@@ -105,19 +100,26 @@ fn of_one_command(parts: Vec<Part>) -> Vec<Part> {
 }
 
 /// Comparisons by host, in the order of their first.
-fn by_host<'a>(row: &'a HostRow<'_>) -> Vec<OfHost<'a>> {
+fn by_host<'a>(row: &'a HostRow<'_>, memory: Memory) -> Vec<OfHost<'a>> {
+    let is_same = |one: &Machine, other: &Machine| {
+        one.is_same_host(other)
+            && (memory == Memory::Compared || one.rounded_memory_bytes() == other.rounded_memory_bytes())
+    };
     let mut hosts: Vec<(&Machine, OfHost<'a>)> = Vec::new();
     for comparison in &row.stored {
         let machine = &comparison.machine;
-        match hosts.iter_mut().find(|(known, _)| is_same_host(known, machine)) {
+        match hosts.iter_mut().find(|(known, _)| is_same(known, machine)) {
             Some((_, (_, own))) => own.push(comparison),
             None => hosts.push((machine, (String::new(), vec![comparison]))),
         }
     }
     let mut times: BTreeMap<String, u32> = BTreeMap::new();
     let named = hosts.into_iter().map(|(machine, (_, own))| {
-        let name =
-            format!("{}, {} on line, {}", machine.cpu_model, machine.cpus, format_bytes(gigabytes(machine) << 30));
+        let of_size = match memory {
+            Memory::Compared => String::new(),
+            Memory::Apart => format!(", {}", format_bytes(machine.rounded_memory_bytes())),
+        };
+        let name = format!("{}, {} on line{of_size}", machine.cpu_model, machine.cpus);
         let count = times.entry(name.clone()).or_default();
         *count += 1;
         (if *count == 1 { name } else { format!("{name} ({count})") }, own)
@@ -125,22 +127,12 @@ fn by_host<'a>(row: &'a HostRow<'_>) -> Vec<OfHost<'a>> {
     named.collect()
 }
 
-/// Boots of one host have one id; where there is none, its processor and its size tell. An image that is booted on metal and
-/// in a virtual machine is two, and so is a host with another size of memory (`mem=`).
-fn is_same_host(one: &Machine, other: &Machine) -> bool {
-    let key = |machine: &Machine| (machine.cpu_model.clone(), machine.cpus);
-    match (&one.host_id, &other.host_id) {
-        _ if one.ground() != other.ground() || gigabytes(one) != gigabytes(other) => false,
-        (Some(one), Some(other)) => one == other,
-        (None, None) => key(one) == key(other),
-        _ => false,
-    }
-}
-
-/// The matrix of boots of a study that names several; `None` where it does not, or where its policies are boots already.
+/// The matrix of boots of a study that names several; `None` where it does not, or where its policies are boots already and its
+/// boots are not sizes of memory.
 pub fn of_boots(definition: &Definition, rows: &[HostRow<'_>], published: &[Published]) -> Option<Matrix> {
     let baseline = axis::baseline(&definition.boots).filter(|_| definition.boots.len() > 1)?;
-    if is_over_boots(definition) || rows.iter().all(|row| row.stored.is_empty()) {
+    let memory = if definition.compares_memory() { Memory::Compared } else { Memory::Apart };
+    if (is_over_boots(definition) && memory == Memory::Apart) || rows.iter().all(|row| row.stored.is_empty()) {
         return None;
     }
     let of_row = |row: &HostRow<'_>| {
@@ -148,7 +140,7 @@ pub fn of_boots(definition: &Definition, rows: &[HostRow<'_>], published: &[Publ
             let comparison = row.stored.iter().find(|one| Some(one.id) == known.comparison);
             comparison.map_or_else(|| known.clone(), |comparison| row.origin(comparison))
         };
-        let hosts = by_host(row);
+        let hosts = by_host(row, memory);
         let grounds = by_ground(row).into_iter().flat_map(|(ground, own)| {
             let all = hosts.iter().flat_map(|(host, all)| all.iter().map(move |one| (host.clone(), *one)));
             let named: Vec<(String, &Comparison)> = all.filter(|(_, one)| one.machine.ground() == ground).collect();
@@ -174,7 +166,7 @@ pub fn unplaced<'a>(definition: &Definition, machines: impl IntoIterator<Item = 
 }
 
 /// A published figure of a boot, as one of the matrix of boots.
-fn beside_boot(definition: &Definition, one: &Published) -> Published {
+pub fn beside_boot(definition: &Definition, one: &Published) -> Published {
     let policy = one.policy.as_ref().unwrap_or(&definition.baseline);
     let row_name = |workload: &String| axis::row_name(workload, policy);
     let suite =

@@ -201,12 +201,17 @@ pub fn claim(report: &Report<'_>) -> Option<String> {
 fn by_figure<'a>(report: &'a Report<'_>) -> Vec<Vec<&'a Set>> {
     let mut figures: Vec<Vec<&Set>> = Vec::new();
     for set in report.published() {
-        match figures.iter_mut().find(|sets| sets[0].published == set.published) {
+        match figures.iter_mut().find(|sets| is_one(&sets[0].published, &set.published)) {
             Some(sets) => sets.push(set),
             None => figures.push(vec![set]),
         }
     }
     figures
+}
+
+/// Whether both are one figure of one source: it can stand beside a policy and beside a boot.
+fn is_one(one: &Published, other: &Published) -> bool {
+    (&one.what, &one.source, &one.change) == (&other.what, &other.source, &other.change)
 }
 
 /// What all machines together say of a published figure.

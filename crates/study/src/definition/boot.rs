@@ -1,6 +1,7 @@
 //! Boots of the host as an axis: what one must have to be an arm.
 
-use policy::size::{PageSize, format_bytes, parse_bytes};
+use policy::DirectMapLeaves;
+use policy::size::{PageSize, SizeError, format_bytes, parse_bytes};
 
 use super::DefinitionError;
 use super::wire::WireBoot;
@@ -28,6 +29,10 @@ pub struct Boot {
     pub host: Option<String>,
     /// The memory that the host has, bytes. The kernel may manage a tenth less, or a hundredth more.
     pub memory_bytes: Option<u64>,
+    /// What maps nine tenths of the kernel's direct map.
+    pub leaves: Option<DirectMapLeaves>,
+    /// Whether pagelab split the direct map since boot; without it, a boot with [`Boot::leaves`] must have booted with them.
+    pub is_demoted: bool,
     /// The guest that it is; absent: a boot of the host itself.
     pub guest: Option<Guest>,
 }
@@ -48,6 +53,10 @@ pub struct Guest {
 impl Boot {
     pub(super) fn of(name: &str, wire: &WireBoot) -> Result<Boot, DefinitionError> {
         let wrong = |error| DefinitionError::BasePage { boot: name.to_owned(), error };
+        let wrong_leaves = |error| DefinitionError::Leaves { boot: name.to_owned(), error };
+        if wire.demoted && wire.leaves.is_none() {
+            return Err(DefinitionError::DemotedToNothing { boot: name.to_owned() });
+        }
         let guest = Guest::of(name, wire)?;
         let own = guest.iter().map(|_| guest::kernel_word(name));
         // A guest's is what it is given.
@@ -63,6 +72,8 @@ impl Boot {
             build: wire.build.clone(),
             host: wire.host.clone(),
             memory_bytes: memory.map(|size| parse_bytes(size).map_err(wrong_memory)).transpose()?,
+            leaves: wire.leaves.as_deref().map(leaves).transpose().map_err(wrong_leaves)?,
+            is_demoted: wire.demoted,
             guest,
         })
     }
@@ -79,8 +90,17 @@ impl Boot {
             build: None,
             host: None,
             memory_bytes: None,
+            leaves: None,
+            is_demoted: false,
             guest: Some(guest),
         }
+    }
+
+    /// The memory that it says a boot of the host has, bytes: by `memory`, or by `mem=` on the kernel's command line.
+    pub fn says_memory_bytes(&self) -> Option<u64> {
+        let of_word = |word: &String| parse_bytes(word.strip_prefix("mem=")?).ok();
+        let by_word = || self.with.iter().find_map(of_word);
+        self.memory_bytes.or_else(by_word).filter(|_| self.guest.is_none())
     }
 
     /// What it must have, in words.
@@ -95,7 +115,9 @@ impl Boot {
         let build = self.build.iter().map(|build| format!("a kernel whose version has `{build}`"));
         let host = self.host.iter().map(|host| format!("the host {host}"));
         let memory = self.memory_bytes.iter().map(|bytes| format!("{} of memory", format_bytes(*bytes)));
-        let own = build.chain(host).chain(memory);
+        let split = if self.is_demoted { "split into " } else { "" };
+        let leaves = self.leaves.iter().map(|leaves| format!("a direct map {split}{}", with_leaves(*leaves, split)));
+        let own = build.chain(host).chain(memory).chain(leaves);
         let all: Vec<String> = kernel.chain(with).chain(without).chain(base).chain(own).collect();
         if all.is_empty() { "any boot".to_owned() } else { all.join(", ") }
     }
@@ -131,7 +153,35 @@ impl Boot {
             .map(|build| format!("a kernel whose version has `{build}`"))
             .or_else(|| host.map(|host| format!("the host {host}")))
             .or_else(|| memory.map(|bytes| format!("{} of memory", format_bytes(bytes))))
+            .or_else(|| self.lacks_leaves(machine))
     }
+
+    /// What the direct map lacks. One that was split since boot is none that was booted so: splitting leaves traces of its own.
+    fn lacks_leaves(&self, machine: &Machine) -> Option<String> {
+        let wanted = self.leaves?;
+        let Some(found) = machine.direct_map else {
+            return Some(format!("{wanted} in its direct map: the kernel, or the result, does not tell its leaves"));
+        };
+        match (found.demoted_to, self.is_demoted) {
+            _ if found.leaves() != wanted => Some(format!("{wanted} in its direct map: it has {}", found.leaves())),
+            (Some(leaf), false) => Some(format!("{wanted} in its direct map from the boot on: it was split to {leaf} since")),
+            (None, true) => Some(format!("{wanted} in its direct map by splitting: it booted with them")),
+            _ => None,
+        }
+    }
+}
+
+/// `4K`, `2M`, `1G`, or `mixed`.
+fn leaves(text: &str) -> Result<DirectMapLeaves, SizeError> {
+    match text {
+        "mixed" => Ok(DirectMapLeaves::Mixed),
+        size => size.parse().map(DirectMapLeaves::Of),
+    }
+}
+
+/// After `split into`, or with the word for it.
+fn with_leaves(leaves: DirectMapLeaves, split: &str) -> String {
+    if split.is_empty() { format!("with {leaves}") } else { leaves.to_string() }
 }
 
 impl Guest {
@@ -165,6 +215,7 @@ fn begins(release: &str, kernel: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::DirectMap;
 
     #[test]
     fn a_release_begins_with_whole_numbers() {
@@ -172,9 +223,8 @@ mod tests {
         assert!(!begins("6.12.1", "6.1") && !begins("6.1", "6.1.0"));
     }
 
-    #[test]
-    fn a_boot_is_told_by_its_build_its_host_and_its_memory() {
-        let machine = Machine {
+    fn machine() -> Machine {
+        Machine {
             name: "host".into(),
             arch: "x86_64".into(),
             kernel: "6.18.0 #2 SMP 2026-11-23".into(),
@@ -186,10 +236,15 @@ mod tests {
             memory_bytes: 251 << 30,
             hypervisor: None,
             page_sizes: policy::PageSizes { base: PageSize::K4, pmd: None, mthp: vec![], hugetlb: vec![] },
-        };
+            direct_map: None,
+        }
+    }
+
+    #[test]
+    fn a_boot_is_told_by_its_build_its_host_and_its_memory() {
         let boot = |text: &str| {
             let wire: WireBoot = serde_json::from_str(text).unwrap();
-            Boot::of("a", &wire).unwrap().lacks(&machine)
+            Boot::of("a", &wire).unwrap().lacks(&machine())
         };
         for own in [r##"{"build": "#2"}"##, r#"{"host": "E5-2690"}"#, r#"{"host": "1f2e"}"#, r#"{"memory": "256G"}"#] {
             assert_eq!(boot(own), None, "{own}");
@@ -198,5 +253,32 @@ mod tests {
         assert_eq!(boot(r#"{"host": "EPYC"}"#).unwrap(), "the host EPYC");
         assert_eq!(boot(r#"{"memory": "512G"}"#).unwrap(), "512G of memory");
         assert!(boot(r#"{"memory": "248G"}"#).is_some(), "more than it has");
+    }
+
+    #[test]
+    fn a_boot_that_was_split_is_none_that_booted_so() {
+        let split = |leaf, demoted_to| Some(DirectMap { leaf, demoted_to });
+        let (m2, g1) = (Some(PageSize::M2), Some(PageSize::G1));
+        let lacks = |text: &str, direct_map| {
+            let wire: WireBoot = serde_json::from_str(text).unwrap();
+            Boot::of("a", &wire).unwrap().lacks(&Machine { direct_map, ..machine() })
+        };
+        let (booted, demoted) = (r#"{"leaves": "2M"}"#, r#"{"leaves": "2M", "demoted": true}"#);
+        assert_eq!(lacks(booted, split(m2, None)), None);
+        assert_eq!(lacks(demoted, split(m2, m2)), None);
+        assert_eq!(lacks(r#"{"leaves": "mixed"}"#, split(None, None)), None);
+        for (text, found, why) in [
+            (booted, split(m2, m2), "it was split to 2M since"),
+            (demoted, split(m2, None), "it booted with them"),
+            (booted, split(g1, None), "it has leaves of 1G"),
+            (booted, split(None, None), "it has leaves of several sizes"),
+            (booted, None, "does not tell its leaves"),
+        ] {
+            let lack = lacks(text, found).unwrap();
+            assert!(lack.contains(why), "{text} {found:?}: {lack}");
+        }
+        let refused = |text: &str| Boot::of("a", &serde_json::from_str(text).unwrap()).unwrap_err().to_string();
+        assert!(refused(r#"{"leaves": "3M"}"#).starts_with("boots.a.leaves: "));
+        assert!(refused(r#"{"demoted": true}"#).contains("leaves"));
     }
 }

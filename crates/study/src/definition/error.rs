@@ -262,6 +262,31 @@ pub enum DefinitionError {
         /// What is wrong.
         error: SizeError,
     },
+    /// Leaves that are none.
+    #[error("boots.{boot}.leaves: expected a size such as 2M, or mixed: {error}")]
+    Leaves {
+        /// The boot.
+        boot: String,
+        /// What is wrong.
+        error: SizeError,
+    },
+    /// A boot that was split, into nobody says what.
+    #[error("boots.{boot}.demoted: expected `leaves` beside it, the size that the direct map was split into")]
+    DemotedToNothing {
+        /// The boot.
+        boot: String,
+    },
+    /// A boot that does not say its memory, beside one that does.
+    #[error(
+        "boots.{other}: boots.{boot} says its memory (`memory`, or `mem=` in `with`), and this one does not; expected it of all \
+         boots, which are then compared over sizes of memory, or of none"
+    )]
+    MemoryOfSome {
+        /// One that says it.
+        boot: String,
+        /// One that does not.
+        other: String,
+    },
     /// A size that is none.
     #[error("boots.{boot}.base_page: {error}")]
     BasePage {

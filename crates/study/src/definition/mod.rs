@@ -99,6 +99,14 @@ pub struct Definition {
     pub slurm: Slurm,
 }
 
+impl Definition {
+    /// Whether boots of one host with other memory are compared: its boots say several sizes of it.
+    pub fn compares_memory(&self) -> bool {
+        let said: BTreeSet<u64> = self.boots.iter().filter_map(Boot::says_memory_bytes).collect();
+        said.len() > 1
+    }
+}
+
 /// When the trials of a workload end, in the words of `compare`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stopping {
@@ -165,6 +173,7 @@ impl Wire {
         let boots = self.boots.iter().map(|(name, boot)| Boot::of(name, boot)).collect::<Result<Vec<_>, _>>()?;
         of_one_kind(&boots)?;
         of_one_baseline(&boots)?;
+        of_all_memory(&boots)?;
         Ok(Definition {
             name: self.name.clone(),
             question: self.question.clone(),
@@ -298,6 +307,18 @@ fn of_one_kind(boots: &[Boot]) -> Result<(), DefinitionError> {
             Err(DefinitionError::GuestAndHost { guest: guest.name.clone(), host: host.name.clone() })
         }
         None => of_one_clock(boots),
+    }
+}
+
+/// Refuses a boot that does not say its memory beside others that do: its boots with other memory would be pooled.
+fn of_all_memory(boots: &[Boot]) -> Result<(), DefinitionError> {
+    let says = |boot: &&Boot| boot.says_memory_bytes().is_some();
+    let silent = boots.iter().find(|boot| boot.guest.is_none() && !says(boot));
+    match boots.iter().find(says).zip(silent) {
+        Some((boot, other)) => {
+            Err(DefinitionError::MemoryOfSome { boot: boot.name.clone(), other: other.name.clone() })
+        }
+        None => Ok(()),
     }
 }
 

@@ -292,6 +292,11 @@ pub(super) struct WireBoot {
     pub cmdline: Option<String>,
     /// What a guest is given, and what a boot of the host must have.
     pub memory: Option<String>,
+    /// What maps nine tenths of the direct map: a size, or `mixed`.
+    pub leaves: Option<String>,
+    /// The direct map was split since boot.
+    #[serde(default)]
+    pub demoted: bool,
     #[serde(default)]
     pub icount: bool,
 }

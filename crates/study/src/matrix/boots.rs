@@ -34,7 +34,7 @@ pub fn rows(definition: &Definition, workload: &str, named: &[(String, &Comparis
         let parts: Vec<(&str, &Comparison, Part)> = named
             .iter()
             .filter_map(|(host, comparison)| {
-                let part = of_policy(definition, policy, comparison)?;
+                let part = of_policy(definition, policy, comparison, host)?;
                 Some((host.as_str(), *comparison, part))
             })
             .collect();
@@ -87,13 +87,13 @@ fn is_limit(definition: &Definition, limit: &Limit) -> bool {
 }
 
 /// What a comparison says of a policy in its boot; `None` where it has no such policy, no trial that counts, or is of no boot
-/// of the study, or of several.
-fn of_policy(definition: &Definition, policy: &str, comparison: &Comparison) -> Option<Part> {
+/// of the study, or of several. Which boots are of one host says who calls: memory may be what is compared.
+fn of_policy(definition: &Definition, policy: &str, comparison: &Comparison, host: &str) -> Option<Part> {
     let boot = of_machine(&definition.boots, comparison)?;
     let own = comparison.design.compared().find(|arm| comparison.design.arms[*arm].label == policy)?;
     let part = Part::of(comparison)?;
-    let boots: Vec<boots::Boot> =
-        part.boots.iter().filter(|one| one.arm == own).map(|one| boots::Boot { arm: boot, ..one.clone() }).collect();
+    let named = |one: &boots::Boot| boots::Boot { arm: boot, host: host.to_owned(), ..one.clone() };
+    let boots: Vec<boots::Boot> = part.boots.iter().filter(|one| one.arm == own).map(named).collect();
     let arm = &comparison.design.arms[own];
     let arms = definition.boots.iter().map(|boot| Arm { label: boot.name.clone(), ..arm.clone() }).collect();
     let primary = comparison.analysis.as_ref().map_or(&comparison.design.primary, |analysis| &analysis.primary);

@@ -278,6 +278,7 @@ pub fn machine(host: u32, boot: u64) -> Machine {
         memory_bytes: 8 << 30,
         hypervisor: None,
         page_sizes: PageSizes { base: PageSize::K4, pmd: None, mthp: vec![], hugetlb: vec![] },
+        direct_map: None,
     }
 }
 

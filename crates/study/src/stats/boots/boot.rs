@@ -12,7 +12,7 @@ use policy::verdict::Holding;
 /// What one boot says about one arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Boot {
-    /// The host: its id, or where a result has none, its processor and memory.
+    /// The host: its id, or where a result has none, its processor; and its memory, unless that is what is compared.
     pub host: String,
     /// The boot.
     pub boot_id: String,

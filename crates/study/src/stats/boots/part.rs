@@ -142,12 +142,12 @@ fn counted(comparison: &Comparison) -> impl Iterator<Item = &TrialRecord> {
     answers::accepted(&comparison.trials).filter(move |record| record.trial.block > 0 && record.trial.arm < arms)
 }
 
-/// The host of a comparison.
+/// The host of a comparison, with its memory: boots with other memory (`mem=`) are not compared with each other.
 fn host(comparison: &Comparison) -> String {
     let machine = &comparison.machine;
-    let gigabytes = machine.memory_bytes.div_ceil(1 << 30) << 30;
-    let described = || format!("{}, {} on line, {}", machine.cpu_model, machine.cpus, format_bytes(gigabytes));
-    machine.host_id.clone().unwrap_or_else(described)
+    let described = || format!("{}, {} on line", machine.cpu_model, machine.cpus);
+    let host = machine.host_id.clone().unwrap_or_else(described);
+    format!("{host}, {}", format_bytes(machine.rounded_memory_bytes()))
 }
 
 /// One for each arm that has a trial that counts.
