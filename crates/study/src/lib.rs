@@ -34,6 +34,7 @@ pub mod metric;
 pub mod plan;
 mod role;
 pub mod runner;
+pub mod series;
 mod slice;
 pub mod stats;
 pub mod trial;

@@ -43,6 +43,7 @@ impl Shown<'_> {
             over_boots,
             over_variants: &[],
             counted: None,
+            series: Vec::new(),
             forms: Vec::new(),
             hosts: hosts(comparisons),
             missing: Vec::new(),
@@ -95,6 +96,7 @@ impl Shown<'_> {
             fragmented: None,
             form: None,
             counted: None,
+            series: Vec::new(),
             boots: self.boots.clone(),
             slurm: Slurm::default(),
         }

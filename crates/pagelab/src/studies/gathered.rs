@@ -15,7 +15,7 @@ use super::lowered::is_over_boots;
 use super::model::{self, ModelRow};
 use super::plan::{HostRow, host_rows};
 use super::programs::rebuilt;
-use super::{over_boots, over_variants};
+use super::{over_boots, over_variants, series};
 use crate::failure::Failure;
 
 /// Everything that is known of a study.
@@ -34,6 +34,8 @@ pub struct Gathered<'a> {
     pub over_boots: Option<Matrix>,
     /// The origin's own form, for each host that measured something of it.
     pub forms: Vec<Filled>,
+    /// Series of sizes, with their figures.
+    pub series: Vec<study::series::Filled>,
     /// The same rows with variants in the place of policies: one for all workloads that have the same ones.
     pub over_variants: Vec<Matrix>,
     /// The hosts that measured something.
@@ -48,6 +50,10 @@ pub fn gathered<'a>(definition: &'a Definition, store: Option<&Store>) -> Result
     let on_hosts = host_rows(definition, store)?;
     let on_models = model::rows(definition, store)?;
     let hosts = hosts(definition, &on_hosts);
+    let mut missing = missing(definition, &on_hosts, &on_models);
+    let (of_series, on_hosts): (Vec<HostRow<'a>>, Vec<HostRow<'a>>) =
+        on_hosts.into_iter().partition(|row| definition.is_of_series(row.workload));
+    let series = series::filled(definition, &|name| on_each(&of_series, &hosts, name));
     let mut rows: Vec<Row> = match is_over_boots(definition) {
         _ if are_guests(definition) => guests::of_policies(definition, &on_hosts),
         true => over_boots::of_policies(definition, &on_hosts),
@@ -55,7 +61,6 @@ pub fn gathered<'a>(definition: &'a Definition, store: Option<&Store>) -> Result
     };
     rows.extend(on_models.iter().map(|row| row.shown(definition)));
     let counted = CountedState::of(definition, store)?;
-    let mut missing = missing(definition, &on_hosts, &on_models);
     missing.extend(counted.iter().filter(|counted| counted.told().0 != "done").map(|counted| {
         let (name, (_, why)) = (counted.name(), counted.told());
         format!("{name}: {why}")
@@ -75,7 +80,15 @@ pub fn gathered<'a>(definition: &'a Definition, store: Option<&Store>) -> Result
     let over_variants = over_variants::matrices(definition, &measured.collect::<Vec<_>>(), &of_variants);
     let hosts: Vec<HostOf> =
         hosts.into_iter().filter_map(|host| Some(HostOf { label: host.label, machine: host.machine? })).collect();
-    Ok(Gathered { hosts, on_hosts, on_models, counted, missing, matrix, over_boots, over_variants, forms })
+    let on_hosts = on_hosts.into_iter().chain(of_series).collect();
+    Ok(Gathered { hosts, on_hosts, on_models, counted, missing, matrix, over_boots, over_variants, forms, series })
+}
+
+/// What each host last measured of a workload.
+fn on_each(rows: &[HostRow<'_>], hosts: &[Known], workload: &str) -> Vec<(String, Comparison)> {
+    let row = rows.iter().find(|row| row.workload.name == workload);
+    let of_host = |host: &Known| Some((host.label.clone(), latest(row?, host)?.clone()));
+    hosts.iter().filter_map(of_host).collect()
 }
 
 /// A host that measured something, or nothing yet.

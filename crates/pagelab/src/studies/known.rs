@@ -6,6 +6,7 @@ use policy::Policy;
 use study::definition::{Definition, HOST};
 use study::metric::{Metric, names};
 
+use super::series;
 use crate::sim::cost;
 
 /// Whether all names of a study are known.
@@ -15,6 +16,7 @@ use crate::sim::cost;
 pub fn check(definition: &Definition) -> Result<(), String> {
     definition.policies.iter().try_for_each(|policy| of_policy(policy))?;
     definition.machines.iter().try_for_each(|machine| of_machine(machine))?;
+    series::check(definition)?;
     let figures = cost::names();
     if !cost::is_name(&definition.model_primary) {
         return Err(unknown("model_primary", "figure of simulations", &definition.model_primary, &figures));

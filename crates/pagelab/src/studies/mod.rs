@@ -18,6 +18,7 @@ mod plan;
 mod programs;
 mod report;
 mod run;
+mod series;
 mod slurm;
 mod source;
 mod status;

@@ -26,6 +26,7 @@ pub fn report(arguments: &Report) -> Result<(), Failure> {
         over_boots: gathered.over_boots.as_ref(),
         forms: gathered.forms,
         counted: gathered.counted.as_ref().map(|one| Weighed { counted: one.counted, table: one.table() }),
+        series: gathered.series,
         over_variants: &gathered.over_variants,
         hosts: gathered.hosts,
         missing: gathered.missing,

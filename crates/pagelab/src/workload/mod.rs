@@ -10,6 +10,7 @@ mod copies;
 mod fork_cow;
 mod fragments;
 mod gups;
+mod held;
 mod jit_arena;
 mod kernel;
 mod kvm_dirty_log;
@@ -59,6 +60,10 @@ enum Workload {
     MmapChurn(mmap_churn::Arguments),
     /// Fork after touching and let the child write: the cost of fork and of copy-on-write
     ForkCow(fork_cow::Arguments),
+    /// Write files of several sizes: how much of the page cache holds each
+    PageCache(held::PageCache),
+    /// Touch memory of several sizes: how much page tables come with each
+    TableGrowth(held::TableGrowth),
     /// Fragment free memory, as on a machine that has been up for weeks, and keep it so until standard input ends
     /// (root)
     Fragments(fragments::Arguments),
@@ -210,6 +215,8 @@ pub fn run(arguments: WorkloadArguments) -> Result<Report, WorkloadError> {
         Workload::PageTouch(page_touch) => page_touch::run(page_touch),
         Workload::MmapChurn(mmap_churn) => mmap_churn::run(mmap_churn),
         Workload::ForkCow(fork_cow) => fork_cow::run(fork_cow),
+        Workload::PageCache(page_cache) => page_cache.run(),
+        Workload::TableGrowth(table_growth) => table_growth.run(),
         Workload::Fragments(fragments) => fragments::run(fragments),
         Workload::Kernel(kernel) => kernel.run(),
         Workload::KvmDirtyLog(kvm_dirty_log) => kvm_dirty_log::run(kvm_dirty_log),
@@ -248,16 +255,18 @@ mod tests {
 
     use super::*;
 
-    const NAMES: &str = "chase gups stream page-touch mmap-churn fork-cow fragments sched-messaging pipe-switch syscalls page-faults brk-growth \
+    const NAMES: &str = "chase gups stream page-touch mmap-churn fork-cow page-cache table-growth fragments sched-messaging pipe-switch syscalls page-faults brk-growth \
                          fork-exec unix-socket tcp-loopback file-churn directory-read mapped-read memfd-pread kvm-dirty-log jit-arena tcg-boot copies spec-cpu";
 
     /// Sizes at which every workload ends in milliseconds.
-    const SMOKE: [&str; 17] = [
+    const SMOKE: [&str; 19] = [
         "chase --bytes 1M --steps 10000",
         "gups --bytes 1M --updates 10000",
         "stream --bytes 192K --rounds 3",
         "page-touch --bytes 1M --density 0.5 --read-first",
         "mmap-churn --bytes 256K --rounds 10",
+        "page-cache --sizes 1,5K",
+        "table-growth --sizes 4K,64K",
         "sched-messaging --seconds 0.002",
         "pipe-switch --seconds 0.002",
         "syscalls --seconds 0.002",
@@ -344,6 +353,9 @@ mod tests {
             ("pipe-switch --seconds nan", "--seconds"),
             ("page-faults --seconds 1e30", "--seconds"),
             ("memfd-pread --bytes 100", "--bytes"),
+            ("page-cache --sizes 4K,0", "--sizes"),
+            ("page-cache --sizes 4096T", "--sizes"),
+            ("table-growth --sizes 0", "--sizes"),
             ("mapped-read --bytes 100", "--bytes"),
             ("mapped-read --bytes 4096T", "--bytes"),
             ("mapped-read --bytes 64K --directory /proc", "--directory"),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tracer::signals::{self, PassOn};
-use workloads::kernel::{Done, KernelError};
+use workloads::kernel::KernelError;
 
 use super::WorkloadError;
 
@@ -22,7 +22,7 @@ pub struct Scratch {
 impl Scratch {
     /// Runs a workload in a new directory, empty, that only its owner may enter, and removes that. Signals that would
     /// leave it behind are for the workload to ask for ([`signals::arrived`]).
-    pub fn with(&self, run: impl FnOnce(&Path) -> Result<Done, KernelError>) -> Result<Done, WorkloadError> {
+    pub fn with<T>(&self, run: impl FnOnce(&Path) -> Result<T, KernelError>) -> Result<T, WorkloadError> {
         let refused = |source| KernelError::Refused { call: "catch signals", source };
         signals::catch(PassOn::Same).map_err(refused)?;
         let parent = self.parent();

@@ -32,6 +32,7 @@ pub fn document(report: &Report<'_>) -> Value {
         "over_variants": report.over_variants.iter().map(|matrix| of_others(matrix, "variants")).collect::<Vec<_>>(),
         "forms": report.forms.iter().map(super::form::document).collect::<Vec<_>>(),
         "counted": report.counted.as_ref().map(counted::document),
+        "series": report.series,
         "correlations": correlations(report.matrix).iter().map(correlation).collect::<Vec<_>>(),
         "published": report.published().map(set).collect::<Vec<_>>(),
         "version": report.version,

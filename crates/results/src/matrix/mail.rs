@@ -3,14 +3,16 @@
 
 use policy::size::format_bytes;
 use study::definition::Measure;
-use study::matrix::{Cell, Filled, Matrix, Row, Standing, Total};
+use study::matrix::{self, Cell, Matrix, Row, Standing, Total};
 use study::metric::names;
+use study::series::Filled;
 use study::stats::Effect;
 
 use super::answer::{answer, claimed};
 use super::cells::word;
 use super::cells::{of_found, place, totals_of};
 use super::form::{heading_of, in_form, order};
+use super::series::{held, provenance, sentences};
 use super::{Report, Weighed, figures, grounds, rows_of};
 use crate::figure;
 use crate::text::{ascii, fold};
@@ -21,6 +23,9 @@ const WIDTH: usize = 72;
 const NAME: usize = 20;
 /// Columns of a change, with the space before it, where there are three and where there are four of them.
 const CHANGES: [usize; 2] = [17, 13];
+
+/// Columns of a size.
+const SIZE: usize = 7;
 
 /// Columns of the origin's form beside its first three, and how wide names and columns are there.
 const FORM_COLUMNS: usize = 3;
@@ -37,13 +42,14 @@ pub fn mail(report: &Report<'_>) -> String {
     report.forms.iter().for_each(|form| text.push_str(&of_form(form)));
     report.policies().into_iter().chain(report.others()).for_each(|matrix| text.push_str(&of_matrix(matrix)));
     text.push_str(&report.counted.as_ref().map(of_counted).unwrap_or_default());
+    report.series.iter().for_each(|one| text.push_str(&of_series(one)));
     text.push_str(&sources(report));
     text.push_str(&paragraph(&format!("Made by pagelab {}.", report.version)));
     ascii(text.trim_end()).into_owned() + "\n"
 }
 
 /// The origin's own form: a row for each configuration, its change, and as many columns as find room.
-fn of_form(form: &Filled) -> String {
+fn of_form(form: &matrix::Filled) -> String {
     let columns: Vec<&(String, String)> = form.columns.iter().take(FORM_COLUMNS).collect();
     let mut text = paragraph(&format!("As the origin has it, {}:", form.machine));
     let heads = std::iter::once(figure::title(&form.metric))
@@ -217,6 +223,28 @@ fn of_counted(weighed: &Weighed<'_>) -> String {
     }
     let costs = super::counted::told_costs(weighed).join("; ");
     text + &paragraph(&format!("What each event costs: {costs}.")) + &rounds(weighed)
+}
+
+/// A series of sizes: a line for each size, a column for each layout and host, as many as find room in a line.
+fn of_series(series: &Filled) -> String {
+    let mut text = paragraph(&format!("{}: bytes held for a size. {}", series.name, series.source));
+    let width = CHANGES[1];
+    let in_a_line = (WIDTH - SIZE) / width;
+    for (number, columns) in series.columns.chunks(in_a_line).enumerate() {
+        let name = |at: usize| format!("[{}]", number * in_a_line + at + 1);
+        let begin = |name: &str, cells: String| format!("{name:<SIZE$}{cells}").trim_end().to_owned() + "\n";
+        let heads = (0..columns.len()).map(|at| format!("{:>width$}", name(at))).collect();
+        text.push_str(&begin("", heads));
+        for (at, bytes) in series.sizes.iter().enumerate() {
+            let cells = columns.iter().map(|column| format!("{:>width$}", cut(&held(column, at), width - 1)));
+            text.push_str(&begin(&format_bytes(*bytes), cells.collect()));
+        }
+        for (at, column) in columns.iter().enumerate() {
+            text.push_str(&(fold(&format!("{} {}, {}", name(at), column.name, provenance(column)), WIDTH, 4) + "\n"));
+        }
+        text.push('\n');
+    }
+    sentences(series).iter().fold(text, |text, sentence| text + &paragraph(sentence))
 }
 
 /// The sources of published rounds, a paragraph each.

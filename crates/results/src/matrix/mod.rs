@@ -11,6 +11,7 @@ pub(crate) mod further;
 mod json;
 mod mail;
 mod samples;
+pub(crate) mod series;
 mod sheets;
 
 use study::definition::Definition;
@@ -46,6 +47,8 @@ pub struct Report<'a> {
     pub forms: Vec<Filled>,
     /// What is counted and weighed, where the study has it.
     pub counted: Option<Weighed<'a>>,
+    /// Series of sizes, with their figures.
+    pub series: Vec<study::series::Filled>,
     /// The same rows with variants in the place of policies: one for all workloads that have the same ones.
     pub over_variants: &'a [Matrix],
     /// The hosts that measured something.
@@ -98,6 +101,7 @@ pub fn conclude(report: &Report<'_>) -> Vec<String> {
     let orders = report.forms.iter().map(form::order);
     sentences.splice(0..0, std::iter::once(answer(report)).chain(claimed(report)).chain(orders));
     sentences.extend(report.counted.iter().flat_map(counted::sentences));
+    sentences.extend(report.series.iter().flat_map(series::sentences));
     if !report.missing.is_empty() {
         sentences.push(format!("Missing: {}.", report.missing.join("; ")));
     }

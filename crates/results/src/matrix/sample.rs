@@ -101,6 +101,7 @@ fn of<'a>(definition: &'a Definition, matrix: &'a Matrix, over_boots: Option<&'a
         over_boots,
         forms: Vec::new(),
         counted: None,
+        series: Vec::new(),
         over_variants: &[],
         hosts: vec![HostOf { label: "a host".to_owned(), machine }],
         missing: vec!["one boot".to_owned()],

@@ -3,11 +3,11 @@
 use study::matrix::{Matrix, Row, Set, Standing, Total};
 
 use super::cells::{Sheet, change, in_cell, of_found, place, totals_of};
-use super::{Report, counted, figures, further, grounds, of_origin, rows_of};
+use super::{Report, counted, figures, further, grounds, of_origin, rows_of, series};
 use crate::figure;
 
 /// All tables: the matrix of each machine, what its programs print beside, what its rows say together, memory against speed
-/// and by workload, boots, variants, counted work, published figures, and what has no figure.
+/// and by workload, boots, variants, counted work, series of sizes, published figures, and what has no figure.
 pub fn sheets(report: &Report<'_>) -> Vec<Sheet> {
     let of_others = report.others().flat_map(of_matrix);
     let published = of_origin(report).into_iter().chain([published(report.published())]);
@@ -21,7 +21,9 @@ pub fn sheets(report: &Report<'_>) -> Vec<Sheet> {
     let last = [further::of_limits(&report.matrix.rows), reasons];
     let of_policies = report.policies().into_iter().flat_map(of_matrix);
     let together = further::of_correlations(report.matrix);
-    let all = of_policies.chain([together]).chain(of_others).chain(counted).chain(published).chain(last);
+    let of_series = series::sheets(&report.series);
+    let of_cells = of_policies.chain([together]).chain(of_others);
+    let all = of_cells.chain(counted).chain(of_series).chain(published).chain(last);
     all.filter(|sheet| !sheet.rows.is_empty()).collect()
 }
 

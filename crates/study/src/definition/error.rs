@@ -238,6 +238,14 @@ pub enum DefinitionError {
         /// What it says.
         what: String,
     },
+    /// A series that makes no sense.
+    #[error("series {series:?}: {what}")]
+    Series {
+        /// The series.
+        series: String,
+        /// What is wrong.
+        what: String,
+    },
     /// What is counted and weighed makes no sense.
     #[error("counted: {0}")]
     Counted(#[from] CountedError),

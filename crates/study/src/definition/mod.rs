@@ -10,6 +10,7 @@ mod form;
 mod input;
 mod placeholder;
 mod published;
+mod series;
 mod slurm;
 mod suite;
 pub mod variant;
@@ -31,6 +32,7 @@ pub use wire::{SCHEMA, SUITE_SCHEMA, Wire, WireSuite};
 pub use workload::Workload;
 
 use crate::counted::Counted;
+use crate::series::Series;
 use policy::Policy;
 use wire::WireSize;
 use workload::{inputs, multiplied};
@@ -91,6 +93,8 @@ pub struct Definition {
     pub form: Option<Form>,
     /// What is counted and weighed, beside what is run.
     pub counted: Option<Counted>,
+    /// Series of sizes; the workloads that measure them are among the others.
+    pub series: Vec<Series>,
     /// How free memory is fragmented while anything is measured, as `compare --fragmented` takes it.
     pub fragmented: Option<String>,
     /// What boots of the host must have been measured.
@@ -104,6 +108,11 @@ impl Definition {
     pub fn compares_memory(&self) -> bool {
         let said: BTreeSet<u64> = self.boots.iter().filter_map(Boot::says_memory_bytes).collect();
         said.len() > 1
+    }
+
+    /// Whether a workload measures a series: its figures stand there, and not in the matrix.
+    pub fn is_of_series(&self, workload: &Workload) -> bool {
+        self.series.iter().any(|series| series.name == workload.name)
     }
 }
 
@@ -153,7 +162,8 @@ impl Wire {
             return Err(DefinitionError::Name { found: self.name.clone() });
         }
         let amount = self.amount(size)?;
-        let workloads = self.workloads(size, amount, suites)?;
+        let (series, of_series) = self.series(amount)?;
+        let workloads = [self.workloads(size, amount, suites)?, of_series].concat();
         let machines = if self.machines.is_empty() { vec![HOST.to_owned()] } else { self.machines.clone() };
         let has_variants = workloads.iter().any(|workload| !workload.variants.is_empty());
         match has_variants {
@@ -189,6 +199,7 @@ impl Wire {
             published: self.published(&workloads)?,
             form: self.form.as_ref().map(|form| Form::of(form, &workloads, &self.policies)).transpose()?,
             counted: self.counted(amount)?,
+            series,
             workloads,
             fragmented: variant::of_all(self),
             boots,
@@ -238,6 +249,14 @@ impl Wire {
 }
 
 impl Wire {
+    fn series(&self, amount: &WireSize) -> Result<(Vec<Series>, Vec<Workload>), DefinitionError> {
+        let values = amount.parameters.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
+        distinct("series", self.series.iter().map(|series| &series.name))?;
+        let read: Vec<(Series, Workload)> =
+            self.series.iter().map(|series| series.read(&values)).collect::<Result<_, _>>()?;
+        Ok(read.into_iter().unzip())
+    }
+
     fn counted(&self, amount: &WireSize) -> Result<Option<Counted>, DefinitionError> {
         let figures = self.published.iter().filter_map(|one| Some((one, one.counted.as_ref()?)));
         let Some(counted) = &self.counted else {

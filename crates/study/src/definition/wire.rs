@@ -6,6 +6,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use super::counted::{WireCounted, WireSaving};
+use super::series::WireSeries;
 
 /// The name and version of study files.
 pub const SCHEMA: &str = "pagelab.study/1";
@@ -40,6 +41,8 @@ pub struct Wire {
     #[serde(default)]
     pub(super) published: Vec<WirePublished>,
     pub(super) counted: Option<WireCounted>,
+    #[serde(default)]
+    pub(super) series: Vec<WireSeries>,
     #[serde(default)]
     pub(super) boots: BTreeMap<String, WireBoot>,
     pub(super) form: Option<WireForm>,

@@ -13,6 +13,7 @@ pub mod fork_exec;
 pub mod mapped_read;
 pub mod memfd_pread;
 pub mod messaging;
+pub mod page_cache;
 pub mod page_faults;
 pub mod pipe_switch;
 pub mod sockets;

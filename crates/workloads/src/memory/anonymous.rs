@@ -53,6 +53,15 @@ impl Anonymous {
         mapped.map(Anonymous).map_err(|source| MapError::Refused { bytes, source })
     }
 
+    /// Maps `bytes` bytes at an address, where nothing else is.
+    ///
+    /// # Errors
+    /// As [`Anonymous::map`], and where something is there.
+    pub fn map_at(address: usize, bytes: usize) -> Result<Anonymous, MapError> {
+        let mapped = Mapping::anonymous_at(address, bytes, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE);
+        mapped.map(Anonymous).map_err(|source| MapError::Refused { bytes, source })
+    }
+
     /// The bytes that were asked for.
     pub fn bytes(&self) -> usize {
         self.0.bytes()

@@ -34,6 +34,23 @@ impl Mapping {
         Ok(Mapping { start: start.cast(), bytes })
     }
 
+    /// Private anonymous memory at an address, where nothing else is.
+    ///
+    /// # Errors
+    /// What mmap said: EEXIST where something is there, EINVAL for no bytes.
+    pub fn anonymous_at(address: usize, bytes: usize, access: ProtFlags) -> io::Result<Mapping> {
+        let invalid = || io::Error::from(nix::Error::EINVAL);
+        let (bytes, at) = NonZeroUsize::new(bytes).zip(NonZeroUsize::new(address)).ok_or_else(invalid)?;
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_FIXED_NOREPLACE;
+        // SAFETY: the mapping replaces none (MAP_FIXED_NOREPLACE, Linux 4.17; an earlier kernel takes the address as a hint).
+        let start = unsafe { mmap_anonymous(Some(at), bytes, access, flags) }?;
+        let mapping = Mapping { start: start.cast(), bytes };
+        match mapping.start.addr() == at {
+            true => Ok(mapping),
+            false => Err(io::Error::from(nix::Error::EEXIST)),
+        }
+    }
+
     /// Anonymous memory, whole base pages of it, that begins at a multiple of `alignment`.
     ///
     /// # Errors

@@ -66,7 +66,7 @@ pub fn rows(definition: &Definition, store: Option<&Store>) -> Result<Vec<ModelR
     let subject = |one: Workload| (Subject::of(definition, &one, &mut files), one);
     let asked: Vec<(Subject, Workload)> = match machines.is_empty() {
         true => Vec::new(),
-        false => definition.workloads.iter().flat_map(Workload::apart).map(subject).collect(),
+        false => modelled_workloads(definition).flat_map(Workload::apart).map(subject).collect(),
     };
     let mut rows = Vec::new();
     for (named, machine) in &machines {
@@ -76,6 +76,11 @@ pub fn rows(definition: &Definition, store: Option<&Store>) -> Result<Vec<ModelR
         }
     }
     Ok(rows)
+}
+
+/// The workloads that model machines have: those that measure a series are derived, and not simulated.
+fn modelled_workloads(definition: &Definition) -> impl Iterator<Item = &Workload> {
+    definition.workloads.iter().filter(|workload| !definition.is_of_series(workload))
 }
 
 /// The model machines of a study: how it names each, and what that is.
@@ -139,6 +144,9 @@ fn refused(definition: &Definition, workload: &Workload) -> Option<String> {
 pub fn never(definition: &Definition, workload: &Workload) -> Option<String> {
     if let Some(why) = &workload.missing {
         return Some(why.clone());
+    }
+    if definition.is_of_series(workload) {
+        return Some("it measures a series, which is derived and not simulated".to_owned());
     }
     if workload.trace.is_none() && workload.server.is_some() {
         return Some("a server with its client cannot be recorded: name a trace of the server".to_owned());

@@ -11,7 +11,7 @@ use study::matrix::Matrix;
 
 use super::parts::{command, page, section, typeset};
 use super::tables::wide;
-use crate::matrix::{Report, Sheet, answer, claimed, conclude, counted, further, grounds, of_origin, sheets};
+use crate::matrix::{Report, Sheet, answer, claimed, conclude, counted, further, grounds, of_origin, series, sheets};
 use crate::text::escape;
 
 /// Where the origins of a matrix's rows stand on the page: each matrix has its own.
@@ -54,7 +54,9 @@ pub fn report(report: &Report<'_>) -> String {
     let of_counted = report.counted.iter().flat_map(counted::of_origin);
     let of_origin: Vec<Sheet> = of_origin(report).into_iter().chain(of_counted).collect();
     // What has a section of its own is not shown again.
-    let others: Vec<Sheet> = sheets(report).into_iter().filter(|sheet| !of_origin.contains(sheet)).collect();
+    let of_series = series::sheets(&report.series);
+    let has_own = |sheet: &Sheet| of_origin.contains(sheet) || of_series.contains(sheet);
+    let others: Vec<Sheet> = sheets(report).into_iter().filter(|sheet| !has_own(sheet)).collect();
     let sections = [
         section("Answer", "answer", &sentences(report)),
         section("Matrix", "matrix", &of_policies(&|matrix| map::maps(matrix, Anchors::Policies))),
@@ -67,6 +69,7 @@ pub fn report(report: &Report<'_>) -> String {
         section("Boots compared", "boots", &boots.unwrap_or_default()),
         section("Win shares", "wins", &of_policies(&wins::shares)),
         section("As the origin has it", "published", &tables(&of_origin)),
+        section("By size", "series", &tables(&of_series)),
         section("Memory against speed", "trade", &of_policies(&trade::trades)),
         section("Coverage", "coverage", &by_ground(matrix, further::of_coverage)),
         section("Drift", "drift", &by_ground(matrix, further::of_drift)),

@@ -1,0 +1,100 @@
+//! `page-cache` and `table-growth`: what the kernel holds for files and for memory of several sizes.
+
+use tracer::signals;
+use workloads::kernel::page_cache::{self, FILES};
+use workloads::memory::{TableGrowthError, table_growth};
+use workloads::random::mix;
+
+use super::report::Report;
+use super::scratch::Scratch;
+use super::{WorkloadError, arguments, check};
+
+/// Arguments of `page-cache`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PageCache {
+    /// Sizes of files
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "1,4K,5K,64K,1M", value_parser = arguments::size)]
+    sizes: Vec<u64>,
+    /// Seed of what is in them
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    scratch: Scratch,
+}
+
+/// Arguments of `table-growth`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct TableGrowth {
+    /// Sizes of memory, one mapped after the other
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "4K,2M,64M", value_parser = arguments::size)]
+    sizes: Vec<u64>,
+    /// Seed of what is written
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+impl PageCache {
+    /// Writes the files, and says how much of the page cache holds one of each size.
+    ///
+    /// # Errors
+    /// Bad sizes, no room, what the kernel refuses.
+    pub fn run(&self) -> Result<Report, WorkloadError> {
+        of_bytes(&self.sizes)?;
+        arguments::room("sizes", self.sizes.iter().map(|bytes| u128::from(FILES) * u128::from(*bytes)).sum())?;
+        let found = self.scratch.with(|at| page_cache::run(&self.sizes, self.seed, at, &signals::arrived))?;
+        check("the sum of all that was read back", found.expected, found.sum)?;
+        let report = Report::new("page-cache", mix(found.sum ^ self.seed))
+            .argument("sizes", listed(&self.sizes))
+            .argument("files_of_each", FILES)
+            .argument("seed", self.seed)
+            .argument("directory", self.scratch.shown())
+            .argument("told_by", found.teller.name());
+        Ok(found.held.iter().fold(report, |report, held| {
+            report.figure(figure(held.bytes), held.held_bytes as f64 / FILES as f64)
+        }))
+    }
+}
+
+impl TableGrowth {
+    /// Maps memory of each size, and says how much page tables came with it.
+    ///
+    /// # Errors
+    /// Bad sizes, no room, what the kernel refuses.
+    pub fn run(&self) -> Result<Report, WorkloadError> {
+        of_bytes(&self.sizes)?;
+        arguments::room("sizes", self.sizes.iter().copied().max().unwrap_or_default().into())?;
+        let (mut figures, mut sum) = (Vec::new(), self.seed);
+        for bytes in &self.sizes {
+            let growth = table_growth(*bytes as usize, self.seed).map_err(told)?;
+            figures.push((figure(*bytes), growth.table_bytes as f64));
+            sum = mix(sum ^ growth.sum);
+        }
+        let report = Report::new("table-growth", sum).argument("sizes", listed(&self.sizes)).argument("seed", self.seed);
+        Ok(figures.into_iter().fold(report, |report, (name, value)| report.figure(name, value)))
+    }
+}
+
+fn told(error: TableGrowthError) -> WorkloadError {
+    match error {
+        TableGrowthError::Map(error) => error.into(),
+        error @ TableGrowthError::Unseen(_) => WorkloadError::Host(error.to_string()),
+    }
+}
+
+/// The figure of a size, as the series of a study asks for it.
+fn figure(bytes: u64) -> String {
+    format!("of_{bytes}_held_bytes")
+}
+
+fn listed(sizes: &[u64]) -> String {
+    sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Refuses sizes of nothing, and what no program can map.
+fn of_bytes(sizes: &[u64]) -> Result<(), WorkloadError> {
+    let is_wrong = |bytes: &&u64| **bytes == 0 || **bytes > isize::MAX as u64;
+    let expected = || "sizes from one byte to those that can be mapped".to_owned();
+    sizes.iter().find(is_wrong).map_or(Ok(()), |bytes| {
+        Err(WorkloadError::Argument { option: "sizes", expected: expected(), found: bytes.to_string() })
+    })
+}

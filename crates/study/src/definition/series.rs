@@ -1,0 +1,77 @@
+//! Series of sizes, as a study's file has them.
+
+use std::collections::BTreeMap;
+
+use policy::size::parse_bytes;
+use serde::Deserialize;
+
+use super::placeholder::filled;
+use super::{DefinitionError, Workload, at_least, distinct};
+use crate::series::Series;
+
+/// `[[series]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireSeries {
+    pub name: String,
+    what: String,
+    sizes: Vec<String>,
+    /// The largest size that is measured; without it: all are.
+    measured: Option<String>,
+    layouts: Vec<String>,
+    source: String,
+    /// More words of the workload that measures it.
+    #[serde(default)]
+    options: Vec<String>,
+}
+
+impl WireSeries {
+    /// The series, and the workload that measures it.
+    pub(super) fn read(&self, values: &BTreeMap<String, String>) -> Result<(Series, Workload), DefinitionError> {
+        let wrong = |what: String| DefinitionError::Series { series: self.name.clone(), what };
+        let bytes = |text: &String| {
+            let text = filled(text, values).map_err(|error| wrong(error.to_string()))?;
+            parse_bytes(&text).map_err(|error| wrong(error.to_string()))
+        };
+        let sizes = self.sizes.iter().map(bytes).collect::<Result<Vec<u64>, _>>()?;
+        at_least("series.sizes", "one or more", 1, sizes.len())?;
+        at_least("series.layouts", "one or more", 1, self.layouts.len())?;
+        distinct("series.layouts", self.layouts.iter())?;
+        if !sizes.is_sorted_by(|one, other| one < other) || sizes[0] == 0 {
+            return Err(wrong("sizes: expected sizes above 0, each larger than the one before".to_owned()));
+        }
+        if self.source.trim().is_empty() {
+            return Err(wrong("source: expected where the arithmetic stands".to_owned()));
+        }
+        let measured = self.measured.as_ref().map(bytes).transpose()?;
+        let series = Series {
+            name: self.name.clone(),
+            what: self.what.clone(),
+            measured_bytes: measured.unwrap_or(u64::MAX),
+            sizes,
+            layouts: self.layouts.clone(),
+            source: self.source.clone(),
+        };
+        let workload = self.workload(&series);
+        Ok((series, workload))
+    }
+
+    /// One run measures all sizes.
+    fn workload(&self, series: &Series) -> Workload {
+        let sizes: Vec<String> = series.measured().map(|bytes| bytes.to_string()).collect();
+        let metric = |bytes| {
+            let name = Series::metric(bytes);
+            format!("{name}:lower= {name}=([0-9.]+)")
+        };
+        let words = ["pagelab", "workload", &self.what, "--sizes", &sizes.join(",")].map(str::to_owned);
+        Workload {
+            name: self.name.clone(),
+            missing: sizes.is_empty().then(|| "no size of it is measured".to_owned()),
+            command: words.into_iter().chain(self.options.iter().cloned()).collect(),
+            metrics: series.measured().map(metric).collect(),
+            primary: series.measured().last().map(Series::metric),
+            answer: Some("checksum=(0x[0-9a-f]+)".to_owned()),
+            ..Workload::default()
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Series of sizes: bytes that follow from a size by exact arithmetic, for each layout of page tables, with what was measured
+//! beside.
+//!
+//! What is derived and what is measured are columns of one table, and each says which it is. A measured column is of the layout
+//! that its host has, so the two can be held against each other, size by size.
+
+use serde::Serialize;
+
+use crate::metric::Provenance;
+
+/// A series, as a study has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Series {
+    /// Its name, which is that of the workload that measures it.
+    pub name: String,
+    /// What is derived and measured, by the name that the program has for it.
+    pub what: String,
+    /// The sizes, bytes.
+    pub sizes: Vec<u64>,
+    /// Sizes up to this one are measured, bytes.
+    pub measured_bytes: u64,
+    /// The layouts that are derived: formats of page tables, some with a size of leaves.
+    pub layouts: Vec<String>,
+    /// Where the arithmetic stands.
+    pub source: String,
+}
+
+impl Series {
+    /// The sizes that are measured.
+    pub fn measured(&self) -> impl Iterator<Item = u64> {
+        self.sizes.iter().copied().filter(|bytes| *bytes <= self.measured_bytes)
+    }
+
+    /// The metric of a size.
+    pub fn metric(bytes: u64) -> String {
+        format!("of_{bytes}_held_bytes")
+    }
+}
+
+/// The figures of a series under one layout, or on one host.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Column {
+    /// The layout, or the host.
+    pub name: String,
+    /// Derived or measured.
+    pub provenance: Provenance,
+    /// Bytes held, for each size; absent where it was not measured.
+    pub held_bytes: Vec<Option<f64>>,
+    /// Of a measured one: the layout that the host has, where the series has it.
+    pub layout: Option<String>,
+}
+
+/// A series with its figures.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Filled {
+    /// Its name.
+    pub name: String,
+    /// Where the arithmetic stands.
+    pub source: String,
+    /// The sizes, bytes.
+    pub sizes: Vec<u64>,
+    /// What was derived, and then what was measured.
+    pub columns: Vec<Column>,
+}
+
+/// What a measured column says of the derived one of its layout.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Agreement {
+    /// No layout of the series is the host's.
+    NoLayout,
+    /// Every size that was measured is as derived: so many.
+    All {
+        /// Sizes that were measured.
+        sizes: usize,
+    },
+    /// Some are others.
+    Others {
+        /// Each with what was derived and measured, bytes.
+        others: Vec<(u64, f64, f64)>,
+        /// Sizes that were measured.
+        sizes: usize,
+    },
+}
+
+impl Filled {
+    /// What was measured, beside what was derived for it.
+    pub fn agreements(&self) -> Vec<(&Column, Agreement)> {
+        let measured = self.columns.iter().filter(|column| column.provenance == Provenance::Measured);
+        measured.map(|column| (column, self.agreement(column))).collect()
+    }
+
+    fn agreement(&self, measured: &Column) -> Agreement {
+        let is_own = |column: &&Column| {
+            column.provenance == Provenance::Derived && Some(&column.name) == measured.layout.as_ref()
+        };
+        let Some(derived) = self.columns.iter().find(is_own) else { return Agreement::NoLayout };
+        let both = self.sizes.iter().zip(&derived.held_bytes).zip(&measured.held_bytes);
+        let both: Vec<(u64, f64, f64)> =
+            both.filter_map(|((bytes, derived), measured)| Some((*bytes, (*derived)?, (*measured)?))).collect();
+        let sizes = both.len();
+        let others: Vec<(u64, f64, f64)> =
+            both.into_iter().filter(|(_, derived, measured)| derived != measured).collect();
+        if others.is_empty() { Agreement::All { sizes } } else { Agreement::Others { others, sizes } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(name: &str, provenance: Provenance, held: &[f64]) -> Column {
+        let layout = (provenance == Provenance::Measured).then(|| "sv39".to_owned());
+        let held_bytes = held.iter().map(|held| Some(*held).filter(|held| *held > 0.0)).collect();
+        Column { name: name.into(), provenance, held_bytes, layout }
+    }
+
+    #[test]
+    fn what_was_measured_is_held_against_its_own_layout() {
+        let mut filled = Filled {
+            name: "x".into(),
+            source: "s".into(),
+            sizes: vec![1, 4096, 5000],
+            columns: vec![
+                column("sv39-64k", Provenance::Derived, &[65536.0, 65536.0, 65536.0]),
+                column("sv39", Provenance::Derived, &[4096.0, 4096.0, 8192.0]),
+                column("a host", Provenance::Measured, &[4096.0, 4096.0, 0.0]),
+            ],
+        };
+        assert_eq!(filled.agreements()[0].1, Agreement::All { sizes: 2 });
+        filled.columns[2].held_bytes[2] = Some(12288.0);
+        let others = vec![(5000, 8192.0, 12288.0)];
+        assert_eq!(filled.agreements()[0].1, Agreement::Others { others, sizes: 3 });
+        filled.columns[2].layout = None;
+        assert_eq!(filled.agreements()[0].1, Agreement::NoLayout);
+    }
+}

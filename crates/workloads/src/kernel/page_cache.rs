@@ -1,0 +1,143 @@
+//! `page-cache`: files of several sizes are written and read back, and the kernel is asked how much of its page cache holds each.
+//!
+//! A file's cache is of whole base pages at least, so a small file takes more of it the larger they are.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use nix::sys::mman::ProtFlags;
+
+use super::{KernelError, Stopped, file, go_on, refused};
+use crate::memory::{Mapping, base_page};
+use crate::random::mix;
+
+/// How many files there are of each size.
+pub const FILES: u64 = 16;
+/// cachestat(2) has this number on every architecture (Linux 6.5, scripts/syscall.tbl).
+const CACHESTAT: libc::c_long = 451;
+
+/// What the page cache has of files of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The size of a file.
+    pub bytes: u64,
+    /// Page cache that holds all of the files.
+    pub held_bytes: u64,
+}
+
+/// What told how much of the page cache holds a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Teller {
+    /// cachestat(2): all pages of the cache, those of large folios behind the end of the file too.
+    Cachestat,
+    /// mincore(2), where the kernel has no cachestat: the pages that a mapping of the file can see.
+    Mincore,
+}
+
+impl Teller {
+    /// The call.
+    pub fn name(self) -> &'static str {
+        match self {
+            Teller::Cachestat => "cachestat",
+            Teller::Mincore => "mincore",
+        }
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// One for each size.
+    pub held: Vec<Held>,
+    /// Who says so.
+    pub teller: Teller,
+    /// The sum of what was read back.
+    pub sum: u64,
+    /// What it must be.
+    pub expected: u64,
+}
+
+/// Writes [`FILES`] files of each size into an empty directory, reads them, and asks how much holds them.
+///
+/// # Errors
+/// What the kernel refuses, or that it was stopped.
+pub fn run(sizes: &[u64], seed: u64, directory: &Path, stopped: Stopped<'_>) -> Result<Found, KernelError> {
+    let mut found = Found { held: Vec::new(), teller: Teller::Cachestat, sum: 0, expected: 0 };
+    for (at, bytes) in sizes.iter().copied().enumerate() {
+        let mut held_bytes = 0;
+        for number in 0..FILES {
+            go_on(stopped)?;
+            let fill = mix(seed ^ (at as u64 * FILES + number)) as u8;
+            let path = file(directory, at as u64 * FILES + number);
+            let file = File::options().create_new(true).read(true).write(true).open(&path);
+            let mut file = file.map_err(refused("create a file"))?;
+            let content = vec![fill; bytes as usize];
+            file.write_all(&content).map_err(refused("write a file"))?;
+            let mut back = Vec::with_capacity(content.len());
+            File::open(&path).and_then(|mut file| file.read_to_end(&mut back)).map_err(refused("read a file"))?;
+            let sum = |content: &[u8]| content.iter().fold(0u64, |sum, byte| sum.wrapping_add(u64::from(*byte)));
+            found.sum = found.sum.wrapping_add(sum(&back));
+            found.expected = found.expected.wrapping_add(bytes.wrapping_mul(u64::from(fill)));
+            let (own_bytes, teller) = held(&file, bytes)?;
+            held_bytes += own_bytes;
+            found.teller = teller;
+        }
+        found.held.push(Held { bytes, held_bytes });
+    }
+    Ok(found)
+}
+
+/// The page cache of a file, in bytes.
+fn held(file: &File, bytes: u64) -> Result<(u64, Teller), KernelError> {
+    match pages_by_cachestat(file) {
+        Ok(pages) => Ok((pages * base_page().bytes(), Teller::Cachestat)),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+            let pages = pages_by_mincore(file, bytes as usize).map_err(refused("ask what is in memory (mincore)"))?;
+            Ok((pages * base_page().bytes(), Teller::Mincore))
+        }
+        Err(error) => Err(refused("ask for the page cache of a file (cachestat)")(error)),
+    }
+}
+
+/// Pages of the cache of a whole file.
+fn pages_by_cachestat(file: &File) -> io::Result<u64> {
+    // Its offset and its length; a length of 0 is all of the file.
+    let range = [0u64; 2];
+    // nr_cache, nr_dirty, nr_writeback, nr_evicted, nr_recently_evicted.
+    let mut counts = [0u64; 5];
+    // SAFETY: both arrays are as long as the structures that the call reads and writes (cachestat(2)), and outlive it.
+    let result = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0) };
+    if result == 0 { Ok(counts[0]) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Pages of a file of so many bytes that are in memory.
+fn pages_by_mincore(file: &File, bytes: usize) -> io::Result<u64> {
+    let mapping = Mapping::of_file(file, bytes, ProtFlags::PROT_READ)?;
+    let mut pages = vec![0u8; bytes.div_ceil(base_page().bytes() as usize)];
+    // SAFETY: the vector has a byte for each page of the mapping, which lives until the end of this function.
+    let result = unsafe { libc::mincore(mapping.start().as_ptr().cast(), bytes, pages.as_mut_ptr()) };
+    let resident = pages.iter().filter(|page| **page & 1 == 1).count() as u64;
+    if result == 0 { Ok(resident) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_tellers_agree_on_whole_pages() {
+        let page = base_page().bytes();
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let sizes = [1, page, page + 1, 5 * page - 1];
+        let found = run(&sizes, 3, directory.path(), &|| None).unwrap();
+        assert_eq!(found.sum, found.expected);
+        let held: Vec<u64> = found.held.iter().map(|held| held.held_bytes / page / FILES).collect();
+        assert_eq!(held, [1, 1, 2, 5]);
+        for (at, bytes) in sizes.iter().enumerate() {
+            let file = File::open(file(directory.path(), at as u64 * FILES)).unwrap();
+            assert_eq!(pages_by_mincore(&file, *bytes as usize).unwrap(), held[at], "{bytes}");
+        }
+    }
+}
