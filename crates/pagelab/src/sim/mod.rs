@@ -96,9 +96,12 @@ pub fn of_words(words: &[String]) -> Result<Answered, Failure> {
     Ok(Answered { cells: all.iter().flat_map(cost::cells).collect(), notes })
 }
 
-/// Whether a file is a trace of this command, with so many instructions of a thread at most.
-pub fn is_trace_of(file: &Path, command: &[String], most: Option<u64>) -> bool {
-    let is_of = |header: trace::Header| header.command == command && header.max_instructions == most;
+/// Whether a file is a trace of this command, with so many instructions of a thread at most, after so many others.
+pub fn is_trace_of(file: &Path, command: &[String], most: Option<u64>, skipped: Option<u64>) -> bool {
+    let is_of = |header: trace::Header| {
+        let of_header = header.window.map(|window| window.skip_instructions);
+        (header.command.as_slice(), header.max_instructions, of_header) == (command, most, skipped)
+    };
     file.exists() && files::header(file).is_ok_and(is_of)
 }
 

@@ -61,7 +61,8 @@ fn of_studies(names: &[String]) -> Result<Vec<Examined>, Failure> {
 
 fn examined(of: &str, workload: Workload) -> Examined {
     let runs = workload.missing.is_none() && workload.trace.is_none();
-    let lacks = if runs { lacking(&workload, &workload.command) } else { Vec::new() };
+    let command = if workload.command.is_empty() { workload.recorded.as_ref() } else { Some(&workload.command) };
+    let lacks = command.filter(|_| runs).map(|command| lacking(&workload, command)).unwrap_or_default();
     Examined { of: of.to_owned(), workload, lacks }
 }
 

@@ -27,7 +27,7 @@ pub fn lowered(definition: &Definition, workload: &Workload) -> Result<Lowered, 
         return Err(why.clone());
     }
     if workload.command.is_empty() {
-        return Err("it has a trace and no command".to_owned());
+        return Err("it is for model machines alone: it has no command".to_owned());
     }
     let (here, left_out) = split(&definition.policies);
     if !here.contains(&definition.baseline) {

@@ -1,6 +1,6 @@
 //! What a study says in sentences: its answer, whether the origin's claim is seen here, and why figures differ.
 
-use study::definition::{Definition, Size};
+use study::definition::{Definition, Published, Size};
 use study::guest::NO_STUDY;
 use study::matrix::{Beside, Claim, Matrix, Row, Set, Standing, Total};
 use study::metric::{Provenance, Unit};

@@ -238,6 +238,12 @@ pub enum DefinitionError {
         /// What it says.
         what: String,
     },
+    /// A workload that is missing and is there.
+    #[error("workload {name:?}: it has `missing` and something to run; expected one of them")]
+    MissingAndThere {
+        /// The workload.
+        name: String,
+    },
     /// A series that makes no sense.
     #[error("series {series:?}: {what}")]
     Series {

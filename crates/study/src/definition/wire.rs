@@ -209,6 +209,9 @@ pub(super) struct WireWorkload {
     pub trace: Option<String>,
     /// What it is recorded with, where that is another size than what is measured.
     pub recorded: Option<Vec<String>>,
+    /// Instructions of each thread, or processor of a machine, before what is recorded.
+    #[serde(default, deserialize_with = "instructions")]
+    pub skipped: Option<u64>,
     #[serde(default)]
     pub variants: BTreeMap<String, WireVariant>,
 }

@@ -32,6 +32,8 @@ pub struct Workload {
     pub command: Vec<String>,
     /// What is recorded for model machines, where that is not the command.
     pub recorded: Option<Vec<String>>,
+    /// Instructions of each thread, or processor of a machine, before what is recorded.
+    pub skipped: Option<u64>,
     /// Variables of the environment.
     pub env: BTreeMap<String, String>,
     /// A server's command line.
@@ -83,8 +85,11 @@ pub(super) fn multiplied(
     inputs: &[Input],
     of_study: &BTreeMap<String, WireVariant>,
 ) -> Result<Vec<Workload>, DefinitionError> {
-    if wire.command.is_empty() && wire.trace.is_none() && wire.missing.is_none() {
-        return Err(DefinitionError::Empty { name: wire.name.clone() });
+    let is_empty = wire.command.is_empty() && wire.recorded.as_ref().is_none_or(Vec::is_empty) && wire.trace.is_none();
+    match &wire.missing {
+        None if is_empty => return Err(DefinitionError::Empty { name: wire.name.clone() }),
+        Some(_) if !is_empty => return Err(DefinitionError::MissingAndThere { name: wire.name.clone() }),
+        _ => {}
     }
     if let Some(axis) = idle_axis(wire, values, inputs, of_study) {
         return Err(DefinitionError::IdleAxis { workload: wire.name.clone(), axis: axis.clone() });
@@ -186,6 +191,7 @@ fn of_choice(
         inputs: Vec::new(),
         command: fill_all(&wire.command)?,
         recorded: wire.recorded.as_ref().map(fill_all).transpose()?,
+        skipped: wire.skipped,
         env: env.collect::<Result<_, DefinitionError>>()?,
         server: fill_if_there(&wire.server)?,
         ready: fill_if_there(&wire.ready)?,

@@ -16,9 +16,10 @@ use study::metric::{Direction, Provenance};
 
 pub use self::outcome::Outcome;
 use self::outcome::{UNSIMULATED, cell, is_modelled, race};
-use self::subject::{Subject, recorded};
+use self::subject::{Subject, is_machine, recorded};
 use super::arguments::Run;
 use super::lacking::is_here;
+use super::lowered::is_over_boots;
 use super::programs::Files;
 use crate::failure::{Failure, say};
 use crate::sim::{self, Answered, machines};
@@ -128,6 +129,9 @@ fn row(
     row
 }
 
+/// What must be known of figures of a whole machine.
+const OF_MACHINE: &str = "a whole machine was recorded, with physical addresses: what its programs touch counts as the kernel's own accesses do, as if the direct map translated both";
+
 /// Programs whose own accesses are not the workload's.
 const SHELLS: [&str; 4] = ["sh", "bash", "dash", "/bin/sh"];
 /// Built-in workloads that start what is measured.
@@ -148,6 +152,9 @@ pub fn never(definition: &Definition, workload: &Workload) -> Option<String> {
     if definition.is_of_series(workload) {
         return Some("it measures a series, which is derived and not simulated".to_owned());
     }
+    if let Some(why) = workload.trace.is_none().then(|| of_other_kind(definition, recorded(workload))).flatten() {
+        return Some(why.to_owned());
+    }
     if workload.trace.is_none() && workload.server.is_some() {
         return Some("a server with its client cannot be recorded: name a trace of the server".to_owned());
     }
@@ -164,6 +171,17 @@ pub fn never(definition: &Definition, workload: &Workload) -> Option<String> {
     }
     (!is_modelled(&definition.baseline))
         .then(|| format!("the baseline {} is no policy of model machines", definition.baseline))
+}
+
+/// Why the policies of a study do not concern what would be recorded.
+fn of_other_kind(definition: &Definition, recorded: &[String]) -> Option<&'static str> {
+    match (is_over_boots(definition), is_machine(recorded)) {
+        (true, false) => Some(
+            "the trace of a program has nothing of what the kernel does through its direct map: name a machine to record (`recorded`, a command of qemu-system-*), or the trace of one",
+        ),
+        (false, true) => Some("a whole machine is recorded with physical addresses, which policies of programs do not concern"),
+        _ => None,
+    }
 }
 
 impl ModelRow {
@@ -235,7 +253,8 @@ impl ModelRow {
     fn notes(&self) -> Vec<String> {
         let changed = self.made_of.changed(&self.subject);
         let stale = (!changed.is_empty()).then(|| format!("its figures are of {}", changed.join(", ")));
-        let mut notes: Vec<String> = stale.into_iter().collect();
+        let of_machine = is_machine(recorded(&self.workload)).then(|| OF_MACHINE.to_owned());
+        let mut notes: Vec<String> = stale.into_iter().chain(of_machine).collect();
         for note in self.stored.values().flat_map(Outcome::notes) {
             if !notes.contains(note) {
                 notes.push(note.clone());
@@ -250,8 +269,9 @@ impl ModelRow {
         let file = trace.clone().unwrap_or_else(|| "a.trace".to_owned());
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<String>>();
         let record = trace.is_none().then(|| {
-            let most = definition.stopping.recorded.map(|most| format!(" --max {most}")).unwrap_or_default();
-            [words(&format!("pagelab record --output a.trace{most} --")), recorded(&self.workload).to_vec()].concat()
+            let options = recording::options(definition, &self.workload);
+            let begin = [words("pagelab record --output a.trace"), options, words("--")];
+            begin.concat().into_iter().chain(recorded(&self.workload).iter().cloned()).collect()
         });
         let policies: Vec<String> =
             modelled(definition).flat_map(|policy| ["-p".to_owned(), policy.to_owned()]).collect();

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use results::store::Store;
 use study::definition::{Definition, Workload};
 
-use super::subject::{Subject, recorded};
+use super::subject::{Subject, is_machine, recorded};
 use crate::failure::{Failure, say};
 use crate::record::OUTSIDE;
 use crate::sim;
@@ -36,7 +36,10 @@ pub fn trace_of(definition: &Definition, workload: &Workload, store: &Store) -> 
     }
     // Inputs are there now, and programs may be among them.
     let subject = Subject::of(definition, workload, &mut Files::default()).text();
-    let is_of = |known: String| known == subject && sim::is_trace_of(&file, &words, definition.stopping.recorded);
+    let is_of = |known: String| {
+        let Workload { skipped, .. } = workload;
+        known == subject && sim::is_trace_of(&file, &words, definition.stopping.recorded, *skipped)
+    };
     if std::fs::read_to_string(whole.join(SUBJECT)).is_ok_and(is_of) {
         return Ok(file);
     }
@@ -44,9 +47,7 @@ pub fn trace_of(definition: &Definition, workload: &Workload, store: &Store) -> 
     remove(&partial)?;
     std::fs::create_dir_all(&partial).map_err(|error| Failure::about(&partial, error))?;
     command.args(["record", "--output"]).arg(partial.join(TRACE));
-    if let Some(most) = definition.stopping.recorded {
-        command.args(["--max", &most.to_string()]);
-    }
+    command.args(options(definition, workload));
     let stdin =
         workload.input.as_ref().map(|input| File::open(input).map_err(|error| Failure::about(input.as_ref(), error)));
     let stdin = stdin.transpose()?.map_or_else(Stdio::null, Stdio::from);
@@ -67,6 +68,15 @@ pub fn trace_of(definition: &Definition, workload: &Workload, store: &Store) -> 
     remove(&whole)?;
     std::fs::rename(&partial, &whole).map_err(|error| Failure::about(&whole, error))?;
     Ok(file)
+}
+
+/// Words of `record` that say what of a workload is recorded.
+pub fn options(definition: &Definition, workload: &Workload) -> Vec<String> {
+    let system = is_machine(recorded(workload)).then(|| vec!["--system".to_owned()]);
+    let number = |name: &str, number: u64| vec![format!("--{name}"), number.to_string()];
+    let most = definition.stopping.recorded.map(|most| number("max", most));
+    let skipped = workload.skipped.map(|skipped| number("skip", skipped));
+    [system, skipped, most].into_iter().flatten().flatten().collect()
 }
 
 /// The trace of the first process, in the directory of a workload.

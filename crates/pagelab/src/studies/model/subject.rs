@@ -25,6 +25,9 @@ pub struct Subject {
     env: BTreeMap<String, String>,
     /// Instructions of a thread that are recorded at most.
     instructions: Option<u64>,
+    /// Instructions of a thread before these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    skipped: Option<u64>,
     /// Standard input of what is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     input: Option<String>,
@@ -51,6 +54,12 @@ pub fn recorded(workload: &Workload) -> &[String] {
     workload.recorded.as_deref().unwrap_or(&workload.command)
 }
 
+/// Whether what is recorded is a whole machine, with physical addresses.
+pub fn is_machine(recorded: &[String]) -> bool {
+    let name = recorded.first().and_then(|first| Path::new(first).file_name());
+    name.is_some_and(|name| name.to_string_lossy().starts_with("qemu-system-"))
+}
+
 impl Subject {
     /// What there is to simulate of a workload, on whatever machine.
     pub fn of(definition: &Definition, workload: &Workload, files: &mut Files) -> Subject {
@@ -66,6 +75,7 @@ impl Subject {
             command: is_recorded.then(|| recorded(&placed).to_vec()),
             env: placed.env.clone(),
             instructions: definition.stopping.recorded,
+            skipped: workload.skipped.filter(|_| is_recorded),
             input: placed.input.clone().filter(|_| is_recorded),
             programs: if is_recorded { files.of(&runs) } else { Programs::new() },
             machine: None,
@@ -100,7 +110,7 @@ impl Subject {
     pub fn asks_as(&self, other: &Subject) -> bool {
         let asked = |of: &Subject| {
             let file = of.trace.as_ref().map(|trace| trace.file.clone());
-            (file, of.command.clone(), of.env.clone(), of.instructions, of.input.clone())
+            (file, of.command.clone(), of.env.clone(), of.instructions, of.skipped, of.input.clone())
         };
         asked(self) == asked(other)
     }
