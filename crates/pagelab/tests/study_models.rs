@@ -244,3 +244,58 @@ fn instructions_that_are_recorded_have_units() {
         status(wrong).says(2, &["expected a count of instructions above 0", "400M"]);
     }
 }
+
+/// Code for the virt machine: loads from three pages of the third megabyte, again and again.
+const LOADS: [u32; 5] = [
+    0xd2a0_0000 | 0x4030 << 5,      // movz x0, #0x4030, lsl #16
+    0xf940_0001,                    // ldr  x1, [x0]
+    0xf940_0001 | 0x200 << 10,      // ldr  x1, [x0, #0x1000]
+    0xf940_0001 | 0x400 << 10,      // ldr  x1, [x0, #0x2000]
+    0x1400_0000 | (0x400_0000 - 3), // b .-12
+];
+
+#[test]
+fn a_whole_machine_is_recorded_for_the_policies_of_its_direct_map() {
+    let bench = Bench::new();
+    let code: Vec<u8> = LOADS.iter().flat_map(|word| word.to_le_bytes()).collect();
+    fs::write(bench.path("code"), code).unwrap();
+    let study_of = |workloads: &str| {
+        let text = format!(
+            "schema = \"pagelab.study/1\"\nname = \"modelled\"\nquestion = \"?\"\nbaseline = \"direct-map-2m\"\n\
+             policies = [\"direct-map-1g\", \"direct-map-mixed\", \"direct-map-2m\", \"direct-map-4k\"]\n\
+             machines = [\"cortex-a57\"]\n[sizes.full]\nrecorded = 5000\n{workloads}"
+        );
+        fs::write(bench.path("modelled.toml"), text).unwrap();
+        bench.word("modelled.toml")
+    };
+    // What cannot be recorded says why, by name.
+    let program = study_of("[[workload]]\nname = \"own\"\ncommand = [\"true\"]\n");
+    assert!(state(&bench, &program).1.contains("name a machine to record (`recorded`, a command of qemu-system-*)"));
+    let nothing =
+        study_of("[[workload]]\nname = \"own\"\nneeds = [\"/no/linux\"]\nrecorded = [\"qemu-system-none\"]\n");
+    assert!(state(&bench, &nothing).1.contains("qemu-system-none"), "{:?}", state(&bench, &nothing));
+    if !needs(&[recording("qemu-system-aarch64")]) {
+        return;
+    }
+    let guest =
+        study_of("[[workload]]\nname = \"own\"\nneeds = [\"/no/linux\"]\nrecorded = [\"qemu-system-aarch64\"]\n");
+    assert_eq!(state(&bench, &guest).1, "there is no /no/linux");
+    let machine = format!(
+        "\"qemu-system-aarch64\", \"-M\", \"virt\", \"-cpu\", \"cortex-a57\", \"-m\", \"2G\", \"-nodefaults\", \"-display\", \
+         \"none\", \"-device\", \"loader,file={},addr=0x40200000,cpu-num=0,force-raw=on\"",
+        bench.word("code")
+    );
+    let file = study_of(&format!("[[workload]]\nname = \"own\"\nskipped = \"1k\"\nrecorded = [{machine}]\n"));
+    let recorder = testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab")));
+    let run = || study(&bench, &["run", &file]).env("PAGELAB_QEMU_PLUGIN", &recorder).ran();
+    run().says(0, &["simulating 1 of 1"]);
+    let row = row(&bench, &file);
+    let walks = |at: usize| row["cells"][at]["medians"]["walks"].as_f64();
+    // Three pages of data and one of code, all in one leaf of 2M.
+    assert_eq!([0, 1, 2, 3].map(walks), [Some(1.0), None, Some(1.0), Some(4.0)], "{row}");
+    assert!(row["cells"][1]["standing"]["why"].as_str().unwrap().contains("models have no such policy"), "{row}");
+    let recorded = row["origins"][0]["commands"][0].to_string();
+    assert!(recorded.contains("--system") && recorded.contains("\"--skip\",\"1000\""), "{recorded}");
+    assert!(row["notes"].to_string().contains("a whole machine was recorded"), "{row}");
+    assert!(!run().says(0, &[]).stderr.contains("simulating"), "it is done");
+}

@@ -37,7 +37,7 @@ mod text;
 mod variants;
 
 pub use rows::cause_clause;
-pub use text::{ascii, fold, printable, times};
+pub use text::{ascii, command_line, fold, printable, times};
 
 #[cfg(test)]
 mod sample;

@@ -73,7 +73,7 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// Words as a shell command line that can be copied: quoted only where it is needed.
-pub(crate) fn command_line(words: &[String]) -> String {
+pub fn command_line(words: &[String]) -> String {
     words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
 }
 

@@ -33,7 +33,7 @@ pub enum StudyVerb {
     Report(Report),
     /// Say which workloads can be run here, what the others lack, and which packages bring it
     Doctor(Doctor),
-    /// Write every sample of a study, a row each
+    /// Write every sample that was measured of a study, a row for each metric of a trial; simulations have none
     Export(Export),
     /// Bring study results of several stores into one; it skips results that it has already
     Merge(Merge),

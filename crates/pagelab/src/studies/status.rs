@@ -174,9 +174,8 @@ pub fn planned(definition: &Definition, gathered: &Gathered<'_>) -> Result<(), F
         let most = row.most_s(definition).map_or("no limit".to_owned(), minutes);
         let what = match (&row.progress, &row.lowered) {
             (Progress::Missing | Progress::Rebuilt { .. } | Progress::Interrupted { .. }, Ok(lowered)) => {
-                let words = lowered.words.iter().map(String::as_str);
                 let made = if inputs::is_any_unmade(row.workload) { "make its input, then " } else { "" };
-                format!("{made}pagelab compare {}", shlex::try_join(words).unwrap_or_default())
+                format!("{made}pagelab compare {}", results::command_line(&lowered.words))
             }
             (progress, _) => {
                 let (state, _, why) = told(progress);

@@ -49,9 +49,10 @@ impl PageCache {
             .argument("seed", self.seed)
             .argument("directory", self.scratch.shown())
             .argument("told_by", found.teller.name());
-        Ok(found.held.iter().fold(report, |report, held| {
-            report.figure(figure(held.bytes), held.held_bytes as f64 / FILES as f64)
-        }))
+        Ok(found
+            .held
+            .iter()
+            .fold(report, |report, held| report.figure(figure(held.bytes), held.held_bytes as f64 / FILES as f64)))
     }
 }
 
@@ -69,7 +70,8 @@ impl TableGrowth {
             figures.push((figure(*bytes), growth.table_bytes as f64));
             sum = mix(sum ^ growth.sum);
         }
-        let report = Report::new("table-growth", sum).argument("sizes", listed(&self.sizes)).argument("seed", self.seed);
+        let report =
+            Report::new("table-growth", sum).argument("sizes", listed(&self.sizes)).argument("seed", self.seed);
         Ok(figures.into_iter().fold(report, |report, (name, value)| report.figure(name, value)))
     }
 }

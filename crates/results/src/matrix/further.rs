@@ -69,8 +69,9 @@ fn in_order(names: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 /// What policies cost in memory beside what they gain in speed.
-pub fn of_trades(totals: &[&Total], place: &str) -> Sheet {
-    let header = ["policy", "cost", "memory", "workloads", "no policy beats it in both"];
+pub fn of_trades(totals: &[&Total], place: &str, columns: &str) -> Sheet {
+    let unbeaten = format!("no {columns} beats it in both");
+    let header = [columns, "cost", "memory", "workloads", &unbeaten];
     let line = |total: &&Total| {
         let trade = total.trade.as_ref()?;
         let is_front = if trade.is_front { "yes" } else { "no" };

@@ -78,6 +78,16 @@ impl Report<'_> {
         has_others.then_some(self.matrix)
     }
 
+    /// What the columns of a matrix are.
+    pub(crate) fn columns_of(&self, matrix: &Matrix) -> &'static str {
+        let is_boot = |name: &String| self.definition.boots.iter().any(|boot| boot.name == *name);
+        match matrix.policies == self.definition.policies {
+            true => "policy",
+            false if matrix.policies.iter().all(is_boot) => "boot",
+            false => "variant",
+        }
+    }
+
     /// The matrices of boots and of variants.
     pub(crate) fn others(&self) -> impl Iterator<Item = &Matrix> + Clone {
         self.over_boots.into_iter().chain(self.over_variants)

@@ -9,6 +9,7 @@ use crate::figure;
 /// All tables: the matrix of each machine, what its programs print beside, what its rows say together, memory against speed
 /// and by workload, boots, variants, counted work, series of sizes, published figures, and what has no figure.
 pub fn sheets(report: &Report<'_>) -> Vec<Sheet> {
+    let of_matrix = |matrix| of_matrix(matrix, report.columns_of(matrix));
     let of_others = report.others().flat_map(of_matrix);
     let published = of_origin(report).into_iter().chain([published(report.published())]);
     let reasons = report.others().fold(reasons(&report.matrix.rows), |all, other| {
@@ -27,8 +28,8 @@ pub fn sheets(report: &Report<'_>) -> Vec<Sheet> {
     all.filter(|sheet| !sheet.rows.is_empty()).collect()
 }
 
-/// The tables of a matrix, machine by machine.
-fn of_matrix(matrix: &Matrix) -> Vec<Sheet> {
+/// The tables of a matrix, machine by machine. `columns`: what its columns are.
+fn of_matrix(matrix: &Matrix, columns: &str) -> Vec<Sheet> {
     let of_ground = |ground| {
         let rows: Vec<&Row> = rows_of(matrix, ground).collect();
         let place = place(ground);
@@ -36,8 +37,8 @@ fn of_matrix(matrix: &Matrix) -> Vec<Sheet> {
         [
             of_rows(matrix, &rows, &place),
             figures::of_own(matrix, ground),
-            of_totals(&totals, &place, &matrix.baseline),
-            further::of_trades(&totals, &place),
+            of_totals(&totals, &place, &matrix.baseline, columns),
+            further::of_trades(&totals, &place, columns),
             figures::of_memory(matrix, ground),
         ]
     };
@@ -63,8 +64,8 @@ fn of_rows(matrix: &Matrix, rows: &[&Row], place: &str) -> Sheet {
     }
 }
 
-fn of_totals(totals: &[&Total], place: &str, baseline: &str) -> Sheet {
-    let header = ["policy", "geometric mean", "of", "worst", "wins", "ties", "least", "by chance"];
+fn of_totals(totals: &[&Total], place: &str, baseline: &str, columns: &str) -> Sheet {
+    let header = [columns, "geometric mean", "of", "worst", "wins", "ties", "least", "by chance"];
     let line = |total: &&Total| {
         let mean = total.mean.filter(|_| total.policy != baseline);
         let wins = &total.wins;

@@ -164,7 +164,9 @@ impl Boot {
         };
         match (found.demoted_to, self.is_demoted) {
             _ if found.leaves() != wanted => Some(format!("{wanted} in its direct map: it has {}", found.leaves())),
-            (Some(leaf), false) => Some(format!("{wanted} in its direct map from the boot on: it was split to {leaf} since")),
+            (Some(leaf), false) => {
+                Some(format!("{wanted} in its direct map from the boot on: it was split to {leaf} since"))
+            }
             (None, true) => Some(format!("{wanted} in its direct map by splitting: it booted with them")),
             _ => None,
         }

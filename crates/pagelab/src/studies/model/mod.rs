@@ -179,7 +179,9 @@ fn of_other_kind(definition: &Definition, recorded: &[String]) -> Option<&'stati
         (true, false) => Some(
             "the trace of a program has nothing of what the kernel does through its direct map: name a machine to record (`recorded`, a command of qemu-system-*), or the trace of one",
         ),
-        (false, true) => Some("a whole machine is recorded with physical addresses, which policies of programs do not concern"),
+        (false, true) => {
+            Some("a whole machine is recorded with physical addresses, which policies of programs do not concern")
+        }
         _ => None,
     }
 }

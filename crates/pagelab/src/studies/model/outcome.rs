@@ -13,9 +13,13 @@ use study::stats::Effect;
 /// Why there is nothing where nobody tried.
 pub const UNSIMULATED: &str = "not simulated yet";
 
-/// Whether models have a policy.
+/// Whether models have a policy. A direct map of several sizes is none: how much there is of each no name says.
 pub fn is_modelled(policy: &str) -> bool {
-    policy.parse::<ModelPolicy>().is_ok()
+    match policy.parse() {
+        Ok(ModelPolicy::Kernel(policy)) => policy.direct_map().is_none(),
+        Ok(_) => true,
+        Err(_) => false,
+    }
 }
 
 /// What a model machine gave, as the store keeps it.

@@ -1,0 +1,114 @@
+//! Series of sizes in studies: what is derived, what this host says, and what the two say of each other.
+
+mod common;
+
+use std::fs;
+
+use common::*;
+use serde_json::Value;
+
+/// A study with a series of files' page cache and one of page tables, and a workload beside them.
+fn written(bench: &Bench, layouts: &str) -> String {
+    let text = format!(
+        r#"
+schema = "pagelab.study/1"
+name = "series"
+question = "?"
+policies = ["default", "base"]
+[sizes.full]
+parameters = {{ most = "64M" }}
+blocks = 6
+min_blocks = 6
+[[workload]]
+name = "true"
+command = ["true"]
+[[series]]
+name = "page cache"
+what = "page-cache"
+sizes = ["1", "4K", "5K", "64K"]
+layouts = ["x86-64", "arm64-4k-48", "arm64-64k-48", "sv39-64k"]
+source = "a list"
+[[series]]
+name = "tables"
+what = "table-growth"
+sizes = ["4K", "2M", "64M", "4G"]
+measured = "{{most}}"
+layouts = {layouts}
+source = "a manual"
+"#
+    );
+    fs::write(bench.path("series.toml"), text).unwrap();
+    bench.word("series.toml")
+}
+
+fn study(bench: &Bench, words: &[&str]) -> Ran {
+    bench.pagelab(&[&["study"], words, &["--store", &bench.store()]].concat()).ran()
+}
+
+/// Bytes of a column of the report, by the name that it begins with.
+fn column<'a>(report: &'a Value, series: usize, begins: &str) -> Vec<Option<f64>> {
+    let columns = report["series"][series]["columns"].as_array().unwrap();
+    let is_own = |column: &&'a Value| column["name"].as_str().unwrap().starts_with(begins);
+    columns.iter().find(is_own).unwrap()["held_bytes"].as_array().unwrap().iter().map(Value::as_f64).collect()
+}
+
+#[test]
+fn what_this_host_holds_is_what_its_layout_says() {
+    let bench = Bench::new();
+    let file = written(&bench, r#"["x86-64", "x86-64 2M", "arm64-4k-48", "sv39", "sv39-64k"]"#);
+    study(&bench, &["run", &file, "--only", "page cache,tables"]).says(0, &["workload 2 of 2"]);
+    let report = study(&bench, &["report", &file, "--json"]).json();
+    assert_eq!(column(&report, 0, "sv39-64k"), [Some(65536.0); 4]);
+    assert_eq!(column(&report, 0, "x86-64"), [4096.0, 4096.0, 8192.0, 65536.0].map(Some));
+    assert_eq!(column(&report, 1, "sv39-64k"), [131_072.0, 131_072.0, 196_608.0, 8_454_144.0].map(Some));
+    let measured =
+        report["series"][0]["columns"].as_array().unwrap().iter().find(|one| one["provenance"] == "measured");
+    let layout = measured.unwrap()["layout"].clone();
+    let host = measured.unwrap()["name"].as_str().unwrap().to_owned();
+    let own = layout.as_str().unwrap_or_else(|| panic!("no layout for this host: {report:#}"));
+    assert_eq!(column(&report, 0, &host), column(&report, 0, own));
+    let tables = column(&report, 1, &host);
+    assert_eq!(tables[3], None, "4G is more than is measured");
+    if own == "x86-64" || own == "arm64-4k-48" {
+        assert_eq!(tables[..3], column(&report, 1, own)[..3]);
+        let answer = report["answer"].to_string();
+        assert!(answer.contains(&format!("as derived for {own}, at all 3 sizes")), "{answer}");
+    }
+    let rows: Vec<&str> =
+        report["rows"].as_array().unwrap().iter().map(|row| row["workload"].as_str().unwrap()).collect();
+    assert_eq!(rows, ["true"], "a series is no row of the matrix");
+    study(&bench, &["report", &file, "--mail"])
+        .prints(&["tables: bytes held for a size. a manual", "x86-64 2M, derived"]);
+    let page = bench.word("page.html");
+    study(&bench, &["report", &file, "--html", &page]);
+    let page = fs::read_to_string(page).unwrap();
+    assert!(
+        page.contains("By size") && page.contains("cannot be mapped") == page.contains("512G"),
+        "a section of its own"
+    );
+}
+
+#[test]
+fn series_that_make_no_sense_are_refused_by_name() {
+    let bench = Bench::new();
+    for (layouts, told) in [
+        (r#"["x68-64"]"#, "series \"tables\": layout \"x68-64\""),
+        (r#"["x86-64 3M"]"#, "3M"),
+        (r#"["sv39", "sv39"]"#, "series.layouts"),
+        ("[]", "series.layouts"),
+    ] {
+        let file = written(&bench, layouts);
+        study(&bench, &["run", &file, "--dry-run"]).says(2, &[told]);
+    }
+    let file = written(&bench, r#"["sv39"]"#);
+    let text = fs::read_to_string(&file).unwrap();
+    for (one, other, told) in [
+        ("what = \"page-cache\"", "what = \"pages\"", "there is no \"pages\"; there are page-cache, table-growth"),
+        ("\"4K\", \"5K\"", "\"5K\", \"4K\"", "each larger than the one before"),
+        ("source = \"a list\"", "source = \"\"", "where the arithmetic stands"),
+        ("name = \"tables\"", "name = \"true\"", "true"),
+    ] {
+        fs::write(&file, text.replace(one, other)).unwrap();
+        study(&bench, &["run", &file, "--dry-run"]).says(2, &[told]);
+    }
+}
