@@ -136,11 +136,19 @@ pub fn label(definition: &Definition, machine: &Machine) -> String {
 
 /// The origin's own form, with the comparisons of a host.
 fn form(definition: &Definition, rows: &[HostRow<'_>], host: &Known) -> Option<Filled> {
-    let of_workload = |name: &str| {
-        let row = rows.iter().find(|row| row.workload.name == name)?;
-        latest(row, host)
+    let form = definition.form.as_ref()?;
+    let of_row = |row: &HostRow<'_>| {
+        let Some(comparison) = latest(row, host) else { return Vec::new() };
+        let within =
+            |variant: &Variant| Some((row_name(&row.workload.name, &variant.name), comparison.within(&variant.name)?));
+        match row.workload.variants.is_empty() {
+            true => vec![(row.workload.name.clone(), comparison.clone())],
+            false => row.workload.variants.iter().filter_map(within).collect(),
+        }
     };
-    Filled::of(definition.form.as_ref()?, &host.label, &of_workload)
+    let named: Vec<(String, Comparison)> = rows.iter().flat_map(of_row).collect();
+    let of_name = |name: &str| named.iter().find(|(known, _)| known == name).map(|(_, comparison)| comparison);
+    Filled::of(form, &host.label, &of_name)
 }
 
 /// What a host last measured of a row.

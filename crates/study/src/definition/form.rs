@@ -19,7 +19,7 @@ pub struct Form {
 pub struct FormRow {
     /// What the origin calls it.
     pub name: String,
-    /// The workload that it is here.
+    /// The workload that it is here, or one of its variants: a row of the matrix.
     pub workload: String,
     /// The policy under which that is run.
     pub policy: String,
@@ -32,7 +32,7 @@ pub struct FormRow {
 
 impl Form {
     pub(super) fn of(wire: &WireForm, workloads: &[Workload], policies: &[String]) -> Result<Form, DefinitionError> {
-        let names: Vec<String> = workloads.iter().map(|workload| workload.name.clone()).collect();
+        let names: Vec<String> = workloads.iter().flat_map(Workload::row_names).collect();
         let rows = wire.row.iter().map(|row| {
             one_of("form.row.workload", &row.workload, &names)?;
             one_of("form.row.policy", &row.policy, policies)?;

@@ -203,8 +203,10 @@ impl<'a> Runs<'a> {
         Runs { comparison, trials, why_not }
     }
 
+    /// Whether both are of one comparison, whole or a variant's part of it.
     fn is_beside(&self, other: &Runs<'_>) -> bool {
-        std::ptr::eq(self.comparison, other.comparison)
+        let (one, other) = (self.comparison, other.comparison);
+        std::ptr::eq(one, other) || (one.id > 0 && one.id == other.id)
     }
 
     fn values(&self, metric: &str) -> Vec<f64> {

@@ -86,13 +86,13 @@ mod tests {
         with_format!(layout.format, format => {
             let mut tables = Tables::new(format, OutputAddress(1 << 31), 1 << 30).unwrap();
             let root_bytes = tables.arena().used_bytes();
-            let flags = Flags::READ | Flags::WRITE | Flags::USER | Flags::ACCESSED | Flags::DIRTY;
+            let flags = Flags::READ | Flags::USER | Flags::ACCESSED;
             tables
                 .map(&Mapping {
                     va: InputAddress(64 << 30),
                     pa: OutputAddress(32 << 30),
                     bytes,
-                    attributes: Attributes { flags, ..Attributes::default() },
+                    attributes: Attributes::new(flags),
                     sizes: Sizes { largest_bytes: leaf_bytes, contiguous: false },
                 })
                 .unwrap();
