@@ -191,6 +191,7 @@ fn adoptions(policy: &str) -> Vec<Adoption> {
 
 fn machine() -> Machine {
     let sizes = |shifts: &[u32]| shifts.iter().map(|shift| PageSize::new(1 << shift).unwrap()).collect::<Vec<_>>();
+    let mthp = sizes(&[14, 15, 16, 17, 18, 19, 20]);
     Machine {
         name: "host".into(),
         arch: "x86_64".into(),
@@ -202,12 +203,7 @@ fn machine() -> Machine {
         cpus: 2,
         memory_bytes: 8 << 30,
         hypervisor: Some("KVM".into()),
-        page_sizes: PageSizes {
-            base: PageSize::K4,
-            pmd: Some(PageSize::M2),
-            mthp: sizes(&[14, 15, 16, 17, 18, 19, 20]),
-            hugetlb: sizes(&[21, 30]),
-        },
+        page_sizes: PageSizes { base: PageSize::K4, pmd: Some(PageSize::M2), mthp, hugetlb: sizes(&[21, 30]) },
         direct_map: None,
     }
 }

@@ -3,27 +3,11 @@
 use std::collections::BTreeMap;
 
 use policy::size::parse_bytes;
-use serde::Deserialize;
 
 use super::placeholder::filled;
+use super::wire::WireSeries;
 use super::{DefinitionError, Workload, at_least, distinct};
 use crate::series::Series;
-
-/// `[[series]]`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WireSeries {
-    pub name: String,
-    what: String,
-    sizes: Vec<String>,
-    /// The largest size that is measured; without it: all are.
-    measured: Option<String>,
-    layouts: Vec<String>,
-    source: String,
-    /// More words of the workload that measures it.
-    #[serde(default)]
-    options: Vec<String>,
-}
 
 impl WireSeries {
     /// The series, and the workload that measures it.

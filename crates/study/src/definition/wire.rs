@@ -6,7 +6,6 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use super::counted::{WireCounted, WireSaving};
-use super::series::WireSeries;
 
 /// The name and version of study files.
 pub const SCHEMA: &str = "pagelab.study/1";
@@ -252,6 +251,22 @@ pub(super) struct WirePublished {
     pub differs: Option<String>,
     /// Which saving of counted work it is of.
     pub counted: Option<WireSaving>,
+}
+
+/// Bytes by size, derived and measured.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireSeries {
+    pub name: String,
+    pub what: String,
+    pub sizes: Vec<String>,
+    /// The largest size that is measured; without it: all are.
+    pub measured: Option<String>,
+    pub layouts: Vec<String>,
+    pub source: String,
+    /// More words of the workload that measures it.
+    #[serde(default)]
+    pub options: Vec<String>,
 }
 
 /// The origin's own form.
