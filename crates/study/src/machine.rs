@@ -122,9 +122,11 @@ impl Machine {
         }
     }
 
-    /// Its memory in whole gigabytes, bytes: what the kernel manages differs a little from boot to boot.
+    /// Its memory as machines have it, bytes: what the kernel manages is a little less and differs from boot to boot, by more than
+    /// a hundredth between base pages of 4K and 64K. So it is rounded up, to eighths of the power of two below.
     pub fn rounded_memory_bytes(&self) -> u64 {
-        self.memory_bytes.div_ceil(1 << 30) << 30
+        let step = self.memory_bytes.checked_ilog2().map_or(1, |log| ((1u64 << log) / 8).max(1));
+        self.memory_bytes.checked_next_multiple_of(step).unwrap_or(self.memory_bytes)
     }
 }
 
@@ -220,9 +222,8 @@ mod tests {
         assert_eq!(ground(Some("QEMU Standard PC"), "QEMU TCG CPU version 2.5+", ""), Ground::Emulated);
     }
 
-    #[test]
-    fn a_host_is_the_same_with_less_memory_and_not_alike() {
-        let host = Machine {
+    fn host() -> Machine {
+        Machine {
             name: "host".into(),
             arch: "x86_64".into(),
             kernel: "6.1".into(),
@@ -235,7 +236,12 @@ mod tests {
             hypervisor: None,
             page_sizes: PageSizes { base: PageSize::K4, pmd: None, mthp: vec![], hugetlb: vec![] },
             direct_map: Some(DirectMap { leaf: Some(PageSize::G1), demoted_to: None }),
-        };
+        }
+    }
+
+    #[test]
+    fn a_host_is_the_same_with_less_memory_and_not_alike() {
+        let host = host();
         let less = Machine { memory_bytes: 250 << 30, boot_id: "y".into(), ..host.clone() };
         assert!(host.is_same_host(&less) && !host.is_alike(&less));
         let little_less = Machine { memory_bytes: 511 << 30, direct_map: None, ..host.clone() };
@@ -249,6 +255,15 @@ mod tests {
         let nameless = Machine { host_id: None, ..host.clone() };
         assert!([&clone, &virtual_one, &nameless].iter().all(|other| !host.is_same_host(other)));
         assert!(nameless.is_same_host(&nameless) && !nameless.is_same_host(&Machine { cpus: 4, ..nameless.clone() }));
+    }
+
+    #[test]
+    fn memory_is_rounded_to_what_machines_have() {
+        let rounded = |mebibytes: u64| Machine { memory_bytes: mebibytes << 20, ..host() }.rounded_memory_bytes() >> 20;
+        // 256G under base pages of 4K and of 64K; 24G of a virtual machine; small ones.
+        assert_eq!([251 << 10, 255 << 10, 256 << 10].map(rounded), [256 << 10; 3]);
+        assert_eq!([23_500, 24 << 10, 8 << 10, 3_900, 0].map(rounded), [24 << 10, 24 << 10, 8 << 10, 4 << 10, 0]);
+        assert_ne!(rounded(250 << 10), rounded(500 << 10));
     }
 
     #[test]
