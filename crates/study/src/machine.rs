@@ -122,6 +122,11 @@ impl Machine {
         }
     }
 
+    /// What tells the host over its boots: its id, or without one its processor and how many of it are on line.
+    pub fn host_name(&self) -> String {
+        self.host_id.clone().unwrap_or_else(|| format!("{}, {} on line", self.cpu_model, self.cpus))
+    }
+
     /// Its memory as machines have it, bytes: what the kernel manages is a little less and differs from boot to boot, by more than
     /// a hundredth between base pages of 4K and 64K. So it is rounded up, to eighths of the power of two below.
     pub fn rounded_memory_bytes(&self) -> u64 {

@@ -87,12 +87,15 @@ fn is_limit(definition: &Definition, limit: &Limit) -> bool {
 }
 
 /// What a comparison says of a policy in its boot; `None` where it has no such policy, no trial that counts, or is of no boot
-/// of the study, or of several. Which boots are of one host says who calls: memory may be what is compared.
+/// of the study, or of several. Boots of one host with other memory are of one only where that is compared, or given to guests.
 fn of_policy(definition: &Definition, policy: &str, comparison: &Comparison, host: &str) -> Option<Part> {
     let boot = of_machine(&definition.boots, comparison)?;
     let own = comparison.design.compared().find(|arm| comparison.design.arms[*arm].label == policy)?;
     let part = Part::of(comparison)?;
-    let named = |one: &boots::Boot| boots::Boot { arm: boot, host: host.to_owned(), ..one.clone() };
+    let has_any_memory = definition.compares_memory() || definition.boots[boot].guest.is_some();
+    let whole = format!("{host}, {}", comparison.machine.host_name());
+    let of_host = |one: &boots::Boot| if has_any_memory { whole.clone() } else { one.host.clone() };
+    let named = |one: &boots::Boot| boots::Boot { arm: boot, host: of_host(one), ..one.clone() };
     let boots: Vec<boots::Boot> = part.boots.iter().filter(|one| one.arm == own).map(named).collect();
     let arm = &comparison.design.arms[own];
     let arms = definition.boots.iter().map(|boot| Arm { label: boot.name.clone(), ..arm.clone() }).collect();

@@ -145,9 +145,7 @@ fn counted(comparison: &Comparison) -> impl Iterator<Item = &TrialRecord> {
 /// The host of a comparison, with its memory: boots with other memory (`mem=`) are not compared with each other.
 fn host(comparison: &Comparison) -> String {
     let machine = &comparison.machine;
-    let described = || format!("{}, {} on line", machine.cpu_model, machine.cpus);
-    let host = machine.host_id.clone().unwrap_or_else(described);
-    format!("{host}, {}", format_bytes(machine.rounded_memory_bytes()))
+    format!("{}, {}", machine.host_name(), format_bytes(machine.rounded_memory_bytes()))
 }
 
 /// One for each arm that has a trial that counts.
