@@ -137,6 +137,10 @@ fn a_dry_run_runs_nothing_and_says_what_and_how_long() {
     let ran = study(&bench, "run", &file, &["--dry-run"]).ran();
     ran.says(0, &[]).prints(&["pagelab compare", "sleep 0.05", "at most 20 min", "acme", "0 of 4 rows are done"]);
     assert!(!bench.path("results.sqlite").exists());
+    // A line break of a word is written so that a shell reads it as one.
+    let broken = TINY.replace("command = [\"true\"]", "command = [\"sh\", \"-c\", \"true\\ntrue\"]");
+    let ran = study(&bench, "run", &written(&bench, "tiny.toml", &broken), &["--dry-run"]).ran();
+    ran.says(0, &[]).prints(&[r"$'true\ntrue'"]);
 }
 
 #[test]

@@ -69,6 +69,8 @@ fn a_study_that_makes_no_sense_is_refused_by_name() {
         error(&with(&|study| study["workload"][0]["command"] = serde_json::json!([]))).contains("expected a command")
     );
     assert!(error(&with(&|study| study["workload"][0]["command"] = serde_json::json!(["{n}"]))).contains("{n}"));
+    let missing = error(&with(&|study| study["workload"][0]["missing"] = "none is free".into()));
+    assert!(missing.contains("it has `missing` and something to run"), "{missing}");
     let published = serde_json::json!([{ "what": "x", "change": "33", "source": "s" }]);
     assert!(error(&with(&|study| study["published"] = published.clone())).contains("signed percentage"));
     let quick = with(&|_| ()).of_size(Size::Quick).unwrap_err();

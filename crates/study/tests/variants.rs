@@ -7,6 +7,7 @@ use policy::Policy;
 use study::comparison::{Comparison, Design, Ended};
 use study::control::Role;
 use study::definition::{Size, Wire};
+use study::matrix::Filled;
 use study::metric::names;
 use study::runner::{Earlier, compare, go_on};
 use study::stats::Outcome;
@@ -308,4 +309,30 @@ fn variants_that_make_no_sense_are_refused() {
         let error = of(more, variants);
         assert!(error.contains(part), "{part}: {error}");
     }
+}
+
+#[test]
+fn rows_of_a_form_that_are_variants_of_one_workload_are_compared_block_by_block() {
+    let wire = serde_json::json!({
+        "schema": "pagelab.study/1", "name": "builds", "question": "?", "policies": ["default", "thp"],
+        "sizes": { "full": {} },
+        "workload": [{
+            "name": "sort", "command": ["{build}"],
+            "variants": {
+                "old": { "baseline": true, "values": { "build": "./old" } }, "new": { "values": { "build": "./new" } },
+            },
+        }],
+        "form": { "source": "a list", "row": [
+            { "name": "old", "workload": "sort, old", "policy": "default", "place": 2 },
+            { "name": "new, thp", "workload": "sort, new", "policy": "thp", "place": 1 },
+        ] },
+    });
+    let definition = serde_json::from_value::<Wire>(wire).unwrap().of_size(Size::Full).unwrap();
+    let whole = measured(0.5, 1.0);
+    let slices = ["old", "new"].map(|name| (format!("sort, {name}"), whole.within(name).unwrap()));
+    let of_name = |name: &str| slices.iter().find(|(known, _)| known == name).map(|(_, slice)| slice);
+    let filled = Filled::of(definition.form.as_ref().unwrap(), "a host", &of_name).unwrap();
+    let effect = filled.rows[1].effect.unwrap();
+    assert!(filled.rows[1].is_interleaved && near(effect.ratio, 0.4), "{effect:?}");
+    assert_eq!((effect.blocks, filled.order.shown), (12, 1));
 }
