@@ -28,6 +28,7 @@ fn cost(most_lost_cycles: u64) -> Cost {
         faults: 12,
         resident_peak_bytes: 100 << 20,
         touched_peak_bytes: 90 << 20,
+        held_unmapped_peak_bytes: 3 << 20,
         table_peak_bytes: 256 << 10,
         mapped: Vec::new(),
         figures: Vec::new(),
