@@ -11,8 +11,8 @@ use paging::with_format;
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
-use self::shape::Shape;
 pub(crate) use self::shape::LEAST_FOLIO_PAGES;
+use self::shape::Shape;
 
 use crate::kernel::Kernel;
 use crate::lack::Lack;
@@ -178,7 +178,9 @@ impl Plan {
         let granule = granule(policy, &shape, &format.name, machine.architecture).map_err(refused)?;
         let asked = match policy {
             ModelPolicy::Kernel(policy) => policy,
-            ModelPolicy::Contig64k { .. } | ModelPolicy::BasePage { .. } | ModelPolicy::DirectMap(_) => &Policy::DEFAULT,
+            ModelPolicy::Contig64k { .. } | ModelPolicy::BasePage { .. } | ModelPolicy::DirectMap(_) => {
+                &Policy::DEFAULT
+            }
         };
         let has_thp = policy.has_thp_first() || matches!(granule, Granule::Thp(_));
         let pmd_leaf = || shape.pmd_bytes.ok_or_else(|| Lack::PmdLeaf(format.name.clone()));

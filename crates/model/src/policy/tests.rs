@@ -79,12 +79,7 @@ fn further_folios_are_smaller_ones_that_the_machine_has() {
     for (machine, policy, further, reason) in [
         ("cascade-lake", "mthp-64k", vec![16 * K, 32 * K, 64 * K], None),
         ("cascade-lake", "mthp-64k", vec![16 * K, 128 * K], Some("of 128K would be taken before those of 64K")),
-        (
-            "apple-m1",
-            "mthp-128k",
-            vec![16 * K],
-            Some("no folios of 16K: the smallest are of 64K with arm64-16k-47"),
-        ),
+        ("apple-m1", "mthp-128k", vec![16 * K], Some("no folios of 16K: the smallest are of 64K with arm64-16k-47")),
         // They stand in for nothing.
         ("apple-m1", "base", vec![16 * K], None),
     ] {

@@ -10,10 +10,10 @@ use study::machine::Machine;
 use study::matrix::Origin;
 use study::metric::names;
 
-use super::{guest_boots, inputs};
 use super::lacking::is_here;
 use super::lowered::{Lowered, is_over_boots, lowered};
 use super::programs::{Files, Programs, Subject, rebuilt};
+use super::{guest_boots, inputs};
 use crate::compare::gone_before::GoneBefore;
 use crate::compare::in_study;
 use crate::failure::Failure;

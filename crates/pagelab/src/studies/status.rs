@@ -172,7 +172,8 @@ fn counted(gathered: &Gathered<'_>) -> String {
 /// Standard output cannot be written.
 pub fn planned(definition: &Definition, gathered: &Gathered<'_>) -> Result<(), Failure> {
     let row = |row: &HostRow<'_>| {
-        let takes = row.most_s(definition).map_or("no limit".to_owned(), |most_s| format!("at most {}", minutes(most_s)));
+        let takes =
+            row.most_s(definition).map_or("no limit".to_owned(), |most_s| format!("at most {}", minutes(most_s)));
         let what = match (&row.progress, &row.lowered) {
             (progress, Ok(lowered)) if progress.is_left() => {
                 let words = lowered.words.iter().map(String::as_str);

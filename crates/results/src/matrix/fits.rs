@@ -74,10 +74,8 @@ mod tests {
     #[test]
     fn a_size_says_what_fits_under_base_pages_alone() {
         let sheet = of_sizes(&matrix([[8, 4, 4], [6, 3, 5], [2, 1, 0]]), GROUND, &[4 * M, 8 * M]);
-        let expected = [
-            ["4M", "1 of 3; not xz, perl", "3 of 3", "1 of 2; not perl"],
-            ["8M", "3 of 3", "3 of 3", "2 of 2"],
-        ];
+        let expected =
+            [["4M", "1 of 3; not xz, perl", "3 of 3", "1 of 2; not perl"], ["8M", "3 of 3", "3 of 3", "2 of 2"]];
         assert_eq!(sheet.rows, expected.map(|row| row.map(str::to_owned).to_vec()));
         assert!(sheet.caption.contains("fit under base and not"), "{}", sheet.caption);
     }

@@ -163,7 +163,8 @@ fn instructions<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Er
 /// Sizes of memory, rising.
 fn sizes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
     let texts = Vec::<String>::deserialize(from)?;
-    let sizes = texts.iter().map(|text| parse_bytes(text)).collect::<Result<Vec<u64>, _>>().map_err(D::Error::custom)?;
+    let sizes =
+        texts.iter().map(|text| parse_bytes(text)).collect::<Result<Vec<u64>, _>>().map_err(D::Error::custom)?;
     match sizes.is_sorted_by(|one, next| one < next) {
         true => Ok(sizes),
         false => Err(D::Error::custom(format!("expected sizes that rise, found {}", texts.join(", ")))),
