@@ -21,7 +21,7 @@ extern "C" fn __lsan_is_turned_off() -> std::ffi::c_int {
     1
 }
 
-const CASES: [(&str, &str); 10] = [
+const CASES: [(&str, &str); 12] = [
     ("cascade-lake", "base"),
     ("cascade-lake", "thp"),
     ("cascade-lake", "thp+prefault"),
@@ -32,6 +32,8 @@ const CASES: [(&str, &str); 10] = [
     ("neoverse-n1", "mthp-64k"),
     ("sifive-u74", "base-64k"),
     ("apple-m1", "thp"),
+    ("neoverse-n1", "contig-64k+thp"),
+    ("rva23", "base-64k+thp"),
 ];
 const MOST_STEPS: usize = 200;
 
@@ -196,6 +198,8 @@ fuzz_target!(|data: &[u8]| {
         }
         assert!(outcome.touched_bytes <= outcome.touched_peak_bytes);
         assert!(outcome.resident_bytes <= outcome.costs.resident_peak_bytes);
+        assert!(outcome.costs.held_unmapped_bytes <= outcome.costs.held_bytes);
+        assert!(outcome.costs.held_bytes <= outcome.costs.held_peak_bytes && outcome.costs.held_peak_bytes <= physical.bytes);
         assert!(outcome.costs.table_peak_bytes <= outcome.costs.all_table_peak_bytes);
         let leaves =
             |outcome: &model::simulation::Outcome| outcome.mapped.iter().map(|mapped| mapped.bytes).sum::<u64>();
