@@ -1,18 +1,18 @@
-//! `cargo xtask guests`: pagelab on kernels of Debian, each in QEMU, with the same list of checks.
+//! `cargo xtask guests`: pagelab on kernels of Debian, and on one that is built, each in QEMU with the same list of checks.
 
 mod boots;
 mod check;
 mod debugger;
-mod initrd;
+pub mod initrd;
 mod kernel;
-mod machine;
+pub mod machine;
 mod merged;
 mod model;
 mod programs;
 mod stage;
 mod table;
 mod tables;
-mod transcript;
+pub mod transcript;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -200,7 +200,7 @@ fn keep(root: &Path, guest: &Guest, seen: Seen) -> Result<(), String> {
 }
 
 /// The commit in what `pagelab --version` prints: `pagelab 0.1.0 (d63f1c75481f)`.
-fn commit_in(version: &str) -> String {
+pub fn commit_in(version: &str) -> String {
     let commit = version.split_once('(').and_then(|(_, rest)| rest.split_once(')')).map(|(commit, _)| commit);
     commit.unwrap_or(version).trim().to_owned()
 }

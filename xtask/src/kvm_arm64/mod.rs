@@ -1,0 +1,189 @@
+//! `cargo xtask kvm-arm64`: eager splitting of KVM on arm64, on the real code: Linux as it is, with a walk that skips levels, and
+//! with one that skips children too, each built from source and run in QEMU, whose clock counts instructions.
+
+mod counts;
+mod measure;
+mod record;
+mod report;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use measure::Bench;
+use record::Record;
+
+use crate::cache::cache;
+use crate::linux::{Granule, Linux, Patch, RELEASE, Wanted};
+
+/// How it is called.
+const USAGE: &str = "usage: cargo xtask kvm-arm64 [--granule SIZE] [--bytes SIZE] [--release NAME] [--again] [--build] [--limit MINUTES]
+                         [--program FILE]
+  --granule SIZE   base pages of the kernels: 4K, 16K or 64K; default: 4K
+  --bytes SIZE     memory that is logged, whole G; default: 1G
+  --release NAME   the release of Debian whose newest Linux is built; default: trixie
+  --again          ask Debian for a newer one
+  --build          build the kernels, and boot none
+  --limit MINUTES  end a guest that takes longer; default: 120
+  --program FILE   measure by this arm64 pagelab, such as `cargo xtask dist` makes one, instead of building it
+The first build takes 15 minutes or so on two processors, and each guest some. What came of it is kept in docs/evidence.";
+
+const SKIP_LEVELS: Patch =
+    Patch { name: "skip-levels.patch", text: include_str!("../../kvm-arm64/skip-levels.patch") };
+const SKIP_CHILDREN: Patch =
+    Patch { name: "skip-children.patch", text: include_str!("../../kvm-arm64/skip-children.patch") };
+const COUNT: Patch = Patch { name: "count.patch", text: include_str!("../../kvm-arm64/count.patch") };
+
+/// A kernel that is measured: what it is called, and what is changed in it.
+#[derive(Debug)]
+pub struct Variant {
+    /// Its name.
+    pub name: &'static str,
+    patches: &'static [Patch],
+    /// The same with counters, and what that one is called.
+    counting: (&'static str, &'static [Patch]),
+}
+
+/// All of them; the others are compared with the first.
+pub const VARIANTS: [Variant; 3] = [
+    Variant { name: "as-it-is", patches: &[], counting: ("as-it-is-counting", &[COUNT]) },
+    Variant {
+        name: "skip-levels",
+        patches: &[SKIP_LEVELS],
+        counting: ("skip-levels-counting", &[SKIP_LEVELS, COUNT]),
+    },
+    Variant {
+        name: "skip-children",
+        patches: &[SKIP_LEVELS, SKIP_CHILDREN],
+        counting: ("skip-children-counting", &[SKIP_LEVELS, SKIP_CHILDREN, COUNT]),
+    },
+];
+
+/// What is asked for.
+#[derive(Debug)]
+struct Arguments {
+    granule: Granule,
+    bytes: u64,
+    release: String,
+    again: bool,
+    only_build: bool,
+    limit: Duration,
+    program: Option<PathBuf>,
+}
+
+/// Builds, measures, and keeps what came of it.
+pub fn run(root: &Path, words: &[String]) -> ExitCode {
+    if words.iter().any(|word| word == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let arguments = match parse(words) {
+        Ok(arguments) => arguments,
+        Err(problem) => {
+            eprintln!("xtask: kvm-arm64: {problem}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match measured(root, &arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("xtask: kvm-arm64: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measured(root: &Path, arguments: &Arguments) -> Result<(), String> {
+    let linux = Linux::open(&arguments.release, &cache()?.join("pagelab"), arguments.again)?;
+    let mut images = Vec::new();
+    for variant in &VARIANTS {
+        let of = |(name, patches)| linux.image(Wanted { granule: arguments.granule, variant: name, patches });
+        images.push((of((variant.name, variant.patches))?, of(variant.counting)?));
+    }
+    for (plain, counting) in &images {
+        println!("{}\n{}", plain.path.display(), counting.path.display());
+    }
+    if arguments.only_build {
+        return Ok(());
+    }
+    let bench = Bench::prepare(root, arguments.granule, arguments.bytes, arguments.limit, arguments.program.as_deref())?;
+    let mut record = Record::begin(root, &bench, linux.package())?;
+    for (variant, (plain, counting)) in VARIANTS.iter().zip(&images) {
+        let counted = bench.counts(variant.counting.0, &counting.path)?;
+        record.add(variant.name, bench.instructions(variant.name, &plain.path)?, counted);
+    }
+    let text = report::section(&record, &report::published(root)?);
+    println!("{text}");
+    record::keep(root, record)
+}
+
+fn parse(words: &[String]) -> Result<Arguments, String> {
+    let mut arguments = Arguments {
+        granule: Granule::K4,
+        bytes: 1 << 30,
+        release: RELEASE.to_owned(),
+        again: false,
+        only_build: false,
+        limit: Duration::from_secs(7200),
+        program: None,
+    };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| format!("{word} expects a value"));
+        match word.as_str() {
+            "--granule" => arguments.granule = Granule::named(value()?)?,
+            "--bytes" => arguments.bytes = gigabytes(value()?)?,
+            "--release" => arguments.release = value()?.clone(),
+            "--again" => arguments.again = true,
+            "--build" => arguments.only_build = true,
+            "--limit" => {
+                let minutes: Option<u64> = value()?.parse().ok().filter(|minutes| *minutes > 0);
+                let minutes = minutes.ok_or("--limit expects a number of minutes above 0")?;
+                arguments.limit = Duration::from_secs(minutes.saturating_mul(60));
+            }
+            "--program" => arguments.program = Some(PathBuf::from(value()?)),
+            other => return Err(format!("there is no option {other:?}")),
+        }
+    }
+    Ok(arguments)
+}
+
+/// Bytes of a size in whole G.
+fn gigabytes(size: &str) -> Result<u64, String> {
+    let count: Option<u64> = size.strip_suffix('G').and_then(|count| count.parse().ok());
+    let count = count.filter(|count| (1..=1024).contains(count));
+    count.map(|count| count << 30).ok_or_else(|| format!("--bytes expects whole G such as 4G, found {size:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &[&str]) -> Result<Arguments, String> {
+        parse(&words.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_is_asked_for_is_read() {
+        let given = parsed(&["--granule", "64K", "--bytes", "4G", "--build", "--limit", "9"]).unwrap();
+        assert_eq!((given.granule, given.bytes, given.only_build), (Granule::K64, 4 << 30, true));
+        assert_eq!((given.limit.as_secs(), given.release.as_str()), (540, "trixie"));
+        for wrong in [&["--bytes", "512M"][..], &["--bytes", "0G"], &["--granule", "8K"], &["--limit", "0"], &["--x"]] {
+            assert!(parsed(wrong).is_err(), "{wrong:?}");
+        }
+        assert!(parsed(&["--program"]).unwrap_err().contains("--program expects a value"));
+    }
+
+    #[test]
+    fn a_variant_is_the_one_before_it_and_more() {
+        for pair in VARIANTS.windows(2) {
+            assert!(pair[1].patches.starts_with(pair[0].patches) && pair[1].patches.len() > pair[0].patches.len());
+        }
+        for variant in &VARIANTS {
+            assert_eq!(variant.counting.1.split_last(), Some((&COUNT, variant.patches)));
+        }
+        for patch in [SKIP_LEVELS, SKIP_CHILDREN, COUNT] {
+            assert!(patch.text.starts_with("SPDX-License-Identifier: GPL-2.0-only\n"), "{}", patch.name);
+        }
+    }
+}
