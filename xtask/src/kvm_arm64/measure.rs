@@ -21,8 +21,6 @@ use crate::test::packages::is_in_path;
 const SCRIPT: &str = include_str!("split.sh");
 /// Its name there.
 const CHECK: &str = "split";
-/// How often a phase is measured in one guest: instructions say the same again.
-const CYCLES: u32 = 2;
 /// What is asked of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
@@ -30,15 +28,6 @@ enum Kind {
     Instructions,
     /// What its counters say. It executes other instructions than the kernel without.
     Counts,
-}
-
-impl Kind {
-    fn cycles(self) -> u32 {
-        match self {
-            Kind::Instructions => CYCLES,
-            Kind::Counts => 1,
-        }
-    }
 }
 
 /// What a guest has besides the memory that is logged. Its first G has the kernel and its last one the descriptions of all pages, so
@@ -65,9 +54,7 @@ pub struct Phase {
 pub struct Counted {
     /// The memory.
     pub backing: String,
-    /// `enable`, or `clear` with `clear again`.
-    pub name: String,
-    /// The counts.
+    /// The counts, of `enable`.
     pub counts: Counts,
 }
 
@@ -151,11 +138,11 @@ impl Bench {
         let mut all = Vec::new();
         for backings in self.boots() {
             let part = self.boot(variant, image, backings, Kind::Counts)?;
-            for (backing, name) in backings.iter().flat_map(|backing| [(backing, "enable"), (backing, "clear")]) {
-                part.output(&format!("{backing}.{name}"))?;
-                let of = |when: &str| Counts::read(part.output(&format!("{backing}.{name}.{when}"))?);
+            for backing in backings.iter() {
+                part.output(&format!("{backing}.enable"))?;
+                let of = |when: &str| Counts::read(part.output(&format!("{backing}.enable.{when}"))?);
                 let counts = of("after")?.since(of("before")?)?;
-                all.push(Counted { backing: (*backing).into(), name: name.into(), counts });
+                all.push(Counted { backing: (*backing).into(), counts });
             }
         }
         Ok(all)
@@ -169,11 +156,10 @@ impl Bench {
     fn boot(&self, variant: &str, image: &Path, backings: &[&str], kind: Kind) -> Result<Part, String> {
         let name = format!("kvm-arm64-{}-{variant}-{}", self.granule, backings.join("-"));
         let given = format!(
-            "bytes={}\nchunk={}\nbackings=\"{}\"\ncycles={}\n",
+            "bytes={}\nchunk={}\nbackings=\"{}\"\n",
             self.bytes,
             self.chunk_bytes,
-            backings.join(" "),
-            kind.cycles()
+            backings.join(" ")
         );
         let initrd = self.logs.join(format!("{name}.initrd"));
         fs::write(&initrd, self.programs.initrd(&[(CHECK, SCRIPT)], &[("checks/given", given.as_bytes())]))

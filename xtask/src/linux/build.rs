@@ -32,73 +32,100 @@ pub struct Image {
     pub package: String,
 }
 
-/// The place where kernels of one source are built, one at a time.
-pub struct Workshop {
-    place: PathBuf,
-    work: Work,
+/// A kernel that is wanted, and all that it depends on.
+pub struct Order<'a> {
+    source: &'a Source,
+    wanted: Wanted<'a>,
+    target: &'static Target,
+    fragment: String,
+    /// What the image is made of, in words.
+    made_of: String,
+    images: PathBuf,
+    /// The image's name.
+    name: String,
 }
 
-impl Workshop {
-    /// Waits for another build to end.
+impl<'a> Order<'a> {
+    /// That of a kernel from a source, whose images lie below a place.
     ///
     /// # Errors
-    /// What cannot be made, and why.
-    pub fn enter(place: &Path) -> Result<Workshop, String> {
-        Ok(Workshop { place: place.to_path_buf(), work: Work::begin(place)? })
+    /// No compiler.
+    pub fn new(place: &Path, source: &'a Source, wanted: Wanted<'a>) -> Result<Order<'a>, String> {
+        let target = Target::named("arm64")?;
+        let fragment = fragment(wanted.granule);
+        let made_of = made_of(source, &fragment, &compiler(target)?, wanted);
+        let name = format!("{}-{}", wanted.granule, wanted.variant);
+        Ok(Order { source, wanted, target, fragment, made_of, images: place.join("images"), name })
     }
 
-    /// The image of a kernel.
+    /// The image, where it was made of the same before.
+    pub fn made(&self) -> Option<Image> {
+        let path = self.images.join(&self.name);
+        let is_same = fs::read_to_string(self.images.join(self.note())).is_ok_and(|text| text == self.made_of);
+        (is_same && path.is_file()).then(|| Image { path, package: self.source.package.clone() })
+    }
+
+    /// Builds it at a place, where one kernel is built at a time.
     ///
     /// # Errors
     /// No tool, a patch that does not fit, a lost option, a build that failed.
-    pub fn image(&self, source: &Source, wanted: Wanted) -> Result<Image, String> {
-        let target = Target::named("arm64")?;
-        let compiler = compiler(target)?;
-        let images = self.place.join("images");
-        fs::create_dir_all(&images).map_err(|error| format!("cannot make {}: {error}", images.display()))?;
-        let name = format!("{}-{}", wanted.granule, wanted.variant);
-        let image = Image { path: images.join(&name), package: source.package.clone() };
-        let fragment = fragment(wanted.granule);
-        let made_of = made_of(source, &fragment, &compiler, wanted);
-        let note = format!("{name}.made-of");
-        let is_same = fs::read_to_string(images.join(&note)).is_ok_and(|text| text == made_of);
-        if is_same && image.path.is_file() {
-            return Ok(image);
-        }
+    pub fn make(&self, place: &Path) -> Result<Image, String> {
+        let work = Work::begin(place)?;
         for (tool, package) in TOOLS {
             needs(tool, package)?;
         }
-        source.patch(wanted.patches, &self.work)?;
-        let build = self.place.join(format!("build-{}", wanted.granule));
+        fs::create_dir_all(&self.images).map_err(|error| format!("cannot make {}: {error}", self.images.display()))?;
+        self.source.patch(self.wanted.patches, &work)?;
+        let build = place.join(format!("build-{}", self.wanted.granule));
         fs::create_dir_all(&build).map_err(|error| format!("cannot make {}: {error}", build.display()))?;
-        self.configure(source, &build, &fragment, target)?;
-        println!("==> make Image of {} ({name})", source.package);
-        let mut make = make(source, &build, target);
+        self.configure(&build, &work)?;
+        println!("==> make Image of {} ({})", self.source.package, self.name);
+        let mut make = self.command(&build);
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        make.arg(format!("-j{processors}")).arg(format!("LOCALVERSION=-{name}")).arg("Image");
-        crate::command::succeed(&mut make).map_err(|problem| format!("make Image ({name}): {problem}"))?;
-        let _ = fs::remove_file(images.join(&note));
-        let (new, partial) = (build.join("arch/arm64/boot/Image"), self.work.path.join("Image"));
-        let kept = fs::copy(&new, &partial).and_then(|_| fs::rename(&partial, &image.path));
+        make.arg(format!("-j{processors}")).arg(format!("LOCALVERSION=-{}", self.name)).arg("Image");
+        crate::command::succeed(&mut make).map_err(|problem| format!("make Image ({}): {problem}", self.name))?;
+        let _ = fs::remove_file(self.images.join(self.note()));
+        let (new, partial) = (build.join("arch/arm64/boot/Image"), work.path.join("Image"));
+        let kept = fs::copy(&new, &partial).and_then(|_| fs::rename(&partial, self.images.join(&self.name)));
         kept.map_err(|error| format!("cannot keep {}: {error}", new.display()))?;
-        put(&images, &note, made_of.as_bytes(), &self.work)?;
-        Ok(image)
+        put(&self.images, &self.note(), self.made_of.as_bytes(), &work)?;
+        self.made().ok_or_else(|| format!("{} is not there although it was built", self.name))
+    }
+
+    /// The file that says what the image was made of.
+    fn note(&self) -> String {
+        format!("{}.made-of", self.name)
     }
 
     /// Configures a build: what the fragment says, and nothing else that can be left out.
-    fn configure(&self, source: &Source, build: &Path, fragment: &str, target: &Target) -> Result<(), String> {
-        let file = self.work.path.join("fragment");
-        fs::write(&file, fragment).map_err(|error| format!("{}: {error}", file.display()))?;
-        let mut make = make(source, build, target);
+    fn configure(&self, build: &Path, work: &Work) -> Result<(), String> {
+        let file = work.path.join("fragment");
+        fs::write(&file, &self.fragment).map_err(|error| format!("{}: {error}", file.display()))?;
+        let mut make = self.command(build);
         make.arg("allnoconfig").env("KCONFIG_ALLCONFIG", &file);
         crate::command::succeed(&mut make).map_err(|problem| format!("make allnoconfig: {problem}"))?;
         let path = build.join(".config");
         let made = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let lost = lost(fragment, &made);
+        let lost = lost(&self.fragment, &made);
         if lost.is_empty() {
             return Ok(());
         }
-        Err(format!("{} has no such options, or not what they depend on: {}", source.package, lost.join(", ")))
+        let package = &self.source.package;
+        Err(format!("{package} has no such options, or not what they depend on: {}", lost.join(", ")))
+    }
+
+    /// make, for this build and no program of this machine.
+    fn command(&self, build: &Path) -> Command {
+        let mut make = Command::new("make");
+        make.args(["--silent", "-C"]).arg(&self.source.tree).arg(format!("O={}", build.display())).arg("ARCH=arm64");
+        if !self.target.is_here() {
+            make.arg(format!("CROSS_COMPILE={}", self.target.gcc.trim_end_matches("gcc")));
+        }
+        // Nothing of this machine is in the image, and it does not change with the day.
+        let said = [("USER", "pagelab"), ("HOST", "pagelab"), ("TIMESTAMP", "1970-01-01"), ("VERSION", "1")];
+        make.envs(said.map(|(name, value)| (format!("KBUILD_BUILD_{name}"), value)));
+        make.env_remove("MAKEFLAGS").env_remove("MFLAGS");
+        make
     }
 }
 
@@ -116,19 +143,6 @@ fn compiler(target: &Target) -> Result<String, String> {
     let output = Command::new(program).arg("--version").output();
     let output = output.map_err(|error| format!("cannot run {program}: {error}"))?;
     Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
-}
-
-fn make(source: &Source, build: &Path, target: &Target) -> Command {
-    let mut make = Command::new("make");
-    make.args(["--silent", "-C"]).arg(&source.tree).arg(format!("O={}", build.display())).arg("ARCH=arm64");
-    if !target.is_here() {
-        make.arg(format!("CROSS_COMPILE={}", target.gcc.trim_end_matches("gcc")));
-    }
-    // Nothing of this machine is in the image, and it does not change with the day.
-    let said = [("USER", "pagelab"), ("HOST", "pagelab"), ("TIMESTAMP", "1970-01-01"), ("VERSION", "1")];
-    make.envs(said.map(|(name, value)| (format!("KBUILD_BUILD_{name}"), value)));
-    make.env_remove("MAKEFLAGS").env_remove("MFLAGS");
-    make
 }
 
 fn fragment(granule: Granule) -> String {

@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 pub use build::Image;
-use build::Workshop;
+use build::Order;
 use serde::{Deserialize, Serialize};
 use source::Source;
 
@@ -117,7 +117,12 @@ impl Linux {
     /// No compiler or tool (which, and what brings it), a patch that does not fit, an option that the configuration lost, a
     /// build that failed.
     pub fn image(&self, wanted: Wanted) -> Result<Image, String> {
-        Workshop::enter(&self.place)?.image(&self.source, wanted)
+        let order = Order::new(&self.place, &self.source, wanted)?;
+        match order.made() {
+            // Nobody is waited for who builds another one.
+            Some(image) => Ok(image),
+            None => order.make(&self.place),
+        }
     }
 }
 

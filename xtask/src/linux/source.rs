@@ -33,10 +33,10 @@ impl Source {
     /// It was never fetched, and cannot be now.
     pub fn fetch(release: &str, cache: &Path, place: &Path, again: bool) -> Result<Source, String> {
         fs::create_dir_all(place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
-        let work = Work::begin(place)?;
         let (name, tree) = (place.join("package"), place.join("source"));
         let is_here = name.is_file() && tree.is_dir();
         if again || !is_here {
+            let work = Work::begin(place)?;
             match replace(release, cache, place, &work) {
                 Err(problem) if is_here => println!("{problem}; the source that was fetched before serves"),
                 outcome => outcome?,

@@ -59,7 +59,8 @@ fn a_child_has_the_table_of_the_vdso_that_its_parent_reads_and_nothing_in_it() {
         let read = space.costs();
         // A leaf, and the table of 2M above it.
         assert_eq!(read.table_bytes - before, 2 * more_tables * 4096);
-        space.fork().unwrap();
+        let child = space.fork().unwrap();
+        assert!(space.enter(child));
         assert_eq!(space.costs().table_bytes, 2 * read.table_bytes);
         assert_eq!(space.costs().anonymous_bytes, 2 * read.anonymous_bytes);
     }
