@@ -40,6 +40,8 @@ pub struct Guest {
     pub release: String,
     /// The package that depends on the newest kernel of the release. Without it the kernel is built from the release's source.
     pub package: Option<String>,
+    /// The guest's memory, where it is not what others have.
+    pub memory: Option<String>,
     /// The size of base pages of a kernel that is built.
     pub built: Option<Granule>,
     /// It is one of those that CI runs.
@@ -141,8 +143,8 @@ fn image_package(archive: &Archive, guest: &Guest) -> Result<(String, String), S
         Ok(names.find(|name| name.starts_with(beginning)))
     };
     let package = guest.package.as_deref().ok_or_else(|| format!("{} has neither package nor built", guest.name))?;
-    let image = of(package, "linux-image-")?
-        .ok_or_else(|| format!("{package} of {} depends on no kernel", archive.name()))?;
+    let image =
+        of(package, "linux-image-")?.ok_or_else(|| format!("{package} of {} depends on no kernel", archive.name()))?;
     let version = image.trim_start_matches("linux-image-").to_owned();
     let binary = of(&image, "linux-binary-")?;
     Ok((binary.unwrap_or(image), version))

@@ -176,7 +176,8 @@ fn checked(root: &Path, guest: &Guest, fetched: Fetched, arguments: &Arguments) 
     println!("==> {}", kernel.package);
     let (limit, scope) = (arguments.limit, arguments.scope);
     let (name, programs) = (&guest.name, &programs);
-    let boots = Boots { name, board, kernel: &kernel.image, programs, logs: &logs, limit, scope };
+    let memory = guest.memory.as_deref();
+    let boots = Boots { name, board, kernel: &kernel.image, memory, programs, logs: &logs, limit, scope };
     let mut said = boots.run()?;
     model::simulate(root, target, programs, &mut said)?;
     merged::report(&pagelab, &mut said)?;

@@ -35,8 +35,12 @@ enum Kind {
 const OTHER_BYTES: u64 = 2 << 30;
 
 /// Runs of a guest: a name of its phases, the phase of the document, and which run has it.
-const PHASES: [(&str, &str, &str); 4] =
-    [("protect", "enable", "protect"), ("enable", "enable", "enable"), ("clear", "clear", "clear"), ("clear again", "clear 1", "clear")];
+const PHASES: [(&str, &str, &str); 4] = [
+    ("protect", "enable", "protect"),
+    ("enable", "enable", "enable"),
+    ("clear", "clear", "clear"),
+    ("clear again", "clear 1", "clear"),
+];
 
 /// What a phase took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,13 +71,45 @@ pub struct Seen {
     pub commit: String,
 }
 
+/// What is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Bytes of base pages, and of THP.
+    pub bytes: u64,
+    /// Bytes of pages of 1G, which kernels of 4K have.
+    pub gigabyte_bytes: u64,
+}
+
+/// What the first two are without a choice: each base page takes several faults, which are most of all instructions.
+const BYTES: u64 = 256 << 20;
+
+impl Memory {
+    /// That of kernels with these base pages.
+    ///
+    /// # Errors
+    /// It is not whole blocks of THP.
+    pub fn of(granule: Granule, bytes: Option<u64>, gigabytes: u64) -> Result<Memory, String> {
+        let block = granule.block_bytes();
+        let bytes = bytes.unwrap_or(BYTES.max(block));
+        if !bytes.is_multiple_of(block) {
+            return Err(format!("--bytes expects whole blocks of {} M with base pages of {granule}", block >> 20));
+        }
+        Ok(Memory { bytes, gigabyte_bytes: gigabytes << 30 })
+    }
+
+    /// Bytes of a backing.
+    pub fn of_backing(self, backing: &str) -> u64 {
+        if backing == "hugetlb-1g" { self.gigabyte_bytes } else { self.bytes }
+    }
+}
+
 /// What all guests have.
 #[derive(Debug)]
 pub struct Bench {
     /// Base pages of the kernels.
     pub granule: Granule,
     /// Memory that is logged.
-    pub bytes: u64,
+    pub memory: Memory,
     /// What KVM splits at a time: the largest block.
     pub chunk_bytes: u64,
     board: &'static Board,
@@ -87,7 +123,13 @@ impl Bench {
     ///
     /// # Errors
     /// No QEMU, no compiler, no busybox.
-    pub fn prepare(root: &Path, granule: Granule, bytes: u64, limit: Duration, given: Option<&Path>) -> Result<Bench, String> {
+    pub fn prepare(
+        root: &Path,
+        granule: Granule,
+        memory: Memory,
+        limit: Duration,
+        given: Option<&Path>,
+    ) -> Result<Bench, String> {
         let (cache, target) = (cache()?.join("pagelab"), Target::named("arm64")?);
         let board = Board::of("arm64").ok_or("there is no machine for arm64")?;
         let (program, package) = board.program;
@@ -101,7 +143,7 @@ impl Bench {
         };
         let programs = Programs::make(root, target, &pagelab, &busybox)?;
         let chunk_bytes = if granule == Granule::K4 { 1 << 30 } else { granule.block_bytes() };
-        Ok(Bench { granule, bytes, chunk_bytes, board, programs, logs: machine::logs(root)?, limit })
+        Ok(Bench { granule, memory, chunk_bytes, board, programs, logs: machine::logs(root)?, limit })
     }
 
     /// The emulator's program.
@@ -155,18 +197,14 @@ impl Bench {
 
     fn boot(&self, variant: &str, image: &Path, backings: &[&str], kind: Kind) -> Result<Part, String> {
         let name = format!("kvm-arm64-{}-{variant}-{}", self.granule, backings.join("-"));
-        let given = format!(
-            "bytes={}\nchunk={}\nbackings=\"{}\"\n",
-            self.bytes,
-            self.chunk_bytes,
-            backings.join(" ")
-        );
+        let bytes = self.memory.of_backing(backings.first().copied().unwrap_or_default());
+        let given = format!("bytes={bytes}\nchunk={}\nbackings=\"{}\"\n", self.chunk_bytes, backings.join(" "));
         let initrd = self.logs.join(format!("{name}.initrd"));
         fs::write(&initrd, self.programs.initrd(&[(CHECK, SCRIPT)], &[("checks/given", given.as_bytes())]))
             .map_err(|error| format!("cannot write {}: {error}", initrd.display()))?;
         let _alone = machine::alone(&self.logs.join(format!("{name}.lock")))?;
         println!("==> {name}: {}", self.board.program.0);
-        let pool = format!("hugepagesz=1G hugepages={}", self.bytes >> 30);
+        let pool = format!("hugepagesz=1G hugepages={}", self.memory.gigabyte_bytes >> 30);
         let boot = Boot {
             board: self.board,
             kernel: image,
@@ -175,7 +213,7 @@ impl Bench {
             limit: self.limit,
             counts: kind == Kind::Instructions,
             arguments: if backings == ["hugetlb-1g"] { &pool } else { "" },
-            memory: &format!("{}M", (self.bytes + OTHER_BYTES) >> 20),
+            memory: &format!("{}M", (bytes + OTHER_BYTES) >> 20),
         };
         let (console, end) = machine::run(&boot)?;
         let _ = fs::remove_file(&initrd);

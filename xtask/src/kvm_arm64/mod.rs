@@ -10,26 +10,28 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use measure::Bench;
+use measure::{Bench, Memory};
 use record::Record;
 
 use crate::cache::cache;
 use crate::linux::{Granule, Linux, Patch, RELEASE, Wanted};
 
 /// How it is called.
-const USAGE: &str = "usage: cargo xtask kvm-arm64 [--granule SIZE] [--bytes SIZE] [--release NAME] [--again] [--build] [--limit MINUTES]
-                         [--program FILE]
+const USAGE: &str = "usage: cargo xtask kvm-arm64 [--granule SIZE] [--bytes SIZE] [--gigabytes COUNT] [--release NAME] [--again] [--build]
+                         [--limit MINUTES] [--program FILE] | --page
   --granule SIZE   base pages of the kernels: 4K, 16K or 64K; default: 4K
-  --bytes SIZE     memory that is logged, whole G; default: 1G
+  --bytes SIZE     memory of base pages, and of THP, that is logged; default: 256M, or the block of THP where that is larger
+  --gigabytes COUNT
+                   pages of 1G that are logged, where base pages are of 4K; default: 1
   --release NAME   the release of Debian whose newest Linux is built; default: trixie
   --again          ask Debian for a newer one
   --build          build the kernels, and boot none
   --limit MINUTES  end a guest that takes longer; default: 120
   --program FILE   measure by this arm64 pagelab, such as `cargo xtask dist` makes one, instead of building it
+  --page           write the page of what was measured before, and measure nothing
 The first build takes 15 minutes or so on two processors, and each guest some. What came of it is kept in docs/evidence.";
 
-const SKIP_LEVELS: Patch =
-    Patch { name: "skip-levels.patch", text: include_str!("../../kvm-arm64/skip-levels.patch") };
+const SKIP_LEVELS: Patch = Patch { name: "skip-levels.patch", text: include_str!("../../kvm-arm64/skip-levels.patch") };
 const SKIP_CHILDREN: Patch =
     Patch { name: "skip-children.patch", text: include_str!("../../kvm-arm64/skip-children.patch") };
 const COUNT: Patch = Patch { name: "count.patch", text: include_str!("../../kvm-arm64/count.patch") };
@@ -47,11 +49,7 @@ pub struct Variant {
 /// All of them; the others are compared with the first.
 pub const VARIANTS: [Variant; 3] = [
     Variant { name: "as-it-is", patches: &[], counting: ("as-it-is-counting", &[COUNT]) },
-    Variant {
-        name: "skip-levels",
-        patches: &[SKIP_LEVELS],
-        counting: ("skip-levels-counting", &[SKIP_LEVELS, COUNT]),
-    },
+    Variant { name: "skip-levels", patches: &[SKIP_LEVELS], counting: ("skip-levels-counting", &[SKIP_LEVELS, COUNT]) },
     Variant {
         name: "skip-children",
         patches: &[SKIP_LEVELS, SKIP_CHILDREN],
@@ -63,7 +61,8 @@ pub const VARIANTS: [Variant; 3] = [
 #[derive(Debug)]
 struct Arguments {
     granule: Granule,
-    bytes: u64,
+    bytes: Option<u64>,
+    gigabytes: u64,
     release: String,
     again: bool,
     only_build: bool,
@@ -77,6 +76,9 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
+    if words == ["--page"] {
+        return ended(record::show(root));
+    }
     let arguments = match parse(words) {
         Ok(arguments) => arguments,
         Err(problem) => {
@@ -84,7 +86,11 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match measured(root, &arguments) {
+    ended(measured(root, &arguments))
+}
+
+fn ended(outcome: Result<(), String>) -> ExitCode {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("xtask: kvm-arm64: {problem}");
@@ -106,7 +112,8 @@ fn measured(root: &Path, arguments: &Arguments) -> Result<(), String> {
     if arguments.only_build {
         return Ok(());
     }
-    let bench = Bench::prepare(root, arguments.granule, arguments.bytes, arguments.limit, arguments.program.as_deref())?;
+    let memory = Memory::of(arguments.granule, arguments.bytes, arguments.gigabytes)?;
+    let bench = Bench::prepare(root, arguments.granule, memory, arguments.limit, arguments.program.as_deref())?;
     let mut record = Record::begin(root, &bench, linux.package())?;
     for (variant, (plain, counting)) in VARIANTS.iter().zip(&images) {
         let counted = bench.counts(variant.counting.0, &counting.path)?;
@@ -120,7 +127,8 @@ fn measured(root: &Path, arguments: &Arguments) -> Result<(), String> {
 fn parse(words: &[String]) -> Result<Arguments, String> {
     let mut arguments = Arguments {
         granule: Granule::K4,
-        bytes: 1 << 30,
+        bytes: None,
+        gigabytes: 1,
         release: RELEASE.to_owned(),
         again: false,
         only_build: false,
@@ -132,7 +140,11 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
         let mut value = || words.next().ok_or_else(|| format!("{word} expects a value"));
         match word.as_str() {
             "--granule" => arguments.granule = Granule::named(value()?)?,
-            "--bytes" => arguments.bytes = gigabytes(value()?)?,
+            "--bytes" => arguments.bytes = Some(size(value()?)?),
+            "--gigabytes" => {
+                let count: Option<u64> = value()?.parse().ok().filter(|count| (1..=1024).contains(count));
+                arguments.gigabytes = count.ok_or("--gigabytes expects a number from 1 to 1024")?;
+            }
             "--release" => arguments.release = value()?.clone(),
             "--again" => arguments.again = true,
             "--build" => arguments.only_build = true,
@@ -148,11 +160,15 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
     Ok(arguments)
 }
 
-/// Bytes of a size in whole G.
-fn gigabytes(size: &str) -> Result<u64, String> {
-    let count: Option<u64> = size.strip_suffix('G').and_then(|count| count.parse().ok());
-    let count = count.filter(|count| (1..=1024).contains(count));
-    count.map(|count| count << 30).ok_or_else(|| format!("--bytes expects whole G such as 4G, found {size:?}"))
+/// Bytes of a size in whole M or G.
+fn size(text: &str) -> Result<u64, String> {
+    let of = |unit: char, shift: u32| -> Option<u64> {
+        let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        (1..=1 << 20).contains(&count).then_some(count << shift)
+    };
+    of('M', 20)
+        .or_else(|| of('G', 30))
+        .ok_or_else(|| format!("--bytes expects a size such as 256M or 4G, found {text:?}"))
 }
 
 #[cfg(test)]
@@ -165,10 +181,19 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_read() {
-        let given = parsed(&["--granule", "64K", "--bytes", "4G", "--build", "--limit", "9"]).unwrap();
-        assert_eq!((given.granule, given.bytes, given.only_build), (Granule::K64, 4 << 30, true));
+        let given =
+            parsed(&["--granule", "64K", "--bytes", "4G", "--gigabytes", "2", "--build", "--limit", "9"]).unwrap();
+        assert_eq!((given.granule, given.bytes, given.gigabytes), (Granule::K64, Some(4 << 30), 2));
+        assert!(given.only_build);
         assert_eq!((given.limit.as_secs(), given.release.as_str()), (540, "trixie"));
-        for wrong in [&["--bytes", "512M"][..], &["--bytes", "0G"], &["--granule", "8K"], &["--limit", "0"], &["--x"]] {
+        for wrong in [
+            &["--bytes", "512"][..],
+            &["--bytes", "0G"],
+            &["--gigabytes", "0"],
+            &["--granule", "8K"],
+            &["--limit", "0"],
+            &["--x"],
+        ] {
             assert!(parsed(wrong).is_err(), "{wrong:?}");
         }
         assert!(parsed(&["--program"]).unwrap_err().contains("--program expects a value"));

@@ -1,18 +1,21 @@
 //! What came of a measurement, kept with its date: the last one of each size of base pages.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use super::measure::{Bench, Counted, Phase, Seen};
+use super::measure::{Bench, Counted, Memory, Phase, Seen};
 use super::report;
 use crate::dist::Target;
 use crate::linux::Granule;
 
-/// What is kept, and what is shown.
-const FILES: [&str; 2] = ["docs/evidence/kvm-arm64.json", "docs/evidence/kvm-arm64.md"];
+/// What is kept.
+const KEPT: &str = "docs/evidence/kvm-arm64.json";
+/// Where it is shown.
+const SHOWN: &str = "docs/evidence/kvm-arm64.md";
 
 /// A measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,7 +23,7 @@ pub struct Record {
     /// Base pages of the kernels.
     pub granule: Granule,
     /// Memory that was logged.
-    pub bytes: u64,
+    pub memory: Memory,
     /// What KVM split at a time.
     pub chunk_bytes: u64,
     /// The package of the kernels' source, with its version.
@@ -56,7 +59,7 @@ impl Record {
     pub fn begin(root: &Path, bench: &Bench, source: &str) -> Result<Record, String> {
         Ok(Record {
             granule: bench.granule,
-            bytes: bench.bytes,
+            memory: bench.memory,
             chunk_bytes: bench.chunk_bytes,
             source: source.to_owned(),
             compiler: version(Target::named("arm64")?.compiler()?),
@@ -75,11 +78,10 @@ impl Record {
 }
 
 impl Kernel {
-    /// The mean of a phase's instructions.
+    /// A phase's instructions in the first cycle.
     pub fn instructions(&self, backing: &str, name: &str) -> Option<f64> {
         let phase = self.phases.iter().find(|phase| phase.backing == backing && phase.name == name)?;
-        let count = phase.instructions.len();
-        (count > 0).then(|| phase.instructions.iter().sum::<u64>() as f64 / count as f64)
+        phase.instructions.first().map(|count| *count as f64)
     }
 }
 
@@ -88,21 +90,35 @@ impl Kernel {
 /// # Errors
 /// A file that cannot be read or written.
 pub fn keep(root: &Path, record: Record) -> Result<(), String> {
-    let [kept, shown] = FILES.map(|name| root.join(name));
-    let mut all: Vec<Record> = match fs::read_to_string(&kept) {
-        Ok(text) => serde_json::from_str(&text).map_err(|error| format!("{}: {error}", kept.display()))?,
-        Err(_) => Vec::new(),
-    };
+    let kept = root.join(KEPT);
+    let mut all = read(&kept)?;
     all.retain(|one| one.granule != record.granule);
     all.push(record);
     all.sort_by_key(|one| one.granule.page_bytes());
     let text = serde_json::to_string_pretty(&all).map_err(|error| error.to_string())? + "\n";
-    let page = report::page(&all, &report::published(root)?);
-    let write = |path: &Path, text: &str| fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()));
-    write(&kept, &text)?;
-    write(&shown, &page)?;
+    fs::write(&kept, &text).map_err(|error| format!("{}: {error}", kept.display()))?;
+    show(root)
+}
+
+/// Writes the page of what is kept.
+///
+/// # Errors
+/// A file that cannot be read or written.
+pub fn show(root: &Path) -> Result<(), String> {
+    let page = report::page(&read(&root.join(KEPT))?, &report::published(root)?);
+    let shown = root.join(SHOWN);
+    fs::write(&shown, &page).map_err(|error| format!("{}: {error}", shown.display()))?;
     println!("{}", shown.display());
     Ok(())
+}
+
+/// What is kept; nothing where there is no file.
+fn read(kept: &Path) -> Result<Vec<Record>, String> {
+    match fs::read_to_string(kept) {
+        Ok(text) => serde_json::from_str(&text).map_err(|error| format!("{}: {error}", kept.display())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(format!("{}: {error}", kept.display())),
+    }
 }
 
 /// The first line of what a program says of its version.

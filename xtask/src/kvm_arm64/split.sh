@@ -14,8 +14,8 @@ if [ ! -e $counts ]; then sleep 60; fi
 split() {
     title=$1 backing=$2 mode=$3 chunk_bytes=$4
     shift 4
-    # Each page of base memory takes several faults a cycle, which are most of all instructions.
-    if [ $backing = base ]; then cycles=1; else cycles=2; fi
+    # Pages take several faults each in every cycle, which are most of all instructions.
+    if [ $backing = thp ]; then cycles=2; else cycles=1; fi
     if [ -e $counts ]; then
         cycles=1
         run $title.before grep . $counts/*

@@ -14,14 +14,8 @@ use crate::test::packages::is_in_path;
 const CONFIGURATION: &str = include_str!("../../linux/arm64.config");
 
 /// Programs that a build takes besides the compiler, and the packages that bring them.
-const TOOLS: [(&str, &str); 6] = [
-    ("make", "make"),
-    ("gcc", "gcc"),
-    ("flex", "flex"),
-    ("bison", "bison"),
-    ("bc", "bc"),
-    ("perl", "perl-base"),
-];
+const TOOLS: [(&str, &str); 6] =
+    [("make", "make"), ("gcc", "gcc"), ("flex", "flex"), ("bison", "bison"), ("bc", "bc"), ("perl", "perl-base")];
 
 /// A kernel's image.
 #[derive(Debug)]
@@ -189,6 +183,9 @@ mod tests {
     #[test]
     fn a_tool_that_is_missing_is_named_with_its_package() {
         assert_eq!(needs("sh", "dash"), Ok(()));
-        assert_eq!(needs("no-such-program", "a-package").unwrap_err(), "needs no-such-program; apt-get install a-package");
+        assert_eq!(
+            needs("no-such-program", "a-package").unwrap_err(),
+            "needs no-such-program; apt-get install a-package"
+        );
     }
 }

@@ -77,7 +77,9 @@ impl Source {
                 fs::write(&there, wanted).map_err(cannot(&there))?;
             }
         }
-        fs::remove_dir_all(&room).or_else(|error| if all.is_empty() { Ok(()) } else { Err(error) }).map_err(cannot(&room))
+        fs::remove_dir_all(&room)
+            .or_else(|error| if all.is_empty() { Ok(()) } else { Err(error) })
+            .map_err(cannot(&room))
     }
 }
 

@@ -180,8 +180,11 @@ mod tests {
 
     #[test]
     fn a_page_stands_for_the_vdso_where_the_program_looks_into_that() {
-        let region =
-            |pages: Range<u64>, name: &str| Region { range: pages.start * PAGE_BYTES..pages.end * PAGE_BYTES, protection: 1, name: name.to_owned() };
+        let region = |pages: Range<u64>, name: &str| Region {
+            range: pages.start * PAGE_BYTES..pages.end * PAGE_BYTES,
+            protection: 1,
+            name: name.to_owned(),
+        };
         let of = |text: &[u8], more: &[Region]| {
             // The name lies where two pieces meet.
             let contents = Text([vec![0; (1 << 20) - 7].as_slice(), text, &[0; 64]].concat());
