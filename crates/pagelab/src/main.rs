@@ -28,6 +28,7 @@ mod sizes;
 mod status_line;
 mod studies;
 mod table;
+mod tail;
 mod tcg;
 mod top;
 mod trace_file;

@@ -85,7 +85,11 @@ fn two_kernels_are_booted_and_compared_without_a_time_and_nothing_they_write_is_
     let program = bench.word("pagelab");
     let script =
         format!("echo x > {written} && cat {written} && {program} workload page-touch --bytes 64M --answer-only");
-    let kernels = [("never", "transparent_hugepage=never"), ("always", "transparent_hugepage=always")];
+    // Debian's kernels zero what they allocate (init_on_alloc), and this one zeroes a huge page once more for the fault: that
+    // takes as many instructions as the faults that it saves.
+    let words = |enabled: &str| format!("transparent_hugepage={enabled} init_on_alloc=0");
+    let (never, always) = (words("never"), words("always"));
+    let kernels = [("never", never.as_str()), ("always", always.as_str())];
     let ran = ran(compare(&bench, &kernels, &["--check-output"], &shell(&script)));
     ran.says(0, &["boot 1 of 2", "boot 2 of 2", "(emulated, counting instructions)"]);
     ran.prints(&[
@@ -110,7 +114,9 @@ fn two_kernels_are_booted_and_compared_without_a_time_and_nothing_they_write_is_
     let faults = |name: &str| median(name)["minor_faults"].as_f64().unwrap();
     let (never, always) = (faults("never"), faults("always"));
     assert!(never > 64.0 * 256.0 && always < never / 4.0, "{never} and {always}");
-    assert!(median("never")["instructions"].as_f64().unwrap() > median("always")["instructions"].as_f64().unwrap());
+    let instructions = |name: &str| median(name)["instructions"].as_f64().unwrap();
+    let (never, always) = (instructions("never"), instructions("always"));
+    assert!(never > 1.2 * always, "{never} and {always}");
     let shown = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
     shown.prints(&["Emulated: no figure is a time"]);
 }

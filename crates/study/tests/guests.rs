@@ -2,11 +2,9 @@
 
 mod common;
 
-use common::{Fake, Noise, design};
-use policy::PageSizes;
-use policy::size::PageSize;
+use common::{Fake, Noise, comparison, design, machine};
 use policy::verdict::Holding;
-use study::comparison::{Admission, Comparison, Invocation, Unsupported};
+use study::comparison::{Admission, Comparison, Unsupported};
 use study::definition::{Definition, DefinitionError, Size, Wire};
 use study::guest::{Clock, kernel_word, without_times};
 use study::machine::Machine;
@@ -36,37 +34,13 @@ fn boot(kernel: &str, clock: Clock, number: u64, scale: f64) -> Comparison {
     fake.arms[1].holding = Holding::Held;
     let run = compare(&design, &mut fake, &mut |_| ());
     let machine = Machine {
-        name: "host".into(),
-        arch: "x86_64".into(),
         kernel: format!("{kernel} #1"),
         kernel_command_line: format!("{} {}", kernel_word(kernel), clock.word()),
         boot_id: format!("boot-{number}"),
         host_id: Some("host".into()),
-        cpu_model: "any".into(),
-        cpus: 1,
-        memory_bytes: 4 << 30,
-        hypervisor: None,
-        page_sizes: PageSizes { base: PageSize::K4, pmd: None, mthp: vec![], hugetlb: vec![] },
+        ..machine(1, number)
     };
-    let command = vec!["sort".to_owned()];
-    Comparison {
-        id: number as i64,
-        started_unix_s: number as i64 * 1000,
-        invocation: Invocation {
-            command: command.clone(),
-            client: None,
-            prepare: None,
-            pagelab: command,
-            version: "0".into(),
-        },
-        machine,
-        admissions: run.admissions,
-        trials: run.trials,
-        analysis: run.analysis,
-        adoptions: vec![],
-        ended: run.ended,
-        design,
-    }
+    Comparison { started_unix_s: number as i64 * 1000, ..comparison(number as i64, machine, design, run) }
 }
 
 /// Four boots of each kernel; the new one takes four fifths.

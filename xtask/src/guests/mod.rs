@@ -102,6 +102,16 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// The kernel that tests of `compare --kernel` boot: of CI's guest with the architecture of this machine, where there is one.
+///
+/// # Errors
+/// It cannot be fetched.
+pub fn fetch_for_tests() -> Result<(), String> {
+    let is_here = |guest: &Guest| Target::named(&guest.architecture).is_ok_and(Target::is_here);
+    let guest = kernel::all().into_iter().find(|guest| guest.in_ci && is_here(guest));
+    guest.map_or(Ok(()), |guest| kernel_of(&guest, false).map(drop))
+}
+
 /// The guests of CI with the smaller checks: each check with what came of it. What cannot be fetched is skipped.
 pub fn small(root: &Path) -> Vec<(String, Outcome)> {
     let limit = Duration::from_secs(600);

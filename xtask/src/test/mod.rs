@@ -45,6 +45,9 @@ pub fn run(root: &Path) -> ExitCode {
     if let Err(problem) = steps.take("tcg-guest", || crate::tcg_guest::assemble(false)) {
         println!("the tests that boot a guest are skipped: {problem}");
     }
+    if let Err(problem) = steps.take("kernel of guests", crate::guests::fetch_for_tests) {
+        println!("the tests of `compare --kernel` are skipped: {problem}");
+    }
     let mut tally = Tally::default();
     match tests(root, &steps) {
         Ok(tests) => tally.add(tests),

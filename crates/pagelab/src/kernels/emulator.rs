@@ -7,8 +7,6 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use guest::{Machine, SAYS};
@@ -16,8 +14,9 @@ use tracer::child::die_with_parent;
 use tracer::signals;
 
 use super::job::Said;
+use crate::tail::Tail;
 
-/// So many of the last bytes of the console are kept, and at most twice as many.
+/// So many of the last bytes of the console are kept.
 const KEPT_BYTES: usize = 4 << 20;
 
 /// How a guest ended.
@@ -102,13 +101,11 @@ pub fn boot(
     let (Some(port), Some(errors)) = (process.0.stdout.take(), process.0.stderr.take()) else {
         unreachable!("both are piped")
     };
-    let console = Arc::default();
-    let listener = keep(errors, Arc::clone(&console))?;
+    let console = Tail::of(errors, KEPT_BYTES)?;
     let end = heard(&lines(port)?, limits, hear);
     drop(process);
     // Its last words are on their way.
-    let _ = listener.join();
-    let console = String::from_utf8_lossy(&console.lock().unwrap_or_else(PoisonError::into_inner)).into_owned();
+    let console = console.whole();
     let end = signals::arrived().map_or(end, End::Interrupted);
     Ok(Ended { end, console })
 }
@@ -157,21 +154,6 @@ fn lines(from: impl Read + Send + 'static) -> std::io::Result<Receiver<Vec<u8>>>
         }
     })?;
     Ok(lines)
-}
-
-/// Keeps the last of what comes.
-fn keep(mut from: impl Read + Send + 'static, kept: Arc<Mutex<Vec<u8>>>) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name("console".into()).spawn(move || {
-        let mut bytes = [0; 4096];
-        while let Ok(read @ 1..) = from.read(&mut bytes) {
-            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.extend_from_slice(&bytes[..read]);
-            if kept.len() > 2 * KEPT_BYTES {
-                let surplus_bytes = kept.len() - KEPT_BYTES;
-                kept.drain(..surplus_bytes);
-            }
-        }
-    })
 }
 
 impl Ended {

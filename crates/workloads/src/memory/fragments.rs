@@ -167,8 +167,7 @@ impl Fragments {
             if fragments.after.fragmented_ratio() >= goal_ratio {
                 break;
             }
-            let goal_bytes = (fragments.after.bytes as f64 * (1.0 - goal_ratio)) as u64;
-            let seized = seize(degree.block, goal_bytes)?;
+            let seized = seize(degree.block, 1.0 - goal_ratio)?;
             let pages = split(one_of_each_block(&seized, degree.block)?)?;
             fragments.pipes.extend(hold(&pages)?);
             fragments.pages += pages.len() as u64;
@@ -179,16 +178,19 @@ impl Fragments {
     }
 }
 
-/// Fills memory until no more than so many bytes are left in whole blocks. For a base page the
-/// allocator takes from small blocks first, so that it cuts whole ones only where there is nothing else.
-fn seize(block: PageSize, goal_bytes: u64) -> Result<Vec<Mapping>, FragmentsError> {
+/// Fills memory until no more than this part of what will be free, when it is given back, is left in whole blocks. What others take
+/// and free meanwhile counts. For a base page the allocator takes from small blocks first, so that it cuts whole ones only where there
+/// is nothing else.
+fn seize(block: PageSize, whole_ratio: f64) -> Result<Vec<Mapping>, FragmentsError> {
     let reserve_bytes = reserve_bytes()?;
     let refused = |step| move |source| FragmentsError::Refused { step, source };
     let large = large_folio();
     let mut seized = Vec::new();
     loop {
         let free = FreeMemory::now(block)?;
-        if free.whole_bytes <= goal_bytes || free.bytes < reserve_bytes + PIECE_BYTES {
+        let free_then_bytes = free.bytes + seized.len() as u64 * PIECE_BYTES;
+        let is_enough = free.whole_bytes as f64 <= free_then_bytes as f64 * whole_ratio;
+        if is_enough || free.bytes < reserve_bytes + PIECE_BYTES {
             return Ok(seized);
         }
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;

@@ -1,9 +1,6 @@
 //! A QEMU that boots the guest, and is gone at the end whatever happens.
 
-use std::io::{self, Read};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -16,6 +13,7 @@ use super::guest::{Guest, SAYS};
 use super::jit::Jit;
 use super::qmp::{Qmp, Silence};
 use super::{Arguments, MemoryKind};
+use crate::tail::Tail;
 
 /// One heap for all threads of QEMU (mallopt(3), glibc). Others than the first grow by an mprotect(2) for every few
 /// pages, 600 of them in a boot by the vCPU's thread, and each is a stop of the tracer under a policy that changes guards:
@@ -23,7 +21,7 @@ use super::{Arguments, MemoryKind};
 const ONE_HEAP: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
 /// How long QEMU may take to answer its monitor, or to end.
 const ANSWER: Duration = Duration::from_secs(60);
-/// So many of the last bytes of what QEMU and the guest said are kept, and at most twice as many.
+/// So many of the last bytes of what QEMU and the guest said are kept.
 const KEPT_BYTES: usize = 1 << 20;
 /// So many of the last lines are shown.
 const SHOWN_LINES: usize = 12;
@@ -36,8 +34,7 @@ pub struct Emulator {
     process: Process,
     qmp: Qmp,
     version: Version,
-    said: Arc<Mutex<Vec<u8>>>,
-    listener: JoinHandle<()>,
+    said: Tail,
     started: Instant,
     started_cpu_s: f64,
 }
@@ -64,10 +61,9 @@ impl Emulator {
         signals::leash(process.0.id().cast_signed());
         let pipes = (process.0.stdin.take(), process.0.stdout.take(), process.0.stderr.take());
         let (Some(to), Some(from), Some(errors)) = pipes else { unreachable!("all three are piped") };
-        let said = Arc::default();
-        let listener = listen(errors, Arc::clone(&said)).map_err(not_run)?;
+        let said = Tail::of(errors, KEPT_BYTES).map_err(not_run)?;
         let (qmp, version, started) = (Qmp::new(to, from).map_err(not_run)?, Version(0, 0, 0), Instant::now());
-        let mut emulator = Emulator { process, qmp, version, said, listener, started, started_cpu_s: 0.0 };
+        let mut emulator = Emulator { process, qmp, version, said, started, started_cpu_s: 0.0 };
         emulator.version = emulator.greeted()?;
         emulator.execute("qmp_capabilities", Value::Null)?;
         Ok(emulator)
@@ -117,7 +113,7 @@ impl Emulator {
         }
         // The line was written before the guest went, but through another pipe.
         let until = Instant::now() + Duration::from_secs(5);
-        while !self.text().lines().any(|line| line.trim_end() == SAYS) {
+        while !self.said.text().lines().any(|line| line.trim_end() == SAYS) {
             if Instant::now() > until {
                 return Err(wrong("the power off alone".to_string()));
             }
@@ -190,7 +186,7 @@ impl Emulator {
         let ended = self.process.0.wait();
         // Its last words are still on their way; a process of its own may keep the pipe open for longer.
         let until = Instant::now() + Duration::from_secs(1);
-        while !self.listener.is_finished() && Instant::now() < until {
+        while !self.said.is_whole() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
         match (signals::arrived(), ended) {
@@ -204,13 +200,8 @@ impl Emulator {
         BootError::Hangs { limit_s: limit.as_secs(), said: self.last_lines() }
     }
 
-    fn text(&self) -> String {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&said).into_owned()
-    }
-
     fn last_lines(&self) -> String {
-        let text = self.text();
+        let text = self.said.text();
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let last = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
         last.iter().map(|line| format!("  {}", results::printable(line.trim_end()))).collect::<Vec<_>>().join("\n")
@@ -248,34 +239,4 @@ fn words(arguments: &Arguments, max_cpus: u32) -> Vec<String> {
     words.extend(pairs.into_iter().flat_map(|(option, value)| [option.to_string(), value]));
     words.extend(["-nodefaults", "-no-user-config", "-S", "-no-reboot", "-no-shutdown"].map(String::from));
     words
-}
-
-/// Keeps the last of what comes.
-fn listen(mut from: impl Read + Send + 'static, kept: Arc<Mutex<Vec<u8>>>) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name("listener".into()).spawn(move || {
-        let mut bytes = [0; 4096];
-        while let Ok(read @ 1..) = from.read(&mut bytes) {
-            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.extend_from_slice(&bytes[..read]);
-            if kept.len() > 2 * KEPT_BYTES {
-                let surplus_bytes = kept.len() - KEPT_BYTES;
-                kept.drain(..surplus_bytes);
-            }
-        }
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_of_what_is_said_is_kept() {
-        let much = vec![b'.'; 5 * KEPT_BYTES];
-        let kept = Arc::default();
-        listen(std::io::Cursor::new([&much, SAYS.as_bytes()].concat()), Arc::clone(&kept)).unwrap().join().unwrap();
-        let kept = kept.lock().unwrap();
-        assert!(kept.ends_with(SAYS.as_bytes()));
-        assert!((KEPT_BYTES..=2 * KEPT_BYTES).contains(&kept.len()), "{}", kept.len());
-    }
 }

@@ -1,0 +1,65 @@
+//! The last of what a program says, kept by a thread while it speaks.
+
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// The last bytes of a pipe.
+pub struct Tail {
+    kept: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Tail {
+    /// Reads until the end, and keeps so many of the last bytes, at most twice as many.
+    ///
+    /// # Errors
+    /// There can be no thread.
+    pub fn of(mut from: impl Read + Send + 'static, kept_bytes: usize) -> io::Result<Tail> {
+        let kept: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let into = Arc::clone(&kept);
+        let reader = std::thread::Builder::new().name("tail".into()).spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(read @ 1..) = from.read(&mut bytes) {
+                let mut kept = into.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.extend_from_slice(&bytes[..read]);
+                if kept.len() > 2 * kept_bytes {
+                    let surplus_bytes = kept.len() - kept_bytes;
+                    kept.drain(..surplus_bytes);
+                }
+            }
+        })?;
+        Ok(Tail { kept, reader })
+    }
+
+    /// What is kept now.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.kept.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+
+    /// Whether all has been read.
+    pub fn is_whole(&self) -> bool {
+        self.reader.is_finished()
+    }
+
+    /// Waits until all has been read, and returns what is kept of it.
+    pub fn whole(self) -> String {
+        let Tail { kept, reader } = self;
+        let _ = reader.join();
+        String::from_utf8_lossy(&kept.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_what_is_said_is_kept() {
+        const KEPT_BYTES: usize = 1 << 20;
+        let much = vec![b'.'; 5 * KEPT_BYTES];
+        let text = Tail::of(io::Cursor::new([&much, &b"the end"[..]].concat()), KEPT_BYTES).unwrap().whole();
+        assert!(text.ends_with("the end"));
+        assert!((KEPT_BYTES..=2 * KEPT_BYTES).contains(&text.len()), "{}", text.len());
+    }
+}
