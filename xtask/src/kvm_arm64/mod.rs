@@ -2,6 +2,7 @@
 //! with one that skips children too, each built from source and run in QEMU, whose clock counts instructions.
 
 mod counts;
+mod kept;
 mod measure;
 mod record;
 mod report;
@@ -77,7 +78,7 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if words == ["--page"] {
-        return ended(record::show(root));
+        return ended(kept::show(root));
     }
     let arguments = match parse(words) {
         Ok(arguments) => arguments,
@@ -121,7 +122,7 @@ fn measured(root: &Path, arguments: &Arguments) -> Result<(), String> {
     }
     let text = report::section(&record, &report::published(root)?);
     println!("{text}");
-    record::keep(root, record)
+    kept::keep(root, record)
 }
 
 fn parse(words: &[String]) -> Result<Arguments, String> {

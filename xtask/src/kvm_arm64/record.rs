@@ -1,21 +1,13 @@
-//! What came of a measurement, kept with its date: the last one of each size of base pages.
+//! What came of a measurement.
 
-use std::fs;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
 use super::measure::{Bench, Counted, Memory, Phase, Seen};
-use super::report;
 use crate::dist::Target;
 use crate::linux::Granule;
-
-/// What is kept.
-const KEPT: &str = "docs/evidence/kvm-arm64.json";
-/// Where it is shown.
-const SHOWN: &str = "docs/evidence/kvm-arm64.md";
 
 /// A measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -82,42 +74,6 @@ impl Kernel {
     pub fn instructions(&self, backing: &str, name: &str) -> Option<f64> {
         let phase = self.phases.iter().find(|phase| phase.backing == backing && phase.name == name)?;
         phase.instructions.first().map(|count| *count as f64)
-    }
-}
-
-/// Puts a record in the place of the last one of the same base pages, and shows all of them.
-///
-/// # Errors
-/// A file that cannot be read or written.
-pub fn keep(root: &Path, record: Record) -> Result<(), String> {
-    let kept = root.join(KEPT);
-    let mut all = read(&kept)?;
-    all.retain(|one| one.granule != record.granule);
-    all.push(record);
-    all.sort_by_key(|one| one.granule.page_bytes());
-    let text = serde_json::to_string_pretty(&all).map_err(|error| error.to_string())? + "\n";
-    fs::write(&kept, &text).map_err(|error| format!("{}: {error}", kept.display()))?;
-    show(root)
-}
-
-/// Writes the page of what is kept.
-///
-/// # Errors
-/// A file that cannot be read or written.
-pub fn show(root: &Path) -> Result<(), String> {
-    let page = report::page(&read(&root.join(KEPT))?, &report::published(root)?);
-    let shown = root.join(SHOWN);
-    fs::write(&shown, &page).map_err(|error| format!("{}: {error}", shown.display()))?;
-    println!("{}", shown.display());
-    Ok(())
-}
-
-/// What is kept; nothing where there is no file.
-fn read(kept: &Path) -> Result<Vec<Record>, String> {
-    match fs::read_to_string(kept) {
-        Ok(text) => serde_json::from_str(&text).map_err(|error| format!("{}: {error}", kept.display())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(format!("{}: {error}", kept.display())),
     }
 }
 

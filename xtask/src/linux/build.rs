@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::source::Source;
+use super::tool::needs;
 use super::{Granule, Wanted};
 use crate::cache::{Work, put};
 use crate::dist::Target;
-use crate::test::packages::is_in_path;
 
 /// What every kernel has, whatever its base pages.
 const CONFIGURATION: &str = include_str!("../../linux/arm64.config");
@@ -123,14 +123,6 @@ impl<'a> Order<'a> {
     }
 }
 
-/// Whether a program is there.
-///
-/// # Errors
-/// It is not; which package brings it.
-pub fn needs(tool: &str, package: &str) -> Result<(), String> {
-    if is_in_path(tool) { Ok(()) } else { Err(format!("needs {tool}; apt-get install {package}")) }
-}
-
 /// The compiler's own words of its version; what is built changes with it.
 fn compiler(target: &Target) -> Result<String, String> {
     let program = target.compiler()?;
@@ -178,14 +170,5 @@ mod tests {
         let all = [of(&patches), of(&patches[..1]), of(&[])];
         assert!(all[0] != all[1] && all[1] != all[2]);
         assert!(all[0].contains("linux-source-1_2") && all[0].contains("CONFIG_ARM64_16K_PAGES=y"));
-    }
-
-    #[test]
-    fn a_tool_that_is_missing_is_named_with_its_package() {
-        assert_eq!(needs("sh", "dash"), Ok(()));
-        assert_eq!(
-            needs("no-such-program", "a-package").unwrap_err(),
-            "needs no-such-program; apt-get install a-package"
-        );
     }
 }

@@ -3,6 +3,7 @@
 
 mod build;
 mod source;
+mod tool;
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Patch;
+use super::tool::needs;
 use crate::cache::{Work, put};
 use crate::debian::{Archive, unpack_file};
 
@@ -86,7 +87,7 @@ impl Source {
 /// Fetches the newest source and puts it in the place of the one that is there, unless that is the same.
 fn replace(release: &str, cache: &Path, place: &Path, work: &Work) -> Result<(), String> {
     for (tool, package) in [("xz", "xz-utils"), ("patch", "patch")] {
-        super::build::needs(tool, package)?;
+        needs(tool, package)?;
     }
     has_room(place)?;
     let of = |again| -> Result<(PathBuf, String), String> {
