@@ -1,13 +1,18 @@
 //! Policies that a model can have: those of a running kernel, and those that no kernel can be switched to.
 
+mod shape;
+
 use std::fmt;
 use std::str::FromStr;
 
 use ::policy::size::{PageSize, format_bytes};
-use ::policy::{Granularity, Mechanism, PageSizes, Policy, PolicyError};
-use paging::{Format, with_format};
+use ::policy::{Granularity, Mechanism, Policy, PolicyError};
+use paging::with_format;
 use serde::{Serialize, Serializer};
 use thiserror::Error;
+
+pub(crate) use self::shape::LEAST_FOLIO_PAGES;
+use self::shape::Shape;
 
 use crate::kernel::Kernel;
 use crate::lack::Lack;
@@ -20,15 +25,28 @@ pub enum ModelPolicy {
     Kernel(Policy),
     /// 64K of memory at the first fault, of which one page is mapped; the second fault in it maps the rest and sets the
     /// contiguous bit (linux-mm, 2016).
-    Contig64k,
+    Contig64k {
+        /// Whether THP comes first, and this where none fits, as the proposal has it.
+        with_thp: bool,
+    },
     /// Base pages of 16K or 64K: another granule, or software pages of several hardware pages.
-    BasePage(PageSize),
+    BasePage {
+        /// The size.
+        size: PageSize,
+        /// Whether THP comes first, and base pages where none fits.
+        with_thp: bool,
+    },
     /// The kernel's map of all memory, with leaves of this size: for traces of whole machines, whose addresses are
     /// physical.
     DirectMap(PageSize),
 }
 
 impl ModelPolicy {
+    /// Whether THP comes first and something else where none fits.
+    fn has_thp_first(&self) -> bool {
+        matches!(self, ModelPolicy::Contig64k { with_thp: true } | ModelPolicy::BasePage { with_thp: true, .. })
+    }
+
     /// What it asks for, in a few words.
     pub fn describe(&self) -> String {
         match self {
@@ -40,21 +58,37 @@ impl ModelPolicy {
                 Granularity::Hugetlb(size) => format!("pages of {size} from a pool"),
                 Granularity::DirectMap(leaves) => format!("the kernel's direct map in {leaves}"),
             },
-            ModelPolicy::Contig64k => "64K at the first fault, made contiguous at the second".to_owned(),
-            ModelPolicy::BasePage(size) => format!("base pages of {size}"),
+            ModelPolicy::Contig64k { with_thp } => {
+                format!("{}64K at the first fault, made contiguous at the second", after_thp(*with_thp))
+            }
+            ModelPolicy::BasePage { size, with_thp } => format!("{}base pages of {size}", after_thp(*with_thp)),
             ModelPolicy::DirectMap(size) => format!("the kernel's direct map with leaves of {size}"),
         }
     }
+}
+
+/// What stands behind the name of a policy under which THP comes first.
+const WITH_THP: &str = "+thp";
+
+fn suffix(with_thp: bool) -> &'static str {
+    if with_thp { WITH_THP } else { "" }
+}
+
+fn after_thp(with_thp: bool) -> &'static str {
+    if with_thp { "THP of PMD size where it fits, elsewhere " } else { "" }
 }
 
 impl FromStr for ModelPolicy {
     type Err = PolicyError;
 
     fn from_str(text: &str) -> Result<ModelPolicy, PolicyError> {
-        match text {
-            "contig-64k" => Ok(ModelPolicy::Contig64k),
-            "base-16k" => Ok(ModelPolicy::BasePage(PageSize::new(16 << 10).expect("a power of two"))),
-            "base-64k" => Ok(ModelPolicy::BasePage(PageSize::K64)),
+        let (name, with_thp) = text.strip_suffix(WITH_THP).map_or((text, false), |name| (name, true));
+        match name {
+            "contig-64k" => Ok(ModelPolicy::Contig64k { with_thp }),
+            "base-16k" => {
+                Ok(ModelPolicy::BasePage { size: PageSize::new(16 << 10).expect("a power of two"), with_thp })
+            }
+            "base-64k" => Ok(ModelPolicy::BasePage { size: PageSize::K64, with_thp }),
             _ => match text.strip_prefix("direct-map-").map(str::parse) {
                 Some(Ok(size)) => Ok(ModelPolicy::DirectMap(size)),
                 _ => text.parse().map(ModelPolicy::Kernel),
@@ -67,8 +101,10 @@ impl fmt::Display for ModelPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ModelPolicy::Kernel(policy) => policy.fmt(f),
-            ModelPolicy::Contig64k => f.pad("contig-64k"),
-            ModelPolicy::BasePage(size) => f.pad(&format!("base-{size}").to_ascii_lowercase()),
+            ModelPolicy::Contig64k { with_thp } => f.pad(&format!("contig-64k{}", suffix(*with_thp))),
+            ModelPolicy::BasePage { size, with_thp } => {
+                f.pad(&format!("base-{size}{}", suffix(*with_thp)).to_ascii_lowercase())
+            }
             ModelPolicy::DirectMap(size) => f.pad(&format!("direct-map-{size}").to_ascii_lowercase()),
         }
     }
@@ -118,7 +154,9 @@ pub struct Plan {
     pub base_bytes: u64,
     /// Bytes that a leaf one level above the base pages maps; `None` where there is none.
     pub pmd_bytes: Option<u64>,
-    /// How anonymous memory is mapped.
+    /// Bytes of THP, which comes first where the policy has it.
+    pub thp_bytes: Option<u64>,
+    /// How anonymous memory is mapped, where THP comes first what no THP fits.
     pub granule: Granule,
     /// What is done to the program's calls.
     pub mechanism: Mechanism,
@@ -140,10 +178,16 @@ impl Plan {
         let granule = granule(policy, &shape, &format.name, machine.architecture).map_err(refused)?;
         let asked = match policy {
             ModelPolicy::Kernel(policy) => policy,
-            ModelPolicy::Contig64k | ModelPolicy::BasePage(_) | ModelPolicy::DirectMap(_) => &Policy::DEFAULT,
+            ModelPolicy::Contig64k { .. } | ModelPolicy::BasePage { .. } | ModelPolicy::DirectMap(_) => {
+                &Policy::DEFAULT
+            }
         };
+        let has_thp = policy.has_thp_first() || matches!(granule, Granule::Thp(_));
+        let pmd_leaf = || shape.pmd_bytes.ok_or_else(|| Lack::PmdLeaf(format.name.clone()));
+        let thp_bytes = has_thp.then(pmd_leaf).transpose().map_err(refused)?;
         let mechanism = Mechanism::of(asked, &shape.as_offered());
-        Ok(Plan { format, base_bytes: shape.base_bytes, pmd_bytes: shape.pmd_bytes, granule, mechanism })
+        let (base_bytes, pmd_bytes) = (shape.base_bytes, shape.pmd_bytes);
+        Ok(Plan { format, base_bytes, pmd_bytes, thp_bytes, granule, mechanism })
     }
 }
 
@@ -170,9 +214,8 @@ impl Plan {
     /// What khugepaged looks at as one under this policy: a PMD; `None` where it has nothing to do.
     pub(crate) fn scanned_bytes(&self, kernel: &Kernel) -> Option<u64> {
         match self.granule {
-            Granule::Thp(bytes) => Some(bytes),
             Granule::Mthp(_) if kernel.khugepaged.makes_folios => self.pmd_bytes,
-            _ => None,
+            _ => self.thp_bytes,
         }
     }
 
@@ -202,59 +245,8 @@ impl Plan {
     }
 }
 
-/// Base pages of the smallest anonymous folio (mm/huge_memory.c: order 2).
-pub(crate) const LEAST_FOLIO_PAGES: u64 = 4;
-
-/// The sizes that a format has.
-struct Shape {
-    base_bytes: u64,
-    pmd_bytes: Option<u64>,
-    /// Bytes of a contiguous group of pages.
-    group_bytes: Option<u64>,
-    /// Base pages and larger leaves.
-    leaves: Vec<u64>,
-    /// Leaves and groups that hugetlb can have.
-    hugetlb: Vec<u64>,
-}
-
-impl Shape {
-    fn of(format: &impl Format) -> Shape {
-        let (geometry, run_bits) = (format.geometry(), format.run_bits());
-        let unit = |level| geometry.span(level) << run_bits;
-        let group = |level| {
-            let bits = if run_bits == 0 { format.group_bits_at(level) } else { 0 };
-            (bits != 0).then(|| geometry.span(level) << bits)
-        };
-        let leaves: Vec<u64> = (1..geometry.levels())
-            .filter(|level| format.has_leaf(*level) && unit(*level) <= 16 << 30)
-            .map(unit)
-            .collect();
-        // Linux has groups of pages and of PMD leaves (arch/arm64/mm/hugetlbpage.c, arch/riscv/mm/hugetlbpage.c).
-        let mut hugetlb: Vec<u64> = leaves.iter().copied().chain((0..2).filter_map(group)).collect();
-        hugetlb.sort_unstable();
-        let pmd_bytes = format.has_leaf(1).then(|| unit(1));
-        let leaves = std::iter::once(unit(0)).chain(leaves).collect();
-        Shape { base_bytes: unit(0), pmd_bytes, group_bytes: group(0), leaves, hugetlb }
-    }
-}
-
-impl Shape {
-    /// The sizes that a kernel with these tables offers.
-    fn as_offered(&self) -> PageSizes {
-        let size = |bytes: u64| PageSize::new(bytes).expect("pages are powers of two");
-        let least = self.base_bytes * LEAST_FOLIO_PAGES;
-        let folios = std::iter::successors(Some(least), |bytes| Some(bytes * 2));
-        PageSizes {
-            base: size(self.base_bytes),
-            pmd: self.pmd_bytes.map(size),
-            mthp: folios.take_while(|bytes| self.pmd_bytes.is_some_and(|pmd| *bytes < pmd)).map(size).collect(),
-            hugetlb: self.hugetlb.iter().copied().map(size).collect(),
-        }
-    }
-}
-
 fn format_for(policy: &ModelPolicy, machine: &Machine) -> Result<TableFormat, Lack> {
-    let ModelPolicy::BasePage(size) = policy else { return Ok(machine.usual_format().clone()) };
+    let ModelPolicy::BasePage { size, .. } = policy else { return Ok(machine.usual_format().clone()) };
     machine.format_with(size.bytes()).cloned().ok_or_else(|| {
         let mut has: Vec<String> = Vec::new();
         for name in machine.formats.iter().map(|format| format_bytes(format.base_bytes())) {
@@ -270,14 +262,14 @@ fn granule(policy: &ModelPolicy, shape: &Shape, format: &str, architecture: Arch
     let format = || format.to_owned();
     let kernel = match policy {
         ModelPolicy::Kernel(policy) => policy.granularity,
-        ModelPolicy::BasePage(_) => return Ok(Granule::Base),
+        ModelPolicy::BasePage { .. } => return Ok(Granule::Base),
         ModelPolicy::DirectMap(size) => {
             return match shape.leaves.contains(&size.bytes()) {
                 true => Ok(Granule::Direct(size.bytes())),
                 false => Err(Lack::Leaves { format: format(), has: listed(&shape.leaves) }),
             };
         }
-        ModelPolicy::Contig64k => {
+        ModelPolicy::Contig64k { .. } => {
             return match shape.group_bytes {
                 Some(bytes) if bytes == 64 << 10 => Ok(Granule::Contig64k),
                 Some(bytes) => Err(Lack::Groups { format: format(), bytes }),
@@ -309,92 +301,4 @@ fn listed(sizes: &[u64]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::machine::built_in;
-
-    fn plan(machine: &str, policy: &str) -> Result<Plan, String> {
-        Plan::new(&policy.parse().unwrap(), &built_in(machine).unwrap()).map_err(|refused| refused.reason)
-    }
-
-    #[test]
-    fn names_survive_a_round_trip() {
-        for name in ["base", "mthp-64k", "thp+prefault", "hugetlb-1g", "contig-64k", "base-16k", "base-64k"] {
-            assert_eq!(name.parse::<ModelPolicy>().unwrap().to_string(), name);
-        }
-        assert!("base-8k".parse::<ModelPolicy>().is_err());
-    }
-
-    #[test]
-    fn each_machine_has_the_pages_of_its_tables() {
-        assert_eq!(plan("cascade-lake", "thp").unwrap().granule, Granule::Thp(2 << 20));
-        assert_eq!(plan("cortex-a57", "contig-64k").unwrap().granule, Granule::Contig64k);
-        assert_eq!(plan("neoverse-n1", "base-16k").unwrap().format.name, "arm64-16k-48");
-        // Linux on RISC-V takes the most levels that there are, whatever the order of the file.
-        assert_eq!(plan("rva23", "thp").unwrap().format.name, "sv48+svnapot");
-        assert_eq!(plan("rva23", "base-64k").unwrap().format.name, "sv48-64k+svnapot");
-        assert_eq!(plan("sifive-u74", "base").unwrap().format.name, "sv39");
-        assert_eq!(plan("sapphire-rapids", "base").unwrap().format.name, "x86-64");
-        assert_eq!(plan("neoverse-n1", "hugetlb-32m").unwrap().granule, Granule::Hugetlb(32 << 20));
-        assert_eq!(plan("apple-m1", "thp").unwrap().granule, Granule::Thp(32 << 20));
-        assert_eq!(plan("apple-m1", "base").unwrap().base_bytes, 16 << 10);
-    }
-
-    #[test]
-    fn what_a_machine_cannot_have_is_refused_with_the_reason() {
-        for (machine, policy, reason) in [
-            ("cascade-lake", "base-64k", "no base pages of 64K, only of 4K"),
-            ("cascade-lake", "contig-64k", "x86-64 on x86_64 has no contiguous pages"),
-            ("cascade-lake", "hugetlb-64k", "hugetlb pages are of 2M, 1G"),
-            ("cascade-lake", "mthp-2m", "of 16K to 1M"),
-            ("rva23", "base-16k", "no base pages of 16K, only of 4K, 64K"),
-            ("apple-m1", "contig-64k", "contiguous groups of pages (arm64-16k-47) are of 2M"),
-            ("sifive-u74", "contig-64k", "no contiguous pages"),
-            ("zen-2", "default", "name a page size"),
-        ] {
-            let found = plan(machine, policy).unwrap_err();
-            assert!(found.contains(reason), "{machine} {policy}: {found}");
-        }
-    }
-
-    #[test]
-    fn further_folios_are_smaller_ones_that_the_machine_has() {
-        const K: u64 = 1 << 10;
-        for (machine, policy, further, reason) in [
-            ("cascade-lake", "mthp-64k", vec![16 * K, 32 * K, 64 * K], None),
-            ("cascade-lake", "mthp-64k", vec![16 * K, 128 * K], Some("of 128K would be taken before those of 64K")),
-            (
-                "apple-m1",
-                "mthp-128k",
-                vec![16 * K],
-                Some("no folios of 16K: the smallest are of 64K with arm64-16k-47"),
-            ),
-            // They stand in for nothing.
-            ("apple-m1", "base", vec![16 * K], None),
-        ] {
-            let found = plan(machine, policy).unwrap().admits_folios(&further).err();
-            let is_said =
-                reason.is_none_or(|reason| found.as_ref().is_some_and(|found| found.to_string().contains(reason)));
-            assert!(found.is_some() == reason.is_some() && is_said, "{machine} {policy}: {found:?}");
-        }
-    }
-
-    #[test]
-    fn missing_pages_are_fewer_than_a_pmd_has() {
-        let arm64_64k = include_str!("../../../machines/neoverse-n1.toml").replace("\"arm64-4k-48\", ", "");
-        let arm64_64k = crate::machine::read("test.toml", &arm64_64k.replace("\"arm64-16k-48\", ", "")).unwrap();
-        for (machine, most) in
-            [(built_in("cascade-lake").unwrap(), 511), (built_in("apple-m1").unwrap(), 2047), (arm64_64k, 8191)]
-        {
-            let admits = |policy: &str, missing: u64| {
-                let mut kernel = Kernel::default();
-                kernel.khugepaged.max_ptes_none = Some(missing);
-                Plan::new(&policy.parse().unwrap(), &machine).unwrap().admits_kernel(&kernel)
-            };
-            assert_eq!(admits("thp", most), Ok(()), "{}", machine.name);
-            let refused = admits("thp", most + 1).unwrap_err();
-            assert!(refused.to_string().contains(&format!("0 to {most} with")), "{}: {refused}", machine.name);
-            assert_eq!(admits("base", most + 1), Ok(()), "khugepaged has no part in it");
-        }
-    }
-}
+mod tests;

@@ -207,7 +207,11 @@ fn what_cannot_be_simulated_is_said() {
         (vec!["--linux", "/nonexistent.toml"], 2, "/nonexistent.toml: No such file"),
         (vec!["--accesses-only", "--linux", &toml], 2, "cannot be used with"),
         (vec!["sweep"], 2, "sweep: no such trace; the verb comes first: `pagelab sim sweep`"),
-        (vec!["-p", "contig-64k+prefault"], 2, "contig-64k takes no modifiers, found +prefault"),
+        (
+            vec!["-p", "contig-64k+prefault"],
+            2,
+            "contig-64k does not take +prefault; expected contig-64k or contig-64k+thp",
+        ),
         (vec![&empty], 2, "the file is empty"),
     ] {
         let ran = traced.sim(&arguments);

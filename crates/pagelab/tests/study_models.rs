@@ -221,7 +221,12 @@ fn a_dry_run_says_what_is_recorded_and_what_is_simulated() {
     let file = written(bench, "trace = \"a.trace\"", "cortex-a53");
     let ran = study(bench, &["run", &file, "--dry-run"]).ran();
     ran.says(0, &[]).prints(&["simulate", "a.trace", "to record and simulate 1 row is not estimated"]);
-    assert!(!ran.stdout.contains("min") && !ran.stdout.contains("left to measure"), "{ran}");
+    assert!(!ran.stdout.contains(" min") && !ran.stdout.contains("left to measure"), "{ran}");
+    // What was simulated once says how long another machine takes.
+    study(bench, &["run", &file]).ran().says(0, &[]);
+    let both = written(bench, "trace = \"a.trace\"", "cortex-a53\", \"cortex-a57");
+    let ran = study(bench, &["run", &both, "--dry-run"]).ran();
+    ran.says(0, &[]).prints(&["about 1 min", "to record and simulate 1 row takes about 1 min, as earlier simulations"]);
     let file = written(bench, "trace = \"none.trace\"", "cortex-a53");
     study(bench, &["run", &file, "--dry-run"]).ran().says(0, &[]).prints(&["missing: there is no trace"]);
     let file = written(bench, "command = [\"true\"]", "cortex-a53");

@@ -330,10 +330,14 @@ fn most(entries: &[Entry<'_>]) -> String {
     most.map_or(String::new(), |most| format!(", at most {}", lost_in_words(most.cost, most.cost.most_lost_cycles)))
 }
 
-/// `, for 1.2 times the peak memory (5.57M against 4.88M)`
+/// `, for 1.2 times the peak memory (5.57M against 4.88M)`, and what is held besides.
 fn memory(best: &Cost, reference: &Cost) -> String {
     let (peak, before) = (best.resident_peak_bytes, reference.resident_peak_bytes);
-    let against = format!("({} against {})", format_bytes(peak), format_bytes(before));
+    let besides = match best.held_unmapped_peak_bytes {
+        0 => String::new(),
+        bytes => format!(" and up to {} that is held and not mapped", format_bytes(bytes)),
+    };
+    let against = format!("({} against {}){besides}", format_bytes(peak), format_bytes(before));
     match peak as f64 / before as f64 {
         ratio if !ratio.is_finite() => String::new(),
         ratio if (0.95..1.05).contains(&ratio) => format!(", for about the same peak memory {against}"),

@@ -34,6 +34,10 @@ pub(crate) fn title(metric: &str) -> String {
         names::WALK_CYCLES_RATIO => "cycles with a page walk",
         names::ITERATION_S => "time of an iteration",
         names::FIRST_ITERATION_S => "time of the first iteration",
+        "resident_peak_bytes" => "mapped, at most",
+        "held_unmapped_peak_bytes" => "held and not mapped, at most",
+        "touched_peak_bytes" => "touched, at most",
+        "all_table_peak_bytes" => "page tables, at most",
         other => return crate::text::printable(other),
     };
     title.to_string()

@@ -112,6 +112,8 @@ pub struct Cost {
     pub resident_peak_bytes: u64,
     /// The most 4K pages that were touched and mapped at once.
     pub touched_peak_bytes: u64,
+    /// The most memory that was allocated and mapped by nothing.
+    pub held_unmapped_peak_bytes: u64,
     /// Page tables at most, with those that are kept for THP leaves.
     pub table_peak_bytes: u64,
     /// Memory at the end by what maps it, smallest leaves first.

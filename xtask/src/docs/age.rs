@@ -9,22 +9,24 @@ use super::mark::Mark;
 /// How old an output is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Age {
-    /// Commits since then that changed its code, tests left out.
-    commits: usize,
+    /// Commits since then that changed its code, tests left out; `None` where this history does not have the commit that made it:
+    /// the history was cut, or the commit was never in it.
+    commits: Option<usize>,
 }
 
 impl Age {
     /// Whether its code changed since.
     pub fn is_older(self) -> bool {
-        self.commits > 0
+        self.commits != Some(0)
     }
 }
 
 impl fmt::Display for Age {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.commits {
-            0 => write!(f, "current            "),
-            commits => write!(f, "older by {commits:3} commits"),
+            Some(0) => write!(f, "current            "),
+            Some(commits) => write!(f, "older by {commits:3} commits"),
+            None => write!(f, "of another history "),
         }
     }
 }
@@ -32,22 +34,26 @@ impl fmt::Display for Age {
 /// The age of a marked output.
 ///
 /// # Errors
-/// The commit is not in the history, a path of its code is not there, or git cannot be run.
+/// A path of its code is not there, there is no history, or git cannot be run.
 pub fn of(root: &Path, mark: &Mark) -> Result<Age, String> {
     if let Some(gone) = mark.code.iter().find(|path| !root.join(path).exists()) {
         return Err(format!("the code {gone} is not there; name what it has become"));
     }
-    let mut git = Command::new("git");
-    git.current_dir(root).args(["rev-list", "--no-merges", "--count", &format!("{}..HEAD", mark.commit), "--"]);
-    git.args(&mark.code).arg(":(exclude)*/tests/*");
-    let output = git.output().map_err(|error| format!("cannot run git: {error}"))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("the commit {} is not in the history: {}", mark.commit, said.trim()));
+    let commits_since = |commit: &str| {
+        let mut git = Command::new("git");
+        git.current_dir(root).args(["rev-list", "--no-merges", "--count", &format!("{commit}..HEAD"), "--"]);
+        git.args(&mark.code).arg(":(exclude)*/tests/*");
+        let output = git.output().map_err(|error| format!("cannot run git: {error}"))?;
+        match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).trim().parse::<usize>().ok()),
+            false => Err(format!("git: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        }
+    };
+    match (commits_since(&mark.commit), commits_since("HEAD")) {
+        (Ok(commits), _) => Ok(Age { commits }),
+        (Err(_), Ok(_)) => Ok(Age { commits: None }),
+        (Err(_), Err(problem)) => Err(problem),
     }
-    let count = String::from_utf8_lossy(&output.stdout);
-    let commits = count.trim().parse().map_err(|_| format!("git counts no commits: {count}"))?;
-    Ok(Age { commits })
 }
 
 #[cfg(test)]
@@ -84,7 +90,9 @@ mod tests {
         commit("crates/a/src/lib.rs", "four");
         assert_eq!(of(root, &mark).unwrap().to_string(), "older by   1 commits");
         mark.commit = "0123456".to_owned();
-        assert!(of(root, &mark).unwrap_err().starts_with("the commit 0123456 is not in the history"));
+        let age = of(root, &mark).unwrap();
+        assert_eq!((age.is_older(), age.to_string().trim()), (true, "of another history"));
+        assert!(of(&root.join("none"), &mark).unwrap_err().contains("the code"));
         mark.code = vec!["gone".to_owned()];
         assert!(of(root, &mark).unwrap_err().starts_with("the code gone is not there"));
     }

@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
         Err(error) => return assert!(error.to_string().starts_with("fuzz.toml: ")),
     };
     let physical = Physical { bytes: 1 << 30, ..Physical::default() };
-    for policy in ["base", "mthp-64k", "thp", "hugetlb-2m", "contig-64k", "base-64k"] {
+    for policy in ["base", "mthp-64k", "thp", "hugetlb-2m", "contig-64k", "base-64k", "contig-64k+thp", "base-64k+thp"] {
         let policy: ModelPolicy = policy.parse().expect("a policy");
         if let Ok(simulation) = Simulation::new(&machine, &policy, &physical) {
             simulation.outcome().expect("nothing has run");

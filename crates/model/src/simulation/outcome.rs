@@ -158,7 +158,7 @@ impl Simulation {
     /// What everything has cost.
     ///
     /// # Errors
-    /// The tables cannot be walked, which no operation makes.
+    /// A mapping lies where the tables of the machine have no addresses.
     pub fn outcome(&self) -> Result<Outcome, paging::Error> {
         let sum = |of: &dyn Fn(&Counts) -> [[u64; 64]; LANES]| {
             let mut all = [[0; 64]; LANES];

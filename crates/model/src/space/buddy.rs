@@ -33,13 +33,15 @@ pub(crate) struct Buddy {
     base_shift: u32,
     /// Free blocks by order: 0 is a base page.
     free: Vec<BTreeSet<u64>>,
+    /// What was allocated and has not come back.
+    allocated_bytes: u64,
 }
 
 impl Buddy {
     pub fn new(physical: &Physical, base_bytes: u64) -> Buddy {
         let base_shift = base_bytes.trailing_zeros();
         let free = vec![BTreeSet::new(); (MAX_BLOCK_SHIFT - base_shift + 1) as usize];
-        let mut buddy = Buddy { base_shift, free };
+        let mut buddy = Buddy { base_shift, free, allocated_bytes: 0 };
         buddy.add(0, physical.bytes & !(base_bytes - 1));
         let mut state = physical.seed;
         let unit = FRAGMENT_BYTES.max(base_bytes);
@@ -88,11 +90,13 @@ impl Buddy {
             let upper = block + (1 << self.shift(order));
             self.free[order].insert(upper);
         }
+        self.allocated_bytes += bytes;
         Some(Pa(block))
     }
 
     /// Takes a block back and joins it with its buddies.
     pub fn release(&mut self, block: Pa, bytes: u64) {
+        self.allocated_bytes -= bytes;
         let mut order = (bytes.trailing_zeros() - self.base_shift) as usize;
         let mut block = block.0;
         loop {
@@ -104,6 +108,11 @@ impl Buddy {
             order += 1;
         }
         self.free[order].insert(block);
+    }
+
+    /// What was allocated and has not come back.
+    pub fn allocated_bytes(&self) -> u64 {
+        self.allocated_bytes
     }
 
     #[cfg(test)]

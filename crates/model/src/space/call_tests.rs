@@ -53,6 +53,8 @@ fn a_call_that_no_kernel_lets_succeed_is_counted_and_does_nothing() {
         ("neoverse-n1", "contig-64k"),
         ("neoverse-n1", "base-64k"),
         ("sifive-u74", "base-64k"),
+        ("neoverse-n1", "contig-64k+thp"),
+        ("rva23", "base-64k+thp"),
     ];
     for (machine, policy) in policies {
         for (call, result) in refused() {

@@ -36,6 +36,14 @@ pub struct Costs {
     pub resident_peak_bytes: u64,
     /// Memory of folios that are mapped in part only, and which the kernel has not split yet.
     pub unmapped_bytes: u64,
+    /// Memory that was allocated and has not been given back, each page once, however many map it; without files.
+    pub held_bytes: u64,
+    /// The most of that after any fault or call.
+    pub held_peak_bytes: u64,
+    /// What of it nothing maps: `unmapped_bytes`, and under the proposal of 2016 the rest of blocks of which one page is mapped.
+    pub held_unmapped_bytes: u64,
+    /// The most of that after any fault or call.
+    pub held_unmapped_peak_bytes: u64,
     /// Page tables.
     pub table_bytes: u64,
     /// Page tables, at most.

@@ -104,6 +104,12 @@ impl<F: Format> Paged<F> {
 
     /// Maps more than a base page, as the policy asks; `false` where that cannot be.
     fn large_fault(&mut self, page: u64, begin: u64, vma: Vma, reads_zeros: bool) -> Result<bool, SpaceError> {
+        if let Some(bytes) = self.plan.thp_bytes
+            && self.may_be_huge(vma)
+            && self.huge_fault(page, begin, bytes, vma, reads_zeros)?
+        {
+            return Ok(true);
+        }
         match self.plan.granule {
             // Read or written, it is there; it may be written when it was (`hugetlb_no_page`, mm/hugetlb.c).
             Granule::Hugetlb(bytes) if matches!(vma.backing, Backing::Pool | Backing::Inferred) => {
@@ -111,17 +117,6 @@ impl<F: Format> Paged<F> {
                 let protection = if reads_zeros { vma.protection & !PROT_WRITE } else { vma.protection };
                 let sizes = self.processes.running.pool_sizes(bytes);
                 self.folio_fault(page, begin, bytes, Vma { protection, ..vma }, sizes)
-            }
-            Granule::Thp(bytes) if self.may_be_huge(vma) && reads_zeros => {
-                let Some(window) = self.empty_window(page, bytes, begin, vma)? else { return Ok(false) };
-                self.processes.running.vmas.prepare_anon(page);
-                let attributes = self.attributes(vma.protection, false);
-                self.map(window, ZERO_PA, bytes, Sizes::up_to(bytes), attributes)?;
-                self.costs.zero_faults += 1;
-                Ok(true)
-            }
-            Granule::Thp(bytes) if self.may_be_huge(vma) => {
-                self.folio_fault(page, begin, bytes, vma, Sizes::up_to(bytes))
             }
             Granule::Mthp(bytes) if self.may_be_huge(vma) && !reads_zeros => {
                 // alloc_anon_folio: the largest enabled order that fits and can be had.
@@ -143,6 +138,26 @@ impl<F: Format> Paged<F> {
             }
             _ => Ok(false),
         }
+    }
+
+    /// One leaf of THP for the window around a page, of memory or of zeros; `false` as in [`Self::folio_fault`].
+    fn huge_fault(
+        &mut self,
+        page: u64,
+        begin: u64,
+        bytes: u64,
+        vma: Vma,
+        reads_zeros: bool,
+    ) -> Result<bool, SpaceError> {
+        if !reads_zeros {
+            return self.folio_fault(page, begin, bytes, vma, Sizes::up_to(bytes));
+        }
+        let Some(window) = self.empty_window(page, bytes, begin, vma)? else { return Ok(false) };
+        self.processes.running.vmas.prepare_anon(page);
+        let attributes = self.attributes(vma.protection, false);
+        self.map(window, ZERO_PA, bytes, Sizes::up_to(bytes), attributes)?;
+        self.costs.zero_faults += 1;
+        Ok(true)
     }
 
     /// One folio for the window around a page; `false` where the window does not fit, is not empty, or there is no such
@@ -322,8 +337,8 @@ impl<F: Format> Paged<F> {
 
     /// A store to a page full of zeros.
     fn write_to_zeros(&mut self, page: u64, begin: u64, vma: Vma) -> Result<(), SpaceError> {
-        let leaf_bytes = self.leaf(page).map_or(0, |leaf| leaf.leaf_bytes);
-        if let Some(bytes) = self.processes.running.rules.huge_bytes.filter(|bytes| *bytes == leaf_bytes)
+        let process = &self.processes.running;
+        if let Some(bytes) = process.rules.huge_bytes.filter(|bytes| process.unit_bytes(page) == Some(*bytes))
             && let Some(window) = self.window(page, bytes, begin, vma)
         {
             // do_huge_zero_wp_pmd: a huge page in place of the huge page full of zeros, or base pages of both kinds.

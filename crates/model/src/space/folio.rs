@@ -347,6 +347,11 @@ impl Folios {
         self.reserved.insert((process, va), reserved);
     }
 
+    /// What is not mapped of the blocks of which one page is.
+    pub fn reserved_rest_bytes(&self) -> u64 {
+        self.reserved.len() as u64 * (CONTIG_BYTES - self.base.min(CONTIG_BYTES))
+    }
+
     /// The block at an input address of which one page is mapped.
     pub fn reservation(&self, process: u32, va: u64) -> Option<&Reserved> {
         self.reserved.get(&(process, va))

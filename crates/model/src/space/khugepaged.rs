@@ -32,7 +32,9 @@ impl<F: Format> Paged<F> {
             return Ok(());
         }
         let due = self.khugepaged.due(instructions, &self.kernel);
-        self.scan(due, huge_bytes)
+        self.scan(due, huge_bytes)?;
+        self.memory.count_held(&mut self.costs);
+        Ok(())
     }
 
     /// Scans so many times. Scans that change nothing and come back to where one of them began would do the same again:

@@ -44,6 +44,14 @@ impl Memory {
         self.folios.give_up_a_reservation(&mut self.buddy) || self.folios.split_a_partial_one(&mut self.buddy, costs)
     }
 
+    /// Counts what is held: all that was allocated, and what nothing maps of it.
+    pub(super) fn count_held(&self, costs: &mut Costs) {
+        costs.held_bytes = self.buddy.allocated_bytes();
+        costs.held_unmapped_bytes = costs.unmapped_bytes + self.folios.reserved_rest_bytes();
+        costs.held_peak_bytes = costs.held_peak_bytes.max(costs.held_bytes);
+        costs.held_unmapped_peak_bytes = costs.held_unmapped_peak_bytes.max(costs.held_unmapped_bytes);
+    }
+
     /// A page of the page cache. The next one is not its neighbour: nothing is known of what is contiguous there.
     pub(super) fn file_page(&mut self, base_bytes: u64) -> Pa {
         let pa = self.next_file_page;

@@ -66,6 +66,8 @@ mod copy_tests;
 #[cfg(test)]
 mod fork_oracle;
 #[cfg(test)]
+mod held_tests;
+#[cfg(test)]
 mod interpreter_tests;
 #[cfg(test)]
 mod kernel_tests;

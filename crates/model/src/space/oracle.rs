@@ -193,10 +193,13 @@ impl Oracle {
                 huge.insert(page >> 21);
             }
         }
-        let partial = counts.iter().map(|(folio, pages)| (self.folios[*folio].1 - pages) * PAGE);
+        let partial: u64 = counts.iter().map(|(folio, pages)| (self.folios[*folio].1 - pages) * PAGE).sum();
+        let anonymous_bytes = counts.values().sum::<u64>() * PAGE;
         Costs {
-            anonymous_bytes: counts.values().sum::<u64>() * PAGE,
-            unmapped_bytes: partial.sum(),
+            anonymous_bytes,
+            unmapped_bytes: partial,
+            held_bytes: anonymous_bytes + partial,
+            held_unmapped_bytes: partial,
             table_bytes: (1 + self.tables.iter().map(BTreeSet::len).sum::<usize>()) as u64 * PAGE,
             deposited_table_bytes: huge.len() as u64 * PAGE,
             ..self.counted.clone()
@@ -255,6 +258,8 @@ fn every_count_is_that_of_a_map_with_an_entry_for_each_page() {
                     costs.zeroed_bytes,
                     costs.anonymous_bytes,
                     costs.unmapped_bytes,
+                    costs.held_bytes,
+                    costs.held_unmapped_bytes,
                     costs.table_bytes,
                     costs.deposited_table_bytes,
                     costs.splits,

@@ -138,6 +138,7 @@ impl<F: Format + Send> Space for Paged<F> {
                 return Ok(Leaf { faulted, ..leaf });
             }
             self.fault(va, store)?;
+            self.memory.count_held(&mut self.costs);
             faulted = true;
         }
         let leaf = self.leaf(va);
@@ -161,7 +162,9 @@ impl<F: Format + Send> Space for Paged<F> {
     }
 
     fn event(&mut self, event: &Event) -> Result<(), SpaceError> {
-        self.hear(event)
+        self.hear(event)?;
+        self.memory.count_held(&mut self.costs);
+        Ok(())
     }
 
     fn write_for(&mut self, va: u64) -> Result<(), SpaceError> {
@@ -176,6 +179,7 @@ impl<F: Format + Send> Space for Paged<F> {
         let faults = self.costs.fault_counts();
         let written = self.fault(va, true);
         self.costs.set_fault_counts(faults);
+        self.memory.count_held(&mut self.costs);
         written
     }
 
@@ -258,7 +262,9 @@ impl<F: Format + Send> Space for Paged<F> {
     }
 
     fn end(&mut self, process: u32) -> Result<(), SpaceError> {
-        self.end_process(process)
+        self.end_process(process)?;
+        self.memory.count_held(&mut self.costs);
+        Ok(())
     }
 
     fn costs(&self) -> Costs {

@@ -8,6 +8,7 @@ pub(super) struct Part {
     pub(super) va: u64,
     pub(super) pa: Pa,
     pub(super) bytes: u64,
+    /// Of the leaf; where a software page has several, of all of them.
     pub(super) leaf_bytes: u64,
     pub(super) grouped: bool,
     pub(super) writable: bool,

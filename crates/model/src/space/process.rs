@@ -14,7 +14,7 @@ use super::places::{TABLES_BYTES, tables_pa};
 use super::vma::Vmas;
 use crate::address::Pa;
 use crate::call::PROT_EXEC;
-use crate::policy::{Granule, Plan};
+use crate::policy::Plan;
 
 /// The ranges that were dropped from the TLBs.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +49,7 @@ impl Log for Dropped {
 /// What the leaves of all processes have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeafRules {
-    /// Bytes of a leaf of THP, if that is the policy.
+    /// Bytes of a leaf of THP, if the policy has them.
     pub(super) huge_bytes: Option<u64>,
     /// Leaves say that they were written.
     pub(super) has_dirty: bool,
@@ -59,8 +59,7 @@ impl LeafRules {
     pub(super) fn new(format: &impl Format, plan: &Plan) -> LeafRules {
         let flags = Flags::READ | Flags::WRITE | Flags::USER | Flags::STATE;
         let dirty = Attributes { flags, memory: format.normal_memory(), key: 0 };
-        let huge_bytes = if let Granule::Thp(bytes) = plan.granule { Some(bytes) } else { None };
-        LeafRules { huge_bytes, has_dirty: format.leaf(0, dirty, false).is_ok() }
+        LeafRules { huge_bytes: plan.thp_bytes, has_dirty: format.leaf(0, dirty, false).is_ok() }
     }
 }
 
@@ -112,7 +111,7 @@ pub(super) struct Cut {
     pub(super) group: Option<u64>,
 }
 
-/// Collects what is mapped in a range, cut to it.
+/// Collects what is mapped in a range, cut to it: hardware entries of one software page together.
 struct Parts<'a, F> {
     format: &'a F,
     begin: u64,
@@ -125,11 +124,18 @@ impl<F: Format> Visitor for Parts<'_, F> {
         let format = self.format;
         let InputAddress(begin) = node.va;
         let (va, end) = (begin.max(self.begin), begin.saturating_add(node.bytes).min(self.end));
+        let leaf_bytes = node.bytes << format.run_bits();
+        if let Some(before) = self.parts.last_mut()
+            && (before.leaf_bytes, before.va & !(leaf_bytes - 1)) == (leaf_bytes, va & !(leaf_bytes - 1))
+        {
+            before.bytes += end - va;
+            return Action::Continue;
+        }
         self.parts.push(Part {
             va,
             pa: format.leaf_address(node.level, node.entry, node.va) + (va - begin),
             bytes: end - va,
-            leaf_bytes: node.bytes,
+            leaf_bytes,
             grouped: format.group_bits(node.level, node.entry) != 0,
             writable: format.attributes(node.level, node.entry).flags.contains(Flags::WRITE),
         });
@@ -184,7 +190,12 @@ impl<F: Format> Process<F> {
     pub(super) fn table_bytes(&self) -> u64 {
         let geometry = self.tables.geometry();
         let root = geometry.table_bytes(geometry.root_level());
-        self.tables.arena().used_bytes() - root + self.huge_leaves * geometry.page_bytes()
+        self.tables.arena().used_bytes() - root + self.huge_leaves * self.deposit_bytes()
+    }
+
+    /// The table that is kept for the split of a leaf of THP: one of base pages.
+    pub(super) fn deposit_bytes(&self) -> u64 {
+        self.tables.geometry().page_bytes() << self.tables.format().run_bits()
     }
 
     /// The attributes of a leaf of memory with this protection (`PROT_*`).
@@ -269,6 +280,12 @@ impl<F: Format> Process<F> {
         let group_bytes = leaf_bytes << format.group_bits(found.level, found.entry);
         let writable = format.attributes(found.level, found.entry).flags.contains(Flags::WRITE);
         Some(Leaf { leaf_bytes, group_bytes, writable, faulted: false })
+    }
+
+    /// Bytes that the kernel maps around `va` by one leaf: of a software page by several entries. `None` where nothing does.
+    pub(super) fn unit_bytes(&self, va: u64) -> Option<u64> {
+        let found = self.tables.leaf(InputAddress(va)).ok()?;
+        Some(self.tables.geometry().span(found.level) << self.tables.format().run_bits())
     }
 
     /// The leaf and the group that an address lies inside of.

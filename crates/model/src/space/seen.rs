@@ -43,6 +43,9 @@ pub(super) fn size(bytes: u64) -> PageSize {
 fn aim(plan: &Plan) -> Aim {
     match plan.granule {
         _ if plan.mechanism.disable_thp => Aim::Base(size(plan.base_bytes)),
+        // Where THP comes first, both are as asked.
+        Granule::Base if plan.thp_bytes.is_some() => Aim::LeafFrom(size(plan.base_bytes)),
+        Granule::Contig64k if plan.thp_bytes.is_some() => Aim::LeafFrom(size(CONTIG_BYTES)),
         Granule::Base => Aim::Base(size(plan.base_bytes)),
         Granule::Mthp(bytes) => Aim::Mthp(size(bytes)),
         Granule::Hugetlb(bytes) => Aim::Hugetlb(size(bytes)),

@@ -19,7 +19,7 @@ impl<F: Format> Process<F> {
         if Some(mapping.sizes.largest_bytes) == self.rules.huge_bytes {
             let leaves = self.whole_huge_leaves(&self.parts(mapping.va.0, mapping.va.0 + mapping.bytes)?);
             self.huge_leaves += leaves;
-            costs.deposited_table_bytes += leaves * self.tables.geometry().page_bytes();
+            costs.deposited_table_bytes += leaves * self.deposit_bytes();
         }
         self.count_tables(costs);
         Ok(())
@@ -109,7 +109,7 @@ impl<F: Format> Process<F> {
     /// So many leaves of THP are no more: the tables that were kept for their splits are used or given back.
     fn lose_huge_leaves(&mut self, leaves: u64, costs: &mut Costs) {
         self.huge_leaves -= leaves;
-        costs.deposited_table_bytes -= leaves * self.tables.geometry().page_bytes();
+        costs.deposited_table_bytes -= leaves * self.deposit_bytes();
     }
 
     /// Counts the leaves and the groups that are split when something begins at `begin` and ends at `end`; leaves of THP

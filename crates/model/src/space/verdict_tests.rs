@@ -25,6 +25,10 @@ fn a_policy_on_aligned_memory_holds_on_every_machine() {
         ("neoverse-n1", "base-64k"),
         ("neoverse-n1", "hugetlb-64k"),
         ("rva23", "base-64k"),
+        // Two leaves, blocks for want of them, base pages for want of them.
+        ("rva23", "base-64k+thp"),
+        ("neoverse-n1", "contig-64k+thp"),
+        ("neoverse-n1", "base-64k+thp"),
         ("apple-m1", "thp"),
     ] {
         let all = (64 << 20, 64 << 20, None);

@@ -230,6 +230,9 @@ impl<F: Format> Paged<F> {
         }
         let backing = census::Backing::Anonymous;
         if self.plan.granule == Granule::Contig64k {
+            if part.leaf_bytes > self.base {
+                return Mapping { backing, leaf, folio: census::Folio::Whole(leaf) };
+            }
             let leaf = if part.grouped { size(CONTIG_BYTES) } else { leaf };
             let is_block = part.grouped || self.is_whole_block(process, part);
             return Mapping {

@@ -258,6 +258,11 @@ fn larger_pages_miss_by_their_size() {
     assert_eq!(misses[5], (32, 32));
     let faults: Vec<u64> = found.iter().map(|found| found.faults).collect();
     assert_eq!(faults, [16384, 1024, 2048, 1024, 1024, 32]);
+    // Every page is touched in order: a block of the proposal has its rest mapped before the next one is begun.
+    let held: Vec<(u64, u64)> =
+        found.iter().map(|found| (found.costs.held_peak_bytes, found.costs.held_unmapped_peak_bytes)).collect();
+    let all = |unmapped| (16384 << 12, unmapped);
+    assert_eq!(held, [all(0), all(0), all(60 << 10), all(0), all(0), all(0)]);
 }
 
 #[test]

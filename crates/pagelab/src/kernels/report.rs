@@ -91,6 +91,7 @@ impl Shown<'_> {
             band: None,
             seed: first.map(|design| design.seed),
             stopping: Stopping::default(),
+            memory_sizes_bytes: Vec::new(),
             published: Vec::new(),
             fragmented: None,
             form: None,

@@ -15,8 +15,8 @@ pub struct Replay {
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// A policy: base, mthp-SIZE, thp, hugetlb-SIZE, contig-64k, base-16k, base-64k, direct-map-SIZE (traces of whole
-    /// machines). The first four take +no-guards, +no-huge or +prefault. Repeat it, or separate several by commas.
-    /// Without it: base, mthp-64k, thp
+    /// machines). The first four take +no-guards, +no-huge or +prefault; contig-64k, base-16k and base-64k take +thp: THP
+    /// of PMD size where it fits, and they elsewhere. Repeat it, or separate several by commas. Without it: base, mthp-64k, thp
     #[arg(short, long = "policy", value_name = "POLICY", value_delimiter = ',', value_parser = parse_policy)]
     pub policy: Vec<ModelPolicy>,
     /// A machine of `pagelab list machines`, `host` for this one, or a FILE.toml; repeat it, or separate several by commas.
@@ -67,12 +67,14 @@ pub enum WordError {
     #[error(transparent)]
     Size(#[from] SizeError),
     /// A modifier where there are none.
-    #[error("{base} takes no modifiers, found +{modifiers}; expected {base}")]
+    #[error("{base} does not take +{modifiers}; expected {expected}")]
     Modified {
         /// The policy.
         base: String,
         /// What stands behind it.
         modifiers: String,
+        /// What there is of it.
+        expected: String,
     },
     /// No policy.
     #[error("{0}; models also have contig-64k, base-16k, base-64k and direct-map-SIZE")]
@@ -109,12 +111,15 @@ pub fn parse_size_within(text: &str, least: u64, most: u64) -> Result<u64, WordE
 }
 
 fn parse_policy(text: &str) -> Result<ModelPolicy, WordError> {
-    if let Some((base, modifiers)) = text.split_once('+')
-        && base.parse().is_ok_and(|policy: ModelPolicy| !matches!(policy, ModelPolicy::Kernel(_)))
-    {
-        return Err(WordError::Modified { base: base.to_owned(), modifiers: modifiers.to_owned() });
-    }
-    text.parse().map_err(WordError::Policy)
+    text.parse().map_err(|error| match text.split_once('+') {
+        Some((base, modifiers)) if base.parse().is_ok_and(|of: ModelPolicy| !matches!(of, ModelPolicy::Kernel(_))) => {
+            let with_thp = format!("{base}+thp");
+            let has_thp = with_thp.parse::<ModelPolicy>().is_ok();
+            let expected = if has_thp { format!("{base} or {with_thp}") } else { base.to_owned() };
+            WordError::Modified { base: base.to_owned(), modifiers: modifiers.to_owned(), expected }
+        }
+        _ => WordError::Policy(error),
+    })
 }
 
 fn parse_memory(text: &str) -> Result<u64, WordError> {

@@ -64,6 +64,7 @@ pub fn cost(outcome: &Outcome) -> shown::Cost {
         faults: outcome.faults,
         resident_peak_bytes: outcome.costs.resident_peak_bytes,
         touched_peak_bytes: outcome.touched_peak_bytes,
+        held_unmapped_peak_bytes: outcome.costs.held_unmapped_peak_bytes,
         table_peak_bytes: outcome.costs.all_table_peak_bytes,
         mapped: outcome.mapped.iter().map(mapped).collect(),
         figures: figures(outcome),

@@ -47,7 +47,7 @@ fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
         let unit = Per::of(first.instructions, first.runs).unit();
         let caption = format!(
             "misses, walks, entries that walks read, and cycles lost (one walk at a time) per 1000 {unit}; memory at its \
-             peaks, mapped as at the end; cycles of translation and of the kernel at faults per 1000 {unit}; modelled"
+             peaks (unmapped: held and mapped by nothing), mapped as at the end; cycles of translation and of the kernel at faults per 1000 {unit}; modelled"
         );
         lines.push(fold(&caption, width, 0));
     }
@@ -132,8 +132,8 @@ fn translation(outcomes: &[&Outcome], width: usize) -> String {
 fn memory(outcomes: &[&Outcome], width: usize) -> String {
     let row = |outcome: &&Outcome| {
         if !outcome.is_whole() {
-            let mut row = [const { String::new() }; 6];
-            (row[0], row[5]) = (outcome.policy.to_string(), STOPPED.to_owned());
+            let mut row = [const { String::new() }; 7];
+            (row[0], row[6]) = (outcome.policy.to_string(), STOPPED.to_owned());
             return row;
         }
         let cost = cost(outcome);
@@ -142,11 +142,12 @@ fn memory(outcomes: &[&Outcome], width: usize) -> String {
             cost.faults.to_string(),
             format_bytes(cost.resident_peak_bytes),
             format_bytes(cost.touched_peak_bytes),
+            format_bytes(cost.held_unmapped_peak_bytes),
             format_bytes(cost.table_peak_bytes),
             mapped(&cost.mapped),
         ]
     };
-    let header = ["policy", "faults", "resident", "touched", "tables", "mapped as"];
+    let header = ["policy", "faults", "resident", "touched", "unmapped", "tables", "mapped as"];
     plain(header, outcomes.iter().map(row), width)
 }
 

@@ -58,7 +58,7 @@ pub struct Which {
 pub struct Run {
     #[command(flatten)]
     pub which: Which,
-    /// Print what would be run, and how long it takes at most, and run nothing
+    /// Print what would be run and run nothing: how long it takes at most, and for simulations about, as earlier ones took
     #[arg(long)]
     pub dry_run: bool,
     /// Also run workloads again that failed, or for which no policy could be given

@@ -20,6 +20,8 @@ use crate::user;
 const OF_ROOT: &str = "/var/cache";
 /// What stands for an input that has not been made.
 const UNMADE: &str = "not-made-yet";
+/// The file that says why an input could not be made when that was last tried.
+const WHY_NOT: &str = "why-not-made";
 /// How the name of a copy of an input ends that a workload makes for a trial.
 const OF_TRIAL: &str = ".trial";
 /// Letters of the hash of a recipe in the name of its directory.
@@ -74,7 +76,7 @@ pub fn ready(workload: &Workload) -> Result<Workload, Failure> {
     for place in &places {
         match place.made() {
             Some(content) => place.check(&content)?,
-            None => place.make()?,
+            None => place.made_or_said()?,
         }
     }
     Ok(workload.placed(|input| path_of(&places, input)))
@@ -103,6 +105,14 @@ pub fn clear(workload: &Workload) -> Result<(), Failure> {
 pub fn is_any_unmade(workload: &Workload) -> bool {
     let places = user(workload).and_then(|user| places(workload, &user));
     places.is_ok_and(|places| places.iter().any(|place| place.made().is_none()))
+}
+
+/// Why one of a workload's inputs, which is not made, could not be when that was last tried here.
+pub fn failure(workload: &Workload) -> Option<String> {
+    let user = user(workload).ok()?;
+    let places = places(workload, &user).ok()?;
+    let why = |place: &Place<'_>| fs::read_to_string(place.directory.join(WHY_NOT)).ok();
+    places.iter().filter(|place| place.made().is_none()).find_map(why)
 }
 
 fn places<'a>(workload: &'a Workload, user: &Option<User>) -> Result<Vec<Place<'a>>, Failure> {
@@ -157,6 +167,24 @@ impl<'a> Place<'a> {
              remove that directory, and it is made again",
             content.display()
         )))
+    }
+
+    /// Makes it, or keeps the reason why it cannot be beside where it would be. A signal is no reason.
+    fn made_or_said(&self) -> Result<(), Failure> {
+        let why_not = self.directory.join(WHY_NOT);
+        let made = self.make();
+        let kept = match &made {
+            Ok(()) => fs::remove_file(&why_not).or_else(|error| match error.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            }),
+            Err(Failure::Stopped(..)) => Ok(()),
+            Err(failure) => fs::write(&why_not, failure.to_string()),
+        };
+        if let Err(error) = kept {
+            say(format_args!("{}: {error}", why_not.display()));
+        }
+        made
     }
 
     fn make(&self) -> Result<(), Failure> {

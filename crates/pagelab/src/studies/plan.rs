@@ -10,10 +10,10 @@ use study::machine::Machine;
 use study::matrix::Origin;
 use study::metric::names;
 
-use super::guest_boots;
 use super::lacking::is_here;
 use super::lowered::{Lowered, is_over_boots, lowered};
 use super::programs::{Files, Programs, Subject, rebuilt};
+use super::{guest_boots, inputs};
 use crate::compare::gone_before::GoneBefore;
 use crate::compare::in_study;
 use crate::failure::Failure;
@@ -43,6 +43,8 @@ pub enum Progress {
     Refused(String),
     /// Nothing of it has been run.
     Missing,
+    /// The same, because an input of it could not be made when it was last tried, for this reason.
+    Unmade(String),
     /// The comparison of that number measured another build of this program.
     Rebuilt { id: i64, program: String },
     /// The comparison of that number was interrupted after so many trials.
@@ -56,13 +58,16 @@ pub enum Progress {
 impl Progress {
     /// Whether something of it is still to be run.
     pub fn is_left(&self) -> bool {
-        matches!(self, Progress::Missing | Progress::Rebuilt { .. } | Progress::Interrupted { .. })
+        match self {
+            Progress::Missing | Progress::Unmade(_) | Progress::Rebuilt { .. } | Progress::Interrupted { .. } => true,
+            Progress::Refused(_) | Progress::Done { .. } | Progress::Failed { .. } => false,
+        }
     }
 
     /// Why a row has no figure, where nothing else says so.
     pub fn why(&self) -> String {
         match self {
-            Progress::Refused(why) | Progress::Failed { why, .. } => why.clone(),
+            Progress::Refused(why) | Progress::Unmade(why) | Progress::Failed { why, .. } => why.clone(),
             Progress::Missing | Progress::Rebuilt { .. } | Progress::Interrupted { .. } | Progress::Done { .. } => {
                 "it has not been run here".to_owned()
             }
@@ -102,7 +107,10 @@ pub fn host_rows<'a>(definition: &'a Definition, store: Option<&Store>) -> Resul
             Ok(_) if is_over_boots(definition) => in_boot(&stored, &machine),
             Ok(_) => progress(&stored, &machine),
         };
-        let progress = of_this_build(progress, &ran, &programs);
+        let progress = match of_this_build(progress, &ran, &programs) {
+            Progress::Missing => inputs::failure(workload).map_or(Progress::Missing, Progress::Unmade),
+            progress => progress,
+        };
         Ok(HostRow { workload, lowered, stored, ran, programs, is_new_boot, progress })
     });
     rows.collect()
@@ -134,7 +142,7 @@ fn by_words(
 fn of_this_build(progress: Progress, ran: &BTreeMap<i64, Programs>, now: &Programs) -> Progress {
     let id = match &progress {
         Progress::Done { id } | Progress::Failed { id, .. } | Progress::Interrupted { id, .. } => *id,
-        Progress::Refused(_) | Progress::Missing | Progress::Rebuilt { .. } => return progress,
+        Progress::Refused(_) | Progress::Missing | Progress::Unmade(_) | Progress::Rebuilt { .. } => return progress,
     };
     match ran.get(&id).and_then(|before| rebuilt(before, now)) {
         Some(program) => Progress::Rebuilt { id, program },

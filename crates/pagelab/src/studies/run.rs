@@ -85,7 +85,7 @@ pub fn of(definition: &Definition, arguments: &Run, store: &Store) -> Result<(),
 fn is_wanted(row: &HostRow<'_>, arguments: &Run) -> bool {
     arguments.is_named(&row.workload.name)
         && match row.progress {
-            Progress::Missing | Progress::Rebuilt { .. } | Progress::Interrupted { .. } => true,
+            Progress::Missing | Progress::Unmade(_) | Progress::Rebuilt { .. } | Progress::Interrupted { .. } => true,
             Progress::Failed { .. } => arguments.again,
             Progress::Done { .. } => arguments.each_boot && row.is_new_boot,
             Progress::Refused(_) => false,

@@ -118,6 +118,7 @@ fn told(progress: &Progress) -> (&'static str, Option<i64>, String) {
     match progress {
         Progress::Refused(why) => ("cannot be run", None, why.clone()),
         Progress::Missing => ("missing", None, "not run yet".to_owned()),
+        Progress::Unmade(why) => ("missing", None, why.clone()),
         Progress::Rebuilt { id, program } => {
             ("missing", Some(*id), format!("comparison {id} measured another build of {program}"))
         }
@@ -171,9 +172,10 @@ fn counted(gathered: &Gathered<'_>) -> String {
 /// Standard output cannot be written.
 pub fn planned(definition: &Definition, gathered: &Gathered<'_>) -> Result<(), Failure> {
     let row = |row: &HostRow<'_>| {
-        let most = row.most_s(definition).map_or("no limit".to_owned(), minutes);
+        let takes =
+            row.most_s(definition).map_or("no limit".to_owned(), |most_s| format!("at most {}", minutes(most_s)));
         let what = match (&row.progress, &row.lowered) {
-            (Progress::Missing | Progress::Rebuilt { .. } | Progress::Interrupted { .. }, Ok(lowered)) => {
+            (progress, Ok(lowered)) if progress.is_left() => {
                 let words = lowered.words.iter().map(String::as_str);
                 let made = if inputs::is_any_unmade(row.workload) { "make its input, then " } else { "" };
                 format!("{made}pagelab compare {}", shlex::try_join(words).unwrap_or_default())
@@ -183,8 +185,9 @@ pub fn planned(definition: &Definition, gathered: &Gathered<'_>) -> Result<(), F
                 [state, &why].join(": ").trim_end_matches(": ").to_owned()
             }
         };
-        [row.workload.name.clone(), HOST.to_owned(), most, what]
+        [row.workload.name.clone(), HOST.to_owned(), takes, what]
     };
+    let estimated_s = |row: &ModelRow| row.estimated_s(definition, &gathered.on_models);
     let on_model = |row: &ModelRow| {
         let (state, why) = row.told();
         let what = match &row.workload.trace {
@@ -193,8 +196,12 @@ pub fn planned(definition: &Definition, gathered: &Gathered<'_>) -> Result<(), F
             Some(_) => format!("{state}: {why}"),
             None => "record and simulate".to_owned(),
         };
-        let most = if row.is_missing() { "not estimated" } else { "" };
-        [row.workload.name.clone(), row.machine.clone(), most.to_owned(), what]
+        let takes = match (row.is_missing(), estimated_s(row)) {
+            (false, _) => String::new(),
+            (true, None) => "not estimated".to_owned(),
+            (true, Some(took_s)) => format!("about {}", minutes(took_s)),
+        };
+        [row.workload.name.clone(), row.machine.clone(), takes, what]
     };
     let of_counted = |counted: &CountedState<'_>| {
         let (state, why) = counted.told();
@@ -203,14 +210,17 @@ pub fn planned(definition: &Definition, gathered: &Gathered<'_>) -> Result<(), F
     };
     let rows = gathered.on_hosts.iter().map(row).chain(gathered.on_models.iter().map(on_model));
     let rows = rows.chain(gathered.counted.iter().map(of_counted));
-    let table = grid::last_folded(["workload", "machine", "at most", "what"], rows, terminal_width());
+    let table = grid::last_folded(["workload", "machine", "takes", "what"], rows, terminal_width());
     let all_s = gathered.on_hosts.iter().map(|row| row.most_s(definition)).sum::<Option<f64>>();
     let all = all_s.map_or("without a limit".to_owned(), |all_s| format!("at most {}", minutes(all_s)));
     let measured = (!gathered.on_hosts.is_empty()).then(|| format!("; what is left to measure takes {all}"));
-    let left = gathered.on_models.iter().filter(|row| row.is_missing()).count();
-    let rows = if left == 1 { "row" } else { "rows" };
-    let simulated =
-        (left > 0).then(|| format!("; how long it takes to record and simulate {left} {rows} is not estimated"));
+    let left: Vec<&ModelRow> = gathered.on_models.iter().filter(|row| row.is_missing()).collect();
+    let rows = if left.len() == 1 { "row" } else { "rows" };
+    let takes = match left.iter().map(|row| estimated_s(row)).sum::<Option<f64>>() {
+        Some(all_s) => format!("takes about {}, as earlier simulations of the study did", minutes(all_s)),
+        None => "is not estimated: no earlier simulation of the study says how long it took".to_owned(),
+    };
+    let simulated = (!left.is_empty()).then(|| format!("; to record and simulate {} {rows} {takes}", left.len()));
     let left = [measured, simulated].into_iter().flatten().collect::<String>();
     print(&format!("{}\n{table}\n{}{left}", headline(definition), counted(gathered)), false)
 }

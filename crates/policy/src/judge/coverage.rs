@@ -15,6 +15,8 @@ pub enum Aim {
     Mthp(PageSize),
     /// Leaves of this size, whatever stands behind them: the PMD leaf of THP, or a contiguous group that counts as one.
     Leaf(PageSize),
+    /// The same, or larger ones.
+    LeafFrom(PageSize),
     /// Pages of the pool of this size.
     Hugetlb(PageSize),
     /// A size that this kernel does not have.
@@ -72,6 +74,10 @@ impl Aim {
             Aim::Base(base) => standing_of_base(mapping, base),
             Aim::Mthp(size) => standing_of_mthp(mapping, size),
             Aim::Leaf(size) => standing_of_leaf(mapping, size),
+            Aim::LeafFrom(size) => match standing_of_leaf(mapping, size) {
+                Standing::Larger => Standing::Covered,
+                standing => standing,
+            },
             Aim::Hugetlb(size) if mapping.backing == Backing::Hugetlb && mapping.leaf == size => Standing::Covered,
             Aim::Hugetlb(size) if mapping.leaf > size => Standing::Larger,
             Aim::Hugetlb(_) => Standing::Missing,
@@ -107,5 +113,26 @@ fn standing_of_leaf(mapping: &Mapping, target: PageSize) -> Standing {
         Folio::Whole(size) if size >= target => Standing::Split,
         Folio::Part(size) if size >= target => Standing::Cut,
         Folio::Whole(_) | Folio::Part(_) | Folio::Unknown => Standing::Missing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_from_a_size_on_are_as_asked() {
+        let (k4, k64, m2) = (PageSize::K4, PageSize::K64, PageSize::M2);
+        for (leaf, folio, from, exactly) in [
+            (k64, Folio::Whole(k64), Standing::Covered, Standing::Covered),
+            (m2, Folio::Whole(m2), Standing::Covered, Standing::Larger),
+            (k4, Folio::Whole(k64), Standing::Split, Standing::Split),
+            (k4, Folio::Part(m2), Standing::Cut, Standing::Cut),
+            (k4, Folio::Whole(k4), Standing::Missing, Standing::Missing),
+        ] {
+            let mapping = Mapping { backing: Backing::Anonymous, leaf, folio };
+            let found = [Aim::LeafFrom(k64), Aim::Leaf(k64)].map(|aim| aim.standing(&mapping));
+            assert_eq!(found, [from, exactly], "{mapping:?}");
+        }
     }
 }

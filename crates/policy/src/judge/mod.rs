@@ -157,14 +157,14 @@ impl<'a> Question<'a> {
                 examination.covered_bytes += proven;
                 examination.unseen_bytes = unseen - proven;
             }
-            Aim::Mthp(size) | Aim::Leaf(size) if !seen.areas.is_empty() => {
+            Aim::Mthp(size) | Aim::Leaf(size) | Aim::LeafFrom(size) if !seen.areas.is_empty() => {
                 for area in seen.areas {
                     let eligibility = rules.eligibility(size, advice_of(area));
                     let pieces = slots::shapes(area, size, &standing);
                     pieces.iter().for_each(|piece| examination.add_transparent(piece, &eligibility));
                 }
             }
-            Aim::Mthp(size) | Aim::Leaf(size) => {
+            Aim::Mthp(size) | Aim::Leaf(size) | Aim::LeafFrom(size) => {
                 // Sums only: no places, and so no shapes.
                 examination.unseen_bytes = unseen;
                 match rules.eligibility(size, None) {

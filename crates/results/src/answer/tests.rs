@@ -28,6 +28,7 @@ fn cost(most_lost_cycles: u64) -> Cost {
         faults: 12,
         resident_peak_bytes: 100 << 20,
         touched_peak_bytes: 90 << 20,
+        held_unmapped_peak_bytes: 0,
         table_peak_bytes: 256 << 10,
         mapped: Vec::new(),
         figures: Vec::new(),
@@ -73,6 +74,15 @@ fn the_best_is_named_with_its_gain_its_memory_and_what_is_assumed() {
     assert_eq!((answer.best, answer.best_with_kernel), (vec!["thp".to_owned()], vec!["thp".to_owned()]));
     assert_eq!((answer.reference.as_deref(), answer.lost_ratio), (Some("base"), Some(0.1)));
     assert_eq!(answer.resident_ratio, Some(1.5));
+}
+
+#[test]
+fn memory_that_no_rss_shows_is_said() {
+    let contig = Cost { held_unmapped_peak_bytes: 960 << 10, ..cost(20_000) };
+    let sentence = said(&[cell("base", cost(200_000)), cell("contig-64k", contig)]).sentence;
+    let memory =
+        "for about the same peak memory (100M against 100M) and up to 960K that is held and not mapped; held on";
+    assert!(sentence.contains(memory), "{sentence}");
 }
 
 #[test]

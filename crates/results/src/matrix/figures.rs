@@ -12,7 +12,7 @@ use crate::figure;
 /// Figures of memory: of a host, and of a model.
 const MEMORY: [&str; 2] = [names::PEAK_RESIDENT_BYTES, names::PAGE_TABLE_SEEN_BYTES];
 const MODELLED_MEMORY: [&str; 4] =
-    ["resident_peak_bytes", "held_unmapped_peak_bytes", "all_table_peak_bytes", "touched_bytes"];
+    ["resident_peak_bytes", "held_unmapped_peak_bytes", "all_table_peak_bytes", "touched_peak_bytes"];
 
 /// What the programs print beside the figure that decides, such as percentiles of latency beside a throughput.
 pub fn of_own(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
@@ -107,6 +107,21 @@ mod tests {
         assert_eq!(sheet.rows[0][..3], ["redis", "get_p99_ms", "0.500"].map(str::to_owned));
         assert!(sheet.rows[0][3].starts_with("-20") && sheet.rows[0][3].contains("-30"), "{:?}", sheet.rows);
         assert!(of_own(&matrix(Provenance::Modelled), ("a host", Provenance::Modelled)).rows.is_empty());
+    }
+
+    #[test]
+    fn memory_of_a_model_says_what_is_held_and_not_mapped() {
+        let mut matrix = matrix(Provenance::Modelled);
+        for (cell, held) in matrix.rows[0].cells.iter_mut().zip([0.0, 61440.0]) {
+            cell.medians.insert("resident_peak_bytes".into(), 65536.0);
+            cell.medians.insert("held_unmapped_peak_bytes".into(), held);
+            cell.medians.insert("touched_peak_bytes".into(), 4096.0);
+        }
+        let sheet = of_memory(&matrix, ("a host", Provenance::Modelled));
+        let named: Vec<&str> = sheet.rows.iter().map(|row| row[1].as_str()).collect();
+        assert_eq!(named, ["mapped, at most", "held and not mapped, at most", "touched, at most"]);
+        // Nothing of nothing is no change: the figure itself.
+        assert_eq!(sheet.rows[1][2..], ["0".to_owned(), "60K".to_owned()], "{:?}", sheet.rows);
     }
 
     #[test]

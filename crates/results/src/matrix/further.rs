@@ -81,7 +81,7 @@ pub fn of_trades(totals: &[&Total], place: &str) -> Sheet {
     Sheet {
         caption: format!(
             "{place}: memory against speed. Geometric means over workloads of which both are known; memory is the peak with \
-             the page tables that were seen"
+             the page tables that were seen, and of a model with what is held and not mapped"
         ),
         header: header.map(str::to_owned).to_vec(),
         // The baseline alone says nothing.
@@ -108,8 +108,21 @@ pub fn of_correlations(matrix: &Matrix) -> Sheet {
     }
 }
 
-/// What must be known to read rows, each once with the rows that it is of.
+/// What must be known to read rows.
 pub fn of_limits(rows: &[Row]) -> Sheet {
+    let lines = limits(rows);
+    let line = |(machine, note, workloads): &(&str, &str, Vec<&str>)| {
+        vec![(*machine).to_owned(), workloads.join(", "), (*note).to_owned()]
+    };
+    Sheet {
+        caption: "What limits these figures".to_owned(),
+        header: ["machine", "workload", "what limits them"].map(str::to_owned).to_vec(),
+        rows: lines.iter().map(line).collect(),
+    }
+}
+
+/// What must be known to read rows, each once: the machine, what it is, and the workloads that it is of.
+pub(super) fn limits<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<(&'a str, &'a str, Vec<&'a str>)> {
     let mut lines: Vec<(&str, &str, Vec<&str>)> = Vec::new();
     for row in rows {
         for note in &row.notes {
@@ -119,14 +132,7 @@ pub fn of_limits(rows: &[Row]) -> Sheet {
             }
         }
     }
-    let line = |(machine, note, workloads): &(&str, &str, Vec<&str>)| {
-        vec![(*machine).to_owned(), workloads.join(", "), (*note).to_owned()]
-    };
-    Sheet {
-        caption: "What limits these figures".to_owned(),
-        header: ["machine", "workload", "what limits them"].map(str::to_owned).to_vec(),
-        rows: lines.iter().map(line).collect(),
-    }
+    lines
 }
 
 /// How much of its memory each policy had as it asks.

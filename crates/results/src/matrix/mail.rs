@@ -11,7 +11,7 @@ use super::answer::{answer, claimed};
 use super::cells::word;
 use super::cells::{of_found, place, totals_of};
 use super::form::{heading_of, in_form, order};
-use super::{Report, Weighed, figures, grounds, rows_of};
+use super::{Report, Weighed, figures, further, grounds, rows_of};
 use crate::figure;
 use crate::text::{ascii, fold};
 
@@ -79,8 +79,19 @@ fn of_matrix(matrix: &Matrix) -> String {
         text.push_str(&paragraph(&format!("{}:", place(ground))));
         rows.iter().for_each(|row| text.push_str(&workload(row)));
         text.push_str(&together(&totals_of(matrix, ground), &matrix.baseline));
+        text.push_str(&limits(&rows));
     }
     text
+}
+
+/// What must be known to read the rows of a machine, each once with the rows that it is of.
+fn limits(rows: &[&Row]) -> String {
+    let line = |(_, note, workloads): &(&str, &str, Vec<&str>)| {
+        let of = if workloads.len() == rows.len() { "all workloads".to_owned() } else { workloads.join(", ") };
+        fold(&crate::text::printable(&format!("* {of}: {note}")), WIDTH, 2) + "\n"
+    };
+    let lines: String = further::limits(rows.iter().copied()).iter().map(line).collect();
+    if lines.is_empty() { lines } else { format!("What limits these figures:\n{lines}\n") }
 }
 
 fn paragraph(text: &str) -> String {

@@ -6,6 +6,7 @@ mod answer;
 mod cells;
 pub(crate) mod counted;
 mod figures;
+mod fits;
 mod form;
 pub(crate) mod further;
 mod json;

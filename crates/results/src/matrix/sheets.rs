@@ -3,7 +3,7 @@
 use study::matrix::{Matrix, Row, Set, Standing, Total};
 
 use super::cells::{Sheet, change, in_cell, of_found, place, totals_of};
-use super::{Report, counted, figures, further, grounds, of_origin, rows_of};
+use super::{Report, counted, figures, fits, further, grounds, of_origin, rows_of};
 use crate::figure;
 
 /// All tables: the matrix of each machine, what its programs print beside, what its rows say together, memory against speed
@@ -20,8 +20,10 @@ pub fn sheets(report: &Report<'_>) -> Vec<Sheet> {
     });
     let last = [further::of_limits(&report.matrix.rows), reasons];
     let of_policies = report.policies().into_iter().flat_map(of_matrix);
+    let sizes = |ground| fits::of_sizes(report.matrix, ground, &report.definition.memory_sizes_bytes);
+    let small = grounds(report.matrix).into_iter().map(sizes);
     let together = further::of_correlations(report.matrix);
-    let all = of_policies.chain([together]).chain(of_others).chain(counted).chain(published).chain(last);
+    let all = of_policies.chain(small).chain([together]).chain(of_others).chain(counted).chain(published).chain(last);
     all.filter(|sheet| !sheet.rows.is_empty()).collect()
 }
 

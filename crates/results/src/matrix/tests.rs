@@ -45,6 +45,24 @@ fn a_mail_is_plain_and_narrow() {
 }
 
 #[test]
+fn a_mail_says_what_limits_its_figures() {
+    let definition = definition();
+    let of = |name: &str, notes: &[&str]| {
+        let of = Row::of_comparison(name, "a host", &definition.policies, &crate::sample::comparison(), &[]);
+        Row { notes: notes.iter().map(|note| (*note).to_owned()).collect(), ..of }
+    };
+    let rows = vec![of("sort", &["of another build", "demoted"]), of("gcc", &["demoted"])];
+    let matrix = Matrix::of(&definition.policies, &definition.baseline, rows, &[]);
+    shown(|report| {
+        let text = mail(&Report { matrix: &matrix, ..report.clone() });
+        let limits = "What limits these figures:\n* sort: of another build\n* all workloads: demoted\n\n";
+        assert!(text.contains(limits), "{text}");
+        let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![of("sort", &[])], &[]);
+        assert!(!mail(&Report { matrix: &matrix, ..report.clone() }).contains("limits"));
+    });
+}
+
+#[test]
 fn the_document_says_the_same() {
     shown(|report| {
         let document = document(report);

@@ -85,6 +85,8 @@ pub struct Definition {
     pub seed: Option<u64>,
     /// When the trials of a workload end.
     pub stopping: Stopping,
+    /// Sizes of the memory of small machines, rising: into which of them a workload fits is told of models.
+    pub memory_sizes_bytes: Vec<u64>,
     /// What others have published.
     pub published: Vec<Published>,
     /// The origin's own form, where it is another one than a row for each workload.
@@ -177,6 +179,7 @@ impl Wire {
             band: self.band.clone(),
             seed: self.seed,
             stopping: Stopping::of(amount),
+            memory_sizes_bytes: amount.memory_sizes.clone(),
             published: self.published(&workloads)?,
             form: self.form.as_ref().map(|form| Form::of(form, &workloads, &self.policies)).transpose()?,
             counted: self.counted(amount)?,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use policy::size::parse_bytes;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -120,6 +121,9 @@ pub(super) struct WireSize {
     /// Instructions of each thread that are recorded.
     #[serde(default, deserialize_with = "instructions")]
     pub recorded: Option<u64>,
+    /// Sizes of the memory of small machines.
+    #[serde(default, deserialize_with = "sizes")]
+    pub memory_sizes: Vec<u64>,
 }
 
 /// A text, or a list of them.
@@ -154,6 +158,17 @@ fn instructions<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Er
     let count = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(factor)).filter(|count| *count > 0);
     let expected = "expected a count of instructions above 0, as 400000000 or \"400M\"";
     count.map(Some).ok_or_else(|| D::Error::custom(format!("{expected}, found {text:?}")))
+}
+
+/// Sizes of memory, rising.
+fn sizes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
+    let texts = Vec::<String>::deserialize(from)?;
+    let sizes =
+        texts.iter().map(|text| parse_bytes(text)).collect::<Result<Vec<u64>, _>>().map_err(D::Error::custom)?;
+    match sizes.is_sorted_by(|one, next| one < next) {
+        true => Ok(sizes),
+        false => Err(D::Error::custom(format!("expected sizes that rise, found {}", texts.join(", ")))),
+    }
 }
 
 /// A text or a number.

@@ -16,16 +16,19 @@ pub struct Trade {
     pub is_front: bool,
 }
 
-/// What holds the memory of a trial, each with what holds its page tables: of a host and of a model.
-const MEMORY: [(&str, &str); 2] =
-    [(names::PEAK_RESIDENT_BYTES, names::PAGE_TABLE_SEEN_BYTES), ("resident_peak_bytes", "all_table_peak_bytes")];
+/// What holds the memory of a trial, each with what else takes memory: of a host its page tables, of a model these and what is
+/// held and not mapped.
+const MEMORY: [(&str, &[&str]); 2] = [
+    (names::PEAK_RESIDENT_BYTES, &[names::PAGE_TABLE_SEEN_BYTES]),
+    ("resident_peak_bytes", &["all_table_peak_bytes", "held_unmapped_peak_bytes"]),
+];
 
 impl Cell {
-    /// Peak memory and page tables, bytes. Page tables that nobody saw are not in it.
+    /// Peak memory, page tables and what is held besides, each at its peak, bytes. What nobody saw of them is not in it.
     pub fn memory_bytes(&self) -> Option<f64> {
-        MEMORY.into_iter().find_map(|(resident, tables)| {
-            let resident = self.medians.get(resident)?;
-            Some(resident + self.medians.get(tables).unwrap_or(&0.0))
+        MEMORY.into_iter().find_map(|(resident, besides)| {
+            let besides: f64 = besides.iter().filter_map(|name| self.medians.get(*name)).sum();
+            Some(self.medians.get(resident)? + besides)
         })
     }
 }
@@ -73,6 +76,21 @@ fn of_row(row: &Row, at: usize) -> Option<(f64, f64)> {
 mod tests {
     use super::*;
     use crate::stats::Effect;
+
+    #[test]
+    fn memory_of_a_model_has_what_is_held_and_not_mapped() {
+        let mut cell = Cell::without("contig-64k", String::new());
+        assert_eq!(cell.memory_bytes(), None);
+        for (name, bytes) in
+            [("held_unmapped_peak_bytes", 3.0), ("all_table_peak_bytes", 20.0), ("resident_peak_bytes", 100.0)]
+        {
+            cell.medians.insert(name.into(), bytes);
+        }
+        assert_eq!(cell.memory_bytes(), Some(123.0));
+        // What was measured is as it is.
+        cell.medians.insert(names::PEAK_RESIDENT_BYTES.into(), 7.0);
+        assert_eq!(cell.memory_bytes(), Some(7.0));
+    }
 
     fn row(ratios: &[(f64, f64)]) -> Row {
         let policies: Vec<String> = (0..=ratios.len()).map(|at| format!("p{at}")).collect();

@@ -1,11 +1,13 @@
 //! Workloads on model machines: recorded once, simulated on every machine under every policy.
 
+mod estimate;
 mod outcome;
 mod recording;
 mod subject;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use model::machine::Machine;
 use model::policy::ModelPolicy;
@@ -196,6 +198,11 @@ impl ModelRow {
         }
     }
 
+    /// Seconds that what is missing of it will take, as earlier simulations took; `None` where none says that.
+    pub fn estimated_s(&self, definition: &Definition, all: &[ModelRow]) -> Option<f64> {
+        estimate::estimated_s(self, all, modelled(definition).count())
+    }
+
     /// The row of the matrix.
     pub fn shown(&self, definition: &Definition) -> Row {
         let (name, machine, policies) = (&self.workload.name, &self.machine, &definition.policies);
@@ -287,8 +294,9 @@ pub fn run(definition: &Definition, rows: &[ModelRow], arguments: &Run, store: &
         let name = results::printable(&workload.name);
         let (number, all, on) = (at + 1, workloads.len(), machines.join(", "));
         say(format_args!("study {}: simulating {number} of {all}: {name} on {on}", definition.name));
+        let began = Instant::now();
         match simulated(definition, workload, &machines, arguments, store) {
-            Ok(answered) => keep(definition, &own, answered, store)?,
+            Ok(answered) => keep(definition, &own, answered, began.elapsed().as_secs_f64(), store)?,
             Err(stopped @ (Failure::Interrupted(_) | Failure::Stopped(..))) => return Err(stopped),
             Err(failure) => {
                 let what = results::printable(&failure.to_string());
@@ -329,14 +337,22 @@ fn simulated(
     sim::of_words(&words)
 }
 
-fn keep(definition: &Definition, rows: &[&ModelRow], answered: Answered, store: &Store) -> Result<(), Failure> {
+fn keep(
+    definition: &Definition,
+    rows: &[&ModelRow],
+    answered: Answered,
+    took_s: f64,
+    store: &Store,
+) -> Result<(), Failure> {
     let mut kept = Vec::new();
+    let simulated = answered.cells.iter().filter(|cell| cell.outcome.is_ok()).count();
+    let share_s = took_s / simulated.max(1) as f64;
     for cell in answered.cells {
         let Some(row) = rows.iter().find(|row| row.machine == cell.machine) else {
             return Err(Failure::Input(format!("a simulation of {}, which was not asked for", cell.machine)));
         };
         let notes = answered.notes.get(&cell.machine).map(Vec::as_slice).unwrap_or_default();
-        kept.push(row.simulation(definition, cell.policy, &Outcome::of(cell.outcome, notes)));
+        kept.push(row.simulation(definition, cell.policy, &Outcome::of(cell.outcome, notes, share_s)));
     }
     store.keep_simulations(&kept).map_err(Failure::input)
 }

@@ -34,6 +34,9 @@ pub enum Outcome {
         /// What must be known to read them; absent in stores of earlier versions.
         #[serde(default)]
         notes: Vec<String>,
+        /// Its share of the seconds that recording and simulating took; absent in stores of earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        took_s: Option<f64>,
     },
     /// There can be none, for this reason.
     Missing {
@@ -48,8 +51,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// What the simulation of a policy gave, and what must be known of its machine and trace.
-    pub fn of(outcome: Result<Cost, Missing>, notes: &[String]) -> Outcome {
+    /// What the simulation of a policy gave, what must be known of its machine and trace, and its share of the time.
+    pub fn of(outcome: Result<Cost, Missing>, notes: &[String], took_s: f64) -> Outcome {
         use policy::verdict::Holding::{Held, NotAsked};
         match outcome {
             Err(missing) => Outcome::Missing { why: missing.why().to_owned() },
@@ -58,6 +61,7 @@ impl Outcome {
                 is_held: matches!(verdict.holding, Held | NotAsked),
                 coverage_ratio: verdict.coverage_ratio().filter(|_| verdict.holding != NotAsked),
                 notes: notes.to_vec(),
+                took_s: Some(took_s),
             },
         }
     }
@@ -80,6 +84,14 @@ impl Outcome {
                 Outcome::Ran { figures: of_other, is_held: held, coverage_ratio: coverage, .. },
             ) => (figures, is_held, coverage_ratio) == (of_other, held, coverage),
             (one, other) => one == other,
+        }
+    }
+
+    /// Accesses of its trace, and the seconds that it took.
+    pub fn timed(&self) -> Option<(u64, f64)> {
+        match self {
+            Outcome::Ran { figures, took_s: Some(took_s), .. } => Some((*figures.get("accesses")?, *took_s)),
+            Outcome::Ran { .. } | Outcome::Missing { .. } | Outcome::Failed { .. } => None,
         }
     }
 

@@ -28,9 +28,10 @@ pub fn trades(matrix: &Matrix) -> String {
     match pictures.is_empty() {
         true => pictures,
         false => format!(
-            "<p>Cost to the right, memory upwards (peak resident set, with the page tables that were seen), both against the \
-             baseline, as geometric means over the workloads of which both are known, with {} intervals. Filled and joined: no \
-             policy has less of the one and no more of the other.</p>\n<div class=\"figures named\">\n{pictures}</div>\n",
+            "<p>Cost to the right, memory upwards (peak resident set, with the page tables that were seen, and of a model with \
+             what is held and not mapped), both against the baseline, as geometric means over the workloads of which both are \
+             known, with {} intervals. Filled and joined: no policy has less of the one and no more of the other.</p>\n<div \
+             class=\"figures named\">\n{pictures}</div>\n",
             figure::confidence(0.95)
         ),
     }

@@ -47,6 +47,7 @@ pub(super) fn result(cells: &[Cell]) -> String {
             "faults",
             "peak memory",
             "touched",
+            "held, not mapped",
             "page tables",
         ],
         2,
@@ -66,14 +67,15 @@ fn result_row(cell: &Cell) -> String {
         Ok(cost) => cost,
         Err(missing) => {
             let what = format!("<td><span class=\"tag void\">{}</span></td>", missing.words());
-            return format!("<tr>{name}{what}<td colspan=\"9\" class=\"note\">{}</td></tr>\n", escape(missing.why()));
+            return format!("<tr>{name}{what}<td colspan=\"10\" class=\"note\">{}</td></tr>\n", escape(missing.why()));
         }
     };
     let rate = |count: u64| number(&rate_in_words(cost.per.rate(count)));
     let bytes = |bytes: u64| number(&format_bytes(bytes));
     let rates =
         [cost.first_level_misses, cost.second_level_misses, cost.walks, cost.walk_references, cost.most_lost_cycles];
-    let memory = [cost.resident_peak_bytes, cost.touched_peak_bytes, cost.table_peak_bytes];
+    let memory =
+        [cost.resident_peak_bytes, cost.touched_peak_bytes, cost.held_unmapped_peak_bytes, cost.table_peak_bytes];
     format!(
         "<tr>{name}{}{}{}{}</tr>\n",
         verdict(cost),

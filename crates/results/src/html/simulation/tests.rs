@@ -30,6 +30,7 @@ fn cost(page_bytes: u64, misses: u64) -> Cost {
         faults: 12,
         resident_peak_bytes: 100 << 20,
         touched_peak_bytes: 90 << 20,
+        held_unmapped_peak_bytes: 3 << 20,
         table_peak_bytes: 256 << 10,
         mapped: vec![
             Mapped { leaf_bytes: 4096, group_bytes: 4096, bytes: 60 << 20 },

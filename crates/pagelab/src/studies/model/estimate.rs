@@ -1,0 +1,24 @@
+//! How long simulations will take, as earlier ones of the study took.
+
+use super::ModelRow;
+use super::outcome::Outcome;
+
+/// Seconds that recording and simulating a row will take under so many policies, by the accesses per second of what the study
+/// has simulated. Its trace is taken to have as many accesses as it had on another machine, or as those of other workloads
+/// have on average. `None` where nothing says how long it took.
+pub fn estimated_s(row: &ModelRow, all: &[ModelRow], policies: usize) -> Option<f64> {
+    let timed: Vec<(u64, f64)> = all.iter().flat_map(of_row).collect();
+    let took_s: f64 = timed.iter().map(|(_, took_s)| took_s).sum();
+    let accesses: f64 = timed.iter().map(|(accesses, _)| *accesses as f64).sum();
+    if took_s <= 0.0 || accesses <= 0.0 {
+        return None;
+    }
+    let own = all.iter().filter(|other| other.workload == row.workload).flat_map(of_row).next();
+    let expected = own.map_or(accesses / timed.len() as f64, |(accesses, _)| accesses as f64);
+    Some(expected * policies as f64 / (accesses / took_s))
+}
+
+/// Accesses and seconds of each simulation of a row that says them.
+fn of_row(row: &ModelRow) -> impl Iterator<Item = (u64, f64)> + '_ {
+    row.stored.values().filter_map(Outcome::timed)
+}
