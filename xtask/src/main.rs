@@ -1,6 +1,7 @@
 //! Tasks of the workspace. `cargo xtask test` runs everything there is to test, `cargo xtask tidy` only
 //! the rules that no compiler checks; `cargo xtask truth` sets programs on the running kernel beside their simulations,
-//! `cargo xtask docs` builds the book, `cargo xtask dist` builds for other machines, `cargo xtask guests` boots other kernels, and `cargo xtask tcg-guest` makes the guest of a workload.
+//! `cargo xtask docs` builds the book, `cargo xtask dist` builds for other machines, `cargo xtask guests` boots other kernels,
+//! `cargo xtask kvm-arm64` measures changes of KVM, and `cargo xtask tcg-guest` makes the guest of a workload.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -9,6 +10,8 @@ mod debian;
 mod dist;
 mod docs;
 mod guests;
+mod kvm_arm64;
+mod linux;
 mod tcg_guest;
 mod test;
 mod tidy;
@@ -18,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str =
-    "usage: cargo xtask test | tidy [--draw] [--root DIR] | truth [...] | docs [...] | dist [...] | guests [...] | tcg-guest [--again] [--system]
+    "usage: cargo xtask test | tidy [--draw] [--root DIR] | truth [...] | docs [...] | dist [...] | guests [...] | kvm-arm64 [...] | tcg-guest [--again] [--system]
   test       install or name the Debian packages that the tests need; tidy, rustfmt, clippy, all tests
   tidy       the rules of this workspace: dependencies between crates and files, unsafe code, links, leftovers;
              of another checkout with --root; --draw writes the picture of the crates into ARCHITECTURE.md
@@ -26,6 +29,7 @@ const USAGE: &str =
   docs       the book as a site, with its links checked, and the age of its outputs; `docs --help` says how
   dist       static programs for x86-64, arm64 and riscv64, reproducible; `dist --help` says how
   guests     kernels of Debian in QEMU, each with the same checks; `guests --help` says how
+  kvm-arm64  KVM's eager split on arm64, built from Linux's source with changes of its walk; `kvm-arm64 --help` says how
   tcg-guest  fetch and assemble the arm64 Linux of `pagelab workload tcg-boot`, and print its directory; --system makes
              the whole Debian of --until system too, which takes 250 MB";
 
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
         ["docs", ..] => docs::run(&root, &arguments[1..]),
         ["dist", ..] => dist::run(&root, &arguments[1..]),
         ["guests", ..] => guests::run(&root, &arguments[1..]),
+        ["kvm-arm64", ..] => kvm_arm64::run(&root, &arguments[1..]),
         ["tcg-guest", options @ ..] if options.iter().all(|option| ["--again", "--system"].contains(option)) => {
             let is_given = |option: &str| options.contains(&option);
             tcg_guest::run(tcg_guest::Wanted { again: is_given("--again"), system: is_given("--system") })

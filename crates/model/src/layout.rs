@@ -248,8 +248,9 @@ impl Layout {
                 self.heap(address);
                 return self.heap(address + bytes).wrapping_sub(bytes);
             }
-            // What QEMU has behind the stack of a program without an interpreter: it stands for the vdso.
-            ("", _) if is_behind_stack && bytes <= VDSO_BYTES => {
+            // What QEMU has behind the stack of a program without an interpreter: it stands for the vdso, by its name where the
+            // program looks into that.
+            ("" | "[vdso]", _) if is_behind_stack && bytes <= VDSO_BYTES => {
                 let end = self.places.mmap_base;
                 self.taken.take(end - VDSO_BYTES, end);
                 end - bytes

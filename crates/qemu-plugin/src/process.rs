@@ -67,13 +67,15 @@ pub fn begin_once(block: Opaque) {
     let regions = regions::all(&maps(), memory.base);
     startup::find(&mut owned, &regions, memory.base, &memory);
     drop(owned);
-    let written = note_regions(state, &regions);
+    let (written, read) = note_regions(state, &regions);
     let stores = written.into_iter().map(|address| Stretch { address, bytes: PAGE_BYTES, store: true });
-    recorder.kernel_accessed(state, &stores.collect::<Vec<_>>());
+    let loads = read.into_iter().map(|address| Stretch { address, bytes: PAGE_BYTES, store: false });
+    recorder.kernel_accessed(state, &stores.chain(loads).collect::<Vec<_>>());
 }
 
-/// Notes what memory of the program there is among these regions. Gives the pages that hold something.
-fn note_regions(state: &mut Vcpu, regions: &[Region]) -> Vec<u64> {
+/// Notes what memory of the program there is among these regions. Gives the pages that hold something, and the one that the
+/// program's start would read.
+fn note_regions(state: &mut Vcpu, regions: &[Region]) -> (Vec<u64>, Option<u64>) {
     let (recorder, memory) = (PLUGIN.recorder(), PLUGIN.program.memory());
     let [begin, end] = &PLUGIN.program.heap;
     let heap = begin.load(Ordering::Relaxed)..end.load(Ordering::Relaxed);
@@ -82,7 +84,7 @@ fn note_regions(state: &mut Vcpu, regions: &[Region]) -> Vec<u64> {
     for region in loaded.regions {
         recorder.note(state, region.call(), 0);
     }
-    loaded.written
+    (loaded.written, loaded.read)
 }
 
 /// Remembers where the heap is; where it ended before.

@@ -20,6 +20,8 @@ pub struct Boots<'a> {
     pub board: &'static Board,
     /// Its kernel's image.
     pub kernel: &'a Path,
+    /// Its memory, where it is not what others have.
+    pub memory: Option<&'a str>,
     /// What is in its initial file system.
     pub programs: &'a Programs,
     /// The directory of logs.
@@ -87,7 +89,7 @@ impl Boots<'_> {
             limit,
             counts,
             arguments: stage.arguments(),
-            memory: stage.memory(),
+            memory: self.memory.unwrap_or(stage.memory()),
         };
         let (console, end) = machine::run(&boot)?;
         let log_name = format!("{}.{}.log", self.name, stage.name());
@@ -126,6 +128,7 @@ mod tests {
             name: "x",
             board: Board::of("arm64").unwrap(),
             kernel: Path::new("/nowhere"),
+            memory: None,
             programs,
             logs: Path::new("/nowhere"),
             limit: Duration::from_secs(1),

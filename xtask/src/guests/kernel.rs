@@ -8,6 +8,10 @@ use serde::Deserialize;
 use crate::cache::{Work, put};
 use crate::debian::{Archive, unpack_file, unpack_matching};
 use crate::dist::Target;
+use crate::linux::{Granule, Linux, Wanted};
+
+/// What a kernel without patches is called.
+const VARIANT: &str = "as-it-is";
 
 /// Where modules lie, below a root.
 const MODULES: &str = "lib/modules";
@@ -34,8 +38,12 @@ pub struct Guest {
     pub architecture: String,
     /// The release that has the kernel.
     pub release: String,
-    /// The package that depends on the newest kernel of the release.
-    pub package: String,
+    /// The package that depends on the newest kernel of the release. Without it the kernel is built from the release's source.
+    pub package: Option<String>,
+    /// The guest's memory, where it is not what others have.
+    pub memory: Option<String>,
+    /// The size of base pages of a kernel that is built.
+    pub built: Option<Granule>,
     /// It is one of those that CI runs.
     #[serde(default)]
     pub in_ci: bool,
@@ -54,20 +62,27 @@ pub fn all() -> Vec<Guest> {
     file.guest
 }
 
-/// The kernel's image, and the package that it is of.
+/// The kernel's image, and what it is of.
 #[derive(Debug)]
 pub struct Kernel {
     /// The image.
     pub image: PathBuf,
-    /// The package with its version.
+    /// The package with its version, of the image or of its source.
     pub package: String,
 }
 
-/// The kernel of a guest. It is fetched where it is missing; with `again`, the newest that there is now.
+/// The kernel of a guest. It is fetched or built where it is missing; with `again`, the newest that there is now.
 ///
 /// # Errors
-/// It was never fetched, and cannot be now.
+/// It was never fetched, and cannot be now; it cannot be built.
 pub fn fetch(guest: &Guest, target: &Target, cache: &Path, again: bool) -> Result<Kernel, String> {
+    let Some(granule) = guest.built else { return fetch_package(guest, target, cache, again) };
+    let wanted = Wanted { granule, variant: VARIANT, patches: &[] };
+    let image = Linux::open(&guest.release, cache, again)?.image(wanted)?;
+    Ok(Kernel { image: image.path, package: format!("{}, base pages of {granule}", image.package) })
+}
+
+fn fetch_package(guest: &Guest, target: &Target, cache: &Path, again: bool) -> Result<Kernel, String> {
     let place = cache.join("kernels").join(&guest.name);
     fs::create_dir_all(&place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
     let work = Work::begin(&place)?;
@@ -127,8 +142,9 @@ fn image_package(archive: &Archive, guest: &Guest) -> Result<(String, String), S
         let mut names = archive.dependencies(package)?.into_iter();
         Ok(names.find(|name| name.starts_with(beginning)))
     };
-    let image = of(&guest.package, "linux-image-")?
-        .ok_or_else(|| format!("{} of {} depends on no kernel", guest.package, archive.name()))?;
+    let package = guest.package.as_deref().ok_or_else(|| format!("{} has neither package nor built", guest.name))?;
+    let image =
+        of(package, "linux-image-")?.ok_or_else(|| format!("{package} of {} depends on no kernel", archive.name()))?;
     let version = image.trim_start_matches("linux-image-").to_owned();
     let binary = of(&image, "linux-binary-")?;
     Ok((binary.unwrap_or(image), version))
@@ -148,6 +164,8 @@ mod tests {
         for guest in &guests {
             Target::named(&guest.architecture).unwrap();
             assert!(crate::guests::machine::Board::of(&guest.architecture).is_some(), "{}", guest.name);
+            assert!(guest.package.is_some() != guest.built.is_some(), "{}: one of both", guest.name);
+            assert!(guest.built.is_none() || guest.architecture == "arm64", "{}", guest.name);
         }
         assert!(guests.iter().any(|guest| guest.in_ci));
     }

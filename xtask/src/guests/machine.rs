@@ -73,9 +73,9 @@ pub struct Boot<'a> {
     /// How long it may take.
     pub limit: Duration,
     /// What the kernel is told besides what the board needs.
-    pub arguments: &'static str,
+    pub arguments: &'a str,
     /// The guest's memory, as QEMU takes it.
-    pub memory: &'static str,
+    pub memory: &'a str,
     /// One processor, whose clock goes on by a nanosecond with each instruction.
     pub counts: bool,
 }

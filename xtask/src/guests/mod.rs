@@ -1,18 +1,18 @@
-//! `cargo xtask guests`: pagelab on kernels of Debian, each in QEMU, with the same list of checks.
+//! `cargo xtask guests`: pagelab on kernels of Debian, and on one that is built, each in QEMU with the same list of checks.
 
 mod boots;
 mod check;
 mod debugger;
-mod initrd;
+pub mod initrd;
 mod kernel;
-mod machine;
+pub mod machine;
 mod merged;
 mod model;
 mod programs;
 mod stage;
 mod table;
 mod tables;
-mod transcript;
+pub mod transcript;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -186,7 +186,8 @@ fn checked(root: &Path, guest: &Guest, fetched: Fetched, arguments: &Arguments) 
     println!("==> {}", kernel.package);
     let (limit, scope) = (arguments.limit, arguments.scope);
     let (name, programs) = (&guest.name, &programs);
-    let boots = Boots { name, board, kernel: &kernel.image, programs, logs: &logs, limit, scope };
+    let memory = guest.memory.as_deref();
+    let boots = Boots { name, board, kernel: &kernel.image, memory, programs, logs: &logs, limit, scope };
     let mut said = boots.run()?;
     model::simulate(root, target, programs, &mut said)?;
     merged::report(&pagelab, &mut said)?;
@@ -210,7 +211,7 @@ fn keep(root: &Path, guest: &Guest, seen: Seen) -> Result<(), String> {
 }
 
 /// The commit in what `pagelab --version` prints: `pagelab 0.1.0 (d63f1c75481f)`.
-fn commit_in(version: &str) -> String {
+pub fn commit_in(version: &str) -> String {
     let commit = version.split_once('(').and_then(|(_, rest)| rest.split_once(')')).map(|(commit, _)| commit);
     commit.unwrap_or(version).trim().to_owned()
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::check::model::{POLICIES, SIMULATED};
+use super::check::model::{SIMULATED, policies};
 use super::initrd::Programs;
 use super::programs::PROGRAMS;
 use super::stage::{Said, Stage};
@@ -21,10 +21,11 @@ pub fn simulate(root: &Path, target: &Target, programs: &Programs, said: &mut [(
     let Some(part) = parts.into_iter().find(|part| part.check == "model" && !part.ran.is_empty()) else {
         return Ok(());
     };
-    let machine = match (target.architecture, part.output("page")?.trim()) {
-        ("arm64", "4096") => "neoverse-n1",
-        ("arm64", "16384") => "apple-m1",
-        ("riscv64", "4096") => "rva23",
+    let page: u64 = part.output("page")?.trim().parse().unwrap_or(0);
+    let machine = match (target.architecture, page) {
+        ("arm64", 4096 | 65536) => "neoverse-n1",
+        ("arm64", 16384) => "apple-m1",
+        ("riscv64", 4096) => "rva23",
         (architecture, page) => return Err(format!("there is no model machine for {architecture} and {page}")),
     };
     let emulator = format!("qemu-{}", target.triple.split(['-', 'g']).next().unwrap_or_default());
@@ -35,7 +36,7 @@ pub fn simulate(root: &Path, target: &Target, programs: &Programs, said: &mut [(
     }
     let directory = build(root)?;
     for (name, words) in PROGRAMS {
-        let (output, error, code) = match simulated(&directory, machine, &programs.here(words)) {
+        let (output, error, code) = match simulated(&directory, machine, page, &programs.here(words)) {
             Ok(document) => (document, String::new(), 0),
             Err(problem) => (String::new(), problem, 1),
         };
@@ -53,7 +54,7 @@ fn build(root: &Path) -> Result<PathBuf, String> {
 }
 
 /// Records a program and simulates it: the document of `pagelab sim`.
-fn simulated(directory: &Path, machine: &str, words: &[String]) -> Result<String, String> {
+fn simulated(directory: &Path, machine: &str, page: u64, words: &[String]) -> Result<String, String> {
     let pagelab = directory.join("pagelab");
     let place = std::env::temp_dir().join(format!("pagelab-guest-trace-{}", std::process::id()));
     fs::create_dir_all(&place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
@@ -62,7 +63,8 @@ fn simulated(directory: &Path, machine: &str, words: &[String]) -> Result<String
     record.args(["record", "--output"]).arg(&trace);
     record.arg("--plugin").arg(directory.join("libpagelab_qemu_plugin.so")).arg("--").args(words);
     let mut sim = Command::new(&pagelab);
-    sim.arg("sim").arg(&trace).args(["--machine", machine, "--policy", &POLICIES.join(","), "--json"]);
+    let policies: Vec<&str> = policies(page).iter().map(|(_, modelled)| *modelled).collect();
+    sim.arg("sim").arg(&trace).args(["--machine", machine, "--policy", &policies.join(","), "--json"]);
     let document = output(&mut record).and_then(|_| output(&mut sim));
     let _ = fs::remove_dir_all(&place);
     document

@@ -165,7 +165,9 @@ fn a_program_its_heap_and_its_stack_are_where_linux_puts_them() {
     let mut layout = Layout::default();
     assert_eq!(region(&mut layout, 0x40_0000, 4096, "/bin/static"), 0x40_0000);
     assert_eq!(region(&mut layout, EMULATED + (16 << 20), 8192, "[stack]"), STACK_END - 8192);
+    let mut looks = layout.clone();
     assert_eq!(region(&mut layout, EMULATED + (16 << 20) + 8192, 8192, ""), MMAP_BASE - 8192);
+    assert_eq!(region(&mut looks, EMULATED + (16 << 20) + 8192, 4096, "[vdso]"), MMAP_BASE - 4096);
     assert_eq!(brk(&mut layout, 0x40_1000), 0x40_1000);
     assert_eq!(mmap(&mut layout, EMULATED + (40 << 20), 8192), MMAP_BASE - VDSO_BYTES - 8192);
 }

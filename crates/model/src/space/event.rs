@@ -153,6 +153,7 @@ impl<F: Format> Paged<F> {
         let backing = match name {
             "" => Backing::Anonymous,
             "[stack]" => Backing::Stack,
+            "[vdso]" => Backing::Vdso,
             name if name.starts_with("[anon") => Backing::Anonymous,
             _ => Backing::File,
         };

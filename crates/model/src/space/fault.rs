@@ -38,7 +38,7 @@ impl<F: Format> Paged<F> {
             return self.swap_in(page, slot, vma, store);
         }
         match vma.backing {
-            Backing::File | Backing::SharedFile => self.file_fault(page, begin, vma, store),
+            Backing::File | Backing::SharedFile | Backing::Vdso => self.file_fault(page, begin, vma, store),
             Backing::Shared(object) => self.shared_fault(page, vma, object),
             Backing::Anonymous | Backing::Pool | Backing::Stack | Backing::Inferred => {
                 self.anonymous_fault(page, begin, vma, store)

@@ -1,7 +1,9 @@
 //! Forked processes: page tables that are copied, and pages that are copied when they are written.
 //!
 //! Follows `copy_page_range` (mm/memory.c): anonymous memory is shared and write-protected on both sides, and nobody's alone
-//! any more; VMAs without anonymous pages are left to faults, and so is what is shared. Tables are copied, also empty ones.
+//! any more; VMAs without anonymous pages are left to faults, and so is what is shared. Tables are copied, also empty ones. The
+//! kernel's data before the vDSO has frames and no pages (VM_PFNMAP): such a VMA is gone over, too, so the child has the table of
+//! both, where the parent has one, and nothing in it.
 
 use paging::{Error, Format, Sizes};
 
@@ -29,6 +31,11 @@ impl<F: Format> Paged<F> {
             }
             done = end;
             // What has no anonymous page is left to faults (`vma_needs_copy`, mm/memory.c).
+            if vma.backing == Backing::Vdso {
+                let tables = self.processes.running.tables_in(begin, end)?;
+                self.processes.copy_tables(number, &tables)?;
+                continue;
+            }
             let is_shared = matches!(vma.backing, Backing::Shared(_) | Backing::SharedFile);
             let parts = self.parts(begin, end)?;
             if !is_shared && (vma.anon.is_some() || parts.iter().any(|part| is_memory(part.pa))) {

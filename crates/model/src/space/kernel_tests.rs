@@ -46,6 +46,27 @@ fn a_forked_process_copies_the_pages_that_it_writes_and_its_parent_keeps_its_own
 }
 
 #[test]
+fn a_child_has_the_table_of_the_vdso_that_its_parent_reads_and_nothing_in_it() {
+    const G: u64 = 1 << 30;
+    for (is_read, more_tables) in [(false, 0), (true, 1)] {
+        let mut space = written("cascade-lake", "base", M2);
+        let call = Call::Region { address: PLACE + G, bytes: 4096, protection: 1, name: "[vdso]".into() };
+        space.event(&event(call, 0)).unwrap();
+        let before = space.costs().table_bytes;
+        if is_read {
+            space.access(PLACE + G, false).unwrap();
+        }
+        let read = space.costs();
+        // A leaf, and the table of 2M above it.
+        assert_eq!(read.table_bytes - before, 2 * more_tables * 4096);
+        let child = space.fork().unwrap();
+        assert!(space.enter(child));
+        assert_eq!(space.costs().table_bytes, 2 * read.table_bytes);
+        assert_eq!(space.costs().anonymous_bytes, 2 * read.anonymous_bytes);
+    }
+}
+
+#[test]
 fn a_huge_page_is_shared_whole_and_split_where_it_is_written() {
     let mut space = written("cascade-lake", "thp", 2 * M2);
     let child = space.fork().unwrap();

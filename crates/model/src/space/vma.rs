@@ -24,6 +24,8 @@ pub enum Backing {
     File,
     /// A file, shared.
     SharedFile,
+    /// The kernel's own code, the vDSO, which has the kernel's data before it.
+    Vdso,
 }
 
 /// Memory that processes share: each mapping makes one, and forked processes have it too.

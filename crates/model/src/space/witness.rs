@@ -271,7 +271,7 @@ fn kind(backing: Backing) -> VmaKind {
     match backing {
         Backing::Anonymous | Backing::Pool | Backing::Inferred => VmaKind::Anonymous,
         Backing::Stack => VmaKind::Stack,
-        Backing::File => VmaKind::PrivateFile,
+        Backing::File | Backing::Vdso => VmaKind::PrivateFile,
         Backing::Shared(_) | Backing::SharedFile => VmaKind::Shared,
     }
 }

@@ -20,6 +20,8 @@ pub struct Loaded {
     pub regions: Vec<Region>,
     /// The pages that Linux would have written, by their addresses.
     pub written: Vec<u64>,
+    /// The page that stands for the vDSO where QEMU gives none and the program's start would read it.
+    pub read: Option<u64>,
 }
 
 /// Finds what of the memory of this process is the program's when it begins, where QEMU's own is among it.
@@ -48,9 +50,10 @@ pub fn loaded(mut regions: Vec<Region>, base: u64, heap: Range<u64>, contents: &
     let heap = heap.start & !(PAGE_BYTES - 1)..heap.end.next_multiple_of(PAGE_BYTES);
     regions::name(&mut regions, heap, "[heap]");
     name_vdso(&mut regions, contents);
+    let read = stand_in(&mut regions, contents);
     segments::take_apart(&mut regions, contents);
     written.retain(|page| is_written_by_linux(*page, &regions));
-    Loaded { regions, written }
+    Loaded { regions, written, read }
 }
 
 /// Whether Linux would have written a page: on the stack, or of a program's file. Of anonymous memory QEMU writes more:
@@ -117,9 +120,87 @@ fn name_vdso(regions: &mut [Region], contents: &impl GuestMemory) {
     }
 }
 
+/// What glibc looks for in the vDSO when a program starts that has no interpreter (`setup_vdso_pointers`,
+/// sysdeps/unix/sysv/linux/dl-vdso-setup.h), as arm64 calls it, and as others do. Programs that have other libraries look for the
+/// time alone, and when they first want it.
+const SOUGHT: [&[u8]; 2] = [b"\0__kernel_clock_getres\0", b"\0__vdso_clock_getres\0"];
+
+/// A QEMU without a vDSO (before 8.2) has a page behind the stack of a program without an interpreter, for returns from signals.
+/// Where the program looks for functions in the vDSO when it starts, the page stands for that and has its name; its address.
+fn stand_in(regions: &mut [Region], contents: &impl GuestMemory) -> Option<u64> {
+    let mut files: Vec<&str> =
+        regions.iter().map(|region| region.name.as_str()).filter(|name| name.starts_with('/')).collect();
+    files.dedup();
+    if files.len() != 1 || regions.iter().any(|region| region.name == "[vdso]") {
+        return None;
+    }
+    let is_sought = |region: &Region| region.name.starts_with('/') && holds(&region.range, contents);
+    if !regions.iter().any(is_sought) {
+        return None;
+    }
+    let stack = regions.iter().position(|region| region.name == "[stack]")?;
+    let (stack_end, behind) = (regions[stack].range.end, regions.get_mut(stack + 1)?);
+    let is_it = behind.name.is_empty()
+        && behind.range == (stack_end..stack_end + PAGE_BYTES)
+        && behind.protection & libc::PROT_WRITE as u64 == 0;
+    if !is_it {
+        return None;
+    }
+    "[vdso]".clone_into(&mut behind.name);
+    Some(behind.range.start)
+}
+
+/// Whether a range holds a name that is sought. It is read in pieces that overlap by a name.
+fn holds(range: &Range<u64>, contents: &impl GuestMemory) -> bool {
+    const PIECE_BYTES: usize = 1 << 20;
+    let longest = SOUGHT.iter().map(|name| name.len()).max().unwrap_or(0);
+    let mut piece = vec![0; PIECE_BYTES + longest];
+    (range.start..range.end).step_by(PIECE_BYTES).any(|at| {
+        let bytes = ((range.end - at) as usize).min(piece.len());
+        let read = contents.read(at, &mut piece[..bytes]);
+        SOUGHT.iter().any(|name| piece[..read].windows(name.len()).any(|found| found == *name))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Memory in which one file's region holds this text.
+    struct Text(Vec<u8>);
+
+    impl GuestMemory for Text {
+        fn read(&self, address: u64, to: &mut [u8]) -> usize {
+            let at = (address - PAGE_BYTES) as usize;
+            let bytes = self.0.len().saturating_sub(at).min(to.len());
+            to[..bytes].copy_from_slice(&self.0[at..at + bytes]);
+            bytes
+        }
+    }
+
+    #[test]
+    fn a_page_stands_for_the_vdso_where_the_program_looks_into_that() {
+        let region = |pages: Range<u64>, name: &str| Region {
+            range: pages.start * PAGE_BYTES..pages.end * PAGE_BYTES,
+            protection: 1,
+            name: name.to_owned(),
+        };
+        let of = |text: &[u8], more: &[Region]| {
+            // The name lies where two pieces meet.
+            let contents = Text([vec![0; (1 << 20) - 7].as_slice(), text, &[0; 64]].concat());
+            let mut regions = vec![region(1..300, "/program"), region(500..508, "[stack]"), region(508..509, "")];
+            regions.extend_from_slice(more);
+            let read = stand_in(&mut regions, &contents);
+            (read, regions[2].name.clone())
+        };
+        let named = (Some(508 * PAGE_BYTES), "[vdso]".to_owned());
+        assert_eq!(of(b"\0__kernel_clock_getres\0", &[]), named);
+        assert_eq!(of(b"\0__vdso_clock_getres\0", &[]), named);
+        let none = (None, String::new());
+        assert_eq!(of(b"\0__vdso_clock_gettime\0", &[]), none, "another library looks later, or never");
+        assert_eq!(of(b"\0__vdso_clock_getres\0", &[region(600..601, "/interpreter")]), none);
+        assert_eq!(of(b"\0__vdso_clock_getres\0", &[region(600..601, "[vdso]")]), none, "this QEMU gives one");
+    }
 
     /// This process's own memory.
     struct Here;

@@ -1,0 +1,351 @@
+//! The page that shows measurements: instructions, what is saved, what was counted, and what an event takes.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::VARIANTS;
+use super::counts::Counts;
+use super::measure::Memory;
+use super::record::{Kernel, Record};
+use crate::linux::Granule;
+
+/// The study that weighs counts, and compares with what was published.
+const STUDY: &str = "studies/stage2-split.toml";
+
+/// Backings: what a run calls them, what the page does, and what the study does.
+const BACKINGS: [(&str, &str, &str); 3] =
+    [("base", "pages", "pages"), ("thp", "THP", "thp"), ("hugetlb-1g", "1G", "1g")];
+
+/// A row of instructions.
+struct Row {
+    /// What it is called.
+    name: &'static str,
+    /// Phases that are added.
+    added: &'static [&'static str],
+    /// One that is taken off.
+    taken: Option<&'static str>,
+    /// The study's word for it, where it has one.
+    studied: Option<&'static str>,
+}
+
+const ROWS: [Row; 6] = [
+    Row { name: "enable", added: &["enable"], taken: None, studied: Some("enable") },
+    Row { name: "enable, nothing split", added: &["protect"], taken: None, studied: None },
+    Row { name: "the split in it alone", added: &["enable"], taken: Some("protect"), studied: Some("split") },
+    Row { name: "clear, first", added: &["clear"], taken: None, studied: None },
+    Row { name: "clear, second", added: &["clear again"], taken: None, studied: None },
+    Row { name: "clear, both", added: &["clear", "clear again"], taken: None, studied: Some("clear") },
+];
+
+/// What of the study the page shows.
+#[derive(Debug, Default, Deserialize)]
+pub struct Published {
+    published: Vec<Figure>,
+    counted: Costs,
+}
+
+#[derive(Debug, Deserialize)]
+struct Figure {
+    what: String,
+    counted: Case,
+    change: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Case {
+    phase: String,
+    backing: String,
+    variant: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Costs {
+    cost: Vec<Cost>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Cost {
+    event: String,
+    instructions: Option<[f64; 2]>,
+}
+
+/// Reads the study.
+///
+/// # Errors
+/// It cannot be read.
+pub fn published(root: &Path) -> Result<Published, String> {
+    let path = root.join(STUDY);
+    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+impl Published {
+    /// What was published of a case, in words.
+    fn of(&self, phase: Option<&str>, backing: &str, variant: &str) -> String {
+        let is_it = |figure: &&Figure| {
+            Some(figure.counted.phase.as_str()) == phase
+                && figure.counted.backing == backing
+                && figure.counted.variant == variant
+        };
+        let words =
+            |figure: &Figure| format!("{} {}", figure.change.trim_start_matches('-').replace('%', " %"), figure.what);
+        self.published.iter().filter(is_it).map(words).collect::<Vec<_>>().join("; ")
+    }
+
+    /// What the study takes for an event: the sum of several.
+    fn cost(&self, events: &[&str]) -> String {
+        let of = |event: &&str| self.counted.cost.iter().find(|cost| cost.event == **event)?.instructions;
+        let found: Option<Vec<[f64; 2]>> = events.iter().map(of).collect();
+        let Some(found) = found.filter(|found| !found.is_empty()) else { return "a time".to_owned() };
+        let [least, most] = [0, 1].map(|end| found.iter().map(|range| range[end]).sum::<f64>());
+        if least == most { format!("{least}") } else { format!("{least} to {most}") }
+    }
+}
+
+/// The whole page.
+pub fn page(records: &[Record], published: &Published) -> String {
+    let mut text = "# Eager splitting on KVM's own code
+
+`cargo xtask kvm-arm64` writes this page. It builds Linux for arm64 from Debian's source three times: as it is, with a walk that does not \
+                    go down to levels where nothing is left to split, and with one that does not visit the table either that it has just \
+                    built. The changes are patches of this project (`xtask/kvm-arm64`). They follow an idea that was published for KVM \
+                    and are not its code. Each kernel runs in QEMU's emulation of a processor with EL2. There its KVM runs `pagelab \
+                    workload kvm-dirty-log`.
+
+**Emulated: no time.** QEMU's clock goes on by a nanosecond with each instruction. So these are instructions of whole calls: KVM's walks, \
+                    what is around them, and what interrupts them. They know no cache, no TLB miss, and no barrier that waits. Lines \
+                    of tables that come from memory, invalidations on other processors and locks cost time that stands nowhere \
+                    here. What a walk saves on hardware lies above or below by that much.
+"
+    .to_owned();
+    for record in records {
+        text.push('\n');
+        text.push_str(&section(record, published));
+    }
+    text
+}
+
+/// What came of one measurement.
+pub fn section(record: &Record, published: &Published) -> String {
+    let Record { granule, source, compiler, emulator, commit, date, .. } = record;
+    let mut text = format!("## Base pages of {granule}\n\n");
+    let Memory { bytes, gigabyte_bytes } = record.memory;
+    let [bytes, gigabytes] = [size(bytes), size(gigabyte_bytes)];
+    let of_1g = if *granule == Granule::K4 { format!(", {gigabytes} of pages of 1G") } else { String::new() };
+    let _ = writeln!(
+        text,
+        "*What:* {bytes} of base pages, {bytes} of THP{of_1g}; split in chunks of {}. *Kernel:* {}, {compiler}, xtask/linux/arm64.config. *Where:* {emulator}, one processor, \
+        `-icount shift=0,sleep=off`. *When:* {date}. *Commit of the program:* {commit}. *Command:* `cargo xtask kvm-arm64 --granule {granule} \
+        --bytes {bytes} --gigabytes {}`.\n",
+        size(record.chunk_bytes),
+        source.replace('_', " "),
+        gigabyte_bytes >> 30
+    );
+    text.push_str("Instructions, and what is saved of those of the kernel as it is:\n\n");
+    text.push_str(&phases(record, published));
+    text.push_str(
+        "\nA cycle is from logging that is switched on to memory that is whole again. These are first cycles. A second one of THP in the \
+         same guest takes more in `clear`, in every kernel alike: there RCU goes over the tables that the first one has freed, and \
+         does so within what runs meanwhile.\n\nSwitching on fills KVM's cache of free tables. On pages nothing is taken from it.\n\n",
+    );
+    text.push_str("What the same kernels counted when counters were added to them (`count.patch`), `enable`:\n\n");
+    text.push_str(&counts(record));
+    text.push_str(
+        "\nOne by the other, from pages with and without levels skipped, and from THP and 1G with levels skipped:\n\n",
+    );
+    text.push_str(&events(record, published));
+    text
+}
+
+fn phases(record: &Record, published: &Published) -> String {
+    let names: Vec<&str> = VARIANTS.iter().map(|variant| variant.name).collect();
+    let mut text = format!("| calls | memory | {} |", names[0]);
+    names[1..].iter().for_each(|name| {
+        let _ = write!(text, " {name} | saved |");
+    });
+    text.push_str(" published, skipping levels | with children |\n|---|---|---:|");
+    text.push_str(&"---:|---:|".repeat(names.len() - 1));
+    text.push_str("---|---|\n");
+    for Row { name: row, added, taken, studied: phase } in ROWS {
+        for (backing, shown, studied) in BACKINGS {
+            let of = |kernel: &Kernel| {
+                let sum: Option<f64> = added.iter().map(|name| kernel.instructions(backing, name)).sum();
+                Some(sum? - taken.map_or(Some(0.0), |name| kernel.instructions(backing, name))?)
+            };
+            let values: Option<Vec<f64>> = record.kernels.iter().map(of).collect();
+            let Some((first, others)) = values.as_deref().and_then(<[f64]>::split_first) else { continue };
+            let _ = write!(text, "| {row} | {shown} | {} |", whole(*first));
+            for value in others {
+                let _ = write!(text, " {} | {:.1} % |", whole(*value), 100.0 * (1.0 - value / first));
+            }
+            let [levels, children] =
+                ["skip-level3", "skip-children"].map(|variant| published.of(phase, studied, variant));
+            let _ = writeln!(text, " {levels} | {children} |");
+        }
+    }
+    text
+}
+
+fn counts(record: &Record) -> String {
+    let mut text =
+        "| memory | kernel | entries visited | entries built | tables built | blocks split, each with an invalidation |\n\
+                    |---|---|---:|---:|---:|---:|\n"
+            .to_owned();
+    for (backing, shown, _) in BACKINGS {
+        for kernel in &record.kernels {
+            let Some(counts) = counted(kernel, backing) else { continue };
+            let Counts { split_visits, built_entries, tables, blocks } = counts;
+            let variant = &kernel.variant;
+            let _ = writeln!(text, "| {shown} | {variant} | {split_visits} | {built_entries} | {tables} | {blocks} |");
+        }
+    }
+    text
+}
+
+fn counted(kernel: &Kernel, backing: &str) -> Option<Counts> {
+    kernel.counted.iter().find(|one| one.backing == backing).map(|one| one.counts)
+}
+
+/// What events take: instructions over counts.
+fn events(record: &Record, published: &Published) -> String {
+    let [Some(plain), Some(levels)] = [0, 1].map(|index| record.kernels.get(index)) else { return String::new() };
+    let split = |kernel: &Kernel, backing: &str| {
+        Some(kernel.instructions(backing, "enable")? - kernel.instructions(backing, "protect")?)
+    };
+    let count = |kernel: &Kernel, backing: &str, field: fn(Counts) -> u64| {
+        counted(kernel, backing).map(|all| field(all) as f64)
+    };
+    let minus = |one: Option<f64>, other: Option<f64>| Some(one? - other?);
+    let times = |one: Option<f64>, other: Option<f64>| Some(one? * other?);
+    let over = |one: Option<f64>, other: Option<f64>| Some(one? / other.filter(|count| *count > 0.0)?);
+    let visits = |kernel| count(kernel, "base", |all| all.split_visits);
+    let built = |backing| count(levels, backing, |all| all.built_entries);
+    let Record { granule, chunk_bytes, memory, .. } = record;
+    let block_bytes = granule.block_bytes();
+    let cached = chunk_bytes / block_bytes + if *granule == Granule::K4 { chunk_bytes >> 30 } else { 0 };
+
+    let skipped = minus(visits(plain), visits(levels));
+    let visit = over(minus(split(plain, "base"), split(levels, "base")), skipped);
+    // On pages nothing else is left where levels are skipped: tables are put into the cache, and are not taken.
+    let filling = minus(split(levels, "base"), times(visit, visits(levels)));
+    let entry = |backing| over(minus(split(levels, backing), filling), built(backing));
+    // What a block of THP takes, less what as many entries take where one of 1G gives way to all of them at once.
+    let of_entries = times(entry("hugetlb-1g"), built("thp"));
+    let beside = minus(minus(split(levels, "thp"), filling), of_entries);
+    let pages = memory.bytes as f64 / granule.page_bytes() as f64;
+    let rows = [
+        ("an entry that the split visits", visit, published.cost(&["split_visit"])),
+        (
+            "an entry that loses its write permission",
+            over(plain.instructions("base", "protect"), Some(pages)),
+            published.cost(&["protect_visit", "protect_change"]),
+        ),
+        ("a table that is allocated and zeroed for the cache", over(filling, Some(cached as f64)), "a time".to_owned()),
+        ("an entry that is built, of THP", entry("thp"), published.cost(&["built_entry"])),
+        ("an entry that is built, of 1G", entry("hugetlb-1g"), published.cost(&["built_entry"])),
+        (
+            "a block of THP beside its entries: visited, broken, invalidated (a small difference of large numbers)",
+            over(beside, count(levels, "thp", |all| all.blocks)),
+            published.cost(&["split_visit", "split_block"]),
+        ),
+    ];
+    let mut text = "| event | instructions | the study `stage2-split` takes |\n|---|---:|---|\n".to_owned();
+    for (event, instructions, studied) in rows {
+        if let Some(instructions) = instructions {
+            let _ = writeln!(text, "| {event} | {instructions:.1} | {studied} |");
+        }
+    }
+    text
+}
+
+/// A number with its thousands apart.
+fn whole(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap_or_default()).collect();
+    format!("{}{}", if value < 0.0 { "-" } else { "" }, groups.join(","))
+}
+
+fn size(bytes: u64) -> String {
+    if bytes.is_multiple_of(1 << 30) { format!("{}G", bytes >> 30) } else { format!("{}M", bytes >> 20) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::measure::{Counted, Phase};
+    use super::*;
+
+    fn kernel(variant: &str, split: u64, visits: u64) -> Kernel {
+        let phase = |name: &str, count: u64| Phase {
+            backing: "base".into(),
+            name: name.into(),
+            instructions: vec![count, count],
+        };
+        let phases = vec![
+            phase("protect", 2_000_000),
+            phase("enable", 2_000_000 + split),
+            phase("clear", 9),
+            phase("clear again", 9),
+        ];
+        let counts = Counts { split_visits: visits, ..Counts::default() };
+        let counted = vec![Counted { backing: "base".into(), counts }];
+        Kernel { variant: variant.into(), phases, counted }
+    }
+
+    fn record() -> Record {
+        Record {
+            granule: Granule::K4,
+            memory: Memory { bytes: 256 << 20, gigabyte_bytes: 1 << 30 },
+            chunk_bytes: 1 << 30,
+            source: "linux-source-6.12_1_all".into(),
+            compiler: "gcc 1".into(),
+            emulator: "QEMU 7".into(),
+            commit: "abc".into(),
+            date: "2026-01-02".into(),
+            kernels: vec![kernel("as-it-is", 10_000_000, 200_100), kernel("skip-levels", 1_000_000, 100)],
+        }
+    }
+
+    fn study() -> Published {
+        let text = "[[counted.cost]]\nevent = \"split_visit\"\ninstructions = [49, 51.5]\n\
+                    [[published]]\nwhat = \"Some machine\"\nchange = \"-35.5%\"\n\
+                    counted = { phase = \"enable\", backing = \"pages\", variant = \"skip-level3\" }\n";
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn what_is_saved_stands_beside_what_was_published() {
+        let text = section(&record(), &study());
+        assert!(
+            text.contains("| enable | pages | 12,000,000 | 3,000,000 | 75.0 % | 35.5 % Some machine |  |"),
+            "{text}"
+        );
+        assert!(text.contains("| the split in it alone | pages | 10,000,000 | 1,000,000 | 90.0 % |  |  |"), "{text}");
+        assert!(text.contains("| pages | as-it-is | 200100 | 0 | 0 | 0 |"), "{text}");
+        assert!(text.contains("| an entry that the split visits | 45.0 | 49 to 51.5 |"), "{text}");
+        assert!(!text.contains("THP: "), "what was not measured has no row: {text}");
+        assert!(page(&[record()], &study()).contains("**Emulated: no time.**"));
+    }
+
+    #[test]
+    fn the_study_of_this_project_has_figures_for_the_rows() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let published = published(root).unwrap();
+        for (_, _, studied) in BACKINGS {
+            for phase in ROWS.iter().filter_map(|row| row.studied) {
+                assert!(!published.of(Some(phase), studied, "skip-level3").is_empty(), "{phase} {studied}");
+            }
+        }
+        for event in ["split_visit", "protect_visit", "protect_change", "built_entry", "split_block"] {
+            assert_ne!(published.cost(&[event]), "a time", "{event}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_in_groups() {
+        assert_eq!([0.0, 999.6, 1234567.0, -1234.0].map(whole), ["0", "1,000", "1,234,567", "-1,234"]);
+    }
+}

@@ -1,0 +1,174 @@
+//! One build: the configuration, make, and the image that is kept with what it was made of.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::source::Source;
+use super::tool::needs;
+use super::{Granule, Wanted};
+use crate::cache::{Work, put};
+use crate::dist::Target;
+
+/// What every kernel has, whatever its base pages.
+const CONFIGURATION: &str = include_str!("../../linux/arm64.config");
+
+/// Programs that a build takes besides the compiler, and the packages that bring them.
+const TOOLS: [(&str, &str); 6] =
+    [("make", "make"), ("gcc", "gcc"), ("flex", "flex"), ("bison", "bison"), ("bc", "bc"), ("perl", "perl-base")];
+
+/// A kernel's image.
+#[derive(Debug)]
+pub struct Image {
+    /// The file.
+    pub path: PathBuf,
+    /// The package of its source, with its version.
+    pub package: String,
+}
+
+/// A kernel that is wanted, and all that it depends on.
+pub struct Order<'a> {
+    source: &'a Source,
+    wanted: Wanted<'a>,
+    target: &'static Target,
+    fragment: String,
+    /// What the image is made of, in words.
+    made_of: String,
+    images: PathBuf,
+    /// The image's name.
+    name: String,
+}
+
+impl<'a> Order<'a> {
+    /// That of a kernel from a source, whose images lie below a place.
+    ///
+    /// # Errors
+    /// No compiler.
+    pub fn new(place: &Path, source: &'a Source, wanted: Wanted<'a>) -> Result<Order<'a>, String> {
+        let target = Target::named("arm64")?;
+        let fragment = fragment(wanted.granule);
+        let made_of = made_of(source, &fragment, &compiler(target)?, wanted);
+        let name = format!("{}-{}", wanted.granule, wanted.variant);
+        Ok(Order { source, wanted, target, fragment, made_of, images: place.join("images"), name })
+    }
+
+    /// The image, where it was made of the same before.
+    pub fn made(&self) -> Option<Image> {
+        let path = self.images.join(&self.name);
+        let is_same = fs::read_to_string(self.images.join(self.note())).is_ok_and(|text| text == self.made_of);
+        (is_same && path.is_file()).then(|| Image { path, package: self.source.package.clone() })
+    }
+
+    /// Builds it at a place, where one kernel is built at a time.
+    ///
+    /// # Errors
+    /// No tool, a patch that does not fit, a lost option, a build that failed.
+    pub fn make(&self, place: &Path) -> Result<Image, String> {
+        let work = Work::begin(place)?;
+        for (tool, package) in TOOLS {
+            needs(tool, package)?;
+        }
+        fs::create_dir_all(&self.images).map_err(|error| format!("cannot make {}: {error}", self.images.display()))?;
+        self.source.patch(self.wanted.patches, &work)?;
+        let build = place.join(format!("build-{}", self.wanted.granule));
+        fs::create_dir_all(&build).map_err(|error| format!("cannot make {}: {error}", build.display()))?;
+        self.configure(&build, &work)?;
+        println!("==> make Image of {} ({})", self.source.package, self.name);
+        let mut make = self.command(&build);
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        make.arg(format!("-j{processors}")).arg(format!("LOCALVERSION=-{}", self.name)).arg("Image");
+        crate::command::succeed(&mut make).map_err(|problem| format!("make Image ({}): {problem}", self.name))?;
+        let _ = fs::remove_file(self.images.join(self.note()));
+        let (new, partial) = (build.join("arch/arm64/boot/Image"), work.path.join("Image"));
+        let kept = fs::copy(&new, &partial).and_then(|_| fs::rename(&partial, self.images.join(&self.name)));
+        kept.map_err(|error| format!("cannot keep {}: {error}", new.display()))?;
+        put(&self.images, &self.note(), self.made_of.as_bytes(), &work)?;
+        self.made().ok_or_else(|| format!("{} is not there although it was built", self.name))
+    }
+
+    /// The file that says what the image was made of.
+    fn note(&self) -> String {
+        format!("{}.made-of", self.name)
+    }
+
+    /// Configures a build: what the fragment says, and nothing else that can be left out.
+    fn configure(&self, build: &Path, work: &Work) -> Result<(), String> {
+        let file = work.path.join("fragment");
+        fs::write(&file, &self.fragment).map_err(|error| format!("{}: {error}", file.display()))?;
+        let mut make = self.command(build);
+        make.arg("allnoconfig").env("KCONFIG_ALLCONFIG", &file);
+        crate::command::succeed(&mut make).map_err(|problem| format!("make allnoconfig: {problem}"))?;
+        let path = build.join(".config");
+        let made = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let lost = lost(&self.fragment, &made);
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let package = &self.source.package;
+        Err(format!("{package} has no such options, or not what they depend on: {}", lost.join(", ")))
+    }
+
+    /// make, for this build and no program of this machine.
+    fn command(&self, build: &Path) -> Command {
+        let mut make = Command::new("make");
+        make.args(["--silent", "-C"]).arg(&self.source.tree).arg(format!("O={}", build.display())).arg("ARCH=arm64");
+        if !self.target.is_here() {
+            make.arg(format!("CROSS_COMPILE={}", self.target.gcc.trim_end_matches("gcc")));
+        }
+        // Nothing of this machine is in the image, and it does not change with the day.
+        let said = [("USER", "pagelab"), ("HOST", "pagelab"), ("TIMESTAMP", "1970-01-01"), ("VERSION", "1")];
+        make.envs(said.map(|(name, value)| (format!("KBUILD_BUILD_{name}"), value)));
+        make.env_remove("MAKEFLAGS").env_remove("MFLAGS");
+        make
+    }
+}
+
+/// The compiler's own words of its version; what is built changes with it.
+fn compiler(target: &Target) -> Result<String, String> {
+    let program = target.compiler()?;
+    let output = Command::new(program).arg("--version").output();
+    let output = output.map_err(|error| format!("cannot run {program}: {error}"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
+}
+
+fn fragment(granule: Granule) -> String {
+    format!("{CONFIGURATION}CONFIG_ARM64_{granule}_PAGES=y\n")
+}
+
+/// Lines of a fragment that are not in the configuration that was made of it.
+fn lost<'a>(fragment: &'a str, made: &str) -> Vec<&'a str> {
+    let options = fragment.lines().filter(|line| line.starts_with("CONFIG_"));
+    options.filter(|option| !made.lines().any(|line| line == *option)).collect()
+}
+
+/// All that an image depends on.
+fn made_of(source: &Source, fragment: &str, compiler: &str, wanted: Wanted) -> String {
+    let patches = wanted.patches.iter().map(|patch| patch.text);
+    [source.package.as_str(), compiler, fragment].into_iter().chain(patches).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linux::Patch;
+
+    #[test]
+    fn options_that_were_lost_are_named() {
+        let fragment = "# why\nCONFIG_A=y\nCONFIG_B=2\n";
+        assert_eq!(lost(fragment, "CONFIG_A=y\nCONFIG_B=2\nCONFIG_C=y\n"), Vec::<&str>::new());
+        assert_eq!(lost(fragment, "CONFIG_A=yes\n# CONFIG_B is not set\n"), ["CONFIG_A=y", "CONFIG_B=2"]);
+    }
+
+    #[test]
+    fn an_image_is_of_its_source_configuration_compiler_and_patches() {
+        let source = Source { package: "linux-source-1_2".into(), tree: PathBuf::new(), originals: PathBuf::new() };
+        let patches = [Patch { name: "x", text: "one" }, Patch { name: "y", text: "two" }];
+        let of = |patches| {
+            let wanted = Wanted { granule: Granule::K16, variant: "v", patches };
+            made_of(&source, &fragment(wanted.granule), "gcc 1", wanted)
+        };
+        let all = [of(&patches), of(&patches[..1]), of(&[])];
+        assert!(all[0] != all[1] && all[1] != all[2]);
+        assert!(all[0].contains("linux-source-1_2") && all[0].contains("CONFIG_ARM64_16K_PAGES=y"));
+    }
+}
