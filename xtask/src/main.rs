@@ -1,9 +1,10 @@
 //! Tasks of the workspace. `cargo xtask test` runs everything there is to test, `cargo xtask tidy` only
 //! the rules that no compiler checks; `cargo xtask truth` sets programs on the running kernel beside their simulations,
 //! `cargo xtask docs` builds the book, `cargo xtask dist` builds for other machines, `cargo xtask guests` boots other kernels,
-//! `cargo xtask kvm-arm64` measures changes of KVM, and `cargo xtask tcg-guest` makes the guest of a workload.
+//! `cargo xtask kvm-arm64` measures changes of KVM, `cargo xtask base-pages` compares kernels with other base pages, and `cargo xtask tcg-guest` makes the guest of a workload.
 #![forbid(unsafe_code)]
 
+mod base_pages;
 mod cache;
 mod command;
 mod debian;
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str =
-    "usage: cargo xtask test | tidy [--draw] [--root DIR] | truth [...] | docs [...] | dist [...] | guests [...] | kvm-arm64 [...] | tcg-guest [--again] [--system]
+    "usage: cargo xtask test | tidy [--draw] [--root DIR] | truth [...] | docs [...] | dist [...] | guests [...] | kvm-arm64 [...] | base-pages [...] | tcg-guest [--again] [--system]
   test       install or name the Debian packages that the tests need; tidy, rustfmt, clippy, all tests
   tidy       the rules of this workspace: dependencies between crates and files, unsafe code, links, leftovers;
              of another checkout with --root; --draw writes the picture of the crates into ARCHITECTURE.md
@@ -30,6 +31,7 @@ const USAGE: &str =
   dist       static programs for x86-64, arm64 and riscv64, reproducible; `dist --help` says how
   guests     kernels of Debian in QEMU, each with the same checks; `guests --help` says how
   kvm-arm64  KVM's eager split on arm64, built from Linux's source with changes of its walk; `kvm-arm64 --help` says how
+  base-pages Linux for arm64 with base pages of 4K, 16K and 64K, and a study of the same programs on all; `base-pages --help` says how
   tcg-guest  fetch and assemble the arm64 Linux of `pagelab workload tcg-boot`, and print its directory; --system makes
              the whole Debian of --until system too, which takes 250 MB";
 
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         ["docs", ..] => docs::run(&root, &arguments[1..]),
         ["dist", ..] => dist::run(&root, &arguments[1..]),
         ["guests", ..] => guests::run(&root, &arguments[1..]),
+        ["base-pages", ..] => base_pages::run(&root, &arguments[1..]),
         ["kvm-arm64", ..] => kvm_arm64::run(&root, &arguments[1..]),
         ["tcg-guest", options @ ..] if options.iter().all(|option| ["--again", "--system"].contains(option)) => {
             let is_given = |option: &str| options.contains(&option);

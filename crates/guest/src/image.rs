@@ -60,11 +60,21 @@ pub enum ImageError {
 }
 
 impl Architecture {
+    /// All of them.
+    pub const ALL: [Architecture; 3] = [Architecture::X86_64, Architecture::Arm64, Architecture::Riscv64];
+
     /// The one of this program; `None` where kernels are booted for no such one.
     pub fn own() -> Option<Architecture> {
-        [Architecture::X86_64, Architecture::Arm64, Architecture::Riscv64]
-            .into_iter()
-            .find(|one| one.name() == std::env::consts::ARCH)
+        Architecture::ALL.into_iter().find(|one| one.name() == std::env::consts::ARCH)
+    }
+
+    /// The machine of its ELF files (e_machine: EM_X86_64, EM_AARCH64, EM_RISCV of <elf.h>).
+    pub(crate) fn elf_machine(self) -> u16 {
+        match self {
+            Architecture::X86_64 => 62,
+            Architecture::Arm64 => 183,
+            Architecture::Riscv64 => 243,
+        }
     }
 
     /// Its name as the kernel has it (uname -m), but for `riscv64` with Rust's.

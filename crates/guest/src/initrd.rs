@@ -1,4 +1,4 @@
-//! The first file system of a guest: this program, the modules, and the job.
+//! The first file system of a guest: pagelab, the modules, and the job.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -6,6 +6,7 @@ use std::io;
 use crate::cpio;
 use crate::modules::Module;
 use crate::own;
+use crate::sysroot::Sysroot;
 
 /// Where the modules lie in it, in the order in which they are loaded.
 pub(crate) const MODULES: &str = "modules";
@@ -20,12 +21,13 @@ pub enum InitrdError {
     Own(#[from] io::Error),
 }
 
-/// The first file system of a guest that loads these modules and then does this job ([`crate::first`]).
+/// The first file system of a guest that loads these modules and then does this job ([`crate::first`]). `sysroot`: whose files it has in
+/// place of the host's.
 ///
 /// # Errors
-/// This program cannot be read.
-pub fn initrd(modules: &[Module], job: &[u8]) -> Result<Vec<u8>, InitrdError> {
-    let mut files: Vec<(String, Vec<u8>)> = own::files()?.into_iter().collect();
+/// pagelab cannot be read.
+pub fn initrd(modules: &[Module], job: &[u8], sysroot: Option<&Sysroot>) -> Result<Vec<u8>, InitrdError> {
+    let mut files: Vec<(String, Vec<u8>)> = own::files(sysroot)?.into_iter().collect();
     let numbered = modules.iter().enumerate();
     files.extend(numbered.map(|(at, module)| (format!("{MODULES}/{at:03}-{}", module.name), module.content.clone())));
     files.push((JOB.to_owned(), job.to_vec()));
@@ -66,7 +68,7 @@ mod tests {
     #[test]
     fn directories_come_before_what_is_in_them_and_modules_keep_their_order() {
         let module = |name: &str| Module { name: name.into(), content: b"ELF".to_vec() };
-        let bytes = initrd(&[module("virtio"), module("9p")], b"{}").unwrap();
+        let bytes = initrd(&[module("virtio"), module("9p")], b"{}", None).unwrap();
         let names = names(&bytes);
         let at = |name: &str| names.iter().position(|one| one == name).unwrap_or_else(|| panic!("{name}: {names:?}"));
         assert!(at("modules") < at("modules/000-virtio") && at("modules/000-virtio") < at("modules/001-9p"));

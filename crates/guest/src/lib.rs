@@ -3,10 +3,10 @@
 //! ```text
 //! image ─► Image { architecture, release } ─┐
 //! modules beside it, in their order ────────┼─► initrd ─► QEMU (Machine::words) ─► first process ─► the job
-//! this program, with its libraries ─────────┘                                        │
+//! pagelab, with its libraries ──────────────┘                                        │
 //!        the host's files, read-only (9p), below memory (overlayfs, tmpfs) ◄─────────┘
 //! ```
-//! The guest has the host's files, and nothing of what is written there is the host's. What is to be done is in its initrd, and what
+//! The guest has the host's files, or those of a system in a directory, and nothing of what is written there is the host's. What is to be done is in its initrd, and what
 //! comes of it goes through one port ([`PORT`]) into QEMU's standard output. So no file with a name is made on the host, and
 //! nothing lies about when pagelab is killed.
 //!
@@ -21,11 +21,13 @@ mod initrd;
 mod machine;
 mod modules;
 mod own;
+mod sysroot;
 
 pub use image::{Architecture, Image, ImageError};
 pub use initrd::{InitrdError, initrd};
 pub use machine::{Accelerator, Machine};
 pub use modules::{Module, ModulesError, find as modules};
+pub use sysroot::{Sysroot, SysrootError};
 
 /// The port through which a guest says what came of its job, as /sys/class/virtio-ports has it.
 pub const PORT: &str = "pagelab.0";

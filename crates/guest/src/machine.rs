@@ -1,5 +1,7 @@
 //! The machine that QEMU makes, in QEMU's words.
 
+use std::path::PathBuf;
+
 use crate::image::Architecture;
 use crate::{FIRST, PORT};
 
@@ -27,6 +29,8 @@ pub struct Machine {
     pub cpus: u32,
     /// Words of the kernel's command line.
     pub kernel_words: Vec<String>,
+    /// The directory whose files it has, read-only.
+    pub files: PathBuf,
 }
 
 /// The tag of the host's files.
@@ -99,7 +103,7 @@ impl Machine {
             ("-display", "none".to_owned()),
             ("-monitor", "none".to_owned()),
             ("-serial", "file:/proc/self/fd/2".to_owned()),
-            ("-fsdev", "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap".to_owned()),
+            ("-fsdev", self.share()),
             ("-device", format!("virtio-9p-pci,fsdev=host,mount_tag={TAG}")),
             ("-chardev", "file,id=port,path=/proc/self/fd/1".to_owned()),
             ("-device", "virtio-serial-pci".to_owned()),
@@ -114,6 +118,12 @@ impl Machine {
         }
         words.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
         words
+    }
+
+    /// The directory, as QEMU's option has it: a comma in a path is written twice.
+    fn share(&self) -> String {
+        let path = self.files.display().to_string().replace(',', ",,");
+        format!("local,id=host,path={path},security_model=none,readonly=on,multidevs=remap")
     }
 
     /// The kernel's command line. What stands behind `--` is for the first process.
@@ -132,7 +142,7 @@ mod tests {
 
     fn machine(architecture: Architecture, accelerator: Accelerator) -> Machine {
         let kernel_words = vec!["transparent_hugepage=never".to_owned()];
-        Machine { architecture, accelerator, memory_bytes: 4 << 30, cpus: 1, kernel_words }
+        Machine { architecture, accelerator, memory_bytes: 4 << 30, cpus: 1, kernel_words, files: "/a,b".into() }
     }
 
     #[test]
@@ -140,7 +150,7 @@ mod tests {
         let words = machine(Architecture::X86_64, Accelerator::Counting).words("/boot/vmlinuz").join(" ");
         for part in [
             "-m 4096M -smp 1",
-            "security_model=none,readonly=on",
+            "path=/a,,b,security_model=none,readonly=on",
             "-icount shift=0,sleep=off",
             "-initrd /proc/self/fd/0",
             "no_timer_check transparent_hugepage=never -- guest-first",

@@ -1,10 +1,12 @@
-//! The files of this program, so that it can be the first process of a guest that has no others yet: itself, the loader that it names,
-//! and the libraries that are loaded now.
+//! The files of pagelab, so that it can be the first process of a guest that has no others yet. Of this program: itself, the loader that
+//! it names, and the libraries that are loaded now. Of a system in a directory: its pagelab, which is static.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+
+use crate::sysroot::Sysroot;
 
 /// Where the program lies in a guest's first file system.
 pub const PROGRAM: &str = "pagelab";
@@ -13,7 +15,14 @@ pub const PROGRAM: &str = "pagelab";
 ///
 /// # Errors
 /// One of them cannot be read.
-pub fn files() -> io::Result<BTreeMap<String, Vec<u8>>> {
+pub fn files(sysroot: Option<&Sysroot>) -> io::Result<BTreeMap<String, Vec<u8>>> {
+    match sysroot {
+        Some(sysroot) => Ok(BTreeMap::from([(PROGRAM.to_owned(), fs::read(sysroot.file())?)])),
+        None => of_this_program(),
+    }
+}
+
+fn of_this_program() -> io::Result<BTreeMap<String, Vec<u8>>> {
     let program = fs::read("/proc/self/exe")?;
     let own = fs::read_link("/proc/self/exe")?;
     let mut files = BTreeMap::new();
@@ -45,8 +54,14 @@ fn libraries(maps: &str) -> Vec<PathBuf> {
     paths
 }
 
+/// The machine that a program is for (e_machine of a 64-bit little-endian ELF file; System V ABI, chapter 4). `None`: it is no such file.
+pub fn machine(program: &[u8]) -> Option<u16> {
+    let field = program.get(18..20).filter(|_| program.starts_with(b"\x7fELF\x02"))?;
+    Some(u16::from_le_bytes([field[0], field[1]]))
+}
+
 /// The loader that a program names (PT_INTERP of a 64-bit little-endian ELF file; System V ABI, chapter 5). `None`: it is static.
-fn loader(program: &[u8]) -> Option<String> {
+pub fn loader(program: &[u8]) -> Option<String> {
     const PT_INTERP: u64 = 3;
     let number = |at: usize, bytes: usize| {
         let field = program.get(at..at.checked_add(bytes)?)?;
@@ -66,7 +81,7 @@ mod tests {
 
     #[test]
     fn this_program_is_found_with_what_it_loads() {
-        let files = files().unwrap();
+        let files = files(None).unwrap();
         assert!(files[PROGRAM].starts_with(b"\x7fELF"));
         let is_static = loader(&files[PROGRAM]).is_none();
         assert_eq!(files.len() == 1, is_static, "{:?}", files.keys());

@@ -15,6 +15,8 @@ pub const NO_STUDY: &str = "compare --kernel";
 const KERNEL: &str = "pagelab.kernel";
 /// The word that says which file it was, before `=`.
 const IMAGE: &str = "pagelab.image";
+/// The word that says which system's files it has, before `=`.
+const SYSTEM: &str = "pagelab.system";
 /// The word that says what the clock is worth, before `=`.
 const CLOCK: &str = "pagelab.clock";
 
@@ -45,6 +47,11 @@ pub fn kernel_of(machine: &Machine) -> Option<&str> {
 /// The word of the kernel's command line that tells images of one name apart, by a hash of the file.
 pub fn image_word(hash: &str) -> String {
     format!("{IMAGE}={hash}")
+}
+
+/// The word that tells systems of guests apart that have other files than the host, by a hash of the pagelab in it.
+pub fn system_word(hash: &str) -> String {
+    format!("{SYSTEM}={hash}")
 }
 
 /// Whether a name can stand on a kernel's command line: one word, without quotes.
@@ -92,18 +99,45 @@ impl Clock {
     }
 }
 
+/// Ends of names of figures that programs print and that are no times.
+const COUNTS: [&str; 5] = ["_bytes", "_count", "_pages", "_faults", "_instructions"];
+/// Ends of names of times, and how many instructions one of that unit is where the clock counts them.
+const TIMES: [(&str, f64); 4] = [("_ns", 1.0), ("_us", 1e3), ("_ms", 1e6), ("_s", INSTRUCTIONS_IN_A_SECOND)];
+
+/// What a figure that a program prints is called by a clock, and what it is multiplied by; `None`: the clock cannot tell it. The unit stands at
+/// the end of the name.
+pub fn printed(name: &str, clock: Clock) -> Option<(String, f64)> {
+    if clock == Clock::Real || COUNTS.iter().any(|end| name.ends_with(end)) {
+        return Some((name.to_owned(), 1.0));
+    }
+    let is_rate = |name: &str| name.ends_with("per_s");
+    let of_time = TIMES.iter().find_map(|(end, factor)| Some((name.strip_suffix(end)?, *factor)));
+    let (stem, factor) = of_time.filter(|_| clock == Clock::Instructions && !is_rate(name))?;
+    Some((format!("{stem}_instructions"), factor))
+}
+
 /// A comparison without what its machine could not know: where that was emulated no time is left, and where its clock counts instructions
-/// they are a metric. The metric that decides is then instructions, or page faults, unless it was another one that is left.
+/// they are a metric. So are times that a program prints: they are the instructions that went by, of all programs. The metric that decides
+/// is then instructions, or page faults, unless it was another one that is left.
 pub fn without_times(mut comparison: Comparison) -> Comparison {
     let clock = Clock::of(&comparison.machine);
     if clock == Clock::Real {
         return comparison;
     }
     let design = &mut comparison.design;
-    let is_known = |metric: &Metric| !matches!(metric.unit, Unit::Seconds | Unit::Custom);
-    let times: Vec<String> =
-        design.metrics.iter().filter(|metric| !is_known(metric)).map(|metric| metric.name.clone()).collect();
-    design.metrics.retain(|metric| is_known(metric) && metric.name != names::INSTRUCTIONS);
+    let known = |metric: &Metric| match metric.unit {
+        Unit::Seconds => None,
+        Unit::Custom => printed(&metric.name, clock),
+        Unit::Bytes | Unit::Count | Unit::Ratio => Some((metric.name.clone(), 1.0)),
+    };
+    let (renamed, times) = told_apart(&design.metrics, known);
+    design.metrics.retain_mut(|metric| {
+        metric.name = renamed.iter().find(|one| one.from == metric.name).map_or_else(String::new, |one| one.to.clone());
+        !metric.name.is_empty() && metric.name != names::INSTRUCTIONS
+    });
+    if let Some(one) = renamed.iter().find(|one| one.from == design.primary) {
+        design.primary = one.to.clone();
+    }
     if clock == Clock::Instructions {
         design.metrics.insert(0, Metric::new(names::INSTRUCTIONS, Unit::Count, Direction::Lower));
     }
@@ -111,16 +145,40 @@ pub fn without_times(mut comparison: Comparison) -> Comparison {
         let first = if clock == Clock::Instructions { names::INSTRUCTIONS } else { names::MINOR_FAULTS };
         design.primary = first.to_owned();
     }
-    comparison.trials.iter_mut().for_each(|record| strip(record, clock, &times));
+    comparison.trials.iter_mut().for_each(|record| strip(record, clock, &renamed, &times));
     comparison.analysis = comparison
         .analysis
         .and_then(|_| stats::analyse(&comparison.design, &comparison.trials, &comparison.admissions));
     comparison
 }
 
+/// A metric that a clock can tell, and what it is called by it.
+struct Renamed {
+    from: String,
+    to: String,
+    factor: f64,
+}
+
+/// The metrics that are known, and the names of those that are not.
+fn told_apart(metrics: &[Metric], known: impl Fn(&Metric) -> Option<(String, f64)>) -> (Vec<Renamed>, Vec<String>) {
+    let (mut renamed, mut unknown) = (Vec::new(), Vec::new());
+    for metric in metrics {
+        match known(metric) {
+            Some((to, factor)) => renamed.push(Renamed { from: metric.name.clone(), to, factor }),
+            None => unknown.push(metric.name.clone()),
+        }
+    }
+    (renamed, unknown)
+}
+
 /// Takes times off a trial. Those that are no metric of a design end in `_s` like all of pagelab's own.
-fn strip(record: &mut TrialRecord, clock: Clock, times: &[String]) {
+fn strip(record: &mut TrialRecord, clock: Clock, renamed: &[Renamed], times: &[String]) {
     let instructions = record.value(names::CPU_S).map(|cpu_s| (cpu_s * INSTRUCTIONS_IN_A_SECOND).round());
+    for one in &mut record.observations {
+        if let Some(renamed) = renamed.iter().find(|renamed| renamed.from == one.metric && renamed.from != renamed.to) {
+            (one.metric, one.value) = (renamed.to.clone(), one.value * renamed.factor);
+        }
+    }
     record.observations.retain(|one| !times.contains(&one.metric) && !one.metric.ends_with("_s"));
     if let (Clock::Instructions, Some(instructions)) = (clock, instructions) {
         record.observations.insert(0, Observation::derived(names::INSTRUCTIONS, instructions));
@@ -147,6 +205,24 @@ mod tests {
             hypervisor: None,
             page_sizes: PageSizes { base: PageSize::K4, pmd: None, mthp: vec![], hugetlb: vec![] },
             direct_map: None,
+        }
+    }
+
+    #[test]
+    fn a_printed_time_becomes_instructions_where_the_clock_counts_them() {
+        let by = |name: &str, clock| printed(name, clock).map(|(name, factor)| format!("{name} {factor}"));
+        for (name, counted, emulated) in [
+            ("map_ns", Some("map_instructions 1"), None),
+            ("wait_ms", Some("wait_instructions 1000000"), None),
+            ("boot_s", Some("boot_instructions 1000000000"), None),
+            ("get_per_s", None, None),
+            ("score", None, None),
+            ("used_bytes", Some("used_bytes 1"), Some("used_bytes 1")),
+            ("flush_count", Some("flush_count 1"), Some("flush_count 1")),
+        ] {
+            assert_eq!(by(name, Clock::Instructions).as_deref(), counted, "{name}");
+            assert_eq!(by(name, Clock::Nothing).as_deref(), emulated, "{name}");
+            assert_eq!(by(name, Clock::Real), Some(format!("{name} 1")));
         }
     }
 

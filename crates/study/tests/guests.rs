@@ -9,7 +9,7 @@ use study::definition::{Definition, DefinitionError, Size, Wire};
 use study::guest::{Clock, kernel_word, without_times};
 use study::machine::Machine;
 use study::matrix::{Matrix, Standing, kernels};
-use study::metric::{Unit, names};
+use study::metric::{Direction, Metric, Observation, Unit, names};
 use study::runner::compare;
 use study::stats::boots::boots_needed;
 
@@ -71,6 +71,39 @@ fn an_emulated_guest_has_no_time_and_one_that_counts_has_instructions() {
         let instructions = emulated.trials[0].value(names::INSTRUCTIONS);
         assert_eq!(instructions.is_some(), clock == Clock::Instructions && cpu_s.is_some());
         assert!(without_times(emulated.clone()) == emulated, "it can be done twice");
+    }
+}
+
+#[test]
+fn what_a_program_prints_stays_where_it_is_no_time_and_becomes_instructions_where_those_are_counted() {
+    let printed = ["map_us", "used_bytes", "get_per_s"];
+    for (clock, left) in [
+        (Clock::Nothing, vec![("used_bytes", 7.0)]),
+        (Clock::Instructions, vec![("map_instructions", 2500.0), ("used_bytes", 7.0)]),
+        (Clock::Real, vec![("map_us", 2.5), ("used_bytes", 7.0), ("get_per_s", 9.0)]),
+    ] {
+        let mut known = boot("old", clock, 1, 1.0);
+        let metric = |name: &str| Metric::new(name, Unit::Custom, Direction::Lower);
+        known.design.metrics.extend(printed.map(metric));
+        known.design.primary = "map_us".into();
+        for record in &mut known.trials {
+            let figures = printed.into_iter().zip([2.5, 7.0, 9.0]);
+            record.observations.extend(figures.map(|(name, value)| Observation::measured(name, value)));
+        }
+        let found = without_times(known);
+        for (name, value) in &left {
+            assert!(found.trials.iter().all(|record| record.value(name) == Some(*value)), "{name}");
+        }
+        let is_printed = |name: &String| left.iter().any(|(one, _)| one == name) || printed.contains(&name.as_str());
+        let metrics = found.design.metrics.iter().map(|metric| metric.name.clone()).filter(is_printed);
+        assert_eq!(metrics.collect::<Vec<_>>(), left.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        let primary = match clock {
+            Clock::Real => "map_us",
+            Clock::Instructions => "map_instructions",
+            Clock::Nothing => names::MINOR_FAULTS,
+        };
+        assert_eq!(found.design.primary, primary);
+        assert!(without_times(found.clone()) == found, "it can be done twice");
     }
 }
 

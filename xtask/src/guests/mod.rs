@@ -10,6 +10,7 @@ mod merged;
 mod model;
 mod programs;
 mod stage;
+mod sysroot;
 mod table;
 mod tables;
 pub mod transcript;
@@ -191,6 +192,7 @@ fn checked(root: &Path, guest: &Guest, fetched: Fetched, arguments: &Arguments) 
     let mut said = boots.run()?;
     model::simulate(root, target, programs, &mut said)?;
     merged::report(&pagelab, &mut said)?;
+    sysroot::compare(root, &kernel.image, &pagelab, &mut said)?;
     let outcomes = scope.checks().map(|check| (check.name, check.outcome(&said))).collect();
     let log = boots.log(Stage::Together);
     let parts = said.iter().flat_map(|(_, said)| &said.parts);

@@ -46,7 +46,10 @@ pub fn simulate(root: &Path, target: &Target, programs: &Programs, said: &mut [(
 }
 
 /// pagelab for this machine and its recorder: their directory.
-fn build(root: &Path) -> Result<PathBuf, String> {
+///
+/// # Errors
+/// A build that failed.
+pub fn build(root: &Path) -> Result<PathBuf, String> {
     let mut cargo = crate::cargo(root);
     cargo.args(["build", "--quiet", "--package", "pagelab", "--package", "qemu-plugin"]);
     crate::command::succeed(&mut cargo).map_err(|problem| format!("cargo build: {problem}"))?;

@@ -17,6 +17,9 @@ const CONFIGURATION: &str = include_str!("../../linux/arm64.config");
 const TOOLS: [(&str, &str); 6] =
     [("make", "make"), ("gcc", "gcc"), ("flex", "flex"), ("bison", "bison"), ("bc", "bc"), ("perl", "perl-base")];
 
+/// The list of what a kernel has built in, where Linux keeps it.
+const MODULES: &str = "modules.builtin";
+
 /// A kernel's image.
 #[derive(Debug)]
 pub struct Image {
@@ -56,7 +59,14 @@ impl<'a> Order<'a> {
     pub fn made(&self) -> Option<Image> {
         let path = self.images.join(&self.name);
         let is_same = fs::read_to_string(self.images.join(self.note())).is_ok_and(|text| text == self.made_of);
-        (is_same && path.is_file()).then(|| Image { path, package: self.source.package.clone() })
+        let has_modules = is_same && self.modules().is_some_and(|list| list.is_file());
+        (has_modules && path.is_file()).then(|| Image { path, package: self.source.package.clone() })
+    }
+
+    /// The list of what is built in, which is looked for in `lib/modules/RELEASE` above an image.
+    fn modules(&self) -> Option<PathBuf> {
+        let release = fs::read_to_string(self.images.join(format!("{}.release", self.name))).ok()?;
+        Some(self.images.join("lib/modules").join(release.trim()).join(MODULES))
     }
 
     /// Builds it at a place, where one kernel is built at a time.
@@ -82,8 +92,19 @@ impl<'a> Order<'a> {
         let (new, partial) = (build.join("arch/arm64/boot/Image"), work.path.join("Image"));
         let kept = fs::copy(&new, &partial).and_then(|_| fs::rename(&partial, self.images.join(&self.name)));
         kept.map_err(|error| format!("cannot keep {}: {error}", new.display()))?;
+        self.keep_modules(&build, &work)?;
         put(&self.images, &self.note(), self.made_of.as_bytes(), &work)?;
         self.made().ok_or_else(|| format!("{} is not there although it was built", self.name))
+    }
+
+    /// Keeps the list of what is built in, and the release that it is of.
+    fn keep_modules(&self, build: &Path, work: &Work) -> Result<(), String> {
+        let read = |file: &str| fs::read(build.join(file)).map_err(|error| format!("{}: {error}", build.join(file).display()));
+        put(&self.images, &format!("{}.release", self.name), &read("include/config/kernel.release")?, work)?;
+        let list = self.modules().ok_or_else(|| format!("{} has no release", self.name))?;
+        let place = list.parent().unwrap_or(&self.images);
+        fs::create_dir_all(place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
+        put(place, MODULES, &read(MODULES)?, work)
     }
 
     /// The file that says what the image was made of.

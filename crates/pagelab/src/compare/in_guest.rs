@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use host::Host;
 use results::store::Store;
 use study::comparison::Comparison;
-use study::guest::Clock;
+use study::guest::{Clock, printed};
 
 use super::arguments::Compare;
 use super::request::Request;
@@ -50,20 +50,27 @@ pub fn run(
     Ok((measured.comparison, exit))
 }
 
-/// Refuses what an emulated guest cannot know: figures that a program prints are times, or made of times.
+/// Refuses what an emulated guest cannot know: figures that a program prints and that are times, or made of times.
 ///
 /// # Errors
 /// Such a metric was asked for.
 pub fn check(compare: &Compare, clock: Clock) -> Result<(), Failure> {
-    let prints = !compare.measuring.metrics.is_empty() || compare.measuring.repeat_inside.is_some();
-    match clock {
-        Clock::Instructions | Clock::Nothing if prints => Err(Failure::Input(
-            "--metric, --repeat-inside: an emulated guest has no time, and what programs print is made of times; leave them out, or \
-             run this where KVM works"
-                .into(),
-        )),
-        _ => Ok(()),
+    if clock == Clock::Real {
+        return Ok(());
     }
+    let unknown = compare.measuring.metrics.iter().find(|metric| printed(&metric.name, clock).is_none());
+    let refused = match (unknown, &compare.measuring.repeat_inside) {
+        (Some(metric), _) => format!("--metric {}", metric.name),
+        (None, Some(_)) => "--repeat-inside".to_owned(),
+        (None, None) => return Ok(()),
+    };
+    let others = match clock {
+        Clock::Instructions => "names that end in _ns, _us, _ms or _s become instructions, and those that end in _bytes, _count, _pages or _faults stay",
+        Clock::Real | Clock::Nothing => "names that end in _bytes, _count, _pages or _faults stay; with --icount times become instructions",
+    };
+    Err(Failure::Input(format!(
+        "{refused}: an emulated guest has no time, and this is made of times; leave it out, or run this where KVM works ({others})"
+    )))
 }
 
 /// As [`check`], for the words of `compare`.

@@ -21,6 +21,10 @@ pub struct Guests {
     /// Memory of a guest; default: 4G
     #[arg(long, value_name = "SIZE", requires = "kernels", value_parser = parse_size)]
     pub memory: Option<u64>,
+    /// The root of another system, whose files a guest has in place of this host's, such as one for the architecture of the kernels. It has
+    /// a static pagelab in usr/bin. The command runs as its root
+    #[arg(long, value_name = "DIR", requires = "kernels")]
+    pub sysroot: Option<PathBuf>,
     /// Emulate one processor whose clock counts instructions: they become a metric, and the one that decides
     #[arg(long, requires = "kernels")]
     pub icount: bool,

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use guest::{Architecture, Image, Module};
+use guest::{Architecture, Image, Module, Sysroot};
 use policy::size::{format_bytes, parse_bytes};
 use sha2::{Digest, Sha256};
 use study::definition::{Boot, Guest};
-use study::guest::{image_word, kernel_word};
+use study::guest::{image_word, kernel_word, system_word};
 
 use super::arguments::Guests;
 use crate::failure::Failure;
@@ -31,6 +31,10 @@ pub struct Kernel {
     pub words: Vec<String>,
     /// Its guests' memory.
     pub memory_bytes: u64,
+    /// The system whose files its guests have; absent: this host's.
+    pub sysroot: Option<Sysroot>,
+    /// A hash of that system's pagelab.
+    pub system: Option<String>,
 }
 
 impl Kernel {
@@ -38,25 +42,38 @@ impl Kernel {
     ///
     /// # Errors
     /// It is no kernel, one for other processors, one that cannot have the host's files; more memory than there is.
-    fn of(name: Option<&str>, path: &Path, cmdline: &str, memory_bytes: u64) -> Result<Kernel, Failure> {
+    fn of(
+        name: Option<&str>,
+        path: &Path,
+        cmdline: &str,
+        memory_bytes: u64,
+        sysroot: Option<&Path>,
+    ) -> Result<Kernel, Failure> {
         let image = Image::read(path).map_err(Failure::input)?;
-        if Architecture::own() != Some(image.architecture) {
+        let sysroot = sysroot.map(|sysroot| Sysroot::open(sysroot, image.architecture)).transpose();
+        let sysroot = sysroot.map_err(Failure::input)?;
+        if sysroot.is_none() && Architecture::own() != Some(image.architecture) {
             return Err(Failure::Input(format!(
-                "{}: a kernel for {}, and a guest runs the programs of this host, which are for {}: expected an image for that",
+                "{}: a kernel for {}, and a guest runs the programs of this host, which are for {}: expected an image for that, or the \
+                 root of a system for {} (--sysroot DIR; a study: sysroot = \"DIR\")",
                 path.display(),
                 image.architecture,
-                std::env::consts::ARCH
+                std::env::consts::ARCH,
+                image.architecture
             )));
         }
         let words = cmdline.split_whitespace().map(str::to_owned).collect();
         let modules = guest::modules(&image).map_err(Failure::input)?;
-        let hash = hash(&image.path)?;
-        Ok(Kernel { name: name.unwrap_or(&image.release).to_owned(), image, hash, modules, words, memory_bytes })
+        let image_hash = hash(&image.path)?;
+        let system = sysroot.as_ref().map(|sysroot| hash(&sysroot.file())).transpose()?;
+        let name = name.unwrap_or(&image.release).to_owned();
+        Ok(Kernel { name, image, hash: image_hash, modules, words, memory_bytes, sysroot, system })
     }
 
     /// The words of its command line that say which one it is.
     pub fn own_words(&self) -> impl Iterator<Item = String> {
-        [kernel_word(&self.name), image_word(&self.hash)].into_iter().chain(self.words.iter().cloned())
+        let system = self.system.iter().map(|hash| system_word(hash));
+        [kernel_word(&self.name), image_word(&self.hash)].into_iter().chain(system).chain(self.words.iter().cloned())
     }
 
     /// The boot that it is among others.
@@ -66,6 +83,7 @@ impl Kernel {
             cmdline: self.words.join(" "),
             memory: Some(format_bytes(self.memory_bytes)),
             icount: false,
+            sysroot: self.sysroot.as_ref().map(|sysroot| sysroot.path.display().to_string()),
         };
         Boot::of_guest(&self.name, is_baseline, guest)
     }
@@ -98,7 +116,7 @@ pub fn named(guests: &Guests) -> Result<Vec<Kernel>, Failure> {
     let cmdline = |at: usize| cmdlines.get(at).or(cmdlines.first()).map_or("", String::as_str);
     let mut all: Vec<Kernel> = Vec::new();
     for (at, one) in kernels.iter().enumerate() {
-        let mut kernel = Kernel::of(one.name.as_deref(), &one.image, cmdline(at), memory_bytes)?;
+        let mut kernel = Kernel::of(one.name.as_deref(), &one.image, cmdline(at), memory_bytes, guests.sysroot.as_deref())?;
         let is_taken = |name: &str| all.iter().any(|other| other.name == name);
         if is_taken(&kernel.name) {
             if one.name.is_some() {
@@ -123,7 +141,8 @@ pub fn of_boots(boots: &[Boot]) -> Result<Vec<Kernel>, Failure> {
         let memory = guest.memory.as_deref().map(parse_bytes).transpose().map_err(|error| about(&error))?;
         let memory_bytes = memory.unwrap_or(MEMORY_BYTES);
         enough_memory(memory_bytes).map_err(|error| about(&error))?;
-        let kernel = Kernel::of(Some(&boot.name), Path::new(&guest.image), &guest.cmdline, memory_bytes);
+        let (image, sysroot) = (Path::new(&guest.image), guest.sysroot.as_deref().map(Path::new));
+        let kernel = Kernel::of(Some(&boot.name), image, &guest.cmdline, memory_bytes, sysroot);
         kernel.map(Some).map_err(|error| about(&error))
     };
     Ok(boots.iter().map(of_boot).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())

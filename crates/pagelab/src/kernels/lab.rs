@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use guest::{Accelerator, Machine};
+use guest::{Accelerator, Architecture, Machine};
 use policy::size::format_bytes;
 use study::comparison::Comparison;
 use study::guest::{Clock, without_times};
@@ -54,7 +54,7 @@ impl Lab {
         }
         lab.accelerator = Accelerator::Kvm;
         if let Some(first) = kernels.first()
-            && let Err(why) = lab.works(first)?
+            && let Err(why) = lab.all_native(kernels).map_or_else(|why| Ok(Err(why)), |()| lab.works(first))?
         {
             say(format_args!("pagelab: guests are emulated, and nothing says how long anything takes: {why}"));
             lab.accelerator = Accelerator::Emulation;
@@ -80,13 +80,22 @@ impl Lab {
         }
     }
 
+    /// Whether all kernels are for this processor, or which is not.
+    fn all_native(&self, kernels: &[Kernel]) -> Result<(), String> {
+        let is_foreign = |kernel: &&Kernel| Architecture::own() != Some(kernel.image.architecture);
+        kernels.iter().find(is_foreign).map_or(Ok(()), |kernel| {
+            let (name, other) = (&kernel.name, kernel.image.architecture);
+            Err(format!("{name} is a kernel for {other}, and this processor is {}", std::env::consts::ARCH))
+        })
+    }
+
     /// Whether a guest with this kernel comes up on the processor, or why not. That /dev/kvm can be opened does not say so.
     fn works(&self, kernel: &Kernel) -> Result<Result<(), String>, Failure> {
         if let Err(error) = std::fs::File::options().read(true).write(true).open("/dev/kvm") {
             return Ok(Err(format!("/dev/kvm: {error}")));
         }
         let limits = Limits { ready: TRY, end: TRY };
-        let ended = self.run(kernel, &Job { words: Vec::new(), ..self.template.clone() }, limits, &mut |_| ())?;
+        let ended = self.run(kernel, &self.job(kernel, &[], 0), limits, &mut |_| ())?;
         match ended.end {
             End::Done => Ok(Ok(())),
             End::Interrupted(signal) => Err(Failure::Interrupted(signal)),
@@ -102,7 +111,7 @@ impl Lab {
     pub fn measure(&self, kernel: &Kernel, words: &[String], seed: u64) -> Result<Booted, Failure> {
         let ready = READY[usize::from(self.accelerator != Accelerator::Kvm)];
         let limits = Limits { ready, end: self.limit };
-        let job = Job { words: words.to_vec(), seed, ..self.template.clone() };
+        let job = self.job(kernel, words, seed);
         let (mut comparison, mut failed) = (None, None);
         let mut hear = |said| match said {
             Said::Comparison(made) => comparison = Some(*made),
@@ -122,6 +131,15 @@ impl Lab {
         }
     }
 
+    /// What a guest is to do. In another system neither this host's directories nor its users are there.
+    fn job(&self, kernel: &Kernel, words: &[String], seed: u64) -> Job {
+        let job = Job { words: words.to_vec(), seed, ..self.template.clone() };
+        match &kernel.sysroot {
+            None => job,
+            Some(sysroot) => Job { directory: "/".into(), program: sysroot.program(), user: None, ..job },
+        }
+    }
+
     fn run(&self, kernel: &Kernel, job: &Job, limits: Limits, hear: &mut dyn FnMut(Said)) -> Result<Ended, Failure> {
         let words = kernel.own_words().chain([self.clock().word()]);
         let cpus = match self.accelerator {
@@ -134,9 +152,10 @@ impl Lab {
             memory_bytes: kernel.memory_bytes,
             cpus,
             kernel_words: words.collect(),
+            files: kernel.sysroot.as_ref().map_or_else(|| "/".into(), |sysroot| sysroot.path.clone()),
         };
         let job = serde_json::to_vec(job).map_err(Failure::input)?;
-        let initrd = guest::initrd(&kernel.modules, &job).map_err(Failure::input)?;
+        let initrd = guest::initrd(&kernel.modules, &job, kernel.sysroot.as_ref()).map_err(Failure::input)?;
         let image = kernel.image.path.to_string_lossy();
         emulator::boot(&machine, &image, &initrd, limits, hear).map_err(Failure::input)
     }

@@ -42,7 +42,8 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     let words = own_words()?;
     arguments.forms.can_be_written()?;
     // Another user may find what this one does not: then the first guest tells.
-    if let Some(program) = arguments.command.first().filter(|_| arguments.measuring.user.is_none()) {
+    let is_of_this_host = arguments.measuring.user.is_none() && guests.sysroot.is_none();
+    if let Some(program) = arguments.command.first().filter(|_| is_of_this_host) {
         tracer::resolve(program).map_err(|error| Failure::launch(&error))?;
     }
     let store = open_store(arguments.keeping.store.as_deref())?;

@@ -1,12 +1,13 @@
 //! Boots of a study that are guests: pagelab boots them by itself, as `compare --kernel` does.
 
+use guest::Sysroot;
 use results::store::{OfStudy, Store};
 use study::comparison::Comparison;
 use study::definition::{Definition, Published};
 use study::matrix::{Matrix, Row, kernels as axis};
 
 use super::guest_boots::{are_guests, boots_of, boots_wanted};
-use super::lowered::lowered;
+use super::lowered::{lowered, words_in_system};
 use super::over_boots::beside_boot;
 use super::plan::HostRow;
 use crate::compare::in_guest;
@@ -48,12 +49,15 @@ impl Guests {
         store: &Store,
     ) -> Result<(), Failure> {
         let Ok(planned) = &row.lowered else { return Ok(()) };
-        let words = lowered(definition, row.workload).unwrap_or_else(|_| planned.clone()).words;
-        in_guest::check_words(&words, self.lab.clock())?;
+        let here = lowered(definition, row.workload).unwrap_or_else(|_| planned.clone()).words;
+        in_guest::check_words(&here, self.lab.clock())?;
+        let in_system =
+            |sysroot: &Sysroot| words_in_system(definition, row.workload, &sysroot.program()).unwrap_or_default();
         let left = |kernel: &Kernel| boots_wanted(definition).saturating_sub(boots_of(kernel, &row.stored) as u32);
         let left: Vec<u32> = self.kernels.iter().map(left).collect();
         let seed = definition.seed.unwrap_or_else(in_guest::seed).wrapping_add(row.stored.len() as u64);
         measure(&self.lab, &self.kernels, &left, seed, &mut |kernel, seed| {
+            let words = kernel.sysroot.as_ref().map_or_else(|| here.clone(), in_system);
             let Booted { comparison, exit } = self.lab.measure(kernel, &words, seed)?;
             store.begin_of_study(&comparison, &of).map_err(Failure::input)?;
             ended(&comparison, exit)

@@ -1,5 +1,7 @@
 //! A workload in the words of `compare`: what is measured is what that command line measures.
 
+use std::path::Path;
+
 use policy::Policy;
 use study::definition::{Definition, Stopping, Variant, Workload};
 
@@ -43,6 +45,14 @@ pub fn lowered(definition: &Definition, workload: &Workload) -> Result<Lowered, 
     let words = words(definition, &inputs::as_they_are(workload), &here, &own);
     let words = of_this_host(workload).chain(with_seed(definition, words)).collect();
     Ok(Lowered { words, subject, left_out })
+}
+
+/// The words for a workload in a guest that has the files of another system, where pagelab is this program: neither inputs nor users of this
+/// host are there. `None`: it cannot be measured ([`lowered`]).
+pub fn words_in_system(definition: &Definition, workload: &Workload, program: &Path) -> Option<Vec<String>> {
+    lowered(definition, workload).ok()?;
+    let here = split(&definition.policies).0;
+    Some(with_seed(definition, words(definition, workload, &here, &program.to_string_lossy())))
 }
 
 /// Whether every policy is one that a boot has or has not: then a comparison is of one boot, and boots are compared.

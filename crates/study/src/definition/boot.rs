@@ -48,6 +48,8 @@ pub struct Guest {
     pub memory: Option<String>,
     /// It is emulated, with a clock that counts instructions.
     pub icount: bool,
+    /// The root of the system whose files it has; absent: the host's.
+    pub sysroot: Option<String>,
 }
 
 impl Boot {
@@ -193,9 +195,10 @@ impl Guest {
             Some(_) if !guest::is_name(name) => Err(DefinitionError::GuestName { boot: boot() }),
             Some(image) => {
                 let (image, cmdline) = (image.clone(), wire.cmdline.clone().unwrap_or_default());
-                Ok(Some(Guest { image, cmdline, memory: wire.memory.clone(), icount: wire.icount }))
+                let (memory, sysroot) = (wire.memory.clone(), wire.sysroot.clone());
+                Ok(Some(Guest { image, cmdline, memory, icount: wire.icount, sysroot }))
             }
-            None if wire.cmdline.is_some() || wire.icount => Err(DefinitionError::NoGuest { boot: boot() }),
+            None if wire.cmdline.is_some() || wire.icount || wire.sysroot.is_some() => Err(DefinitionError::NoGuest { boot: boot() }),
             None => Ok(None),
         }
     }

@@ -62,7 +62,7 @@ pub enum DefinitionError {
         boot: String,
     },
     /// What a guest is given, and no guest.
-    #[error("boots.{boot}: cmdline and icount are a guest's; name its kernel's image = \"FILE\"")]
+    #[error("boots.{boot}: cmdline, icount and sysroot are a guest's; name its kernel's image = \"FILE\"")]
     NoGuest {
         /// The boot.
         boot: String,

@@ -335,6 +335,8 @@ pub(super) struct WireBoot {
     pub demoted: bool,
     #[serde(default)]
     pub icount: bool,
+    /// The root of the system whose files a guest has.
+    pub sysroot: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

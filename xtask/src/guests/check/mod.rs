@@ -10,6 +10,7 @@ mod mapped;
 pub mod model;
 mod policies;
 mod reset;
+pub mod sysroot;
 mod torture;
 
 use std::fmt;
@@ -33,7 +34,7 @@ pub struct Check {
 }
 
 /// All of them, in the order in which they run.
-pub const CHECKS: [Check; 11] = [
+pub const CHECKS: [Check; 12] = [
     Check {
         name: "policies",
         title: "`doctor` and `list policies`: what is offered is what the kernel has",
@@ -75,6 +76,12 @@ pub const CHECKS: [Check; 11] = [
         title: "the tracer's torture programs print what they print when they are left alone",
         scripts: &[(Stage::Together, include_str!("../checks/torture.sh"))],
         judge: torture::judge,
+    },
+    Check {
+        name: "sysroot",
+        title: "`compare --kernel --sysroot` on this machine, with the guest's kernel and pagelab: first touches, and instructions for times",
+        scripts: &[(Stage::Together, include_str!("../checks/sysroot.sh"))],
+        judge: sysroot::judge,
     },
     Check {
         name: "reset",

@@ -1,0 +1,131 @@
+//! A system whose files a guest has in place of the host's: a directory with the root of a system for the kernel's architecture, and
+//! pagelab in it. Who boots a guest writes nothing there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::image::Architecture;
+use crate::own;
+
+/// Where pagelab lies in a system.
+pub const PROGRAM: &str = "usr/bin/pagelab";
+
+/// A system that can be a guest's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sysroot {
+    /// Its directory, as an absolute path.
+    pub path: PathBuf,
+}
+
+/// Why a directory is no system for a guest.
+#[derive(Debug, thiserror::Error)]
+pub enum SysrootError {
+    /// It, or pagelab in it, cannot be read.
+    #[error(
+        "{}: {error}; expected the root of a system for {architecture} with pagelab in {PROGRAM} (cargo xtask dist makes a static one)",
+        path.display()
+    )]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel is for.
+        architecture: Architecture,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// Its pagelab is a program for other processors.
+    #[error("{}: expected a program for {expected}, found one for {found}", path.display())]
+    OtherArchitecture {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel is for.
+        expected: Architecture,
+        /// What the program is for.
+        found: String,
+    },
+    /// Its pagelab needs libraries, which the first file system of a guest does not have.
+    #[error("{}: expected a static program, found one that is loaded by {loader}; cargo xtask dist makes a static one", path.display())]
+    NotStatic {
+        /// The file.
+        path: PathBuf,
+        /// The loader that it names.
+        loader: String,
+    },
+}
+
+impl Sysroot {
+    /// The system in a directory, for a kernel of this architecture.
+    ///
+    /// # Errors
+    /// [`SysrootError`].
+    pub fn open(path: &Path, architecture: Architecture) -> Result<Sysroot, SysrootError> {
+        let unreadable = |path: &Path, error| SysrootError::Unreadable { path: path.to_owned(), architecture, error };
+        let path = fs::canonicalize(path).map_err(|error| unreadable(path, error))?;
+        let file = path.join(PROGRAM);
+        let program = fs::read(&file).map_err(|error| unreadable(&file, error))?;
+        match own::machine(&program) {
+            Some(machine) if machine == architecture.elf_machine() => {}
+            found => {
+                let found = found.map_or("no processor at all (it is no ELF file)".to_owned(), |machine| {
+                    let known = Architecture::ALL.into_iter().find(|one| one.elf_machine() == machine);
+                    known.map_or(format!("ELF machine {machine}"), |one| one.to_string())
+                });
+                return Err(SysrootError::OtherArchitecture { path: file, expected: architecture, found });
+            }
+        }
+        match own::loader(&program) {
+            Some(loader) => Err(SysrootError::NotStatic { path: file, loader }),
+            None => Ok(Sysroot { path }),
+        }
+    }
+
+    /// pagelab in the system, where the guest has it.
+    pub fn program(&self) -> PathBuf {
+        Path::new("/").join(PROGRAM)
+    }
+
+    /// pagelab in the system, where this host has it.
+    pub fn file(&self) -> PathBuf {
+        self.path.join(PROGRAM)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The beginning of a static ELF file for a machine.
+    fn elf(machine: u16) -> Vec<u8> {
+        let mut bytes = vec![0; 64];
+        bytes[..5].copy_from_slice(b"\x7fELF\x02");
+        bytes[18..20].copy_from_slice(&machine.to_le_bytes());
+        bytes
+    }
+
+    fn opened(program: Option<&[u8]>) -> Result<Sysroot, String> {
+        let directory = tempfile::tempdir().unwrap();
+        if let Some(program) = program {
+            fs::create_dir_all(directory.path().join("usr/bin")).unwrap();
+            fs::write(directory.path().join(PROGRAM), program).unwrap();
+        }
+        Sysroot::open(directory.path(), Architecture::Arm64).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_system_has_a_static_pagelab_for_the_kernel() {
+        assert_eq!(opened(Some(&elf(183))).unwrap().program(), Path::new("/usr/bin/pagelab"));
+        assert!(opened(None).unwrap_err().contains("cargo xtask dist"));
+        assert!(opened(Some(&elf(62))).unwrap_err().contains("expected a program for aarch64, found one for x86_64"));
+        assert!(opened(Some(&elf(8))).unwrap_err().contains("ELF machine 8"));
+        assert!(opened(Some(b"#!/bin/sh")).unwrap_err().contains("no ELF file"));
+        let mut loaded = elf(183);
+        loaded.resize(256, 0);
+        let header = [(32, 64u64, 8), (54, 56, 2), (56, 1, 2), (64, 3, 4), (72, 200, 8), (96, 12, 8)];
+        for (at, value, bytes) in header {
+            loaded[at..at + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
+        }
+        loaded[200..212].copy_from_slice(b"/lib/ld.so.1");
+        assert!(opened(Some(&loaded)).unwrap_err().contains("loaded by /lib/ld.so.1"));
+        assert!(Sysroot::open(Path::new("/nowhere"), Architecture::Arm64).unwrap_err().to_string().contains("/nowhere"));
+    }
+}

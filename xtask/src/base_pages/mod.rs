@@ -1,0 +1,154 @@
+//! `cargo xtask base-pages`: Linux for arm64 with base pages of 4K, 16K and 64K, built from one source, and a study of the same
+//! programs on all three.
+
+mod redis;
+mod system;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use crate::cache::cache;
+use crate::linux::{Granule, Linux, RELEASE, Wanted};
+
+/// How it is called.
+const USAGE: &str = "usage: cargo xtask base-pages [--again] [--build] [--full] [--program FILE]
+  --again          ask Debian for newer sources and packages
+  --build          build the kernels and the system, print where they are, and boot none
+  --full           the full size of the study; default: --quick
+  --program FILE   put this static arm64 pagelab into the system, such as `cargo xtask dist` makes one, instead of building it
+The first build takes half an hour on two processors. The page of what came of it is docs/evidence/base-pages.md.";
+
+/// What a kernel without patches is called.
+const VARIANT: &str = "as-it-is";
+/// The study, with words for what lies elsewhere on each machine.
+const STUDY: &str = include_str!("../../base-pages/study.toml");
+/// The page of the study's report.
+const PAGE: &str = "docs/evidence/base-pages.md";
+
+/// What is asked for.
+#[derive(Debug, Default, PartialEq)]
+struct Arguments {
+    again: bool,
+    only_build: bool,
+    is_full: bool,
+    program: Option<PathBuf>,
+}
+
+/// Builds, runs the study, and writes its page.
+pub fn run(root: &Path, words: &[String]) -> ExitCode {
+    if words.iter().any(|word| word == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let arguments = match parse(words) {
+        Ok(arguments) => arguments,
+        Err(problem) => {
+            eprintln!("xtask: base-pages: {problem}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match studied(root, &arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("xtask: base-pages: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(words: &[String]) -> Result<Arguments, String> {
+    let mut arguments = Arguments::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--again" => arguments.again = true,
+            "--build" => arguments.only_build = true,
+            "--full" => arguments.is_full = true,
+            "--program" => arguments.program = Some(words.next().ok_or("--program expects a file")?.into()),
+            word => return Err(format!("there is no {word:?}")),
+        }
+    }
+    Ok(arguments)
+}
+
+fn studied(root: &Path, arguments: &Arguments) -> Result<(), String> {
+    let root = &root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))?;
+    let cache = cache()?.join("pagelab");
+    let system = system::make(root, &cache, arguments.again, arguments.program.as_deref())?;
+    println!("{}", system.display());
+    let linux = Linux::open(RELEASE, &cache, arguments.again)?;
+    let mut images = PathBuf::new();
+    for granule in Granule::ALL {
+        let image = linux.image(Wanted { granule, variant: VARIANT, patches: &[] })?;
+        println!("{}", image.path.display());
+        images = image.path.parent().map(Path::to_path_buf).unwrap_or_default();
+    }
+    if arguments.only_build {
+        return Ok(());
+    }
+    let place = root.join("target/base-pages");
+    fs::create_dir_all(&place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
+    let file = place.join("base-pages.toml");
+    let text = STUDY.replace("@IMAGES@", &images.to_string_lossy()).replace("@SYSTEM@", &system.to_string_lossy());
+    fs::write(&file, text).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+    crate::command::succeed(crate::cargo(root).args(["build", "--quiet", "--package", "pagelab", "--package", "qemu-plugin"]))?;
+    redis::record(&root.join("target/debug"), &system, &place)?;
+    let study = |verb: &str| {
+        let mut pagelab = Command::new(root.join("target/debug/pagelab"));
+        pagelab.current_dir(&place).args(["study", verb, "base-pages.toml", "--store", "results.sqlite"]);
+        pagelab.args(if arguments.is_full { &[][..] } else { &["--quick"] });
+        pagelab
+    };
+    crate::command::succeed(&mut study("run"))?;
+    let mail = study("report").arg("--mail").output().map_err(|error| format!("pagelab study report: {error}"))?;
+    if !mail.status.success() {
+        return Err(format!("pagelab study report: {}", String::from_utf8_lossy(&mail.stderr).trim()));
+    }
+    let (date, commit) = crate::command::stamp(root);
+    let page = page(&String::from_utf8_lossy(&mail.stdout), linux.package(), &date, &commit);
+    fs::write(root.join(PAGE), page).map_err(|error| format!("{PAGE}: {error}"))?;
+    println!("{PAGE}");
+    Ok(())
+}
+
+/// The page: what was done, and the report as a mail.
+fn page(mail: &str, package: &str, date: &str, commit: &str) -> String {
+    format!(
+        "# Base pages of 4K, 16K and 64K on one Linux\n\n\
+         `cargo xtask base-pages` writes this page. It builds Linux for arm64 three times from {package}, with base pages of 4K, 16K and 64K and \
+         the same small configuration. Each kernel boots in QEMU's emulation of a processor. All three run the same files: a static pagelab, and \
+         Redis of Debian with its libraries. Beside the guests stands what the model says of the same programs on a Neoverse N1.\n\n\
+         **Emulated: no time.** QEMU's clock goes on by a nanosecond with each instruction. So `instructions` are those of the program and of the \
+         kernel for it. `map_instructions` and its like are the mean of one call, with what interrupts it. They know no cache and no TLB miss. \
+         Faults and bytes are the kernel's own.\n\n\
+         A kernel with other base pages than 4K has no folios of every size: a policy that it cannot give is a cell with its reason. \
+         `base-16k`, `base-64k` and `contig-64k` are policies of model machines.\n\n\
+         *When:* {date}. *Commit:* {commit}. *Command:* `cargo xtask base-pages`.\n\n```\n{}\n```\n",
+        mail.trim_end()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_taken_or_named() {
+        let parsed = |words: &[&str]| parse(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(parsed(&[]), Ok(Arguments::default()));
+        let all = parsed(&["--again", "--build", "--full", "--program", "/x"]).unwrap();
+        assert!(all.again && all.only_build && all.is_full && all.program == Some("/x".into()));
+        assert!(parsed(&["--program"]).unwrap_err().contains("expects a file"));
+        assert!(parsed(&["--quick"]).unwrap_err().contains("--quick"));
+    }
+
+    #[test]
+    fn the_study_names_every_size_of_base_pages() {
+        for granule in Granule::ALL {
+            assert!(STUDY.contains(&format!("@IMAGES@/{granule}-{VARIANT}\"")), "{granule}");
+        }
+        assert!(STUDY.contains(&format!("trace = \"{}\"", redis::TRACE)));
+        assert_eq!(STUDY.matches("sysroot = \"@SYSTEM@\"").count(), Granule::ALL.len());
+    }
+}

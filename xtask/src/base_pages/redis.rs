@@ -1,0 +1,78 @@
+//! Redis as the model sees it: the system's server, recorded on this machine while the system's client drives it. Both are emulated, by
+//! QEMU's emulation of a process.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::test::packages::is_in_path;
+
+/// The file of its trace, which the study names.
+pub const TRACE: &str = "redis.trace";
+/// Where it listens.
+const PORT: &str = "17398";
+/// How long it may take to come up, and to go.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// What the client does: the words of the study's workload.
+const DRIVEN: [&[&str]; 2] = [
+    &["-c", "4", "-n", "4000", "-r", "20000", "-d", "100", "-t", "set", "-q"],
+    &["-c", "4", "-n", "4000", "-r", "20000", "-t", "get", "-q"],
+];
+
+/// Records the server into a directory.
+///
+/// # Errors
+/// No QEMU, a server that does not come up or go, a client that fails.
+pub fn record(programs: &Path, system: &Path, place: &Path) -> Result<(), String> {
+    if !is_in_path("qemu-aarch64") {
+        return Err("needs qemu-aarch64; apt-get install qemu-user".to_owned());
+    }
+    let mut record = Command::new(programs.join("pagelab"));
+    record.current_dir(place).args(["record", "--output", TRACE, "--plugin"]);
+    record.arg(programs.join("libpagelab_qemu_plugin.so")).arg("--sysroot").arg(system).arg("--");
+    record.arg(system.join("usr/bin/redis-server")).args(["--port", PORT, "--save", "", "--appendonly", "no"]);
+    let mut server = Server(record.stdout(Stdio::null()).spawn().map_err(|error| format!("pagelab record: {error}"))?);
+    server.until("redis-server does not come up", || client(system, "redis-cli", &["ping"]).is_ok())?;
+    DRIVEN.iter().try_for_each(|words| client(system, "redis-benchmark", words))?;
+    // It answers nothing when it goes.
+    let _ = client(system, "redis-cli", &["shutdown", "nosave"]);
+    let ended = server.0.wait().map_err(|error| format!("pagelab record: {error}"))?;
+    if ended.success() { Ok(()) } else { Err(format!("pagelab record of redis-server: {ended}")) }
+}
+
+/// The recorder with the server, which goes with this.
+struct Server(Child);
+
+impl Server {
+    fn until(&mut self, what: &str, is_so: impl Fn() -> bool) -> Result<(), String> {
+        let start = Instant::now();
+        while !is_so() {
+            if let Ok(Some(status)) = self.0.try_wait() {
+                return Err(format!("{what}: {status}"));
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(format!("{what} within {} s", PATIENCE.as_secs()));
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a client of the system on this machine.
+fn client(system: &Path, program: &str, words: &[&str]) -> Result<(), String> {
+    let mut client = Command::new("qemu-aarch64");
+    client.arg("-L").arg(system).arg(system.join("usr/bin").join(program)).args(["-p", PORT]).args(words);
+    let output = client.output().map_err(|error| format!("qemu-aarch64: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}

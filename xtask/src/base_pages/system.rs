@@ -1,0 +1,93 @@
+//! The system of the guests: a static pagelab and busybox, and Redis with its libraries, unpacked from Debian's packages and not
+//! configured.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::cache::Work;
+use crate::debian::{Archive, unpack_among};
+use crate::dist::{self, Compiler, Target};
+use crate::guests::initrd;
+use crate::linux::RELEASE;
+
+/// What is in it besides pagelab and busybox, with all that it depends on.
+const PACKAGES: [&str; 3] = ["base-files", "redis-server", "redis-tools"];
+/// Directories of which the root has a link (Debian's merged /usr).
+const MERGED: [&str; 3] = ["bin", "sbin", "lib"];
+/// Programs that busybox is, where no package has brought them.
+const OF_BUSYBOX: [&str; 4] = ["sh", "ip", "true", "sleep"];
+
+/// Makes the system where it is missing and, with `again`, of newer packages; puts pagelab into it; returns its directory.
+///
+/// # Errors
+/// No compiler, no package, a file that cannot be written.
+pub fn make(root: &Path, cache: &Path, again: bool, given: Option<&Path>) -> Result<PathBuf, String> {
+    let target = Target::named("arm64")?;
+    let pagelab = match given {
+        Some(program) => program.to_path_buf(),
+        None => dist::for_guests(root, target, &Compiler::find(root, target, cache, again)?)?,
+    };
+    let busybox = initrd::busybox(cache, target, again)?;
+    let place = cache.join("systems");
+    let cannot = |error: io::Error| format!("cannot make {}: {error}", place.display());
+    fs::create_dir_all(&place).map_err(cannot)?;
+    let work = Work::begin(&place)?;
+    let system = place.join("arm64");
+    if again || !system.is_dir() {
+        let archive = Archive::open(cache, RELEASE, "arm64", again)?;
+        let packages = archive.fetch_all(&PACKAGES, &work)?;
+        let new = work.path.join("system");
+        merged(&new).map_err(cannot)?;
+        packages.iter().try_for_each(|package| unpack_among(package, &new))?;
+        let _ = fs::remove_dir_all(&system);
+        fs::rename(&new, &system).map_err(cannot)?;
+    }
+    let programs = system.join("usr/bin");
+    put(&busybox, &programs.join("busybox")).map_err(cannot)?;
+    for name in OF_BUSYBOX {
+        match symlink("busybox", programs.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(cannot(error)),
+            _ => {}
+        }
+    }
+    put(&pagelab, &programs.join("pagelab")).map_err(cannot)?;
+    Ok(system)
+}
+
+/// The root's directories, with the links of a merged /usr.
+fn merged(root: &Path) -> io::Result<()> {
+    for name in MERGED {
+        fs::create_dir_all(root.join("usr").join(name))?;
+        symlink(format!("usr/{name}"), root.join(name))?;
+    }
+    ["dev", "proc", "root", "run", "sys", "tmp", "var/tmp"].iter().try_for_each(|name| fs::create_dir_all(root.join(name)))
+}
+
+/// Puts a program in place at once: a guest that has the old one open keeps it.
+fn put(program: &Path, at: &Path) -> io::Result<()> {
+    let new = at.with_extension("new");
+    fs::copy(program, &new)?;
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755))?;
+    fs::rename(new, at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_put_in_place_of_another_and_directories_are_linked() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().join("system");
+        merged(&root).unwrap();
+        fs::write(root.join("bin/pagelab"), "old").unwrap();
+        let program = scratch.path().join("program");
+        fs::write(&program, "new").unwrap();
+        put(&program, &root.join("usr/bin/pagelab")).unwrap();
+        assert_eq!(fs::read_to_string(root.join("bin/pagelab")).unwrap(), "new");
+        assert_eq!(fs::metadata(root.join("bin/pagelab")).unwrap().permissions().mode() & 0o777, 0o755);
+        assert_eq!(fs::read_dir(root.join("usr/bin")).unwrap().count(), 1);
+    }
+}

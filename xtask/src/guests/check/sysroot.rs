@@ -1,0 +1,50 @@
+//! What a comparison in a guest of pagelab's own says: the first touches are those of the kernel's base pages, and times are instructions.
+
+use serde_json::Value;
+
+use super::number;
+use crate::guests::transcript::Part;
+
+/// The comparison's name.
+pub const COMPARISON: &str = "comparison";
+/// What is compared.
+pub const COMPARED: [&str; 6] = ["pagelab", "workload", "mmap-churn", "--bytes=16M", "--rounds=4", "--seed=1"];
+/// Bytes that are touched in a trial.
+const TOUCHED_BYTES: u64 = 4 * (16 << 20);
+
+pub fn judge(part: &Part) -> Result<String, String> {
+    let page = number(part, "page")?;
+    let document: Value = serde_json::from_str(part.output(COMPARISON)?)
+        .map_err(|error| format!("{COMPARISON}: no JSON: {error}"))?;
+    let of = |metric: &str| median(&document, "base", metric);
+    let (faults, touch) = (of("minor_faults")?, of("touch_instructions")?);
+    let least = TOUCHED_BYTES / page;
+    // Beside what the workload touches a program has its own start: some hundred pages of 4K.
+    if !(least as f64..least as f64 + 1000.0).contains(&faults) {
+        return Err(format!("base: {faults} faults, and {least} base pages of {page} were touched"));
+    }
+    if touch <= 0.0 {
+        return Err(format!("base: {touch} instructions a touch of all pages"));
+    }
+    let words = document.to_string();
+    match ["wall_s", "cpu_s", "touch_ns"].into_iter().find(|time| words.contains(&format!("\"{time}\""))) {
+        Some(time) => Err(format!("an emulated guest has no time, and its document has {time}")),
+        None => Ok(format!("base: {faults} faults for {least} base pages, {touch:.0} instructions to touch 16M")),
+    }
+}
+
+/// The median of a metric under a policy, out of the document of kernels: a row for each kernel, a cell for each policy.
+fn median(document: &Value, policy: &str, metric: &str) -> Result<f64, String> {
+    found(document, policy, metric).ok_or_else(|| format!("{COMPARISON}: no {metric} under {policy}"))
+}
+
+fn found(document: &Value, policy: &str, metric: &str) -> Option<f64> {
+    match document {
+        Value::Array(all) => all.iter().find_map(|one| found(one, policy, metric)),
+        Value::Object(fields) if fields.get("policy").is_some_and(|name| name == policy) => {
+            fields.get("medians").and_then(|medians| medians[metric].as_f64())
+        }
+        Value::Object(fields) => fields.values().find_map(|one| found(one, policy, metric)),
+        _ => None,
+    }
+}
