@@ -58,7 +58,7 @@ pub fn check(compare: &Compare, clock: Clock) -> Result<(), Failure> {
     let prints = !compare.measuring.metrics.is_empty() || compare.measuring.repeat_inside.is_some();
     match clock {
         Clock::Instructions | Clock::Nothing if prints => Err(Failure::Input(
-            "--metric, --repeat-inside: an emulated guest has no time, and what programs print is made of times; leave them out, or \
+            "--metric, --repeat-inside: an emulated guest has no time, and what programs print depends on times; leave them out, or \
              run this where KVM works"
                 .into(),
         )),
