@@ -173,7 +173,10 @@ mod tests {
         let page = &pages(&command())[1].1;
         assert!(page.starts_with("# pagelab look\n\nLooks\n\n```text\npagelab look [OPTIONS] <file>\n```\n"), "{page}");
         assert!(page.contains("**Arguments**\n\n* `<file>`: \n"), "{page}");
-        assert!(page.contains("* `-s`, `--size <SIZE>`: At most \\<this\\> (`--how`, `--how=a`). Default: `4K`\n"), "{page}");
+        assert!(
+            page.contains("* `-s`, `--size <SIZE>`: At most \\<this\\> (`--how`, `--how=a`). Default: `4K`\n"),
+            "{page}"
+        );
         assert!(page.contains("**More**\n\n* `--how <how>`: `x_y`, a\\_b\n  * `a`\n  * `b`\n"), "{page}");
     }
 }
