@@ -69,7 +69,7 @@ pub fn check(compare: &Compare, clock: Clock) -> Result<(), Failure> {
         Clock::Real | Clock::Nothing => "names that end in _bytes, _count, _pages or _faults stay; with --icount times become instructions",
     };
     Err(Failure::Input(format!(
-        "{refused}: an emulated guest has no time, and this is made of times; leave it out, or run this where KVM works ({others})"
+        "{refused}: an emulated guest has no time, and this depends on times; leave it out, or run this where KVM works ({others})"
     )))
 }
 
