@@ -32,6 +32,7 @@ struct Wire {
     _schema: String,
     instructions_per_s: Option<f64>,
     pt_reclaim: Option<bool>,
+    reuses_large_folios: Option<bool>,
     #[serde(default)]
     khugepaged: WireKhugepaged,
     #[serde(default)]
@@ -106,7 +107,8 @@ fn read(text: &str) -> Result<Kernel, LinuxError> {
     let khugepaged = khugepaged(&wire.khugepaged, usual.khugepaged)?;
     let smaller_folios = wire.mthp.also_enabled.iter().map(|size| folio(size)).collect::<Result<_, _>>()?;
     let pt_reclaim = wire.pt_reclaim.or(usual.pt_reclaim);
-    Ok(Kernel { khugepaged, instructions_per_s, smaller_folios, pt_reclaim })
+    let reuses_large_folios = wire.reuses_large_folios.unwrap_or(usual.reuses_large_folios);
+    Ok(Kernel { khugepaged, instructions_per_s, smaller_folios, pt_reclaim, reuses_large_folios })
 }
 
 fn khugepaged(wire: &WireKhugepaged, usual: Khugepaged) -> Result<Khugepaged, LinuxError> {
@@ -150,12 +152,12 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let kernel = read(
-            "schema = \"pagelab.linux/1\"\ninstructions_per_s = 1e9\npt_reclaim = false\n[khugepaged]\n\
-             pages_to_scan = 0\nscan_sleep_millisecs = 500\nmax_ptes_none = 7\nmakes_folios = true\n[mthp]\nalso_enabled = [\"16K\", \"1M\"]\n",
+            "schema = \"pagelab.linux/1\"\ninstructions_per_s = 1e9\npt_reclaim = false\n\
+             reuses_large_folios = false\n[khugepaged]\npages_to_scan = 0\nscan_sleep_millisecs = 500\nmax_ptes_none = 7\nmakes_folios = true\n[mthp]\nalso_enabled = [\"16K\", \"1M\"]\n",
         );
         let kernel = kernel.unwrap();
         assert_eq!((kernel.instructions_per_s, kernel.smaller_folios), (1e9, vec![16 << 10, 1 << 20]));
-        assert_eq!(kernel.pt_reclaim, Some(false));
+        assert_eq!((kernel.pt_reclaim, kernel.reuses_large_folios), (Some(false), false));
         let khugepaged =
             Khugepaged { pages_to_scan: Some(0), scan_sleep_s: 0.5, max_ptes_none: Some(7), makes_folios: true };
         assert_eq!(kernel.khugepaged, khugepaged);
