@@ -32,6 +32,8 @@ pub struct Kernel {
     /// Whether a write fault keeps the page of a larger folio that PTEs map, where no other process maps the folio any more
     /// (`__wp_can_reuse_large_anon_folio`, mm/memory.c, since Linux 6.15). Before, each such page was copied.
     pub reuses_large_folios: bool,
+    /// How many pages the vDSO and its data have, which lie where mappings end. What is not set is as in Linux 6.18.
+    pub vdso_pages: Option<u64>,
 }
 
 impl Khugepaged {
@@ -69,6 +71,7 @@ impl Default for Kernel {
             smaller_folios: Vec::new(),
             pt_reclaim: None,
             reuses_large_folios: true,
+            vdso_pages: None,
         }
     }
 }

@@ -16,8 +16,9 @@ pub fn policies(page: u64) -> &'static [(&'static str, &'static str)] {
 }
 /// What the name of a simulation ends with.
 pub const SIMULATED: &str = ".sim";
-/// What is asked of the kernel before the programs run: keys of a file for `sim --linux`, and the command that says 1 or 0.
-const ASKED: [(&str, &str); 2] = [("pt_reclaim", "reclaims"), ("reuses_large_folios", "reuses")];
+/// What is asked of the kernel before the programs run: keys of a file for `sim --linux`, and the command that says a value.
+const ASKED: [(&str, &str); 3] =
+    [("pt_reclaim", "reclaims"), ("reuses_large_folios", "reuses"), ("vdso_pages", "vdso")];
 /// The program that does nothing.
 const NOTHING: &str = "nothing";
 /// How far figures may be apart, as a ratio, and how many faults or pages always.
@@ -66,10 +67,10 @@ pub fn judge(part: &Part) -> Result<String, String> {
 }
 
 /// What this kernel answers to what is asked, and the model is told: by the keys of its file.
-pub fn asked(part: &Part) -> Result<Vec<(&'static str, bool)>, String> {
+pub fn asked(part: &Part) -> Result<Vec<(&'static str, String)>, String> {
     let is_there = |name: &str| part.ran.iter().any(|ran| ran.name == name);
     let asked = ASKED.into_iter().filter(|(_, name)| is_there(name));
-    asked.map(|(key, name)| Ok((key, number(part, name)? == 1))).collect()
+    asked.map(|(key, name)| Ok((key, part.output(name)?.trim().to_owned()))).collect()
 }
 
 /// What a kernel measured of a program under a policy, and what the model says by its name of that.
@@ -120,7 +121,7 @@ mod tests {
         let guest = |page: &str, faults: u64| {
             judge(&part(vec![
                 ran("page", page),
-                ran("reclaims", "1"),
+                ran("reclaims", "true"),
                 ran("nothing", &compared(60.0)),
                 ran("holes", &compared(1050.0)),
                 ran("nothing.sim", &simulated(10)),

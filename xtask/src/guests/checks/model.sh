@@ -14,6 +14,7 @@ else
 fi
 run page looks page
 run reclaims looks reclaims
+run vdso looks vdso
 # The model's layout is the one without randomisation.
 echo 0 >/proc/sys/kernel/randomize_va_space
 while read -r name words; do

@@ -1,8 +1,9 @@
 // Maps anonymous memory, writes to all of it, and says what the kernel says of its own memory: smaps, and the folios of kpageflags.
 // It shares no code with the census that it is compared with.
 //   looks page            the size of a base page
-//   looks reuses          1 where a write fault keeps a page of a large folio that no other process maps any more, 0 where it copies it
-//   looks reclaims        1 where MADV_DONTNEED gives back a table of pages when it drops all that it maps, 0 where it keeps it
+//   looks reuses          true where a write fault keeps a page of a large folio that no other process maps any more, false where it copies it
+//   looks reclaims        true where MADV_DONTNEED gives back a table of pages when it drops all that it maps, false where it keeps it
+//   looks vdso            how many pages the vDSO and its data have
 //   looks BYTES [FILE]    the memory; into FILE instead of standard output
 //   looks BYTES FILE hold TEXT   the same, and stays on the last processor until somebody outside has read its page tables; the
 //                         answer, which comes by standard input, into TEXT
@@ -107,7 +108,7 @@ static int reuses(void) {
     if (child == 0) _exit(0);
     if (child < 0 || waitpid(child, 0, 0) != child) return perror("fork"), 1;
     folio[page] = 2;
-    return printf("%d\n", frame_at((char *)folio + page) == first + 1), 0;
+    return puts(frame_at((char *)folio + page) == first + 1 ? "true" : "false"), 0;
 }
 
 // Bytes of this process's page tables.
@@ -120,6 +121,17 @@ static long tables(void) {
     return kib << 10;
 }
 
+// Pages of the mappings of the vDSO.
+static int vdso(void) {
+    char line[512];
+    uint64_t start, end, bytes = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps))
+        if ((strstr(line, "[vdso]") || strstr(line, "[vvar")) && sscanf(line, "%lx-%lx ", &start, &end) == 2)
+            bytes += end - start;
+    return printf("%lu\n", bytes / page), 0;
+}
+
 // Drops all that one table of pages maps, and leaves its neighbour.
 static int reclaims(void) {
     size_t table = page * (page / sizeof(uint64_t));
@@ -128,12 +140,13 @@ static int reclaims(void) {
     begin[0] = begin[table] = 1;
     long before = tables();
     if (madvise(begin, table, MADV_DONTNEED)) return perror("madvise"), 1;
-    return printf("%d\n", tables() < before), 0;
+    return puts(tables() < before ? "true" : "false"), 0;
 }
 
 int main(int count, char **words) {
     page = sysconf(_SC_PAGESIZE);
     if (count > 1 && !strcmp(words[1], "page")) return printf("%ld\n", page), 0;
+    if (count > 1 && !strcmp(words[1], "vdso")) return vdso();
     if (count > 1 && !strcmp(words[1], "reclaims")) return reclaims();
     flags_file = open("/proc/kpageflags", O_RDONLY), map_file = open("/proc/self/pagemap", O_RDONLY);
     if (flags_file < 0 || map_file < 0) return perror("kpageflags or pagemap"), 1;
