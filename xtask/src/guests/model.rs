@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::check::model::{SIMULATED, policies};
+use super::check::model::{SIMULATED, asked, policies};
 use super::initrd::Programs;
 use super::programs::PROGRAMS;
 use super::stage::{Said, Stage};
@@ -34,9 +34,11 @@ pub fn simulate(root: &Path, target: &Target, programs: &Programs, said: &mut [(
         part.needs.push(format!("{emulator} on this machine (apt-get install qemu-user)"));
         return Ok(());
     }
+    let keys = asked(part)?.into_iter().map(|(key, value)| format!("{key} = {value}\n"));
+    let linux: String = ["schema = \"pagelab.linux/1\"\n".to_owned()].into_iter().chain(keys).collect();
     let directory = build(root)?;
     for (name, words) in PROGRAMS {
-        let (output, error, code) = match simulated(&directory, machine, page, &programs.here(words)) {
+        let (output, error, code) = match simulated(&directory, machine, &linux, page, &programs.here(words)) {
             Ok(document) => (document, String::new(), 0),
             Err(problem) => (String::new(), problem, 1),
         };
@@ -56,18 +58,24 @@ pub fn build(root: &Path) -> Result<PathBuf, String> {
     Ok(root.join("target/debug"))
 }
 
-/// Records a program and simulates it: the document of `pagelab sim`.
-fn simulated(directory: &Path, machine: &str, page: u64, words: &[String]) -> Result<String, String> {
+/// Records a program and simulates it on a machine with a Linux of these keys: the document of `pagelab sim`.
+fn simulated(directory: &Path, machine: &str, linux: &str, page: u64, words: &[String]) -> Result<String, String> {
     let pagelab = directory.join("pagelab");
     let place = std::env::temp_dir().join(format!("pagelab-guest-trace-{}", std::process::id()));
     fs::create_dir_all(&place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
-    let trace = place.join("trace");
+    let (trace, file) = (place.join("trace"), place.join("linux.toml"));
+    fs::write(&file, linux).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     let mut record = Command::new(&pagelab);
+    // Programs ask for the size of a page, and QEMU answers with this machine's by itself.
+    record.env("QEMU_PAGESIZE", page.to_string());
     record.args(["record", "--output"]).arg(&trace);
     record.arg("--plugin").arg(directory.join("libpagelab_qemu_plugin.so")).arg("--").args(words);
     let mut sim = Command::new(&pagelab);
     let policies: Vec<&str> = policies(page).iter().map(|(_, modelled)| *modelled).collect();
-    sim.arg("sim").arg(&trace).args(["--machine", machine, "--policy", &policies.join(","), "--json"]);
+    sim.arg("sim")
+        .arg(&trace)
+        .args(["--machine", machine, "--policy", &policies.join(","), "--json", "--linux"])
+        .arg(&file);
     let document = output(&mut record).and_then(|_| output(&mut sim));
     let _ = fs::remove_dir_all(&place);
     document
