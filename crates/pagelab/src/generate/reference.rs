@@ -129,7 +129,8 @@ fn escaped_word(word: &str) -> String {
     let option = word.find(|c| !of_option(c)).unwrap_or(word.len());
     if word.starts_with("--") && option > 2 {
         let value = |rest: &str| rest.find(|c| !of_option(c)).unwrap_or(rest.len());
-        let end = option + word[option..].strip_prefix('=').map_or(0, |rest| 1 + value(rest));
+        let with_value = word[option..].strip_prefix('=').map(value).filter(|&length| length > 0);
+        let end = option + with_value.map_or(0, |length| 1 + length);
         return format!("`{}`{}", &word[..end], escaped_word(&word[end..]));
     }
     word.chars().fold(String::new(), |mut text, character| {
