@@ -20,7 +20,7 @@ pub const SIMULATED: &str = ".sim";
 const ASKED: [(&str, &str); 3] =
     [("pt_reclaim", "reclaims"), ("reuses_large_folios", "reuses"), ("vdso_pages", "vdso")];
 /// The program that does nothing.
-const NOTHING: &str = "nothing";
+pub const NOTHING: &str = "nothing";
 /// How far figures may be apart, as a ratio, and how many faults or pages always.
 const TOLERANCE: f64 = 0.02;
 const FEW: u64 = 2;
