@@ -126,6 +126,8 @@ mod tests {
         }
         loaded[200..212].copy_from_slice(b"/lib/ld.so.1");
         assert!(opened(Some(&loaded)).unwrap_err().contains("loaded by /lib/ld.so.1"));
-        assert!(Sysroot::open(Path::new("/nowhere"), Architecture::Arm64).unwrap_err().to_string().contains("/nowhere"));
+        assert!(
+            Sysroot::open(Path::new("/nowhere"), Architecture::Arm64).unwrap_err().to_string().contains("/nowhere")
+        );
     }
 }

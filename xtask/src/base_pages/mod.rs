@@ -92,7 +92,14 @@ fn studied(root: &Path, arguments: &Arguments) -> Result<(), String> {
     let file = place.join("base-pages.toml");
     let text = STUDY.replace("@IMAGES@", &images.to_string_lossy()).replace("@SYSTEM@", &system.to_string_lossy());
     fs::write(&file, text).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
-    crate::command::succeed(crate::cargo(root).args(["build", "--quiet", "--package", "pagelab", "--package", "qemu-plugin"]))?;
+    crate::command::succeed(crate::cargo(root).args([
+        "build",
+        "--quiet",
+        "--package",
+        "pagelab",
+        "--package",
+        "qemu-plugin",
+    ]))?;
     redis::record(&root.join("target/debug"), &system, &place)?;
     let study = |verb: &str| {
         let mut pagelab = Command::new(root.join("target/debug/pagelab"));

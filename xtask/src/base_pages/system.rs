@@ -62,7 +62,9 @@ fn merged(root: &Path) -> io::Result<()> {
         fs::create_dir_all(root.join("usr").join(name))?;
         symlink(format!("usr/{name}"), root.join(name))?;
     }
-    ["dev", "proc", "root", "run", "sys", "tmp", "var/tmp"].iter().try_for_each(|name| fs::create_dir_all(root.join(name)))
+    ["dev", "proc", "root", "run", "sys", "tmp", "var/tmp"]
+        .iter()
+        .try_for_each(|name| fs::create_dir_all(root.join(name)))
 }
 
 /// Puts a program in place at once: a guest that has the old one open keeps it.

@@ -99,7 +99,8 @@ impl<'a> Order<'a> {
 
     /// Keeps the list of what is built in, and the release that it is of.
     fn keep_modules(&self, build: &Path, work: &Work) -> Result<(), String> {
-        let read = |file: &str| fs::read(build.join(file)).map_err(|error| format!("{}: {error}", build.join(file).display()));
+        let read =
+            |file: &str| fs::read(build.join(file)).map_err(|error| format!("{}: {error}", build.join(file).display()));
         put(&self.images, &format!("{}.release", self.name), &read("include/config/kernel.release")?, work)?;
         let list = self.modules().ok_or_else(|| format!("{} has no release", self.name))?;
         let place = list.parent().unwrap_or(&self.images);

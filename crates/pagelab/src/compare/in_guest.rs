@@ -65,8 +65,12 @@ pub fn check(compare: &Compare, clock: Clock) -> Result<(), Failure> {
         (None, None) => return Ok(()),
     };
     let others = match clock {
-        Clock::Instructions => "names that end in _ns, _us, _ms or _s become instructions, and those that end in _bytes, _count, _pages or _faults stay",
-        Clock::Real | Clock::Nothing => "names that end in _bytes, _count, _pages or _faults stay; with --icount times become instructions",
+        Clock::Instructions => {
+            "names that end in _ns, _us, _ms or _s become instructions, and those that end in _bytes, _count, _pages or _faults stay"
+        }
+        Clock::Real | Clock::Nothing => {
+            "names that end in _bytes, _count, _pages or _faults stay; with --icount times become instructions"
+        }
     };
     Err(Failure::Input(format!(
         "{refused}: an emulated guest has no time, and this is made of times; leave it out, or run this where KVM works ({others})"

@@ -116,7 +116,8 @@ pub fn named(guests: &Guests) -> Result<Vec<Kernel>, Failure> {
     let cmdline = |at: usize| cmdlines.get(at).or(cmdlines.first()).map_or("", String::as_str);
     let mut all: Vec<Kernel> = Vec::new();
     for (at, one) in kernels.iter().enumerate() {
-        let mut kernel = Kernel::of(one.name.as_deref(), &one.image, cmdline(at), memory_bytes, guests.sysroot.as_deref())?;
+        let mut kernel =
+            Kernel::of(one.name.as_deref(), &one.image, cmdline(at), memory_bytes, guests.sysroot.as_deref())?;
         let is_taken = |name: &str| all.iter().any(|other| other.name == name);
         if is_taken(&kernel.name) {
             if one.name.is_some() {

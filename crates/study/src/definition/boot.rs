@@ -198,7 +198,9 @@ impl Guest {
                 let (memory, sysroot) = (wire.memory.clone(), wire.sysroot.clone());
                 Ok(Some(Guest { image, cmdline, memory, icount: wire.icount, sysroot }))
             }
-            None if wire.cmdline.is_some() || wire.icount || wire.sysroot.is_some() => Err(DefinitionError::NoGuest { boot: boot() }),
+            None if wire.cmdline.is_some() || wire.icount || wire.sysroot.is_some() => {
+                Err(DefinitionError::NoGuest { boot: boot() })
+            }
             None => Ok(None),
         }
     }

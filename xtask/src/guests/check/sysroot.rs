@@ -14,8 +14,8 @@ const TOUCHED_BYTES: u64 = 4 * (16 << 20);
 
 pub fn judge(part: &Part) -> Result<String, String> {
     let page = number(part, "page")?;
-    let document: Value = serde_json::from_str(part.output(COMPARISON)?)
-        .map_err(|error| format!("{COMPARISON}: no JSON: {error}"))?;
+    let document: Value =
+        serde_json::from_str(part.output(COMPARISON)?).map_err(|error| format!("{COMPARISON}: no JSON: {error}"))?;
     let of = |metric: &str| median(&document, "base", metric);
     let (faults, touch) = (of("minor_faults")?, of("touch_instructions")?);
     let least = TOUCHED_BYTES / page;
