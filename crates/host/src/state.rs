@@ -17,7 +17,7 @@ pub fn read(host: &Host) -> Result<State, HostError> {
     // A demotion under a trial is a change like that of a setting.
     settings.extend(mark.iter().map(|mark| (mark.file.to_string(), mark.text.clone())));
     Ok(State {
-        settings,
+        settings: settings.into(),
         free_blocks_by_order: free_blocks(&buddyinfo),
         direct_map_bytes: direct_map(&meminfo),
         demoted_to: mark.map(|mark| mark.leaf),

@@ -6,11 +6,11 @@
 //! ```
 //! PROGRAM is another pagelab than the one that is built. Each step is to take less than five seconds.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Instant;
 
 use policy::PageSizes;
@@ -122,13 +122,13 @@ fn comparison(number: usize, blocks: u32) -> Comparison {
         0.99 + 0.02 * (state >> 11) as f64 / (1u64 << 53) as f64
     };
     let names: Vec<String> = Metric::of_every_trial().into_iter().map(|metric| metric.name).take(METRICS).collect();
-    let mut trials = Vec::new();
+    let (mut trials, state) = (Vec::new(), state());
     for block in 0..blocks {
         for arm in 0..POLICIES.len() {
             let trial = Trial { arm, block, position: arm as u32, attempt: 0 };
             let values =
                 names.iter().map(|name| Observation::measured(name.as_str(), noise() * (1.0 + arm as f64 / 50.0)));
-            trials.push(record(trial, values.collect()));
+            trials.push(record(trial, values.collect(), &state));
         }
     }
     let admissions = vec![Admission::Admitted { mechanism: "none".to_owned() }; POLICIES.len()];
@@ -152,8 +152,14 @@ fn comparison(number: usize, blocks: u32) -> Comparison {
     }
 }
 
-fn record(trial: Trial, observations: Vec<Observation>) -> TrialRecord {
-    let state = State { settings: BTreeMap::from([("a".to_owned(), "b".to_owned())]), ..State::default() };
+/// A state with as many settings as a host of today has.
+fn state() -> State {
+    let path = |at: u32| format!("/sys/kernel/mm/transparent_hugepage/hugepages-{at}kB/shmem_enabled");
+    let settings = (0..60).map(|at| (path(at), "never".to_owned())).collect();
+    State { settings: Arc::new(settings), ..State::default() }
+}
+
+fn record(trial: Trial, observations: Vec<Observation>, state: &State) -> TrialRecord {
     TrialRecord {
         trial,
         started_s: f64::from(trial.block * 4 + trial.position),
@@ -169,7 +175,7 @@ fn record(trial: Trial, observations: Vec<Observation>) -> TrialRecord {
         },
         answer: Answer::of(Exit::Code(0), None),
         state_before: state.clone(),
-        state_after: state,
+        state_after: state.clone(),
         rejected: vec![],
     }
 }

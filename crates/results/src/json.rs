@@ -334,7 +334,7 @@ struct Settings<'a> {
 
 impl<'a> Settings<'a> {
     fn state(&mut self, state: &'a State) -> Value {
-        let known = self.distinct.iter().rposition(|settings| **settings == state.settings);
+        let known = self.distinct.iter().rposition(|settings| *settings == state.settings.as_ref());
         let index = known.unwrap_or_else(|| {
             self.distinct.push(&state.settings);
             self.distinct.len() - 1

@@ -1,6 +1,8 @@
 //! A realistic comparison for the tests: six arms, fifteen blocks that count, one arm that is
 //! unsupported, one that is not held, one that is undecided, and an A/A arm.
 
+use std::sync::Arc;
+
 use policy::cause::{Cause, CauseShare};
 use policy::census::{Backing, Census, Folio, Mapping};
 use policy::size::PageSize;
@@ -218,7 +220,7 @@ fn state(load_1min: f64) -> State {
         ("/proc/sys/vm/compaction_proactiveness", "20"),
     ];
     State {
-        settings: settings.map(|(path, value)| (path.to_string(), value.to_string())).into(),
+        settings: Arc::new(settings.map(|(path, value)| (path.to_string(), value.to_string())).into()),
         free_blocks_by_order: vec![812, 640, 333, 120, 77, 41, 20, 12, 9, 5, 1290],
         direct_map_bytes: [("4K", 180 * MIB), ("2M", 4800 * MIB), ("1G", 3 << 30)].map(|(k, v)| (k.into(), v)).into(),
         demoted_to: None,
@@ -229,7 +231,7 @@ fn state(load_1min: f64) -> State {
 }
 
 fn reject(mut record: TrialRecord) -> TrialRecord {
-    record.state_after.settings.insert(ENABLED.to_string(), "always".to_string());
+    Arc::make_mut(&mut record.state_after.settings).insert(ENABLED.to_string(), "always".to_string());
     record.rejected = vec![SettingChange {
         path: ENABLED.to_string(),
         before: Some("madvise".to_string()),
@@ -381,7 +383,7 @@ pub(crate) fn hostile() -> Comparison {
         record.verdict.answered.push(AnsweredCall { call: hostile.into(), times: 2 });
         record.verdict.causes.push(CauseShare { cause: Cause::SizeDisabled { path: hostile.into() }, bytes: None });
         for state in [&mut record.state_before, &mut record.state_after] {
-            state.settings.insert(hostile.into(), hostile.into());
+            Arc::make_mut(&mut state.settings).insert(hostile.into(), hostile.into());
             state.direct_map_bytes.insert(hostile.into(), 1);
         }
         if let Some(change) = record.rejected.first_mut() {

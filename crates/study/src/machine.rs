@@ -1,6 +1,7 @@
 //! What a trial ran on: the machine, and the state of its memory management around a trial.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -146,8 +147,10 @@ impl DirectMap {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// Every THP, mTHP, hugetlb, khugepaged and compaction setting and the governor: path to value,
-    /// the chosen word only where a file lists the choices in brackets.
-    pub settings: BTreeMap<String, String>,
+    /// the chosen word only where a file lists the choices in brackets. There are some hundred of them and most trials have
+    /// the same, so that trials share them.
+    #[serde(with = "shared")]
+    pub settings: Arc<BTreeMap<String, String>>,
     /// Free blocks of memory by buddy order, summed over zones.
     pub free_blocks_by_order: Vec<u64>,
     /// Bytes of the kernel's own mapping by the size of its leaves (`4K`, `2M`, `1G`).
@@ -164,6 +167,19 @@ pub struct State {
     pub available_bytes: u64,
     /// Runnable tasks, averaged over a minute.
     pub load_1min: f64,
+}
+
+/// A map behind a pointer, as a map.
+mod shared {
+    use super::{Arc, BTreeMap, Deserialize, Serialize};
+
+    pub fn serialize<S: serde::Serializer>(map: &Arc<BTreeMap<String, String>>, to: S) -> Result<S::Ok, S::Error> {
+        map.as_ref().serialize(to)
+    }
+
+    pub fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Arc<BTreeMap<String, String>>, D::Error> {
+        BTreeMap::deserialize(from).map(Arc::new)
+    }
 }
 
 /// A setting that is not as it was.
@@ -274,7 +290,7 @@ mod tests {
     #[test]
     fn a_changed_added_or_lost_setting_is_a_change() {
         let state = |pairs: &[(&str, &str)]| State {
-            settings: pairs.iter().map(|(path, value)| (path.to_string(), value.to_string())).collect(),
+            settings: Arc::new(pairs.iter().map(|(path, value)| (path.to_string(), value.to_string())).collect()),
             ..State::default()
         };
         let before = state(&[("a", "1"), ("b", "1"), ("c", "1")]);

@@ -18,6 +18,8 @@ mod subject;
 mod told_pages;
 pub mod which;
 
+use std::sync::Arc;
+
 use host::Host;
 use policy::PageSizes;
 use policy::inspect::{Collapsed, Inspection, Pool, Region, Since, Supply};
@@ -76,7 +78,7 @@ impl Inspector {
             base_bytes: self.sizes.base.bytes(),
             free_blocks_by_order: state.free_blocks_by_order,
             available_bytes: state.available_bytes,
-            settings: state.settings,
+            settings: Arc::unwrap_or_clone(state.settings),
             pools: self.host.page_sizes().hugetlb.iter().filter_map(|size| self.pool(*size)).collect(),
             counters: counters.iter().map(|(name, value)| (name.to_string(), value)).collect(),
             counted_since: Since::Boot,

@@ -131,7 +131,19 @@ pub fn label(definition: &Definition, machine: &Machine) -> String {
     let boots: Vec<&str> =
         definition.boots.iter().filter(|boot| boot.lacks(machine).is_none()).map(|boot| boot.name.as_str()).collect();
     let boots = if boots.is_empty() { String::new() } else { format!(", {}", boots.join(" and ")) };
-    format!("{}, Linux {release}{boots}", machine.cpu_model)
+    format!("{}, Linux {release}{boots}", plain(&machine.cpu_model))
+}
+
+/// A processor's name as people write it: `Intel Xeon` of `Intel(R) Xeon(R) Processor @ 2.10GHz`. It stands in most sentences of
+/// a report; the page has the whole name among its machines.
+fn plain(model: &str) -> String {
+    let model = model.split(" @").next().unwrap_or_default();
+    let mut name = model.to_owned();
+    for word in ["(R)", "(TM)", "(r)", "(tm)"] {
+        name = name.replace(word, "");
+    }
+    let words: Vec<&str> = name.split_whitespace().filter(|word| !["CPU", "Processor"].contains(word)).collect();
+    if words.is_empty() { model.to_owned() } else { words.join(" ") }
 }
 
 /// The origin's own form, with the comparisons of a host.

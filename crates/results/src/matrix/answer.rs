@@ -8,6 +8,7 @@ use study::stats::Effect;
 
 use super::{Report, counted, grounds, provenance, rows_of};
 use crate::figure::{self, Change};
+use crate::text::enumerate;
 
 /// The answer: what each policy costs against the baseline where it was measured, or where nothing was on models; and the same
 /// of variants.
@@ -87,7 +88,7 @@ fn clauses(matrix: &Matrix, ground: (&str, Provenance)) -> Vec<String> {
     told.sort_by(|one, other| one.0.total_cmp(&other.0));
     let mut clauses: Vec<String> = told.into_iter().map(|(_, clause)| clause).collect();
     if !open.is_empty() {
-        clauses.push(format!("no difference from {baseline} is shown for {}", open.join(" and ")));
+        clauses.push(format!("no difference from {baseline} is shown for {}", enumerate(&open)));
     }
     clauses.extend(without);
     clauses
@@ -178,23 +179,33 @@ pub fn claim(report: &Report<'_>) -> Option<String> {
             kinds.push(kind);
         }
     }
-    let counted = kinds.into_iter().map(|kind| match told.iter().filter(|one| **one == kind).count() {
-        _ if told.len() == 1 => kind.to_owned(),
+    let of_kind = |kind: &str| match told.iter().filter(|one| **one == kind).count() {
         1 => format!("1 is {kind}"),
         count => format!("{count} are {kind}"),
-    });
-    let counted = counted.collect::<Vec<_>>().join(", ");
-    let figures = match told.len() {
-        1 => "its one published figure is ".to_owned(),
-        all => format!("of {all} published figures "),
     };
-    let reasons = differences(report);
-    let why = match reasons.is_empty() {
-        true => String::new(),
-        false => format!("; figures can differ because {}", reasons.join(", and because ")),
+    let figures = match (&kinds[..], told.len()) {
+        ([kind], 1) => format!("its one published figure is {kind}"),
+        ([kind], all) => format!("all of its {all} published figures are {kind}"),
+        (kinds, all) => {
+            let counted: Vec<String> = kinds.iter().map(|kind| of_kind(kind)).collect();
+            format!("of {all} published figures {}", counted.join(", "))
+        }
     };
     let claim = Claim::of(report.published()).describe();
-    Some(format!("The origin's claim is, here, {claim}: {figures}{counted}{why}."))
+    Some(format!("The origin's claim is, here, {claim}: {figures}{}.", why(&differences(report))))
+}
+
+/// Why figures can differ, as the end of a sentence: numbered where there are several reasons, which have commas.
+pub(super) fn why(reasons: &[String]) -> String {
+    let told = match reasons {
+        [] => return String::new(),
+        [one] => one.clone(),
+        several => {
+            let numbered = several.iter().enumerate().map(|(at, reason)| format!("({}) {reason}", at + 1));
+            numbered.collect::<Vec<_>>().join("; ")
+        }
+    };
+    format!("; figures can differ because {told}")
 }
 
 /// What was found beside each published figure, on however many machines.
@@ -245,7 +256,8 @@ pub fn differences(report: &Report<'_>) -> Vec<String> {
     let modelled = modelled.then(|| "a model counts what the origin timed".to_owned());
     let guests = report.hosts.iter().filter_map(|host| {
         let hypervisor = host.machine.hypervisor.as_ref()?;
-        Some(format!("{} is a guest of {hypervisor}, where a walk has two stages", host.label))
+        let host = if report.hosts.len() == 1 { "the host" } else { &host.label };
+        Some(format!("{host} is a guest of {hypervisor}, where a walk has two stages"))
     });
     let of_counted = report.counted.iter().flat_map(counted::differences);
     for reason in by_author.chain(not_held).chain(modelled).chain(guests).chain(of_counted) {

@@ -305,11 +305,7 @@ pub fn claim(weighed: &Weighed<'_>) -> String {
         false => format!("; the ranges are wide because no source says what these cost: {}", assumed.join(", ")),
     };
     let note = weighed.counted.note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
-    let reasons = differences(weighed);
-    let why = match reasons.is_empty() {
-        true => String::new(),
-        false => format!("; figures can differ because {}", reasons.join(", and because ")),
-    };
+    let why = super::answer::why(&differences(weighed));
     format!(
         "The origin's claim is, here, {standing}: of {} published figures {}{width}{note}{why}.",
         sets.len(),

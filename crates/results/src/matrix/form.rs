@@ -67,7 +67,9 @@ pub(super) fn in_form(row: &FilledRow, name: &str) -> String {
     let unit = figure::metric(&[], name).unit;
     match unit {
         Unit::Custom if name.ends_with("_bytes") => format_bytes(*value as u64),
-        Unit::Custom => figure::long(*value, if value.fract() == 0.0 { Unit::Count } else { Unit::Custom }),
+        // Large figures are grouped, also a median that lies between two whole ones.
+        Unit::Custom if value.fract() == 0.0 || value.abs() >= 1000.0 => figure::long(*value, Unit::Count),
+        Unit::Custom => figure::long(*value, Unit::Custom),
         _ => figure::short(*value, Metric::new(name, unit, Direction::Lower).unit),
     }
 }

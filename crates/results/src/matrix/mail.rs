@@ -1,5 +1,5 @@
 //! The report as a mail: plain text in 72 columns, as kernel lists take it. A row for each arm, per cent against the
-//! baseline, real, kernel and user time with their intervals.
+//! baseline: real, kernel and user time, and below each change its interval.
 
 use policy::size::format_bytes;
 use study::definition::Measure;
@@ -15,7 +15,7 @@ use super::form::{heading_of, in_form, order};
 use super::series::{held, provenance, sentences};
 use super::{Report, Weighed, figures, further, grounds, rows_of};
 use crate::figure;
-use crate::text::{ascii, fold};
+use crate::text::{ascii, enumerate, fold};
 
 /// Columns of a mail.
 const WIDTH: usize = 72;
@@ -27,9 +27,10 @@ const CHANGES: [usize; 2] = [17, 13];
 /// Columns of a size.
 const SIZE: usize = 7;
 
-/// Columns of the origin's form beside its first three, and how wide names and columns are there.
+/// Columns of the origin's form beside its first three, and how wide names, changes and columns are there.
 const FORM_COLUMNS: usize = 3;
 const FORM_NAME: usize = 19;
+const FORM_CHANGE: usize = 17;
 const FORM_WIDTH: usize = 9;
 
 /// The mail's text.
@@ -57,13 +58,13 @@ fn of_form(form: &matrix::Filled) -> String {
     let heads: Vec<String> = heads.map(|name| cut(&name, FORM_WIDTH - 1)).collect();
     let in_line = |name: &str, change: &str, cells: &[String]| {
         let cells: String = cells.iter().map(|cell| format!("{cell:>FORM_WIDTH$}")).collect();
-        format!("{:<FORM_NAME$}{change:>16}{cells}", cut(name, FORM_NAME)).trim_end().to_owned() + "\n"
+        named(name, FORM_NAME) + &format!("{change:>FORM_CHANGE$}{cells}").trim_end() + "\n"
     };
     text.push_str(&in_line("", "change", &heads));
     for row in &form.rows {
         let change = match (&row.why_not, &row.effect) {
             (Some(_), _) => "none".to_owned(),
-            (None, Some(effect)) => percent(effect, 15),
+            (None, Some(effect)) => on_one_line(effect, FORM_CHANGE - 1),
             (None, None) => "0.0%".to_owned(),
         };
         let names = std::iter::once(&form.metric).chain(columns.iter().map(|(name, _)| name));
@@ -77,13 +78,22 @@ fn of_form(form: &matrix::Filled) -> String {
 /// A paragraph for each row, and a table of what they say together, machine by machine.
 fn of_matrix(matrix: &Matrix) -> String {
     let mut text = String::new();
+    let baseline = &matrix.baseline;
     for ground in grounds(matrix) {
-        let rows: Vec<&Row> = rows_of(matrix, ground).filter(has_figure).collect();
-        if rows.is_empty() {
-            continue;
+        let known = rows_of(matrix, ground).filter(has_figure);
+        let (rows, alone): (Vec<&Row>, Vec<&Row>) = known.partition(|row| has_baseline(row));
+        if !rows.is_empty() {
+            let intervals =
+                if rows.iter().any(|row| has_interval(row)) { ", and below it the 95 % interval" } else { "" };
+            let what = format!("{}: per cent against {baseline}{intervals}.", place(ground));
+            text.push_str(&paragraph(&what));
         }
-        text.push_str(&paragraph(&format!("{}:", place(ground))));
         rows.iter().for_each(|row| text.push_str(&workload(row)));
+        if !alone.is_empty() {
+            let names: Vec<String> = alone.iter().map(|row| row.workload.clone()).collect();
+            let why = format!("{baseline} has no figure, so these cannot be set beside it");
+            text.push_str(&paragraph(&format!("{}: {why}: {}.", place(ground), enumerate(&names))));
+        }
         text.push_str(&together(&totals_of(matrix, ground), &matrix.baseline));
         text.push_str(&limits(&rows));
     }
@@ -108,6 +118,15 @@ fn has_figure(row: &&Row) -> bool {
     row.cells.iter().any(|cell| !matches!(cell.standing, Standing::None { .. }))
 }
 
+/// Whether the baseline of a row has a figure, so that others can be set beside it.
+fn has_baseline(row: &Row) -> bool {
+    row.cells.iter().any(|cell| cell.standing == Standing::Baseline)
+}
+
+fn has_interval(row: &Row) -> bool {
+    row.cells.iter().flat_map(|cell| cell.effects.values()).any(|effect| effect.low.is_some())
+}
+
 /// The metrics of a row that have a column, with their headings: the one that decides first.
 fn columns(row: &Row) -> Vec<(String, &str)> {
     let times = [(names::WALL_S, "real"), (names::SYSTEM_S, "kern"), (names::USER_S, "user")];
@@ -123,22 +142,12 @@ fn workload(row: &Row) -> String {
     let columns = columns(row);
     let blocks = if row.blocks > 0 { format!(" ({} blocks)", row.blocks) } else { String::new() };
     let mut text = fold(&format!("{}{blocks}", row.workload), WIDTH, 2) + "\n";
-    let width = CHANGES[usize::from(columns.len() > 3)];
-    text.push_str(&line("", columns.iter().map(|(title, _)| cut(title, width - 1)), width));
-    for cell in &row.cells {
-        let changes = columns.iter().map(|(_, metric)| match (&cell.standing, cell.effects.get(*metric)) {
-            (Standing::None { .. }, _) => "none".to_owned(),
-            (Standing::Baseline, _) => "0.0%".to_owned(),
-            (_, Some(effect)) => percent(effect, width - 1),
-            (_, None) => "none".to_owned(),
-        });
-        text.push_str(&line(&cell.policy, changes, width));
-        let word = word(&cell.standing);
-        if !matches!(cell.standing, Standing::Baseline | Standing::None { .. } | Standing::Modelled) {
-            text.push_str(&format!("    {word}\n"));
-        }
+    text.push_str(&changes(row, &columns, CHANGES[usize::from(columns.len() > 3)], word));
+    for metrics in figures::own(row).chunks(3) {
+        let columns: Vec<(String, &str)> =
+            metrics.iter().map(|metric| (figure::title(metric), metric.as_str())).collect();
+        text.push_str(&changes(row, &columns, CHANGES[0], |_| ""));
     }
-    figures::own(row).chunks(3).for_each(|metrics| text.push_str(&beside(row, metrics)));
     columns.iter().for_each(|(title, metric)| text.push_str(&zeros(row, title, metric)));
     text + "\n"
 }
@@ -153,40 +162,101 @@ fn zeros(row: &Row, title: &str, metric: &str) -> String {
     }
 }
 
-/// What the programs print beside: changes alone.
-fn beside(row: &Row, metrics: &[String]) -> String {
-    let width = CHANGES[0];
-    let mut text = line("", metrics.iter().map(|metric| cut(metric, width - 1)), width);
+/// Changes of an arm, and below them what follows and their intervals.
+fn changes(row: &Row, columns: &[(String, &str)], width: usize, word: fn(&Standing) -> &'static str) -> String {
+    let titles: Vec<&str> = columns.iter().map(|(title, _)| title.as_str()).collect();
+    let mut text = heads(&titles, width);
     for cell in &row.cells {
-        let changes = metrics.iter().map(|metric| match (&cell.standing, cell.effects.get(metric)) {
-            (Standing::None { .. }, _) => "none".to_owned(),
+        let of = |metric: &str| match &cell.standing {
+            Standing::Baseline | Standing::None { .. } => None,
+            _ => cell.effects.get(metric),
+        };
+        let estimates = columns.iter().map(|(_, metric)| match (&cell.standing, of(metric)) {
             (Standing::Baseline, _) => "0.0%".to_owned(),
-            (_, Some(effect)) => percent(effect, width - 1),
+            (_, Some(effect)) => estimate(effect),
             (_, None) => "none".to_owned(),
         });
-        text.push_str(&line(&cell.policy, changes, width));
+        text.push_str(&line(&cell.policy, estimates, width));
+        let word = match cell.standing {
+            Standing::Baseline | Standing::None { .. } => "",
+            _ => word(&cell.standing),
+        };
+        let ranges = columns.iter().map(|(_, metric)| of(metric).and_then(|effect| range(effect, width - 1)));
+        text.push_str(&below(word, ranges.map(Option::unwrap_or_default), width));
     }
     text
 }
 
+/// The headings of columns, on several lines where one is too long.
+fn heads(titles: &[&str], width: usize) -> String {
+    let titles: Vec<Vec<String>> = titles.iter().map(|title| broken(title, width - 1)).collect();
+    let lines = titles.iter().map(Vec::len).max().unwrap_or(0);
+    let at = |number: usize| {
+        let cell = move |title: &Vec<String>| (number + title.len()).checked_sub(lines).map(|at| title[at].clone());
+        titles.iter().map(move |title| cell(title).unwrap_or_default())
+    };
+    (0..lines).map(|number| line("", at(number), width)).collect()
+}
+
+/// A name in parts that find room, broken behind what joins its words.
+fn broken(name: &str, width: usize) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    for word in name.split_inclusive(['_', ' ', '-']) {
+        let last = parts.len() - 1;
+        match parts[last].is_empty() || parts[last].len() + word.trim_end().len() <= width {
+            true => parts[last].push_str(word),
+            false => parts.push(word.to_owned()),
+        }
+    }
+    parts.iter().map(|part| cut(part.trim_end(), width)).collect()
+}
+
 fn line(name: &str, cells: impl Iterator<Item = String>, width: usize) -> String {
     let cells = cells.map(|cell| format!("{cell:>width$}")).collect::<String>();
-    format!("{:<NAME$}{cells}", cut(name, NAME)).trim_end().to_owned() + "\n"
+    (named(name, NAME) + &cells).trim_end().to_owned() + "\n"
+}
+
+/// What belongs to the line above: nothing where there is nothing.
+fn below(word: &str, cells: impl Iterator<Item = String>, width: usize) -> String {
+    let word = if word.is_empty() { String::new() } else { format!("  {word}") };
+    let text = line(&word, cells, width);
+    if text.trim().is_empty() { String::new() } else { text }
+}
+
+/// The first column of a line. A name that is longer has a line of its own.
+fn named(name: &str, width: usize) -> String {
+    match name.chars().count() > width {
+        true => format!("{}\n{:width$}", cut(name, WIDTH), ""),
+        false => format!("{name:<width$}"),
+    }
 }
 
 fn cut(text: &str, width: usize) -> String {
     text.chars().take(width).collect()
 }
 
-/// `-12.3% +-1.1`: the half width of the interval, the wider side of it. Without digits after the point where they find no
-/// room.
-fn percent(effect: &Effect, width: usize) -> String {
-    let change = (effect.ratio - 1.0) * 100.0;
-    let ends = effect.low.zip(effect.high);
-    let half = ends.map(|(low, high)| (effect.ratio - low).max(high - effect.ratio) * 100.0);
+fn per_cent(ratio: f64, digits: usize) -> String {
+    format!("{:+.digits$}", (ratio - 1.0) * 100.0)
+}
+
+/// `-12.3%`
+fn estimate(effect: &Effect) -> String {
+    format!("{}%", per_cent(effect.ratio, 1))
+}
+
+/// `-13.4..-11.2`: the interval, without digits after the point where they find no room.
+fn range(effect: &Effect, width: usize) -> Option<String> {
+    let (low, high) = effect.low.zip(effect.high)?;
+    let of_digits = |digits: usize| format!("{}..{}", per_cent(low, digits), per_cent(high, digits));
+    Some(of_digits(1)).filter(|text| text.len() <= width).or_else(|| Some(of_digits(0)))
+}
+
+/// `-12.3% -13.4..-11.2`
+fn on_one_line(effect: &Effect, width: usize) -> String {
     let of_digits = |digits: usize| {
-        let half = half.map(|half| format!(" +-{half:.digits$}")).unwrap_or_default();
-        format!("{change:+.digits$}%{half}")
+        let range = effect.low.zip(effect.high);
+        let range = range.map(|(low, high)| format!(" {}..{}", per_cent(low, digits), per_cent(high, digits)));
+        format!("{}%{}", per_cent(effect.ratio, digits), range.unwrap_or_default())
     };
     let whole = of_digits(1);
     if whole.len() <= width { whole } else { of_digits(0) }
@@ -199,13 +269,16 @@ fn together(totals: &[&Total], baseline: &str) -> String {
     }
     let mut text = "all workloads together, as cost\n".to_owned();
     let width = CHANGES[0];
-    text.push_str(&line("", ["geomean", "beats all", "least (chance)"].into_iter().map(str::to_owned), width));
+    text.push_str(&heads(&["geomean", "beats all", "least (chance)"], width));
     for total in others {
-        let mean = total.mean.map(|mean| percent(&mean.effect(), width - 1)).unwrap_or_default();
+        let effect = total.mean.map(|mean| mean.effect());
+        let mean = effect.as_ref().map(estimate).unwrap_or_default();
         let wins = &total.wins;
         let led = format!("{}/{} ({:.1})", wins.led, wins.races, wins.led_by_chance);
         let cells = [mean, format!("{}/{}", wins.won, wins.races), led];
         text.push_str(&line(&total.policy, cells.into_iter(), width));
+        let range = effect.as_ref().and_then(|effect| range(effect, width - 1));
+        text.push_str(&below("", range.into_iter(), width));
     }
     text + "\n"
 }
@@ -226,7 +299,7 @@ fn of_counted(weighed: &Weighed<'_>) -> String {
     let width = CHANGES[0];
     for (phase, variant) in table.phases().into_iter().flat_map(|phase| others.iter().map(move |one| (phase, one))) {
         text.push_str(&format!("{}\n", cut(&format!("{phase}, {variant}"), WIDTH)));
-        text.push_str(&line("", table.backings().into_iter().map(|backing| cut(backing, width - 1)), width));
+        text.push_str(&heads(&table.backings(), width));
         for (name, cells) in weighed.lines(phase, variant) {
             text.push_str(&line(&name, cells.into_iter(), width));
         }
@@ -277,7 +350,7 @@ fn sources(report: &Report<'_>) -> String {
             (Measure::WinShare, _) | (_, None) => of_found(set),
             (Measure::Change, Some((ratio, interval))) => {
                 let (low, high) = interval.unzip();
-                percent(&Effect { blocks: 0, ratio, low, high, p_adjusted: None }, WIDTH)
+                on_one_line(&Effect { blocks: 0, ratio, low, high, p_adjusted: None }, WIDTH)
             }
         };
         let set_beside = format!(

@@ -114,7 +114,7 @@ impl Store {
     /// # Errors
     /// As [`Store::begin`]; [`Error::NoSuchComparison`], [`Error::Duplicate`] and [`Error::Unstorable`].
     pub fn append(&self, id: i64, record: &TrialRecord) -> Result<(), Error> {
-        self.write(|transaction| write::trial(transaction, id, record))
+        self.write(|transaction| write::trial(transaction, id, record, &mut write::Known::default()))
     }
 
     /// Stores what follows from the trials, and why the comparison ended. It can be called again.
@@ -319,7 +319,8 @@ impl Store {
 fn begin(transaction: &Transaction<'_>, comparison: &Comparison) -> Result<i64, write::Failure> {
     upgrade(transaction)?;
     let id = write::comparison(transaction, comparison)?;
-    comparison.trials.iter().try_for_each(|record| write::trial(transaction, id, record))?;
+    let mut known = write::Known::default();
+    comparison.trials.iter().try_for_each(|record| write::trial(transaction, id, record, &mut known))?;
     Ok(id)
 }
 

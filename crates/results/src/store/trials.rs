@@ -1,6 +1,7 @@
 //! Trials of a comparison, with all that stands of them in other tables: a query a table, not a query a trial.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use policy::cause::CauseShare;
 use policy::census::{Census, Folio, Mapping};
@@ -9,7 +10,7 @@ use policy::verdict::{AnsweredCall, Peak, Verdict};
 use rusqlite::{Row, Transaction, params};
 use serde_json::{Map, Value};
 use study::machine::{SettingChange, State};
-use study::metric::Observation;
+use study::metric::{Observation, Provenance};
 use study::trial::{Answer, Exit, Trial, TrialRecord};
 
 use super::columns::{
@@ -116,12 +117,21 @@ fn bare_trial(row: &Row<'_>) -> Read<TrialRecord> {
 fn observations(parts: &Parts<'_, '_>, trials: &mut [TrialRecord]) -> Read<()> {
     let query = "SELECT trial, metric, value, provenance FROM observations WHERE trial BETWEEN ?1 AND ?2
                  ORDER BY trial, position";
+    // Most rows of a store are observations, and most have the word of the row before.
+    let mut known: Option<(String, Provenance)> = None;
     parts.each(query, |trial, row| {
-        trials[trial].observations.push(Observation {
-            metric: metric_name(row, "metric")?,
-            value: row.get("value")?,
-            provenance: word(row, "provenance")?,
-        });
+        let told = row.get_ref("provenance")?;
+        let same = known.as_ref().filter(|(word, _)| told.as_str().is_ok_and(|told| told == word));
+        let provenance = match same {
+            Some((_, provenance)) => *provenance,
+            None => {
+                let provenance = word(row, "provenance")?;
+                known = Some((row.get("provenance")?, provenance));
+                provenance
+            }
+        };
+        let (metric, value) = (metric_name(row, "metric")?, row.get("value")?);
+        trials[trial].observations.push(Observation { metric, value, provenance });
         Ok(())
     })
 }
@@ -202,7 +212,7 @@ fn rejections(parts: &Parts<'_, '_>, trials: &mut [TrialRecord]) -> Read<()> {
 fn states(transaction: &Transaction<'_>, mut ids: Vec<i64>) -> Read<HashMap<i64, State>> {
     ids.sort_unstable();
     ids.dedup();
-    let mut settings: HashMap<String, BTreeMap<String, String>> = HashMap::new();
+    let mut settings: HashMap<String, Arc<BTreeMap<String, String>>> = HashMap::new();
     let mut states = HashMap::with_capacity(ids.len());
     let mut query =
         transaction.prepare_cached("SELECT id, moment, settings FROM states WHERE id BETWEEN ?1 AND ?2 ORDER BY id")?;
@@ -212,8 +222,8 @@ fn states(transaction: &Transaction<'_>, mut ids: Vec<i64>) -> Read<HashMap<i64,
         while let Some(row) = found.next()? {
             let hash: String = row.get("settings")?;
             if !settings.contains_key(&hash) {
-                let own = of_hash.query_row([&hash], |row| document(row, "settings"))?;
-                settings.insert(hash.clone(), own);
+                let own: BTreeMap<String, String> = of_hash.query_row([&hash], |row| document(row, "settings"))?;
+                settings.insert(hash.clone(), Arc::new(own));
             }
             let mut state: State = parsed(row, "moment", |moment: String| {
                 let mut moment: Map<String, Value> = serde_json::from_str(&moment)?;

@@ -1,5 +1,8 @@
 //! From the types of `study` to rows.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use policy::census::Folio;
 use policy::verdict::Peak;
 use rusqlite::{OptionalExtension, Transaction, params};
@@ -9,6 +12,7 @@ use sha2::{Digest, Sha256};
 use study::comparison::{Admission, Comparison, Ended};
 use study::control::Role;
 use study::machine::State;
+use study::metric::Provenance;
 use study::stats::Analysis;
 use study::trial::{Arm, Exit, Trial, TrialRecord};
 
@@ -129,15 +133,26 @@ fn admission_columns(admission: Option<&Admission>) -> (Option<&String>, Option<
     }
 }
 
-/// Writes a trial and everything that belongs to it.
-pub(super) fn trial(transaction: &Transaction<'_>, comparison: i64, record: &TrialRecord) -> Written {
+/// The settings that a transaction wrote last, and their hash. They are long, and most trials have those of the one before.
+#[derive(Default)]
+pub(super) struct Known {
+    settings: Option<(Arc<BTreeMap<String, String>>, String)>,
+}
+
+/// Writes a trial and everything that belongs to it. `known`: what this transaction wrote before.
+pub(super) fn trial(
+    transaction: &Transaction<'_>,
+    comparison: i64,
+    record: &TrialRecord,
+    known: &mut Known,
+) -> Written {
     refuse_misplaced(transaction, comparison, record.trial)?;
     let Trial { arm, block, position, attempt } = record.trial;
     let (code, signal) = match record.answer.exit {
         Exit::Code(code) => (Some(code), None),
         Exit::Signal(signal) => (None, Some(signal)),
     };
-    let states = [state(transaction, &record.state_before)?, state(transaction, &record.state_after)?];
+    let states = [state(transaction, &record.state_before, known)?, state(transaction, &record.state_after, known)?];
     transaction
         .prepare_cached(
             "INSERT INTO trials (comparison, arm, block, position, attempt, started_s, exit_code, exit_signal,
@@ -198,10 +213,14 @@ fn refuse_misplaced(transaction: &Transaction<'_>, comparison: i64, trial: Trial
 
 fn observations(transaction: &Transaction<'_>, id: i64, record: &TrialRecord) -> Written {
     let mut insert = transaction.prepare_cached("INSERT INTO observations VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    let mut provenance: Option<(Provenance, String)> = None;
     for (position, observation) in record.observations.iter().enumerate() {
         let value = finite(&observation.metric, observation.value)?;
-        let provenance = word(observation.provenance)?;
-        insert.execute(params![id, integer("a position", position)?, observation.metric, value, provenance])?;
+        let told = match &provenance {
+            Some((known, told)) if *known == observation.provenance => told,
+            _ => &provenance.insert((observation.provenance, word(observation.provenance)?)).1,
+        };
+        insert.execute(params![id, integer("a position", position)?, observation.metric, value, told])?;
     }
     Ok(())
 }
@@ -263,11 +282,19 @@ fn verdict(transaction: &Transaction<'_>, id: i64, record: &TrialRecord) -> Writ
 }
 
 /// Writes a state. Its settings, which are many and seldom change, are kept once.
-fn state(transaction: &Transaction<'_>, state: &State) -> Written<i64> {
+fn state(transaction: &Transaction<'_>, state: &State, known: &mut Known) -> Written<i64> {
     finite("the load", state.load_1min)?;
-    let mut moment = value(state)?;
-    let settings = moment.as_object_mut().and_then(|moment| moment.remove("settings")).unwrap_or_default();
-    let hash = content(transaction, "INSERT OR IGNORE INTO settings VALUES (?1, ?2)", &settings)?;
+    let mut moment = value(&State { settings: Arc::default(), ..state.clone() })?;
+    moment.as_object_mut().and_then(|moment| moment.remove("settings"));
+    let hash = match &known.settings {
+        Some((settings, hash)) if *settings == state.settings => hash.clone(),
+        _ => {
+            let insert = "INSERT OR IGNORE INTO settings VALUES (?1, ?2)";
+            let hash = content(transaction, insert, state.settings.as_ref())?;
+            known.settings = Some((state.settings.clone(), hash.clone()));
+            hash
+        }
+    };
     transaction
         .prepare_cached("INSERT INTO states (settings, moment) VALUES (?1, ?2)")?
         .execute(params![hash, moment.to_string()])?;
