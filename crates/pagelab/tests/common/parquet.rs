@@ -21,14 +21,19 @@ except ImportError:
 print(count, repr(float(total)), metrics, counted)
 "#;
 
+/// The variable by which `cargo xtask test` names a directory with DuckDB, which it installs from the Python package index.
+const MODULES: &str = "PAGELAB_TEST_MODULES";
+
 /// What others read of a Parquet file is what the CSV file of the same samples has: a row a sample.
 pub fn is_read_by_others(parquet: &str, csv: &str) {
     let python = |code: &str, argument: &str| {
-        Command::new("python3").args(["-c", code, argument]).output().ok().filter(|output| output.status.success())
+        let mut command = Command::new("python3");
+        command.args(["-c", code, argument]).envs(std::env::var_os(MODULES).map(|modules| ("PYTHONPATH", modules)));
+        command.output().ok().filter(|output| output.status.success())
     };
     let has = |modules: &str| python(&format!("import {modules}"), "").is_some();
     if !needs(&[(
-        "duckdb, or pandas with pyarrow, which Debian does not package",
+        "duckdb, or pandas with pyarrow, which Debian does not package; `cargo xtask test` installs duckdb by pip",
         has("duckdb") || has("pandas, pyarrow"),
     )]) {
         return;

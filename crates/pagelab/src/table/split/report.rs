@@ -71,7 +71,9 @@ pub fn text(bytes: u64, rounds: u32, measured: &[Measured], width: usize) -> Str
     let first = format!(
         "stage 2 split of {}. Counts: entries read, calls of the visitor, entries built, tables, TLB invalidations, \
          cache lines; they are exact. Times are measured on this machine: medians of {}; saved \
-         against vanilla, with its 95 % interval.",
+         against vanilla, with its 95 % interval. They are those of pagelab's own tables. KVM allocates and zeroes each table, \
+         and waits for barriers and TLB invalidations, so that less of its time is saved where it builds: \
+         `pagelab study run stage2-split` weighs these counts with KVM's costs.",
         size(bytes.into()),
         count(rounds.into(), "interleaved round")
     );
