@@ -122,7 +122,7 @@ fn comparison(number: usize, blocks: u32) -> Comparison {
         0.99 + 0.02 * (state >> 11) as f64 / (1u64 << 53) as f64
     };
     let names: Vec<String> = Metric::of_every_trial().into_iter().map(|metric| metric.name).take(METRICS).collect();
-    let (mut trials, state) = (Vec::new(), state());
+    let (mut trials, state) = (Vec::new(), settled());
     for block in 0..blocks {
         for arm in 0..POLICIES.len() {
             let trial = Trial { arm, block, position: arm as u32, attempt: 0 };
@@ -153,7 +153,7 @@ fn comparison(number: usize, blocks: u32) -> Comparison {
 }
 
 /// A state with as many settings as a host of today has.
-fn state() -> State {
+fn settled() -> State {
     let path = |at: u32| format!("/sys/kernel/mm/transparent_hugepage/hugepages-{at}kB/shmem_enabled");
     let settings = (0..60).map(|at| (path(at), "never".to_owned())).collect();
     State { settings: Arc::new(settings), ..State::default() }
