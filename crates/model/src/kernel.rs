@@ -29,6 +29,11 @@ pub struct Kernel {
     /// Whether MADV_DONTNEED gives back a table of pages when it drops all that this maps (CONFIG_PT_RECLAIM, since Linux
     /// 6.14). What is not set is as Linux 6.18 is configured, which has it on x86-64 alone (`ARCH_SUPPORTS_PT_RECLAIM`).
     pub pt_reclaim: Option<bool>,
+    /// Whether a write fault keeps the page of a larger folio that PTEs map, where no other process maps the folio any more
+    /// (`__wp_can_reuse_large_anon_folio`, mm/memory.c, since Linux 6.15). Before, each such page was copied.
+    pub reuses_large_folios: bool,
+    /// How many pages the vDSO and its data have, which lie where mappings end. What is not set is as in Linux 6.18.
+    pub vdso_pages: Option<u64>,
 }
 
 impl Khugepaged {
@@ -60,6 +65,13 @@ impl Default for Kernel {
     fn default() -> Kernel {
         // About one instruction a cycle at 2.5 GHz.
         let instructions_per_s = 2.5e9;
-        Kernel { khugepaged: Khugepaged::default(), instructions_per_s, smaller_folios: Vec::new(), pt_reclaim: None }
+        Kernel {
+            khugepaged: Khugepaged::default(),
+            instructions_per_s,
+            smaller_folios: Vec::new(),
+            pt_reclaim: None,
+            reuses_large_folios: true,
+            vdso_pages: None,
+        }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A recorder under QEMU's user emulation sees the addresses that QEMU chooses: upwards from one place, never aligned for
 //! huge pages. Which pages can be large and how many tables there are depends on addresses, so recorded ones are
-//! translated to those that Linux 6.18 on x86-64 chooses without randomisation: programs at `ELF_ET_DYN_BASE`, the heap
+//! translated to those that Linux 6.18 chooses without randomisation, on x86-64 and, but for the end of all and the size of the
+//! vdso, elsewhere: programs at `ELF_ET_DYN_BASE`, the heap
 //! directly behind them (`load_elf_binary`, fs/binfmt_elf.c), mappings downwards from `mmap_base` into the highest gap that is
 //! large enough (`vm_unmapped_area_info`, mm/mmap.c), anonymous ones of whole huge pages and files of at least one aligned for
 //! them (`thp_get_unmapped_area_vmflags`, mm/huge_memory.c), unless the program says where and there is room
@@ -26,7 +27,8 @@ use ::policy::Mechanism;
 use trace::{Call, Event, Image};
 
 pub(crate) use change::Change;
-use linux::{EMULATED, INTERPRETER_BYTES, NEAR_BYTES, PAGE, STACK_BYTES, VDSO_BYTES, pages};
+pub(crate) use linux::Home;
+use linux::{EMULATED, INTERPRETER_BYTES, NEAR_BYTES, PAGE, STACK_BYTES, pages};
 use pool::Pool;
 use random::Places;
 pub(crate) use random::{Bits, Draw};
@@ -52,6 +54,8 @@ pub(crate) struct Scheme {
     pub pool: Option<Mechanism>,
     /// Which of the layouts of randomisation it is; `None` without that.
     pub draw: Option<Draw>,
+    /// What the architecture and the kernel decide.
+    pub home: Home,
 }
 
 /// From recorded addresses to Linux's.
@@ -82,8 +86,9 @@ impl Layout {
     /// That of a program that a process executes; `image` is only to tell programs apart.
     pub fn new(scheme: Scheme, image: Image) -> Layout {
         let number = u64::from(image.process) << 32 | u64::from(image.execs);
-        let places = scheme.draw.map_or_else(Places::default, |draw| Places::drawn(draw, number));
-        let (pool, taken) = (scheme.pool.map(Pool::new), Taken::below(places.mmap_base));
+        let places =
+            scheme.draw.map_or_else(|| Places::fixed(scheme.home), |draw| Places::drawn(draw, scheme.home, number));
+        let (pool, taken) = (scheme.pool.map(Pool::new), Taken::below(&places));
         Layout { scheme, places, taken, pool, ..Layout::default() }
     }
 
@@ -250,9 +255,9 @@ impl Layout {
             }
             // What QEMU has behind the stack of a program without an interpreter: it stands for the vdso, by its name where the
             // program looks into that.
-            ("" | "[vdso]", _) if is_behind_stack && bytes <= VDSO_BYTES => {
+            ("" | "[vdso]", _) if is_behind_stack && bytes <= self.places.vdso_bytes => {
                 let end = self.places.mmap_base;
-                self.taken.take(end - VDSO_BYTES, end);
+                self.taken.take(end - self.places.vdso_bytes, end);
                 end - bytes
             }
             // Parts of a file keep their distances, and what is not of the file goes on behind it.
@@ -264,7 +269,7 @@ impl Layout {
                 // The interpreter, with the vdso below it.
                 let end = self.places.mmap_base;
                 let to = end - INTERPRETER_BYTES;
-                self.taken.take(to - VDSO_BYTES, end);
+                self.taken.take(to - self.places.vdso_bytes, end);
                 to
             }
             _ => self.taken.place(bytes, None),

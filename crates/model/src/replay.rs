@@ -107,7 +107,7 @@ pub fn replay_processes(
     let reader = Reader::new(from)?;
     // Addresses of a program that was emulated are those that the emulator chose.
     let is_emulated = !reader.header().system && reader.header().emulator.is_some();
-    if !is_emulated && simulations.iter().any(|simulation| simulation.scheme().draw.is_some()) {
+    if !is_emulated && simulations.iter().any(Simulation::is_drawn) {
         return Err(ReplayError::NoLayout);
     }
     let first = reader.header().process.map_or_else(Image::default, |process| process.image());
@@ -115,7 +115,9 @@ pub fn replay_processes(
     let is_laid_out = |scheme: &Scheme| is_emulated || scheme.pool.is_some();
     let feeder = |scheme| Feeder::new(is_laid_out(&scheme).then(|| Layout::new(scheme, first)));
     let memory = inferred.unwrap_or_default();
-    let replayed = feed(reader, child, memory, simulations, threads, Simulation::scheme, feeder)?;
+    let architecture = reader.header().architecture.clone();
+    let scheme = |simulation: &Simulation| simulation.scheme(&architecture);
+    let replayed = feed(reader, child, memory, simulations, threads, scheme, feeder)?;
     Ok(Replayed { inferred: inferred.is_some(), ..replayed })
 }
 

@@ -45,7 +45,7 @@ pub enum Verb {
     Merge(Merge),
     /// Studies: a file of workloads, policies and machines; run, resumed and reported
     Study(StudyArguments),
-    /// Run a command under one policy, nothing measured
+    /// Run a command under one policy, without measuring it
     Exec(Exec),
     /// Say which page sizes map a running program, region by region, and why not larger ones
     Inspect(Inspect),

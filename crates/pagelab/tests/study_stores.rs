@@ -57,7 +57,7 @@ fn a_store_that_cannot_be_merged_is_named_and_the_others_are_merged() {
             "newer.sqlite has version 99",
             "use the later pagelab",
             "half.sqlite is damaged",
-            "2 stores could not be read wholly",
+            "2 stores could not be read completely",
         ],
     );
     ran.prints(&["1 comparisons added"]);

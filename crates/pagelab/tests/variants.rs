@@ -26,7 +26,7 @@ fn two_builds(bench: &Bench) -> bool {
             return 0;
         }"#;
     std::fs::write(bench.path("walk.c"), source).unwrap();
-    for (name, rounds) in [("old", 10), ("new", 60)] {
+    for (name, rounds) in [("old", 10), ("new", 240)] {
         let define = format!("-DROUNDS={rounds}");
         let mut gcc = Command::new("gcc");
         gcc.args(["-O1", &define, "-o"]).arg(bench.path(name)).arg(bench.path("walk.c"));
@@ -52,7 +52,7 @@ fn two_builds_are_arms_of_the_same_blocks() {
     assert_eq!(labels(&document), ["old under default", "old under base", "new under default", "new under base"]);
     for (arm, effect) in [(2, true), (3, true)] {
         let ratio = &document["arms"][arm]["effects"]["cpu_s"];
-        assert!(!effect || ratio["low_ratio"].as_f64().unwrap() > 1.2, "six times the work: {ratio}");
+        assert!(!effect || ratio["low_ratio"].as_f64().unwrap() > 1.2, "many times the work: {ratio}");
     }
     let variants = document["design"]["variants"].as_array().unwrap();
     let hash = |at: usize| variants[at]["program_sha256"].as_str().unwrap();

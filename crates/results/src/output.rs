@@ -133,7 +133,8 @@ impl InPlace {
     }
 
     fn prepare_for(caller: &Caller, path: &Path, protected: bool) -> Result<InPlace, Why> {
-        const PIPE_OR_DEVICE: Why = Why::NoFile { kind: "a device or a pipe, and it is gone back in" };
+        const PIPE_OR_DEVICE: Why =
+            Why::NoFile { kind: "a device or a pipe, and this file is not written from front to back" };
         let Way::Beside(place) = Way::of(caller, path)? else { return Err(PIPE_OR_DEVICE) };
         let file = match &place.there {
             Some(there) if there.st_nlink > 1 && !protected && !is_sheltered(caller, &place.directory_stat) => {

@@ -50,6 +50,28 @@ impl Boots<'_> {
         Ok(all)
     }
 
+    /// What it said each time, as the logs of these boots have it.
+    ///
+    /// # Errors
+    /// There is no log of a boot.
+    pub fn read(&self) -> Result<Vec<(Stage, Said)>, String> {
+        let mut all: Vec<(Stage, Said)> = Vec::new();
+        for stage in Stage::ALL.into_iter().filter(|stage| self.scope.has(*stage)) {
+            let said = match lacking(self.board, stage, &all) {
+                Some(part) => Said { parts: vec![part], unreached: String::new() },
+                None => {
+                    let log = self.log(stage);
+                    let console = fs::read(&log).map_err(|error| format!("cannot read {}: {error}", log.display()))?;
+                    let console = String::from_utf8_lossy(&console);
+                    let unreached = format!("{} ends with {:?}", log.display(), machine::last_words(&console));
+                    Said { parts: transcript::read(&console), unreached }
+                }
+            };
+            all.push((stage, said));
+        }
+        Ok(all)
+    }
+
     /// Where the log of a boot is.
     pub fn log(&self, stage: Stage) -> PathBuf {
         self.logs.join(format!("{}.{}.log", self.name, stage.name()))
@@ -147,6 +169,19 @@ mod tests {
         assert_eq!(kept, [("var/lib/pagelab/lease.jsonl", b"{\"a\":1}\n{}\n".to_vec())]);
         assert!(boots.kept(Stage::AfterReset, &said("")).unwrap_err().contains("no journal"));
         assert!(boots.kept(Stage::Counted, &left).unwrap().is_empty());
+    }
+
+    #[test]
+    fn logs_say_again_what_was_said() {
+        let scratch = crate::cache::tests::Scratch::new("judged");
+        let programs = Programs::default();
+        let scope = Scope { is_small: false, only: Some("model") };
+        let boots = Boots { logs: &scratch.0, scope, ..boots(&programs) };
+        assert!(boots.read().unwrap_err().contains("x.fresh.log"));
+        fs::write(boots.log(Stage::Fresh), "@@ check model\n@@ run page\n4096\n@@ ran 0\n").unwrap();
+        let said = boots.read().unwrap();
+        assert_eq!((said.len(), said[0].0, said[0].1.parts[0].output("page").unwrap()), (1, Stage::Fresh, "4096\n"));
+        assert!(said[0].1.unreached.contains("ends with \"@@ ran 0\""));
     }
 
     #[test]

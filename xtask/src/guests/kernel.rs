@@ -101,25 +101,28 @@ fn fetch_package(guest: &Guest, target: &Target, cache: &Path, again: bool) -> R
 fn replace(guest: &Guest, target: &Target, cache: &Path, place: &Path, work: &Work) -> Result<(), String> {
     let archive = Archive::open(cache, &guest.release, target.architecture, false)?;
     // The lists name a package that may be gone by now: then they are fetched anew.
-    let file =
-        image_package(&archive, guest).and_then(|(package, version)| Ok((archive.fetch(&package, work)?, version)));
-    let (file, version) = match file {
+    let fetched = |archive: &Archive| -> Result<Fetched, String> {
+        let Packages { image, modules, version } = packages(archive, guest)?;
+        let modules = modules.map(|package| archive.fetch(&package, work)).transpose()?;
+        Ok(Fetched { image: archive.fetch(&image, work)?, modules, version })
+    };
+    let Fetched { image: file, modules: with_modules, version } = match fetched(&archive) {
         Ok(found) => found,
         Err(problem) => {
             println!("{problem}; the lists may be old");
-            let archive = Archive::open(cache, &guest.release, target.architecture, true)?;
-            let (package, version) = image_package(&archive, guest)?;
-            (archive.fetch(&package, work)?, version)
+            fetched(&Archive::open(cache, &guest.release, target.architecture, true)?)?
         }
     };
     let image = work.path.join("linux");
     unpack_file(&file, &format!("./boot/vmlinuz-{version}"), &image)
         .or_else(|_| unpack_file(&file, &format!("./usr/lib/modules/{version}/vmlinuz"), &image))?;
     let modules = work.path.join("modules");
-    unpack_matching(&file, &OF_A_GUEST, &modules)?;
+    unpack_matching(with_modules.as_ref().unwrap_or(&file), &OF_A_GUEST, &modules)?;
     let _ = fs::remove_file(place.join("package"));
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    fs::remove_file(&file).ok();
+    for file in with_modules.iter().chain([&file]) {
+        fs::remove_file(file).ok();
+    }
     let cannot = |error| format!("cannot make {}: {error}", place.display());
     fs::rename(&image, place.join("linux")).map_err(cannot)?;
     put_modules(&modules, &version, place).map_err(cannot)?;
@@ -136,18 +139,39 @@ fn put_modules(unpacked: &Path, version: &str, place: &Path) -> std::io::Result<
     fs::rename(from, all.join(version))
 }
 
-/// The package with the image, and the kernel's version. Newer ones are split: `linux-image` depends on `linux-binary`.
-fn image_package(archive: &Archive, guest: &Guest) -> Result<(String, String), String> {
-    let of = |package: &str, beginning: &str| -> Result<Option<String>, String> {
-        let mut names = archive.dependencies(package)?.into_iter();
-        Ok(names.find(|name| name.starts_with(beginning)))
-    };
+/// The packages of a kernel.
+#[derive(Debug, PartialEq)]
+struct Packages {
+    /// The one with the image.
+    image: String,
+    /// The one with the modules, where they are not beside the image.
+    modules: Option<String>,
+    /// The kernel's version.
+    version: String,
+}
+
+/// Their files.
+struct Fetched {
+    image: PathBuf,
+    modules: Option<PathBuf>,
+    version: String,
+}
+
+fn packages(archive: &Archive, guest: &Guest) -> Result<Packages, String> {
     let package = guest.package.as_deref().ok_or_else(|| format!("{} has neither package nor built", guest.name))?;
-    let image =
-        of(package, "linux-image-")?.ok_or_else(|| format!("{package} of {} depends on no kernel", archive.name()))?;
+    let dependencies = archive.dependencies(package)?;
+    let image = dependencies.into_iter().find(|name| name.starts_with("linux-image-"));
+    let image = image.ok_or_else(|| format!("{package} of {} depends on no kernel", archive.name()))?;
+    let parts = archive.dependencies(&image)?;
+    Ok(packages_of(image, &parts))
+}
+
+/// Those of a package `linux-image`, which depends on others. Newer ones are split: `linux-binary` has the image, `linux-modules`
+/// the modules.
+fn packages_of(image: String, dependencies: &[String]) -> Packages {
+    let part = |beginning: &str| dependencies.iter().find(|name| name.starts_with(beginning)).cloned();
     let version = image.trim_start_matches("linux-image-").to_owned();
-    let binary = of(&image, "linux-binary-")?;
-    Ok((binary.unwrap_or(image), version))
+    Packages { image: part("linux-binary-").unwrap_or(image), modules: part("linux-modules-"), version }
 }
 
 #[cfg(test)]
@@ -155,6 +179,21 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn a_package_that_is_split_has_its_image_and_its_modules_in_others() {
+        let dependencies = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let whole = packages_of("linux-image-6.12.1-arm64".into(), &dependencies(&["kmod", "linux-base"]));
+        let packages = |image: &str, modules: Option<&str>, version: &str| Packages {
+            image: image.into(),
+            modules: modules.map(str::to_owned),
+            version: version.into(),
+        };
+        assert_eq!(whole, packages("linux-image-6.12.1-arm64", None, "6.12.1-arm64"));
+        let parts = dependencies(&["linux-base-7.2-arm64", "linux-binary-7.2-arm64", "linux-modules-7.2-arm64"]);
+        let split = packages_of("linux-image-7.2-arm64".into(), &parts);
+        assert_eq!(split, packages("linux-binary-7.2-arm64", Some("linux-modules-7.2-arm64"), "7.2-arm64"));
+    }
 
     #[test]
     fn guests_have_names_of_their_own_and_known_architectures() {

@@ -111,7 +111,7 @@ pub fn run(boot: &Boot) -> Result<(String, End), String> {
     command.arg("-gdb").arg(format!("unix:{},server=on,wait=off", socket.display()));
     command.arg("-kernel").arg(boot.kernel).arg("-initrd").arg(boot.initrd);
     let Board { console, arguments, .. } = boot.board;
-    // Addresses are not drawn: what is beside what decides what a large page can map, and runs are compared.
+    // No randomisation: the placement of mappings decides which of them large pages can map, and runs are compared.
     command
         .args(["-append", &format!("console={console} loglevel=4 panic=-1 norandmaps {arguments} {}", boot.arguments)]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file.try_clone().map_err(log)?);

@@ -15,6 +15,7 @@ mod table;
 mod tables;
 pub mod transcript;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -34,13 +35,15 @@ use crate::test::packages::is_in_path;
 /// How it is called.
 const USAGE: &str =
     "usage: cargo xtask guests [NAME]... [--again] [--fetch] [--small] [--only CHECK] [--limit MINUTES] [--program FILE]
+                          [--judge]
   NAME             a guest of xtask/src/guests/guests.toml. Without: all of them
   --again          ask Debian for the newest kernels, and fetch those that are new
   --fetch          fetch kernels with the modules of a guest of `pagelab compare --kernel`, and boot none
   --small          the smaller checks, those of `cargo xtask test`; the table in docs stays as it is
   --only CHECK     this check alone, such as boots; the table in docs stays as it is
   --limit MINUTES  end a guest that takes longer; default: 30
-  --program FILE   check this pagelab, such as `cargo xtask dist` makes one, instead of building it";
+  --program FILE   check this pagelab, such as `cargo xtask dist` makes one, instead of building it
+  --judge          boot nothing, and judge what the logs of the last boots say; programs are recorded and simulated anew";
 
 /// What is asked for.
 #[derive(Debug)]
@@ -51,6 +54,7 @@ struct Arguments {
     scope: Scope,
     limit: Duration,
     program: Option<PathBuf>,
+    judges: bool,
 }
 
 /// Runs the guests that are asked for, one after the other, and keeps what came of them.
@@ -118,7 +122,7 @@ pub fn small(root: &Path) -> Vec<(String, Outcome)> {
     let limit = Duration::from_secs(600);
     let guests: Vec<Guest> = kernel::all().into_iter().filter(|guest| guest.in_ci).collect();
     let scope = Scope { is_small: true, only: None };
-    let arguments = Arguments { guests, again: false, only_fetch: false, scope, limit, program: None };
+    let arguments = Arguments { guests, again: false, only_fetch: false, scope, limit, program: None, judges: false };
     let mut found = Vec::new();
     for guest in &arguments.guests {
         let name = |check: &str| format!("guest {} {check}", guest.name);
@@ -140,6 +144,8 @@ struct Seen {
     /// The commit that pagelab says that it was built from.
     commit: String,
     log: PathBuf,
+    /// When it was seen.
+    date: String,
     outcomes: Vec<(&'static str, Outcome)>,
 }
 
@@ -189,24 +195,45 @@ fn checked(root: &Path, guest: &Guest, fetched: Fetched, arguments: &Arguments) 
     let (name, programs) = (&guest.name, &programs);
     let memory = guest.memory.as_deref();
     let boots = Boots { name, board, kernel: &kernel.image, memory, programs, logs: &logs, limit, scope };
-    let mut said = boots.run()?;
-    model::simulate(root, target, programs, &mut said)?;
+    let (mut said, date) = match arguments.judges {
+        true => {
+            let said = boots.read()?;
+            let first = said.first().map_or(Stage::Together, |(stage, _)| *stage);
+            (said, logged(&boots.log(first), &kernel.image)?)
+        }
+        false => (boots.run()?, crate::command::stamp(root).0),
+    };
+    model::simulate(root, target, programs, &mut said);
     merged::report(&pagelab, &mut said)?;
     sysroot::compare(root, &kernel.image, &pagelab, &mut said)?;
     let outcomes = scope.checks().map(|check| (check.name, check.outcome(&said))).collect();
     let log = boots.log(Stage::Together);
     let parts = said.iter().flat_map(|(_, said)| &said.parts);
     let version = parts.filter_map(|part| part.output("version").ok()).next().unwrap_or("unknown");
-    Ok(Seen { kernel, commit: commit_in(version), log, outcomes })
+    Ok(Seen { kernel, commit: commit_in(version), log, date, outcomes })
+}
+
+/// The day of a boot's log, which is of this kernel.
+fn logged(log: &Path, kernel: &Path) -> Result<String, String> {
+    let time = |path: &Path| {
+        let found = fs::metadata(path).and_then(|found| found.modified());
+        found.map_err(|error| format!("{}: {error}", path.display()))
+    };
+    if time(log)? < time(kernel)? {
+        return Err(format!("{} is older than the kernel {}", log.display(), kernel.display()));
+    }
+    let mut date = Command::new("date");
+    date.args(["-u", "+%Y-%m-%d", "-r"]).arg(log);
+    let output = date.output().map_err(|error| format!("cannot run date: {error}"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn keep(root: &Path, guest: &Guest, seen: Seen) -> Result<(), String> {
-    let (date, _) = crate::command::stamp(root);
     let board = Board::of(&guest.architecture).map(|board| board.program.0).unwrap_or_default();
     let version = Command::new(board).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
     let emulator = String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned();
     let outcomes = seen.outcomes.into_iter().map(|(check, outcome)| (check.to_owned(), outcome)).collect();
-    let (kernel, commit) = (seen.kernel.package, seen.commit);
+    let (kernel, commit, date) = (seen.kernel.package, seen.commit, seen.date);
     let row = table::Row { guest: guest.name.clone(), kernel, emulator, commit, date, outcomes };
     let order: Vec<String> = kernel::all().into_iter().map(|guest| guest.name).collect();
     table::keep(root, row, &order)
@@ -227,12 +254,14 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
         scope: Scope::default(),
         limit: Duration::from_secs(1800),
         program: None,
+        judges: false,
     };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--again" => arguments.again = true,
             "--fetch" => arguments.only_fetch = true,
+            "--judge" => arguments.judges = true,
             "--program" => {
                 let file = words.next().ok_or("--program expects a file")?;
                 arguments.program = Some(PathBuf::from(file));
@@ -287,6 +316,7 @@ mod tests {
         assert_eq!((two.guests.len(), two.scope.is_small, two.limit.as_secs()), (2, true, 300));
         assert_eq!(parsed(&["--only", "boots"]).unwrap().scope.only, Some("boots"));
         assert!(parsed(&["--only", "boats"]).unwrap_err().contains("kvm, torture"));
+        assert!(parsed(&["arm64-6.12", "--judge"]).unwrap().judges && !two.judges);
         assert!(parsed(&["arm64-2.4"]).unwrap_err().contains("riscv64-newest"));
         assert!(parsed(&["--limit", "0"]).is_err() && parsed(&["--limit"]).is_err());
     }

@@ -4,23 +4,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::check::model::{SIMULATED, policies};
+use super::check::model::{NOTHING, SIMULATED, asked, policies};
 use super::initrd::Programs;
 use super::programs::PROGRAMS;
 use super::stage::{Said, Stage};
-use super::transcript::Ran;
+use super::transcript::{Part, Ran};
 use crate::dist::Target;
 use crate::test::packages::is_in_path;
 
-/// Puts what the model says of each program behind what the guest has said of it.
-///
-/// # Errors
-/// pagelab cannot be built, or has no machine like the guest.
-pub fn simulate(root: &Path, target: &Target, programs: &Programs, said: &mut [(Stage, Said)]) -> Result<(), String> {
+/// Puts what the model says of each program behind what the guest has said of it, or why it says nothing.
+pub fn simulate(root: &Path, target: &Target, programs: &Programs, said: &mut [(Stage, Said)]) {
     let parts = said.iter_mut().flat_map(|(_, said)| &mut said.parts);
-    let Some(part) = parts.into_iter().find(|part| part.check == "model" && !part.ran.is_empty()) else {
-        return Ok(());
-    };
+    let Some(part) = parts.into_iter().find(|part| part.check == "model" && !part.ran.is_empty()) else { return };
+    if let Err(error) = simulate_all(root, target, programs, part) {
+        let name = format!("{NOTHING}{SIMULATED}");
+        part.ran.push(Ran { name, output: String::new(), error, code: Some(1) });
+    }
+}
+
+fn simulate_all(root: &Path, target: &Target, programs: &Programs, part: &mut Part) -> Result<(), String> {
     let page: u64 = part.output("page")?.trim().parse().unwrap_or(0);
     let machine = match (target.architecture, page) {
         ("arm64", 4096 | 65536) => "neoverse-n1",
@@ -34,9 +36,11 @@ pub fn simulate(root: &Path, target: &Target, programs: &Programs, said: &mut [(
         part.needs.push(format!("{emulator} on this machine (apt-get install qemu-user)"));
         return Ok(());
     }
+    let keys = asked(part)?.into_iter().map(|(key, value)| format!("{key} = {value}\n"));
+    let linux: String = ["schema = \"pagelab.linux/1\"\n".to_owned()].into_iter().chain(keys).collect();
     let directory = build(root)?;
     for (name, words) in PROGRAMS {
-        let (output, error, code) = match simulated(&directory, machine, page, &programs.here(words)) {
+        let (output, error, code) = match simulated(&directory, machine, &linux, page, &programs.here(words)) {
             Ok(document) => (document, String::new(), 0),
             Err(problem) => (String::new(), problem, 1),
         };
@@ -56,18 +60,24 @@ pub fn build(root: &Path) -> Result<PathBuf, String> {
     Ok(root.join("target/debug"))
 }
 
-/// Records a program and simulates it: the document of `pagelab sim`.
-fn simulated(directory: &Path, machine: &str, page: u64, words: &[String]) -> Result<String, String> {
+/// Records a program and simulates it on a machine with a Linux of these keys: the document of `pagelab sim`.
+fn simulated(directory: &Path, machine: &str, linux: &str, page: u64, words: &[String]) -> Result<String, String> {
     let pagelab = directory.join("pagelab");
     let place = std::env::temp_dir().join(format!("pagelab-guest-trace-{}", std::process::id()));
     fs::create_dir_all(&place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
-    let trace = place.join("trace");
+    let (trace, file) = (place.join("trace"), place.join("linux.toml"));
+    fs::write(&file, linux).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     let mut record = Command::new(&pagelab);
+    // Programs ask for the size of a page, and QEMU answers with this machine's by itself.
+    record.env("QEMU_PAGESIZE", page.to_string());
     record.args(["record", "--output"]).arg(&trace);
     record.arg("--plugin").arg(directory.join("libpagelab_qemu_plugin.so")).arg("--").args(words);
     let mut sim = Command::new(&pagelab);
     let policies: Vec<&str> = policies(page).iter().map(|(_, modelled)| *modelled).collect();
-    sim.arg("sim").arg(&trace).args(["--machine", machine, "--policy", &policies.join(","), "--json"]);
+    sim.arg("sim")
+        .arg(&trace)
+        .args(["--machine", machine, "--policy", &policies.join(","), "--json", "--linux"])
+        .arg(&file);
     let document = output(&mut record).and_then(|_| output(&mut sim));
     let _ = fs::remove_dir_all(&place);
     document

@@ -115,16 +115,16 @@ const LINE_BYTES: f64 = 64.0;
 pub fn page(records: &[Record], published: &Published) -> String {
     let mut text = "# Eager splitting on KVM's own code
 
-`cargo xtask kvm-arm64` writes this page. It builds Linux for arm64 from Debian's source three times: as it is, with a walk that does not \
-                    go down to levels where nothing is left to split, and with one that does not visit the table either that it has just \
-                    built. The changes are patches of this project (`xtask/kvm-arm64`). They follow an idea that was published for KVM \
-                    and are not its code. Each kernel runs in QEMU's emulation of a processor with EL2. There its KVM runs `pagelab \
+`cargo xtask kvm-arm64` writes this page. It builds Linux for arm64 from Debian's source three times: as it is; with a walk that does \
+                    not descend into levels that have nothing to split; and with a walk that also does not enter tables that it has just \
+                    built. The changes are patches of this project (`xtask/kvm-arm64`). They follow an idea that was published for KVM, \
+                    but not its code. Each kernel runs in QEMU's emulation of a processor with EL2. There its KVM runs `pagelab \
                     workload kvm-dirty-log`.
 
-**Emulated: no time.** QEMU's clock goes on by a nanosecond with each instruction. So these are instructions of whole calls: KVM's walks, \
-                    what is around them, and what interrupts them. They know no cache, no TLB miss, and no barrier that waits. Lines \
-                    of tables that come from memory, invalidations on other processors and locks cost time that stands nowhere \
-                    here. What a walk saves on hardware lies above or below by that much.
+**Emulated: no time.** QEMU's clock advances by one nanosecond per instruction. So these are instructions of whole calls: KVM's walks, \
+                    what is around them, and what interrupts them. They reflect no cache miss, no TLB miss, and no barrier that \
+                    waits. Cache lines of tables that are read from memory, invalidations on other processors and locks cost time \
+                    that these figures leave out. On hardware a walk may save more or less by that much.
 "
     .to_owned();
     for record in records {
@@ -150,17 +150,17 @@ pub fn section(record: &Record, published: &Published) -> String {
         source.replace('_', " "),
         gigabyte_bytes >> 30
     );
-    text.push_str("Instructions, and what is saved of those of the kernel as it is:\n\n");
+    text.push_str("Instructions, and the share saved against the kernel as it is:\n\n");
     text.push_str(&phases(record, published));
     text.push_str(
-        "\nA cycle is from logging that is switched on to memory that is whole again. These are first cycles. A second one of THP in the \
-         same guest takes more in `clear`, in every kernel alike: there RCU goes over the tables that the first one has freed, and \
-         does so within what runs meanwhile.\n\nSwitching on fills KVM's cache of free tables. On pages nothing is taken from it.\n\n",
+        "\nA cycle lasts from enabling the log until large leaves map the memory again. These are first cycles. A second cycle with THP in \
+         the same guest takes more in `clear`, in every kernel: RCU then frees the tables that the first cycle has removed, and \
+         interrupts what is measured.\n\nEnabling the log fills KVM's cache of free tables. With base pages nothing is taken from it.\n\n",
     );
-    text.push_str("What the same kernels counted when counters were added to them (`count.patch`), `enable`:\n\n");
+    text.push_str("What the same kernels counted in `enable`, with counters added to them (`count.patch`):\n\n");
     text.push_str(&counts(record));
     text.push_str(
-        "\nOne by the other, from pages with and without levels skipped, and from THP and 1G with levels skipped:\n\n",
+        "\nInstructions divided by counts, from base pages with and without levels skipped, and from THP and 1G with levels skipped:\n\n",
     );
     text.push_str(&events(record, published));
     text

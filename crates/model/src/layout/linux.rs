@@ -1,4 +1,4 @@
-//! Where Linux on x86-64 puts what has a place, and QEMU what it emulates.
+//! Where Linux puts what has a place, and QEMU what it emulates: on x86-64, and what differs from that elsewhere.
 
 pub const PAGE: u64 = 4096;
 /// What aligned mappings are aligned for.
@@ -14,7 +14,8 @@ pub const LEAST_GAP_BYTES: u64 = 128 << 20;
 /// The end of user addresses (`TASK_SIZE` with four levels).
 pub const STACK_END: u64 = 0x7fff_ffff_f000;
 /// `mmap_base`: below the gap for a stack of 8M and its randomisation.
-pub const MMAP_BASE: u64 = 0x7fff_f7ff_f000;
+#[cfg(test)]
+pub const MMAP_BASE: u64 = STACK_END - LEAST_GAP_BYTES;
 /// Below it nobody maps (the default of `vm.mmap_min_addr`).
 pub const LOWEST: u64 = 64 << 10;
 /// How far from what a program has an address lies at most that it has computed from it: what a near jump reaches. JITs look
@@ -28,6 +29,40 @@ pub const VDSO_BYTES: u64 = 8 * PAGE;
 pub const INTERPRETER_BYTES: u64 = 53 * PAGE;
 /// QEMU puts position-independent programs here and above (`TASK_UNMAPPED_BASE`); what is below is where it was linked for.
 pub const EMULATED: u64 = 0x40_0000_0000;
+
+/// The end of the addresses of programs that are not of x86-64, which leaves out a page there. On arm64 they have 48 bits with
+/// pages of 4K; here as many as on x86-64, at the same places modulo what any table is for.
+const WHOLE_END: u64 = 1 << 47;
+
+/// What differs by the architecture of a program and by its kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Home {
+    /// The end of the stack.
+    pub stack_end: u64,
+    /// The vdso and its data.
+    pub vdso_bytes: u64,
+}
+
+impl Home {
+    /// That of programs of an architecture, by its name in a trace, on a kernel with base pages of so many bytes. `vdso_pages` is
+    /// how many the vdso and its data have, where that is known. As Linux 6.18 it is: on arm64 four of data
+    /// (`VDSO_NR_PAGES`, include/vdso/datapage.h) and 8K of code, or less.
+    pub fn of(architecture: &str, page_bytes: u64, vdso_pages: Option<u64>) -> Home {
+        if architecture != "aarch64" {
+            let vdso_bytes = vdso_pages.map_or(VDSO_BYTES, |pages| pages * PAGE);
+            return Home { stack_end: STACK_END, vdso_bytes };
+        }
+        let usual = 4 + (8u64 << 10).div_ceil(page_bytes);
+        Home { stack_end: WHOLE_END, vdso_bytes: vdso_pages.unwrap_or(usual) * page_bytes }
+    }
+}
+
+impl Default for Home {
+    /// That of x86-64.
+    fn default() -> Home {
+        Home { stack_end: STACK_END, vdso_bytes: VDSO_BYTES }
+    }
+}
 
 /// Whole pages for so many bytes.
 pub fn pages(bytes: u64) -> u64 {

@@ -5,7 +5,7 @@
 //! and `arch_randomize_brk` (arch/x86/kernel/process.c). Everything moves by whole pages: where in its page a stack begins
 //! (`arch_align_stack`) is not modelled.
 
-use super::linux::{LEAST_GAP_BYTES, MMAP_BASE, PAGE, PROGRAM, STACK_BYTES, STACK_END, STACK_GUARD_BYTES};
+use super::linux::{Home, LEAST_GAP_BYTES, PAGE, PROGRAM, STACK_BYTES, STACK_END, STACK_GUARD_BYTES};
 
 /// Pages by which the heap may begin behind its program, and one (`randomize_page` with 1G).
 const HEAP_PAGES: u64 = (1 << 30) / PAGE;
@@ -52,18 +52,24 @@ pub(super) struct Places {
     pub stack_end: u64,
     /// From the end of the program to its heap.
     pub heap_gap_bytes: u64,
+    /// Below the end of mappings, or of the interpreter: the vdso and its data.
+    pub vdso_bytes: u64,
 }
 
 impl Default for Places {
-    /// Those without randomisation.
     fn default() -> Places {
-        Places { program: PROGRAM, mmap_base: MMAP_BASE, stack_end: STACK_END, heap_gap_bytes: 0 }
+        Places::fixed(Home::default())
     }
 }
 
 impl Places {
+    /// Those without randomisation.
+    pub fn fixed(Home { stack_end, vdso_bytes }: Home) -> Places {
+        Places { program: PROGRAM, mmap_base: stack_end - LEAST_GAP_BYTES, stack_end, heap_gap_bytes: 0, vdso_bytes }
+    }
+
     /// Those of the `number`th program that is loaded in a layout.
-    pub fn drawn(draw: Draw, number: u64) -> Places {
+    pub fn drawn(draw: Draw, home: Home, number: u64) -> Places {
         let Draw { seed, bits } = draw;
         let mut random = Random(mixed(seed ^ mixed(number)));
         let mut below = |pages: u64| random.next() % pages * PAGE;
@@ -72,9 +78,10 @@ impl Places {
         let gap_bytes = (STACK_BYTES + STACK_GUARD_BYTES + (stack_pages - 1) * PAGE).max(LEAST_GAP_BYTES);
         Places {
             program: PROGRAM + below(1 << bits.mappings),
-            mmap_base: STACK_END - gap_bytes.next_multiple_of(PAGE) - below(1 << bits.mappings),
-            stack_end: STACK_END - below(stack_pages),
+            mmap_base: home.stack_end - gap_bytes.next_multiple_of(PAGE) - below(1 << bits.mappings),
+            stack_end: home.stack_end - below(stack_pages),
             heap_gap_bytes: below(HEAP_PAGES),
+            vdso_bytes: home.vdso_bytes,
         }
     }
 }
@@ -103,7 +110,8 @@ mod tests {
     fn parts_lie_where_linux_may_put_them_and_anywhere_there() {
         for (address_bits, mapping_bits, stack_bits) in [(47, 28, 22), (48, 28, 22), (38, 18, 18)] {
             let bits = Bits::of_addresses(address_bits);
-            let drawn: Vec<Places> = (0..200).map(|seed| Places::drawn(Draw { seed, bits }, 0)).collect();
+            let drawn: Vec<Places> =
+                (0..200).map(|seed| Places::drawn(Draw { seed, bits }, Home::default(), 0)).collect();
             let within = |of: fn(&Places) -> u64, from: u64, pages: u64| {
                 let all: Vec<u64> = drawn.iter().map(|places| of(places) - from).collect();
                 assert!(all.iter().all(|at| at % PAGE == 0 && *at < pages * PAGE), "{address_bits}");
@@ -124,9 +132,10 @@ mod tests {
     #[test]
     fn a_layout_is_that_of_its_seed_and_each_program_has_its_own() {
         let draw = |seed| Draw { seed, bits: Bits::X86_64 };
-        assert_eq!(Places::drawn(draw(3), 1), Places::drawn(draw(3), 1));
+        let drawn = |seed, number| Places::drawn(draw(seed), Home::default(), number);
+        assert_eq!(drawn(3, 1), drawn(3, 1));
         let all: std::collections::HashSet<u64> =
-            (0..8).flat_map(|seed| (0..8).map(move |number| Places::drawn(draw(seed), number).mmap_base)).collect();
+            (0..8).flat_map(|seed| (0..8).map(move |number| drawn(seed, number).mmap_base)).collect();
         assert_eq!(all.len(), 64);
     }
 }

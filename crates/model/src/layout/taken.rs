@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use ::policy::call::map;
 
-use super::linux::{EMULATED, HUGE, LOWEST, MMAP_BASE, PAGE, STACK_END, VDSO_BYTES, pages};
+use super::Places;
+use super::linux::{EMULATED, HUGE, LOWEST, PAGE, STACK_END, pages};
 
 /// File systems whose files `thp_get_unmapped_area` places (`file_operations::get_unmapped_area`), by their numbers in
 /// include/uapi/linux/magic.h: ext2 to ext4, XFS, Btrfs, EROFS, FUSE. tmpfs aligns where it has large pages, which no policy
@@ -61,23 +62,23 @@ impl Alignment {
 }
 
 /// Ranges of addresses that are taken: where each begins and ends; and the end of the gaps that are used.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Taken(BTreeMap<u64, u64>, End);
 
 /// What the highest gap ends at.
 #[derive(Clone, Copy, Debug)]
 struct End(u64);
 
-impl Default for End {
-    fn default() -> End {
-        End(MMAP_BASE - VDSO_BYTES)
+impl Default for Taken {
+    fn default() -> Taken {
+        Taken::below(&Places::default())
     }
 }
 
 impl Taken {
     /// Nothing, below the vdso behind which `mmap_base` is.
-    pub fn below(mmap_base: u64) -> Taken {
-        Taken(BTreeMap::new(), End(mmap_base - VDSO_BYTES))
+    pub fn below(places: &Places) -> Taken {
+        Taken(BTreeMap::new(), End(places.mmap_base - places.vdso_bytes))
     }
 
     /// Where the last range ends that begins below an address.

@@ -1,6 +1,6 @@
 //! Recorded addresses and those that Linux chooses.
 
-use super::linux::{HUGE, MMAP_BASE, PROGRAM, STACK_END};
+use super::linux::{HUGE, MMAP_BASE, PROGRAM, STACK_END, VDSO_BYTES};
 use super::*;
 
 fn told(layout: &mut Layout, call: Call, result: u64) -> Vec<Event> {
@@ -172,6 +172,22 @@ fn a_program_its_heap_and_its_stack_are_where_linux_puts_them() {
     assert_eq!(mmap(&mut layout, EMULATED + (40 << 20), 8192), MMAP_BASE - VDSO_BYTES - 8192);
 }
 
+/// As Linux 6.12 and 7.2 of arm64 said in /proc/self/maps, with addresses of 48 bits, and 6.12 with pages of 16K.
+#[test]
+fn a_program_of_arm64_has_all_addresses_up_to_its_stack() {
+    const END: u64 = 1 << 47;
+    for (page, vdso_pages, vdso_bytes) in [(4096, Some(4), 0x4000), (4096, None, 0x6000), (16384, Some(3), 0xc000)] {
+        let scheme = Scheme { home: Home::of("aarch64", page, vdso_pages), ..Scheme::default() };
+        let mut layout = Layout::new(scheme, Image::default());
+        let stack = Call::Region { address: EMULATED, bytes: page, protection: 3, name: "[stack]".into() };
+        let told = calls(&mut layout, stack, 0).remove(0);
+        assert!(matches!(told, Call::Region { address, .. } if address == END - page), "{told:?}");
+        assert_eq!(mmap(&mut layout, EMULATED + HUGE, 4 * page), END - (128 << 20) - vdso_bytes - 4 * page);
+    }
+    assert_eq!(Home::of("x86_64", 4096, None), Home::default());
+    assert_eq!(Home::of("x86_64", 4096, Some(6)).vdso_bytes, 0x6000);
+}
+
 #[test]
 fn a_heap_that_would_end_before_it_begins_is_left_where_it_is() {
     let mut layout = Layout::default();
@@ -222,7 +238,8 @@ fn what_grows_in_place_does_so_only_where_there_is_room() {
 #[test]
 fn a_layout_of_randomisation_has_its_parts_where_they_were_drawn() {
     let image = Image { process: 7, execs: 0 };
-    let scheme = |seed| Scheme { draw: Some(Draw { seed, bits: Bits::of_addresses(47) }), pool: None };
+    let scheme =
+        |seed| Scheme { draw: Some(Draw { seed, bits: Bits::of_addresses(47) }), pool: None, home: Home::default() };
     let lay_out = |scheme: Scheme, image: Image| {
         let mut layout = Layout::new(scheme, image);
         let mut region = |address, bytes, name: &str| {
@@ -239,7 +256,7 @@ fn a_layout_of_randomisation_has_its_parts_where_they_were_drawn() {
         [program, stack + 8192, linker, heap, first]
     };
     for seed in 0..20 {
-        let places = Places::drawn(scheme(seed).draw.unwrap(), 7 << 32);
+        let places = Places::drawn(scheme(seed).draw.unwrap(), Home::default(), 7 << 32);
         let [program, stack_end, linker, heap, first] = lay_out(scheme(seed), image);
         assert_eq!((program, stack_end), (places.program, places.stack_end));
         assert_eq!(linker, places.mmap_base - INTERPRETER_BYTES);

@@ -12,7 +12,7 @@ use super::paths::Paths;
 use super::setup::Setup;
 use super::slot::{FURTHER_LEVELS, LANES, NONE, Rest, Slot, Stored};
 use crate::fold::Fold;
-use crate::layout::{Bits, Draw, Scheme};
+use crate::layout::{Bits, Draw, Home, Scheme};
 use crate::machine::{Machine, Serves};
 use crate::policy::{Granule, ModelPolicy, Unsupported};
 use crate::space::{self, Kernel, Leaf, Physical, Space, SpaceError};
@@ -32,6 +32,8 @@ pub struct Simulation {
     pub(super) fold: Fold,
     /// Which layout of randomisation its program has.
     draw: Option<Draw>,
+    /// Pages of its kernel's vdso, where they were said.
+    vdso_pages: Option<u64>,
     pub(super) accesses: u64,
     pub(super) runs: u64,
     /// Those that were recorded.
@@ -51,6 +53,7 @@ impl Simulation {
         Ok(Simulation {
             fold: Fold::new(&setup.plan.format),
             draw: None,
+            vdso_pages: None,
             setup,
             space,
             hardware,
@@ -69,9 +72,15 @@ impl Simulation {
         matches!(self.setup.plan.granule, Granule::Direct(_))
     }
 
-    /// Which addresses a program has.
-    pub(crate) fn scheme(&self) -> Scheme {
-        Scheme { pool: self.of_pool(), draw: self.draw }
+    /// Which addresses a program of an architecture has.
+    pub(crate) fn scheme(&self, architecture: &str) -> Scheme {
+        let home = Home::of(architecture, self.setup.plan.base_bytes, self.vdso_pages);
+        Scheme { pool: self.of_pool(), draw: self.draw, home }
+    }
+
+    /// Whether its program has a layout of randomisation.
+    pub(crate) fn is_drawn(&self) -> bool {
+        self.draw.is_some()
     }
 
     /// The policy, if it is one of pages of a pool.
@@ -131,6 +140,7 @@ impl Simulation {
     /// missing.
     pub fn with_kernel(mut self, kernel: Kernel) -> Result<Simulation, Unsupported> {
         self.setup.plan.admits_kernel(&kernel).map_err(|reason| self.setup.refused(reason))?;
+        self.vdso_pages = kernel.vdso_pages;
         self.space.set_kernel(kernel);
         Ok(self)
     }

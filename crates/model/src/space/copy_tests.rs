@@ -60,6 +60,19 @@ fn what_was_shared_is_not_writable_again_by_its_protection() {
 }
 
 #[test]
+fn an_older_kernel_copies_each_page_of_a_large_folio() {
+    for (policy, faults, copies) in [("base", 1024, 0), ("mthp-64k", 1024, 1024), ("thp", 2, 0)] {
+        let mut space = written("cascade-lake", policy, 2 * M2);
+        space.set_kernel(Kernel { reuses_large_folios: false, ..Kernel::default() });
+        let child = space.fork().unwrap();
+        space.end(child).unwrap();
+        let store = |space: &mut dyn Space| write_all(space, PLACE, 2 * M2);
+        assert_eq!(counted(&mut *space, store), (faults, copies), "{policy}: nobody else has it");
+        assert_eq!(counted(&mut *space, store), (0, 0), "{policy}: copies are small folios");
+    }
+}
+
+#[test]
 fn the_last_page_of_a_folio_is_copied_so_that_the_rest_goes_back() {
     let mut space = written("cascade-lake", "mthp-64k", 1 << 16);
     let child = space.fork().unwrap();

@@ -92,8 +92,8 @@ impl<F: Format> Paged<F> {
     /// `do_huge_pmd_wp_page`).
     pub(super) fn copy_on_write(&mut self, page: u64, pa: Pa, vma: Vma) -> Result<(), SpaceError> {
         let pool_page = self.pool_page(page, pa)?;
-        if self.can_be_reused(pa) {
-            let leaf_bytes = self.processes.running.unit_bytes(page).unwrap_or(self.base);
+        let leaf_bytes = self.processes.running.unit_bytes(page).unwrap_or(self.base);
+        if self.can_be_reused(pa, leaf_bytes) {
             let (begin, bytes) = pool_page.unwrap_or((page & !(leaf_bytes - 1), leaf_bytes));
             let attributes = self.attributes(vma.protection | PROT_WRITE, true);
             self.memory.folios.set_exclusive(Pa(pa.0 - (page - begin)), bytes, true);

@@ -17,11 +17,14 @@ impl<F: Format> Paged<F> {
         (self.memory.folios.key(pa) == Some(key)).then_some(pa)
     }
 
-    /// Whether the running process alone has the page at `pa`, in memory and in swap, so that it need not copy it to write.
-    pub(super) fn can_be_reused(&self, pa: Pa) -> bool {
+    /// Whether the running process alone has the page at `pa`, in memory and in swap, so that it need not copy it to write. A leaf
+    /// of `leaf_bytes` maps it: of a large folio a PMD (`do_huge_pmd_wp_page`) is always asked so, PTEs by newer kernels.
+    pub(super) fn can_be_reused(&self, pa: Pa, leaf_bytes: u64) -> bool {
         let is_asked_for = self.memory.folios.key(pa).is_some_and(|key| self.swap_cache.contains(key));
         let folios = &self.memory.folios;
-        folios.is_exclusive(pa) || folios.can_be_reused(pa, self.processes.number) && !is_asked_for
+        let is_large = folios.find(pa).is_some_and(|(_, folio)| folio.bytes > leaf_bytes && !folio.pinned);
+        let can_be = self.kernel.reuses_large_folios || !is_large;
+        folios.is_exclusive(pa) || can_be && folios.can_be_reused(pa, self.processes.number) && !is_asked_for
     }
 
     /// Forgets pages that were reclaimed and whose addresses are unmapped.

@@ -19,7 +19,7 @@ pub(super) fn space(machine: &str, policy: &str, physical: Physical) -> Box<dyn 
     let space = new(&plan, &physical).unwrap();
     match plan.mechanism.hugetlb {
         true => {
-            let scheme = Scheme { pool: Some(plan.mechanism), draw: None };
+            let scheme = Scheme { pool: Some(plan.mechanism), ..Scheme::default() };
             Box::new(Served { layout: Layout::new(scheme, Image::default()), space })
         }
         false => space,

@@ -73,7 +73,7 @@ pub fn check(compare: &Compare, clock: Clock) -> Result<(), Failure> {
         }
     };
     Err(Failure::Input(format!(
-        "{refused}: an emulated guest has no time, and this is made of times; leave it out, or run this where KVM works ({others})"
+        "{refused}: an emulated guest has no time, and this depends on times; leave it out, or run this where KVM works ({others})"
     )))
 }
 

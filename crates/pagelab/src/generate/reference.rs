@@ -128,7 +128,10 @@ fn escaped_word(word: &str) -> String {
     let of_option = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let option = word.find(|c| !of_option(c)).unwrap_or(word.len());
     if word.starts_with("--") && option > 2 {
-        return format!("`{}`{}", &word[..option], escaped_word(&word[option..]));
+        let value = |rest: &str| rest.find(|c| !of_option(c)).unwrap_or(rest.len());
+        let with_value = word[option..].strip_prefix('=').map(value).filter(|&length| length > 0);
+        let end = option + with_value.map_or(0, |length| 1 + length);
+        return format!("`{}`{}", &word[..end], escaped_word(&word[end..]));
     }
     word.chars().fold(String::new(), |mut text, character| {
         if "<>*_|[]\\".contains(character) {
@@ -149,7 +152,7 @@ mod tests {
             .long("size")
             .value_name("SIZE")
             .default_value("4K")
-            .help("At most <this> (--how)");
+            .help("At most <this> (--how, --how=a)");
         let how = Arg::new("how").long("how").value_parser(["a", "b"]).help_heading("More").help("`x_y`, a_b");
         let verb = Command::new("look").about("Looks").arg(size).arg(how).arg(Arg::new("file").required(true));
         let hidden = Command::new("secret").hide(true);
@@ -171,7 +174,10 @@ mod tests {
         let page = &pages(&command())[1].1;
         assert!(page.starts_with("# pagelab look\n\nLooks\n\n```text\npagelab look [OPTIONS] <file>\n```\n"), "{page}");
         assert!(page.contains("**Arguments**\n\n* `<file>`: \n"), "{page}");
-        assert!(page.contains("* `-s`, `--size <SIZE>`: At most \\<this\\> (`--how`). Default: `4K`\n"), "{page}");
+        assert!(
+            page.contains("* `-s`, `--size <SIZE>`: At most \\<this\\> (`--how`, `--how=a`). Default: `4K`\n"),
+            "{page}"
+        );
         assert!(page.contains("**More**\n\n* `--how <how>`: `x_y`, a\\_b\n  * `a`\n  * `b`\n"), "{page}");
     }
 }

@@ -10,12 +10,13 @@ use crate::words::{parse_duration, parse_size};
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Other kernels")]
 pub struct Guests {
-    /// Measure in guests that QEMU boots with this kernel, under all policies; repeat it for several kernels, which are compared with the
-    /// first. By KVM where that works, else emulated: then no figure is a time. The guest has this host's files, read-only, and its
-    /// modules lie in lib/modules/RELEASE above the image or in the tree that it was built in
+    /// Measure in guests that QEMU boots with this kernel, under all policies; repeat it for several kernels, which are compared
+    /// with the first. With KVM where that works, else emulated; then no figure is a time. The guest has this host's files,
+    /// read-only, and its modules lie in lib/modules/RELEASE above the image or in the tree that it was built in
     #[arg(long = "kernel", value_name = "[NAME=]IMAGE", value_parser = parse_kernel, conflicts_with_all = ["arm_of_boot", "csv"])]
     pub kernels: Vec<Named>,
-    /// More words of the kernel's command line. Given once they are every kernel's; else give them for each --kernel, in that order
+    /// More words of the kernel's command line. Given once, they apply to every kernel; else give them once for each --kernel, in
+    /// that order
     #[arg(long, value_name = "WORDS", requires = "kernels", allow_hyphen_values = true)]
     pub cmdline: Vec<String>,
     /// Memory of a guest; default: 4G

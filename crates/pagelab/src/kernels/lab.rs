@@ -56,7 +56,7 @@ impl Lab {
         if let Some(first) = kernels.first()
             && let Err(why) = lab.all_native(kernels).map_or_else(|why| Ok(Err(why)), |()| lab.works(first))?
         {
-            say(format_args!("pagelab: guests are emulated, and nothing says how long anything takes: {why}"));
+            say(format_args!("pagelab: guests are emulated, so no time is measured: {why}"));
             lab.accelerator = Accelerator::Emulation;
         }
         Ok(lab)

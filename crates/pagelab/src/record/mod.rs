@@ -51,8 +51,8 @@ pub struct RecordArguments {
     /// Record nothing of a thread's first instructions; with --window, nothing between windows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub skip: Option<u64>,
-    /// Record at most this many instructions of a thread. A whole machine is ended when each processor at work has
-    /// executed so many
+    /// Record at most this many instructions of a thread. A whole machine is ended when each processor at work has executed this
+    /// many
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max: Option<u64>,
     /// Keep the address, size and kind of every access, not only runs of accesses to a page

@@ -16,7 +16,7 @@ pub struct Replay {
     pub files: Vec<PathBuf>,
     /// A policy: base, mthp-SIZE, thp, hugetlb-SIZE, contig-64k, base-16k, base-64k, direct-map-SIZE (traces of whole
     /// machines). The first four take +no-guards, +no-huge or +prefault; contig-64k, base-16k and base-64k take +thp: THP
-    /// of PMD size where it fits, and they elsewhere. Repeat it, or separate several by commas. Without it: base, mthp-64k, thp
+    /// of PMD size where it fits, and elsewhere as without it. Repeat it, or separate several by commas. Without it: base, mthp-64k, thp
     #[arg(short, long = "policy", value_name = "POLICY", value_delimiter = ',', value_parser = parse_policy)]
     pub policy: Vec<ModelPolicy>,
     /// A machine of `pagelab list machines`, `host` for this one, or a FILE.toml; repeat it, or separate several by commas.

@@ -14,7 +14,8 @@ use super::{machines, notes, report};
 
 /// Everything as one JSON document.
 pub fn json(simulated: &[Simulated], used: &[Machine], request: &Request) -> Value {
-    let Kernel { khugepaged, instructions_per_s, smaller_folios, pt_reclaim } = &request.kernel;
+    let Kernel { khugepaged, instructions_per_s, smaller_folios, pt_reclaim, reuses_large_folios, vdso_pages } =
+        &request.kernel;
     json!({
         "schema": "pagelab.sim/1",
         "settings": {
@@ -28,6 +29,8 @@ pub fn json(simulated: &[Simulated], used: &[Machine], request: &Request) -> Val
                 "khugepaged_makes_folios": khugepaged.makes_folios,
                 "instructions_per_s": instructions_per_s,
                 "pt_reclaim": pt_reclaim,
+                "reuses_large_folios": reuses_large_folios,
+                "vdso_pages": vdso_pages,
             },
             "seed": request.physical.seed,
             "layouts": request.layouts,
@@ -66,7 +69,7 @@ pub fn page(simulated: &[Simulated], used: &[Machine], request: &Request) -> Doc
 
 /// What the kernel does besides the policies.
 fn of_the_kernel(kernel: &Kernel) -> Vec<(String, String)> {
-    let Kernel { khugepaged, instructions_per_s, smaller_folios, pt_reclaim } = kernel;
+    let Kernel { khugepaged, instructions_per_s, smaller_folios, pt_reclaim, reuses_large_folios, vdso_pages } = kernel;
     let pages = |pages: Option<u64>, usual: &str| pages.map_or(usual.to_owned(), |pages| format!("{pages} pages"));
     let mut settings = vec![(
         "khugepaged".to_owned(),
@@ -87,6 +90,15 @@ fn of_the_kernel(kernel: &Kernel) -> Vec<(String, String)> {
     if let Some(pt_reclaim) = pt_reclaim {
         let text = if *pt_reclaim { "given back by MADV_DONTNEED" } else { "kept by MADV_DONTNEED" };
         settings.push(("empty tables of pages".to_owned(), text.to_owned()));
+    }
+    if let Some(vdso_pages) = vdso_pages {
+        settings.push(("the vDSO and its data".to_owned(), format!("{vdso_pages} pages")));
+    }
+    if !reuses_large_folios {
+        settings.push((
+            "pages of large folios at a write fault".to_owned(),
+            "always copied where PTEs map them".to_owned(),
+        ));
     }
     settings
 }

@@ -18,6 +18,9 @@ pub const DEFAULTS: &str = include_str!("../../../../linux/defaults.toml");
 /// Folio sizes that Linux can enable, in bytes.
 const FOLIOS: std::ops::RangeInclusive<u64> = 16 << 10..=1 << 30;
 
+/// Pages that a vDSO and its data can have; none has more than ten so far.
+const VDSO_PAGES: std::ops::RangeInclusive<u64> = 1..=64;
+
 /// What kind of file it is: of another one no key need be known.
 #[derive(Debug, Deserialize)]
 struct Kind {
@@ -32,6 +35,8 @@ struct Wire {
     _schema: String,
     instructions_per_s: Option<f64>,
     pt_reclaim: Option<bool>,
+    reuses_large_folios: Option<bool>,
+    vdso_pages: Option<u64>,
     #[serde(default)]
     khugepaged: WireKhugepaged,
     #[serde(default)]
@@ -106,7 +111,13 @@ fn read(text: &str) -> Result<Kernel, LinuxError> {
     let khugepaged = khugepaged(&wire.khugepaged, usual.khugepaged)?;
     let smaller_folios = wire.mthp.also_enabled.iter().map(|size| folio(size)).collect::<Result<_, _>>()?;
     let pt_reclaim = wire.pt_reclaim.or(usual.pt_reclaim);
-    Ok(Kernel { khugepaged, instructions_per_s, smaller_folios, pt_reclaim })
+    let vdso_pages = wire.vdso_pages.or(usual.vdso_pages);
+    if let Some(pages) = vdso_pages.filter(|pages| !VDSO_PAGES.contains(pages)) {
+        let (key, found) = ("vdso_pages", pages.to_string());
+        return Err(LinuxError::Value { key, found, expected: "1 to 64" });
+    }
+    let reuses_large_folios = wire.reuses_large_folios.unwrap_or(usual.reuses_large_folios);
+    Ok(Kernel { khugepaged, instructions_per_s, smaller_folios, pt_reclaim, reuses_large_folios, vdso_pages })
 }
 
 fn khugepaged(wire: &WireKhugepaged, usual: Khugepaged) -> Result<Khugepaged, LinuxError> {
@@ -150,12 +161,12 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let kernel = read(
-            "schema = \"pagelab.linux/1\"\ninstructions_per_s = 1e9\npt_reclaim = false\n[khugepaged]\n\
-             pages_to_scan = 0\nscan_sleep_millisecs = 500\nmax_ptes_none = 7\nmakes_folios = true\n[mthp]\nalso_enabled = [\"16K\", \"1M\"]\n",
+            "schema = \"pagelab.linux/1\"\ninstructions_per_s = 1e9\npt_reclaim = false\n\
+             reuses_large_folios = false\nvdso_pages = 4\n[khugepaged]\npages_to_scan = 0\nscan_sleep_millisecs = 500\nmax_ptes_none = 7\nmakes_folios = true\n[mthp]\nalso_enabled = [\"16K\", \"1M\"]\n",
         );
         let kernel = kernel.unwrap();
         assert_eq!((kernel.instructions_per_s, kernel.smaller_folios), (1e9, vec![16 << 10, 1 << 20]));
-        assert_eq!(kernel.pt_reclaim, Some(false));
+        assert_eq!((kernel.pt_reclaim, kernel.reuses_large_folios, kernel.vdso_pages), (Some(false), false, Some(4)));
         let khugepaged =
             Khugepaged { pages_to_scan: Some(0), scan_sleep_s: 0.5, max_ptes_none: Some(7), makes_folios: true };
         assert_eq!(kernel.khugepaged, khugepaged);
@@ -178,6 +189,7 @@ mod tests {
             ("schema = \"pagelab.linux/1\"\n[khugepaged]\npages_to_scan = -1", "line 3"),
             ("schema = \"pagelab.linux/1\"\ninstructions_per_s = 0.0", "a number above 0"),
             ("schema = \"pagelab.linux/1\"\ninstructions_per_s = nan", "a number above 0"),
+            ("schema = \"pagelab.linux/1\"\nvdso_pages = 0", "vdso_pages: found 0, expected 1 to 64"),
             ("schema = \"pagelab.linux/1\"\n[mthp]\nalso_enabled = [\"24K\"]", "power of two from 16K to 1G"),
             ("schema = \"pagelab.linux/1\"\n[mthp]\nalso_enabled = [\"x\"]", "mthp.also_enabled: expected a size"),
             ("schema =", "line 1"),

@@ -31,7 +31,7 @@ pub enum StudyVerb {
     Status(Status),
     /// Show the results of a study, in a table or in another form
     Report(Report),
-    /// Say which workloads can be run here, what the others lack, and which packages bring it
+    /// Say which workloads can be run here, what the others lack, and which packages provide it
     Doctor(Doctor),
     /// Write every sample that was measured of a study, a row for each metric of a trial; simulations have none
     Export(Export),
@@ -58,13 +58,14 @@ pub struct Which {
 pub struct Run {
     #[command(flatten)]
     pub which: Which,
-    /// Print what would be run and run nothing: how long it takes at most, and for simulations about, as earlier ones took
+    /// Run nothing; print what would be run, and how long it takes at most. For simulations the time is estimated from earlier
+    /// ones
     #[arg(long)]
     pub dry_run: bool,
     /// Also run workloads again that failed, or for which no policy could be given
     #[arg(long)]
     pub again: bool,
-    /// In a boot of which nothing is there yet, measure again what earlier boots alike have: boots that are compared need
+    /// In a boot without results yet, measure again what earlier boots of the same kind have: boots that are compared need
     /// several each
     #[arg(long)]
     pub each_boot: bool,

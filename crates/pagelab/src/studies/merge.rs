@@ -80,7 +80,7 @@ impl Counted {
         let conflicts = [(self.conflicts, "comparisons"), (self.simulated_otherwise, "simulations")];
         let conflicts = conflicts.into_iter().filter(|(count, _)| *count > 0);
         let conflicts = conflicts.map(|(count, what)| format!("{count} {what} conflict and were left as they are"));
-        let unread = (self.unread > 0).then(|| format!("{} stores could not be read wholly", self.unread));
+        let unread = (self.unread > 0).then(|| format!("{} stores could not be read completely", self.unread));
         let wrong: Vec<String> = conflicts.chain(unread).collect();
         if wrong.is_empty() { Ok(()) } else { Err(Failure::Input(wrong.join("; "))) }
     }
@@ -106,7 +106,7 @@ pub struct Counted {
 
 fn different(from: Store, into: &Store) -> Result<Store, Failure> {
     match from.path() == into.path() {
-        true => Err(Failure::Input(format!("{} is the store that is merged into; name others", from.path().display()))),
+        true => Err(Failure::Input(format!("{} is the store to merge into; name other stores", from.path().display()))),
         false => Ok(from),
     }
 }

@@ -134,7 +134,7 @@ const MEANINGS: [&str; 7] = [
     "TO WIN    bytes that the kernel could map by larger pages than it does; ~ where the memory has changed since it was looked at",
     "given  folios that anonymous faults got of a size, and faults that asked for it and fell back to a smaller one",
     "A process is looked at when its faults or its resident memory have changed, the one first that has waited longest.",
-    "top stays below 1 % of a processor: rows grow old, and the interval becomes longer, rather than that it costs more.",
+    "top stays below 1 % of a processor: when that is not enough, rows become stale and the interval longer.",
     "Keys and inspections that you ask for are not counted.",
 ];
 

@@ -13,7 +13,7 @@ const IN_MEMORY: &str = "/dev/shm";
 /// What such a workload is asked about it.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Scratch {
-    /// Where to make a directory for the files, which is removed at the end, but where the workload is killed (SIGKILL)
+    /// Where to make a directory for the files; it is removed at the end, unless the workload is killed (SIGKILL)
     /// [default: /dev/shm, a file system in memory, so that no disk is measured; else the system's for such files]
     #[arg(long)]
     directory: Option<PathBuf>,

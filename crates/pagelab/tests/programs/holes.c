@@ -38,7 +38,7 @@ int main(void) {
     char *moved = map(8 * MIB), *to = map(16 * MIB);
     store(moved, 8 * MIB);
     moved = mremap(moved, 8 * MIB, 8 * MIB, MREMAP_MAYMOVE | MREMAP_FIXED, to);
-    moved = mremap(moved, 4 * MIB, 4 * MIB, MREMAP_MAYMOVE | MREMAP_FIXED, to + 10 * MIB + PAGE);
+    moved = mremap(moved, 4 * MIB, 4 * MIB, MREMAP_MAYMOVE | MREMAP_FIXED, to + 10 * MIB + sysconf(_SC_PAGESIZE));
     store(moved, 4 * MIB);
     /* A heap that shrinks and grows. */
     char *heap = sbrk(6 * MIB);

@@ -302,7 +302,7 @@ pub fn claim(weighed: &Weighed<'_>) -> String {
         .collect();
     let width = match assumed.is_empty() {
         true => String::new(),
-        false => format!("; the ranges are wide because no source tells what these cost: {}", assumed.join(", ")),
+        false => format!("; the ranges are wide because no source says what these cost: {}", assumed.join(", ")),
     };
     let note = weighed.counted.note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
     let why = super::answer::why(&differences(weighed));

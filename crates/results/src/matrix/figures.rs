@@ -17,7 +17,7 @@ const MODELLED_MEMORY: [&str; 4] =
 /// What the programs print beside the figure that decides, such as percentiles of latency beside a throughput.
 pub fn of_own(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
     let caption = format!(
-        "{}: what the programs print beside the figure that decides: medians under {}, and changes against it with their {} intervals",
+        "{}: further figures that the programs print: medians under {}, and changes against it with their {} intervals",
         place(ground),
         matrix.baseline,
         figure::confidence(0.95)

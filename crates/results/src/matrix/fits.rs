@@ -32,8 +32,8 @@ pub fn of_sizes(matrix: &Matrix, ground: (&str, Provenance), sizes: &[u64]) -> S
     };
     Sheet {
         caption: format!(
-            "{}: small machines. How many workloads fit into a memory of that size: the most that they hold and the most page \
-             tables, added; without files, whose pages can be dropped, and without the kernel and other programs. Named: those \
+            "{}: small machines. How many workloads fit into a memory of that size, by their peak of held memory plus that of page \
+             tables; without files, whose pages can be dropped, and without the kernel and other programs. Named: those \
              that fit under {} and not under this policy",
             place(ground),
             matrix.policies[beside]

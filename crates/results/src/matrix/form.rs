@@ -50,7 +50,7 @@ fn interleaving(form: &Filled) -> String {
     match apart.is_empty() {
         true => "All are of the same blocks.".to_owned(),
         false => format!(
-            "Not of the same blocks as the first, so that what the machine did meanwhile is in their changes: {}.",
+            "Not of the same blocks as the first, so their changes include what the machine did meanwhile: {}.",
             apart.join("; ")
         ),
     }
@@ -85,7 +85,7 @@ pub(super) fn order(form: &Filled) -> String {
     }
     let told = match (shown, against) {
         (0, 0) => "no interval tells any two of them apart".to_owned(),
-        (shown, 0) => format!("the intervals show it for {shown}, and nothing stands against it"),
+        (shown, 0) => format!("the intervals show it for {shown}, and contradict it for none"),
         (shown, against) => format!("the intervals show it for {shown}, and the contrary for {against}"),
     };
     format!(

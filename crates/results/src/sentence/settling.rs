@@ -21,7 +21,7 @@ pub fn of_blocks(comparison: &Comparison, blocks: u32) -> String {
     let time = time_s(comparison, blocks).map(|time_s| format!("--max-time {}", rounded_up(time_s)));
     let options: Vec<String> = number.into_iter().chain(time).collect();
     match options.is_empty() {
-        true => format!("about {blocks} blocks would settle it, which it may run: let it run to its end"),
+        true => format!("about {blocks} blocks would settle it, which its limits allow: let it run to its end"),
         false => format!("about {blocks} blocks would settle it: {}", options.join(" ")),
     }
 }
@@ -94,6 +94,6 @@ mod tests {
     fn what_was_interrupted_may_have_room_for_them() {
         let mut comparison = ended(Ended::Interrupted, 60.0);
         (comparison.design.max_blocks, comparison.design.max_time_s) = (60, Some(600.0));
-        assert!(of_blocks(&comparison, 20).ends_with("which it may run: let it run to its end"));
+        assert!(of_blocks(&comparison, 20).ends_with("which its limits allow: let it run to its end"));
     }
 }

@@ -145,6 +145,20 @@ fn what_is_not_a_store_is_left_alone() {
 }
 
 #[test]
+fn the_book_names_the_version() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let named = [
+        ("docs/reference/formats/store.md", format!("# The store: version {VERSION}\n")),
+        ("docs/reference/formats/README.md", format!("[the store, version {VERSION}](store.md)")),
+        ("CHANGELOG.md", format!("| the store, `results.sqlite` | {VERSION} |")),
+        ("CHANGELOG.md", format!("| shards of a study on a cluster | {VERSION} |")),
+    ];
+    for (page, words) in named {
+        assert!(std::fs::read_to_string(root.join(page)).unwrap().contains(&words), "{page}: {words}");
+    }
+}
+
+#[test]
 fn an_earlier_version_is_read_as_it_is_and_becomes_the_latest_when_written() {
     (1..VERSION).for_each(becomes_the_latest);
 }

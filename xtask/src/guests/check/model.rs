@@ -16,16 +16,18 @@ pub fn policies(page: u64) -> &'static [(&'static str, &'static str)] {
 }
 /// What the name of a simulation ends with.
 pub const SIMULATED: &str = ".sim";
+/// What is asked of the kernel before the programs run: keys of a file for `sim --linux`, and the command that says a value.
+const ASKED: [(&str, &str); 3] =
+    [("pt_reclaim", "reclaims"), ("reuses_large_folios", "reuses"), ("vdso_pages", "vdso")];
 /// The program that does nothing.
-const NOTHING: &str = "nothing";
+pub const NOTHING: &str = "nothing";
 /// How far figures may be apart, as a ratio, and how many faults or pages always.
 const TOLERANCE: f64 = 0.02;
 const FEW: u64 = 2;
 
 pub fn judge(part: &Part) -> Result<String, String> {
     let page = number(part, "page")?;
-    let programs = part.ran.iter().map(|ran| ran.name.as_str());
-    let programs = programs.filter(|name| *name != "page" && *name != NOTHING && !name.ends_with(SIMULATED));
+    let programs = part.ran.iter().filter_map(|ran| ran.name.strip_suffix(SIMULATED)).filter(|name| *name != NOTHING);
     // Some are written for base pages of 4K, and fail by themselves with others.
     let (programs, failing): (Vec<&str>, Vec<&str>) =
         programs.partition(|name| page == 4096 || part.output(name).is_ok());
@@ -51,6 +53,10 @@ pub fn judge(part: &Part) -> Result<String, String> {
         }
     }
     let mut all = format!("{} programs: {same} of {compared} figures are the same", programs.len());
+    let asked: Vec<String> = asked(part)?.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    if !asked.is_empty() {
+        all.push_str(&format!(" ({})", asked.join(", ")));
+    }
     if !failing.is_empty() {
         all.push_str(&format!(" (programs for 4K that fail with this page: {})", failing.join(", ")));
     }
@@ -58,6 +64,13 @@ pub fn judge(part: &Part) -> Result<String, String> {
         return Ok(format!("{all}, all within 2 %"));
     }
     Err(format!("{all}, {} are not within 2 %: {}", off.len(), off.join("; ")))
+}
+
+/// What this kernel answers to what is asked, and the model is told: by the keys of its file.
+pub fn asked(part: &Part) -> Result<Vec<(&'static str, String)>, String> {
+    let is_there = |name: &str| part.ran.iter().any(|ran| ran.name == name);
+    let asked = ASKED.into_iter().filter(|(_, name)| is_there(name));
+    asked.map(|(key, name)| Ok((key, part.output(name)?.trim().to_owned()))).collect()
 }
 
 /// What a kernel measured of a program under a policy, and what the model says by its name of that.
@@ -108,15 +121,25 @@ mod tests {
         let guest = |page: &str, faults: u64| {
             judge(&part(vec![
                 ran("page", page),
+                ran("reclaims", "true"),
                 ran("nothing", &compared(60.0)),
                 ran("holes", &compared(1050.0)),
                 ran("nothing.sim", &simulated(10)),
                 ran("holes.sim", &simulated(faults)),
             ]))
         };
-        assert_eq!(guest("4096", 1000).unwrap(), "1 programs: 9 of 9 figures are the same, all within 2 %");
-        assert_eq!(guest("4096", 1010).unwrap(), "1 programs: 6 of 9 figures are the same, all within 2 %");
-        assert_eq!(guest("65536", 1000).unwrap(), "1 programs: 3 of 3 figures are the same, all within 2 %");
+        assert_eq!(
+            guest("4096", 1000).unwrap(),
+            "1 programs: 9 of 9 figures are the same (pt_reclaim = true), all within 2 %"
+        );
+        assert_eq!(
+            guest("4096", 1010).unwrap(),
+            "1 programs: 6 of 9 figures are the same (pt_reclaim = true), all within 2 %"
+        );
+        assert_eq!(
+            guest("65536", 1000).unwrap(),
+            "1 programs: 3 of 3 figures are the same (pt_reclaim = true), all within 2 %"
+        );
         let off = guest("4096", 1100).unwrap_err();
         assert!(off.contains("3 are not within 2 %: holes under base: faults 1000, and the model says 1100"), "{off}");
     }

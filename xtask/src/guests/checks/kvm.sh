@@ -9,7 +9,7 @@ pmd=$(cat $thp/hpage_pmd_size)
 if [ $pmd -gt $bytes ]; then bytes=$((pmd * 2)); fi
 for chunk in 0 $pmd; do
     for time in first second; do
-        run split-$chunk.$time timeout -s KILL 240 pagelab workload kvm-dirty-log --bytes $bytes --backing thp --rounds 1 \
+        run split-$chunk.$time timeout -s KILL 600 pagelab workload kvm-dirty-log --bytes $bytes --backing thp --rounds 1 \
             --split-chunk $chunk --json
         # The next one would not end either.
         if [ "$(cat /tmp/code)" != 0 ]; then return; fi

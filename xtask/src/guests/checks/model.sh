@@ -7,11 +7,14 @@ if [ "$(looks page)" = 65536 ]; then
     policies=base,thp
 elif has_folios 64; then
     policies=base,mthp-64k,thp
+    run reuses pagelab exec -p mthp-64k -- looks reuses
 else
     needs "folios of 64K of anonymous memory"
     return
 fi
 run page looks page
+run reclaims looks reclaims
+run vdso looks vdso
 # The model's layout is the one without randomisation.
 echo 0 >/proc/sys/kernel/randomize_va_space
 while read -r name words; do

@@ -1,6 +1,9 @@
 // Maps anonymous memory, writes to all of it, and says what the kernel says of its own memory: smaps, and the folios of kpageflags.
 // It shares no code with the census that it is compared with.
 //   looks page            the size of a base page
+//   looks reuses          true where a write fault keeps a page of a large folio that no other process maps any more, false where it copies it
+//   looks reclaims        true where MADV_DONTNEED gives back a table of pages when it drops all that it maps, false where it keeps it
+//   looks vdso            how many pages the vDSO and its data have
 //   looks BYTES [FILE]    the memory; into FILE instead of standard output
 //   looks BYTES FILE hold TEXT   the same, and stays on the last processor until somebody outside has read its page tables; the
 //                         answer, which comes by standard input, into TEXT
@@ -12,10 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 // Bits of /proc/kpageflags (Documentation/admin-guide/mm/pagemap.rst).
 enum { HEAD = 15, TAIL = 16, ANON = 12, HUGE = 17 };
+
+enum { FOLIO = 64 << 10 };
 
 static int flags_file, map_file;
 static long page;
@@ -78,15 +84,77 @@ static int hold(char *memory, const char *path) {
     return fclose(out);
 }
 
+// Memory that begins where a window of this many bytes does, apart from all other memory.
+static char *window(size_t bytes, int windows) {
+    char *all = mmap(0, bytes * (windows + 2), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED) exit((perror("mmap"), 1));
+    char *begin = (char *)(((uintptr_t)all + bytes) & ~(uintptr_t)(bytes - 1));
+    mprotect(begin, bytes * windows, PROT_READ | PROT_WRITE);
+    return begin;
+}
+
+// The frame of an address.
+static uint64_t frame_at(char *address) {
+    return at(map_file, (uintptr_t)address / page) & ((1ul << 55) - 1);
+}
+
+// Stores to a folio of 64K that a child has shared and left.
+static int reuses(void) {
+    volatile char *folio = window(FOLIO, 1);
+    folio[0] = 1;
+    uint64_t first = frame_at((char *)folio);
+    if (folio_pages(first) * page != FOLIO) return fputs("no folio of 64K\n", stderr), 1;
+    pid_t child = fork();
+    if (child == 0) _exit(0);
+    if (child < 0 || waitpid(child, 0, 0) != child) return perror("fork"), 1;
+    folio[page] = 2;
+    return puts(frame_at((char *)folio + page) == first + 1 ? "true" : "false"), 0;
+}
+
+// Bytes of this process's page tables.
+static long tables(void) {
+    char line[256];
+    long kib = -1;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status && fgets(line, sizeof line, status)) sscanf(line, "VmPTE: %ld kB", &kib);
+    if (status) fclose(status);
+    return kib << 10;
+}
+
+// Pages of the mappings of the vDSO.
+static int vdso(void) {
+    char line[512];
+    uint64_t start, end, bytes = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps))
+        if ((strstr(line, "[vdso]") || strstr(line, "[vvar")) && sscanf(line, "%lx-%lx ", &start, &end) == 2)
+            bytes += end - start;
+    return printf("%lu\n", bytes / page), 0;
+}
+
+// Drops all that one table of pages maps, and leaves its neighbour.
+static int reclaims(void) {
+    size_t table = page * (page / sizeof(uint64_t));
+    char *begin = window(table, 2);
+    madvise(begin, table * 2, MADV_NOHUGEPAGE);
+    begin[0] = begin[table] = 1;
+    long before = tables();
+    if (madvise(begin, table, MADV_DONTNEED)) return perror("madvise"), 1;
+    return puts(tables() < before ? "true" : "false"), 0;
+}
+
 int main(int count, char **words) {
     page = sysconf(_SC_PAGESIZE);
     if (count > 1 && !strcmp(words[1], "page")) return printf("%ld\n", page), 0;
+    if (count > 1 && !strcmp(words[1], "vdso")) return vdso();
+    if (count > 1 && !strcmp(words[1], "reclaims")) return reclaims();
+    flags_file = open("/proc/kpageflags", O_RDONLY), map_file = open("/proc/self/pagemap", O_RDONLY);
+    if (flags_file < 0 || map_file < 0) return perror("kpageflags or pagemap"), 1;
+    if (count > 1 && !strcmp(words[1], "reuses")) return reuses();
     size_t bytes = strtoul(words[1], 0, 10);
     char *memory = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return perror("mmap"), 1;
     for (size_t byte = 0; byte < bytes; byte += page) memory[byte] = 1;
-    flags_file = open("/proc/kpageflags", O_RDONLY), map_file = open("/proc/self/pagemap", O_RDONLY);
-    if (flags_file < 0 || map_file < 0) return perror("kpageflags or pagemap"), 1;
     FILE *smaps = fopen("/proc/self/smaps", "r"), *out = count > 2 ? fopen(words[2], "w") : stdout;
     char line[512];
     uint64_t start = 0, end = 0, resident = 0, by_pmd = 0, kib;

@@ -297,7 +297,7 @@ fn run<F: Format + Send>(policy: &str, model: Paged<F>, steps: &[Step]) -> Resul
         heap: 0,
         heap_bytes: 0,
         traced: Pooled::new(policy, mechanism),
-        layout: Layout::new(Scheme { pool: Some(mechanism), draw: None }, Image::default()),
+        layout: Layout::new(Scheme { pool: Some(mechanism), ..Scheme::default() }, Image::default()),
         model,
         refused: 0,
         noted: BTreeMap::new(),

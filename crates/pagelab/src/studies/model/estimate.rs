@@ -5,7 +5,7 @@ use super::outcome::Outcome;
 
 /// Seconds that recording and simulating a row will take under so many policies, by the accesses per second of what the study
 /// has simulated. Its trace is taken to have as many accesses as it had on another machine, or as those of other workloads
-/// have on average. `None` where nothing says how long it took.
+/// have on average. `None` where it is unknown how long it took.
 pub fn estimated_s(row: &ModelRow, all: &[ModelRow], policies: usize) -> Option<f64> {
     let timed: Vec<(u64, f64)> = all.iter().flat_map(of_row).collect();
     let took_s: f64 = timed.iter().map(|(_, took_s)| took_s).sum();

@@ -133,7 +133,7 @@ pub fn regions(shown: &[&Region]) -> String {
         ("mappings", true),
         ("by leaf and folio", false),
     ];
-    wide("Regions that have memory, those with most to win first", &head(&titles), &rows) + &more
+    wide("Regions that have memory, those that could gain most first", &head(&titles), &rows) + &more
 }
 
 fn region_row(region: &Region) -> String {

@@ -79,7 +79,7 @@ fn result(trace: &Trace, at: usize) -> String {
     }
     let items: String = trace.notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
     if !items.is_empty() {
-        html.push_str(&format!("<h3>To be known</h3>\n<ul class=\"warnings\">\n{items}</ul>\n"));
+        html.push_str(&format!("<h3>Notes</h3>\n<ul class=\"warnings\">\n{items}</ul>\n"));
     }
     html
 }

@@ -80,7 +80,7 @@ fn a_range_confirms_a_direction_and_no_size() {
         let said = claimed(report).unwrap();
         for part in [
             "confirmed in its direction only: of 2 published figures 1 is within the range, 1 is more than the range holds",
-            "no source tells what these cost: build",
+            "no source says what these cost: build",
             "one author's",
             "it was another machine",
         ] {
