@@ -116,19 +116,19 @@ fn comparison(number: usize, blocks: u32) -> Comparison {
     let arms: Vec<Arm> = POLICIES.map(|name| Arm::of_policy(name, name.parse().expect("a policy"))).into();
     let mut design = Design::new(arms, 0, number as u64);
     (design.min_blocks, design.max_blocks) = (blocks.min(6), blocks);
-    let mut state = number as u64 + 1;
+    let mut seed = number as u64 + 1;
     let mut noise = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        0.99 + 0.02 * (state >> 11) as f64 / (1u64 << 53) as f64
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        0.99 + 0.02 * (seed >> 11) as f64 / (1u64 << 53) as f64
     };
     let names: Vec<String> = Metric::of_every_trial().into_iter().map(|metric| metric.name).take(METRICS).collect();
-    let (mut trials, state) = (Vec::new(), settled());
+    let (mut trials, host) = (Vec::new(), state_of_host());
     for block in 0..blocks {
         for arm in 0..POLICIES.len() {
             let trial = Trial { arm, block, position: arm as u32, attempt: 0 };
             let values =
                 names.iter().map(|name| Observation::measured(name.as_str(), noise() * (1.0 + arm as f64 / 50.0)));
-            trials.push(record(trial, values.collect(), &state));
+            trials.push(record(trial, values.collect(), &host));
         }
     }
     let admissions = vec![Admission::Admitted { mechanism: "none".to_owned() }; POLICIES.len()];
@@ -153,7 +153,7 @@ fn comparison(number: usize, blocks: u32) -> Comparison {
 }
 
 /// A state with as many settings as a host of today has.
-fn settled() -> State {
+fn state_of_host() -> State {
     let path = |at: u32| format!("/sys/kernel/mm/transparent_hugepage/hugepages-{at}kB/shmem_enabled");
     let settings = (0..60).map(|at| (path(at), "never".to_owned())).collect();
     State { settings: Arc::new(settings), ..State::default() }

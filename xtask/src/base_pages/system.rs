@@ -78,14 +78,15 @@ fn put(program: &Path, at: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::tests::Scratch;
 
     #[test]
     fn a_program_is_put_in_place_of_another_and_directories_are_linked() {
-        let scratch = tempfile::tempdir().unwrap();
-        let root = scratch.path().join("system");
+        let scratch = Scratch::new("system");
+        let root = scratch.0.join("system");
         merged(&root).unwrap();
         fs::write(root.join("bin/pagelab"), "old").unwrap();
-        let program = scratch.path().join("program");
+        let program = scratch.0.join("program");
         fs::write(&program, "new").unwrap();
         put(&program, &root.join("usr/bin/pagelab")).unwrap();
         assert_eq!(fs::read_to_string(root.join("bin/pagelab")).unwrap(), "new");
