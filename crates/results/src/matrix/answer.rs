@@ -6,6 +6,7 @@ use study::matrix::{Beside, Claim, Matrix, Row, Set, Standing, Total};
 use study::metric::{Provenance, Unit};
 use study::stats::Effect;
 
+use super::cells::why;
 use super::{Report, counted, grounds, provenance, rows_of};
 use crate::figure::{self, Change};
 use crate::text::enumerate;
@@ -193,19 +194,6 @@ pub fn claim(report: &Report<'_>) -> Option<String> {
     };
     let claim = Claim::of(report.published()).describe();
     Some(format!("The origin's claim is, here, {claim}: {figures}{}.", why(&differences(report))))
-}
-
-/// Why figures can differ, as the end of a sentence: numbered where there are several reasons, which have commas.
-pub(super) fn why(reasons: &[String]) -> String {
-    let told = match reasons {
-        [] => return String::new(),
-        [one] => one.clone(),
-        several => {
-            let numbered = several.iter().enumerate().map(|(at, reason)| format!("({}) {reason}", at + 1));
-            numbered.collect::<Vec<_>>().join("; ")
-        }
-    };
-    format!("; figures can differ because {told}")
 }
 
 /// What was found beside each published figure, on however many machines.

@@ -87,3 +87,16 @@ pub(super) fn of_found(set: &Set) -> String {
     });
     found.unwrap_or_else(|| "none".to_owned())
 }
+
+/// Why figures can differ, as the end of a sentence: numbered where there are several reasons, which have commas.
+pub(super) fn why(reasons: &[String]) -> String {
+    let told = match reasons {
+        [] => return String::new(),
+        [one] => one.clone(),
+        several => {
+            let numbered = several.iter().enumerate().map(|(at, reason)| format!("({}) {reason}", at + 1));
+            numbered.collect::<Vec<_>>().join("; ")
+        }
+    };
+    format!("; figures can differ because {told}")
+}

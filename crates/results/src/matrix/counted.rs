@@ -305,7 +305,7 @@ pub fn claim(weighed: &Weighed<'_>) -> String {
         false => format!("; the ranges are wide because no source says what these cost: {}", assumed.join(", ")),
     };
     let note = weighed.counted.note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
-    let why = super::answer::why(&differences(weighed));
+    let why = super::cells::why(&differences(weighed));
     format!(
         "The origin's claim is, here, {standing}: of {} published figures {}{width}{note}{why}.",
         sets.len(),

@@ -58,7 +58,7 @@ fn of_form(form: &matrix::Filled) -> String {
     let heads: Vec<String> = heads.map(|name| cut(&name, FORM_WIDTH - 1)).collect();
     let in_line = |name: &str, change: &str, cells: &[String]| {
         let cells: String = cells.iter().map(|cell| format!("{cell:>FORM_WIDTH$}")).collect();
-        named(name, FORM_NAME) + &format!("{change:>FORM_CHANGE$}{cells}").trim_end() + "\n"
+        named(name, FORM_NAME) + format!("{change:>FORM_CHANGE$}{cells}").trim_end() + "\n"
     };
     text.push_str(&in_line("", "change", &heads));
     for row in &form.rows {
