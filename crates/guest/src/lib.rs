@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cpio;
+mod elf;
 pub mod first;
 mod image;
 mod initrd;

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::elf;
 use crate::image::Architecture;
-use crate::own;
 
 /// Where pagelab lies in a system.
 pub const PROGRAM: &str = "usr/bin/pagelab";
@@ -63,7 +63,7 @@ impl Sysroot {
         let path = fs::canonicalize(path).map_err(|error| unreadable(path, error))?;
         let file = path.join(PROGRAM);
         let program = fs::read(&file).map_err(|error| unreadable(&file, error))?;
-        match own::machine(&program) {
+        match elf::machine(&program) {
             Some(machine) if machine == architecture.elf_machine() => {}
             found => {
                 let found = found.map_or("no processor at all (it is no ELF file)".to_owned(), |machine| {
@@ -73,7 +73,7 @@ impl Sysroot {
                 return Err(SysrootError::OtherArchitecture { path: file, expected: architecture, found });
             }
         }
-        match own::loader(&program) {
+        match elf::loader(&program) {
             Some(loader) => Err(SysrootError::NotStatic { path: file, loader }),
             None => Ok(Sysroot { path }),
         }

@@ -26,7 +26,7 @@ fn two_builds(bench: &Bench) -> bool {
             return 0;
         }"#;
     std::fs::write(bench.path("walk.c"), source).unwrap();
-    for (name, rounds) in [("old", 10), ("new", 240)] {
+    for (name, rounds) in [("old", 10), ("new", 120)] {
         let define = format!("-DROUNDS={rounds}");
         let mut gcc = Command::new("gcc");
         gcc.args(["-O1", &define, "-o"]).arg(bench.path(name)).arg(bench.path("walk.c"));
