@@ -476,5 +476,5 @@ fn stores_are_merged_once_and_conflicts_are_named() {
     sqlite(&into, "UPDATE trials SET exit_code = 7 WHERE comparison = 1 AND block = 2");
     merge(&[&one]).says(2, &["comparison 1 of sleep conflicts with comparison 1", "1 comparisons conflict"]);
     merge(&[&bench.word("none.sqlite"), &one]).says(2, &["there is no such store"]);
-    merge(&[&into]).says(2, &["is the store that is merged into"]);
+    merge(&[&into]).says(2, &["is the store to merge into"]);
 }
