@@ -260,6 +260,18 @@ fn succeeded(command: &mut Command) -> Result<String, String> {
     Err(format!("{program} failed: {}", said.trim()))
 }
 
+/// Makes the directories of a system's root, and the links to them, that packages of a merged /usr expect.
+///
+/// # Errors
+/// What cannot be made.
+pub fn merged(root: &Path) -> std::io::Result<()> {
+    for name in ["bin", "sbin", "lib"] {
+        fs::create_dir_all(root.join("usr").join(name))?;
+        std::os::unix::fs::symlink(format!("usr/{name}"), root.join(name))?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

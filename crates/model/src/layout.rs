@@ -1,16 +1,15 @@
 //! Where Linux puts mappings.
 //!
-//! A recorder under QEMU's user emulation sees the addresses that QEMU chooses: upwards from one place, never aligned for huge pages.
-//! Which pages can be large and how many tables there are depends on addresses, so recorded ones are translated to those that Linux 6.18
-//! chooses without randomisation, on x86-64 and, but for the end of all and the size of the vdso, elsewhere: programs at `ELF_ET_DYN_BASE`,
-//! the heap directly behind them (`load_elf_binary`, fs/binfmt_elf.c), mappings downwards from `mmap_base` into the highest gap that is large
-//! enough (`vm_unmapped_area_info`, mm/mmap.c), anonymous ones of whole huge pages and files of at least one aligned for them
+//! A recorder under QEMU's user emulation sees the addresses that QEMU chooses: upwards from one place, never aligned for huge pages. Which
+//! pages can be large and how many tables there are depends on addresses, so recorded ones are translated to those that Linux 6.18 chooses
+//! without randomisation (`linux` has what differs by architecture): programs at `ELF_ET_DYN_BASE`, the heap directly behind them
+//! (`load_elf_binary`, fs/binfmt_elf.c), mappings downwards from `mmap_base` into the highest gap that is large enough
+//! (`vm_unmapped_area_info`, mm/mmap.c), anonymous ones of whole huge pages and files of at least one aligned for them
 //! (`thp_get_unmapped_area_vmflags`, mm/huge_memory.c), unless the program says where and there is room (`arch_get_unmapped_area_topdown`,
 //! arch/x86/kernel/sys_x86_64.c). What grows by `mremap` and may move stays where there is room (`expand_vma`, mm/mremap.c). With
 //! randomisation the same mappings lie elsewhere by whole pages: `random`.
 //!
-//! Under a policy of pages of a pool a program's calls become others, at other addresses: `pool` serves them, and `of_pool` knows
-//! which recorded addresses are meant. This file is above 400 lines because both directions of the translation share its state.
+//! Under a policy of pages of a pool a program's calls become others, at other addresses: `pool` serves them, `of_pool` maps them back.
 
 mod change;
 pub(crate) mod linux;
@@ -84,9 +83,7 @@ pub(crate) struct Layout {
 impl Layout {
     /// That of a program that a process executes; `image` is only to tell programs apart.
     pub fn new(scheme: Scheme, image: Image) -> Layout {
-        let number = u64::from(image.process) << 32 | u64::from(image.execs);
-        let places =
-            scheme.draw.map_or_else(|| Places::fixed(scheme.home), |draw| Places::drawn(draw, scheme.home, number));
+        let places = Places::of(scheme, image);
         let (pool, taken) = (scheme.pool.map(Pool::new), Taken::below(&places));
         Layout { scheme, places, taken, pool, ..Layout::default() }
     }

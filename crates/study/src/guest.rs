@@ -90,7 +90,8 @@ impl Clock {
             Clock::Real => None,
             Clock::Instructions => Some(
                 "Emulated: no figure is a time, and none says how long anything takes. Instructions are those of the program and of the \
-                 kernel for it; faults and bytes are the kernel's",
+                 kernel for it; faults and bytes are the kernel's. A figure that a program prints as a time counts the instructions of \
+                 all programs meanwhile, and what the clock skips while the processor waits",
             ),
             Clock::Nothing => Some(
                 "Emulated: no figure is a time, and none says how long anything takes. Faults and bytes are the kernel's",
@@ -117,7 +118,7 @@ pub fn printed(name: &str, clock: Clock) -> Option<(String, f64)> {
 }
 
 /// A comparison without what its machine could not know: where that was emulated no time is left, and where its clock counts instructions
-/// they are a metric. So are times that a program prints: they are the instructions that went by, of all programs. The metric that decides
+/// they are a metric. So are times that a program prints: they are the instructions that went by, of all programs, and what the clock skips while the processor waits. The metric that decides
 /// is then instructions, or page faults, unless it was another one that is left.
 pub fn without_times(mut comparison: Comparison) -> Comparison {
     let clock = Clock::of(&comparison.machine);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::cache::cache;
-use crate::linux::{Granule, Linux, RELEASE, Wanted};
+use crate::linux::{Granule, Linux, RELEASE, UNCHANGED, Wanted};
 
 /// How it is called.
 const USAGE: &str = "usage: cargo xtask base-pages [--again] [--build] [--full] [--program FILE]
@@ -19,8 +19,6 @@ const USAGE: &str = "usage: cargo xtask base-pages [--again] [--build] [--full] 
   --program FILE   put this static arm64 pagelab into the system, such as `cargo xtask dist` makes one, instead of building it
 The first build takes half an hour on two processors. The page of what came of it is docs/evidence/base-pages.md.";
 
-/// What a kernel without patches is called.
-const VARIANT: &str = "as-it-is";
 /// The study, with words for what lies elsewhere on each machine.
 const STUDY: &str = include_str!("../../base-pages/study.toml");
 /// The page of the study's report.
@@ -80,7 +78,7 @@ fn studied(root: &Path, arguments: &Arguments) -> Result<(), String> {
     let linux = Linux::open(RELEASE, &cache, arguments.again)?;
     let mut images = PathBuf::new();
     for granule in Granule::ALL {
-        let image = linux.image(Wanted { granule, variant: VARIANT, patches: &[] })?;
+        let image = linux.image(Wanted { granule, variant: UNCHANGED, patches: &[] })?;
         println!("{}", image.path.display());
         images = image.path.parent().map(Path::to_path_buf).unwrap_or_default();
     }
@@ -153,7 +151,7 @@ mod tests {
     #[test]
     fn the_study_names_every_size_of_base_pages() {
         for granule in Granule::ALL {
-            assert!(STUDY.contains(&format!("@IMAGES@/{granule}-{VARIANT}\"")), "{granule}");
+            assert!(STUDY.contains(&format!("@IMAGES@/{granule}-{UNCHANGED}\"")), "{granule}");
         }
         assert!(STUDY.contains(&format!("trace = \"{}\"", redis::TRACE)));
         assert_eq!(STUDY.matches("sysroot = \"@SYSTEM@\"").count(), Granule::ALL.len());

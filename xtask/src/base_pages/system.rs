@@ -7,15 +7,15 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::cache::Work;
-use crate::debian::{Archive, unpack_among};
+use crate::debian::{Archive, merged, unpack_among};
 use crate::dist::{self, Compiler, Target};
 use crate::guests::initrd;
 use crate::linux::RELEASE;
 
 /// What is in it besides pagelab and busybox, with all that it depends on.
 const PACKAGES: [&str; 3] = ["base-files", "redis-server", "redis-tools"];
-/// Directories of which the root has a link (Debian's merged /usr).
-const MERGED: [&str; 3] = ["bin", "sbin", "lib"];
+/// Directories that a guest mounts something at, or writes to.
+const EMPTY: [&str; 7] = ["dev", "proc", "root", "run", "sys", "tmp", "var/tmp"];
 /// Programs that busybox is, where no package has brought them.
 const OF_BUSYBOX: [&str; 4] = ["sh", "ip", "true", "sleep"];
 
@@ -40,6 +40,7 @@ pub fn make(root: &Path, cache: &Path, again: bool, given: Option<&Path>) -> Res
         let packages = archive.fetch_all(&PACKAGES, &work)?;
         let new = work.path.join("system");
         merged(&new).map_err(cannot)?;
+        EMPTY.iter().try_for_each(|name| fs::create_dir_all(new.join(name))).map_err(cannot)?;
         packages.iter().try_for_each(|package| unpack_among(package, &new))?;
         let _ = fs::remove_dir_all(&system);
         fs::rename(&new, &system).map_err(cannot)?;
@@ -54,17 +55,6 @@ pub fn make(root: &Path, cache: &Path, again: bool, given: Option<&Path>) -> Res
     }
     put(&pagelab, &programs.join("pagelab")).map_err(cannot)?;
     Ok(system)
-}
-
-/// The root's directories, with the links of a merged /usr.
-fn merged(root: &Path) -> io::Result<()> {
-    for name in MERGED {
-        fs::create_dir_all(root.join("usr").join(name))?;
-        symlink(format!("usr/{name}"), root.join(name))?;
-    }
-    ["dev", "proc", "root", "run", "sys", "tmp", "var/tmp"]
-        .iter()
-        .try_for_each(|name| fs::create_dir_all(root.join(name)))
 }
 
 /// Puts a program in place at once: a guest that has the old one open keeps it.

@@ -8,10 +8,7 @@ use serde::Deserialize;
 use crate::cache::{Work, put};
 use crate::debian::{Archive, unpack_file, unpack_matching};
 use crate::dist::Target;
-use crate::linux::{Granule, Linux, Wanted};
-
-/// What a kernel without patches is called.
-const VARIANT: &str = "as-it-is";
+use crate::linux::{Granule, Linux, UNCHANGED, Wanted};
 
 /// Where modules lie, below a root.
 const MODULES: &str = "lib/modules";
@@ -77,7 +74,7 @@ pub struct Kernel {
 /// It was never fetched, and cannot be now; it cannot be built.
 pub fn fetch(guest: &Guest, target: &Target, cache: &Path, again: bool) -> Result<Kernel, String> {
     let Some(granule) = guest.built else { return fetch_package(guest, target, cache, again) };
-    let wanted = Wanted { granule, variant: VARIANT, patches: &[] };
+    let wanted = Wanted { granule, variant: UNCHANGED, patches: &[] };
     let image = Linux::open(&guest.release, cache, again)?.image(wanted)?;
     Ok(Kernel { image: image.path, package: format!("{}, base pages of {granule}", image.package) })
 }

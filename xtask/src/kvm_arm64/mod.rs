@@ -15,7 +15,7 @@ use measure::{Bench, Memory};
 use record::Record;
 
 use crate::cache::cache;
-use crate::linux::{Granule, Linux, Patch, RELEASE, Wanted};
+use crate::linux::{Granule, Linux, Patch, RELEASE, UNCHANGED, Wanted};
 
 /// How it is called.
 const USAGE: &str = "usage: cargo xtask kvm-arm64 [--granule SIZE] [--bytes SIZE] [--gigabytes COUNT] [--release NAME] [--again] [--build]
@@ -49,7 +49,7 @@ pub struct Variant {
 
 /// All of them; the others are compared with the first.
 pub const VARIANTS: [Variant; 3] = [
-    Variant { name: "as-it-is", patches: &[], counting: ("as-it-is-counting", &[COUNT]) },
+    Variant { name: UNCHANGED, patches: &[], counting: ("as-it-is-counting", &[COUNT]) },
     Variant { name: "skip-levels", patches: &[SKIP_LEVELS], counting: ("skip-levels-counting", &[SKIP_LEVELS, COUNT]) },
     Variant {
         name: "skip-children",

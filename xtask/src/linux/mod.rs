@@ -16,6 +16,9 @@ use source::Source;
 /// The release whose source is taken: the stable one, so that patches go on fitting.
 pub const RELEASE: &str = "trixie";
 
+/// What a kernel without patches is called.
+pub const UNCHANGED: &str = "as-it-is";
+
 /// The size of base pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Granule {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::init::SAYS;
 use crate::cache::Work;
-use crate::debian::{Archive, unpack_among};
+use crate::debian::{Archive, merged, unpack_among};
 use guest::cpio;
 
 /// Debian's base system as debootstrap installs it, by apt's patterns, and what a server has beside it.
@@ -30,8 +30,6 @@ const SERVICES: [&str; 6] =
     ["cron", "e2scrub_reap", "networking", "rsyslog", "systemd-networkd", "unattended-upgrades"];
 /// What the boot reads nothing of: it would only fill the guest's memory.
 const LEFT_OUT: [&str; 5] = ["boot", "usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info"];
-/// Directories of which the root has a link (Debian's merged /usr).
-const MERGED: [&str; 3] = ["bin", "sbin", "lib"];
 
 /// Says that the system is up, and takes it down.
 fn unit() -> String {
@@ -69,15 +67,6 @@ fn name(archive: &Archive, packages: &[PathBuf]) -> String {
     let hash =
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
     format!("debian-{}-{}_{}_packages_{hash:016x}", archive.release, archive.architecture, packages.len())
-}
-
-/// The directories and links that packages expect.
-fn merged(root: &Path) -> io::Result<()> {
-    for name in MERGED {
-        fs::create_dir_all(root.join("usr").join(name))?;
-        symlink(format!("usr/{name}"), root.join(name))?;
-    }
-    Ok(())
 }
 
 /// What configuring the packages, and an installer, would have left.

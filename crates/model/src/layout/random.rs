@@ -5,6 +5,9 @@
 //! and `arch_randomize_brk` (arch/x86/kernel/process.c). Everything moves by whole pages: where in its page a stack begins
 //! (`arch_align_stack`) is not modelled.
 
+use trace::Image;
+
+use super::Scheme;
 use super::linux::{Home, LEAST_GAP_BYTES, PAGE, PROGRAM, STACK_BYTES, STACK_END, STACK_GUARD_BYTES};
 
 /// Pages by which the heap may begin behind its program, and one (`randomize_page` with 1G).
@@ -63,13 +66,19 @@ impl Default for Places {
 }
 
 impl Places {
+    /// Those of a program of a process: each has a draw of its own.
+    pub fn of(scheme: Scheme, image: Image) -> Places {
+        let number = u64::from(image.process) << 32 | u64::from(image.execs);
+        scheme.draw.map_or_else(|| Places::fixed(scheme.home), |draw| Places::drawn(draw, scheme.home, number))
+    }
+
     /// Those without randomisation.
-    pub fn fixed(Home { stack_end, vdso_bytes }: Home) -> Places {
+    fn fixed(Home { stack_end, vdso_bytes }: Home) -> Places {
         Places { program: PROGRAM, mmap_base: stack_end - LEAST_GAP_BYTES, stack_end, heap_gap_bytes: 0, vdso_bytes }
     }
 
     /// Those of the `number`th program that is loaded in a layout.
-    pub fn drawn(draw: Draw, home: Home, number: u64) -> Places {
+    fn drawn(draw: Draw, home: Home, number: u64) -> Places {
         let Draw { seed, bits } = draw;
         let mut random = Random(mixed(seed ^ mixed(number)));
         let mut below = |pages: u64| random.next() % pages * PAGE;

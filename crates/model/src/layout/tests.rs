@@ -256,7 +256,7 @@ fn a_layout_of_randomisation_has_its_parts_where_they_were_drawn() {
         [program, stack + 8192, linker, heap, first]
     };
     for seed in 0..20 {
-        let places = Places::drawn(scheme(seed).draw.unwrap(), Home::default(), 7 << 32);
+        let places = Places::of(scheme(seed), image);
         let [program, stack_end, linker, heap, first] = lay_out(scheme(seed), image);
         assert_eq!((program, stack_end), (places.program, places.stack_end));
         assert_eq!(linker, places.mmap_base - INTERPRETER_BYTES);

@@ -113,7 +113,7 @@ fn hosts(definition: &Definition, rows: &[HostRow<'_>]) -> Vec<Known> {
     }
     let mut known: Vec<Known> = Vec::new();
     for machine in machines {
-        let label = label(definition, machine);
+        let label = named(definition, machine, &plain(&machine.cpu_model));
         let times =
             known.iter().filter(|one| one.label == label || one.label.starts_with(&format!("{label} ("))).count();
         let label = if times == 0 { label } else { format!("{label} ({})", times + 1) };
@@ -122,8 +122,13 @@ fn hosts(definition: &Definition, rows: &[HostRow<'_>]) -> Vec<Known> {
     known
 }
 
-/// A host in words: its processor and kernel, and which boot of the study it is.
+/// A host in words, with the whole name of its processor: what tells hosts apart where samples are exported.
 pub fn label(definition: &Definition, machine: &Machine) -> String {
+    named(definition, machine, &machine.cpu_model)
+}
+
+/// A host in words: its processor, by this name, its kernel, and which boot of the study it is.
+fn named(definition: &Definition, machine: &Machine, processor: &str) -> String {
     if machine.name != HOST {
         return machine.name.clone();
     }
@@ -131,7 +136,7 @@ pub fn label(definition: &Definition, machine: &Machine) -> String {
     let boots: Vec<&str> =
         definition.boots.iter().filter(|boot| boot.lacks(machine).is_none()).map(|boot| boot.name.as_str()).collect();
     let boots = if boots.is_empty() { String::new() } else { format!(", {}", boots.join(" and ")) };
-    format!("{}, Linux {release}{boots}", plain(&machine.cpu_model))
+    format!("{processor}, Linux {release}{boots}")
 }
 
 /// A processor's name as people write it: `Intel Xeon` of `Intel(R) Xeon(R) Processor @ 2.10GHz`. It stands in most sentences of

@@ -52,12 +52,12 @@ impl Guests {
         let here = lowered(definition, row.workload).unwrap_or_else(|_| planned.clone()).words;
         in_guest::check_words(&here, self.lab.clock())?;
         let in_system =
-            |sysroot: &Sysroot| words_in_system(definition, row.workload, &sysroot.program()).unwrap_or_default();
+            |sysroot: &Sysroot| words_in_system(definition, row.workload, &sysroot.program()).map_err(Failure::Input);
         let left = |kernel: &Kernel| boots_wanted(definition).saturating_sub(boots_of(kernel, &row.stored) as u32);
         let left: Vec<u32> = self.kernels.iter().map(left).collect();
         let seed = definition.seed.unwrap_or_else(in_guest::seed).wrapping_add(row.stored.len() as u64);
         measure(&self.lab, &self.kernels, &left, seed, &mut |kernel, seed| {
-            let words = kernel.sysroot.as_ref().map_or_else(|| here.clone(), in_system);
+            let words = kernel.sysroot.as_ref().map_or_else(|| Ok(here.clone()), in_system)?;
             let Booted { comparison, exit } = self.lab.measure(kernel, &words, seed)?;
             store.begin_of_study(&comparison, &of).map_err(Failure::input)?;
             ended(&comparison, exit)

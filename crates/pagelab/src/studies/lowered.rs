@@ -47,12 +47,18 @@ pub fn lowered(definition: &Definition, workload: &Workload) -> Result<Lowered, 
     Ok(Lowered { words, subject, left_out })
 }
 
-/// The words for a workload in a guest that has the files of another system, where pagelab is this program: neither inputs nor users of this
-/// host are there. `None`: it cannot be measured ([`lowered`]).
-pub fn words_in_system(definition: &Definition, workload: &Workload, program: &Path) -> Option<Vec<String>> {
-    lowered(definition, workload).ok()?;
+/// The words for a workload in a guest that has the files of another system, where pagelab is this program, or why it cannot be measured
+/// there: neither inputs nor users of this host are in that system.
+pub fn words_in_system(definition: &Definition, workload: &Workload, program: &Path) -> Result<Vec<String>, String> {
+    lowered(definition, workload)?;
+    if let Some(input) = workload.inputs.first() {
+        return Err(format!(
+            "{}: its input {} is made on this host, and the guest has the files of another system (sysroot); name files of that",
+            workload.name, input.name
+        ));
+    }
     let here = split(&definition.policies).0;
-    Some(with_seed(definition, words(definition, workload, &here, &program.to_string_lossy())))
+    Ok(with_seed(definition, words(definition, workload, &here, &program.to_string_lossy())))
 }
 
 /// Whether every policy is one that a boot has or has not: then a comparison is of one boot, and boots are compared.
