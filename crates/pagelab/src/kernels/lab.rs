@@ -18,6 +18,9 @@ use crate::failure::{Failure, say};
 const READY: [Duration; 2] = [Duration::from_secs(120), Duration::from_secs(900)];
 /// How long the first guest may take on the processor, before that is given up for good: it does nothing but boot.
 const TRY: Duration = Duration::from_secs(30);
+/// The environment in a guest that has the files of another system.
+const OF_A_SYSTEM: [(&str, &str); 2] =
+    [("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"), ("HOME", "/root")];
 /// How long a guest may take where nobody says it.
 pub const GUEST_TIME_S: f64 = 3600.0;
 
@@ -131,12 +134,15 @@ impl Lab {
         }
     }
 
-    /// What a guest is to do. In another system neither this host's directories nor its users are there.
+    /// What a guest is to do. In another system neither this host's directories nor its users are there, nor what its environment names.
     fn job(&self, kernel: &Kernel, words: &[String], seed: u64) -> Job {
         let job = Job { words: words.to_vec(), seed, ..self.template.clone() };
         match &kernel.sysroot {
             None => job,
-            Some(sysroot) => Job { directory: "/".into(), program: sysroot.program(), user: None, ..job },
+            Some(sysroot) => {
+                let variables = OF_A_SYSTEM.map(|(name, value)| (name.into(), value.into())).into();
+                Job { directory: "/".into(), program: sysroot.program(), user: None, variables, ..job }
+            }
         }
     }
 
