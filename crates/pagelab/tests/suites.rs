@@ -324,7 +324,11 @@ fn databases_tell_percentiles_beside_their_throughput() {
         }
     }
     let text = run("report", &[]);
-    text.prints(&["what the programs print beside", "transaction_p99_ms", "memory and page tables under default"]);
+    text.prints(&[
+        "further figures that the programs print",
+        "transaction_p99_ms",
+        "memory and page tables under default",
+    ]);
     let copies = fs::read_dir(cache.path().join("pagelab/inputs")).unwrap().flatten();
     let copies: Vec<_> = copies.flat_map(|one| fs::read_dir(one.path()).unwrap().flatten()).collect();
     assert_eq!(copies.len(), 2, "a database each, and no copy: {copies:?}");

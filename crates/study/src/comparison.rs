@@ -159,3 +159,10 @@ pub enum Ended {
     /// There is nothing to compare: the baseline, or every other arm, could not be admitted.
     NothingAdmitted,
 }
+
+impl Ended {
+    /// Whether it came to its end: what it says is a result.
+    pub fn has_result(&self) -> bool {
+        matches!(self, Ended::Precise | Ended::Blocks | Ended::Time)
+    }
+}

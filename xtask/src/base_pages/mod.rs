@@ -105,7 +105,8 @@ fn studied(root: &Path, arguments: &Arguments) -> Result<(), String> {
         pagelab.args(if arguments.is_full { &[][..] } else { &["--quick"] });
         pagelab
     };
-    crate::command::succeed(&mut study("run"))?;
+    // A row without a result is in the report with its reason.
+    let ran = crate::command::succeed(&mut study("run"));
     let mail = study("report").arg("--mail").output().map_err(|error| format!("pagelab study report: {error}"))?;
     if !mail.status.success() {
         return Err(format!("pagelab study report: {}", String::from_utf8_lossy(&mail.stderr).trim()));
@@ -114,7 +115,9 @@ fn studied(root: &Path, arguments: &Arguments) -> Result<(), String> {
     let page = page(&String::from_utf8_lossy(&mail.stdout), linux.package(), &date, &commit);
     fs::write(root.join(PAGE), page).map_err(|error| format!("{PAGE}: {error}"))?;
     println!("{PAGE}");
-    Ok(())
+    ran.map_err(|problem| {
+        format!("{PAGE} is written, and not all of its rows have a result (pagelab study run: {problem})")
+    })
 }
 
 /// The page: what was done, and the report as a mail.
@@ -125,8 +128,9 @@ fn page(mail: &str, package: &str, date: &str, commit: &str) -> String {
          the same small configuration. Each kernel boots in QEMU's emulation of a processor. All three run the same files: a static pagelab, and \
          Redis of Debian with its libraries. Beside the guests stands what the model says of the same programs on a Neoverse N1.\n\n\
          **Emulated: no time.** QEMU's clock goes on by a nanosecond with each instruction. So `instructions` are those of the program and of the \
-         kernel for it. `map_instructions` and its like are the mean of one call, with what interrupts it. They know no cache and no TLB miss. \
-         Faults and bytes are the kernel's own.\n\n\
+         kernel for it. They know no cache and no TLB miss. Faults and bytes are the kernel's own. `map_instructions` and its like are the mean of \
+         one call, with what interrupts it: under a policy that advises mappings, also pagelab's own stop of the program there. So compare them \
+         between kernels under `base`, and not between policies.\n\n\
          A kernel with other base pages than 4K has no folios of every size: a policy that it cannot give is a cell with its reason. \
          `base-16k`, `base-64k` and `contig-64k` are policies of model machines.\n\n\
          *When:* {date}. *Commit:* {commit}. *Command:* `cargo xtask base-pages`.\n\n```\n{}\n```\n",

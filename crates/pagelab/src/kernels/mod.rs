@@ -16,7 +16,7 @@ pub mod lab;
 mod report;
 pub mod session;
 
-use study::comparison::{Comparison, Ended};
+use study::comparison::Comparison;
 use study::guest::kernel_of;
 use study::plan::order;
 use study::stats::boots::boots_needed;
@@ -101,10 +101,10 @@ pub fn measure(
 /// # Errors
 /// It has no result.
 pub fn ended(comparison: &Comparison, exit: Exit) -> Result<Exit, Failure> {
-    match (&comparison.ended, exit) {
-        (Ended::Precise | Ended::Blocks | Ended::Time, exit) => Ok(exit),
-        (_, Err(failure)) => Err(failure),
-        (_, Ok(())) => Err(Failure::NoResult("a guest ended its comparison without a result".into())),
+    match (comparison.ended.has_result(), exit) {
+        (true, exit) => Ok(exit),
+        (false, Err(failure)) => Err(failure),
+        (false, Ok(())) => Err(Failure::NoResult("a guest ended its comparison without a result".into())),
     }
 }
 

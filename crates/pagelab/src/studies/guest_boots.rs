@@ -16,12 +16,12 @@ pub fn boots_wanted(definition: &Definition) -> u32 {
     definition.stopping.boots.unwrap_or_else(|| boots_needed(definition.boots.len()))
 }
 
-/// How many boots of this very image, with this command line, there are.
+/// How many boots of this very image, with this command line, have a result.
 pub fn boots_of(kernel: &Kernel, stored: &[Comparison]) -> usize {
     let own: Vec<String> = kernel.own_words().collect();
     let is_of = |one: &&Comparison| {
         let words: Vec<&str> = one.machine.kernel_command_line.split_whitespace().collect();
-        own.iter().all(|word| words.contains(&word.as_str()))
+        one.ended.has_result() && own.iter().all(|word| words.contains(&word.as_str()))
     };
     stored.iter().filter(is_of).count()
 }
@@ -29,11 +29,12 @@ pub fn boots_of(kernel: &Kernel, stored: &[Comparison]) -> usize {
 /// Whether each guest has its boots of a workload, which then is the last comparison's. Where the images can be read, only boots of these count.
 pub fn done(definition: &Definition, stored: &[Comparison]) -> Option<i64> {
     let kernels = kernel::of_boots(&definition.boots).ok();
-    let by_name = |boot: &Boot| stored.iter().filter(|one| boot.lacks(&one.machine).is_none()).count();
+    let is_of = |boot: &Boot, one: &Comparison| one.ended.has_result() && boot.lacks(&one.machine).is_none();
+    let by_name = |boot: &Boot| stored.iter().filter(|one| is_of(boot, one)).count();
     let counts: Vec<usize> = match &kernels {
         Some(kernels) => kernels.iter().map(|kernel| boots_of(kernel, stored)).collect(),
         None => definition.boots.iter().map(by_name).collect(),
     };
     let is_done = counts.iter().all(|count| *count >= boots_wanted(definition) as usize);
-    stored.last().filter(|_| is_done).map(|last| last.id)
+    stored.iter().rfind(|one| one.ended.has_result()).filter(|_| is_done).map(|last| last.id)
 }
