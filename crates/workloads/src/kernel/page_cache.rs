@@ -32,7 +32,8 @@ pub struct Held {
 pub enum Teller {
     /// cachestat(2): all pages of the cache, those of large folios behind the end of the file too.
     Cachestat,
-    /// mincore(2), where the kernel has no cachestat: the pages that a mapping of the file can see.
+    /// mincore(2), where the kernel has no cachestat, and where a file system keeps no pages of its own (overlayfs, whose files are
+    /// cached as those of the file system below): the pages that a mapping of the file can see.
     Mincore,
 }
 
@@ -89,14 +90,17 @@ pub fn run(sizes: &[u64], seed: u64, directory: &Path, stopped: Stopped<'_>) -> 
     Ok(found)
 }
 
-/// The page cache of a file, in bytes.
+/// The page cache of a file that was just written and read, in bytes.
 fn held(file: &File, bytes: u64) -> Result<(u64, Teller), KernelError> {
+    let by_mincore = || {
+        let pages = pages_by_mincore(file, bytes as usize).map_err(refused("ask what is in memory (mincore)"))?;
+        Ok((pages * base_page().bytes(), Teller::Mincore))
+    };
     match pages_by_cachestat(file) {
+        // None at all of what was just read: this file's pages are another file's.
+        Ok(0) => by_mincore(),
         Ok(pages) => Ok((pages * base_page().bytes(), Teller::Cachestat)),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
-            let pages = pages_by_mincore(file, bytes as usize).map_err(refused("ask what is in memory (mincore)"))?;
-            Ok((pages * base_page().bytes(), Teller::Mincore))
-        }
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => by_mincore(),
         Err(error) => Err(refused("ask for the page cache of a file (cachestat)")(error)),
     }
 }
