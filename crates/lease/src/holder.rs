@@ -12,7 +12,7 @@ const COMMAND: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Holder {
-    /// Its process id; 0 where the lock file does not say (it is being written).
+    /// Its process id; 0 where the lock file does not say (it is being written, or the lease given up).
     pub pid: i32,
     /// When it started, in clock ticks since boot (field 22 of /proc/PID/stat), so that a process id
     /// that was given again is not taken for it.

@@ -133,9 +133,10 @@ fn a_second_process_waits_and_is_told_for_whom() {
     assert!(matches!(tree.site().recover(), Err(LeaseError::Held { .. })));
     let refused = tree.site().acquire(SOON, |_, waited| waited < Duration::from_millis(50));
     assert!(matches!(refused, Err(LeaseError::Interrupted { .. })), "{refused:?}");
+    // The first that is told: a holder that is giving the lease up has no name in the file any more.
     let mut heard = None;
     let lease = tree.site().acquire(Duration::from_secs(10), |holder, _| {
-        heard = Some(holder.pid);
+        heard.get_or_insert(holder.pid);
         drop(helper.stdin.take());
         true
     });

@@ -33,6 +33,10 @@ const FORM_NAME: usize = 19;
 const FORM_CHANGE: usize = 17;
 const FORM_WIDTH: usize = 9;
 
+/// What intervals are, and why one can leave out zero beside the word `undecided`.
+const INTERVALS: &str = ", and below it the 95 % interval of each change by itself. Words such as undecided allow for the \
+    number of arms and of workloads";
+
 /// The mail's text.
 pub fn mail(report: &Report<'_>) -> String {
     let mut text = paragraph(&report.definition.question);
@@ -83,8 +87,7 @@ fn of_matrix(matrix: &Matrix) -> String {
         let known = rows_of(matrix, ground).filter(has_figure);
         let (rows, alone): (Vec<&Row>, Vec<&Row>) = known.partition(|row| has_baseline(row));
         if !rows.is_empty() {
-            let intervals =
-                if rows.iter().any(|row| has_interval(row)) { ", and below it the 95 % interval" } else { "" };
+            let intervals = if rows.iter().any(|row| has_interval(row)) { INTERVALS } else { "" };
             let what = format!("{}: per cent against {baseline}{intervals}.", place(ground));
             text.push_str(&paragraph(&what));
         }

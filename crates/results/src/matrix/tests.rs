@@ -270,6 +270,9 @@ fn a_mail_has_real_kernel_and_user_time_beside_the_metric_that_decides() {
         assert_eq!(changes.matches("+220.0%").count(), 4, "{text}");
         // The interval's own ends, which are not the same way off.
         assert_eq!(intervals.matches(" +60..+380").count(), 4, "{text}");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let said = "the 95 % interval of each change by itself. Words such as undecided allow for the number of arms";
+        assert!(words.contains(said), "{text}");
     });
 }
 

@@ -5,26 +5,32 @@ use serde_json::Value;
 use super::kvm::document;
 use crate::guests::transcript::Part;
 
-/// How far two runs may be apart, as a ratio of the longer one.
-const TOLERANCE: f64 = 0.01;
+/// How far two runs may be apart, as a ratio of the longer one. Phases that take 30,000 instructions were seen 1.1 % apart: what
+/// the kernel does in between, such as to refill its caches of free memory, is in them or is not.
+const TOLERANCE: f64 = 0.02;
 /// The guest reads a clock of 62.5 MHz: how far the same may be apart in two readings, each at its begin and its end.
 const TICKS: u64 = 2 * 16;
 
 pub fn judge(part: &Part) -> Result<String, String> {
-    let mut seen = Vec::new();
+    let (mut seen, mut apart) = (Vec::new(), 0.0_f64);
     for ran in part.ran.iter().filter(|ran| ran.name.ends_with(".first")) {
         let chunk = ran.name.trim_end_matches(".first");
         let [first, second] = ["first", "second"].map(|time| document(part, &format!("{chunk}.{time}")));
         let (first, second) = (phases(&first?), phases(&second?));
         for ((name, one), (_, other)) in first.iter().zip(&second) {
-            if one.abs_diff(*other).saturating_sub(TICKS) as f64 > TOLERANCE * (*one).max(*other) as f64 {
+            let ratio = one.abs_diff(*other).saturating_sub(TICKS) as f64 / (*one).max(*other).max(1) as f64;
+            if ratio > TOLERANCE {
                 return Err(format!("{chunk}: {name} took {one} and {other} instructions"));
             }
+            apart = apart.max(ratio);
         }
         let phases: Vec<String> = first.iter().map(|(name, count)| format!("{name} {count}")).collect();
         seen.push(format!("{chunk}: {}", phases.join(", ")));
     }
-    if seen.is_empty() { Err("nothing ran".to_owned()) } else { Ok(format!("instructions of {}", seen.join("; "))) }
+    match seen.is_empty() {
+        true => Err("nothing ran".to_owned()),
+        false => Ok(format!("{:.2} % apart at most; instructions of {}", apart * 100.0, seen.join("; "))),
+    }
 }
 
 /// The phases that were repeated, in order, with the median of their instructions: QEMU's clock goes on by a nanosecond with each.
@@ -53,7 +59,8 @@ mod tests {
         let guest = |first: f64, second: f64| {
             judge(&part(vec![ran("split-0.first", &run(first)), ran("split-0.second", &run(second))]))
         };
-        assert_eq!(guest(0.25, 0.250_001).unwrap(), "instructions of split-0: enable 250000000");
+        assert_eq!(guest(0.25, 0.250_001).unwrap(), "0.00 % apart at most; instructions of split-0: enable 250000000");
+        assert_eq!(guest(0.25, 0.254).unwrap(), "1.57 % apart at most; instructions of split-0: enable 250000000");
         assert!(guest(0.25, 0.26).unwrap_err().contains("split-0: enable took 250000000 and 260000000"));
         assert!(judge(&part(vec![])).is_err());
     }
