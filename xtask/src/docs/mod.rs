@@ -3,6 +3,7 @@
 mod age;
 mod mark;
 mod mdbook;
+mod program;
 mod repeat;
 mod site;
 mod source;
@@ -13,13 +14,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use mark::Mark;
+use program::Program;
 pub use source::files_below;
 
-const USAGE: &str = "usage: cargo xtask docs [--check | --make | --studies]
+const USAGE: &str = "usage: cargo xtask docs [--check | --make | --studies [--program FILE]]
   without an option  build the site in target/book/site with mdBook, and check its links
   --check            say which outputs in the book are older than the code that they show; fail where one is empty
   --make             write the reference of commands anew, and the outputs that are the same everywhere
-  --studies          write the reports of the studies anew, from the results that `pagelab study run NAME --quick` left";
+  --studies          write the reports of the studies anew, from the results that `pagelab study run NAME --quick` left
+  --program FILE     by this pagelab, the one that ran them: for another build its simulations count as missing";
 
 /// Does what the options say.
 pub fn run(root: &Path, options: &[String]) -> ExitCode {
@@ -27,7 +30,8 @@ pub fn run(root: &Path, options: &[String]) -> ExitCode {
         [] => build(root),
         ["--check"] => check(root),
         ["--make"] => make(root),
-        ["--studies"] => program(root).and_then(|()| studies::make(root)),
+        ["--studies"] => Program::build(root).and_then(|program| studies::make(root, &program)),
+        ["--studies", "--program", file] => Program::named(file).and_then(|program| studies::make(root, &program)),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -89,18 +93,13 @@ fn check(root: &Path) -> Result<(), String> {
 }
 
 /// Builds the program that prints the outputs.
-fn program(root: &Path) -> Result<(), String> {
-    crate::command::succeed(crate::cargo(root).args(["build", "--quiet", "--package", "pagelab"]))
-}
-
 fn make(root: &Path) -> Result<(), String> {
-    program(root)?;
-    let program = root.join("target/debug/pagelab");
-    let mut reference = std::process::Command::new(&program);
+    let program = Program::build(root)?;
+    let mut reference = std::process::Command::new(program.directory.join("pagelab"));
     crate::command::succeed(reference.args(["generate", "reference"]).arg(root.join("docs/reference")))?;
     for page in pages(root)? {
         let text = read(&page)?;
-        let made = repeat::all(root, &text).map_err(|problem| format!("{}: {problem}", page.display()))?;
+        let made = repeat::all(root, &program, &text).map_err(|problem| format!("{}: {problem}", page.display()))?;
         if made != text {
             fs::write(&page, made).map_err(|error| format!("{}: {error}", page.display()))?;
         }

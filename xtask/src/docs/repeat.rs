@@ -10,45 +10,51 @@ use std::process::Command;
 
 use super::age::{self, Age};
 use super::mark::{self, Mark};
+use super::program::Program;
 
 /// The page with every repeatable output as its command prints it now. Lines `$ command` above an output stay. So does a
 /// mark whose output has not changed, unless its code has.
 ///
 /// # Errors
 /// A mark that is wrong, a command that fails, an output without a fence, no directory for the commands.
-pub fn all(root: &Path, page: &str) -> Result<String, String> {
-    chosen(root, page, Mark::is_repeatable)
+pub fn all(root: &Path, program: &Program, page: &str) -> Result<String, String> {
+    chosen(root, program, page, Mark::is_repeatable)
 }
 
 /// The same for the outputs of marks that are chosen.
 ///
 /// # Errors
 /// As [`all`].
-pub fn chosen(root: &Path, page: &str, is_chosen: impl Fn(&Mark) -> bool) -> Result<String, String> {
+pub fn chosen(root: &Path, program: &Program, page: &str, is_chosen: impl Fn(&Mark) -> bool) -> Result<String, String> {
     let mut lines: Vec<String> = page.lines().map(str::to_owned).collect();
     let mut marks = mark::read(page)?;
     marks.retain(is_chosen);
     // From the end on: what changes in length does not move what is still to come.
-    for (mark, made) in outputs(root, marks, &lines)?.iter().rev() {
+    for (mark, made) in outputs(root, program, marks, &lines)?.iter().rev() {
         let (begin, end) = place(&lines, mark)?;
         let changed = lines[begin..end] != made[..];
         lines.splice(begin..end, made.iter().cloned());
         if changed || age::of(root, mark).is_ok_and(Age::is_older) {
-            stamp(root, mark, &mut lines);
+            stamp(root, program, mark, &mut lines);
         }
     }
     Ok(lines.join("\n") + "\n")
 }
 
 /// The output of each mark, in the page's order, as its command prints it now.
-fn outputs(root: &Path, marks: Vec<Mark>, lines: &[String]) -> Result<Vec<(Mark, Vec<String>)>, String> {
+fn outputs(
+    root: &Path,
+    program: &Program,
+    marks: Vec<Mark>,
+    lines: &[String],
+) -> Result<Vec<(Mark, Vec<String>)>, String> {
     if marks.is_empty() {
         return Ok(Vec::new());
     }
     marks.iter().try_for_each(|mark| place(lines, mark).map(drop))?;
     let directory = Directory::new(root).map_err(|error| format!("no directory for the commands: {error}"))?;
     let made = marks.into_iter().map(|mark| {
-        let made = run(root, &directory.0, &mark.command).map_err(|problem| format!("{}: {problem}", mark.line))?;
+        let made = run(program, &directory.0, &mark.command).map_err(|problem| format!("{}: {problem}", mark.line))?;
         Ok((mark, made))
     });
     made.collect()
@@ -104,11 +110,10 @@ fn fence(lines: &[String], mark: &Mark) -> Option<(usize, usize)> {
     Some((begin + 1 + commands, end))
 }
 
-fn run(root: &Path, directory: &Path, command: &str) -> Result<Vec<String>, String> {
-    let path = std::env::var("PATH").unwrap_or_default();
+fn run(program: &Program, directory: &Path, command: &str) -> Result<Vec<String>, String> {
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).current_dir(directory).env("LC_ALL", "C.UTF-8");
-    shell.env("PATH", format!("{}:{path}", root.join("target/debug").display()));
+    shell.env("PATH", program.path());
     let output = shell.output().map_err(|error| format!("cannot run sh: {error}"))?;
     if !output.status.success() {
         return Err(format!("{command}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()));
@@ -116,12 +121,12 @@ fn run(root: &Path, directory: &Path, command: &str) -> Result<Vec<String>, Stri
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().lines().map(|line| line.trim_end().to_owned()).collect())
 }
 
-/// Writes this commit and day into the mark.
-fn stamp(root: &Path, mark: &Mark, lines: &mut [String]) {
-    let (date, commit) = crate::command::stamp(root);
+/// Writes the program's commit and this day into the mark.
+fn stamp(root: &Path, program: &Program, mark: &Mark, lines: &mut [String]) {
+    let (date, _) = crate::command::stamp(root);
     for line in &mut lines[mark.line..mark.after] {
         if line.starts_with("commit: ") {
-            *line = format!("commit: {}", commit.split(' ').next().unwrap_or_default());
+            *line = format!("commit: {}", program.commit);
         } else if line.starts_with("date: ") {
             *line = format!("date: {date}");
         }
@@ -132,14 +137,18 @@ fn stamp(root: &Path, mark: &Mark, lines: &mut [String]) {
 mod tests {
     use super::*;
 
+    fn made_of(root: &Path, page: &str) -> Result<String, String> {
+        all(root, &Program::of_checkout(root), page)
+    }
+
     #[test]
     fn an_output_is_made_anew_and_the_rest_of_the_page_stays() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let page = mark::tests::PAGE.replace("echo a < b", "printf 'b\\nc  \\n'") + "\nend\n";
-        let made = all(&root, &page).unwrap();
+        let made = made_of(&root, &page).unwrap();
         assert!(made.starts_with("# A\n\n<!-- output\n") && !made.contains("fd26ecc"), "{made}");
         assert!(made.ends_with("-->\n```\n$ echo old\nb\nc\n```\n\nend\n"), "{made}");
-        assert_eq!(all(&root, &made).unwrap(), made);
+        assert_eq!(made_of(&root, &made).unwrap(), made);
     }
 
     #[test]
@@ -148,9 +157,9 @@ mod tests {
         let page = |command: &str| mark::tests::PAGE.replace("echo a < b", command);
         let writes = page("test ! -e made.by.page && test -e Cargo.toml && echo one | tee made.by.page");
         let both = writes + &page("cat made.by.page made.by.page");
-        let made = all(&root, &both).unwrap();
+        let made = made_of(&root, &both).unwrap();
         assert!(made.contains("$ echo old\none\n```") && made.contains("$ echo old\none\none\n```"), "{made}");
-        assert_eq!(all(&root, &made).unwrap(), made, "nothing is left of the first time");
+        assert_eq!(made_of(&root, &made).unwrap(), made, "nothing is left of the first time");
         assert!(!root.join("made.by.page").exists());
     }
 
@@ -170,7 +179,7 @@ mod tests {
     fn a_command_that_fails_and_an_output_without_a_fence_are_errors() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let page = mark::tests::PAGE;
-        assert!(all(root, &page.replace("echo a < b", "exit 3")).unwrap_err().contains("exit 3"));
-        assert_eq!(all(root, &page.replace("```\n", "")).unwrap_err(), "3: no fence follows the mark");
+        assert!(made_of(root, &page.replace("echo a < b", "exit 3")).unwrap_err().contains("exit 3"));
+        assert_eq!(made_of(root, &page.replace("```\n", "")).unwrap_err(), "3: no fence follows the mark");
     }
 }

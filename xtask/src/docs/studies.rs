@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use super::program::Program;
 use super::repeat;
 
 /// Where the pages are. A page has the name of its study.
@@ -18,30 +19,28 @@ const PICTURE: (u32, u32) = (1200, 1600);
 ///
 /// # Errors
 /// A study that has no results in the store, a page without a mark, no browser, files that cannot be read or written.
-pub fn make(root: &Path) -> Result<(), String> {
+pub fn make(root: &Path, program: &Program) -> Result<(), String> {
     let root = &root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))?;
     for page in super::source::files_below(&root.join(PAGES))? {
         if page.extension().is_none_or(|extension| extension != "md") || page.ends_with("README.md") {
             continue;
         }
         let text = super::read(&page)?;
-        let made = repeat::chosen(root, &text, |mark| mark.command.starts_with(REPORT))
+        let made = repeat::chosen(root, program, &text, |mark| mark.command.starts_with(REPORT))
             .map_err(|problem| format!("{}: {problem}", page.display()))?;
         fs::write(&page, made).map_err(|error| format!("{}: {error}", page.display()))?;
-        report(root, &page)?;
+        report(root, program, &page)?;
     }
     Ok(())
 }
 
 /// Writes the report of a page's study, and its picture. The report names its command, so that has no path of this machine.
-fn report(root: &Path, page: &Path) -> Result<(), String> {
+fn report(root: &Path, program: &Program, page: &Path) -> Result<(), String> {
     let (html, picture) = (page.with_extension("html"), page.with_extension("png"));
-    let mut program = Command::new("pagelab");
-    let path = std::env::var("PATH").unwrap_or_default();
-    program.current_dir(root).env("PATH", format!("{}:{path}", root.join("target/debug").display()));
-    program.args(["study", "report", "--quick", "--html"]).arg(html.strip_prefix(root).unwrap_or(&html));
-    program.arg(page.file_stem().unwrap_or_default());
-    crate::command::succeed(&mut program)?;
+    let mut command = Command::new(program.directory.join("pagelab"));
+    command.current_dir(root).args(["study", "report", "--quick", "--html"]);
+    command.arg(html.strip_prefix(root).unwrap_or(&html)).arg(page.file_stem().unwrap_or_default());
+    crate::command::succeed(&mut command)?;
     let mut browser = Command::new("chromium");
     browser.args([
         "--headless",

@@ -25,7 +25,11 @@ fn of_matrix(matrix: &Matrix, noun: &str) -> String {
     let grounds = grounds(matrix);
     let is_measured = |ground: &&(&str, Provenance)| ground.1 != Provenance::Modelled;
     let has_figure = |ground: &&(&str, Provenance)| totals(matrix, **ground).any(|total| total.change().is_some());
-    let measured: Vec<_> = grounds.iter().filter(is_measured).collect();
+    let mut measured: Vec<_> = grounds.iter().filter(is_measured).collect();
+    // Where nothing at all was measured there is nothing to say beside where something was.
+    if measured.iter().any(|ground| has_cell(matrix, **ground)) {
+        measured.retain(|ground| has_cell(matrix, **ground));
+    }
     let modelled: Vec<_> = grounds.iter().filter(|ground| !is_measured(ground)).filter(has_figure).collect();
     let told: Vec<_> = match measured.iter().any(&has_figure) {
         true => measured.into_iter().filter(|ground| has_figure(ground)).collect(),
@@ -40,6 +44,12 @@ fn of_matrix(matrix: &Matrix, noun: &str) -> String {
         format!("{} ({}): {}", ground.0, provenance(ground.1), clauses.join(", "))
     };
     told.iter().map(of_ground).collect::<Vec<_>>().join("; ") + "."
+}
+
+/// Whether any cell of a machine has a figure.
+fn has_cell(matrix: &Matrix, ground: (&str, Provenance)) -> bool {
+    let mut cells = rows_of(matrix, ground).flat_map(|row| &row.cells);
+    cells.any(|cell| !matches!(cell.standing, Standing::None { .. }))
 }
 
 fn totals<'a>(matrix: &'a Matrix, ground: (&'a str, Provenance)) -> impl Iterator<Item = &'a Total> {

@@ -170,9 +170,11 @@ fn models_answer_by_their_metric_and_after_the_host() {
         cell.standing = Standing::Modelled;
         cell.effects.insert("walks".into(), fewer);
     }
-    let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![host, model], &[]);
+    let nothing = Row::without("netperf", "another host", &definition.policies, "no package");
+    let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![nothing, host, model], &[]);
     shown(|report| {
         let said = answer(&Report { matrix: &matrix, ..report.clone() });
+        assert!(!said.contains("another host"), "nothing was measured there: {said}");
         assert!(said.starts_with("a host (measured): thp was not held"), "{said}");
         assert!(said.contains("rva23 (modelled): thp has 88.4 % fewer walks than default,"), "{said}");
     });

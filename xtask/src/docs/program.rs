@@ -1,0 +1,70 @@
+//! The pagelab that makes the outputs of pages.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A program, and the commit that it was built from.
+pub struct Program {
+    /// A directory with `pagelab` in it, for the search path.
+    pub directory: PathBuf,
+    /// What an output that it makes is stamped with.
+    pub commit: String,
+}
+
+impl Program {
+    /// The debug build of this checkout, which is there already.
+    pub fn of_checkout(root: &Path) -> Program {
+        let (_, commit) = crate::command::stamp(root);
+        let commit = commit.split(' ').next().unwrap_or_default().to_owned();
+        Program { directory: root.join("target/debug"), commit }
+    }
+
+    /// The debug build of this checkout, built now.
+    ///
+    /// # Errors
+    /// It cannot be built.
+    pub fn build(root: &Path) -> Result<Program, String> {
+        crate::command::succeed(crate::cargo(root).args(["build", "--quiet", "--package", "pagelab"]))?;
+        Ok(Program::of_checkout(root))
+    }
+
+    /// Another build.
+    ///
+    /// # Errors
+    /// It cannot be run, or has another name than pages call it by.
+    pub fn named(file: &str) -> Result<Program, String> {
+        let path = std::fs::canonicalize(file).map_err(|error| format!("{file}: {error}"))?;
+        if path.file_name().is_none_or(|name| name != "pagelab") {
+            return Err(format!("{file}: expected a program by the name of pagelab, which the commands of pages have"));
+        }
+        let output = Command::new(&path).arg("--version").output().map_err(|error| format!("{file}: {error}"))?;
+        let commit = crate::guests::commit_in(&String::from_utf8_lossy(&output.stdout));
+        let directory = path.parent().unwrap_or(Path::new("/")).to_owned();
+        Ok(Program { directory, commit: commit.chars().take(8).collect() })
+    }
+
+    /// The search path with this program before all others.
+    pub fn path(&self) -> String {
+        format!("{}:{}", self.directory.display(), std::env::var("PATH").unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_there_and_has_the_name_that_pages_call() {
+        assert!(Program::named("/nowhere/pagelab").is_err_and(|why| why.starts_with("/nowhere/pagelab: ")));
+        assert!(Program::named("/bin/sh").is_err_and(|why| why.contains("by the name of pagelab")));
+        let directory = std::env::temp_dir().join(format!("pagelab-xtask-program-{}", std::process::id()));
+        std::fs::create_dir(&directory).unwrap();
+        let file = directory.join("pagelab");
+        std::fs::write(&file, "#!/bin/sh\necho 'pagelab 0.1.0 (0123456789ab)'\n").unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let program = Program::named(file.to_str().unwrap()).unwrap();
+        assert_eq!(program.commit, "01234567");
+        assert!(program.path().starts_with(&format!("{}:", program.directory.display())));
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}
