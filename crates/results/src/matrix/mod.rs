@@ -104,13 +104,18 @@ pub struct HostOf {
     pub machine: Machine,
 }
 
-/// The result: the answer, what it says of the origin's claim, then a sentence for each machine and policy, what the published figures say, and what is missing.
+/// The result: the answer, what it says of the origin's claim, then a sentence for each machine and policy, and what else was found.
 pub fn conclude(report: &Report<'_>) -> Vec<String> {
     let matrices = std::iter::once(report.matrix).chain(report.over_variants);
     let totals = matrices.flat_map(|matrix| matrix.totals.iter().map(move |total| (matrix, total)));
-    let mut sentences: Vec<String> = totals.filter_map(|(matrix, total)| said(matrix, total)).collect();
-    let orders = report.forms.iter().map(form::order);
-    sentences.splice(0..0, std::iter::once(answer(report)).chain(claimed(report)).chain(orders));
+    let totals = totals.filter_map(|(matrix, total)| said(matrix, total));
+    std::iter::once(answer(report)).chain(claimed(report)).chain(totals).chain(findings(report)).collect()
+}
+
+/// What is found beside the answer, and is not of one policy on one machine: the origin's order, what was counted, series of sizes,
+/// and what is missing.
+pub(crate) fn findings(report: &Report<'_>) -> Vec<String> {
+    let mut sentences: Vec<String> = report.forms.iter().map(form::order).collect();
     sentences.extend(report.counted.iter().flat_map(counted::sentences));
     sentences.extend(report.series.iter().flat_map(series::sentences));
     if !report.missing.is_empty() {

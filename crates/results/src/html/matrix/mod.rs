@@ -11,7 +11,7 @@ use study::matrix::Matrix;
 
 use super::parts::{command, page, section, typeset};
 use super::tables::wide;
-use crate::matrix::{Report, Sheet, answer, claimed, conclude, counted, further, grounds, of_origin, series, sheets};
+use crate::matrix::{Report, Sheet, answer, claimed, counted, findings, further, grounds, of_origin, series, sheets};
 use crate::text::escape;
 
 /// Where the origins of a matrix's rows stand on the page: each matrix has its own.
@@ -58,7 +58,7 @@ pub fn report(report: &Report<'_>) -> String {
     let has_own = |sheet: &Sheet| of_origin.contains(sheet) || of_series.contains(sheet);
     let others: Vec<Sheet> = sheets(report).into_iter().filter(|sheet| !has_own(sheet)).collect();
     let sections = [
-        section("Answer", "answer", &sentences(report)),
+        section("Findings", "findings", &sentences(report)),
         section("Matrix", "matrix", &of_policies(&|matrix| map::maps(matrix, Anchors::Policies))),
         section(
             "Changes against the baseline",
@@ -94,10 +94,9 @@ fn header(report: &Report<'_>) -> String {
     )
 }
 
-/// What stands in the heading is not said again.
+/// What is neither in the heading nor in the pictures and tables of policies.
 fn sentences(report: &Report<'_>) -> String {
-    let sentence = |text: &String| format!("<p>{}</p>\n", escape(&typeset(text)));
-    conclude(report).iter().skip(1 + usize::from(claimed(report).is_some())).map(sentence).collect()
+    findings(report).iter().map(|sentence| format!("<p>{}</p>\n", escape(&typeset(sentence)))).collect()
 }
 
 /// A table of each machine.

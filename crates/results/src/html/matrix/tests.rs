@@ -11,7 +11,7 @@ fn every_part_of_a_study_is_on_its_page() {
     large(|of| {
         let html = report(of);
         for heading in [
-            "Answer",
+            "Findings",
             "Matrix",
             "Changes against the baseline",
             "Boots compared",
