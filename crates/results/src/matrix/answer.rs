@@ -2,7 +2,7 @@
 
 use study::definition::{Definition, Published, Size};
 use study::guest::NO_STUDY;
-use study::matrix::{Beside, Claim, Matrix, Row, Set, Standing, Total};
+use study::matrix::{Beside, Cell, Claim, Matrix, Row, Set, Standing, Total};
 use study::metric::{Provenance, Unit};
 use study::stats::Effect;
 
@@ -114,10 +114,18 @@ fn lack(standing: &Standing) -> &'static str {
     }
 }
 
-/// What a machine without any figure says: which policies were not held or show nothing of their own, or else the main reason.
+/// What a machine without any change says: that its baseline has no figure, which policies were not held or show nothing of
+/// their own, or else the main reason.
 fn lacks(matrix: &Matrix, ground: (&str, Provenance)) -> Vec<String> {
+    let baseline = &matrix.baseline;
+    let cells = || rows_of(matrix, ground).flat_map(|row| &row.cells);
+    if has_cell(matrix, ground) && !cells().any(|cell| cell.standing == Standing::Baseline) {
+        let reason = main_reason(cells().filter(|cell| cell.policy == *baseline));
+        let why = reason.map(|why| format!(" ({why})")).unwrap_or_default();
+        return vec![format!("{baseline} has no figure{why}, so nothing can be set beside it")];
+    }
     let known = void(totals(matrix, ground));
-    let reason = main_reason(rows_of(matrix, ground)).map(|why| format!(": {why}")).unwrap_or_default();
+    let reason = main_reason(cells()).map(|why| format!(": {why}")).unwrap_or_default();
     if known.is_empty() { vec![format!("no policy has a figure{reason}")] } else { known }
 }
 
@@ -126,7 +134,7 @@ fn unanswered(matrix: &Matrix, noun: &str) -> String {
     let mut lacks = void(grounds(matrix).into_iter().flat_map(|ground| totals(matrix, ground)));
     lacks.dedup();
     if lacks.is_empty() {
-        lacks.extend(main_reason(matrix.rows.iter()).map(str::to_owned));
+        lacks.extend(main_reason(matrix.rows.iter().flat_map(|row| &row.cells)).map(str::to_owned));
     }
     let why = if lacks.is_empty() { String::new() } else { format!(": {}", lacks.join(", ")) };
     format!("No {noun} can be set beside {} yet{why}.", matrix.baseline)
@@ -139,9 +147,9 @@ fn void<'a>(totals: impl Iterator<Item = &'a Total>) -> Vec<String> {
 }
 
 /// The reason that most cells have.
-fn main_reason<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<&'a str> {
+fn main_reason<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<&'a str> {
     let mut counted: Vec<(&str, usize)> = Vec::new();
-    for cell in rows.flat_map(|row| &row.cells) {
+    for cell in cells {
         let Standing::None { why } = &cell.standing else { continue };
         match counted.iter_mut().find(|(known, _)| known == why) {
             Some((_, times)) => *times += 1,

@@ -181,6 +181,30 @@ fn models_answer_by_their_metric_and_after_the_host() {
 }
 
 #[test]
+fn what_has_a_figure_without_its_baseline_says_so() {
+    let definition = definition();
+    let mut row = Row::of_comparison("sort", "a host", &definition.policies, &crate::sample::comparison(), &[]);
+    row.cells[0].standing = Standing::None { why: "no boot that has it was measured".into() };
+    row.cells[1].effects.clear();
+    row.cells[2].effects.clear();
+    let mut model = row.clone();
+    model.machine = "rva23".into();
+    model.provenance = Provenance::Modelled;
+    model.metric = "walks".into();
+    model.cells[0].standing = Standing::Baseline;
+    model.cells[1].standing = Standing::Modelled;
+    let fewer = Effect { blocks: 0, ratio: 0.5, low: None, high: None, p_adjusted: None };
+    model.cells[1].effects.insert("walks".into(), fewer);
+    let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![row, model], &[]);
+    shown(|report| {
+        let said = answer(&Report { matrix: &matrix, ..report.clone() });
+        let begin = "a host (measured): default has no figure (no boot that has it was measured), so nothing can be set beside it;";
+        assert!(said.starts_with(begin), "{said}");
+        assert!(said.contains("rva23 (modelled): thp has 50.0 % fewer walks"), "{said}");
+    });
+}
+
+#[test]
 fn a_figure_counts_once_however_many_machines_stand_beside_it() {
     let definition = definition();
     let undecided = |provenance| Set {
