@@ -58,20 +58,30 @@ pub fn stack_bytes(limit: Option<u64>) -> u64 {
     limit.unwrap_or(0).max(8 << 20).next_multiple_of(PAGE_BYTES)
 }
 
-/// Where the stack of the first thread can be: behind a page without access that stands alone.
-pub fn stacks(regions: &[Region], stack_bytes: u64) -> impl Iterator<Item = Range<u64>> {
+/// Where the stack of the first thread can be: behind a guard that stands alone. QEMU has a page without access there; where it
+/// was told of larger pages than the processor's it has one of them, which it does not protect (7.2).
+pub fn stacks(regions: &[Region], stack_bytes: u64, page_bytes: u64) -> Vec<Range<u64>> {
+    let is_memory = |region: &Region| {
+        region.is_anonymous()
+            && region.protection & STACK_PROTECTION == STACK_PROTECTION
+            && region.range.end - region.range.start >= stack_bytes
+    };
     let is_guard = |region: &Region| {
         region.is_anonymous() && region.protection == 0 && region.range.end - region.range.start == PAGE_BYTES
     };
-    let pairs = regions.windows(2);
-    let found = pairs.filter(move |pair| is_guard(&pair[0])).map(|pair| (&pair[0], &pair[1]));
-    let found = found.filter(move |(guard, memory)| {
-        memory.is_anonymous()
-            && memory.protection & STACK_PROTECTION == STACK_PROTECTION
-            && memory.range.start == guard.range.end
-            && memory.range.end - memory.range.start >= stack_bytes
-    });
-    found.map(move |(_, memory)| memory.range.start..memory.range.start + stack_bytes)
+    let of = |at: usize| {
+        let (memory, before) = (&regions[at], at.checked_sub(1).map(|at| &regions[at]));
+        let is_behind = before.is_some_and(|before| before.range.end == memory.range.start);
+        let guard_bytes = match before {
+            Some(guard) if is_behind && is_guard(guard) => 0,
+            _ if !is_behind && page_bytes > PAGE_BYTES => page_bytes,
+            _ => return None,
+        };
+        let begin = memory.range.start + guard_bytes;
+        let stack = begin..begin + stack_bytes.next_multiple_of(page_bytes);
+        (is_memory(memory) && stack.end <= memory.range.end).then_some(stack)
+    };
+    (0..regions.len()).filter_map(of).collect()
 }
 
 /// Tells of the stack as Linux has it: its used part and 128 KiB below. It grows when it is touched further down.
@@ -159,7 +169,7 @@ mod tests {
     #[test]
     fn the_stack_is_shown_as_linux_has_it() {
         let mut shown = before();
-        let stack = stacks(&shown, stack_bytes(None)).next().unwrap();
+        let stack = stacks(&shown, stack_bytes(None), PAGE_BYTES).remove(0);
         assert_eq!(stack, 0x40_0000_1000..0x40_0080_1000);
         show_stack(&mut shown, stack, 0x40_0080_0123);
         let found: Vec<_> = shown.iter().map(|region| (region.range.clone(), region.name.as_str())).collect();
@@ -172,10 +182,23 @@ mod tests {
     }
 
     #[test]
+    fn a_guard_of_a_larger_page_is_not_protected_and_not_the_stack_s() {
+        let maps = "\
+0048c000-00490000 r--p 0008c000 fe:00 10103132                           /a program
+00493000-004c0000 rw-p 00000000 00:00 0 
+5500000000-5500804000 rw-p 00000000 00:00 0 
+5500804000-5500808000 r--p 00000000 00:00 0 
+";
+        let shown = all(maps, 0);
+        assert_eq!(stacks(&shown, stack_bytes(None), 16 << 10), [0x55_0000_4000..0x55_0080_4000]);
+        assert_eq!(stacks(&shown, stack_bytes(None), PAGE_BYTES), []);
+    }
+
+    #[test]
     fn no_stack_is_found_where_none_is() {
         let shown = before();
-        assert_eq!(stacks(&shown, stack_bytes(Some(1 << 30))).count(), 0);
-        assert_eq!(stacks(&shown[1..2], stack_bytes(Some(0))).count(), 0);
+        assert_eq!(stacks(&shown, stack_bytes(Some(1 << 30)), PAGE_BYTES), []);
+        assert_eq!(stacks(&shown[1..2], stack_bytes(Some(0)), PAGE_BYTES), []);
         assert_eq!(stack_bytes(Some((16 << 20) - 1)), 16 << 20);
     }
 

@@ -27,7 +27,7 @@ pub struct Loaded {
 /// Finds what of the memory of this process is the program's when it begins, where QEMU's own is among it.
 pub fn find(own: &mut Owned, all: &[Region], base: u64, contents: &impl GuestMemory) {
     let Ok(pagemap) = File::open("/proc/self/pagemap") else { return };
-    for stack in regions::stacks(all, regions::stack_bytes(stack_limit())) {
+    for stack in regions::stacks(all, regions::stack_bytes(stack_limit()), page_bytes()) {
         let used = used_pages(&pagemap, &stack, base, contents).next();
         if let Some(vector) = used.and_then(|used| owned::vector(&stack, used, contents)) {
             own.find(&stack, &vector, contents);
@@ -41,8 +41,8 @@ pub fn loaded(mut regions: Vec<Region>, base: u64, heap: Range<u64>, contents: &
     if let Ok(pagemap) = File::open("/proc/self/pagemap") {
         written.extend(regions.iter().flat_map(|region| used_pages(&pagemap, &region.range, base, contents)));
     }
-    let stack = regions::stacks(&regions, regions::stack_bytes(stack_limit())).next();
-    if let Some(stack) = stack
+    let stacks = regions::stacks(&regions, regions::stack_bytes(stack_limit()), page_bytes());
+    if let Some(stack) = stacks.into_iter().next()
         && let Some(used) = written.iter().find(|page| stack.contains(page))
     {
         regions::show_stack(&mut regions, stack, *used);
@@ -102,6 +102,13 @@ fn is_used(page: u64, contents: &impl GuestMemory) -> bool {
     bytes[..read].iter().any(|byte| *byte != 0)
 }
 
+/// The base page that QEMU was told to have, for which it rounds the stack and what is behind it (`QEMU_PAGESIZE`,
+/// linux-user/main.c); 4K where it was told nothing.
+fn page_bytes() -> u64 {
+    let told = std::env::var("QEMU_PAGESIZE").ok().and_then(|text| text.parse::<u64>().ok());
+    told.filter(|bytes| bytes.is_power_of_two() && *bytes > PAGE_BYTES).unwrap_or(PAGE_BYTES)
+}
+
 fn stack_limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a plain system call on an own variable.
@@ -141,7 +148,7 @@ fn stand_in(regions: &mut [Region], contents: &impl GuestMemory) -> Option<u64> 
     let stack = regions.iter().position(|region| region.name == "[stack]")?;
     let (stack_end, behind) = (regions[stack].range.end, regions.get_mut(stack + 1)?);
     let is_it = behind.name.is_empty()
-        && behind.range == (stack_end..stack_end + PAGE_BYTES)
+        && behind.range == (stack_end..stack_end + page_bytes())
         && behind.protection & libc::PROT_WRITE as u64 == 0;
     if !is_it {
         return None;
