@@ -114,7 +114,10 @@ fn replace(guest: &Guest, target: &Target, cache: &Path, place: &Path, work: &Wo
     unpack_file(&file, &format!("./boot/vmlinuz-{version}"), &image)
         .or_else(|_| unpack_file(&file, &format!("./usr/lib/modules/{version}/vmlinuz"), &image))?;
     let modules = work.path.join("modules");
-    unpack_matching(with_modules.as_ref().unwrap_or(&file), &OF_A_GUEST, &modules)?;
+    // Of a package that is split, the one with the image says which modules are built in.
+    for file in with_modules.iter().chain([&file]) {
+        unpack_matching(file, &OF_A_GUEST, &modules)?;
+    }
     let _ = fs::remove_file(place.join("package"));
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     for file in with_modules.iter().chain([&file]) {
