@@ -99,11 +99,11 @@ fn replace(guest: &Guest, target: &Target, cache: &Path, place: &Path, work: &Wo
     let archive = Archive::open(cache, &guest.release, target.architecture, false)?;
     // The lists name a package that may be gone by now: then they are fetched anew.
     let fetched = |archive: &Archive| -> Result<Fetched, String> {
-        let Packages { image, modules, version } = packages(archive, guest)?;
-        let modules = modules.map(|package| archive.fetch(&package, work)).transpose()?;
-        Ok(Fetched { image: archive.fetch(&image, work)?, modules, version })
+        let Packages { image, others, version } = packages(archive, guest)?;
+        let others = others.iter().map(|package| archive.fetch(package, work)).collect::<Result<_, _>>()?;
+        Ok(Fetched { image: archive.fetch(&image, work)?, others, version })
     };
-    let Fetched { image: file, modules: with_modules, version } = match fetched(&archive) {
+    let Fetched { image: file, others, version } = match fetched(&archive) {
         Ok(found) => found,
         Err(problem) => {
             println!("{problem}; the lists may be old");
@@ -114,13 +114,12 @@ fn replace(guest: &Guest, target: &Target, cache: &Path, place: &Path, work: &Wo
     unpack_file(&file, &format!("./boot/vmlinuz-{version}"), &image)
         .or_else(|_| unpack_file(&file, &format!("./usr/lib/modules/{version}/vmlinuz"), &image))?;
     let modules = work.path.join("modules");
-    // Of a package that is split, the one with the image says which modules are built in.
-    for file in with_modules.iter().chain([&file]) {
+    for file in others.iter().chain([&file]) {
         unpack_matching(file, &OF_A_GUEST, &modules)?;
     }
     let _ = fs::remove_file(place.join("package"));
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    for file in with_modules.iter().chain([&file]) {
+    for file in others.iter().chain([&file]) {
         fs::remove_file(file).ok();
     }
     let cannot = |error| format!("cannot make {}: {error}", place.display());
@@ -144,8 +143,8 @@ fn put_modules(unpacked: &Path, version: &str, place: &Path) -> std::io::Result<
 struct Packages {
     /// The one with the image.
     image: String,
-    /// The one with the modules, where they are not beside the image.
-    modules: Option<String>,
+    /// Those with the modules, and with the list of those that are built in, where they are not beside the image.
+    others: Vec<String>,
     /// The kernel's version.
     version: String,
 }
@@ -153,7 +152,7 @@ struct Packages {
 /// Their files.
 struct Fetched {
     image: PathBuf,
-    modules: Option<PathBuf>,
+    others: Vec<PathBuf>,
     version: String,
 }
 
@@ -167,11 +166,12 @@ fn packages(archive: &Archive, guest: &Guest) -> Result<Packages, String> {
 }
 
 /// Those of a package `linux-image`, which depends on others. Newer ones are split: `linux-binary` has the image, `linux-modules`
-/// the modules.
+/// the modules, and a `linux-base` of that version says which are built in.
 fn packages_of(image: String, dependencies: &[String]) -> Packages {
     let part = |beginning: &str| dependencies.iter().find(|name| name.starts_with(beginning)).cloned();
     let version = image.trim_start_matches("linux-image-").to_owned();
-    Packages { image: part("linux-binary-").unwrap_or(image), modules: part("linux-modules-"), version }
+    let others = ["linux-modules-", "linux-base-"].into_iter().filter_map(part).collect();
+    Packages { image: part("linux-binary-").unwrap_or(image), others, version }
 }
 
 #[cfg(test)]
@@ -184,15 +184,18 @@ mod tests {
     fn a_package_that_is_split_has_its_image_and_its_modules_in_others() {
         let dependencies = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
         let whole = packages_of("linux-image-6.12.1-arm64".into(), &dependencies(&["kmod", "linux-base"]));
-        let packages = |image: &str, modules: Option<&str>, version: &str| Packages {
+        let packages = |image: &str, others: &[&str], version: &str| Packages {
             image: image.into(),
-            modules: modules.map(str::to_owned),
+            others: dependencies(others),
             version: version.into(),
         };
-        assert_eq!(whole, packages("linux-image-6.12.1-arm64", None, "6.12.1-arm64"));
+        assert_eq!(whole, packages("linux-image-6.12.1-arm64", &[], "6.12.1-arm64"));
         let parts = dependencies(&["linux-base-7.2-arm64", "linux-binary-7.2-arm64", "linux-modules-7.2-arm64"]);
         let split = packages_of("linux-image-7.2-arm64".into(), &parts);
-        assert_eq!(split, packages("linux-binary-7.2-arm64", Some("linux-modules-7.2-arm64"), "7.2-arm64"));
+        assert_eq!(
+            split,
+            packages("linux-binary-7.2-arm64", &["linux-modules-7.2-arm64", "linux-base-7.2-arm64"], "7.2-arm64")
+        );
     }
 
     #[test]
