@@ -148,7 +148,8 @@ fn stand_in(regions: &mut [Region], contents: &impl GuestMemory) -> Option<u64> 
     let stack = regions.iter().position(|region| region.name == "[stack]")?;
     let (stack_end, behind) = (regions[stack].range.end, regions.get_mut(stack + 1)?);
     let is_it = behind.name.is_empty()
-        && behind.range == (stack_end..stack_end + page_bytes())
+        && behind.range.start == stack_end
+        && [PAGE_BYTES, page_bytes()].contains(&(behind.range.end - stack_end))
         && behind.protection & libc::PROT_WRITE as u64 == 0;
     if !is_it {
         return None;
