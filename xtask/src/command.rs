@@ -12,6 +12,12 @@ pub fn succeed(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(status.to_string()) }
 }
 
+/// The commit in what `pagelab --version` prints: `pagelab 0.1.0 (d63f1c75481f)`.
+pub fn commit_in(version: &str) -> String {
+    let commit = version.split_once('(').and_then(|(_, rest)| rest.split_once(')')).map(|(commit, _)| commit);
+    commit.unwrap_or(version).trim().to_owned()
+}
+
 /// Today, and the commit that stands here.
 pub fn stamp(root: &Path) -> (String, String) {
     let output = |program: &str, words: &[&str]| {
@@ -20,4 +26,15 @@ pub fn stamp(root: &Path) -> (String, String) {
     };
     let changed = if output("git", &["status", "--porcelain", "-uno"]).is_empty() { "" } else { " with changes" };
     (output("date", &["-u", "+%Y-%m-%d"]), output("git", &["rev-parse", "--short", "HEAD"]) + changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commit_is_the_one_that_the_program_says() {
+        assert_eq!(commit_in("pagelab 0.1.0 (d63f1c75481f with changes)\n\n"), "d63f1c75481f with changes");
+        assert_eq!(commit_in("unknown"), "unknown");
+    }
 }

@@ -38,7 +38,7 @@ impl Program {
             return Err(format!("{file}: expected a program by the name of pagelab, which the commands of pages have"));
         }
         let output = Command::new(&path).arg("--version").output().map_err(|error| format!("{file}: {error}"))?;
-        let commit = crate::guests::commit_in(&String::from_utf8_lossy(&output.stdout));
+        let commit = crate::command::commit_in(&String::from_utf8_lossy(&output.stdout));
         let directory = path.parent().unwrap_or(Path::new("/")).to_owned();
         Ok(Program { directory, commit: commit.chars().take(8).collect() })
     }

@@ -37,8 +37,8 @@ pub fn make(root: &Path, program: &Program) -> Result<(), String> {
 /// Writes the report of a page's study, and its picture. The report names its command, so that has no path of this machine.
 fn report(root: &Path, program: &Program, page: &Path) -> Result<(), String> {
     let (html, picture) = (page.with_extension("html"), page.with_extension("png"));
-    let mut command = Command::new(program.directory.join("pagelab"));
-    command.current_dir(root).args(["study", "report", "--quick", "--html"]);
+    let mut command = Command::new("pagelab");
+    command.current_dir(root).env("PATH", program.path()).args(["study", "report", "--quick", "--html"]);
     command.arg(html.strip_prefix(root).unwrap_or(&html)).arg(page.file_stem().unwrap_or_default());
     crate::command::succeed(&mut command)?;
     let mut browser = Command::new("chromium");

@@ -210,7 +210,7 @@ fn checked(root: &Path, guest: &Guest, fetched: Fetched, arguments: &Arguments) 
     let log = boots.log(Stage::Together);
     let parts = said.iter().flat_map(|(_, said)| &said.parts);
     let version = parts.filter_map(|part| part.output("version").ok()).next().unwrap_or("unknown");
-    Ok(Seen { kernel, commit: commit_in(version), log, date, outcomes })
+    Ok(Seen { kernel, commit: crate::command::commit_in(version), log, date, outcomes })
 }
 
 /// The day of a boot's log, which is of this kernel.
@@ -237,12 +237,6 @@ fn keep(root: &Path, guest: &Guest, seen: Seen) -> Result<(), String> {
     let row = table::Row { guest: guest.name.clone(), kernel, emulator, commit, date, outcomes };
     let order: Vec<String> = kernel::all().into_iter().map(|guest| guest.name).collect();
     table::keep(root, row, &order)
-}
-
-/// The commit in what `pagelab --version` prints: `pagelab 0.1.0 (d63f1c75481f)`.
-pub fn commit_in(version: &str) -> String {
-    let commit = version.split_once('(').and_then(|(_, rest)| rest.split_once(')')).map(|(commit, _)| commit);
-    commit.unwrap_or(version).trim().to_owned()
 }
 
 fn parse(words: &[String]) -> Result<Arguments, String> {
@@ -301,12 +295,6 @@ mod tests {
 
     fn parsed(words: &[&str]) -> Result<Arguments, String> {
         parse(&words.iter().map(ToString::to_string).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn the_commit_is_the_one_that_the_program_says() {
-        assert_eq!(commit_in("pagelab 0.1.0 (d63f1c75481f with changes)\n\n"), "d63f1c75481f with changes");
-        assert_eq!(commit_in("unknown"), "unknown");
     }
 
     #[test]

@@ -43,7 +43,12 @@ pub fn keep(root: &Path, row: Row, order: &[String]) -> Result<(), String> {
     rows.push(row);
     rows.sort_by_key(|row| order.iter().position(|name| *name == row.guest));
     let text = serde_json::to_string_pretty(&rows).map_err(|error| error.to_string())? + "\n";
-    let write = |path: &Path, text: &str| fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()));
+    // What failed may name files in the home of whoever ran it.
+    let home = std::env::var("HOME").ok().filter(|home| home.len() > 1);
+    let write = |path: &Path, text: &str| {
+        let text = home.as_deref().map_or_else(|| text.to_owned(), |home| text.replace(home, "~"));
+        fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+    };
     write(&kept, &text)?;
     write(&shown, &markdown(&rows))
 }

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::counts::Counts;
 use crate::cache::cache;
+use crate::command;
 use crate::dist::{self, Compiler, Target};
-use crate::guests;
 use crate::guests::initrd::{self, Programs};
 use crate::guests::machine::{self, Board, Boot, End};
 use crate::guests::transcript::{self, Part};
@@ -159,7 +159,7 @@ impl Bench {
         let mut seen = Seen { phases: Vec::new(), commit: String::new() };
         for backings in self.boots() {
             let part = self.boot(variant, image, backings, Kind::Instructions)?;
-            seen.commit = guests::commit_in(part.output("version")?);
+            seen.commit = command::commit_in(part.output("version")?);
             for backing in backings.iter() {
                 for (name, phase, run) in PHASES {
                     let document: Value = serde_json::from_str(part.output(&format!("{backing}.{run}"))?)
