@@ -154,6 +154,8 @@ mod tests {
             let name = page.strip_prefix(&docs).unwrap().display().to_string();
             let is_page = name.ends_with(".md") && name != "SUMMARY.md";
             assert!(!is_page || summary.contains(&format!("({name})")), "{name} is not in docs/SUMMARY.md");
+            let has_its_name = is_page && page.with_extension("html").exists();
+            assert!(!has_its_name, "a file beside {name} would take its place on the site");
         }
     }
 }

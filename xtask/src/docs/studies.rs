@@ -36,10 +36,13 @@ pub fn make(root: &Path, program: &Program) -> Result<(), String> {
 
 /// Writes the report of a page's study, and its picture. The report names its command, so that has no path of this machine.
 fn report(root: &Path, program: &Program, page: &Path) -> Result<(), String> {
-    let (html, picture) = (page.with_extension("html"), page.with_extension("png"));
+    let picture = page.with_extension("png");
+    let name = page.file_stem().unwrap_or_default().to_string_lossy();
+    // The site has the page itself by the name with `.html`.
+    let html = page.with_file_name(format!("{name}-report.html"));
     let mut command = Command::new("pagelab");
     command.current_dir(root).env("PATH", program.path()).args(["study", "report", "--quick", "--html"]);
-    command.arg(html.strip_prefix(root).unwrap_or(&html)).arg(page.file_stem().unwrap_or_default());
+    command.arg(html.strip_prefix(root).unwrap_or(&html)).arg(&*name);
     crate::command::succeed(&mut command)?;
     let mut browser = Command::new("chromium");
     browser.args([
