@@ -109,21 +109,3 @@ fn series_that_make_no_sense_are_refused_by_name() {
         study(&bench, &["run", &file, "--dry-run"]).says(2, &[told]);
     }
 }
-
-#[test]
-fn files_of_an_overlay_are_held_as_those_below_it() {
-    let has_overlay = fs::read_to_string("/proc/filesystems").is_ok_and(|text| text.contains("\toverlay\n"));
-    if !needs(&[root(), program("unshare"), ("overlayfs in this kernel", has_overlay)]) {
-        return;
-    }
-    let bench = Bench::new();
-    let script = "cd \"$1\" && mount -t tmpfs memory . && cd \"$1\" && mkdir lower upper work files \
-                  && mount -t overlay files -o lowerdir=lower,upperdir=upper,workdir=work files \
-                  && exec \"$2\" workload page-cache --sizes 1,5K --directory files";
-    let mut command = std::process::Command::new("unshare");
-    fs::create_dir(bench.path("room")).unwrap();
-    command.args(["--mount", "sh", "-ec", script, "sh"]).arg(bench.path("room")).arg(bench.program());
-    let page = host::Host::open("/").unwrap().page_sizes().base.bytes();
-    let held = |bytes: u64| format!("of_{bytes}_held_bytes={}", bytes.next_multiple_of(page));
-    command.ran().prints(&["told_by=mincore", &held(1), &held(5120)]);
-}

@@ -1,7 +1,11 @@
 //! The built-in workloads as commands: what they print, and how they end.
 
+mod common;
+
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
+
+use common::*;
 
 fn workload(arguments: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_pagelab"))
@@ -212,4 +216,22 @@ fn a_benchmark_of_spec_cpu_is_run_and_its_raw_file_read() {
         let told = String::from_utf8_lossy(&ended.stderr).into_owned();
         assert!(ended.status.code() == Some(code) && told.contains(said), "{arguments}: {:?} {told}", ended.status);
     }
+}
+
+#[test]
+fn files_of_an_overlay_are_held_as_those_below_it() {
+    let has_overlay = std::fs::read_to_string("/proc/filesystems").is_ok_and(|text| text.contains("\toverlay\n"));
+    if !needs(&[root(), program("unshare"), ("overlayfs in this kernel", has_overlay)]) {
+        return;
+    }
+    let bench = Bench::new();
+    let script = "cd \"$1\" && mount -t tmpfs memory . && cd \"$1\" && mkdir lower upper work files \
+                  && mount -t overlay files -o lowerdir=lower,upperdir=upper,workdir=work files \
+                  && exec \"$2\" workload page-cache --sizes 1,5K --directory files";
+    let mut command = Command::new("unshare");
+    std::fs::create_dir(bench.path("room")).unwrap();
+    command.args(["--mount", "sh", "-ec", script, "sh"]).arg(bench.path("room")).arg(bench.program());
+    let page = host::Host::open("/").unwrap().page_sizes().base.bytes();
+    let held = |bytes: u64| format!("of_{bytes}_held_bytes={}", bytes.next_multiple_of(page));
+    command.ran().prints(&["told_by=mincore", &held(1), &held(5120)]);
 }

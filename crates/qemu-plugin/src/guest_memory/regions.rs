@@ -61,11 +61,7 @@ pub fn stack_bytes(limit: Option<u64>) -> u64 {
 /// Where the stack of the first thread can be: behind a guard that stands alone. QEMU has a page without access there; where it
 /// was told of larger pages than the processor's it has one of them, which 7.2 does not protect.
 pub fn stacks(regions: &[Region], stack_bytes: u64, page_bytes: u64) -> Vec<Range<u64>> {
-    let is_memory = |region: &Region| {
-        region.is_anonymous()
-            && region.protection & STACK_PROTECTION == STACK_PROTECTION
-            && region.range.end - region.range.start >= stack_bytes
-    };
+    let is_memory = |region: &Region| region.is_anonymous() && region.protection & STACK_PROTECTION == STACK_PROTECTION;
     let is_guard = |region: &Region| {
         let bytes = region.range.end - region.range.start;
         region.is_anonymous() && region.protection == 0 && [PAGE_BYTES, page_bytes].contains(&bytes)

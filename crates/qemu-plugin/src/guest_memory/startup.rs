@@ -42,10 +42,9 @@ pub fn loaded(mut regions: Vec<Region>, base: u64, heap: Range<u64>, contents: &
         written.extend(regions.iter().flat_map(|region| used_pages(&pagemap, &region.range, base, contents)));
     }
     let stacks = regions::stacks(&regions, regions::stack_bytes(stack_limit()), page_bytes());
-    if let Some(stack) = stacks.into_iter().next()
-        && let Some(used) = written.iter().find(|page| stack.contains(page))
-    {
-        regions::show_stack(&mut regions, stack, *used);
+    let used = |stack: &Range<u64>| written.iter().copied().find(|page| stack.contains(page));
+    if let Some((stack, used)) = stacks.into_iter().find_map(|stack| used(&stack).map(|used| (stack, used))) {
+        regions::show_stack(&mut regions, stack, used);
     }
     let heap = heap.start & !(PAGE_BYTES - 1)..heap.end.next_multiple_of(PAGE_BYTES);
     regions::name(&mut regions, heap, "[heap]");
