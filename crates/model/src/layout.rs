@@ -31,7 +31,7 @@ use pool::Pool;
 use random::Places;
 pub(crate) use random::{Bits, Draw};
 use reservations::Reservations;
-use taken::{Alignment, Asked, Taken};
+use taken::{Asked, Taken};
 
 const MAP_FIXED: u64 = 0x10;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
@@ -313,7 +313,7 @@ impl Layout {
 
     /// Makes of a recorded range, in bytes, another one, which stays at a place or gets one.
     fn remap(&mut self, (old, old_bytes): (u64, u64), (new, new_bytes): (u64, u64), stays: Option<u64>) -> u64 {
-        let to = stays.unwrap_or_else(|| self.taken.place(new_bytes, Alignment::of_memory(new_bytes)));
+        let to = stays.unwrap_or_else(|| self.taken.place_memory(new_bytes));
         if old_bytes > 0 {
             self.cut(old, old + old_bytes);
         }

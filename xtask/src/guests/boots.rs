@@ -148,7 +148,7 @@ mod tests {
     fn boots<'a>(programs: &'a Programs) -> Boots<'a> {
         Boots {
             name: "x",
-            board: Board::of("arm64").unwrap(),
+            board: Board::of("arm64", None).unwrap(),
             kernel: Path::new("/nowhere"),
             memory: None,
             programs,
@@ -189,7 +189,7 @@ mod tests {
         let said =
             |console: &str| [(Stage::Together, Said { parts: transcript::read(console), unreached: String::new() })];
         let without = said("@@ check kvm\n@@ needs /dev/kvm\n@@ done\n");
-        let board = Board::of("arm64").unwrap();
+        let board = Board::of("arm64", None).unwrap();
         let lacking = |stage, before: &[(Stage, Said)]| lacking(board, stage, before);
         let boots: Vec<Part> =
             [Stage::WithGigabyte, Stage::WithoutGigabyte].into_iter().filter_map(|stage| lacking(stage, &[])).collect();

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use super::debugger::Debugger;
 use super::tables::{Asked, entries};
+use crate::linux::Granule;
 
-/// The machine that QEMU makes for an architecture.
+/// The machine that QEMU makes for an architecture and a size of base pages.
 #[derive(Debug, PartialEq)]
 pub struct Board {
     /// Debian's name of the architecture.
@@ -18,8 +19,8 @@ pub struct Board {
     /// QEMU's program, and the package that has it.
     pub program: (&'static str, &'static str),
     /// The machine and its processor. arm64 has a hypervisor's level (EL2) for KVM, and a cheap imitation of pointer
-    /// authentication, which is half of its time otherwise. It has no LPA2: with it QEMU 7.2 never comes out of a fault in a stage 2
-    /// of 16K.
+    /// authentication, which is half of its time otherwise. It has no physical addresses of 52 bits: with them QEMU 7.2 never comes
+    /// out of a fault in a stage 2. Those of 16K go with LPA2; those of 64K do with another processor.
     options: &'static [&'static str],
     /// The console's device, as the kernel calls it.
     console: &'static str,
@@ -52,10 +53,27 @@ const BOARDS: [Board; 3] = [
     },
 ];
 
+const ARM64_OF_64K: Board = Board {
+    architecture: "arm64",
+    program: ("qemu-system-aarch64", "qemu-system-arm"),
+    options: &["-M", "virt,virtualization=on,gic-version=3", "-cpu", "neoverse-n1"],
+    console: "ttyAMA0",
+    arguments: "",
+};
+
 impl Board {
-    /// The one of an architecture.
-    pub fn of(architecture: &str) -> Option<&'static Board> {
+    /// The one of an architecture, for a kernel that is built with base pages of some size, or for one of a package.
+    pub fn of(architecture: &str, built: Option<Granule>) -> Option<&'static Board> {
+        if (architecture, built) == ("arm64", Some(Granule::K64)) {
+            return Some(&ARM64_OF_64K);
+        }
         BOARDS.iter().find(|board| board.architecture == architecture)
+    }
+
+    /// The processor, as QEMU is told it.
+    pub fn processor(&self) -> &'static str {
+        let after = self.options.iter().skip_while(|option| **option != "-cpu").nth(1);
+        after.copied().unwrap_or_default()
     }
 }
 

@@ -168,7 +168,8 @@ fn kernel_of(guest: &Guest, again: bool) -> Result<Kernel, String> {
 fn fetched(root: &Path, guest: &Guest, again: bool) -> Result<Fetched, String> {
     let cache = cache()?.join("pagelab");
     let target = Target::named(&guest.architecture)?;
-    let board = Board::of(&guest.architecture).ok_or_else(|| format!("a machine for {}", guest.architecture))?;
+    let board =
+        Board::of(&guest.architecture, guest.built).ok_or_else(|| format!("a machine for {}", guest.architecture))?;
     let (program, package) = board.program;
     if !is_in_path(program) {
         return Err(format!("{program} ({package})"));
@@ -229,7 +230,7 @@ fn logged(log: &Path, kernel: &Path) -> Result<String, String> {
 }
 
 fn keep(root: &Path, guest: &Guest, seen: Seen) -> Result<(), String> {
-    let board = Board::of(&guest.architecture).map(|board| board.program.0).unwrap_or_default();
+    let board = Board::of(&guest.architecture, guest.built).map(|board| board.program.0).unwrap_or_default();
     let version = Command::new(board).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
     let emulator = String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned();
     let outcomes = seen.outcomes.into_iter().map(|(check, outcome)| (check.to_owned(), outcome)).collect();

@@ -131,7 +131,7 @@ impl Bench {
         given: Option<&Path>,
     ) -> Result<Bench, String> {
         let (cache, target) = (cache()?.join("pagelab"), Target::named("arm64")?);
-        let board = Board::of("arm64").ok_or("there is no machine for arm64")?;
+        let board = Board::of("arm64", Some(granule)).ok_or("there is no machine for arm64")?;
         let (program, package) = board.program;
         if !is_in_path(program) {
             return Err(format!("needs {program}; apt-get install {package}"));
@@ -149,6 +149,11 @@ impl Bench {
     /// The emulator's program.
     pub fn emulator(&self) -> &'static str {
         self.board.program.0
+    }
+
+    /// The processor that it emulates.
+    pub fn processor(&self) -> &'static str {
+        self.board.processor()
     }
 
     /// Measures a kernel by a clock that counts instructions.

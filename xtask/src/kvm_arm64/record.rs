@@ -55,7 +55,7 @@ impl Record {
             chunk_bytes: bench.chunk_bytes,
             source: source.to_owned(),
             compiler: version(Target::named("arm64")?.compiler()?),
-            emulator: version(bench.emulator()),
+            emulator: format!("{}, processor `{}`", version(bench.emulator()), bench.processor()),
             commit: String::new(),
             date: crate::command::stamp(root).0,
             kernels: Vec::new(),

@@ -1,14 +1,14 @@
 //! Where Linux puts what has a place, and QEMU what it emulates: on x86-64, and what differs from that elsewhere.
 
 pub const PAGE: u64 = 4096;
-/// What aligned mappings are aligned for.
+/// What aligned mappings are aligned for, with base pages of 4K (`PMD_SIZE`).
 pub const HUGE: u64 = 2 << 20;
 /// Where position-independent programs go (`ELF_ET_DYN_BASE`, arch/x86/include/asm/elf.h, less a page).
 pub const PROGRAM: u64 = 0x5555_5555_4000;
 /// What a stack may grow to (the default of `ulimit -s`).
 pub const STACK_BYTES: u64 = 8 << 20;
-/// What is kept free below a stack that grows (`stack_guard_gap`, 256 pages).
-pub const STACK_GUARD_BYTES: u64 = 256 * PAGE;
+/// What is kept free below a stack that grows, in base pages (`stack_guard_gap`).
+pub const STACK_GUARD_PAGES: u64 = 256;
 /// The least gap for a stack, with its randomisation (`SZ_128M` in `mmap_base`).
 pub const LEAST_GAP_BYTES: u64 = 128 << 20;
 /// The end of user addresses (`TASK_SIZE` with four levels).
@@ -33,10 +33,23 @@ pub const EMULATED: u64 = 0x40_0000_0000;
 /// The end of the addresses of programs that are not of x86-64, which leaves out a page there. On arm64 they have 48 bits with
 /// pages of 4K; here as many as on x86-64, at the same places modulo what any table is for.
 const WHOLE_END: u64 = 1 << 47;
+/// Position-independent programs on arm64, at two thirds of 48 bits (`ELF_ET_DYN_BASE`, arch/arm64/include/asm/elf.h) and at a
+/// multiple of 64K, for which its linkers align them; here as far below two thirds of the whole as that is modulo 1G.
+const PROGRAM_OF_ARM64: u64 = 0x5555_6aaa_0000;
+/// The same with pages of 16K, where Linux gives addresses 47 bits (`ARM64_VA_BITS_47`, as Debian configures it).
+const PROGRAM_OF_16K: u64 = 0x5555_5555_0000;
+/// Position-independent programs on 64-bit RISC-V (arch/riscv/include/asm/elf.h).
+const PROGRAM_OF_RISC_V: u64 = 0x5555_5555_5000;
 
 /// What differs by the architecture of a program and by its kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Home {
+    /// Bytes of a base page: no mapping begins elsewhere.
+    pub base_bytes: u64,
+    /// What aligned mappings are aligned for (`PMD_SIZE`), if tables have such leaves.
+    pub huge_bytes: Option<u64>,
+    /// Where position-independent programs go.
+    pub program: u64,
     /// The end of the stack.
     pub stack_end: u64,
     /// The vdso and its data.
@@ -44,23 +57,29 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// That of programs of an architecture, by its name in a trace, on a kernel with base pages of so many bytes. `vdso_pages` is
-    /// how many the vdso and its data have, where that is known. As Linux 6.18 it is: on arm64 four of data
-    /// (`VDSO_NR_PAGES`, include/vdso/datapage.h) and 8K of code, or less.
-    pub fn of(architecture: &str, page_bytes: u64, vdso_pages: Option<u64>) -> Home {
-        if architecture != "aarch64" {
-            let vdso_bytes = vdso_pages.map_or(VDSO_BYTES, |pages| pages * PAGE);
-            return Home { stack_end: STACK_END, vdso_bytes };
+    /// That of programs of an architecture, by its name in a trace, on a kernel with base pages and pages of `PMD_SIZE` of so many
+    /// bytes. `vdso_pages` is how many the vdso and its data have, where that is known. As Linux 6.18 it is: on arm64 and
+    /// RISC-V four of data (`VDSO_NR_PAGES`, include/vdso/datapage.h) and 8K of code, or less.
+    pub fn of(architecture: &str, base_bytes: u64, huge_bytes: Option<u64>, vdso_pages: Option<u64>) -> Home {
+        let usual = 4 + (8u64 << 10).div_ceil(base_bytes);
+        let vdso_bytes = vdso_pages.unwrap_or(usual) * base_bytes;
+        let sizes = Home { base_bytes, huge_bytes, vdso_bytes, stack_end: WHOLE_END, program: 0 };
+        match architecture {
+            "aarch64" if base_bytes == 16 << 10 => Home { program: PROGRAM_OF_16K, ..sizes },
+            "aarch64" => Home { program: PROGRAM_OF_ARM64, ..sizes },
+            "riscv64" => Home { program: PROGRAM_OF_RISC_V, ..sizes },
+            _ => {
+                let vdso_bytes = vdso_pages.map_or(VDSO_BYTES, |pages| pages * PAGE);
+                Home { vdso_bytes, stack_end: STACK_END, program: PROGRAM, ..sizes }
+            }
         }
-        let usual = 4 + (8u64 << 10).div_ceil(page_bytes);
-        Home { stack_end: WHOLE_END, vdso_bytes: vdso_pages.unwrap_or(usual) * page_bytes }
     }
 }
 
 impl Default for Home {
     /// That of x86-64.
     fn default() -> Home {
-        Home { stack_end: STACK_END, vdso_bytes: VDSO_BYTES }
+        Home::of("x86_64", PAGE, Some(HUGE), None)
     }
 }
 

@@ -18,7 +18,7 @@ use trace::Event;
 
 use super::change::Change;
 use super::linux::pages;
-use super::taken::{Alignment, Asked, Taken};
+use super::taken::{Asked, Taken};
 
 // include/uapi/asm-generic/errno-base.h, negated.
 const ENOMEM: i64 = -12;
@@ -170,7 +170,7 @@ impl Addresses<'_> {
                 let asked = Asked { bytes, flags, offset, file_system: self.file_system(), has_hint: address != 0 };
                 self.taken.place_for(&asked, address)
             }
-            0 => self.taken.place(own_bytes, Alignment::of_memory(bytes)),
+            0 => self.taken.place_memory(bytes),
             _ => address,
         };
         self.taken.take(to, to.saturating_add(own_bytes));
@@ -208,7 +208,7 @@ impl Addresses<'_> {
         let to = match () {
             () if flags & mremap::FIXED != 0 => target,
             () if stays => old,
-            () => self.taken.place(new_bytes, Alignment::of_memory(new_bytes)),
+            () => self.taken.place_memory(new_bytes),
         };
         if !keeps {
             self.vmas.clear(old, old_end);

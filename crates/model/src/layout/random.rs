@@ -8,7 +8,7 @@
 use trace::Image;
 
 use super::Scheme;
-use super::linux::{Home, LEAST_GAP_BYTES, PAGE, PROGRAM, STACK_BYTES, STACK_END, STACK_GUARD_BYTES};
+use super::linux::{Home, LEAST_GAP_BYTES, PAGE, STACK_BYTES, STACK_END, STACK_GUARD_PAGES};
 
 /// Pages by which the heap may begin behind its program, and one (`randomize_page` with 1G).
 const HEAP_PAGES: u64 = (1 << 30) / PAGE;
@@ -57,6 +57,10 @@ pub(super) struct Places {
     pub heap_gap_bytes: u64,
     /// Below the end of mappings, or of the interpreter: the vdso and its data.
     pub vdso_bytes: u64,
+    /// Bytes of a base page.
+    pub base_bytes: u64,
+    /// What aligned mappings are aligned for.
+    pub huge_bytes: Option<u64>,
 }
 
 impl Default for Places {
@@ -73,24 +77,26 @@ impl Places {
     }
 
     /// Those without randomisation.
-    fn fixed(Home { stack_end, vdso_bytes }: Home) -> Places {
-        Places { program: PROGRAM, mmap_base: stack_end - LEAST_GAP_BYTES, stack_end, heap_gap_bytes: 0, vdso_bytes }
+    fn fixed(Home { base_bytes, huge_bytes, program, stack_end, vdso_bytes }: Home) -> Places {
+        let mmap_base = stack_end - LEAST_GAP_BYTES;
+        Places { program, mmap_base, stack_end, heap_gap_bytes: 0, vdso_bytes, base_bytes, huge_bytes }
     }
 
     /// Those of the `number`th program that is loaded in a layout.
     fn drawn(draw: Draw, home: Home, number: u64) -> Places {
         let Draw { seed, bits } = draw;
         let mut random = Random(mixed(seed ^ mixed(number)));
-        let mut below = |pages: u64| random.next() % pages * PAGE;
+        let mut below = |pages: u64| random.next() % pages * PAGE / home.base_bytes * home.base_bytes;
         let stack_pages = 1 << bits.stack;
         // The gap is for all that the stack may grow to and be moved by (`stack_maxrandom_size`).
-        let gap_bytes = (STACK_BYTES + STACK_GUARD_BYTES + (stack_pages - 1) * PAGE).max(LEAST_GAP_BYTES);
+        let gap_bytes =
+            (STACK_BYTES + STACK_GUARD_PAGES * home.base_bytes + (stack_pages - 1) * PAGE).max(LEAST_GAP_BYTES);
         Places {
-            program: PROGRAM + below(1 << bits.mappings),
-            mmap_base: home.stack_end - gap_bytes.next_multiple_of(PAGE) - below(1 << bits.mappings),
+            program: home.program + below(1 << bits.mappings),
+            mmap_base: home.stack_end - gap_bytes.next_multiple_of(home.base_bytes) - below(1 << bits.mappings),
             stack_end: home.stack_end - below(stack_pages),
             heap_gap_bytes: below(HEAP_PAGES),
-            vdso_bytes: home.vdso_bytes,
+            ..Places::fixed(home)
         }
     }
 }
@@ -113,6 +119,7 @@ fn mixed(number: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::linux::PROGRAM;
     use super::*;
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ::policy::call::map;
 
 use super::Places;
-use super::linux::{EMULATED, HUGE, LOWEST, PAGE, STACK_END, pages};
+use super::linux::{EMULATED, LOWEST, STACK_END};
 
 /// File systems whose files `thp_get_unmapped_area` places (`file_operations::get_unmapped_area`), by their numbers in
 /// include/uapi/linux/magic.h: ext2 to ext4, XFS, Btrfs, EROFS, FUSE. tmpfs aligns where it has large pages, which no policy
@@ -38,36 +38,41 @@ impl Alignment {
     /// That of a new mapping. Anonymous memory for which the program asks for a place is not
     /// aligned (`__get_unmapped_area`, mm/mmap.c), nor is shared memory (`shmem_get_unmapped_area`, mm/shmem.c, where no large
     /// pages of it are enabled).
-    fn of_mapping(asked: &Asked) -> Option<Alignment> {
+    fn of_mapping(asked: &Asked, huge_bytes: u64) -> Option<Alignment> {
         let Asked { bytes, flags, offset, file_system, has_hint } = *asked;
         match flags & map::ANONYMOUS != 0 {
             true if has_hint || flags & map::TYPE != map::PRIVATE => None,
-            true => Alignment::of_memory(bytes),
+            true => Alignment::of_memory(bytes, huge_bytes),
             false if file_system.is_some_and(|found| !ALIGNING.contains(&found)) => None,
-            false => Alignment::of_file(offset, bytes),
+            false => Alignment::of_file(offset, bytes, huge_bytes),
         }
     }
 
     /// That of a file: where a whole huge page of it is mapped (`__thp_get_unmapped_area`, mm/huge_memory.c).
-    fn of_file(offset: u64, bytes: u64) -> Option<Alignment> {
-        let first = offset.checked_next_multiple_of(HUGE)?;
-        let has_whole = first.checked_add(HUGE)? <= offset.checked_add(bytes)?;
-        has_whole.then_some(Alignment { bytes: HUGE, offset })
+    fn of_file(offset: u64, bytes: u64, huge_bytes: u64) -> Option<Alignment> {
+        let first = offset.checked_next_multiple_of(huge_bytes)?;
+        let has_whole = first.checked_add(huge_bytes)? <= offset.checked_add(bytes)?;
+        has_whole.then_some(Alignment { bytes: huge_bytes, offset })
     }
 
     /// That of anonymous memory: whole huge pages are aligned.
-    pub fn of_memory(bytes: u64) -> Option<Alignment> {
-        (bytes >= HUGE && bytes.is_multiple_of(HUGE)).then_some(Alignment { bytes: HUGE, offset: 0 })
+    fn of_memory(bytes: u64, huge_bytes: u64) -> Option<Alignment> {
+        (bytes >= huge_bytes && bytes.is_multiple_of(huge_bytes)).then_some(Alignment { bytes: huge_bytes, offset: 0 })
     }
 }
 
-/// Ranges of addresses that are taken: where each begins and ends; and the end of the gaps that are used.
+/// Ranges of addresses that are taken, by whole base pages.
 #[derive(Clone, Debug)]
-pub(super) struct Taken(BTreeMap<u64, u64>, End);
-
-/// What the highest gap ends at.
-#[derive(Clone, Copy, Debug)]
-struct End(u64);
+pub(super) struct Taken {
+    /// Where each begins and ends.
+    ranges: BTreeMap<u64, u64>,
+    /// What the highest gap ends at.
+    end: u64,
+    /// Bytes of a base page.
+    base_bytes: u64,
+    /// What mappings of whole large pages are aligned for.
+    huge_bytes: Option<u64>,
+}
 
 impl Default for Taken {
     fn default() -> Taken {
@@ -78,12 +83,13 @@ impl Default for Taken {
 impl Taken {
     /// Nothing, below the vdso behind which `mmap_base` is.
     pub fn below(places: &Places) -> Taken {
-        Taken(BTreeMap::new(), End(places.mmap_base - places.vdso_bytes))
+        let end = places.mmap_base - places.vdso_bytes;
+        Taken { ranges: BTreeMap::new(), end, base_bytes: places.base_bytes, huge_bytes: places.huge_bytes }
     }
 
     /// Where the last range ends that begins below an address.
     pub fn last_end_below(&self, address: u64) -> Option<u64> {
-        self.0.range(..address).next_back().map(|(_, end)| *end)
+        self.ranges.range(..address).next_back().map(|(_, end)| *end)
     }
 
     pub fn is_free(&self, begin: u64, end: u64) -> bool {
@@ -91,20 +97,23 @@ impl Taken {
     }
 
     pub fn take(&mut self, begin: u64, end: u64) {
+        let (begin, end) = (begin / self.base_bytes * self.base_bytes, self.whole(end));
         self.free(begin, end);
-        self.0.insert(begin, end);
+        self.ranges.insert(begin, end);
     }
 
+    /// Frees the base pages that begin in a range.
     pub fn free(&mut self, begin: u64, end: u64) {
-        let first = self.0.range(..=begin).next_back().map_or(begin, |(at, _)| *at);
-        let touched: Vec<(u64, u64)> = self.0.range(first..end).map(|(at, end)| (*at, *end)).collect();
+        let (begin, end) = (self.whole(begin), self.whole(end));
+        let first = self.ranges.range(..=begin).next_back().map_or(begin, |(at, _)| *at);
+        let touched: Vec<(u64, u64)> = self.ranges.range(first..end).map(|(at, end)| (*at, *end)).collect();
         for (at, until) in touched.into_iter().filter(|(_, until)| *until > begin) {
-            self.0.remove(&at);
+            self.ranges.remove(&at);
             if at < begin {
-                self.0.insert(at, begin);
+                self.ranges.insert(at, begin);
             }
             if until > end {
-                self.0.insert(end, until);
+                self.ranges.insert(end, until);
             }
         }
     }
@@ -112,23 +121,34 @@ impl Taken {
     /// Takes the place that a program would like, if it is free (`arch_get_unmapped_area_topdown`,
     /// arch/x86/kernel/sys_x86_64.c). Too low a one is raised first (`round_hint_to_min`, mm/mmap.c).
     fn place_at(&mut self, hint: u64, bytes: u64) -> Option<u64> {
-        let to = (hint & !(PAGE - 1)).max(LOWEST);
+        let to = (hint / self.base_bytes * self.base_bytes).max(LOWEST);
         let end = to.checked_add(bytes).filter(|end| *end <= STACK_END)?;
         self.is_free(to, end).then(|| {
-            self.0.insert(to, end);
+            self.ranges.insert(to, end);
             to
         })
     }
 
     /// Takes a place for a new mapping: the one that the program would like, if it does and it is free, or the highest gap.
     pub fn place_for(&mut self, asked: &Asked, hint: u64) -> u64 {
-        let bytes = pages(asked.bytes);
+        // Linux makes whole pages of what is asked for before it looks at anything else (`do_mmap`, mm/mmap.c).
+        let bytes = self.whole(asked.bytes);
+        let asked = Asked { bytes, ..*asked };
         let wanted = if asked.has_hint { self.place_at(hint, bytes) } else { None };
-        wanted.unwrap_or_else(|| self.place(bytes, Alignment::of_mapping(asked)))
+        let aligned = self.huge_bytes.and_then(|huge_bytes| Alignment::of_mapping(&asked, huge_bytes));
+        wanted.unwrap_or_else(|| self.place(bytes, aligned))
+    }
+
+    /// Takes the highest gap for so many bytes of anonymous memory, aligned if they are whole large pages.
+    pub fn place_memory(&mut self, bytes: u64) -> u64 {
+        let bytes = self.whole(bytes);
+        let aligned = self.huge_bytes.and_then(|huge_bytes| Alignment::of_memory(bytes, huge_bytes));
+        self.place(bytes, aligned)
     }
 
     /// Takes the highest gap for so many bytes, aligned where that is asked for.
     pub fn place(&mut self, bytes: u64, aligned: Option<Alignment>) -> u64 {
+        let bytes = self.whole(bytes);
         let to = match aligned.and_then(|aligned| Some((aligned, self.gap(bytes.checked_add(aligned.bytes)?)?.0))) {
             Some((Alignment { bytes, offset }, begin)) => match offset.wrapping_sub(begin) & (bytes - 1) {
                 0 => begin + bytes,
@@ -137,7 +157,7 @@ impl Taken {
             // No program has used up all addresses.
             None => self.gap(bytes).map_or(EMULATED, |(begin, _)| begin),
         };
-        self.0.insert(to, to + bytes);
+        self.ranges.insert(to, to + bytes);
         to
     }
 
@@ -150,15 +170,20 @@ impl Taken {
     }
 
     fn highest(&self, bytes: u64, page_bytes: u64) -> u64 {
-        let gap = bytes.checked_add(page_bytes - PAGE).and_then(|bytes| self.gap(bytes));
+        let gap = bytes.checked_add(page_bytes - self.base_bytes).and_then(|bytes| self.gap(bytes));
         // No program has used up all addresses.
         gap.map_or(EMULATED, |(_, end)| (end - bytes) / page_bytes * page_bytes)
     }
 
+    /// Whole base pages for so many bytes.
+    fn whole(&self, bytes: u64) -> u64 {
+        bytes.checked_next_multiple_of(self.base_bytes).unwrap_or(!(self.base_bytes - 1))
+    }
+
     /// The upper end of the highest gap: where so many bytes begin and end there.
     pub fn gap(&self, bytes: u64) -> Option<(u64, u64)> {
-        let End(mut end) = self.1;
-        for (at, until) in self.0.range(..end).rev() {
+        let mut end = self.end;
+        for (at, until) in self.ranges.range(..end).rev() {
             if *until < end && end - until >= bytes {
                 return Some((end - bytes, end));
             }

@@ -177,15 +177,50 @@ fn a_program_its_heap_and_its_stack_are_where_linux_puts_them() {
 fn a_program_of_arm64_has_all_addresses_up_to_its_stack() {
     const END: u64 = 1 << 47;
     for (page, vdso_pages, vdso_bytes) in [(4096, Some(4), 0x4000), (4096, None, 0x6000), (16384, Some(3), 0xc000)] {
-        let scheme = Scheme { home: Home::of("aarch64", page, vdso_pages), ..Scheme::default() };
+        let scheme = Scheme { home: Home::of("aarch64", page, Some(page * page / 8), vdso_pages), ..Scheme::default() };
         let mut layout = Layout::new(scheme, Image::default());
         let stack = Call::Region { address: EMULATED, bytes: page, protection: 3, name: "[stack]".into() };
         let told = calls(&mut layout, stack, 0).remove(0);
         assert!(matches!(told, Call::Region { address, .. } if address == END - page), "{told:?}");
         assert_eq!(mmap(&mut layout, EMULATED + HUGE, 4 * page), END - (128 << 20) - vdso_bytes - 4 * page);
     }
-    assert_eq!(Home::of("x86_64", 4096, None), Home::default());
-    assert_eq!(Home::of("x86_64", 4096, Some(6)).vdso_bytes, 0x6000);
+    let of_risc_v = Home::of("riscv64", 4096, Some(HUGE), Some(6));
+    assert_eq!((of_risc_v.stack_end, of_risc_v.vdso_bytes), (END, 0x6000));
+    assert_eq!(Home::of("x86_64", 4096, Some(HUGE), None), Home::default());
+    assert_eq!(Home::of("x86_64", 4096, Some(HUGE), Some(6)).vdso_bytes, 0x6000);
+}
+
+/// As Linux 6.12 for arm64 said in /proc/self/maps: with pages of 16K nothing is aligned for 2M, and all is for 16K.
+#[test]
+fn mappings_have_the_pages_of_their_kernel() {
+    const KIB: u64 = 1 << 10;
+    let layout = |page: u64| {
+        let home = Home::of("aarch64", page, Some(page * page / 8), Some(3));
+        Layout::new(Scheme { home, ..Scheme::default() }, Image::default())
+    };
+    let (mut of_4k, mut of_16k) = (layout(4 * KIB), layout(16 * KIB));
+    let base = |page: u64| (1 << 47) - (128 << 20) - 3 * page;
+    assert_eq!(mmap(&mut of_4k, EMULATED, 2 * HUGE) % HUGE, 0);
+    assert_eq!(mmap(&mut of_16k, EMULATED, 2 * HUGE), base(16 * KIB) - 2 * HUGE);
+    assert_eq!(mmap(&mut of_16k, EMULATED + 8 * HUGE, 32 << 20) % (32 << 20), 0);
+    // What is left of a page belongs to the mapping, and is free again with it.
+    assert_eq!(mmap(&mut of_4k, EMULATED + 4 * HUGE, 20 * KIB), base(4 * KIB) - 20 * KIB);
+    let (two, next) = (base(16 * KIB) - 2 * HUGE - 32 * KIB, base(16 * KIB) - 2 * HUGE - 48 * KIB);
+    assert_eq!(mmap(&mut of_16k, EMULATED + 4 * HUGE, 20 * KIB), two);
+    assert_eq!(mmap(&mut of_16k, EMULATED + 5 * HUGE, 16 * KIB), next);
+    calls(&mut of_16k, Call::Munmap { address: EMULATED + 4 * HUGE, bytes: 20 * KIB }, 0);
+    assert_eq!(mmap(&mut of_16k, EMULATED + 6 * HUGE, 32 * KIB), two);
+}
+
+#[test]
+fn a_program_that_can_be_anywhere_is_where_its_architecture_has_it() {
+    let program = |architecture: &str, page: u64| Home::of(architecture, page, Some(page * page / 8), None).program;
+    // Linux 6.12 for arm64 puts them at 0xaaaaaaaa0000, and with addresses of 47 bits at 0x555555550000.
+    assert_eq!(program("aarch64", 4096) % (1 << 30), 0xaaaa_aaaa_0000 % (1 << 30));
+    assert_eq!(program("aarch64", 16384), 0x5555_5555_0000);
+    assert_eq!(program("aarch64", 65536) % (512 << 20), 0xaaaa_aaaa_0000 % (512 << 20));
+    assert_eq!(program("riscv64", 4096), 0x5555_5555_5000);
+    assert_eq!(program("x86_64", 4096), PROGRAM);
 }
 
 #[test]

@@ -74,7 +74,7 @@ impl Simulation {
 
     /// Which addresses a program of an architecture has.
     pub(crate) fn scheme(&self, architecture: &str) -> Scheme {
-        let home = Home::of(architecture, self.setup.plan.base_bytes, self.vdso_pages);
+        let home = Home::of(architecture, self.setup.plan.base_bytes, self.setup.plan.pmd_bytes, self.vdso_pages);
         Scheme { pool: self.of_pool(), draw: self.draw, home }
     }
 
