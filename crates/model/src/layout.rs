@@ -264,7 +264,7 @@ impl Layout {
             _ if has_name => {
                 // The interpreter, with the vdso below it.
                 let end = self.places.mmap_base;
-                let to = end - INTERPRETER_BYTES;
+                let to = end - INTERPRETER_BYTES.next_multiple_of(self.places.base_bytes);
                 self.taken.take(to - self.places.vdso_bytes, end);
                 to
             }

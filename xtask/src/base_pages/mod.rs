@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::cache::cache;
+use crate::dist::Target;
 use crate::linux::{Granule, Linux, RELEASE, UNCHANGED, Wanted};
 
 /// How it is called.
@@ -76,9 +77,10 @@ fn studied(root: &Path, arguments: &Arguments) -> Result<(), String> {
     let system = system::make(root, &cache, arguments.again, arguments.program.as_deref())?;
     println!("{}", system.display());
     let linux = Linux::open(RELEASE, &cache, arguments.again)?;
+    let target = Target::named("arm64")?;
     let mut images = PathBuf::new();
     for granule in Granule::ALL {
-        let image = linux.image(Wanted { granule, variant: UNCHANGED, patches: &[] })?;
+        let image = linux.image(Wanted { target, granule, variant: UNCHANGED, patches: &[] })?;
         println!("{}", image.path.display());
         images = image.path.parent().map(Path::to_path_buf).unwrap_or_default();
     }

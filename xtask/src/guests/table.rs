@@ -56,7 +56,8 @@ pub fn keep(root: &Path, row: Row, order: &[String]) -> Result<(), String> {
 fn markdown(rows: &[Row]) -> String {
     let mut text =
         "# Kernels and architectures\n\nWhat holds on which kernel, as `cargo xtask guests` saw it last; the command writes this file. \
-                    The kernels are Debian's, in QEMU's emulation of a processor.\n\n"
+                    The kernels are Debian's, or built from its source with a small configuration (`linux-source`). They run in QEMU's \
+                    emulation of a processor.\n\n"
             .to_owned();
     let names: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
     let _ = writeln!(text, "| guest | kernel | {} | seen |", names.join(" | "));

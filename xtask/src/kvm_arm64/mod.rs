@@ -15,6 +15,7 @@ use measure::{Bench, Memory};
 use record::Record;
 
 use crate::cache::cache;
+use crate::dist::Target;
 use crate::linux::{Granule, Linux, Patch, RELEASE, UNCHANGED, Wanted};
 
 /// How it is called.
@@ -102,9 +103,11 @@ fn ended(outcome: Result<(), String>) -> ExitCode {
 
 fn measured(root: &Path, arguments: &Arguments) -> Result<(), String> {
     let linux = Linux::open(&arguments.release, &cache()?.join("pagelab"), arguments.again)?;
+    let target = Target::named("arm64")?;
     let mut images = Vec::new();
     for variant in &VARIANTS {
-        let of = |(name, patches)| linux.image(Wanted { granule: arguments.granule, variant: name, patches });
+        let granule = arguments.granule;
+        let of = |(variant, patches)| linux.image(Wanted { target, granule, variant, patches });
         images.push((of((variant.name, variant.patches))?, of(variant.counting)?));
     }
     for (plain, counting) in &images {

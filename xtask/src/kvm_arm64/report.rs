@@ -242,6 +242,10 @@ fn events(record: &Record, published: &Published) -> String {
     let of_entries = times(entry("hugetlb-1g"), built("thp"));
     let beside = minus(minus(split(levels, "thp"), filling), of_entries);
     let pages = memory.bytes as f64 / granule.page_bytes() as f64;
+    let table = match cached {
+        1 => "the one table that is allocated and zeroed for the cache, with all else that the split does once",
+        _ => "a table that is allocated and zeroed for the cache",
+    };
     let rows = [
         ("an entry that the split visits", visit, published.cost(&[("split_visit", 1.0)])),
         (
@@ -250,7 +254,7 @@ fn events(record: &Record, published: &Published) -> String {
             published.cost(&[("protect_visit", 1.0), ("protect_change", 1.0)]),
         ),
         (
-            "a table that is allocated and zeroed for the cache",
+            table,
             over(filling, Some(cached as f64)),
             published.cost(&[("table", 1.0), ("zeroed_line", granule.page_bytes() as f64 / LINE_BYTES)]),
         ),

@@ -10,8 +10,13 @@ use super::{Granule, Wanted};
 use crate::cache::{Work, put};
 use crate::dist::Target;
 
-/// What every kernel has, whatever its base pages.
-const CONFIGURATION: &str = include_str!("../../linux/arm64.config");
+/// What every kernel has.
+const COMMON: &str = include_str!("../../linux/common.config");
+/// What those of an architecture have besides, by Debian's name and Linux's.
+const CONFIGURATIONS: [(&str, &str, &str); 2] = [
+    ("arm64", "arm64", include_str!("../../linux/arm64.config")),
+    ("riscv64", "riscv", include_str!("../../linux/riscv64.config")),
+];
 
 /// Programs that a build takes besides the compiler, and the packages that bring them.
 const TOOLS: [(&str, &str); 6] =
@@ -33,7 +38,8 @@ pub struct Image {
 pub struct Order<'a> {
     source: &'a Source,
     wanted: Wanted<'a>,
-    target: &'static Target,
+    /// What Linux calls the architecture.
+    architecture: &'static str,
     fragment: String,
     /// What the image is made of, in words.
     made_of: String,
@@ -46,13 +52,12 @@ impl<'a> Order<'a> {
     /// That of a kernel from a source, whose images lie below a place.
     ///
     /// # Errors
-    /// No compiler.
+    /// No compiler; an architecture or a size of its base pages that is not known.
     pub fn new(place: &Path, source: &'a Source, wanted: Wanted<'a>) -> Result<Order<'a>, String> {
-        let target = Target::named("arm64")?;
-        let fragment = fragment(wanted.granule);
-        let made_of = made_of(source, &fragment, &compiler(target)?, wanted);
-        let name = format!("{}-{}", wanted.granule, wanted.variant);
-        Ok(Order { source, wanted, target, fragment, made_of, images: place.join("images"), name })
+        let (architecture, fragment) = configuration(wanted.target, wanted.granule)?;
+        let made_of = made_of(source, &fragment, &compiler(wanted.target)?, wanted);
+        let name = format!("{}-{}", pages_of(wanted), wanted.variant);
+        Ok(Order { source, wanted, architecture, fragment, made_of, images: place.join("images"), name })
     }
 
     /// The image, where it was made of the same before.
@@ -80,7 +85,7 @@ impl<'a> Order<'a> {
         }
         fs::create_dir_all(&self.images).map_err(|error| format!("cannot make {}: {error}", self.images.display()))?;
         self.source.patch(self.wanted.patches, &work)?;
-        let build = place.join(format!("build-{}", self.wanted.granule));
+        let build = place.join(format!("build-{}", pages_of(self.wanted)));
         fs::create_dir_all(&build).map_err(|error| format!("cannot make {}: {error}", build.display()))?;
         self.configure(&build, &work)?;
         println!("==> make Image of {} ({})", self.source.package, self.name);
@@ -89,7 +94,7 @@ impl<'a> Order<'a> {
         make.arg(format!("-j{processors}")).arg(format!("LOCALVERSION=-{}", self.name)).arg("Image");
         crate::command::succeed(&mut make).map_err(|problem| format!("make Image ({}): {problem}", self.name))?;
         let _ = fs::remove_file(self.images.join(self.note()));
-        let (new, partial) = (build.join("arch/arm64/boot/Image"), work.path.join("Image"));
+        let (new, partial) = (build.join("arch").join(self.architecture).join("boot/Image"), work.path.join("Image"));
         let kept = fs::copy(&new, &partial).and_then(|_| fs::rename(&partial, self.images.join(&self.name)));
         kept.map_err(|error| format!("cannot keep {}: {error}", new.display()))?;
         self.keep_modules(&build, &work)?;
@@ -133,9 +138,11 @@ impl<'a> Order<'a> {
     /// make, for this build and no program of this machine.
     fn command(&self, build: &Path) -> Command {
         let mut make = Command::new("make");
-        make.args(["--silent", "-C"]).arg(&self.source.tree).arg(format!("O={}", build.display())).arg("ARCH=arm64");
-        if !self.target.is_here() {
-            make.arg(format!("CROSS_COMPILE={}", self.target.gcc.trim_end_matches("gcc")));
+        make.args(["--silent", "-C"]).arg(&self.source.tree).arg(format!("O={}", build.display()));
+        make.arg(format!("ARCH={}", self.architecture));
+        let target = self.wanted.target;
+        if !target.is_here() {
+            make.arg(format!("CROSS_COMPILE={}", target.gcc.trim_end_matches("gcc")));
         }
         // Nothing of this machine is in the image, and it does not change with the day.
         let said = [("USER", "pagelab"), ("HOST", "pagelab"), ("TIMESTAMP", "1970-01-01"), ("VERSION", "1")];
@@ -153,8 +160,24 @@ fn compiler(target: &Target) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
 }
 
-fn fragment(granule: Granule) -> String {
-    format!("{CONFIGURATION}CONFIG_ARM64_{granule}_PAGES=y\n")
+/// What Linux calls an architecture, and what is configured for it.
+fn configuration(target: &Target, granule: Granule) -> Result<(&'static str, String), String> {
+    let known = CONFIGURATIONS.iter().find(|(debian, ..)| *debian == target.architecture);
+    let (_, linux, own) = known.ok_or_else(|| format!("there is no configuration of Linux for {}", target.triple))?;
+    let pages = match (*linux, granule) {
+        ("arm64", granule) => format!("CONFIG_ARM64_{granule}_PAGES=y\n"),
+        (_, Granule::K4) => String::new(),
+        (linux, granule) => return Err(format!("Linux for {linux} has no base pages of {granule}")),
+    };
+    Ok((linux, format!("{own}{COMMON}{pages}")))
+}
+
+/// The size of base pages, with the architecture where it is another one than arm64, which has several.
+fn pages_of(wanted: Wanted) -> String {
+    match wanted.target.architecture {
+        "arm64" => wanted.granule.to_string(),
+        other => format!("{other}-{}", wanted.granule),
+    }
 }
 
 /// Lines of a fragment that are not in the configuration that was made of it.
@@ -185,12 +208,24 @@ mod tests {
     fn an_image_is_of_its_source_configuration_compiler_and_patches() {
         let source = Source { package: "linux-source-1_2".into(), tree: PathBuf::new(), originals: PathBuf::new() };
         let patches = [Patch { name: "x", text: "one" }, Patch { name: "y", text: "two" }];
+        let target = Target::named("arm64").unwrap();
         let of = |patches| {
-            let wanted = Wanted { granule: Granule::K16, variant: "v", patches };
-            made_of(&source, &fragment(wanted.granule), "gcc 1", wanted)
+            let wanted = Wanted { target, granule: Granule::K16, variant: "v", patches };
+            made_of(&source, &configuration(target, wanted.granule).unwrap().1, "gcc 1", wanted)
         };
         let all = [of(&patches), of(&patches[..1]), of(&[])];
         assert!(all[0] != all[1] && all[1] != all[2]);
         assert!(all[0].contains("linux-source-1_2") && all[0].contains("CONFIG_ARM64_16K_PAGES=y"));
+    }
+
+    #[test]
+    fn an_architecture_has_its_own_configuration_and_the_common_one() {
+        let of = |architecture: &str, granule| configuration(Target::named(architecture).unwrap(), granule);
+        let (name, options) = of("riscv64", Granule::K4).unwrap();
+        assert!(name == "riscv" && options.contains("CONFIG_RISCV_ISA_SVNAPOT=y"));
+        assert!(options.contains("CONFIG_TRANSPARENT_HUGEPAGE=y") && !options.contains("ARM64"));
+        assert_eq!(of("arm64", Granule::K64).unwrap().0, "arm64");
+        assert_eq!(of("riscv64", Granule::K64).unwrap_err(), "Linux for riscv has no base pages of 64K");
+        assert!(of("amd64", Granule::K4).unwrap_err().contains("no configuration"));
     }
 }

@@ -1,4 +1,4 @@
-//! Linux for arm64, built from its source as Debian packages it: a small configuration, a size of base pages, and patches. Images
+//! Linux for arm64 and riscv64, built from its source as Debian packages it: a small configuration, a size of base pages, and patches. Images
 //! are cached with what they were made of.
 
 mod build;
@@ -12,6 +12,8 @@ pub use build::Image;
 use build::Order;
 use serde::{Deserialize, Serialize};
 use source::Source;
+
+use crate::dist::Target;
 
 /// The release whose source is taken: the stable one, so that patches go on fitting.
 pub const RELEASE: &str = "trixie";
@@ -83,6 +85,8 @@ pub struct Patch {
 /// A kernel that is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
+    /// What it is for.
+    pub target: &'static Target,
     /// The size of its base pages.
     pub granule: Granule,
     /// What this variant is called; the end of the kernel's release.

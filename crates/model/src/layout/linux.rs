@@ -69,8 +69,10 @@ impl Home {
             "aarch64" => Home { program: PROGRAM_OF_ARM64, ..sizes },
             "riscv64" => Home { program: PROGRAM_OF_RISC_V, ..sizes },
             _ => {
-                let vdso_bytes = vdso_pages.map_or(VDSO_BYTES, |pages| pages * PAGE);
-                Home { vdso_bytes, stack_end: STACK_END, program: PROGRAM, ..sizes }
+                // Such a program has pages of 4K; where larger ones are asked for, all is at whole ones.
+                let vdso_bytes = vdso_pages.map_or(VDSO_BYTES, |pages| pages * PAGE).next_multiple_of(base_bytes);
+                let whole = |address: u64| address / base_bytes * base_bytes;
+                Home { vdso_bytes, stack_end: whole(STACK_END), program: whole(PROGRAM), ..sizes }
             }
         }
     }
