@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::check::Scope;
 use super::initrd::Programs;
 use super::machine::{self, Board, Boot, End};
+use super::merged;
 use super::stage::{Said, Stage};
 use super::transcript::{self, Part};
 
@@ -87,9 +88,10 @@ impl Boots<'_> {
                 let journal = journal.ok_or("the boot before it left no journal")?;
                 Ok(vec![("var/lib/pagelab/lease.jsonl", (journal.trim_end().to_owned() + "\n").into_bytes())])
             }
-            Stage::Together | Stage::Counted | Stage::Fresh | Stage::WithGigabyte | Stage::WithoutGigabyte => {
-                Ok(Vec::new())
+            Stage::WithGigabyte | Stage::WithoutGigabyte => {
+                Ok(vec![("checks/direct-map.toml", merged::study().into_bytes())])
             }
+            Stage::Together | Stage::Counted | Stage::Fresh => Ok(Vec::new()),
         }
     }
 
