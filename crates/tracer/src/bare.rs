@@ -61,8 +61,7 @@ fn let_go_at_exec(started: &mut Started, path: &Path) -> Result<u64, LaunchError
         match interrupted(|| ptrace::wait(tid))?.1 {
             Stop::Exec => {
                 let begun_ns = subreaper::monotonic_ns();
-                // A program that was killed meanwhile tells its end to the subreaper.
-                let _ = ptrace::detach(tid);
+                let_go(tid);
                 return Ok(begun_ns);
             }
             Stop::Exited(_) | Stop::Killed(_) => {
@@ -71,6 +70,16 @@ fn let_go_at_exec(started: &mut Started, path: &Path) -> Result<u64, LaunchError
             Stop::Group => ptrace::listen(tid).or_else(gone)?,
             Stop::Signal(signal) => ptrace::resume(tid, signal).or_else(gone)?,
             _ => ptrace::resume(tid, 0).or_else(gone)?,
+        }
+    }
+}
+
+/// Lets a stopped task run on without a tracer. One that was killed has left its stop, and stops once more before its end: it is
+/// let go there, as nobody else could end it.
+fn let_go(tid: Tid) {
+    while ptrace::detach(tid).is_err() {
+        if !matches!(interrupted(|| ptrace::wait(tid)), Ok((_, Stop::Exit))) {
+            return;
         }
     }
 }
@@ -145,6 +154,48 @@ fn interrupted<T>(mut body: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         match body() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => return result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    /// As `run_bare`, killed in its exec. How the root ended, and in what time.
+    fn killed_in_exec() -> (Option<libc::c_int>, Duration) {
+        let launch = Launch {
+            command: vec!["true".into()],
+            user: None,
+            variables: Vec::new(),
+            stdin: None,
+            stdout: None,
+            stderr: None,
+            disable_thp: false,
+            limit: None,
+        };
+        let (subreaper, mut started) = launch::start(&launch, Vec::new(), None).unwrap();
+        started.release().unwrap();
+        while !matches!(ptrace::wait(started.tid).unwrap().1, Stop::Exec) {
+            ptrace::resume(started.tid, 0).unwrap();
+        }
+        let since = Instant::now();
+        ptrace::kill(started.tid);
+        let_go(started.tid);
+        let end = subreaper.wait_for_root(subreaper::PATIENCE);
+        let took = since.elapsed();
+        subreaper.end();
+        subreaper.wait();
+        (end.map(|(status, _)| status), took)
+    }
+
+    #[test]
+    fn a_program_that_is_killed_in_its_exec_ends_there() {
+        for _ in 0..50 {
+            let (status, took) = killed_in_exec();
+            assert!(status.is_some_and(|status| libc::WIFSIGNALED(status)), "{status:?} after {took:?}");
         }
     }
 }
