@@ -86,6 +86,21 @@ fn cycles_repeat_all_but_the_first_writes_and_their_times_are_medians() {
 }
 
 #[test]
+fn a_pause_comes_before_each_phase_and_is_no_part_of_it() {
+    if !has_kvm() {
+        return;
+    }
+    let pause = Duration::from_millis(200);
+    let since = Instant::now();
+    let paused = document(&format!("--bytes {} --backing base --mode enable --rounds 1 --pause 200ms", bytes()));
+    let pauses = u32::try_from(names(&paused).len()).unwrap();
+    assert!(since.elapsed() >= pause * pauses, "{pauses} phases in {:?}", since.elapsed());
+    let least = paused["phases"].as_array().unwrap().iter().map(|phase| phase["wall_s"].as_f64().unwrap());
+    assert!(least.fold(f64::INFINITY, f64::min) < pause.as_secs_f64());
+    assert_eq!(paused["arguments"]["pause_s"], 0.2);
+}
+
+#[test]
 fn the_log_has_the_pages_that_the_guest_draws() {
     if !has_kvm() {
         return;

@@ -19,6 +19,7 @@ use workloads::memory::base_page;
 use super::report::Report;
 use super::{WorkloadError, arguments};
 use crate::failure::say;
+use crate::words::parse_duration;
 use backing::BackingName;
 use phases::Phases;
 
@@ -61,6 +62,10 @@ pub struct Arguments {
     /// again without it. Times are then medians
     #[arg(long, default_value_t = 1)]
     cycles: u64,
+    /// Wait so long before each phase. The kernel puts work off, such as freeing the tables of a split, and this work would
+    /// fall into a later phase. Default: not at all
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pause: Option<f64>,
     /// The call that makes slots: KVM_SET_USER_MEMORY_REGION (1) or ...REGION2 (2)
     #[arg(long, value_name = "VERSION", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     memory_region: u8,

@@ -250,6 +250,9 @@ impl Running<'_> {
         if let Ok(mut doing) = DOING.lock() {
             *doing = format!("in phase `{name}`");
         }
+        if let Some(pause_s) = self.arguments.pause {
+            std::thread::sleep(Duration::try_from_secs_f64(pause_s).unwrap_or(Duration::MAX));
+        }
         let wall_s = work(&mut self.machine)?.as_secs_f64();
         let leaves = self.machine.leaves()?;
         let list = &mut self.phases.list;

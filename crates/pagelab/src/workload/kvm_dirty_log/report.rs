@@ -33,6 +33,7 @@ pub fn report(
     sentences.extend([what_kvm_is(host), eager_sentence(arguments.mode, eager, write), where_split(phases)]);
     sentences.extend(varied(phases));
     sentences.extend(arguments.write_percent.map(drawn));
+    sentences.extend(arguments.pause.map(|pause_s| format!("paused: {pause_s} s before each phase")));
     let folded = sentences.iter().map(|sentence| fold(sentence, width, 2));
     let mut parts = vec![folded.collect::<Vec<_>>().join("\n"), table(&phases.list, phases.pages, width)];
     parts.extend(model.map(|model| model_text(model, width)));
@@ -56,6 +57,7 @@ fn named(arguments: &Arguments, phases: &Phases) -> Report {
         .argument("write_percent", or_default(arguments.write_percent.map(u64::from)))
         .argument("rounds", arguments.rounds)
         .argument("cycles", arguments.cycles)
+        .argument("pause_s", arguments.pause.unwrap_or(0.0))
         .argument("memory_region", arguments.memory_region)
         .argument("split_chunk_bytes", or_default(arguments.split_chunk))
         .argument("seed", arguments.seed)
