@@ -1,5 +1,5 @@
-//! Linux for arm64 and riscv64, built from its source as Debian packages it: a small configuration, a size of base pages, and patches. Images
-//! are cached with what they were made of.
+//! Linux for arm64 and riscv64, built from its source as Debian packages it: a small configuration, a size of base pages, and
+//! patches. Images are cached with what they were made of.
 
 mod build;
 mod source;

@@ -30,11 +30,12 @@ pub const INTERPRETER_BYTES: u64 = 53 * PAGE;
 /// QEMU puts position-independent programs here and above (`TASK_UNMAPPED_BASE`); what is below is where it was linked for.
 pub const EMULATED: u64 = 0x40_0000_0000;
 
-/// The end of the addresses of programs that are not of x86-64, which leaves out a page there. On arm64 they have 48 bits with
-/// pages of 4K; here as many as on x86-64, at the same places modulo what any table is for.
+/// The end of the addresses of programs on arm64 and RISC-V. (On x86-64 the last page below it is left out.) Linux gives arm64
+/// programs 48 bits with pages of 4K. The model keeps to 47: the same tables, in other entries of the two uppermost levels.
 const WHOLE_END: u64 = 1 << 47;
-/// Position-independent programs on arm64, at two thirds of 48 bits (`ELF_ET_DYN_BASE`, arch/arm64/include/asm/elf.h) and at a
-/// multiple of 64K, for which its linkers align them; here as far below two thirds of the whole as that is modulo 1G.
+/// Position-independent programs on arm64. Linux puts them at two thirds of 48 bits (`ELF_ET_DYN_BASE`,
+/// arch/arm64/include/asm/elf.h), at a multiple of 64K, for which the linkers of arm64 align them: 0xaaaa_aaaa_0000. Here that is
+/// at two thirds of 47 bits, with the same offset in its 1G.
 const PROGRAM_OF_ARM64: u64 = 0x5555_6aaa_0000;
 /// The same with pages of 16K, where Linux gives addresses 47 bits (`ARM64_VA_BITS_47`, as Debian configures it).
 const PROGRAM_OF_16K: u64 = 0x5555_5555_0000;
