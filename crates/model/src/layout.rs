@@ -184,9 +184,8 @@ impl Layout {
                 let (old_own, new_own) = (pages(old_bytes), pages(new_bytes));
                 let keeps = flags & MREMAP_DONTUNMAP != 0;
                 let may_stay = result == address || flags & MREMAP_FIXED == 0 && !keeps;
-                let grows = new_own.saturating_sub(old_own);
                 let (old_end, new_end) = (from.saturating_add(old_own), from.saturating_add(new_own));
-                let stays = may_stay && old_own > 0 && (grows == 0 || self.taken.is_free(old_end, new_end));
+                let stays = may_stay && old_own > 0 && self.taken.may_end_at(old_end, new_end);
                 let is_fixed = flags & MREMAP_FIXED != 0 && self.is_piece(result, new_own);
                 let place = if is_fixed { Some(self.address(result)) } else { stays.then_some(from) };
                 let to = self.remap((address, if keeps { 0 } else { old_own }), (result, new_own), place);
@@ -254,7 +253,7 @@ impl Layout {
             ("" | "[vdso]", _) if is_behind_stack && bytes <= self.places.vdso_bytes => {
                 let end = self.places.mmap_base;
                 self.taken.take(end - self.places.vdso_bytes, end);
-                end - bytes
+                end - bytes.next_multiple_of(self.places.base_bytes)
             }
             // Parts of a file keep their distances, and what is not of the file goes on behind it.
             (_, Some((file, distance))) if file == name || name.is_empty() && is_next => {

@@ -26,8 +26,8 @@ pub fn sources(root: &Path) -> Vec<PathBuf> {
     compiled.filter_map(|(name, _)| of(name)).collect()
 }
 
-/// How many lines there are to sort. With 20,000 the heap of a sort ends just below a multiple of 64K in the emulator. On a kernel it
-/// has a folio more, because glibc keeps 1.4K there about the vDSO and `rseq`, which QEMU 7.2 gives no program.
+/// How many lines there are to sort. With 20,000 the heap of a sort ends just below a multiple of 64K in QEMU's user emulation. On a
+/// kernel it has a folio more, because glibc allocates 1.4K there for the vDSO and `rseq`, which QEMU 7.2 gives no program.
 const LINES: u64 = 21_000;
 
 /// What the programs read: a script, and lines to sort.

@@ -39,7 +39,8 @@ const WHOLE_END: u64 = 1 << 47;
 const PROGRAM_OF_ARM64: u64 = 0x5555_6aaa_0000;
 /// The same with pages of 16K, where Linux gives addresses 47 bits (`ARM64_VA_BITS_47`, as Debian configures it).
 const PROGRAM_OF_16K: u64 = 0x5555_5555_0000;
-/// Position-independent programs on 64-bit RISC-V (arch/riscv/include/asm/elf.h).
+/// Position-independent programs on 64-bit RISC-V, at two thirds of its addresses of 47 bits with Sv48
+/// (arch/riscv/include/asm/elf.h).
 const PROGRAM_OF_RISC_V: u64 = 0x5555_5555_5000;
 
 /// What differs by the architecture of a program and by its kernel.
@@ -59,8 +60,8 @@ pub(crate) struct Home {
 
 impl Home {
     /// That of programs of an architecture, by its name in a trace, on a kernel with base pages and pages of `PMD_SIZE` of so many
-    /// bytes. `vdso_pages` is how many the vdso and its data have, where that is known. As Linux 6.18 it is: on arm64 and
-    /// RISC-V four of data (`VDSO_NR_PAGES`, include/vdso/datapage.h) and 8K of code, or less.
+    /// bytes. `vdso_pages` is how many the vdso and its data have. Where it is not known, it is that of Linux 6.18: on arm64
+    /// and RISC-V four of data (`VDSO_NR_PAGES`, include/vdso/datapage.h), and 8K of code or less.
     pub fn of(architecture: &str, base_bytes: u64, huge_bytes: Option<u64>, vdso_pages: Option<u64>) -> Home {
         let usual = 4 + (8u64 << 10).div_ceil(base_bytes);
         let vdso_bytes = vdso_pages.unwrap_or(usual) * base_bytes;

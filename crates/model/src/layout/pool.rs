@@ -197,10 +197,7 @@ impl Addresses<'_> {
         }
         let keeps = flags & !(mremap::MAY_MOVE | mremap::FIXED) != 0;
         let may_move = flags & mremap::MAY_MOVE != 0;
-        let stays = flags & mremap::FIXED == 0
-            && !keeps
-            && old_bytes > 0
-            && (new_bytes <= old_bytes || self.taken.is_free(old_end, grown_end));
+        let stays = flags & mremap::FIXED == 0 && !keeps && old_bytes > 0 && self.taken.may_end_at(old_end, grown_end);
         if !stays && !may_move {
             return ENOMEM;
         }

@@ -146,6 +146,22 @@ mod tests {
     }
 
     #[test]
+    fn parts_lie_at_whole_base_pages() {
+        for base_bytes in [16 << 10, 64 << 10] {
+            for architecture in ["aarch64", "x86_64"] {
+                let home = Home::of(architecture, base_bytes, None, None);
+                let bits = Bits::of_addresses(47);
+                for seed in 0..200 {
+                    let places = Places::drawn(Draw { seed, bits }, home, 0);
+                    let all = [places.program, places.mmap_base, places.stack_end, places.heap_gap_bytes];
+                    assert!(all.iter().all(|at| at.is_multiple_of(base_bytes)), "{places:?}");
+                    assert!(places.program < places.mmap_base && places.mmap_base < places.stack_end, "{places:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_layout_is_that_of_its_seed_and_each_program_has_its_own() {
         let draw = |seed| Draw { seed, bits: Bits::X86_64 };
         let drawn = |seed, number| Places::drawn(draw(seed), Home::default(), number);

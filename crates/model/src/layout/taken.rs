@@ -96,6 +96,13 @@ impl Taken {
         self.last_end_below(end).is_none_or(|taken| taken <= begin)
     }
 
+    /// Whether a mapping that ends somewhere may end at another place: there it is shorter, or still in its last base page, or
+    /// what it grows by is free. Linux makes whole pages of both lengths first (`do_mremap`, mm/mremap.c).
+    pub fn may_end_at(&self, old_end: u64, new_end: u64) -> bool {
+        let (old_end, new_end) = (self.whole(old_end), self.whole(new_end));
+        new_end <= old_end || self.is_free(old_end, new_end)
+    }
+
     pub fn take(&mut self, begin: u64, end: u64) {
         let (begin, end) = (begin / self.base_bytes * self.base_bytes, self.whole(end));
         self.free(begin, end);
@@ -133,7 +140,9 @@ impl Taken {
     pub fn place_for(&mut self, asked: &Asked, hint: u64) -> u64 {
         // Linux makes whole pages of what is asked for before it looks at anything else (`do_mmap`, mm/mmap.c).
         let bytes = self.whole(asked.bytes);
-        let asked = Asked { bytes, ..*asked };
+        // Recorded in pages of 4K, it may lie inside a larger one. Linux refuses that.
+        let offset = asked.offset / self.base_bytes * self.base_bytes;
+        let asked = Asked { bytes, offset, ..*asked };
         let wanted = if asked.has_hint { self.place_at(hint, bytes) } else { None };
         let aligned = self.huge_bytes.and_then(|huge_bytes| Alignment::of_mapping(&asked, huge_bytes));
         wanted.unwrap_or_else(|| self.place(bytes, aligned))

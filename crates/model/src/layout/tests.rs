@@ -190,7 +190,7 @@ fn a_program_of_arm64_has_all_addresses_up_to_its_stack() {
     assert_eq!(Home::of("x86_64", 4096, Some(HUGE), Some(6)).vdso_bytes, 0x6000);
 }
 
-/// As Linux 6.12 for arm64 said in /proc/self/maps: with pages of 16K nothing is aligned for 2M, and all is for 16K.
+/// As Linux 6.12 for arm64 said in /proc/self/maps: with pages of 16K, memory of whole 32M is aligned, and memory of whole 2M is not.
 #[test]
 fn mappings_have_the_pages_of_their_kernel() {
     const KIB: u64 = 1 << 10;
@@ -210,6 +210,36 @@ fn mappings_have_the_pages_of_their_kernel() {
     assert_eq!(mmap(&mut of_16k, EMULATED + 5 * HUGE, 16 * KIB), next);
     calls(&mut of_16k, Call::Munmap { address: EMULATED + 4 * HUGE, bytes: 20 * KIB }, 0);
     assert_eq!(mmap(&mut of_16k, EMULATED + 6 * HUGE, 32 * KIB), two);
+    // A file's place has the offset of its large page; one inside a base page is rounded down.
+    let file = |offset| Call::Mmap {
+        address: 0,
+        bytes: 64 << 20,
+        protection: 1,
+        flags: 2,
+        file: 3,
+        offset,
+        file_system: None,
+    };
+    assert_eq!(told(&mut of_16k, file(20 * KIB), EMULATED + 64 * HUGE)[0].result as u64 % (32 << 20), 16 * KIB);
+}
+
+#[test]
+fn what_grows_inside_its_last_base_page_stays() {
+    const KIB: u64 = 1 << 10;
+    let home = Home::of("aarch64", 16 * KIB, Some(32 << 20), None);
+    let mut layout = Layout::new(Scheme { home, ..Scheme::default() }, Image::default());
+    mmap(&mut layout, EMULATED, 16 * KIB);
+    let first = mmap(&mut layout, EMULATED + HUGE, 20 * KIB);
+    let grow = |old_bytes, new_bytes| Call::Mremap {
+        address: EMULATED + HUGE,
+        old_bytes,
+        new_bytes,
+        flags: 1,
+        new_address: 0,
+    };
+    let grown = |layout: &mut Layout, call| told(layout, call, EMULATED + HUGE)[0].result as u64;
+    assert_eq!(grown(&mut layout, grow(20 * KIB, 24 * KIB)), first, "both are 32K");
+    assert_ne!(grown(&mut layout, grow(24 * KIB, 36 * KIB)), first, "the neighbour is in the way");
 }
 
 #[test]
