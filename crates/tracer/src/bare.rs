@@ -61,7 +61,7 @@ fn let_go_at_exec(started: &mut Started, path: &Path) -> Result<u64, LaunchError
         match interrupted(|| ptrace::wait(tid))?.1 {
             Stop::Exec => {
                 let begun_ns = subreaper::monotonic_ns();
-                let_go(tid);
+                let_go(tid)?;
                 return Ok(begun_ns);
             }
             Stop::Exited(_) | Stop::Killed(_) => {
@@ -76,10 +76,14 @@ fn let_go_at_exec(started: &mut Started, path: &Path) -> Result<u64, LaunchError
 
 /// Lets a stopped task run on without a tracer. One that was killed has left its stop, and stops once more before its end: it is
 /// let go there, as nobody else could end it.
-fn let_go(tid: Tid) {
-    while ptrace::detach(tid).is_err() {
-        if !matches!(interrupted(|| ptrace::wait(tid)), Ok((_, Stop::Exit))) {
-            return;
+fn let_go(tid: Tid) -> io::Result<()> {
+    loop {
+        match ptrace::detach(tid) {
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+            result => return result,
+        }
+        if matches!(interrupted(|| ptrace::wait(tid))?.1, Stop::Exited(_) | Stop::Killed(_)) {
+            return Ok(());
         }
     }
 }
@@ -183,7 +187,7 @@ mod tests {
         }
         let since = Instant::now();
         ptrace::kill(started.tid);
-        let_go(started.tid);
+        let_go(started.tid).unwrap();
         let end = subreaper.wait_for_root(subreaper::PATIENCE);
         let took = since.elapsed();
         subreaper.end();

@@ -35,7 +35,8 @@ static void __attribute__((noinline)) maps(int times) {
     }
     caller = 0;
 }
-// Whether this unwinder comes past the frame of a signal: not on every architecture.
+#ifdef __riscv
+// Whether backtrace() finds the caller of what a signal interrupts. In static programs of glibc 2.36 on RISC-V it does not.
 static int __attribute__((noinline)) comes_past_a_signal(void) {
     caller = __builtin_return_address(0);
     raise(SIGALRM);
@@ -44,6 +45,7 @@ static int __attribute__((noinline)) comes_past_a_signal(void) {
     samples = whole = 0;
     return comes;
 }
+#endif
 static void *sends(void *arg) {
     for (int i = 0; i < *(int *)arg; i++) kill(getpid(), SIGWINCH);
     return 0;
@@ -69,7 +71,9 @@ int main(int argc, char **argv) {
     pthread_join(thread, 0);
     // By the clock: a timer of processor time expires at ticks alone, and hardly ever while most of it is the tracer's.
     handle(SIGALRM, sample, 0);
+#ifdef __riscv
     if (!comes_past_a_signal()) return puts("no backtrace comes past the frame of a signal"), 0;
+#endif
     struct itimerval often_us = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
     setitimer(ITIMER_REAL, &often_us, 0);
     while (samples < 20 * size) maps(10);
