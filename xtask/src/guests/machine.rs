@@ -20,7 +20,7 @@ pub struct Board {
     pub program: (&'static str, &'static str),
     /// The machine and its processor. arm64 has a hypervisor's level (EL2) for KVM, and a cheap imitation of pointer
     /// authentication, which is half of its time otherwise. It has no physical addresses of 52 bits: with them QEMU 7.2 never comes
-    /// out of a fault in a stage 2. Those of 16K go with LPA2; those of 64K do with another processor.
+    /// out of a fault in a stage 2. For pages of 16K, `lpa2=off` takes them away; for pages of 64K, another processor does.
     options: &'static [&'static str],
     /// The console's device, as the kernel calls it.
     console: &'static str,

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use super::published::Published;
 use super::record::Record;
 use super::report;
 
@@ -32,7 +33,7 @@ pub fn keep(root: &Path, record: Record) -> Result<(), String> {
 /// # Errors
 /// A file that cannot be read or written.
 pub fn show(root: &Path) -> Result<(), String> {
-    let page = report::page(&read(&root.join(KEPT))?, &report::published(root)?);
+    let page = report::page(&read(&root.join(KEPT))?, &Published::read(root)?);
     let shown = root.join(SHOWN);
     fs::write(&shown, &page).map_err(|error| format!("{}: {error}", shown.display()))?;
     println!("{}", shown.display());

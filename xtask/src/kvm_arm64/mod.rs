@@ -4,6 +4,7 @@
 mod counts;
 mod kept;
 mod measure;
+mod published;
 mod record;
 mod report;
 
@@ -12,6 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use measure::{Bench, Memory};
+use published::Published;
 use record::Record;
 
 use crate::cache::cache;
@@ -123,7 +125,7 @@ fn measured(root: &Path, arguments: &Arguments) -> Result<(), String> {
         let counted = bench.counts(variant.counting.0, &counting.path)?;
         record.add(variant.name, bench.instructions(variant.name, &plain.path)?, counted);
     }
-    let text = report::section(&record, &report::published(root)?);
+    let text = report::section(&record, &Published::read(root)?);
     println!("{text}");
     kept::keep(root, record)
 }

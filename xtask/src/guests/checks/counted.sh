@@ -8,7 +8,7 @@ bytes=33554432
 if [ $pmd -gt $bytes ]; then bytes=$pmd; fi
 # Whatever the kernel has left to do when it has booted is done. This takes no time: an idle processor's clock jumps.
 sleep 60
-# So is what a phase puts off, when the next one begins: KVM frees the tables of a split behind RCU, up to a million instructions.
+# With --pause, so is what a phase defers when the next one begins: KVM frees the tables of a split after a grace period of RCU.
 for chunk in 0 $pmd; do
     for time in first second; do
         run split-$chunk.$time timeout -s KILL 600 pagelab workload kvm-dirty-log --bytes $bytes --backing thp --rounds 1 \

@@ -62,8 +62,8 @@ pub struct Arguments {
     /// again without it. Times are then medians
     #[arg(long, default_value_t = 1)]
     cycles: u64,
-    /// Wait so long before each phase. The kernel puts work off, such as freeing the tables of a split, and this work would
-    /// fall into a later phase. Default: not at all
+    /// Wait this long before each phase, so that work which the kernel defers (such as freeing the tables of a split) does
+    /// not fall into it. Default: not at all
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pause: Option<f64>,
     /// The call that makes slots: KVM_SET_USER_MEMORY_REGION (1) or ...REGION2 (2)
