@@ -22,6 +22,8 @@ pub struct TraceFile {
     position: u64,
     /// What was written before the file may be changed.
     held: Option<Vec<u8>>,
+    /// What was written since [`TraceFile::write_anew`].
+    anew: Option<Vec<u8>>,
 }
 
 impl TraceFile {
@@ -61,7 +63,7 @@ impl TraceFile {
     /// Those of the system.
     pub fn begin(&mut self) -> io::Result<()> {
         let Some(held) = self.held.take() else { return Ok(()) };
-        self.cut(0)?;
+        self.file()?.set_len(0)?;
         self.write_all(&held)
     }
 
@@ -78,7 +80,7 @@ impl TraceFile {
         let metadata = file.metadata()?;
         let descriptor = raised(file)?;
         let identity = (metadata.dev(), metadata.ino());
-        Ok(TraceFile { path: path.to_owned(), descriptor, identity, position: 0, held: None })
+        Ok(TraceFile { path: path.to_owned(), descriptor, identity, position: 0, held: None, anew: None })
     }
 
     /// Where it is.
@@ -86,13 +88,23 @@ impl TraceFile {
         &self.path
     }
 
-    /// Goes back to a place and forgets what comes after it.
+    /// Goes back to a place. What is written from now on is put there by [`TraceFile::put`] in one call, because this process may be
+    /// killed at any moment (another thread executes a program): then the file has what it had, or what it gets.
+    pub fn write_anew(&mut self, position: u64) {
+        self.position = position;
+        self.anew = Some(Vec::new());
+    }
+
+    /// Puts what was written since [`TraceFile::write_anew`] in the place of what is there. Nothing happens without that.
     ///
     /// # Errors
-    /// Those of the system.
-    pub fn cut(&mut self, position: u64) -> io::Result<()> {
-        self.position = position;
-        self.file()?.set_len(position)
+    /// Those of the system. The file ends behind what could be written.
+    pub fn put(&mut self) -> io::Result<()> {
+        let Some(anew) = self.anew.take() else { return Ok(()) };
+        let written = self.write_all(&anew);
+        let end = self.position;
+        self.file()?.set_len(end)?;
+        written
     }
 
     /// The file, opened again if the program has closed it. It must not be dropped: the descriptor stays.
@@ -117,8 +129,8 @@ impl TraceFile {
 
 impl Write for TraceFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if let Some(held) = &mut self.held {
-            return held.write(bytes);
+        if let Some(later) = self.held.as_mut().or(self.anew.as_mut()) {
+            return later.write(bytes);
         }
         let position = self.position;
         let written = self.file()?.write_at(bytes, position)?;
@@ -215,6 +227,27 @@ mod tests {
     #[derive(Debug, thiserror::Error)]
     #[error("the file ({0})")]
     struct Inner(#[source] io::Error);
+
+    #[test]
+    fn what_is_written_anew_comes_in_one_piece() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("trace");
+        let content = || std::fs::read_to_string(&path).unwrap();
+        let mut file = TraceFile::create(&path).unwrap();
+        file.write_all(b"runs, and the end").unwrap();
+        file.write_anew(6);
+        file.write_all(b"more, ").unwrap();
+        file.write_all(b"and the end").unwrap();
+        assert_eq!(content(), "runs, and the end", "a process that is killed here leaves what it had");
+        file.put().unwrap();
+        assert_eq!(content(), "runs, more, and the end");
+        file.write_anew(6);
+        file.write_all(b"more").unwrap();
+        file.put().unwrap();
+        file.put().unwrap();
+        file.write_all(b", at once").unwrap();
+        assert_eq!(content(), "runs, more, at once");
+    }
 
     #[test]
     fn every_cause_is_told_once() {

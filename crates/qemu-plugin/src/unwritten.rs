@@ -114,7 +114,8 @@ impl Unwritten {
     /// Those of the file, to which nothing is written from then on: what is in it can be read.
     pub fn write(&mut self, order: u64, more: impl FnOnce(&mut Writer<TraceFile>) -> io::Result<()>) -> io::Result<()> {
         let Some(mut writer) = self.writer.take() else { return Ok(()) };
-        self.write_to(&mut writer, order, more).inspect_err(|_| self.forget())?;
+        let written = self.write_to(&mut writer, order, more);
+        written.and(writer.get_mut().put()).inspect_err(|_| self.forget())?;
         self.writer = Some(writer);
         Ok(())
     }
@@ -128,7 +129,7 @@ impl Unwritten {
         if let Some(checkpoint) = self.before_end.take() {
             // The program goes on after all.
             let offset = writer.rewind(checkpoint);
-            writer.get_mut().cut(offset)?;
+            writer.get_mut().write_anew(offset);
         }
         self.count = 0;
         writer.timestamps(&std::mem::take(&mut self.timestamps))?;
