@@ -170,16 +170,7 @@ mod tests {
 
     /// As `run_bare`, killed in its exec. How the root ended, and in what time.
     fn killed_in_exec() -> (Option<libc::c_int>, Duration) {
-        let launch = Launch {
-            command: vec!["true".into()],
-            user: None,
-            variables: Vec::new(),
-            stdin: None,
-            stdout: None,
-            stderr: None,
-            disable_thp: false,
-            limit: None,
-        };
+        let launch = Launch::of_true();
         let (subreaper, mut started) = launch::start(&launch, Vec::new(), None).unwrap();
         started.release().unwrap();
         while !matches!(ptrace::wait(started.tid).unwrap().1, Stop::Exec) {

@@ -55,6 +55,23 @@ pub struct Launch {
     pub limit: Option<Duration>,
 }
 
+#[cfg(test)]
+impl Launch {
+    /// `true`, as it is.
+    pub fn of_true() -> Launch {
+        Launch {
+            command: vec!["true".into()],
+            user: None,
+            variables: Vec::new(),
+            stdin: None,
+            stdout: None,
+            stderr: None,
+            disable_thp: false,
+            limit: None,
+        }
+    }
+}
+
 /// What PR_SET_THP_DISABLE is set to before the program starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThpSetting {
@@ -182,16 +199,7 @@ mod tests {
 
     #[test]
     fn a_new_process_ends_when_pagelab_is_gone_before_it_is_traced() {
-        let launch = Launch {
-            command: vec!["true".into()],
-            user: None,
-            variables: Vec::new(),
-            stdin: None,
-            stdout: None,
-            stderr: None,
-            disable_thp: false,
-            limit: None,
-        };
+        let launch = Launch::of_true();
         let ((go_read, go_write), (report_read, report_write)) = (pipe().unwrap(), pipe().unwrap());
         let foreign = [go_write.as_raw_fd(), report_read.as_raw_fd()];
         let prepared = prepare(&launch, go_read.as_raw_fd(), foreign, report_write.as_raw_fd()).unwrap();
