@@ -37,6 +37,8 @@ const MOST_AT_ONCE: usize = 1024;
 const COMPOUND: u64 = 1 << 15 | 1 << 16;
 /// The page frame number in an entry of /proc/PID/pagemap: bits 0 to 54 (Documentation/admin-guide/mm/pagemap.rst).
 const FRAME: u64 = (1 << 55) - 1;
+/// The page of such an entry is in memory. That of another one is being migrated, or swapped out, and its bits say something else.
+const PRESENT: u64 = 1 << 63;
 
 /// Which part of the free memory shall be in blocks smaller than which size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -254,7 +256,11 @@ fn one_of_each_block(seized: &[Mapping], block: PageSize) -> Result<Vec<Page<'_>
             .read_exact_at(&mut entries, addresses.start / base.bytes() * 8)
             .map_err(|source| FragmentsError::Refused { step: "reading /proc/self/pagemap", source })?;
         for (entry, address) in entries.chunks_exact(8).zip(addresses.step_by(base.bytes() as usize)) {
-            let frame = u64::from_le_bytes(entry.try_into().expect("eight bytes")) & FRAME;
+            let entry = u64::from_le_bytes(entry.try_into().expect("eight bytes"));
+            if entry & PRESENT == 0 {
+                continue;
+            }
+            let frame = entry & FRAME;
             if frame == 0 {
                 return Err(FragmentsError::Frames);
             }
