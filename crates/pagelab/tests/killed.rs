@@ -54,6 +54,26 @@ fn differences_now(before: &Settings) -> Settings {
     settings().into_iter().filter(|setting| !before.contains(setting)).collect()
 }
 
+/// Whether a setting is not as before at this moment. Pages beyond a pool (`surplus_hugepages`) count in the number of its pages, and
+/// a trial that has just ended may still be giving them back when nothing is lent any more.
+fn is_lent(before: &Settings) -> bool {
+    let number = |path: &Path| std::fs::read_to_string(path).unwrap().trim().parse::<u64>().unwrap();
+    let is_set = |path: &Path| {
+        let surplus = path.with_file_name("surplus_hugepages");
+        if !surplus.exists() {
+            return false; // vm.nr_hugepages, another name of one of them
+        }
+        let beyond = number(&surplus);
+        let pages = number(path);
+        let was = before.iter().find(|(name, _)| name == path).map(|(_, value)| value.trim().parse().unwrap());
+        number(&surplus) == beyond && Some(pages - beyond.min(pages)) != was
+    };
+    differences_now(before).iter().any(|(path, _)| match path.file_name().unwrap().to_str() {
+        Some("nr_hugepages" | "nr_hugepages_mempolicy") => is_set(path),
+        _ => true,
+    })
+}
+
 /// How long nine trials take here and now, from the start of pagelab on: a slow machine has its moments later.
 fn time_of_a_few_trials() -> Duration {
     let bench = bench();
@@ -75,10 +95,7 @@ fn stop_with_changed_settings(child: &Running, before: &Settings) {
     // Some moments lie between the lease and the first change.
     let changed = within(Duration::from_secs(20), || {
         stop(child.id());
-        // A trial that has just ended may still be giving pages back, which count here, when nothing is lent.
-        let is_number_of_pages =
-            |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"nr_hugepages"));
-        let changed = differences_now(before).iter().any(|(path, _)| !is_number_of_pages(path));
+        let changed = is_lent(before);
         if !changed {
             send("CONT", child.id());
         }
