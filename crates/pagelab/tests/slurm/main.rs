@@ -85,11 +85,10 @@ fn printed(bench: &Bench, begin: &str) -> String {
     named.iter().map(|path| fs::read_to_string(path).unwrap()).collect()
 }
 
-/// The number of trials that the only comparison of a store has; none where it cannot be read yet. It is asked as the user whose
-/// store it is: root could make a file of SQLite beside it first, and would own it for a moment.
+/// The number of trials that the only comparison of a store has; none where it cannot be read yet.
 fn trials(bench: &Bench, store: &Path) -> u64 {
     let store = store.display().to_string();
-    let listed = bench.pagelab(&["list", "comparisons", "--json", "--store", &store]).as_nobody().ran();
+    let listed = bench.pagelab(&["list", "comparisons", "--json", "--store", &store]).ran();
     serde_json::from_str::<serde_json::Value>(&listed.stdout)
         .ok()
         .and_then(|listed| listed["comparisons"][0]["trials"].as_u64())
@@ -99,7 +98,7 @@ fn trials(bench: &Bench, store: &Path) -> u64 {
 /// The trials of the store's first comparison: arm, block, attempt.
 fn places(bench: &Bench, store: &Path) -> Vec<(u64, u64, u64)> {
     let store = store.display().to_string();
-    let shown = bench.pagelab(&["show", "1", "--store", &store, "--json"]).as_nobody().ran().json();
+    let shown = bench.pagelab(&["show", "1", "--store", &store, "--json"]).ran().json();
     let of = |trial: &serde_json::Value| ["arm", "block", "attempt"].map(|key| trial[key].as_u64().unwrap()).into();
     shown["trials"].as_array().unwrap().iter().map(of).collect()
 }

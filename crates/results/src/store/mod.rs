@@ -17,6 +17,7 @@ mod bound;
 mod columns;
 mod error;
 mod held;
+mod index;
 mod of_study;
 mod place;
 mod read;
@@ -85,7 +86,11 @@ impl Store {
     /// # Errors
     /// As [`Store::open`].
     pub fn open_until(path: impl AsRef<Path>, told_to_stop: fn() -> bool) -> Result<Store, Error> {
-        let Prepared { path, file } = place::prepare(path.as_ref())?;
+        index::awaited(|| Store::opened(path.as_ref(), told_to_stop))
+    }
+
+    fn opened(path: &Path, told_to_stop: fn() -> bool) -> Result<Store, Error> {
+        let Prepared { path, file } = place::prepare(path)?;
         let bound = Arc::new(Bound::new(told_to_stop));
         let connection = connect(&path, bound.clone()).map_err(|error| Error::from_sqlite(&path, error))?;
         let (log, compared) = (Cell::new(None), Cell::new(None));

@@ -23,17 +23,55 @@ fn a_file_without_the_right_to_write_can_be_read_and_not_written() {
     readable(path.parent().unwrap(), 0o755);
     readable(&path, 0o444);
     let said = if is_root() {
-        // Root may write everything; somebody else may not even run what lies in a private directory.
-        let program = directory.path().join("test");
-        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-        readable(&program, 0o755);
-        let mut child = helper(&program, "writes_once", &path);
-        std::os::unix::process::CommandExt::uid(&mut child, 65534);
-        String::from_utf8(child.stderr(Stdio::piped()).output().unwrap().stderr).unwrap()
+        // Root may write everything.
+        let child = write_as_nobody(directory.path(), &path);
+        String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap()
     } else {
         format!("{:?}", write_once(&path))
     };
     assert!(said.contains("ReadOnly"), "{said}");
+}
+
+/// Another user begins a comparison. It may not even run what lies in a private directory, so the program is copied.
+fn write_as_nobody(directory: &Path, store: &Path) -> Child {
+    let program = directory.join("test");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    for path in [directory, &program] {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let mut child = helper(&program, "writes_once", store);
+    std::os::unix::process::CommandExt::uid(&mut child, 65534);
+    std::os::unix::process::CommandExt::gid(&mut child, 65534);
+    child.stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn an_index_that_root_has_made_and_not_given_yet_is_waited_for() {
+    if !is_root() {
+        testing::skip("root");
+        return;
+    }
+    let written = |is_given: bool| {
+        let directory = tempfile::tempdir().unwrap();
+        let home = directory.path().join("home");
+        std::fs::create_dir(&home).unwrap();
+        std::os::unix::fs::chown(&home, Some(65534), Some(65534)).unwrap();
+        let (path, index) = (home.join("results.sqlite"), home.join("results.sqlite-shm"));
+        std::fs::write(&index, "").unwrap();
+        let child = write_as_nobody(directory.path(), &path);
+        if is_given {
+            // With its log SQLite opens the index; that the caller does not wait is seen soon after.
+            while !home.join("results.sqlite-wal").exists() {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(200));
+            std::os::unix::fs::chown(&index, Some(65534), Some(65534)).unwrap();
+        }
+        String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap()
+    };
+    assert!(written(true).contains("Ok(1)"), "{}", written(true));
+    let never = written(false);
+    assert!(never.contains("ReadOnly"), "and not for ever: {never}");
 }
 
 #[test]
