@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str =
-    "usage: cargo xtask test | tidy [--draw] [--root DIR] | truth [...] | docs [...] | dist [...] | guests [...] | kvm-arm64 [...] | base-pages [...] | tcg-guest [--again] [--system]
-  test       install or name the Debian packages that the tests need; tidy, rustfmt, clippy, all tests
+    "usage: cargo xtask test [--quick | --soak N] | tidy [--draw] [--root DIR] | truth [...] | docs [...] | dist [...] | guests [...] | kvm-arm64 [...] | base-pages [...] | tcg-guest [--again] [--system]
+  test       install or name the Debian packages that the tests need; tidy, rustfmt, clippy, all tests; `test --help` says more
   tidy       the rules of this workspace: dependencies between crates and files, unsafe code, links, leftovers;
              of another checkout with --root; --draw writes the picture of the crates into ARCHITECTURE.md
   truth      programs on the running kernel beside their simulations, as root; `truth --help` says how
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let root = workspace_root();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["test"] => test::run(&root),
+        ["test", ..] => test::run(&root, &arguments[1..]),
         ["tidy"] => tidy::run(&root),
         ["tidy", "--draw"] => tidy::draw(&root),
         ["tidy", "--root", other] => tidy::run(Path::new(other)),

@@ -1,24 +1,25 @@
-//! What runs beside the tests because nothing of it claims a time: fuzz targets, tests in documentation, guests.
+//! What runs at the same time as the tests, because nothing of it claims a time: fuzz targets, tests in documentation, guests.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use super::cargo_test::cargo_test;
+use super::fuzz;
 use super::steps::Steps;
-use super::tally::Tally;
-use super::{cargo_test, fuzz};
+use super::tally::{Failure, Tally};
 
 /// Runs these steps, one after the other, on what the tests leave of the processors. Tests in documentation are left out where
 /// `with_documentation` says that others run them.
 pub fn run(root: &Path, skips: &Path, with_documentation: bool, steps: &Steps) -> Tally {
     if let Err(problem) = give_way() {
-        println!("what runs beside the tests has their priority: {problem}");
+        println!("fuzz targets, documentation and guests run at the priority of the tests: {problem}");
     }
-    let mut tally = steps.take("fuzz targets", || fuzz::build(root));
+    let mut tally = steps.take("fuzz targets", || fuzz::check(root));
     if with_documentation {
         match steps.take("documentation", || cargo_test(root, &["--doc"], None, skips)) {
             Ok(tests) => tally.add(tests),
-            Err(problem) => tally.failed.push(format!("documentation: {problem}")),
+            Err(problem) => tally.failed.push(Failure::of_test("documentation", None).because(problem)),
         }
     }
     let guests = steps.take("guests", || crate::guests::small(root));

@@ -1,6 +1,6 @@
 //! Reads the output of `cargo test` and counts: for tests in documentation, and where there is no nextest.
 
-use super::tally::{Skip, Tally, Why};
+use super::tally::{Failure, Skip, Tally, Why};
 
 /// What was read so far.
 #[derive(Debug, Default)]
@@ -52,7 +52,9 @@ impl Output {
     pub fn end(mut self, success: bool) -> Tally {
         self.end_program();
         if !success && self.tally.failed.is_empty() {
-            self.tally.failed.push("cargo test: it failed before a test did, see above".to_string());
+            self.tally
+                .failed
+                .push(Failure::of_test("cargo test", None).because("it failed before a test did, see above"));
         }
         self.tally
     }
@@ -68,7 +70,7 @@ impl Output {
         let test = format!("{} {test}", self.program.as_deref().unwrap_or("?"));
         match outcome {
             Outcome::Passed => drop(self.tally.passed.insert(test)),
-            Outcome::Failed => self.tally.failed.push(test),
+            Outcome::Failed => self.tally.failed.push(Failure::of_test(&test, None)),
             Outcome::Ignored => self.tally.skips.push(Skip { test, why: Why::Ignored }),
         }
     }
@@ -92,7 +94,8 @@ impl Output {
     fn end_program(&mut self) {
         self.read = [0; 3];
         if let Some(program) = self.program.take() {
-            self.tally.failed.push(format!("{program} did not end as a test program does, see above"));
+            let why = "it did not end as a test program does, see above";
+            self.tally.failed.push(Failure::of_test(&program, None).because(why));
         }
     }
 }
@@ -151,6 +154,10 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         read.end(success)
     }
 
+    fn failed(tally: &Tally) -> Vec<&str> {
+        tally.failed.iter().map(|failure| failure.test.as_str()).collect()
+    }
+
     #[test]
     fn tests_are_named_by_their_programs() {
         let tally = tally(OUTPUT, false);
@@ -158,7 +165,7 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         let documentation = "study (documentation) crates/study/src/lib.rs - (line 3)";
         assert_eq!(passed, ["b five", documentation, "study a::one", "study a::two"]);
         assert_eq!(tally.skips.iter().map(Skip::to_string).collect::<Vec<_>>(), ["study a::three is ignored"]);
-        assert_eq!(tally.failed, ["b four"]);
+        assert_eq!(failed(&tally), ["b four"]);
     }
 
     /// A process of a test wrote to the same pipe, between the beginning of a line and its end or before it.
@@ -169,14 +176,14 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         let tally = tally(&output, false);
         assert_eq!((tally.passed.len(), tally.failed.len(), tally.skips.len()), (4, 1, 1));
         assert!(tally.passed.contains("study (passed, number 2: its line is broken, see above)"), "{:?}", tally.passed);
-        assert_eq!(tally.failed, ["b (failed, number 1: its line is broken, see above)"]);
+        assert_eq!(failed(&tally), ["b (failed, number 1: its line is broken, see above)"]);
     }
 
     #[test]
     fn a_program_that_is_killed_is_a_failure() {
         let output =
             "     Running unittests src/lib.rs (target/debug/deps/metal-89)\n\nrunning 1 test\nerror: test failed\n";
-        assert_eq!(tally(output, false).failed, ["metal did not end as a test program does, see above"]);
+        assert_eq!(failed(&tally(output, false)), ["metal"]);
     }
 
     #[test]

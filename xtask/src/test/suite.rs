@@ -1,0 +1,120 @@
+//! The tests of the workspace, by nextest where that can be had, and next to them what claims no times.
+
+use std::fs;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+
+use super::cargo_test::{SKIPS, answering_signals, cargo_test};
+use super::nextest::Nextest;
+use super::report::{self, Case};
+use super::steps::Steps;
+use super::tally::{Failure, Tally};
+use super::watch::{Watch, Watched};
+use super::{apart, modules, times};
+use crate::command::succeed;
+
+/// All tests of the workspace, those in documentation included, and guests and fuzz targets at the same time.
+///
+/// # Errors
+/// The tests do not build.
+pub fn run(root: &Path, modules: Option<&Path>, steps: &Steps) -> Result<Tally, String> {
+    let skips = empty_skips(root)?;
+    let nextest = Nextest::find_or_install(root);
+    // At full priority, and once for all: what runs at the lowest would hold cargo's lock.
+    steps.take("build", || succeed(crate::cargo(root).args(["test", "--workspace", "--no-run", "--quiet"])))?;
+    let mut tally = std::thread::scope(|scope| {
+        let apart = scope.spawn(|| apart::run(root, &skips, nextest.is_ok(), steps));
+        let tests = steps.take("tests", || match &nextest {
+            Ok(nextest) => by_nextest(root, nextest, modules, &skips),
+            Err(problem) => {
+                println!("nextest cannot be had: {problem}; cargo test runs the tests, one program after the other");
+                cargo_test(root, &[], modules, &skips)
+            }
+        });
+        let mut tally = apart.join().map_err(|_| "a step next to the tests panicked".to_owned())?;
+        match tests {
+            Ok(tests) => tally.add(tests),
+            Err(problem) => tally.failed.push(Failure::of_test("tests", None).because(problem)),
+        }
+        Ok::<Tally, String>(tally)
+    })?;
+    tally.read_skips(&fs::read_to_string(&skips).unwrap_or_default());
+    Ok(tally)
+}
+
+/// The file of skips, emptied.
+///
+/// # Errors
+/// It cannot be written.
+pub fn empty_skips(root: &Path) -> Result<PathBuf, String> {
+    let skips = root.join("target/test-skips.txt");
+    fs::write(&skips, "").map_err(|error| format!("{}: {error}", skips.display()))?;
+    Ok(skips)
+}
+
+fn by_nextest(root: &Path, nextest: &Nextest, modules: Option<&Path>, skips: &Path) -> Result<Tally, String> {
+    let ignored = nextest.ignored(root)?;
+    let outcome = Run { modules, skips: Some(skips), ..Run::default() }.start(root, nextest)?;
+    println!("{}", times::slowest(&outcome.cases));
+    println!("a process held the lease of the settings {:.0} % of the time", 100.0 * outcome.host.lease_held_ratio());
+    let mut tally = Tally { skips: ignored, ..Tally::default() };
+    tally.add(report::tally(&outcome.cases, &outcome.host));
+    if let Some(problem) = outcome.problem.filter(|_| tally.failed.is_empty()) {
+        let why = format!("{problem} before a test failed, see above");
+        tally.failed.push(Failure::of_test("cargo nextest", None).because(why));
+    }
+    Ok(tally)
+}
+
+/// A run of nextest.
+#[derive(Debug, Default)]
+pub struct Run<'a> {
+    /// What to build and run, as nextest's arguments; all of the workspace without.
+    pub arguments: &'a [String],
+    /// Python modules that tests use.
+    pub modules: Option<&'a Path>,
+    /// The file of skips.
+    pub skips: Option<&'a Path>,
+}
+
+/// What came of a run of nextest.
+#[derive(Debug)]
+pub struct RunOutcome {
+    /// Its tests.
+    pub cases: Vec<Case>,
+    /// The host meanwhile.
+    pub host: Watched,
+    /// Why nextest failed.
+    pub problem: Option<String>,
+}
+
+impl Run<'_> {
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// A thread cannot be created, or nextest cannot be started.
+    pub fn start(&self, root: &Path, nextest: &Nextest) -> Result<RunOutcome, String> {
+        let profile = if std::env::var_os("CI").is_some_and(|value| value == "true") { "ci" } else { "default" };
+        let report = report_path(root, profile);
+        let _ = fs::remove_file(&report);
+        let mut command = nextest.command(root);
+        command.args(["run", "--no-fail-fast", "--profile", profile, "--show-progress", "counter"]);
+        match self.arguments {
+            [] => command.arg("--workspace"),
+            arguments => command.args(arguments),
+        };
+        command.envs(self.skips.map(|skips| (SKIPS, skips)));
+        command.envs(self.modules.map(|directory| (modules::MODULES, directory)));
+        // One more than there are processors: tests of signals, terminals and Slurm wait most of their time.
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        command.arg("--test-threads").arg((processors + 1).to_string());
+        let watch = Watch::begin()?;
+        let problem = succeed(&mut answering_signals(command)).err();
+        let cases = report::cases(&fs::read_to_string(&report).unwrap_or_default());
+        Ok(RunOutcome { cases, host: watch.end(), problem })
+    }
+}
+
+fn report_path(root: &Path, profile: &str) -> PathBuf {
+    root.join("target/nextest").join(profile).join("junit.xml")
+}
