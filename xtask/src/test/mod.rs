@@ -60,7 +60,7 @@ fn all(root: &Path) -> ExitCode {
         failures.extend(steps.take(name, step).err().map(|why| failed_step(name, repeat, why)));
     };
     step("documentation", DOCUMENTATION, &|| documentation(root));
-    step("plugin", PLUGIN, &|| succeed(crate::cargo(root).args(["build", "--quiet", "--package", "qemu-plugin"])));
+    step("programs", PROGRAMS, &|| suite::build_programs(root));
     if let Err(problem) = steps.take("tcg-guest", || crate::tcg_guest::assemble(false)) {
         println!("the tests that boot a guest are skipped: {problem}");
     }
@@ -93,7 +93,7 @@ fn all(root: &Path) -> ExitCode {
 /// Where the skips are that CI expects.
 const EXPECTED_SKIPS: &str = "xtask/src/test/allowed_skips.toml";
 const DOCUMENTATION: &str = "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps";
-const PLUGIN: &str = "cargo build --package qemu-plugin";
+const PROGRAMS: &str = "cargo build --workspace";
 const CLIPPY: [&str; 6] = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
 
 /// The rules of the workspace, rustfmt and clippy: what failed.

@@ -16,7 +16,7 @@ struct Package {
     reason: &'static str,
 }
 
-const PACKAGES: [Package; 38] = [
+const PACKAGES: [Package; 39] = [
     Package { name: "chromium", sign: "chromium", reason: "the HTML report is looked at as a browser shows it" },
     Package { name: "gcc", sign: "gcc", reason: "test programs in C, and a compile as a measured command" },
     Package { name: "gcc-aarch64-linux-gnu", sign: "aarch64-linux-gnu-gcc", reason: "an arm64 program to record" },
@@ -70,6 +70,7 @@ const PACKAGES: [Package; 38] = [
     Package { name: "slurm-client", sign: "sbatch", reason: "studies are submitted to a real Slurm of one node" },
     Package { name: "slurmctld", sign: "slurmctld", reason: "the controller of that Slurm" },
     Package { name: "slurmd", sign: "slurmd", reason: "the node of that Slurm" },
+    Package { name: "sqlite3", sign: "sqlite3", reason: "stores are read and damaged by another program" },
     Package { name: "strace", sign: "strace", reason: "a program under strace cannot be traced, and that is said" },
     Package { name: "sysbench", sign: "sysbench", reason: "the client of a database" },
     Package { name: "tmux", sign: "tmux", reason: "a real terminal, which the live view is driven in" },

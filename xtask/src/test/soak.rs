@@ -19,9 +19,8 @@ use serde::{Deserialize, Serialize};
 use super::arguments::{Soak, Tests};
 use super::nextest::Nextest;
 use super::report::Case;
-use super::suite::{Run, RunOutcome};
+use super::suite::{Run, RunOutcome, build_programs, build_tests};
 use super::{modules, packages, repeat};
-use crate::command::succeed;
 
 /// The tests that once failed now and then, a line each: the program and the test, with a blank between them.
 const ONCE_FLAKY: &str = include_str!("once_flaky.txt");
@@ -70,8 +69,8 @@ fn soaked(root: &Path, soak: &Soak) -> Result<Vec<Completed>, String> {
     println!("==> {} of {} runs are complete; results: {}", runs.len(), soak.runs, directory.display());
     let nextest = Nextest::find_or_install(root)?;
     let modules = modules::find_or_install(root).inspect_err(|problem| println!("{problem}")).ok();
-    succeed(crate::cargo(root).args(["build", "--quiet", "--package", "qemu-plugin"]))?;
-    succeed(crate::cargo(root).args(["test", "--workspace", "--no-run", "--quiet"]))?;
+    build_programs(root)?;
+    build_tests(root)?;
     let _load = soak.load.then(Load::begin).transpose()?;
     while runs.len() < soak.runs as usize {
         println!("==> run {} of {}", runs.len() + 1, soak.runs);
@@ -168,7 +167,7 @@ fn table(runs: &[Completed]) -> String {
     let tests: usize = runs.iter().map(|run| run.tests).sum();
     let took_s: f64 = runs.iter().map(|run| run.took_s).sum();
     let clean = runs.iter().filter(|run| run.failures.is_empty()).count();
-    let mut text = format!("{} runs, {clean} without a failure; {tests} tests in {took_s:.0} s", runs.len());
+    let mut text = format!("runs: {}, without a failure: {clean}; {tests} tests in {took_s:.0} s", runs.len());
     for (test, failures) in by_test {
         let _ = write!(text, "\nfailed {} of {}: {test}", failures.len(), runs.len());
         for Failed { seed, log, .. } in failures {
@@ -219,7 +218,7 @@ mod tests {
     fn the_table_counts_failures_by_test() {
         let run = |failures| Completed { took_s: 10.0, tests: 5, failures };
         let runs = [run(vec![failed("a x", Some(7), "1.log")]), run(vec![]), run(vec![failed("a x", None, "3.log")])];
-        let expected = "3 runs, 1 without a failure; 15 tests in 30 s\n\
+        let expected = "runs: 3, without a failure: 1; 15 tests in 30 s\n\
                         failed 2 of 3: a x\n    seed 7, 1.log\n    3.log";
         assert_eq!(table(&runs), expected);
     }

@@ -21,7 +21,7 @@ pub fn run(root: &Path, modules: Option<&Path>, steps: &Steps) -> Result<Tally, 
     let skips = empty_skips(root)?;
     let nextest = Nextest::find_or_install(root);
     // At full priority, and once for all: what runs at the lowest would hold cargo's lock.
-    steps.take("build", || succeed(crate::cargo(root).args(["test", "--workspace", "--no-run", "--quiet"])))?;
+    steps.take("build", || build_tests(root))?;
     let mut tally = std::thread::scope(|scope| {
         let apart = scope.spawn(|| apart::run(root, &skips, nextest.is_ok(), steps));
         let tests = steps.take("tests", || match &nextest {
@@ -40,6 +40,23 @@ pub fn run(root: &Path, modules: Option<&Path>, steps: &Steps) -> Result<Tally, 
     })?;
     tally.read_skips(&fs::read_to_string(&skips).unwrap_or_default());
     Ok(tally)
+}
+
+/// Builds the programs and the recorder, which tests start. All of the workspace, not packages: with other packages cargo chooses
+/// other features of what they share, and compiles it twice.
+///
+/// # Errors
+/// They do not build.
+pub fn build_programs(root: &Path) -> Result<(), String> {
+    succeed(crate::cargo(root).args(["build", "--workspace", "--quiet"]))
+}
+
+/// Builds the tests.
+///
+/// # Errors
+/// They do not build.
+pub fn build_tests(root: &Path) -> Result<(), String> {
+    succeed(crate::cargo(root).args(["test", "--workspace", "--no-run", "--quiet"]))
 }
 
 /// The file of skips, emptied.
