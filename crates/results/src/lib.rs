@@ -8,11 +8,13 @@
 //! Text that comes from outside (command lines, messages, settings) is never shown as it is: control
 //! characters are escaped in the terminal and markup in HTML.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod adopting;
 pub mod answer;
 pub mod boots;
 pub mod csv;
+pub mod files;
 pub mod grid;
 pub mod html;
 pub mod inspection;

@@ -175,7 +175,7 @@ pub fn write(trace: &Path, directory: &Path, as_json: bool) -> Result<String, Fa
     if !reader.header().columns.addresses && others.exists() {
         return Err(named(&others, "of another trace: this one keeps no addresses; name another directory"));
     }
-    results::place::make_directories(directory).map_err(|error| {
+    results::files::make_directories(directory).map_err(|error| {
         named(directory, format_args!("{error}; --parquet expects a directory, or a name for a new one"))
     })?;
     let mut runs = Table::<Runs>::new(directory)?;
