@@ -1,4 +1,5 @@
 //! The running host as a platform: one trial after the other, each with its proof.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod awake;
 pub mod counters;
@@ -52,7 +53,7 @@ pub use error::{Blame, PlatformError};
 pub use making::make;
 pub use server::Server;
 pub use session::{Session, wait_for_lease};
-pub use work::{Extract, Select, Work};
+pub use work::{Extract, Open, Select, Work};
 
 /// Runs trials on the running host.
 pub struct HostPlatform {

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::Path;
+use std::process::Stdio;
 
 use study::trial::Exit;
 use tracer::environment::Variables;
@@ -21,7 +22,7 @@ pub fn make(
     user: &Option<User>,
     directory: &Path,
     stdin: File,
-    stdout: File,
+    stdout: Stdio,
 ) -> Result<(), PlatformError> {
     let failed = |error| PlatformError::Helper { program: words[0].clone(), error };
     let (stderr, errors) = Capture::start()?;
