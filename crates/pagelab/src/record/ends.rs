@@ -34,7 +34,7 @@ impl Ended<'_> {
         let output = self.output;
         let unreadable = |error| RecordError::Unreadable { path: output.to_owned(), error };
         let nothing = || {
-            let _ = std::fs::remove_file(output);
+            let _ = results::files::remove_file(output);
             Ok(false)
         };
         let file = File::open(output).map_err(unreadable)?;
@@ -223,7 +223,7 @@ fn traces_beside(output: &Path) -> Vec<Traced> {
         let suffix = str::from_utf8(own.as_encoded_bytes().strip_prefix(name)?).ok()?;
         let image = Image::of_suffix(suffix)?;
         if metadata.len() == 0 && image.execs > 0 && !is_running(image.process) {
-            let _ = std::fs::remove_file(entry.path());
+            let _ = results::files::remove_file(&entry.path());
         }
         Traced::of(entry.path(), image)
     });

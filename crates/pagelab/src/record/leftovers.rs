@@ -3,14 +3,15 @@
 //! The name of a directory says whose it is: the process, when it started (a number is given again), and the namespace in which
 //! it has this number. One whose owner is gone is removed by the next recording of the same user.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+use results::files;
 use tempfile::TempDir;
 
 /// What names begin with.
@@ -68,7 +69,7 @@ fn start_ticks(process: u32) -> Option<u64> {
 /// Those of the system.
 pub fn directory_in(parent: &Path) -> io::Result<TempDir> {
     let prefix = Owner::this_process()?.prefix();
-    tempfile::Builder::new().prefix(&prefix).permissions(Permissions::from_mode(0o700)).tempdir_in(parent)
+    files::temporary_directory(parent, &prefix)
 }
 
 /// Removes the directories whose owners are gone. What cannot be removed stays.
@@ -84,6 +85,10 @@ pub fn remove_in(parent: &Path) {
 }
 
 /// Removes a directory of this user's, and no other: the name may be a link that somebody put there.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "no link is opened; by name goes an empty directory only, of a name of pagelab's"
+)]
 fn remove(path: &Path) -> io::Result<()> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let directory = open(path, flags, Mode::empty())?;
@@ -100,6 +105,9 @@ fn remove(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

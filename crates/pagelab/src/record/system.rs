@@ -1,11 +1,12 @@
 //! A whole machine: which emulator a command runs, and where its memory is.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
+use results::files;
 use serde_json::{Value, json};
 use trace::executable::Architecture;
 
@@ -97,7 +98,7 @@ pub fn begin(board: &Switchboard, qemu: &mut Child, stays: bool) -> io::Result<B
             "address": range.address, "bytes": range.bytes, "offset": range.offset, "host": host, "name": range.name,
         }));
     }
-    std::fs::write(board.file("memory"), Value::Array(told).to_string())?;
+    files::create_new(&board.file("memory"))?.write_all(Value::Array(told).to_string().as_bytes())?;
     if !stays {
         monitor.go_on()?;
     }

@@ -355,7 +355,9 @@ fn after_a_kill_that_takes_the_watchdog_along_the_epilog_restores() {
     let text = TINY.replace("\"base\"]", "\"mthp-64k\", \"hugetlb-2m\"]").replace("0.05", "0.2");
     let file = written(&bench, &text.replace("blocks = 6", "blocks = 200"));
     let submit = ["run", &file, "--on", "slurm", "--only", "sleep"];
-    privileged(&bench, &cluster, &submit).ran().says(0, &[]);
+    // As root, the directory for temporary files is one that only root can change.
+    let disk = tempfile::tempdir().unwrap();
+    privileged(&bench, &cluster, &submit).env("TMPDIR", disk.path()).ran().says(0, &[]);
     let own = || processes_with(&bench.word("pagelab")).into_iter().filter(|(_, line)| line.contains("--task"));
     let has_lease = || leaseholder().is_some_and(|holder| own().any(|(pid, _)| pid == holder));
     // Another comparison on this host may have it for a while.

@@ -1,8 +1,8 @@
 //! What the tasks of a study have left, merged into its store; and what is missing.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use results::files;
 use results::store::Store;
 use study::definition::Definition;
 
@@ -29,7 +29,7 @@ pub fn collect(which: &Which) -> Result<(), Failure> {
     }
     let own = own_directory(&format!("{}-merge-{}", shards.stem, std::process::id()))?;
     let collected = collected(&definition, &tasks, &shards, &own);
-    fs::remove_dir_all(&own).map_err(|error| Failure::about(&own, error))?;
+    files::remove_tree(&own).map_err(|error| Failure::about(&own, error))?;
     let missing = collected?;
     match missing.is_empty() {
         true => print(&format!("all {} tasks are done; `pagelab study report {}`", tasks.len(), which.words()), false),

@@ -19,6 +19,7 @@ pub use collect::collect;
 pub use queue::{Standing, standings};
 pub use task::task;
 
+use results::files;
 use script::{Array, Job};
 use shards::{Shards, own_directory, working_copy};
 use study::definition::Definition;
@@ -150,7 +151,7 @@ fn left(definition: &Definition, shards: &Shards, arguments: &Run) -> Result<Vec
         }
         Ok(left)
     });
-    fs::remove_dir_all(&own).map_err(|error| Failure::about(&own, error))?;
+    files::remove_tree(&own).map_err(|error| Failure::about(&own, error))?;
     left
 }
 

@@ -4,10 +4,11 @@
 //! the node's own disk, and back under another name, which becomes its own once all of it is on the disk.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use results::files;
 use results::store::Store;
 use serde_json::Value;
 use study::definition::Definition;
@@ -45,7 +46,7 @@ impl Shards {
     /// # Errors
     /// It cannot be made.
     pub fn make(&self) -> Result<(), Failure> {
-        fs::create_dir_all(&self.directory).map_err(|error| Failure::about(&self.directory, error))
+        files::make_directories(&self.directory).map_err(Failure::input)
     }
 
     /// Whether a task of this study and size has left anything.
@@ -98,7 +99,7 @@ impl Shards {
     /// They cannot be written; what was there before is as it was.
     pub fn publish(&self, task: usize, store: &Path, note: &str) -> Result<(), Failure> {
         for half in self.halves(task) {
-            fs::remove_file(&half).map_err(|error| Failure::about(&half, error))?;
+            files::remove_file(&half).map_err(|error| Failure::about(&half, error))?;
         }
         publish(store, &self.shard(task))?;
         output::write(&self.note(task), &|to| to.write_all(note.as_bytes()))
@@ -125,11 +126,18 @@ pub fn publish(from: &Path, to: &Path) -> Result<(), Failure> {
     name.push(format!(".{node}-{}.{PARTIAL}", std::process::id()));
     let partial = PathBuf::from(name);
     let failed = |error| Failure::about(&partial, error);
-    fs::copy(from, &partial).map_err(failed)?;
-    File::open(&partial).and_then(|file| file.sync_all()).map_err(failed)?;
-    fs::rename(&partial, to).map_err(failed)?;
+    copy(from, &partial).and_then(|file| file.sync_all()).map_err(failed)?;
+    files::rename(&partial, to).map_err(failed)?;
     let directory = to.parent().unwrap_or(Path::new("."));
     File::open(directory).and_then(|file| file.sync_all()).map_err(|error| Failure::about(directory, error))
+}
+
+/// Copies a file, in the place of one that somebody who was killed has left.
+fn copy(from: &Path, to: &Path) -> io::Result<File> {
+    files::remove_file(to)?;
+    let mut copy = files::create_new(to)?;
+    io::copy(&mut File::open(from)?, &mut copy)?;
+    Ok(copy)
 }
 
 /// A copy on this node's own disk of a store that nobody has open, looked at wholly.
@@ -146,8 +154,8 @@ pub fn working_copy(from: &Path, to: &Path) -> Result<Store, Failure> {
         )));
     }
     let partial = to.with_extension(PARTIAL);
-    fs::copy(from, &partial).map_err(|error| Failure::about(from, error))?;
-    fs::rename(&partial, to).map_err(|error| Failure::about(to, error))?;
+    copy(from, &partial).map_err(|error| Failure::about(from, error))?;
+    files::rename(&partial, to).map_err(|error| Failure::about(to, error))?;
     let store = output::open(to)?;
     store.check().map_err(Failure::input)?;
     Ok(store)
@@ -158,9 +166,11 @@ pub fn working_copy(from: &Path, to: &Path) -> Result<Store, Failure> {
 ///
 /// # Errors
 /// It cannot be made, or somebody else has it.
+#[expect(clippy::disallowed_methods, reason = "no other user can change the path of the directory above")]
 pub fn own_directory(of: &str) -> Result<PathBuf, Failure> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let base = variable("SLURM_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let base = files::sheltered_directory(&base).map_err(Failure::input)?;
     let job = variable("SLURM_ARRAY_JOB_ID").or_else(|| variable("SLURM_JOB_ID"));
     let job = job.map_or_else(|| format!("p{}", std::process::id()), |job| job.to_string_lossy().into_owned());
     let directory = base.join(format!("pagelab-{job}-{of}"));

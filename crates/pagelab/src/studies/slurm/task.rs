@@ -1,8 +1,8 @@
 //! One task of a study, on the node that Slurm gave it.
 
-use std::fs;
 use std::path::Path;
 
+use results::files;
 use results::store::Store;
 use study::definition::Definition;
 
@@ -36,7 +36,7 @@ pub fn task(arguments: &Run, number: usize) -> Result<(), Failure> {
     let whole = store.close().map_err(Failure::input)?;
     shards.publish(number, &whole, &note?)?;
     say(format_args!("study {}: {} holds it", definition.name, shards.shard(number).display()));
-    fs::remove_dir_all(&own).map_err(|error| Failure::about(&own, error))?;
+    files::remove_tree(&own).map_err(|error| Failure::about(&own, error))?;
     ran
 }
 
@@ -58,7 +58,7 @@ fn go_on(shard: &Path, own: &Path, store: &Store) -> Result<(), Failure> {
         results::printable(&failure.to_string()),
         aside.display()
     ));
-    fs::rename(shard, &aside).map_err(|error| Failure::about(shard, error))
+    files::rename(shard, &aside).map_err(|error| Failure::about(shard, error))
 }
 
 fn note(definition: &Definition, store: &Store) -> Result<String, Failure> {

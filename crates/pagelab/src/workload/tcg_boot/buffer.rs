@@ -60,6 +60,7 @@ impl CodeBuffer {
         populated.map_err(|error| BootError::NotPopulated { pid, error })
     }
 
+    #[expect(clippy::disallowed_methods, reason = "a file of /proc")]
     fn write_absent(&self, pid: u32, bytes: u64, page: PageSize) -> io::Result<()> {
         let memory = File::options().write(true).open(format!("/proc/{pid}/mem"))?;
         let presence = Presence::of(pid as i32, page)?;
