@@ -112,6 +112,7 @@ impl Journal {
 
     /// The first records come into being together with the file: under another name first, so that no
     /// moment shows half a journal.
+    #[expect(clippy::disallowed_methods, reason = "no other user can enter the directory (private_directory)")]
     fn begin(&mut self, lines: &str) -> io::Result<()> {
         let unfinished = self.path.with_extension("new");
         let mut options = OpenOptions::new();
@@ -142,6 +143,7 @@ pub fn path_in(state: &Path) -> PathBuf {
 }
 
 /// Removes the journal, for good.
+#[expect(clippy::disallowed_methods, reason = "no other user can enter the directory (private_directory)")]
 pub fn remove(path: &Path) -> Result<(), LeaseError> {
     let removed = match std::fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -16,6 +16,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Makes sure that `path` is a directory of this user that nobody else can enter, and makes it if it is
 /// missing. A symbolic link, another owner or open permissions are refused, because whoever controls the
 /// directory would control what is written to the system's settings.
+#[expect(clippy::disallowed_methods, reason = "a link is not followed by mkdir(2), and is refused below")]
 pub fn private_directory(path: &Path) -> Result<(), LeaseError> {
     match std::fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(not_made(path, &error)),
@@ -144,6 +145,7 @@ pub fn path_in(run: &Path) -> PathBuf {
     run.join("lease.lock")
 }
 
+#[expect(clippy::disallowed_methods, reason = "no other user can enter the directory (private_directory)")]
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);

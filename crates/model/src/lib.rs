@@ -10,6 +10,7 @@
 //! Deterministic: no clock, no file; a seed is a number that is handed in.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod address;
 mod call;

@@ -40,6 +40,7 @@
 //! the bytes.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod access;
 mod block;

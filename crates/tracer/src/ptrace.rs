@@ -372,6 +372,7 @@ pub fn read_memory(tid: Tid, address: u64, into: &mut [u8]) -> io::Result<()> {
 /// Copies bytes into a task's memory. The kernel also writes where the program may not, but not to
 /// hugetlb pages (`check_vma_flags` in mm/gup.c) and not where it is configured otherwise
 /// (CONFIG_PROC_MEM_NO_FORCE).
+#[expect(clippy::disallowed_methods, reason = "a file of /proc")]
 pub fn write_memory(tid: Tid, address: u64, bytes: &[u8]) -> io::Result<()> {
     let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes.len() };

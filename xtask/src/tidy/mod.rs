@@ -10,6 +10,7 @@ mod source;
 mod text;
 mod tree;
 mod unsafety;
+mod writing;
 
 use std::fmt;
 use std::path::Path;
@@ -57,6 +58,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>, String> {
     findings.extend(arrows::check_picture(&tree, &workspace, &sources));
     findings.extend(shape::check(&tree, &sources));
     findings.extend(unsafety::check(&workspace, &tree));
+    findings.extend(writing::check(&workspace, &tree));
     findings.extend(calls::check(&tree));
     findings.extend(source::check(&tree));
     findings.extend(skips::check(&tree));

@@ -82,6 +82,7 @@ fn write(marker: &Marker, root: &Path, remedy: &'static str) -> Result<(), MarkE
 }
 
 /// Everybody may read it, whatever this process's umask.
+#[expect(clippy::disallowed_methods, reason = "only root can change /run")]
 fn replace(path: &Path, marker: &Marker) -> io::Result<()> {
     fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
     let draft = path.with_extension("json.new");
