@@ -76,8 +76,23 @@ impl Caller {
 
     /// Whether, for root, only root can rename or replace what root has in a directory.
     fn is_sheltered_in(&self, directory: &FileStat) -> bool {
-        self.user != 0 || (directory.st_uid == 0 && (!is_shared(directory) || is_sticky(directory)))
+        let is_roots = directory.st_uid == 0 || is_unmapped(directory.st_uid);
+        self.user != 0 || (is_roots && (!is_shared(directory) || is_sticky(directory)))
     }
+}
+
+/// Whether this is the number of all users that the user namespace does not map (user_namespaces(7)), root of the host among
+/// them. Root of such a namespace has no power over their files, and must trust the host's root as any user does.
+fn is_unmapped(user: u32) -> bool {
+    let overflow = fs::read_to_string("/proc/sys/kernel/overflowuid").ok().and_then(|text| text.trim().parse().ok());
+    let maps = |line: &str| {
+        let mut numbers = line.split_whitespace().map(|word| word.parse::<u64>().ok());
+        let (first, _outside, count) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        Some((first..first + count).contains(&u64::from(user)))
+    };
+    // Where the map cannot be read, nobody is trusted.
+    let is_mapped = |text: String| text.lines().any(|line| maps(line) != Some(false));
+    overflow == Some(user) && fs::read_to_string("/proc/self/uid_map").is_ok_and(|text| !is_mapped(text))
 }
 
 /// Whether others than its owner may write a directory; root's own group counts as root.
