@@ -118,7 +118,7 @@ pub fn is_any_unmade(workload: &Workload) -> bool {
 pub fn failure(workload: &Workload) -> Option<String> {
     let user = user(workload).ok()?;
     let places = places(workload, &user).ok()?;
-    let why = |place: &Place<'_>| fs::read_to_string(place.why_not()).ok();
+    let why = |place: &Place<'_>| files::open_to_read(&place.why_not()).and_then(io::read_to_string).ok();
     places.iter().filter(|place| place.made().is_none()).find_map(why)
 }
 

@@ -42,7 +42,8 @@ pub fn trace_of(definition: &Definition, workload: &Workload, store: &Store) -> 
         let Workload { skipped, .. } = workload;
         known == subject && sim::is_trace_of(&file, &words, definition.stopping.recorded, *skipped)
     };
-    if std::fs::read_to_string(whole.join(SUBJECT)).is_ok_and(is_of) {
+    let known = files::open_to_read(&whole.join(SUBJECT)).and_then(std::io::read_to_string);
+    if known.is_ok_and(is_of) {
         return Ok(file);
     }
     let mut command = Command::new(&own);

@@ -108,7 +108,7 @@ impl Shards {
 
 /// The reasons that a task has given itself in its note; `None` where every row of it is done.
 pub fn told(note: &Path) -> Option<String> {
-    let note: Value = serde_json::from_str(&fs::read_to_string(note).ok()?).ok()?;
+    let note: Value = serde_json::from_reader(files::open_to_read(note).ok()?).ok()?;
     let row = |row: &Value| Some(format!("{}: {}", row["state"].as_str()?, row["why"].as_str()?));
     let rows: Vec<String> =
         note["rows"].as_array()?.iter().filter(|one| one["state"] != "done").filter_map(row).collect();
@@ -135,8 +135,9 @@ pub fn publish(from: &Path, to: &Path) -> Result<(), Failure> {
 /// Copies a file, in the place of one that somebody who was killed has left.
 fn copy(from: &Path, to: &Path) -> io::Result<File> {
     files::remove_file(to)?;
+    let mut read = files::open_to_read(from)?;
     let mut copy = files::create_new(to)?;
-    io::copy(&mut File::open(from)?, &mut copy)?;
+    io::copy(&mut read, &mut copy)?;
     Ok(copy)
 }
 
