@@ -11,7 +11,7 @@ use super::ended::{Ended, Usage};
 use super::launch::{self, Launch, LaunchError, Started, ThpSetting};
 use super::ptrace::{self, Stop, Tid};
 use crate::signals;
-use crate::subreaper::{self, Subreaper};
+use crate::subreaper::{self, Root, Subreaper};
 
 /// How often it is looked whether what outlives the root has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -97,8 +97,9 @@ fn gone(error: io::Error) -> io::Result<()> {
 fn end_of_root(subreaper: &Subreaper) -> Option<(libc::c_int, u64)> {
     loop {
         match subreaper.wait_for_root(ASK_AGAIN) {
-            None if !subreaper.is_over() => {}
-            end => return end,
+            Root::Runs => {}
+            Root::Ended { status, at_ns } => return Some((status, at_ns)),
+            Root::Killed => return None,
         }
     }
 }
@@ -183,7 +184,8 @@ mod tests {
         let took = since.elapsed();
         subreaper.end();
         subreaper.wait();
-        (end.map(|(status, _)| status), took)
+        let status = if let Root::Ended { status, .. } = end { Some(status) } else { None };
+        (status, took)
     }
 
     #[test]

@@ -11,6 +11,7 @@ use policy::size::format_bytes;
 use results::grid::plain;
 use results::simulation::{Knees, Line};
 use serde_json::{Value, json};
+use tracer::child::die_with_parent;
 
 use super::arguments::{WordError, parse_size_within};
 use super::machines;
@@ -154,7 +155,7 @@ fn measured(policy: &str, bytes: u64, seed: u64) -> Result<f64, Unmeasured> {
         let chase = ["workload", "chase", "--json", "--bytes", &bytes, "--steps", &loads, "--seed", &seed];
         let mut command = Command::new(&program);
         command.args(["exec", "-p", policy, "--"]).arg(&program).args(chase).stdin(Stdio::null());
-        let output = command.output()?;
+        let output = die_with_parent(&mut command).output()?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             return Err(Unmeasured::Failed { status: output.status, said });

@@ -63,9 +63,8 @@ fn ended(bench: &Bench, options: &[&str], what: &[&str], milliseconds: u64, sign
     std::io::BufRead::read_line(&mut output, &mut line).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(milliseconds));
     let pagelab = running.id();
-    let children = std::fs::read_to_string(format!("/proc/{pagelab}/task/{pagelab}/children")).unwrap();
     // pagelab passes on what it can.
-    let target = if signal == "-KILL" { children.trim().to_owned() } else { pagelab.to_string() };
+    let target = if signal == "-KILL" { emulator(pagelab).unwrap() } else { pagelab.to_string() };
     assert!(Command::new("kill").args([signal, &target]).status().unwrap().success());
     (line.trim().parse().unwrap(), running.ran())
 }

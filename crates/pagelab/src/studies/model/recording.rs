@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use results::store::Store;
 use study::definition::{Definition, Workload};
+use tracer::child::die_with_parent;
 
 use super::subject::{Subject, is_machine, recorded};
 use crate::failure::{Failure, say};
@@ -52,7 +53,7 @@ pub fn trace_of(definition: &Definition, workload: &Workload, store: &Store) -> 
         workload.input.as_ref().map(|input| File::open(input).map_err(|error| Failure::about(input.as_ref(), error)));
     let stdin = stdin.transpose()?.map_or_else(Stdio::null, Stdio::from);
     command.arg("--").args(&words).envs(&workload.env).stdin(stdin).stdout(Stdio::null());
-    let ended = command.output().map_err(|error| Failure::about(&own, error))?;
+    let ended = die_with_parent(&mut command).output().map_err(|error| Failure::about(&own, error))?;
     let said = String::from_utf8_lossy(&ended.stderr);
     said.lines().for_each(|line| say(results::printable(line)));
     if !ended.status.success() {
