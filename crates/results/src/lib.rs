@@ -28,6 +28,7 @@ mod spread;
 pub mod store;
 pub mod table;
 pub mod terminal;
+pub mod writer;
 
 mod collapses;
 mod figure;

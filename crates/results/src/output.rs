@@ -2,13 +2,13 @@
 //!
 //! pagelab often runs as root, in directories that others may write. So a path is followed as [`place`]
 //! says, a file is written under a name of its own beside the path and renamed, and it belongs to whom it
-//! would have belonged. What is no file (a pipe, a terminal, /dev/stdout) is written as it comes.
+//! would have belonged. A run that is killed leaves such a file; the next one of the same user removes it. What is no file (a pipe, a terminal, /dev/stdout) is written as it comes.
 
 mod error;
+mod leftovers;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -268,6 +268,7 @@ struct Beside {
 
 impl Beside {
     fn begin(caller: &Caller, place: Place) -> Result<Beside, Why> {
+        leftovers::remove_once(caller, &place);
         if place.there.is_some() {
             // Whoever may not write it may not replace it either.
             open_again(&place, OFlag::O_APPEND)?;
@@ -285,7 +286,7 @@ impl Beside {
         // With a mode of its own it is nobody else's to read before it has it.
         let at_first = Mode::from_bits_truncate(if mode.is_some() { 0o600 } else { 0o666 });
         loop {
-            let name = format!(".pagelab-{:016x}", RandomState::new().hash_one(()));
+            let name = leftovers::new_name();
             match new_file(&place, OsStr::new(&name), at_first) {
                 Ok(file) => return Ok(Beside { place, file, name: Some(name.into()), owner, mode }),
                 Err(Why::System(error)) if error.kind() == io::ErrorKind::AlreadyExists => {}

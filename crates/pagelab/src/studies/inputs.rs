@@ -13,6 +13,7 @@ use study::definition::{Input, Workload};
 use tracer::User;
 use tracer::signals::{self, PassOn};
 
+use super::partial;
 use crate::failure::{Failure, say};
 use crate::user;
 
@@ -194,7 +195,8 @@ impl<'a> Place<'a> {
             move |error: io::Error| Failure::about(&path, error)
         };
         fs::create_dir_all(&self.directory).map_err(about(&self.directory))?;
-        let partial = tempfile::Builder::new().prefix("partial-").tempdir_in(&self.directory);
+        partial::remove_left_in(&self.directory, &self.user);
+        let partial = partial::directory_in(&self.directory);
         let partial = partial.map_err(about(&self.directory))?;
         if let Some(user) = self.user.as_ref().filter(|user| user.is_another()) {
             for directory in [self.directory.as_path(), partial.path()] {
