@@ -39,7 +39,7 @@ fn json_lines_are_documents_and_a_signal_ends_them() {
     std::thread::sleep(Duration::from_secs(3));
     send("TERM", watching.id());
     let ran = watching.ran();
-    ran.says(0, &[]);
+    ran.says(128 + 15, &["stopped by signal 15"]);
     let looks: Vec<serde_json::Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(looks.len() > 1, "{ran}");
     for look in &looks {
@@ -83,7 +83,7 @@ fn prometheus_reads_what_is_exported_and_never_half_of_it() {
         std::thread::sleep(Duration::from_millis(2));
     }
     send("INT", watching.id());
-    watching.ran().says(0, &[]);
+    watching.ran().says(128 + 2, &["stopped by signal 2"]);
     assert!(text.contains(&format!("pagelab_memory_bytes{{pid=\"{pid}\",name=\"sleep\",")), "{text}");
     let mut lint = Command::new("promtool");
     lint.args(["check", "metrics"]).stdin(fs::File::open(&file).unwrap());

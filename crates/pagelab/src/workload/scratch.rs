@@ -28,7 +28,10 @@ impl Scratch {
         let parent = self.parent();
         let made = tempfile::Builder::new().prefix("pagelab-").tempdir_in(&parent);
         let made = made.map_err(|source| WorkloadError::Scratch { directory: parent, source })?;
-        Ok(run(made.path())?)
+        let ran = run(made.path());
+        drop(made);
+        signals::release();
+        Ok(ran?)
     }
 
     /// Where that is made, as text.
