@@ -3,6 +3,7 @@
 //! Everything is read from a root directory: `/` on a running host, or a tree of files captured from
 //! /proc and /sys of another one. A captured tree answers the same questions, apart from those that
 //! only a running kernel can answer ([`Host::is_live`]).
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod activity;
 pub mod admit;

@@ -21,7 +21,7 @@ pub fn read(host: &Host) -> Result<State, HostError> {
         free_blocks_by_order: free_blocks(&buddyinfo),
         direct_map_bytes: direct_map(&meminfo),
         demoted_to: mark.map(|mark| mark.leaf),
-        reported_block: reporting::smallest_block(host),
+        reported_block: reporting::smallest_block(host, free_blocks(&buddyinfo).len()),
         available_bytes: available(host, &meminfo)?,
         load_1min: load(host, &loadavg)?,
     })

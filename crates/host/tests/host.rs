@@ -106,18 +106,38 @@ fn free_memory_that_a_hypervisor_takes_is_part_of_the_state() {
         std::fs::write(file, text).unwrap();
     };
     assert_eq!(reported(), None);
+    // Without a device the order says nothing: MAX_ORDER until 6.1, -1 since, and whatever a device left or root has set.
+    let order = "sys/module/page_reporting/parameters/page_reporting_order";
+    for text in ["11\n", "-1\n", "4294967295\n", "9\n", "0\n"] {
+        write(order, text);
+        assert_eq!(reported(), None, "{text:?}");
+    }
+    std::fs::remove_file(root.join(order)).unwrap();
     // A kernel before 5.14: a balloon, with the feature agreed on or not.
     let device = |file: &str| format!("sys/bus/virtio/devices/virtio3/{file}");
     write(&device("device"), "0x0005\n");
+    write(&device("status"), "0x0000000f\n");
     write(&device("features"), &format!("01100{}\n", "0".repeat(59)));
     assert_eq!(reported(), None);
     write(&device("features"), &format!("011001{}\n", "0".repeat(58)));
     assert_eq!(reported(), Some(PageSize::M2));
+    let orders = [("4294967295\n", None), ("9\n", Some(PageSize::M2)), ("4\n", Some(PageSize::K64)), ("", None)];
+    for (text, block) in orders {
+        write(order, text);
+        assert_eq!(reported(), block, "{text:?}");
+    }
+    write(order, "9\n");
+    write(&device("status"), "0x00000001\n");
+    assert_eq!(reported(), None, "no driver has the device, and the order is still there");
+    write(&device("status"), "0x0000000f\n");
     write(&device("device"), "0x0001\n");
     assert_eq!(reported(), None, "a network device has other features");
-    let order = "sys/module/page_reporting/parameters/page_reporting_order";
-    for (text, block) in [("4294967295\n", None), ("9\n", Some(PageSize::M2)), ("4\n", Some(PageSize::K64)), ("", None)]
-    {
+    // Hyper-V: the driver is there without a device, with one whose hypervisor takes nothing, and with one whose does.
+    let balloon = "sys/bus/vmbus/drivers/hv_balloon";
+    write(&format!("{balloon}/module/refcnt"), "0\n");
+    assert_eq!(reported(), None);
+    write(&format!("{balloon}/1eccfd72-4b41-45ef-b73a-4a6e44c12924/state"), "3\n");
+    for (text, block) in [("11\n", None), ("-1\n", None), ("9\n", Some(PageSize::M2))] {
         write(order, text);
         assert_eq!(reported(), block, "{text:?}");
     }
