@@ -19,6 +19,7 @@
 //! after the other. At a ptrace stop of all threads it is one, except for what the kernel does on its
 //! own (khugepaged, migration, reclaim). Mappings of devices (VM_PFNMAP), the vdso and its data are no
 //! memory of the process and are left out; swapped pages are not present.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod error;
 pub mod explain;

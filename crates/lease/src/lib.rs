@@ -22,6 +22,7 @@
 //! process is gone is put back by the watchdog, whatever ended the process. What must not happen is that
 //! a process that was forked and not executed keeps the lease's descriptors open: the watchdog would
 //! wait for it. Executed programs do not have them.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod error;
 mod holder;

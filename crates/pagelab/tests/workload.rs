@@ -121,7 +121,7 @@ fn a_program_that_cannot_be_executed_is_named() {
     let output = workload("fork-exec --seconds 0.002 --program ./no-such-program");
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{message}");
-    assert!(message.contains("cannot execute ./no-such-program") && message.contains("--program"), "{message}");
+    assert!(message.contains("cannot execute \"./no-such-program\"") && message.contains("--program"), "{message}");
     let output = workload("fork-exec --seconds 0.002 --program false");
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{message}");

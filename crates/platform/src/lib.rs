@@ -1,4 +1,5 @@
 //! The running host as a platform: one trial after the other, each with its proof.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod awake;
 pub mod counters;

@@ -1,3 +1,4 @@
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The recorder inside QEMU: a plugin that writes what a program or a whole machine touches as a trace.
 //!

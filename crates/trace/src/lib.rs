@@ -38,7 +38,7 @@
 //!
 //! Pure: readers and writers are handed in; no file is opened and no clock is read here. docs/reference/formats/trace.md describes
 //! the bytes.
-
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![forbid(unsafe_code)]
 
 mod access;

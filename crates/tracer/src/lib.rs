@@ -11,6 +11,7 @@
 //! what `call_context` holds;
 //! `thp_disable` says which calls the filter answers by itself; `sham` serves them without doing
 //! anything, `bare` runs a program that has no tracer, to measure it, and `untraced` one that needs none.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod afterlife;
 mod bare;

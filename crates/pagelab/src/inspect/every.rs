@@ -1,5 +1,6 @@
 //! A process, looked at again and again: a row a look, with the large pages of the last looks as a sparkline.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +37,7 @@ pub struct Looks {
 
 /// Looks at a process in a thread of their own, while another one runs it.
 pub struct Beside {
-    thread: JoinHandle<Result<(), Failure>>,
+    thread: io::Result<JoinHandle<Result<(), Failure>>>,
     is_over: Arc<AtomicBool>,
 }
 
@@ -61,7 +62,7 @@ impl Looks {
     pub fn beside(self, pid: u32) -> Beside {
         let is_over = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&is_over);
-        let thread = std::thread::spawn(move || {
+        let thread = std::thread::Builder::new().name("looks".into()).spawn(move || {
             wait(Instant::now() + self.every, &told);
             self.until(pid, &told).map(drop)
         });
@@ -99,7 +100,12 @@ impl Beside {
     /// The process has ended: waits for the last look.
     pub fn finish(self) -> Result<(), Failure> {
         self.is_over.store(true, Ordering::SeqCst);
-        match self.thread.join() {
+        let thread = self.thread.map_err(|error| {
+            Failure::Input(format!(
+                "--every: no thread can be started: {error}; raise the limit of threads (ulimit -u)"
+            ))
+        });
+        match thread?.join() {
             Ok(looked) => looked,
             Err(panic) => std::panic::resume_unwind(panic),
         }
