@@ -3,13 +3,16 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{self, EnterAlternateScreen};
+use ratatui::layout::Rect;
+use ratatui::{DefaultTerminal, TerminalOptions, Viewport};
 use results::inspection;
 use tracer::signals::{self, PassOn};
 
 use super::browse::{Browse, Key, Shown, Wish};
-use super::frame::{Looks, frame};
+use super::frame::{Looks, MAX_HEIGHT, MAX_WIDTH, frame};
 use super::view::View;
 use super::watch::{Thoroughness, Watcher};
 use crate::failure::{Failure, told};
@@ -23,11 +26,25 @@ const SIGNAL_PATIENCE: Duration = Duration::from_millis(250);
 /// The terminal or /proc cannot be read, or a signal ended it. The terminal is as it was in any case.
 pub fn live(watcher: &mut Watcher, browse: &mut Browse, looks: Looks) -> Result<(), Failure> {
     signals::catch(PassOn::Same).map_err(Failure::input)?;
-    let terminal = ratatui::try_init().map_err(unusable)?;
-    let mut screen = Screen { terminal, looks, shown: Shown::default() };
+    let (terminal, area) = taken().map_err(unusable)?;
+    let mut screen = Screen { terminal, area, looks, shown: Shown::default() };
     let ended = screen.run(watcher, browse);
     let restored = ratatui::try_restore().map_err(unusable);
     ended.and(restored)
+}
+
+/// Takes the terminal. The area of it that is drawn is chosen here: ratatui has cells for all of what it chooses itself.
+fn taken() -> io::Result<(DefaultTerminal, Rect)> {
+    let area = area()?;
+    let terminal = ratatui::try_init_with_options(TerminalOptions { viewport: Viewport::Fixed(area) })?;
+    execute!(io::stdout(), EnterAlternateScreen)?;
+    Ok((terminal, area))
+}
+
+/// The part of the terminal that frames have, as large as it is now.
+fn area() -> io::Result<Rect> {
+    let (width, height) = terminal::size()?;
+    Ok(Rect::new(0, 0, width.min(MAX_WIDTH), height.min(MAX_HEIGHT)))
 }
 
 fn unusable(error: io::Error) -> Failure {
@@ -36,6 +53,7 @@ fn unusable(error: io::Error) -> Failure {
 
 struct Screen {
     terminal: DefaultTerminal,
+    area: Rect,
     looks: Looks,
     /// What the last frame had.
     shown: Shown,
@@ -81,6 +99,11 @@ impl Screen {
     }
 
     fn draw(&mut self, view: &View, browse: &Browse) -> Result<(), Failure> {
+        let area = area().map_err(unusable)?;
+        if area != self.area {
+            self.terminal.resize(area).map_err(unusable)?;
+            self.area = area;
+        }
         let (looks, shown) = (self.looks, &mut self.shown);
         let drawn = self.terminal.draw(|to| {
             let area = to.area();
@@ -95,7 +118,7 @@ impl Screen {
     fn inspect(&mut self, watcher: &Watcher, browse: &mut Browse, view: &View, pid: u32) -> Result<(), Failure> {
         browse.show(format!("inspection of process {pid}"), "being inspected");
         self.draw(view, browse)?;
-        let width = usize::from(self.terminal.size().map_err(unusable)?.width);
+        let width = usize::from(self.area.width);
         let text = match watcher.inspect(pid) {
             Ok(seen) => inspection::process(&seen, false, width),
             Err(error) => results::printable(&told(&error)),
@@ -108,7 +131,7 @@ impl Screen {
     fn suspend(&mut self) -> Result<(), Failure> {
         ratatui::try_restore().map_err(unusable)?;
         nix::sys::signal::raise(nix::sys::signal::Signal::SIGTSTP).map_err(|error| unusable(error.into()))?;
-        self.terminal = ratatui::try_init().map_err(unusable)?;
+        (self.terminal, self.area) = taken().map_err(unusable)?;
         self.terminal.clear().map_err(unusable)
     }
 }
