@@ -18,11 +18,15 @@ pub fn open_store(path: Option<&Path>) -> Result<Store, Failure> {
 /// Opens the store that was named, or the default one, to read it; the path where there is none.
 pub fn find_store(path: Option<&Path>) -> Result<Result<Store, PathBuf>, Failure> {
     let path = store_path(path)?;
-    match path.try_exists() {
-        Ok(false) => Ok(Err(path)),
-        // What keeps one from looking keeps one from opening it, and is said there.
-        Ok(true) | Err(_) => open(&path).map(Ok),
-    }
+    Ok(read_store(&path)?.ok_or(path))
+}
+
+/// Opens a store to read it; `None` where there is none, or one in which nothing was stored yet. No file is made or changed.
+///
+/// # Errors
+/// As [`Store::find`].
+pub fn read_store(path: &Path) -> Result<Option<Store>, Failure> {
+    Store::find(path, is_told_to_stop).map_err(Failure::input)
 }
 
 /// Opens a store. What it does has an end once pagelab is told to stop.
@@ -30,7 +34,11 @@ pub fn find_store(path: Option<&Path>) -> Result<Result<Store, PathBuf>, Failure
 /// # Errors
 /// As [`Store::open`].
 pub fn open(path: &Path) -> Result<Store, Failure> {
-    Store::open_until(path, || tracer::signals::arrived().is_some()).map_err(Failure::input)
+    Store::open_until(path, is_told_to_stop).map_err(Failure::input)
+}
+
+fn is_told_to_stop() -> bool {
+    tracer::signals::arrived().is_some()
 }
 
 /// The path of the store that was named, or of the default one.
@@ -83,12 +91,12 @@ pub fn ignore_closed_pipe(printed: std::io::Result<()>) -> Result<(), Failure> {
     }
 }
 
-/// Prints a text for people, or a document (`json`), which is UTF-8 whatever the terminal shows.
+/// Prints a text for people, or a document (`json`), which is UTF-8 whatever the terminal shows. Nothing in it moves the cursor.
 pub fn print(text: &str, json: bool) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     ignore_closed_pipe(match json {
-        true => writeln!(out, "{text}"),
-        false => writeln!(out, "{}", as_the_locale_has_it(&fitted(text))),
+        true => writeln!(out, "{}", results::printable_json(text)),
+        false => writeln!(out, "{}", as_the_locale_has_it(&fitted(&results::printable_lines(text)))),
     })
 }
 

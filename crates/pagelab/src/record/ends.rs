@@ -3,11 +3,11 @@
 //! The program's own output is not to be disturbed, so that this says nothing where all is well and there is one program.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
+use results::input;
 use trace::{Block, Call, Event, Holds, Image, Place, Reader, pace};
 
 use super::OUTSIDE;
@@ -37,7 +37,7 @@ impl Ended<'_> {
             let _ = std::fs::remove_file(output);
             Ok(false)
         };
-        let file = File::open(output).map_err(unreadable)?;
+        let file = input::open(output).map_err(|error| unreadable(error.into()))?;
         let Ok(mut reader) = Reader::new(BufReader::new(file)) else { return nothing() };
         let skipped = reader.header().window.map(|window| window.skip_instructions);
         let name = output.display();
@@ -120,7 +120,7 @@ fn cut_off() -> String {
 fn lost(path: &Path) -> String {
     let mut most = 0;
     if let Ok(mut reader) =
-        File::open(path).map(BufReader::new).map_err(drop).and_then(|file| Reader::new(file).map_err(drop))
+        input::open(path).map(BufReader::new).map_err(drop).and_then(|file| Reader::new(file).map_err(drop))
     {
         while let Ok(Some(block)) = reader.next_block() {
             if let Block::Runs { instructions, .. } = block {
@@ -163,7 +163,7 @@ impl Traced {
 
     /// That of another image, with what its name says.
     fn of(path: PathBuf, named: Image) -> Option<Traced> {
-        let mut reader = Reader::new(BufReader::new(File::open(&path).ok()?)).ok()?;
+        let mut reader = Reader::new(BufReader::new(input::open(&path).ok()?)).ok()?;
         let of = reader.header().process?;
         // Asked first: what a process that has ended by then has written is there.
         let is_running = is_running(of.process);
@@ -187,7 +187,7 @@ impl Traced {
 
 /// The program that a process executes at the end of its trace, and why it is not recorded.
 fn executed(path: &Path) -> Option<(String, Option<String>)> {
-    let mut reader = Reader::new(BufReader::new(File::open(path).ok()?)).ok()?;
+    let mut reader = Reader::new(BufReader::new(input::open(path).ok()?)).ok()?;
     let last = match reader.places().ok()? {
         Some(places) => {
             reader.seek(places.iter().rev().find(|place| place.prefix.holds == Holds::Events)?).ok()?;

@@ -1,8 +1,10 @@
 //! Model machines: which were asked for, and what `pagelab list machines` says about them.
 
+use std::path::Path;
+
 use host::Host;
 use model::machine::{self, Architecture, Figure, Ground, Machine};
-use results::simulation as page;
+use results::{input, simulation as page};
 use serde_json::{Value, json};
 
 use super::host_machine;
@@ -41,7 +43,8 @@ pub fn named(name: &str) -> Result<Machine, Failure> {
     if !name.ends_with(".toml") {
         return machine::built_in(name).map_err(Failure::input);
     }
-    let text = std::fs::read_to_string(name).map_err(|error| Failure::Input(format!("{name}: {error}")))?;
+    let path = Path::new(name);
+    let text = input::read_definition(path).map_err(|error| Failure::about(path, error))?;
     machine::read(name, &text).map_err(Failure::input)
 }
 

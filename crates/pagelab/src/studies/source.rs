@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use model::toml_file;
+use results::input;
 use study::definition::{Definition, Size, Wire, WireSuite};
 
 use super::known::{self, nearest};
@@ -32,8 +33,8 @@ const SUITES: [(&str, &str); 6] = [
 pub struct Source {
     /// What it is called: a name, or a path.
     pub name: String,
-    /// Its text.
-    text: String,
+    /// Its text, or why it cannot be read.
+    text: Result<String, String>,
     /// Where suites are looked for first.
     beside: Option<PathBuf>,
 }
@@ -49,18 +50,22 @@ pub fn suites() -> Vec<Source> {
 }
 
 fn found(built_in: &[(&str, &str)], directories: &[PathBuf]) -> Vec<Source> {
-    let source = |name: &str, text: &str| Source { name: name.to_owned(), text: text.to_owned(), beside: None };
-    let mut all: Vec<Source> = built_in.iter().map(|(name, text)| source(name, text)).collect();
+    let source = |name: &str, text| Source { name: name.to_owned(), text, beside: None };
+    let mut all: Vec<Source> = built_in.iter().map(|(name, text)| source(name, Ok((*text).to_owned()))).collect();
     for path in directories.iter().filter_map(|directory| std::fs::read_dir(directory).ok()).flatten().flatten() {
         let name = path.path().file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let is_new =
             path.path().extension().is_some_and(|ending| ending == "toml") && all.iter().all(|one| one.name != name);
-        if let (true, Ok(text)) = (is_new, std::fs::read_to_string(path.path())) {
-            all.push(source(&name, &text));
+        if is_new {
+            all.push(source(&name, read(&path.path())));
         }
     }
     all.sort_by(|one, other| one.name.cmp(&other.name));
     all
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    input::read_definition(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Whether this names a file: what ends in `.toml` or has a `/` does.
@@ -75,7 +80,7 @@ pub fn is_file(name: &str) -> bool {
 pub fn named(name: &str) -> Result<Source, Failure> {
     let path = Path::new(name);
     if is_file(name) {
-        let text = std::fs::read_to_string(path).map_err(|error| Failure::about(path, error))?;
+        let text = Ok(read(path).map_err(Failure::Input)?);
         let beside = path.parent().map(|directory| directory.join("suites"));
         return Ok(Source { name: name.to_owned(), text, beside });
     }
@@ -109,11 +114,15 @@ impl Source {
     /// What is wrong with the file, or with the file of a suite, in a line.
     pub fn of_size(&self, size: Size) -> Result<Definition, Failure> {
         let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("{}: {error}", self.name));
-        let wire: Wire = toml_file::read(&self.text).map_err(|error| wrong(&error))?;
+        let wire: Wire = toml_file::read(self.text()?).map_err(|error| wrong(&error))?;
         let suites: Vec<WireSuite> = wire.suites().map(|name| self.suite(name)).collect::<Result<_, _>>()?;
         let definition = wire.with_suites(size, &suites).map_err(|error| wrong(&error))?;
         known::check(&definition).map_err(|error| wrong(&error))?;
         Ok(definition)
+    }
+
+    fn text(&self) -> Result<&str, Failure> {
+        self.text.as_deref().map_err(|why| Failure::Input(why.clone()))
     }
 
     /// A suite that a study names.
@@ -129,7 +138,7 @@ impl Source {
     /// What is wrong with the file, in a line.
     pub fn as_suite(&self) -> Result<WireSuite, Failure> {
         let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("suite {}: {error}", self.name));
-        let suite: WireSuite = toml_file::read(&self.text).map_err(|error| wrong(&error))?;
+        let suite: WireSuite = toml_file::read(self.text()?).map_err(|error| wrong(&error))?;
         match suite.name() == self.name {
             true => Ok(suite),
             false => Err(wrong(&format_args!("its `name` is {:?}; expected that of its file", suite.name()))),
