@@ -34,6 +34,7 @@ mod scan;
 pub mod smaps;
 
 use std::fs::File;
+use std::io::BufReader;
 
 use policy::census::Census;
 use policy::size::PageSize;
@@ -49,6 +50,9 @@ use scan::Scanner;
 
 /// Threads that walk one large process at most.
 const MOST_THREADS: usize = 8;
+
+/// What is read of smaps in one call: the kernel makes a page of it, or as much as one mapping needs.
+const SMAPS_PIECE: usize = 1 << 16;
 
 /// How a census was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,8 +203,16 @@ impl Observer {
     /// # Errors
     /// As [`Observer::process`].
     pub fn smaps(&self, pid: u32) -> Result<Vec<SmapsEntry>, CensusError> {
+        let mut entries = Vec::new();
+        self.each_smaps_entry(pid, |entry| entries.push(entry))?;
+        Ok(entries)
+    }
+
+    fn each_smaps_entry(&self, pid: u32, tell: impl FnMut(SmapsEntry)) -> Result<(), CensusError> {
         let path = format!("/proc/{pid}/smaps");
-        smaps::parse(&read_text(pid, &path)?, &path)
+        let failed = |error| CensusError::io(pid, &path, error);
+        let file = BufReader::with_capacity(SMAPS_PIECE, File::open(&path).map_err(failed)?);
+        smaps::read(file, &path, failed, tell)
     }
 
     /// A folio that is mapped whole begins at a multiple of its size and is at most of PMD size: it never
@@ -210,16 +222,18 @@ impl Observer {
     }
 
     fn by_smaps(&self, pid: u32, start: u64, end: u64) -> Result<ProcessCensus, CensusError> {
-        let entries = self.smaps(pid)?;
-        if entries.is_empty() {
-            return Err(CensusError::NoAddressSpace { pid });
-        }
-        let mut census = Census::default();
-        for entry in entries.iter().filter(|entry| entry.vma.start < end && entry.vma.end > start) {
-            if entry.vma.start < start || entry.vma.end > end {
-                return Err(CensusError::NeedsPagemapScan);
+        let (mut census, mut mappings, mut is_cut) = (Census::default(), 0, false);
+        self.each_smaps_entry(pid, |entry| {
+            mappings += 1;
+            if entry.vma.start < end && entry.vma.end > start {
+                is_cut |= entry.vma.start < start || entry.vma.end > end;
+                entry.count(self.base, self.pmd, self.file_systems.is_shmem(pid, entry.vma.device), &mut census);
             }
-            entry.count(self.base, self.pmd, self.file_systems.is_shmem(pid, entry.vma.device), &mut census);
+        })?;
+        match (mappings, is_cut) {
+            (0, _) => return Err(CensusError::NoAddressSpace { pid }),
+            (_, true) => return Err(CensusError::NeedsPagemapScan),
+            (_, false) => {}
         }
         Ok(ProcessCensus { pid, census, source: Source::Smaps, folios_of_system: None, areas: Vec::new() })
     }

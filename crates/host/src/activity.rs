@@ -53,16 +53,16 @@ impl Activity {
 
 /// Reads the activity of the host.
 pub fn read(host: &Host) -> Result<Activity, HostError> {
-    let vmstat = read::required(&host.root, "/proc/vmstat")?;
-    let meminfo = read::required(&host.root, "/proc/meminfo")?;
-    let buddyinfo = read::required(&host.root, "/proc/buddyinfo")?;
-    let kilobytes = |key: &str| read::keyed_number(&meminfo, key).map(|kilobytes| kilobytes << 10);
+    let vmstat = host.root.required("/proc/vmstat")?;
+    let meminfo = host.root.required("/proc/meminfo")?;
+    let buddyinfo = host.root.required("/proc/buddyinfo")?;
+    let kilobytes = |key: &str| read::keyed_bytes(&meminfo, key);
     let full_scans = host.number(&format!("{KHUGEPAGED}/full_scans")).map(|scans| (FULL_SCANS, scans));
     let faults = [FAULTS, MAJOR_FAULTS].map(|name| Some((name, line(&vmstat, name)?)));
     let counters = counters::of(host, &vmstat).with(faults.into_iter().flatten().chain(full_scans));
     Ok(Activity {
         counters,
-        free_blocks_by_order: state::free_blocks(&buddyinfo),
+        free_blocks_by_order: state::free_blocks(host, &buddyinfo)?,
         memory_bytes: kilobytes("MemTotal"),
         available_bytes: kilobytes("MemAvailable"),
         anonymous_folios: anonymous_folios(host),

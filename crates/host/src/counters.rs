@@ -1,10 +1,9 @@
 //! The kernel's event counters: how often it gave, split, refused or compacted.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
-use super::read::{self, HostError};
-use super::{Host, THP};
+use super::read::HostError;
+use super::{Host, Root, THP};
 
 /// Lines of /proc/vmstat that count events of large pages and of compaction (mm/vmstat.c,
 /// `vmstat_text`).
@@ -25,13 +24,13 @@ pub const COMPACTED: &str = "compact_success";
 #[derive(Clone, Debug)]
 pub struct CounterFile {
     name: String,
-    file: PathBuf,
+    path: String,
 }
 
 impl CounterFile {
-    /// Where it is read.
-    pub fn file(&self) -> &Path {
-        &self.file
+    /// Its path on the running host.
+    pub fn path(&self) -> &str {
+        &self.path
     }
 }
 
@@ -78,19 +77,16 @@ impl Counters {
 }
 
 /// The counter files of the host; gauges (`nr_anon`) are none.
-pub fn list(root: &Path) -> Vec<CounterFile> {
-    let sizes = read::entries(root, THP).into_iter().filter(|name| name.starts_with("hugepages-"));
-    let collapsed = CounterFile { name: COLLAPSED.to_string(), file: read::under(root, &format!("{THP}/{COLLAPSED}")) };
-    let collapsed = Some(collapsed).filter(|counter| counter.file.is_file());
+pub fn list(root: &Root) -> Vec<CounterFile> {
+    let sizes = root.entries(THP).into_iter().filter(|name| name.starts_with("hugepages-"));
+    let collapsed = CounterFile { name: COLLAPSED.to_string(), path: format!("{THP}/{COLLAPSED}") };
+    let collapsed = Some(collapsed).filter(|counter| root.has_file(&counter.path));
     sizes
         .flat_map(|size| {
             let folder = format!("{THP}/{size}/stats");
-            let names = read::entries(root, &folder).into_iter().filter(|name| !name.starts_with("nr_"));
+            let names = root.entries(&folder).into_iter().filter(|name| !name.starts_with("nr_"));
             names
-                .map(|name| CounterFile {
-                    file: read::under(root, &format!("{folder}/{name}")),
-                    name: format!("{size}/{name}"),
-                })
+                .map(|name| CounterFile { path: format!("{folder}/{name}"), name: format!("{size}/{name}") })
                 .collect::<Vec<CounterFile>>()
         })
         .chain(collapsed)
@@ -99,14 +95,14 @@ pub fn list(root: &Path) -> Vec<CounterFile> {
 
 /// Reads the counters of the host.
 pub fn read(host: &Host) -> Result<Counters, HostError> {
-    Ok(of(host, &read::required(&host.root, "/proc/vmstat")?))
+    Ok(of(host, &host.root.required("/proc/vmstat")?))
 }
 
 /// The counters of the host, with those of /proc/vmstat from a text that has just been read.
 pub fn of(host: &Host, text: &str) -> Counters {
     let mut values = vmstat(text);
     for counter in &host.counters {
-        if let Some(value) = read::content(&counter.file).ok().and_then(|text| text.trim().parse().ok()) {
+        if let Some(value) = host.root.text(&counter.path).ok().and_then(|text| text.trim().parse().ok()) {
             values.insert(counter.name.clone(), value);
         }
     }

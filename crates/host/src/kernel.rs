@@ -3,7 +3,6 @@
 use std::fmt;
 
 use super::Host;
-use super::read;
 
 /// The first two numbers of a kernel release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,7 +54,7 @@ impl Host {
 
     /// The mount that holds `path`: the longest mount point that leads to it, the last of several.
     pub fn mount_of(&self, path: &str) -> Option<Mount> {
-        let text = read::text(&self.root, "/proc/self/mounts").ok()?;
+        let text = self.root.text("/proc/self/mounts").ok()?;
         let leads = |mount: &Mount| {
             let point = mount.point.trim_end_matches('/');
             path.strip_prefix(point).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -80,7 +79,7 @@ impl Host {
 
     /// The value of an option on the kernel command line (`transparent_hugepage`), the last one given.
     pub fn boot_option(&self, name: &str) -> Option<String> {
-        let line = read::text(&self.root, "/proc/cmdline").ok()?;
+        let line = self.root.text("/proc/cmdline").ok()?;
         let value = |word: &str| word.strip_prefix(name)?.strip_prefix('=').map(String::from);
         line.split_whitespace().filter_map(value).next_back()
     }

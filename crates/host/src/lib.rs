@@ -18,11 +18,12 @@ mod processes;
 mod processor;
 pub mod read;
 mod reporting;
+mod root;
 mod settings;
 mod state;
 mod tlbs;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use policy::PageSizes;
 use policy::size::PageSize;
@@ -37,6 +38,7 @@ pub use policy::judge::{THP, thp_size_enabled};
 pub use processes::ProcessStat;
 pub use processor::Processor;
 pub use read::{HostError, chosen_word, content};
+pub use root::{MAX_STREAM_BYTES, MAX_TEXT_BYTES, Root};
 pub use settings::IDLE_LATENCY;
 pub use tlbs::ToldTlb;
 
@@ -48,7 +50,7 @@ pub const HUGETLB: &str = "/sys/kernel/mm/hugepages";
 /// A host, running or captured.
 #[derive(Clone, Debug)]
 pub struct Host {
-    root: PathBuf,
+    root: Root,
     page_sizes: PageSizes,
     settings: Vec<settings::Setting>,
     counters: Vec<counters::CounterFile>,
@@ -61,23 +63,24 @@ impl Host {
     /// [`Host::state`].
     ///
     /// # Errors
-    /// The base page size cannot be told, or a file says something that is not understood.
+    /// The base page size cannot be told, a file says something that is not understood, or one of a captured tree is refused.
     pub fn open(root: impl Into<PathBuf>) -> Result<Host, HostError> {
-        let root = root.into();
+        let root = Root::open(root)?;
         let page_sizes = page_sizes::read(&root)?;
         let settings = settings::list(&root);
         let counters = counters::list(&root);
+        root.verify()?;
         Ok(Host { root, page_sizes, settings, counters })
     }
 
     /// The directory that stands for `/`.
-    pub fn root(&self) -> &Path {
+    pub fn root(&self) -> &Root {
         &self.root
     }
 
     /// Whether this is the kernel that this process runs on.
     pub fn is_live(&self) -> bool {
-        self.root == Path::new("/")
+        self.root.is_live()
     }
 
     /// The page sizes that the kernel offers.
@@ -90,12 +93,12 @@ impl Host {
     /// # Errors
     /// A file that every kernel has cannot be read (`/proc/meminfo`, the release, the boot id).
     pub fn machine(&self) -> Result<Machine, HostError> {
-        machine::read(self)
+        self.verified(machine::read(self)?)
     }
 
     /// The processor as machine files name it, and what it tells of how it translates. What it does not tell is absent.
     pub fn processor(&self) -> Processor {
-        processor::read(&self.root, self.is_live())
+        processor::read(&self.root)
     }
 
     /// The settings and the memory as they are now. Takes well under 2 ms, so that it can be called
@@ -104,7 +107,7 @@ impl Host {
     /// # Errors
     /// `/proc/meminfo`, `/proc/buddyinfo` or `/proc/loadavg` cannot be read.
     pub fn state(&self) -> Result<State, HostError> {
-        state::read(self)
+        self.verified(state::read(self)?)
     }
 
     /// Memory that new programs can have now (`MemAvailable`).
@@ -120,7 +123,7 @@ impl Host {
     /// # Errors
     /// `/proc/vmstat` cannot be read.
     pub fn counters(&self) -> Result<Counters, HostError> {
-        counters::read(self)
+        self.verified(counters::read(self)?)
     }
 
     /// What the kernel does about page sizes, as it is counted now: for a live view.
@@ -128,7 +131,7 @@ impl Host {
     /// # Errors
     /// `/proc/vmstat`, `/proc/meminfo` or `/proc/buddyinfo` cannot be read.
     pub fn activity(&self) -> Result<Activity, HostError> {
-        activity::read(self)
+        self.verified(activity::read(self)?)
     }
 
     /// The processes that have memory, in no order: one small file a process is read.
@@ -137,14 +140,19 @@ impl Host {
     }
 
     /// The value of a setting (the chosen word of a file with choices); `None` where there is no such
-    /// file or it cannot be read.
+    /// file or it cannot be read. A file of a captured tree that is refused fails what returns a `Result` later ([`Root::verify`]).
     pub fn value(&self, path: &str) -> Option<String> {
-        read::text(&self.root, path).ok().map(|text| chosen_word(&text).to_string())
+        self.root.text(path).ok().map(|text| chosen_word(&text).to_string())
     }
 
     /// Whether there is such a file.
     pub fn has(&self, path: &str) -> bool {
-        read::under(&self.root, path).exists()
+        self.root.has(path)
+    }
+
+    /// What was read, unless a file of a captured tree was refused meanwhile.
+    fn verified<T>(&self, read: T) -> Result<T, HostError> {
+        self.root.verify().map(|()| read)
     }
 
     /// Every file that a host is read from, as paths on the running host: what a capture of it needs beside the head of
@@ -159,9 +167,8 @@ impl Host {
             "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size",
         ];
         const OF_POOL: [&str; 3] = ["free_hugepages", "resv_hugepages", "surplus_hugepages"];
-        let on_host = |file: &Path| format!("/{}", file.strip_prefix(&self.root).unwrap_or(file).display());
         let settings = self.settings.iter().map(|setting| setting.path().to_string());
-        let counters = self.counters.iter().map(|counter| on_host(counter.file()));
+        let counters = self.counters.iter().map(|counter| counter.path().to_string());
         let sizes = &self.page_sizes.hugetlb;
         let pools = sizes.iter().flat_map(|size| OF_POOL.map(|file| hugetlb_file(*size, file)));
         FIXED.map(String::from).into_iter().chain(settings).chain(counters).chain(pools).collect()

@@ -1,19 +1,17 @@
 //! The machine: what does not change while it runs.
 
-use std::path::Path;
-
 use sha2::{Digest, Sha256};
 use study::machine::{DirectMap, Machine};
 
-use super::Host;
 use super::read::{self, HostError};
+use super::{Host, Root};
 
 /// Reads the machine of the host.
 pub fn read(host: &Host) -> Result<Machine, HostError> {
     let root = &host.root;
-    let line = |path: &str| Ok::<String, HostError>(read::required(root, path)?.trim().to_string());
-    let cpuinfo = read::required(root, "/proc/cpuinfo")?;
-    let meminfo = read::required(root, "/proc/meminfo")?;
+    let line = |path: &str| Ok::<String, HostError>(root.required(path)?.trim().to_string());
+    let cpuinfo = root.required("/proc/cpuinfo")?;
+    let meminfo = root.required("/proc/meminfo")?;
     Ok(Machine {
         name: "host".into(),
         arch: arch(root)?,
@@ -40,10 +38,10 @@ fn direct_map(host: &Host, meminfo: &str) -> Option<DirectMap> {
 
 /// The kernel's name of the instruction set: a file since Linux 6.1, else uname(2), which only the
 /// running kernel answers.
-fn arch(root: &Path) -> Result<String, HostError> {
-    match read::required(root, "/proc/sys/kernel/arch") {
+fn arch(root: &Root) -> Result<String, HostError> {
+    match root.required("/proc/sys/kernel/arch") {
         Ok(arch) => Ok(arch.trim().to_string()),
-        Err(missing) if root != Path::new("/") => Err(missing),
+        Err(missing) if !root.is_live() => Err(missing),
         Err(missing) => {
             let name = nix::sys::utsname::uname().map_err(|_| missing)?;
             Ok(name.machine().to_string_lossy().into_owned())
@@ -52,8 +50,8 @@ fn arch(root: &Path) -> Result<String, HostError> {
 }
 
 /// The installation's id is not to be shown to others (machine-id(5)), so it is hashed, with our name.
-fn host_id(root: &Path) -> Option<String> {
-    let id = read::text(root, "/etc/machine-id").ok()?;
+fn host_id(root: &Root) -> Option<String> {
+    let id = root.text("/etc/machine-id").ok()?;
     let id = Some(id.trim()).filter(|id| !id.is_empty() && *id != "uninitialized")?;
     let hash = Sha256::digest(format!("pagelab host {id}"));
     Some(hash[..8].iter().map(|byte| format!("{byte:02x}")).collect())
@@ -80,7 +78,7 @@ fn cpu_model(cpuinfo: &str) -> String {
 }
 
 /// Processors in a list such as `0-3,8`.
-fn cpus(list: &str, root: &Path) -> Result<u32, HostError> {
+fn cpus(list: &str, root: &Root) -> Result<u32, HostError> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
@@ -88,15 +86,15 @@ fn cpus(list: &str, root: &Path) -> Result<u32, HostError> {
     };
     let counts: Option<Vec<u32>> = list.split(',').map(range).collect();
     counts.and_then(|counts| counts.into_iter().try_fold(0u32, u32::checked_add)).ok_or_else(|| HostError::Unexpected {
-        path: read::under(root, "/sys/devices/system/cpu/online"),
+        path: root.under("/sys/devices/system/cpu/online"),
         expected: "a list of processors such as 0-3,8",
         found: list.to_string(),
     })
 }
 
-fn total_memory(root: &Path, meminfo: &str) -> Result<u64, HostError> {
-    read::keyed_number(meminfo, "MemTotal").map(|kilobytes| kilobytes << 10).ok_or_else(|| HostError::Unexpected {
-        path: read::under(root, "/proc/meminfo"),
+fn total_memory(root: &Root, meminfo: &str) -> Result<u64, HostError> {
+    read::keyed_bytes(meminfo, "MemTotal").ok_or_else(|| HostError::Unexpected {
+        path: root.under("/proc/meminfo"),
         expected: "a line MemTotal",
         found: "none".into(),
     })
@@ -154,7 +152,7 @@ mod tests {
 
     #[test]
     fn processor_lists_are_counted() {
-        let count = |list: &str| cpus(list, Path::new("/"));
+        let count = |list: &str| cpus(list, &Root::live());
         assert_eq!(count("0-3,8,10-11").unwrap(), 7);
         assert_eq!(count("0").unwrap(), 1);
         assert!(count("3-1").is_err() && count("").is_err() && count("0-4294967295").is_err());

@@ -3,7 +3,6 @@
 use policy::size::PageSize;
 
 use super::Host;
-use super::read;
 
 /// A task without memory of its own (`PF_KTHREAD`, include/linux/sched.h).
 const KERNEL_THREAD: u64 = 0x0020_0000;
@@ -30,10 +29,10 @@ pub struct ProcessStat {
 /// The processes of the host that have memory: no kernel thread, and none that has ended. A process that ends while it is
 /// read is left out, and so is all of `/proc` where it cannot be listed.
 pub fn list(host: &Host) -> Vec<ProcessStat> {
-    let names = read::entries(&host.root, "/proc");
+    let names = host.root.entries("/proc");
     let processes = names.iter().filter_map(|name| {
         let pid: u32 = name.parse().ok()?;
-        parse(pid, &read::text(&host.root, &format!("/proc/{pid}/stat")).ok()?, host.page_sizes.base)
+        parse(pid, &host.root.text(&format!("/proc/{pid}/stat")).ok()?, host.page_sizes.base)
     });
     processes.collect()
 }

@@ -7,7 +7,6 @@
 use policy::size::PageSize;
 
 use super::Host;
-use super::read;
 
 /// The order, since Linux 5.14. It is set when a device begins to report; before that it is -1.
 const ORDER: &str = "/sys/module/page_reporting/parameters/page_reporting_order";
@@ -31,7 +30,7 @@ pub fn smallest_block(host: &Host) -> Option<PageSize> {
 /// Before the order could be seen: a balloon that has agreed on the feature. The text has a digit for each.
 fn has_reporting_balloon(host: &Host) -> bool {
     let number = |text: String| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
-    read::entries(&host.root, VIRTIO).iter().any(|device| {
+    host.root.entries(VIRTIO).iter().any(|device| {
         let value = |file: &str| host.value(&format!("{VIRTIO}/{device}/{file}"));
         value("device").and_then(number) == Some(BALLOON)
             && value("features").is_some_and(|features| features.as_bytes().get(REPORTING) == Some(&b'1'))

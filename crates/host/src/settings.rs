@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::read;
-use super::{HUGETLB, THP};
+use super::{HUGETLB, Root, THP};
 
 /// Files below /proc/sys that are settings of memory management.
 const SYSCTLS: [&str; 19] = [
@@ -53,9 +53,8 @@ const NOT_SETTINGS: [&str; 3] = ["pages_collapsed", "full_scans", "hpage_pmd_siz
 #[derive(Clone, Debug)]
 pub struct Setting {
     path: String,
-    file: PathBuf,
     /// The file with the surplus pages of the pool, where the setting is the size of a pool.
-    surplus: Option<PathBuf>,
+    surplus: Option<String>,
 }
 
 impl Setting {
@@ -66,46 +65,45 @@ impl Setting {
 }
 
 /// Every setting that the host has.
-pub fn list(root: &Path) -> Vec<Setting> {
+pub fn list(root: &Root) -> Vec<Setting> {
     let mut paths = thp(root);
     paths.extend(pools(root));
     paths.extend(SYSCTLS.map(|name| format!("/proc/sys/{name}")));
     paths.extend(SINGLE.map(String::from));
     paths.extend(governors(root));
     let setting = |path: String| {
-        let file = read::under(root, &path);
-        let surplus = path.ends_with("/nr_hugepages").then(|| file.with_file_name("surplus_hugepages"));
-        Setting { path, file, surplus }
+        let surplus = path.strip_suffix("/nr_hugepages").map(|pool| format!("{pool}/surplus_hugepages"));
+        Setting { path, surplus }
     };
-    let mut settings: Vec<Setting> = paths.into_iter().map(setting).filter(|setting| setting.file.is_file()).collect();
+    let is_file = |setting: &Setting| root.has_file(&setting.path);
+    let mut settings: Vec<Setting> = paths.into_iter().map(setting).filter(is_file).collect();
     // A device on the running host, a file in a captured tree; whatever else is there might never answer.
-    let is_device =
-        |file: &Path| root == Path::new("/") && file.metadata().is_ok_and(|it| it.file_type().is_char_device());
+    let is_device = || Path::new(IDLE_LATENCY).metadata().is_ok_and(|it| it.file_type().is_char_device());
     let idle_latency = Some(setting(IDLE_LATENCY.to_string()));
-    settings.extend(idle_latency.filter(|setting| setting.file.is_file() || is_device(&setting.file)));
+    settings.extend(idle_latency.filter(|setting| is_file(setting) || root.is_live() && is_device()));
     settings
 }
 
 /// The values now. A file that vanished (a processor went off line) is absent.
-pub fn values(settings: &[Setting]) -> BTreeMap<String, String> {
-    settings.iter().filter_map(|setting| Some((setting.path.clone(), value(setting)?))).collect()
+pub fn values(root: &Root, settings: &[Setting]) -> BTreeMap<String, String> {
+    settings.iter().filter_map(|setting| Some((setting.path.clone(), value(root, setting)?))).collect()
 }
 
-fn value(setting: &Setting) -> Option<String> {
+fn value(root: &Root, setting: &Setting) -> Option<String> {
     if setting.path == IDLE_LATENCY {
-        return idle_latency_us(&setting.file).map(|limit_us| limit_us.to_string());
+        return idle_latency_us(root).map(|limit_us| limit_us.to_string());
     }
-    let text = read::content(&setting.file).ok()?;
+    let text = root.text(&setting.path).ok()?;
     match &setting.surplus {
         None => Some(read::chosen_word(&text).to_string()),
-        Some(surplus) => Some(persistent_pages(&text, &read::content(surplus).unwrap_or_default())),
+        Some(surplus) => Some(persistent_pages(&text, &root.text(surplus).unwrap_or_default())),
     }
 }
 
 /// The limit as the device tells it, a binary number of 32 bits (kernel/power/qos.c, cpu_latency_qos_read).
-fn idle_latency_us(device: &Path) -> Option<i32> {
+fn idle_latency_us(root: &Root) -> Option<i32> {
     let mut bytes = [0; 4];
-    std::fs::File::open(device).ok()?.read_exact(&mut bytes).ok()?;
+    root.file(IDLE_LATENCY).ok()?.read_exact(&mut bytes).ok()?;
     Some(i32::from_ne_bytes(bytes))
 }
 
@@ -118,11 +116,11 @@ fn persistent_pages(pages: &str, surplus: &str) -> String {
     }
 }
 
-fn thp(root: &Path) -> Vec<String> {
-    let folders = read::entries(root, THP).into_iter().filter(|name| name.starts_with("hugepages-"));
+fn thp(root: &Root) -> Vec<String> {
+    let folders = root.entries(THP).into_iter().filter(|name| name.starts_with("hugepages-"));
     let folders = folders.map(|name| format!("{THP}/{name}")).chain([THP.to_string(), format!("{THP}/khugepaged")]);
     let files = |folder: String| {
-        let names = read::entries(root, &folder).into_iter().filter(|name| !NOT_SETTINGS.contains(&name.as_str()));
+        let names = root.entries(&folder).into_iter().filter(|name| !NOT_SETTINGS.contains(&name.as_str()));
         names.map(|name| format!("{folder}/{name}")).collect::<Vec<String>>()
     };
     folders.flat_map(files).collect()
@@ -130,17 +128,17 @@ fn thp(root: &Path) -> Vec<String> {
 
 /// The pools of the system and, on a machine with several memory nodes, of each node.
 /// `nr_hugepages_mempolicy` and `vm.nr_hugepages` are other names of the same numbers.
-fn pools(root: &Path) -> Vec<String> {
+fn pools(root: &Root) -> Vec<String> {
     const NODES: &str = "/sys/devices/system/node";
-    let nodes: Vec<String> = read::entries(root, NODES)
+    let nodes: Vec<String> = root
+        .entries(NODES)
         .into_iter()
         .filter(|name| name.strip_prefix("node").is_some_and(|number| number.parse::<u32>().is_ok()))
         .collect();
     let of_nodes = nodes.iter().filter(|_| nodes.len() > 1).map(|node| format!("{NODES}/{node}/hugepages"));
     let folders: Vec<String> = [HUGETLB.to_string()].into_iter().chain(of_nodes).collect();
-    let pools = folders
-        .iter()
-        .flat_map(|folder| read::entries(root, folder).into_iter().map(move |size| format!("{folder}/{size}")));
+    let pools =
+        folders.iter().flat_map(|folder| root.entries(folder).into_iter().map(move |size| format!("{folder}/{size}")));
     pools
         .flat_map(|pool| {
             ["nr_hugepages", "nr_overcommit_hugepages", "demote_size"].map(|name| format!("{pool}/{name}"))
@@ -148,9 +146,9 @@ fn pools(root: &Path) -> Vec<String> {
         .collect()
 }
 
-fn governors(root: &Path) -> Vec<String> {
+fn governors(root: &Root) -> Vec<String> {
     const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq";
-    let policies = read::entries(root, CPUFREQ).into_iter().filter(|name| name.starts_with("policy"));
+    let policies = root.entries(CPUFREQ).into_iter().filter(|name| name.starts_with("policy"));
     policies
         .flat_map(|policy| {
             ["scaling_governor", "energy_performance_preference", "scaling_min_freq", "scaling_max_freq"]
@@ -165,24 +163,28 @@ mod tests {
 
     #[test]
     fn the_idle_latency_is_a_number_in_binary() {
-        let directory = tempfile::tempdir().unwrap();
-        let device = directory.path().join("cpu_dma_latency");
-        assert_eq!(idle_latency_us(&device), None);
-        std::fs::write(&device, 20i32.to_ne_bytes()).unwrap();
-        assert_eq!(idle_latency_us(&device), Some(20));
-        std::fs::write(&device, "20").unwrap();
-        assert_eq!(idle_latency_us(&device), None);
+        let tree = tempfile::tempdir().unwrap();
+        let root = Root::open(tree.path()).unwrap();
+        assert_eq!(idle_latency_us(&root), None);
+        std::fs::create_dir(tree.path().join("dev")).unwrap();
+        std::fs::write(root.under(IDLE_LATENCY), 20i32.to_ne_bytes()).unwrap();
+        assert_eq!(idle_latency_us(&root), Some(20));
+        std::fs::write(root.under(IDLE_LATENCY), "20").unwrap();
+        assert_eq!(idle_latency_us(&root), None);
     }
 
     #[test]
     fn a_captured_tree_has_the_idle_latency_as_a_file_or_not_at_all() {
         let tree = tempfile::tempdir().unwrap();
-        let has = || list(tree.path()).iter().any(|setting| setting.path == IDLE_LATENCY);
+        let root = Root::open(tree.path()).unwrap();
+        let has = || list(&root).iter().any(|setting| setting.path == IDLE_LATENCY);
         assert!(!has());
         std::fs::create_dir(tree.path().join("dev")).unwrap();
-        let device = read::under(tree.path(), IDLE_LATENCY);
+        let device = root.under(IDLE_LATENCY);
         nix::unistd::mkfifo(&device, nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert!(!has(), "nobody writes to this pipe, so opening it would not return");
+        let refused = root.verify().unwrap_err().to_string();
+        assert!(refused.contains("cpu_dma_latency") && refused.contains("found a FIFO"), "{refused}");
         std::fs::remove_file(&device).unwrap();
         std::fs::write(&device, 20i32.to_ne_bytes()).unwrap();
         assert!(has());

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use std::os::unix::ffi::OsStringExt;
 
 use host::maps::{Vma, VmaKind};
 use policy::inspect::{FileSystem, MemoryLimit, VmaFacts};
@@ -11,6 +12,9 @@ use super::subject::{Found, Sizes, Subject};
 use super::{elf, stacks, status};
 use crate::process_census::Process;
 use crate::{CensusError, Observer, Source};
+
+/// Addresses that are looked at in one call, so that what is kept of them stays small.
+const STEP_BYTES: u64 = 1 << 30;
 
 /// A process, open to be looked at.
 pub struct Live<'a> {
@@ -41,18 +45,25 @@ impl Subject for Live<'_> {
         self.sizes
     }
 
-    fn text(&self, name: &str) -> io::Result<String> {
-        host::content(format!("/proc/{}/{name}", self.pid))
+    fn path(&self, name: &str) -> String {
+        format!("/proc/{}/{name}", self.pid)
     }
 
-    fn smaps(&self) -> io::Result<Box<dyn BufRead>> {
-        let file = File::open(format!("/proc/{}/smaps", self.pid))?;
-        Ok(Box::new(BufReader::with_capacity(1 << 16, file)))
+    fn text(&self, name: &str) -> io::Result<String> {
+        host::content(self.path(name))
+    }
+
+    fn lines(&self, name: &str) -> io::Result<Box<dyn BufRead>> {
+        Ok(Box::new(BufReader::with_capacity(1 << 16, File::open(self.path(name))?)))
+    }
+
+    fn failed(&self, name: &str, error: io::Error) -> CensusError {
+        CensusError::io(self.pid, &self.path(name), error)
     }
 
     fn program(&self) -> Option<String> {
         let path = std::fs::read_link(format!("/proc/{}/exe", self.pid)).ok()?;
-        Some(path.to_string_lossy().into_owned())
+        Some(host::read::escaped(path.into_os_string().into_vec()))
     }
 
     fn stacks(&self) -> Vec<u64> {
@@ -95,6 +106,14 @@ impl Subject for Live<'_> {
 
     fn may_have(&self, size: PageSize) -> bool {
         self.process.folios_of_system().is_none_or(|all| all.exist(size))
+    }
+
+    fn max_step_bytes(&self) -> u64 {
+        STEP_BYTES
+    }
+
+    fn unplaced_bytes(&self, _: &[VmaFacts]) -> u64 {
+        0
     }
 
     fn found(&self, vmas: &[VmaFacts], start: u64, end: u64) -> Result<Vec<Found>, CensusError> {

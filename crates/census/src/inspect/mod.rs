@@ -4,6 +4,7 @@
 //! process. Nothing is changed. A running process changes meanwhile: it is looked at again where it has executed another program,
 //! and what else changed is said in [`Inspection::partial`].
 
+mod batches;
 mod capture;
 mod collapse;
 mod elf;
@@ -18,6 +19,7 @@ mod subject;
 mod told_pages;
 pub mod which;
 
+use std::io;
 use std::sync::Arc;
 
 use host::Host;
@@ -27,7 +29,7 @@ use policy::size::PageSize;
 
 use crate::Observer;
 use capture::Captured;
-pub use capture::CapturedFile;
+pub use capture::{CapturedFile, Content};
 pub use error::InspectError;
 use held::Held;
 use identity::Identity;
@@ -131,10 +133,14 @@ impl Inspector {
 
     fn captured(&self, pid: u32, supply: &Supply) -> Result<Inspection, InspectError> {
         let subject = Captured::open(&self.host, self.sizes.clone(), pid)?;
-        let path = self.host.root().join(format!("proc/{pid}/stat"));
-        let stat =
-            host::content(&path).map_err(|_| InspectError::NotCaptured { pid, root: self.host.root().into() })?;
-        look::look(&subject, &Identity::parse(pid, &stat)?, supply, self.detail)
+        let (root, path) = (self.host.root(), format!("/proc/{pid}/stat"));
+        let stat = root.text(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => InspectError::NotCaptured { pid, root: root.path().into() },
+            _ => root.unreadable(&path, error).into(),
+        })?;
+        let inspection = look::look(&subject, &Identity::parse(pid, &stat)?, supply, self.detail)?;
+        root.verify()?;
+        Ok(inspection)
     }
 
     /// The size of a PMD leaf; `None` where the kernel has no THP.
@@ -162,8 +168,8 @@ impl Inspector {
         Identity::of(pid)?;
         let subject = Live::open(&self.observer, &self.sizes, pid)?;
         let vmas = look::mappings(&subject, pid)?;
-        let mut files = capture::system(&self.host);
-        files.extend(capture::process(&subject, pid, &vmas)?);
+        let mut files = capture::system(&self.host)?;
+        files.extend(capture::process(&subject, &vmas)?);
         Ok(files)
     }
 }

@@ -166,8 +166,7 @@ fn yama(host: &Host) -> Fact {
 /// The line `Seccomp:` of /proc/self/status: 0 none, 1 strict, 2 a filter (proc(5)).
 fn filter(host: &Host) -> Fact {
     const NAME: &str = "seccomp filter";
-    let path = host.root().join("proc/self/status");
-    let status = std::fs::read_to_string(path).unwrap_or_default();
+    let status = host.root().text("/proc/self/status").unwrap_or_default();
     match status.lines().find_map(|line| line.strip_prefix("Seccomp:")).map(str::trim) {
         Some("0") => fact(NAME, "none", ""),
         Some(_) => limited(NAME, "yes", "pagelab itself runs in a sandbox, such as a container: calls may be refused"),
@@ -179,11 +178,9 @@ fn filter(host: &Host) -> Fact {
 /// `cpu_core`), `armv8_pmuv3_0`, `armv8_cortex_a57`.
 fn counters(host: &Host) -> Fact {
     const NAME: &str = "performance counters";
-    const DEVICES: &str = "sys/bus/event_source/devices";
-    let entries = std::fs::read_dir(host.root().join(DEVICES)).into_iter().flatten();
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut pmus: Vec<String> = names.filter(|name| name.starts_with("cpu") || name.starts_with("armv")).collect();
-    pmus.sort();
+    const DEVICES: &str = "/sys/bus/event_source/devices";
+    let names = host.root().entries(DEVICES).into_iter();
+    let pmus: Vec<String> = names.filter(|name| name.starts_with("cpu") || name.starts_with("armv")).collect();
     let paranoid = host.value("/proc/sys/kernel/perf_event_paranoid").unwrap_or_else(|| "none".into());
     let may = paranoid.parse::<i32>().is_ok_and(|level| level <= 2);
     match (pmus.is_empty(), may) {

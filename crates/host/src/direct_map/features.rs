@@ -3,8 +3,6 @@
 //! Sources: `init_gbpages`, `probe_page_size_mask` (arch/x86/mm/init.c); `can_set_direct_map`
 //! (arch/arm64/mm/pageattr.c); Documentation/admin-guide/kernel-parameters.txt.
 
-use std::fs;
-
 use super::KernelConfig;
 use crate::{Host, KernelVersion};
 
@@ -31,7 +29,7 @@ pub(super) struct Boot {
 
 impl Boot {
     pub fn of(host: &Host) -> Boot {
-        let line = fs::read_to_string(host.root().join("proc/cmdline")).unwrap_or_default();
+        let line = host.root().text("/proc/cmdline").unwrap_or_default();
         // What follows `--` is init's.
         let words = line.split_whitespace().take_while(|word| *word != "--").map(String::from).collect();
         let arch = host.value("/proc/sys/kernel/arch").unwrap_or_else(|| std::env::consts::ARCH.to_string());
@@ -112,7 +110,7 @@ fn configuration(config: &KernelConfig) -> Feature {
 
 /// Whether the processor has 1G leaves; `None` where /proc/cpuinfo does not say.
 pub(super) fn has_gigabyte_leaves(host: &Host) -> Option<bool> {
-    let cpuinfo = fs::read_to_string(host.root().join("proc/cpuinfo")).ok()?;
+    let cpuinfo = host.root().text("/proc/cpuinfo").ok()?;
     let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags")?.split_once(':'))?.1;
     Some(flags.split_whitespace().any(|flag| flag == "pdpe1gb"))
 }

@@ -15,12 +15,16 @@ use text::first_ending_above;
 pub use policy::census::VmaKind;
 pub use presence::Presence;
 pub use query::query;
-pub use text::{MalformedLine, parse, parse_line};
+pub use text::{MAX_USER_END, MalformedLine, append, parse, parse_line};
 pub use vma::Vma;
 
 /// The mappings of a process at this moment, in order of address; empty where it is gone or not visible.
 pub fn of_process(process: libc::pid_t) -> Vec<Vma> {
-    content(format!("/proc/{process}/maps")).unwrap_or_default().lines().filter_map(parse_line).collect()
+    content(format!("/proc/{process}/maps"))
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|line| parse_line(line).ok())
+        .collect()
 }
 
 /// The mapping of a process that holds an address; `None` where none does, or where the process is gone or not

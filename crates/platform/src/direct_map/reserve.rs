@@ -35,7 +35,7 @@ fn needed_kilobytes(memory_kilobytes: u64) -> u64 {
 }
 
 fn memory_kilobytes(host: &Host) -> Option<u64> {
-    let text = host::read::required(host.root(), "/proc/meminfo").ok()?;
+    let text = host.root().required("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.split_whitespace().next()?.parse().ok()
 }

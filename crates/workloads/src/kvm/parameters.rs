@@ -1,8 +1,6 @@
 //! What KVM says of itself on this host, and whether eager splitting can show here at all.
 
-use std::path::Path;
-
-use host::read;
+use host::Root;
 
 /// KVM's module parameters, as far as dirty logging depends on them. `None`: not offered by this kernel, or not
 /// readable.
@@ -59,17 +57,17 @@ impl EagerSplit {
 const MODULES: &str = "/sys/module";
 
 impl Parameters {
-    /// Of the host whose /sys lies under `root`: `/`, or a captured tree.
-    pub fn read(root: &Path) -> Parameters {
+    /// Of a host.
+    pub fn read(root: &Root) -> Parameters {
         let flag = |module: &str, name: &str| {
-            let text = read::text(root, &format!("{MODULES}/{module}/parameters/{name}")).ok()?;
+            let text = root.text(&format!("{MODULES}/{module}/parameters/{name}")).ok()?;
             match text.trim() {
                 "Y" | "1" => Some(true),
                 "N" | "0" => Some(false),
                 _ => None,
             }
         };
-        let modules = read::entries(root, MODULES).into_iter().filter(|name| name.starts_with("kvm_")).collect();
+        let modules = root.entries(MODULES).into_iter().filter(|name| name.starts_with("kvm_")).collect();
         Parameters {
             modules,
             tdp_mmu: flag("kvm", "tdp_mmu"),
@@ -143,7 +141,7 @@ mod tests {
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, format!("{value}\n")).unwrap();
         }
-        Parameters::read(root.path())
+        Parameters::read(&Root::open(root.path()).unwrap())
     }
 
     #[test]
