@@ -5,7 +5,9 @@ mod common;
 
 mod bad_input;
 mod causes;
+mod damaged_captures;
 mod golden;
+mod hostile_captures;
 mod provoked;
 mod shared;
 mod supply;
