@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use super::absent::{self, if_there};
 use super::read::{self, HostError};
 use super::{Host, THP};
 
@@ -78,39 +79,45 @@ impl Counters {
 }
 
 /// The counter files of the host; gauges (`nr_anon`) are none.
-pub fn list(root: &Path) -> Vec<CounterFile> {
-    let sizes = read::entries(root, THP).into_iter().filter(|name| name.starts_with("hugepages-"));
-    let collapsed = CounterFile { name: COLLAPSED.to_string(), file: read::under(root, &format!("{THP}/{COLLAPSED}")) };
-    let collapsed = Some(collapsed).filter(|counter| counter.file.is_file());
-    sizes
-        .flat_map(|size| {
-            let folder = format!("{THP}/{size}/stats");
-            let names = read::entries(root, &folder).into_iter().filter(|name| !name.starts_with("nr_"));
-            names
-                .map(|name| CounterFile {
-                    file: read::under(root, &format!("{folder}/{name}")),
-                    name: format!("{size}/{name}"),
-                })
-                .collect::<Vec<CounterFile>>()
-        })
-        .chain(collapsed)
-        .collect()
+///
+/// # Errors
+/// A directory of counters cannot be read.
+pub fn list(root: &Path) -> Result<Vec<CounterFile>, HostError> {
+    let counter = |name: String, file: &str| CounterFile { name, file: read::under(root, &format!("{THP}/{file}")) };
+    let mut counters = Vec::new();
+    for size in absent::names(root, THP)?.iter().filter(|name| name.starts_with("hugepages-")) {
+        let names = absent::names(root, &format!("{THP}/{size}/stats"))?;
+        let counts = names.iter().filter(|name| !name.starts_with("nr_"));
+        counters.extend(counts.map(|name| counter(format!("{size}/{name}"), &format!("{size}/stats/{name}"))));
+    }
+    if absent::exists(root, &format!("{THP}/{COLLAPSED}"))? {
+        counters.push(counter(COLLAPSED.to_string(), COLLAPSED));
+    }
+    Ok(counters)
 }
 
 /// Reads the counters of the host.
 pub fn read(host: &Host) -> Result<Counters, HostError> {
-    Ok(of(host, &read::required(&host.root, "/proc/vmstat")?))
+    of(host, &read::required(&host.root, "/proc/vmstat")?)
 }
 
 /// The counters of the host, with those of /proc/vmstat from a text that has just been read.
-pub fn of(host: &Host, text: &str) -> Counters {
+///
+/// # Errors
+/// The file of a counter cannot be read, or holds no number.
+pub fn of(host: &Host, text: &str) -> Result<Counters, HostError> {
     let mut values = vmstat(text);
-    for counter in &host.counters {
-        if let Some(value) = read::content(&counter.file).ok().and_then(|text| text.trim().parse().ok()) {
-            values.insert(counter.name.clone(), value);
-        }
+    for CounterFile { name, file } in &host.counters {
+        let text = if_there(read::content(file)).map_err(|source| absent::refused(file.clone(), source))?;
+        let unexpected = |found: &str| HostError::Unexpected {
+            path: file.clone(),
+            expected: "the number of a counter",
+            found: found.to_string(),
+        };
+        let value = text.map(|text| text.trim().parse().map_err(|_| unexpected(&text))).transpose()?;
+        values.extend(value.map(|value| (name.clone(), value)));
     }
-    Counters { values }
+    Ok(Counters { values })
 }
 
 fn vmstat(text: &str) -> BTreeMap<String, u64> {

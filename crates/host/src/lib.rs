@@ -4,6 +4,7 @@
 //! /proc and /sys of another one. A captured tree answers the same questions, apart from those that
 //! only a running kernel can answer ([`Host::is_live`]).
 
+pub mod absent;
 pub mod activity;
 pub mod admit;
 mod counters;
@@ -22,12 +23,14 @@ mod settings;
 mod state;
 mod tlbs;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use policy::PageSizes;
 use policy::size::PageSize;
 use study::machine::{Machine, State};
 
+pub use absent::if_there;
 pub use activity::Activity;
 pub use counters::{COLLAPSE_ALLOCATIONS, COLLAPSED, COMPACTED, COMPACTIONS, Counters, FALLBACKS};
 pub use kernel::{KernelVersion, Mount, PtraceLimit};
@@ -61,12 +64,12 @@ impl Host {
     /// [`Host::state`].
     ///
     /// # Errors
-    /// The base page size cannot be told, or a file says something that is not understood.
+    /// The base page size cannot be told, a file cannot be read, or says something that is not understood.
     pub fn open(root: impl Into<PathBuf>) -> Result<Host, HostError> {
         let root = root.into();
         let page_sizes = page_sizes::read(&root)?;
-        let settings = settings::list(&root);
-        let counters = counters::list(&root);
+        let settings = settings::list(&root)?;
+        let counters = counters::list(&root)?;
         Ok(Host { root, page_sizes, settings, counters })
     }
 
@@ -94,15 +97,18 @@ impl Host {
     }
 
     /// The processor as machine files name it, and what it tells of how it translates. What it does not tell is absent.
-    pub fn processor(&self) -> Processor {
+    ///
+    /// # Errors
+    /// /proc/cpuinfo cannot be read.
+    pub fn processor(&self) -> Result<Processor, HostError> {
         processor::read(&self.root, self.is_live())
     }
 
     /// The settings and the memory as they are now. Takes well under 2 ms, so that it can be called
-    /// around every trial.
+    /// around every trial. A setting that is there and cannot be read has the value `unknown: ` and why.
     ///
     /// # Errors
-    /// `/proc/meminfo`, `/proc/buddyinfo` or `/proc/loadavg` cannot be read.
+    /// `/proc/meminfo`, `/proc/buddyinfo`, `/proc/loadavg` or what tells of page reporting cannot be read.
     pub fn state(&self) -> Result<State, HostError> {
         state::read(self)
     }
@@ -118,7 +124,7 @@ impl Host {
     /// The kernel's event counters as they are now.
     ///
     /// # Errors
-    /// `/proc/vmstat` cannot be read.
+    /// `/proc/vmstat` or the file of a counter cannot be read.
     pub fn counters(&self) -> Result<Counters, HostError> {
         counters::read(self)
     }
@@ -126,25 +132,33 @@ impl Host {
     /// What the kernel does about page sizes, as it is counted now: for a live view.
     ///
     /// # Errors
-    /// `/proc/vmstat`, `/proc/meminfo` or `/proc/buddyinfo` cannot be read.
+    /// `/proc/vmstat`, `/proc/meminfo`, `/proc/buddyinfo` or a counter cannot be read.
     pub fn activity(&self) -> Result<Activity, HostError> {
         activity::read(self)
     }
 
     /// The processes that have memory, in no order: one small file a process is read.
-    pub fn processes(&self) -> Vec<ProcessStat> {
+    ///
+    /// # Errors
+    /// `/proc` cannot be listed, or the file of a process cannot be read although it is visible.
+    pub fn processes(&self) -> Result<Vec<ProcessStat>, HostError> {
         processes::list(self)
     }
 
-    /// The value of a setting (the chosen word of a file with choices); `None` where there is no such
-    /// file or it cannot be read.
-    pub fn value(&self, path: &str) -> Option<String> {
-        read::text(&self.root, path).ok().map(|text| chosen_word(&text).to_string())
+    /// The value of a setting (the chosen word of a file with choices); `None` where there is no such file.
+    ///
+    /// # Errors
+    /// It is there, and cannot be read.
+    pub fn value(&self, path: &str) -> Result<Option<String>, HostError> {
+        Ok(absent::text(&self.root, path)?.map(|text| chosen_word(&text).to_string()))
     }
 
     /// Whether there is such a file.
-    pub fn has(&self, path: &str) -> bool {
-        read::under(&self.root, path).exists()
+    ///
+    /// # Errors
+    /// It cannot be told.
+    pub fn has(&self, path: &str) -> Result<bool, HostError> {
+        absent::exists(&self.root, path)
     }
 
     /// Every file that a host is read from, as paths on the running host: what a capture of it needs beside the head of
@@ -167,9 +181,23 @@ impl Host {
         FIXED.map(String::from).into_iter().chain(settings).chain(counters).chain(pools).collect()
     }
 
-    /// A number in a file of its own; `None` where there is no such file or no number in it.
-    pub fn number(&self, path: &str) -> Option<u64> {
-        self.value(path)?.parse().ok()
+    /// A number in a file of its own; `None` where there is no such file.
+    ///
+    /// # Errors
+    /// It is there, and cannot be read or holds no number.
+    pub fn number(&self, path: &str) -> Result<Option<u64>, HostError> {
+        let number = |found: String| {
+            found.parse().map_err(|_| absent::unexpected(&self.root, path, "a number", &found))
+        };
+        self.value(path)?.map(number).transpose()
+    }
+
+    /// The same of a file that must be there.
+    ///
+    /// # Errors
+    /// It is not there, cannot be read or holds no number.
+    pub fn required_number(&self, path: &str) -> Result<u64, HostError> {
+        self.number(path)?.ok_or_else(|| absent::unreadable(&self.root, path, io::ErrorKind::NotFound.into()))
     }
 }
 

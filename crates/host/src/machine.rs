@@ -5,8 +5,9 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 use study::machine::{DirectMap, Machine};
 
-use super::Host;
+use super::absent;
 use super::read::{self, HostError};
+use super::Host;
 
 /// Reads the machine of the host.
 pub fn read(host: &Host) -> Result<Machine, HostError> {
@@ -20,22 +21,21 @@ pub fn read(host: &Host) -> Result<Machine, HostError> {
         kernel: format!("{} {}", line("/proc/sys/kernel/osrelease")?, line("/proc/sys/kernel/version")?),
         kernel_command_line: line("/proc/cmdline")?,
         boot_id: line("/proc/sys/kernel/random/boot_id")?,
-        host_id: host_id(root),
+        host_id: host_id(root)?,
         cpu_model: cpu_model(&cpuinfo),
         cpus: cpus(&line("/sys/devices/system/cpu/online")?, root)?,
         memory_bytes: total_memory(root, &meminfo)?,
         hypervisor: hypervisor(host, &cpuinfo),
         page_sizes: host.page_sizes.clone(),
-        direct_map: direct_map(host, &meminfo),
+        direct_map: direct_map(host, &meminfo)?,
     })
 }
 
 /// The direct map as the kernel counts it. A dump of its tables, which other kernels have, takes too long to be read for this.
-fn direct_map(host: &Host, meminfo: &str) -> Option<DirectMap> {
-    let is_counted = meminfo.lines().any(|line| line.starts_with("DirectMap"));
-    let leaves = is_counted.then(|| crate::direct_map::leaves(host).ok()).flatten()?;
+fn direct_map(host: &Host, meminfo: &str) -> Result<Option<DirectMap>, HostError> {
+    let Some(leaves) = crate::direct_map::counted_leaves(meminfo, host)? else { return Ok(None) };
     let mark = crate::direct_map::mark_of(&host.root, host.page_sizes.base);
-    Some(DirectMap { leaf: leaves.shown(), demoted_to: mark.map(|mark| mark.leaf) })
+    Ok(Some(DirectMap { leaf: leaves.shown(), demoted_to: mark.map(|mark| mark.leaf) }))
 }
 
 /// The kernel's name of the instruction set: a file since Linux 6.1, else uname(2), which only the
@@ -52,11 +52,13 @@ fn arch(root: &Path) -> Result<String, HostError> {
 }
 
 /// The installation's id is not to be shown to others (machine-id(5)), so it is hashed, with our name.
-fn host_id(root: &Path) -> Option<String> {
-    let id = read::text(root, "/etc/machine-id").ok()?;
-    let id = Some(id.trim()).filter(|id| !id.is_empty() && *id != "uninitialized")?;
-    let hash = Sha256::digest(format!("pagelab host {id}"));
-    Some(hash[..8].iter().map(|byte| format!("{byte:02x}")).collect())
+fn host_id(root: &Path) -> Result<Option<String>, HostError> {
+    let id = absent::text(root, "/etc/machine-id")?;
+    let hashed = |id: &str| {
+        let hash = Sha256::digest(format!("pagelab host {id}"));
+        hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    Ok(id.as_deref().map(str::trim).filter(|id| !id.is_empty() && *id != "uninitialized").map(hashed))
 }
 
 /// The name as the architecture gives it: `model name` (x86), `uarch` (RISC-V), `cpu` (POWER), or the
@@ -108,20 +110,24 @@ fn hypervisor(host: &Host, cpuinfo: &str) -> Option<String> {
     let virtual_cpu = cpuinfo.lines().any(|line| {
         line.strip_prefix("flags").is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"))
     });
+    // What cannot be read says nothing of a hypervisor, and is said.
+    let value = |path: &str| host.value(path).unwrap_or_else(|error| Some(format!("unknown: {error}")));
     let firmware = || {
-        let vendor = host.value("/sys/class/dmi/id/sys_vendor")?;
-        let product = host.value("/sys/class/dmi/id/product_name").unwrap_or_default();
+        let vendor = value("/sys/class/dmi/id/sys_vendor")?;
+        // Firmware need not name the product.
+        let product = value("/sys/class/dmi/id/product_name").unwrap_or_default();
         let known = ["QEMU", "VMware", "Xen", "innotek", "Amazon EC2", "Google", "Parallels", "Bochs"];
         let is_virtual = virtual_cpu
             || known.iter().any(|name| vendor.starts_with(name))
             || product.contains("Virtual")
-            || product.contains("KVM");
+            || product.contains("KVM")
+            || vendor.starts_with("unknown: ");
         is_virtual.then(|| format!("{vendor} {product}").trim().to_string())
     };
-    let tree = || host.value("/proc/device-tree/hypervisor/compatible").map(|name| name.replace('\0', " "));
+    let tree = || value("/proc/device-tree/hypervisor/compatible").map(|name| name.replace('\0', " "));
     let flag = || virtual_cpu.then(|| "unknown: only the processor flag shows one".to_string());
     let from_cpuid = || cpuid_signature().filter(|_| virtual_cpu && host.is_live());
-    host.value("/sys/hypervisor/type").or_else(from_cpuid).or_else(firmware).or_else(tree).or_else(flag)
+    value("/sys/hypervisor/type").or_else(from_cpuid).or_else(firmware).or_else(tree).or_else(flag)
 }
 
 /// The twelve letters of CPUID leaf 0x40000000, by the name of the hypervisor where it is well known

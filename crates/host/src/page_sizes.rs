@@ -5,6 +5,7 @@ use std::path::Path;
 use policy::PageSizes;
 use policy::size::PageSize;
 
+use super::absent;
 use super::read::{self, HostError};
 use super::{HUGETLB, THP};
 
@@ -12,12 +13,15 @@ use super::{HUGETLB, THP};
 pub fn read(root: &Path) -> Result<PageSizes, HostError> {
     let base = base_page(root)?;
     let pmd = pmd_leaf(root)?;
-    let mut mthp = sizes(root, THP);
-    // A size whose folder has no `enabled` is for shared memory only (order 1; mm/huge_memory.c,
-    // `thpsize_create`): anonymous memory cannot have it.
-    mthp.retain(|size| read::under(root, &super::thp_size_enabled(*size)).exists());
-    mthp.retain(|size| pmd.is_none_or(|pmd| *size < pmd));
-    Ok(PageSizes { base, pmd, mthp, hugetlb: sizes(root, HUGETLB) })
+    let mut mthp = Vec::new();
+    for size in sizes(root, THP)?.into_iter().filter(|size| pmd.is_none_or(|pmd| *size < pmd)) {
+        // A size whose folder has no `enabled` is for shared memory only (order 1; mm/huge_memory.c,
+        // `thpsize_create`): anonymous memory cannot have it.
+        if absent::exists(root, &super::thp_size_enabled(size))? {
+            mthp.push(size);
+        }
+    }
+    Ok(PageSizes { base, pmd, mthp, hugetlb: sizes(root, HUGETLB)? })
 }
 
 /// The base page: of the running kernel from sysconf(3); of a captured one from the first mapping in
@@ -29,7 +33,8 @@ fn base_page(root: &Path) -> Result<PageSize, HostError> {
         found,
     };
     let bytes = if root == Path::new("/") {
-        nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or_default() as u64
+        let bytes = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
+        bytes.expect("POSIX requires PAGE_SIZE") as u64
     } else {
         let smaps = read::required(root, "/proc/self/smaps")?;
         let kilobytes = read::keyed_number(&smaps, "KernelPageSize");
@@ -41,7 +46,7 @@ fn base_page(root: &Path) -> Result<PageSize, HostError> {
 /// The PMD leaf that THP maps; `None` where the kernel has no THP. Since Linux 4.10 a file says it;
 /// without it the size is not guessed.
 fn pmd_leaf(root: &Path) -> Result<Option<PageSize>, HostError> {
-    if !read::under(root, &format!("{THP}/enabled")).exists() {
+    if !absent::exists(root, &format!("{THP}/enabled"))? {
         return Ok(None);
     }
     let path = format!("{THP}/hpage_pmd_size");
@@ -55,12 +60,12 @@ fn pmd_leaf(root: &Path) -> Result<Option<PageSize>, HostError> {
 }
 
 /// The sizes in the names `hugepages-64kB` of a folder, smallest first.
-fn sizes(root: &Path, folder: &str) -> Vec<PageSize> {
+fn sizes(root: &Path, folder: &str) -> Result<Vec<PageSize>, HostError> {
     let size = |name: &String| {
         let kilobytes: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
         PageSize::new(kilobytes.checked_mul(1024)?).ok()
     };
-    let mut sizes: Vec<PageSize> = read::entries(root, folder).iter().filter_map(size).collect();
+    let mut sizes: Vec<PageSize> = absent::names(root, folder)?.iter().filter_map(size).collect();
     sizes.sort();
-    sizes
+    Ok(sizes)
 }

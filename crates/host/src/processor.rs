@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::read;
+use crate::read::{self, HostError};
 use crate::tlbs::{self, ToldTlb};
 
 /// What a host's processor is, and what can be known of how it translates.
@@ -20,11 +20,11 @@ pub struct Processor {
 }
 
 /// The processor of the host under `root`; CPUID is of this processor, and asked only where `is_live`.
-pub(crate) fn read(root: &Path, is_live: bool) -> Processor {
-    let cpuinfo = read::text(root, "/proc/cpuinfo").unwrap_or_default();
+pub(crate) fn read(root: &Path, is_live: bool) -> Result<Processor, HostError> {
+    let cpuinfo = read::required(root, "/proc/cpuinfo")?;
     let id = id(&cpuinfo);
     let tlbs = if is_live { tlbs::told(&id) } else { Vec::new() };
-    Processor { table_format: table_format(&cpuinfo), id, tlbs }
+    Ok(Processor { table_format: table_format(&cpuinfo), id, tlbs })
 }
 
 /// A field of the first processor that has it.
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn captured_hosts_have_their_processors() {
         let fixture = |name: &str| format!("{}/../../fixtures/host/{name}", env!("CARGO_MANIFEST_DIR"));
-        let of = |name: &str| read(Path::new(&fixture(name)), false);
+        let of = |name: &str| read(Path::new(&fixture(name)), false).unwrap();
         let zen = of("x86_64-6.18");
         assert_eq!((zen.id.as_str(), zen.table_format.as_deref()), ("AuthenticAMD/25/1", Some("x86-64")));
         assert!(zen.tlbs.is_empty(), "CPUID is of another processor");

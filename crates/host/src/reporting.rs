@@ -6,8 +6,9 @@
 
 use policy::size::PageSize;
 
+use super::absent;
+use super::read::HostError;
 use super::Host;
-use super::read;
 
 /// The order, since Linux 5.14. It is set when a device begins to report; before that it is -1.
 const ORDER: &str = "/sys/module/page_reporting/parameters/page_reporting_order";
@@ -20,20 +21,29 @@ const REPORTING: usize = 5;
 const NO_ORDER: u64 = 20;
 
 /// The smallest free block that is reported; `None` where nobody reports.
-pub fn smallest_block(host: &Host) -> Option<PageSize> {
-    if !host.has(ORDER) {
-        return host.page_sizes.pmd.filter(|_| has_reporting_balloon(host));
-    }
-    let order = host.number(ORDER).filter(|order| *order < NO_ORDER)?;
-    PageSize::new(host.page_sizes.base.bytes() << order).ok()
+///
+/// # Errors
+/// What says so is there, and cannot be read.
+pub fn smallest_block(host: &Host) -> Result<Option<PageSize>, HostError> {
+    let Some(order) = host.value(ORDER)? else {
+        let reports = has_reporting_balloon(host)?;
+        return Ok(host.page_sizes.pmd.filter(|_| reports));
+    };
+    // -1 is no order.
+    let order = order.parse().ok().filter(|order: &u64| *order < NO_ORDER);
+    Ok(order.and_then(|order| PageSize::new(host.page_sizes.base.bytes() << order).ok()))
 }
 
 /// Before the order could be seen: a balloon that has agreed on the feature. The text has a digit for each.
-fn has_reporting_balloon(host: &Host) -> bool {
+fn has_reporting_balloon(host: &Host) -> Result<bool, HostError> {
     let number = |text: String| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
-    read::entries(&host.root, VIRTIO).iter().any(|device| {
+    for device in absent::names(&host.root, VIRTIO)? {
         let value = |file: &str| host.value(&format!("{VIRTIO}/{device}/{file}"));
-        value("device").and_then(number) == Some(BALLOON)
-            && value("features").is_some_and(|features| features.as_bytes().get(REPORTING) == Some(&b'1'))
-    })
+        if value("device")?.and_then(number) == Some(BALLOON)
+            && value("features")?.is_some_and(|features| features.as_bytes().get(REPORTING) == Some(&b'1'))
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

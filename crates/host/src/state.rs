@@ -1,9 +1,11 @@
 //! The state of memory management at one moment.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use study::machine::State;
 
+use super::absent;
 use super::read::{self, HostError};
 use super::{Host, reporting, settings};
 
@@ -18,10 +20,10 @@ pub fn read(host: &Host) -> Result<State, HostError> {
     settings.extend(mark.iter().map(|mark| (mark.file.to_string(), mark.text.clone())));
     Ok(State {
         settings: settings.into(),
-        free_blocks_by_order: free_blocks(&buddyinfo),
+        free_blocks_by_order: free_blocks(&host.root, &buddyinfo)?,
         direct_map_bytes: direct_map(&meminfo),
         demoted_to: mark.map(|mark| mark.leaf),
-        reported_block: reporting::smallest_block(host),
+        reported_block: reporting::smallest_block(host)?,
         available_bytes: available(host, &meminfo)?,
         load_1min: load(host, &loadavg)?,
     })
@@ -33,18 +35,23 @@ pub fn available_bytes(host: &Host) -> Result<u64, HostError> {
 }
 
 /// Lines such as `Node 0, zone   Normal   1982   1305 ...`, one number for each order.
-pub fn free_blocks(buddyinfo: &str) -> Vec<u64> {
+///
+/// # Errors
+/// One is none.
+pub fn free_blocks(root: &Path, buddyinfo: &str) -> Result<Vec<u64>, HostError> {
     let mut sum: Vec<u64> = Vec::new();
     for line in buddyinfo.lines() {
-        let counts = line.split_whitespace().skip(4).map(|word| word.parse::<u64>().unwrap_or(0));
-        for (order, count) in counts.enumerate() {
+        for (order, word) in line.split_whitespace().skip(4).enumerate() {
+            let expected = "a number of free blocks for each order";
+            let unexpected = |_| absent::unexpected(root, "/proc/buddyinfo", expected, word);
+            let count: u64 = word.parse().map_err(unexpected)?;
             match sum.get_mut(order) {
                 Some(total) => *total += count,
                 None => sum.push(count),
             }
         }
     }
-    sum
+    Ok(sum)
 }
 
 /// Lines such as `DirectMap2M:     2080768 kB` (x86, s390; arch/x86/mm/pat/set_memory.c,
@@ -82,8 +89,11 @@ mod tests {
     #[test]
     fn zones_are_summed_by_order() {
         let text = "Node 0, zone      DMA      0      1      2 \nNode 0, zone   Normal      3      4      5      6 \n";
-        assert_eq!(free_blocks(text), [3, 5, 7, 6]);
-        assert!(free_blocks("").is_empty());
+        let free_blocks = |text| free_blocks(Path::new("/"), text);
+        assert_eq!(free_blocks(text).unwrap(), [3, 5, 7, 6]);
+        assert!(free_blocks("").unwrap().is_empty());
+        let error = free_blocks("Node 0, zone      DMA      0      ?\n").unwrap_err().to_string();
+        assert!(error.contains("/proc/buddyinfo") && error.contains("\"?\""), "{error}");
     }
 
     #[test]

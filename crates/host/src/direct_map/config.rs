@@ -8,7 +8,7 @@ use flate2::read::GzDecoder;
 use policy::size::format_bytes;
 
 use crate::Host;
-use crate::read::under;
+use crate::read::{required, under};
 
 /// A configuration is some hundred kilobytes; what is longer is none.
 const GREATEST_BYTES: u64 = 8 << 20;
@@ -26,9 +26,10 @@ pub struct KernelConfig {
 impl KernelConfig {
     /// That of a host.
     pub fn read(host: &Host) -> KernelConfig {
-        let release = host.value("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let mut problem = None;
-        for path in ["/proc/config.gz".to_string(), format!("/boot/config-{release}")] {
+        let release = required(host.root(), "/proc/sys/kernel/osrelease");
+        let mut problem = release.as_ref().err().map(ToString::to_string);
+        let of_release = release.iter().map(|release| format!("/boot/config-{}", release.trim()));
+        for path in std::iter::once("/proc/config.gz".to_string()).chain(of_release) {
             match content(&under(host.root(), &path)) {
                 Ok(text) => return KernelConfig { file: Some(path), problem: None, text },
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}

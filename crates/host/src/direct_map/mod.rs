@@ -23,6 +23,7 @@ pub use features::{Feature, features};
 pub use leaves::{Leaves, Source};
 pub use marker::{MARKER_FILE, Marker, MarkerError, mark_of};
 pub use reading::leaves;
+pub(crate) use reading::counted_leaves;
 pub use remainder::Remainder;
 pub use standing::{Standing, standing, standings};
 pub use status::{Status, status};

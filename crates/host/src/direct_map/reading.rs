@@ -1,48 +1,56 @@
 //! Reading the leaves: the kernel's counters of them, or where it has none a dump of its page tables.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 
 use policy::size::{PageSize, parse_bytes};
 use study::comparison::Unsupported;
 
 use super::{Changes, Leaves, Marker, Source, changes, ptdump};
-use crate::Host;
-use crate::read::required;
+use crate::read::{self, required};
+use crate::{Host, HostError, absent};
 
 /// Reads the leaves of the direct map.
 ///
 /// # Errors
 /// What hides them, and how to see them.
 pub fn leaves(host: &Host) -> Result<Leaves, Unsupported> {
-    let meminfo = fs::read_to_string(host.root().join("proc/meminfo")).unwrap_or_default();
-    let bytes = of_meminfo(&meminfo);
-    if !bytes.is_empty() {
-        return Ok(counted(bytes, host));
+    let meminfo = required(host.root(), "/proc/meminfo")?;
+    if let Some(leaves) = counted_leaves(&meminfo, host)? {
+        return Ok(leaves);
     }
-    let dump =
-        fs::read_to_string(host.root().join(Source::Ptdump.file().trim_start_matches('/'))).map_err(unreadable)?;
+    let dump = read::text(host.root(), Source::Ptdump.file()).map_err(unreadable)?;
     ptdump::parse(&dump, host.page_sizes()).ok_or_else(|| Unsupported {
         reason: format!("{} has no section \"Linear Mapping\"", Source::Ptdump.file()),
         remedy: "report it with the file's first lines".into(),
     })
 }
 
-/// Leaves by the counters of /proc/meminfo, with what is known of how wrong they can be.
-fn counted(bytes: BTreeMap<PageSize, u64>, host: &Host) -> Leaves {
-    let changes = changes(host).unwrap_or_default();
+/// Leaves by the counters of /proc/meminfo, with what is known of how wrong they can be; `None` where it has none.
+///
+/// # Errors
+/// What says how wrong they can be is there, and cannot be read.
+pub(crate) fn counted_leaves(meminfo: &str, host: &Host) -> Result<Option<Leaves>, HostError> {
+    let bytes = of_meminfo(meminfo);
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let changes = changes(host)?;
     let boot_bytes = at_boot(&bytes, &changes);
-    let zoneinfo = fs::read_to_string(host.root().join("proc/zoneinfo")).unwrap_or_default();
-    let memory_bytes = present_pages(&zoneinfo).map(|pages| pages * host.page_sizes().base.bytes());
+    // A capture need not have it.
+    let zoneinfo = absent::text(host.root(), "/proc/zoneinfo")?;
+    let present = zoneinfo.and_then(|zoneinfo| present_pages(&zoneinfo));
+    let memory_bytes = present.map(|pages| pages * host.page_sizes().base.bytes());
     let split_bytes = still_split(marked(host), &changes);
-    Leaves { bytes, contiguous_bytes: BTreeMap::new(), boot_bytes, split_bytes, memory_bytes, source: Source::Meminfo }
+    let (contiguous_bytes, source) = (BTreeMap::new(), Source::Meminfo);
+    Ok(Some(Leaves { bytes, contiguous_bytes, boot_bytes, split_bytes, memory_bytes, source }))
 }
 
-/// What the mark of demotions says was split; nothing where there is none, or where it is not understood.
+/// What the mark of demotions says was split. Nothing where it cannot be read or understood, which [`super::mark_of`] shows: the
+/// bounds are wider then, and still hold.
 fn marked(host: &Host) -> BTreeMap<PageSize, u64> {
-    let boot_id = required(host.root(), "/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let marker = Marker::of_boot(host.root(), boot_id.trim()).ok().flatten();
+    let boot_id = required(host.root(), "/proc/sys/kernel/random/boot_id").ok();
+    let marker = boot_id.and_then(|boot_id| Marker::of_boot(host.root(), boot_id.trim()).ok().flatten());
     marker.map(|marker| marker.split_bytes).unwrap_or_default()
 }
 

@@ -34,7 +34,7 @@ pub fn status(host: &Host) -> Result<Status, HostError> {
     Ok(Status {
         leaves: leaves(host),
         changes: changes(host)?,
-        features: features(host),
+        features: features(host)?,
         standings: standings(host),
         marker: Marker::of_boot(host.root(), &machine.boot_id),
         kernel_command_line: machine.kernel_command_line,

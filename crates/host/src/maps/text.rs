@@ -1,6 +1,6 @@
 //! The text of `/proc/PID/maps`.
 
-use std::io::BufRead;
+use std::io::{self, BufRead};
 
 use super::vma::Vma;
 
@@ -19,10 +19,17 @@ impl MalformedLine {
     }
 }
 
-/// Reads lines of `/proc/PID/maps` up to the first mapping that ends above an address.
-pub fn first_ending_above(text: &mut impl BufRead, address: u64) -> Option<Vma> {
-    let lines = text.split(b'\n').map_while(Result::ok);
-    lines.filter_map(|line| parse_line(&String::from_utf8_lossy(&line))).find(|vma| vma.end > address)
+/// Reads lines of `/proc/PID/maps` up to the first mapping that ends above an address. `path` is named in errors.
+pub fn first_ending_above(text: &mut impl BufRead, address: u64, path: &str) -> io::Result<Option<Vma>> {
+    for line in text.split(b'\n') {
+        let line = line?;
+        let line = String::from_utf8_lossy(&line);
+        let vma = parse_line(&line).ok_or_else(|| io::Error::other(MalformedLine::new(path, &line)))?;
+        if vma.end > address {
+            return Ok(Some(vma));
+        }
+    }
+    Ok(None)
 }
 
 /// Reads the text of `/proc/PID/maps`. `path` is named in errors.
@@ -106,12 +113,14 @@ mod tests {
     #[test]
     fn one_mapping_is_found_as_in_the_whole_text() {
         let vmas = parse(TEXT, "maps").unwrap();
+        let first = |address| first_ending_above(&mut TEXT.as_bytes(), address, "maps");
         for vma in &vmas {
             for address in [vma.start, vma.end - 1] {
-                assert_eq!(first_ending_above(&mut TEXT.as_bytes(), address).as_ref(), Some(vma));
+                assert_eq!(first(address).unwrap().as_ref(), Some(vma));
             }
         }
-        assert_eq!(first_ending_above(&mut TEXT.as_bytes(), vmas.last().unwrap().end), None);
+        assert_eq!(first(vmas.last().unwrap().end).unwrap(), None);
+        assert!(first_ending_above(&mut &b"rubbish\n"[..], 0, "maps").is_err());
     }
 
     #[test]
