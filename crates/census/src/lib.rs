@@ -34,6 +34,7 @@ mod scan;
 pub mod smaps;
 
 use std::fs::File;
+use std::io;
 
 use policy::census::Census;
 use policy::size::PageSize;
@@ -90,20 +91,22 @@ pub struct ProcessCensus {
 
 impl Observer {
     /// Opens what is needed, as far as it is permitted: without root folios stay unknown.
-    pub fn open() -> Observer {
+    ///
+    /// # Errors
+    /// What anybody may read cannot be read, or there is no file descriptor left.
+    pub fn open() -> Result<Observer, CensusError> {
         let base = page_sizes::base_page();
-        let frame_flags = File::open("/proc/kpageflags").ok().filter(|_| frames_visible(base));
-        Observer {
+        Ok(Observer {
             base,
-            pmd: page_sizes::pmd_leaf(),
+            pmd: page_sizes::pmd_leaf()?,
             source: probe_source(base),
-            frame_flags,
+            frame_flags: permitted("/proc/kpageflags", |path| File::open(path))?.filter(|_| frames_visible(base)),
             file_folios: false,
             tlb_runs: false,
             folio_counters: FolioCounters::open(),
-            file_systems: file_systems::FileSystems::new(),
+            file_systems: file_systems::FileSystems::new()?,
             threads: std::thread::available_parallelism().map_or(1, |threads| threads.get().min(MOST_THREADS) as u64),
-        }
+        })
     }
 
     /// The same, but without looking at folios, as if opened without root.
@@ -219,7 +222,8 @@ impl Observer {
             if entry.vma.start < start || entry.vma.end > end {
                 return Err(CensusError::NeedsPagemapScan);
             }
-            entry.count(self.base, self.pmd, self.file_systems.is_shmem(pid, entry.vma.device), &mut census);
+            let shmem = entry.vma.inode != 0 && self.file_systems.is_shmem(pid, entry.vma.device)?;
+            entry.count(self.base, self.pmd, shmem, &mut census);
         }
         Ok(ProcessCensus { pid, census, source: Source::Smaps, folios_of_system: None, areas: Vec::new() })
     }
@@ -227,6 +231,17 @@ impl Observer {
 
 fn read_text(pid: u32, path: &str) -> Result<String, CensusError> {
     host::content(path).map_err(|error| CensusError::io(pid, path, error))
+}
+
+/// A file that only root may open, or that this kernel does not have: then `None`.
+///
+/// # Errors
+/// Anything else keeps it from being opened.
+fn permitted<T>(path: &str, open: impl FnOnce(&str) -> io::Result<T>) -> Result<Option<T>, CensusError> {
+    match host::if_there(open(path)) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
+        opened => opened.map_err(|error| CensusError::Io { path: path.to_string(), error }),
+    }
 }
 
 /// Whether pagemap shows frame numbers: it hides them as 0 from those without CAP_SYS_ADMIN.
@@ -249,5 +264,21 @@ fn probe_source(base: PageSize) -> Source {
     match Scanner::new().scan(&pagemap, base.bytes(), 2 * base.bytes(), scan::HUGE, &mut Vec::new()) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)) => Source::Smaps,
         _ => Source::PagemapScan,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folios_are_hidden_by_missing_rights_and_by_nothing_else() {
+        let opened = |errno| permitted("kpageflags", |_| Err::<(), _>(io::Error::from_raw_os_error(errno)));
+        for errno in [libc::EACCES, libc::EPERM, libc::ENOENT] {
+            assert!(matches!(opened(errno), Ok(None)), "{errno}");
+        }
+        for errno in [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EIO] {
+            assert!(opened(errno).unwrap_err().to_string().contains("kpageflags"), "{errno}");
+        }
     }
 }

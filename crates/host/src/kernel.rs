@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use super::Host;
 use super::absent;
 use super::read::{self, HostError};
-use super::Host;
 
 /// The first two numbers of a kernel release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

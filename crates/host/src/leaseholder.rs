@@ -16,7 +16,8 @@ pub fn leaseholder() -> Option<String> {
     let device = (libc::major(there.dev()), libc::minor(there.dev()));
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let is_leaseholder = |pid: &i32| {
-        let is_pagelab = std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_ascii_end() == b"pagelab");
+        let is_pagelab =
+            std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_ascii_end() == b"pagelab");
         let owner = std::fs::metadata(format!("/proc/{pid}")).map(|process| process.uid());
         is_pagelab && owner.is_ok_and(|owner| owner == there.uid())
     };

@@ -37,7 +37,7 @@ pub use kernel::{KernelVersion, Mount, PtraceLimit};
 pub use leaseholder::{LEASE_DIRECTORY, leaseholder};
 pub use outer_tracer::{outer_tracer, tracer_of};
 pub use policy::judge::{THP, thp_size_enabled};
-pub use processes::ProcessStat;
+pub use processes::{ProcessStat, task_state};
 pub use processor::Processor;
 pub use read::{HostError, chosen_word, content};
 pub use settings::IDLE_LATENCY;
@@ -186,9 +186,8 @@ impl Host {
     /// # Errors
     /// It is there, and cannot be read or holds no number.
     pub fn number(&self, path: &str) -> Result<Option<u64>, HostError> {
-        let number = |found: String| {
-            found.parse().map_err(|_| absent::unexpected(&self.root, path, "a number", &found))
-        };
+        let number =
+            |found: String| found.parse().map_err(|_| absent::unexpected(&self.root, path, "a number", &found));
         self.value(path)?.map(number).transpose()
     }
 

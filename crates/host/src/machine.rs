@@ -5,9 +5,9 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 use study::machine::{DirectMap, Machine};
 
+use super::Host;
 use super::absent;
 use super::read::{self, HostError};
-use super::Host;
 
 /// Reads the machine of the host.
 pub fn read(host: &Host) -> Result<Machine, HostError> {

@@ -4,9 +4,9 @@ use std::io;
 
 use policy::size::PageSize;
 
-use super::absent::{self, is_absence};
-use super::read::{self, HostError};
 use super::Host;
+use super::absent::{self, if_there, is_absence};
+use super::read::{self, HostError};
 
 /// A task without memory of its own (`PF_KTHREAD`, include/linux/sched.h).
 const KERNEL_THREAD: u64 = 0x0020_0000;
@@ -28,6 +28,22 @@ pub struct ProcessStat {
     pub major_faults: u64,
     /// Resident memory, hugetlb pages left out. The kernel counts in parts, a processor each: off by some hundred kilobytes.
     pub resident_bytes: u64,
+}
+
+/// The state of a task of this kernel: `b'R'`, `b'S'`, `b'Z'` and so on (the third field of `/proc/TID/stat`, proc(5)); `None` where
+/// it is gone.
+///
+/// # Errors
+/// It cannot be read.
+pub fn task_state(tid: libc::pid_t) -> io::Result<Option<u8>> {
+    state_in(read::content(format!("/proc/{tid}/stat")))
+}
+
+fn state_in(stat: io::Result<String>) -> io::Result<Option<u8>> {
+    let Some(stat) = if_there(stat)? else { return Ok(None) };
+    // The name before it can hold anything, a parenthesis too.
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.bytes().next());
+    state.map(Some).ok_or_else(|| io::Error::other(format!("expected the state of a task, found {stat:?}")))
 }
 
 /// The processes of the host that have memory: no kernel thread, and none that has ended. A process that ends while it is

@@ -6,9 +6,9 @@
 
 use policy::size::PageSize;
 
+use super::Host;
 use super::absent;
 use super::read::HostError;
-use super::Host;
 
 /// The order, since Linux 5.14. It is set when a device begins to report; before that it is -1.
 const ORDER: &str = "/sys/module/page_reporting/parameters/page_reporting_order";

@@ -259,7 +259,10 @@ impl Lease {
     fn write(&self, path: &str, file: &File, wanted: &Value) -> Result<(), LeaseError> {
         setting::write(file, wanted).map_err(|errno| match failed("write", path, &wanted.lossy(), errno) {
             LeaseError::Refused { path, value, .. } => {
-                let takes = std::fs::read_to_string(file.lossy()).unwrap_or_default().trim().to_string();
+                let takes = match host::content(file.lossy()) {
+                    Ok(text) => text.trim().to_string(),
+                    Err(error) => format!("unknown: {error}"),
+                };
                 LeaseError::Refused { path, value, takes }
             }
             other => other,

@@ -93,12 +93,16 @@ impl Lock {
         loop {
             let file = open(path).map_err(|source| LeaseError::of_file("open", path, source))?;
             if try_lock(&file, mode).map_err(|source| LeaseError::of_file("lock", path, source))? {
-                if is_still(&file, path) {
+                if is_still(&file, path).map_err(|source| LeaseError::of_file("look at", path, source))? {
                     return Lock { file, mode }.sign(path);
                 }
                 continue;
             }
-            let holder = sharing(&file).unwrap_or_else(|| read_holder(&file));
+            let holder = match sharing(&file) {
+                Ok(sharing) => sharing.unwrap_or_else(|| read_holder(&file)),
+                // What the file says may be of somebody who is gone.
+                Err(_) => Holder::unknown(),
+            };
             if start.elapsed() >= patience {
                 return Err(LeaseError::Held { holder });
             }
@@ -113,9 +117,9 @@ impl Lock {
         if self.mode == Mode::Shared {
             return Ok(self);
         }
-        let text = serde_json::to_string(&Holder::this_process()).unwrap_or_default();
-        let written = self.file.set_len(0).and_then(|()| self.file.write_all(text.as_bytes()));
-        written.map_err(|source| LeaseError::of_file("write", path, source))?;
+        let text = Holder::this_process().and_then(|holder| serde_json::to_string(&holder).map_err(io::Error::from));
+        let mut write = |text: String| self.file.set_len(0).and_then(|()| self.file.write_all(text.as_bytes()));
+        text.and_then(&mut write).map_err(|source| LeaseError::of_file("write", path, source))?;
         Ok(self)
     }
 
@@ -163,26 +167,29 @@ fn try_lock(file: &File, mode: Mode) -> io::Result<bool> {
 }
 
 /// Whether the locked file is the one that others will find: it may have been deleted in between.
-fn is_still(file: &File, path: &Path) -> bool {
-    let (Ok(mine), Ok(there)) = (file.metadata(), std::fs::symlink_metadata(path)) else { return false };
-    (mine.dev(), mine.ino()) == (there.dev(), there.ino())
+fn is_still(file: &File, path: &Path) -> io::Result<bool> {
+    let (mine, there) = (file.metadata()?, host::if_there(std::fs::symlink_metadata(path))?);
+    Ok(there.is_some_and(|there| (mine.dev(), mine.ino()) == (there.dev(), there.ino())))
 }
 
 /// The one of those who share the lock that runs the longest, as the kernel knows them (proc_locks(5)); `None` where
 /// nobody shares it. What the file says is then of somebody who is gone.
-fn sharing(file: &File) -> Option<Holder> {
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    let metadata = file.metadata().ok()?;
+fn sharing(file: &File) -> io::Result<Option<Holder>> {
+    let locks = host::content("/proc/locks")?;
+    let metadata = file.metadata()?;
     let (major, minor) = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
     let here = format!("{major:02x}:{minor:02x}:{}", metadata.ino());
     let reader = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         matches!(words[..], [_, "FLOCK", _, "READ", _, place, ..] if place == here).then(|| words[4].parse().ok())?
     };
-    let mut holders: Vec<Holder> = locks.lines().filter_map(reader).filter_map(Holder::of_process).collect();
+    let mut holders = Vec::new();
+    for pid in locks.lines().filter_map(reader) {
+        holders.extend(Holder::of_process(pid)?);
+    }
     holders.sort_by_key(|holder| holder.start_ticks);
-    let sharing = holders.len().checked_sub(1)?;
-    Some(Holder { sharing, ..holders.swap_remove(0) })
+    let sharing = holders.len().saturating_sub(1);
+    Ok(holders.into_iter().next().map(|holder| Holder { sharing, ..holder }))
 }
 
 fn read_holder(mut file: &File) -> Holder {

@@ -41,7 +41,7 @@ impl Site {
             return Err(LeaseError::Unrestored { report: report.clone() });
         }
         let path = journal::path_in(&self.state);
-        let journal = Journal::new(path.clone(), self.boot_id()?);
+        let journal = Journal::new(path.clone(), self.boot_id()?)?;
         let ledger = Ledger::map().map_err(|source| LeaseError::of_file("map memory for", &path, source))?;
         let watchdog = Watchdog::start(&ledger, &lock, &path)
             .map_err(|source| LeaseError::of_file("start the watchdog of", &path, source))?;
@@ -70,7 +70,8 @@ impl Site {
         mut on_wait: impl FnMut(&Holder, Duration) -> bool,
     ) -> Result<Share, LeaseError> {
         let lock = self.lock(Mode::Shared, patience, &mut on_wait)?;
-        if !journal::path_in(&self.state).exists() {
+        let journal = journal::path_in(&self.state);
+        if !journal.try_exists().map_err(|source| LeaseError::of_file("look for", &journal, source))? {
             return Ok(Share { _lock: lock });
         }
         // Settings of a lease that died are still in force, and to put them back takes a lease.

@@ -95,10 +95,13 @@ struct Shown {
 
 impl HostPlatform {
     /// A platform that runs this work under policies that the session applies.
-    pub fn new(session: Session, work: Work) -> HostPlatform {
-        HostPlatform {
+    ///
+    /// # Errors
+    /// The memory of processes cannot be looked at.
+    pub fn new(session: Session, work: Work) -> Result<HostPlatform, PlatformError> {
+        Ok(HostPlatform {
             session,
-            observer: Observer::open(),
+            observer: Observer::open()?,
             work,
             variants: BTreeMap::new(),
             began: Instant::now(),
@@ -107,7 +110,7 @@ impl HostPlatform {
             blame: Blame::Command,
             paces: BTreeMap::new(),
             fragmenting: None,
-        }
+        })
     }
 
     /// A platform whose clock goes on from there.

@@ -25,7 +25,7 @@ pub fn make(
 ) -> Result<(), PlatformError> {
     let failed = |error| PlatformError::Helper { program: words[0].clone(), error };
     let (stderr, errors) = Capture::start()?;
-    let mut program = command(words, user, &Variables::default());
+    let mut program = command(words, user, &Variables::default()).map_err(failed)?;
     program.current_dir(directory).stdin(stdin).stdout(stdout).stderr(stderr);
     let child = program.spawn().map_err(failed)?;
     drop(program); // the pipe's end that it holds would keep the output open

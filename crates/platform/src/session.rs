@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use host::Host;
 use host::admit::{self, Privilege, Terms};
+use host::{Host, HostError};
 use lease::{Holder, Lease, LeaseError, Share, Taken};
 use policy::{Granularity, Policy};
 use study::comparison::{Admission, Unsupported};
@@ -108,7 +108,7 @@ impl Session {
     pub fn apply(&mut self, policy: &Policy) -> Result<Option<Unsupported>, PlatformError> {
         // What a policy needs is decided on the settings as they were.
         self.rest()?;
-        let terms = self.terms.clone().with_pool(self.pool_bytes());
+        let terms = self.terms.clone().with_pool(self.pool_bytes()?);
         let lowering =
             admit::lower(policy, &self.host, &terms).map_err(|why| PlatformError::Unsupported(policy.clone(), why))?;
         if lowering.settings.is_empty() {
@@ -140,11 +140,12 @@ impl Session {
             return self.apply(policy);
         }
         let share = match wait(&self.on_wait, |on_wait| Share::acquire(self.patience, on_wait)) {
-            Err(error @ (LeaseError::Held { .. } | LeaseError::Interrupted { .. })) => return Err(error.into()),
+            Ok(share) => Some(share),
             // Where there can be no lease there is no other one either; a policy that needs it will say why.
-            share => share.ok(),
+            Err(error) if error.is_without_place() => None,
+            Err(error) => return Err(error.into()),
         };
-        let terms = self.terms.clone().with_pool(self.pool_bytes());
+        let terms = self.terms.clone().with_pool(self.pool_bytes()?);
         let lowering =
             admit::lower(policy, &self.host, &terms).map_err(|why| PlatformError::Unsupported(policy.clone(), why))?;
         if !lowering.settings.is_empty() {
@@ -172,10 +173,9 @@ impl Session {
                 let lease = self.lease.insert(lease);
                 return self.stillness.iter().try_for_each(|stillness| stillness.begin(lease));
             }
-            Err(error) if self.stillness.is_some() => return Err(error.into()),
-            Err(error @ (LeaseError::Held { .. } | LeaseError::Interrupted { .. })) => return Err(error.into()),
             // Where there can be no lease there is no other one either; a policy that needs it will say why.
-            Err(_) => {}
+            Err(error) if error.is_without_place() && self.stillness.is_none() => {}
+            Err(error) => return Err(error.into()),
         }
         Ok(())
     }
@@ -193,11 +193,11 @@ impl Session {
 
     /// The user's size of the pool, or half as much again as the program was seen to need and a little
     /// more; `None` lets the lowering choose.
-    fn pool_bytes(&self) -> Option<u64> {
+    fn pool_bytes(&self) -> Result<Option<u64>, HostError> {
         let seen = (self.seen_need_bytes > 0).then(|| self.seen_need_bytes + self.seen_need_bytes / 2 + SPARE_BYTES);
+        let (None, Some(seen)) = (self.hugetlb_pool_bytes, seen) else { return Ok(self.hugetlb_pool_bytes) };
         // Some programs map far more than there is.
-        let most = self.host.state().map(|state| state.available_bytes / 2).unwrap_or(u64::MAX);
-        self.hugetlb_pool_bytes.or(seen.map(|bytes| bytes.min(most)))
+        Ok(Some(seen.min(self.host.available_bytes()? / 2)))
     }
 }
 

@@ -167,6 +167,11 @@ pub enum Cause {
     ServedByUserfaultfd,
     /// Pages are pinned for a device or a ring: what is pinned is neither moved nor collapsed.
     Pinned,
+    /// What may explain it could not be read.
+    Unread {
+        /// What could not be read, and why.
+        reason: String,
+    },
     /// Nothing that can be seen explains it.
     Unexplained,
     /// A cause in the file of another version of pagelab, that this one does not have.
@@ -277,6 +282,7 @@ impl Cause {
             Cause::MergedByKsm => "pages were merged with equal ones (KSM)".into(),
             Cause::ServedByUserfaultfd => "the program serves faults by itself, page by page (userfaultfd)".into(),
             Cause::Pinned => "pages are pinned (RDMA, VFIO, io_uring)".into(),
+            Cause::Unread { reason } => format!("I do not know why: {reason}"),
             Cause::Unexplained => "I do not know why".into(),
             Cause::OfAnotherVersion => {
                 "a cause that another version of pagelab stored and this one does not have".into()
@@ -379,6 +385,7 @@ impl Cause {
             | Cause::ProtectionWidened
             | Cause::ProcessUnseen { .. }
             | Cause::DirectMapUnseen { .. }
+            | Cause::Unread { .. }
             | Cause::Unexplained
             | Cause::OfAnotherVersion => return None,
         };

@@ -29,15 +29,16 @@ pub fn look(
     supply: &Supply,
     detail: Detail,
 ) -> Result<Inspection, InspectError> {
-    let about = status::read(subject, identity);
-    let look = Look { subject, about: &about, supply, detail };
     let mut partial = Vec::new();
+    let about = status::read(subject, identity, &mut partial);
+    let look = Look { subject, about: &about, supply, detail };
     let mapped = look.vmas()?;
     let told = match detail.sizes_only && subject.is_by_page() {
         true => OfSmaps::new(),
         false => look.told(&mut partial),
     };
     let facts = look.facts(&mapped, &told);
+    subject.usable()?;
     let around = Surroundings::of(&facts, subject.stacks(), subject.has_guest(), subject.is_go());
     let groups = group(&facts, &around.stacks);
     let outlines: Vec<Outline> = groups.iter().map(|group| look.outline(&facts[group.clone()])).collect();
@@ -58,6 +59,7 @@ pub fn look(
                 .into(),
         );
     }
+    partial.extend(subject.unread());
     let sight = Sight {
         by_page: subject.is_by_page(),
         folios: subject.sees_folios(),
@@ -75,7 +77,9 @@ pub fn mappings(subject: &dyn Subject, pid: u32) -> Result<Vec<VmaFacts>, Census
     let (about, supply) = (About { pid, ..About::default() }, Supply::default());
     let look = Look { subject, about: &about, supply: &supply, detail: Detail::default() };
     let told = look.told(&mut Vec::new());
-    Ok(look.facts(&look.vmas()?, &told))
+    let facts = look.facts(&look.vmas()?, &told);
+    subject.usable()?;
+    Ok(facts)
 }
 
 fn bounds(vmas: &[Vma]) -> Vec<(u64, u64)> {

@@ -65,4 +65,15 @@ pub trait Subject {
     fn found(&self, vmas: &[VmaFacts], start: u64, end: u64) -> Result<Vec<Found>, CensusError>;
     /// Whether it runs: what it shows may change, and its number may be given to another.
     fn is_live(&self) -> bool;
+    /// What could not be read for the answers so far, in clauses: they are as if it were not there.
+    fn unread(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// Whether the answers so far may be used at all.
+    ///
+    /// # Errors
+    /// What would be wrong without a file that could not be read.
+    fn usable(&self) -> Result<(), CensusError> {
+        Ok(())
+    }
 }

@@ -145,7 +145,8 @@ fn thp(host: &Host) -> Result<Fact, HostError> {
         return Ok(limited(TRANSPARENT, "none", "the kernel is built without them, or the processor lacks the leaf"));
     };
     let defrag = host.value(&format!("{THP}/defrag"))?.map_or("no defrag".into(), |word| format!("defrag {word}"));
-    let boot = host.boot_option("transparent_hugepage")?.map_or(String::new(), |value| format!("; booted with {value}"));
+    let boot =
+        host.boot_option("transparent_hugepage")?.map_or(String::new(), |value| format!("; booted with {value}"));
     let meaning = format!("{defrag}{boot}");
     Ok(match enabled.as_str() {
         "never" => {
@@ -232,15 +233,17 @@ fn counters(host: &Host) -> Result<Fact, HostError> {
 fn hidden(host: &Host) -> Result<Fact, HostError> {
     // A capture without a table of mounts hides nothing either.
     let options = host.mount_of("/proc")?.map(|mount| mount.options).unwrap_or_default();
-    Ok(match options
-        .iter()
-        .find(|option| option.starts_with("hidepid=") && !matches!(option.as_str(), "hidepid=0" | "hidepid=off"))
-    {
-        Some(option) => {
-            limited(PROC, option.clone(), "processes of other users cannot be inspected; root can inspect them")
-        }
-        None => good(PROC, "not hidden", ""),
-    })
+    Ok(
+        match options
+            .iter()
+            .find(|option| option.starts_with("hidepid=") && !matches!(option.as_str(), "hidepid=0" | "hidepid=off"))
+        {
+            Some(option) => {
+                limited(PROC, option.clone(), "processes of other users cannot be inspected; root can inspect them")
+            }
+            None => good(PROC, "not hidden", ""),
+        },
+    )
 }
 
 fn writable(host: &Host, terms: &Terms) -> Result<Fact, HostError> {

@@ -66,7 +66,7 @@ impl Witness for AtExit {
 
 /// A program that gives its memory back before it ends has little left to look at.
 fn note_what_went_before(inspection: &mut Inspection) {
-    let (peak, resident) = (inspection.process.peak_bytes, inspection.resident_bytes());
+    let (Some(peak), resident) = (inspection.process.peak_bytes, inspection.resident_bytes()) else { return };
     if peak / 2 > resident && peak - resident >= WORTH_A_NOTE_BYTES {
         let (peak, resident) = (format_bytes(peak), format_bytes(resident));
         let partial = format!(

@@ -70,7 +70,8 @@ impl Looks {
 
     /// Looks until the process ends, and says how; or until somebody says that it is over.
     fn until(&self, pid: u32, is_over: &AtomicBool) -> Result<Option<&'static str>, Failure> {
-        let inspector = super::inspector(Observer::open().with_file_folios(), self.sizes_only)?;
+        let observer = Observer::open().map_err(Failure::input)?;
+        let inspector = super::inspector(observer.with_file_folios(), self.sizes_only)?;
         let mut series = Series::new(self, inspector.page_sizes().clone());
         let (began, mut looks) = (Instant::now(), 0u32);
         while signals::arrived().is_none() && !is_over.load(Ordering::SeqCst) {

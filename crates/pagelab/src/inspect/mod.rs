@@ -111,7 +111,7 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     let processes = match (&arguments.tree, &arguments.cgroup) {
         (Some(root), _) => which::tree(*root),
         (None, Some(path)) => which::cgroup(path),
-        (None, None) => Ok(which::all()),
+        (None, None) => which::all(),
     };
     many::run(arguments, &processes.map_err(Failure::input)?)
 }
@@ -126,7 +126,8 @@ fn inspector(observer: Observer, sizes_only: bool) -> Result<Inspector, Failure>
 fn detailed(root: &Path, arguments: &Inspect) -> Result<Inspector, Failure> {
     let host = Host::open(root).map_err(Failure::input)?;
     let detail = Detail { windows: arguments.html.is_some() || arguments.collapse, sizes_only: arguments.sizes };
-    Ok(Inspector::new(host, Observer::open().with_file_folios().with_tlb_runs(), detail))
+    let observer = Observer::open().map_err(Failure::input)?;
+    Ok(Inspector::new(host, observer.with_file_folios().with_tlb_runs(), detail))
 }
 
 /// Writes a capture, whose files must not be there yet.

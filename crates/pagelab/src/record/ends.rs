@@ -4,10 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
+use host::if_there;
 use trace::{Block, Call, Event, Holds, Image, Place, Reader, pace};
 
 use super::OUTSIDE;
@@ -273,18 +274,22 @@ impl Execs {
     }
 }
 
-/// Whether a process may still write its trace itself: any of its threads, because the first may have ended before them.
+/// Whether a process may still write its trace itself, as one may of which it cannot be read.
 fn is_running(process: u32) -> bool {
-    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    tasks
-        .map(|task| task.path().join("stat"))
-        .any(|status| is_alive(&std::fs::read_to_string(status).unwrap_or_default()))
+    has_threads(process).unwrap_or(true)
 }
 
-/// Whether what proc(5) calls `stat` is of a thread that has not ended.
-fn is_alive(status: &str) -> bool {
-    let state = status.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
-    state.is_some_and(|state| !matches!(state, "Z" | "X"))
+/// Whether a process has a thread that has not ended: the first may have ended before others.
+fn has_threads(process: u32) -> io::Result<bool> {
+    let Some(tasks) = if_there(std::fs::read_dir(format!("/proc/{process}/task")))? else { return Ok(false) };
+    for task in tasks {
+        let task = task?.file_name().to_str().and_then(|task| task.parse().ok());
+        let state = task.map_or(Ok(None), host::task_state)?;
+        if state.is_some_and(|state| !matches!(state, b'Z' | b'X')) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]
@@ -292,9 +297,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_alive_unless_it_has_ended() {
-        assert!(is_alive("7 (a) R) S 1") && is_alive("7 (x) D 1"));
-        assert!(!is_alive("7 (x) Z 1") && !is_alive("7 (x) X 1") && !is_alive(""));
+    fn a_process_runs_until_its_last_thread_has_ended() {
+        assert!(has_threads(std::process::id()).unwrap());
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let zombie = || host::task_state(child.id() as i32).unwrap() == Some(b'Z');
+        while !zombie() {
+            std::thread::yield_now();
+        }
+        assert!(!has_threads(child.id()).unwrap());
+        child.wait().unwrap();
         assert!(is_running(std::process::id()) && !is_running(u32::MAX));
     }
 

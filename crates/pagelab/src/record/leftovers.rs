@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
+use host::if_there;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
@@ -31,7 +32,7 @@ struct Owner {
 impl Owner {
     fn this_process() -> io::Result<Owner> {
         let process = std::process::id();
-        let start_ticks = start_ticks(process).ok_or_else(|| io::Error::other("/proc/self/stat cannot be read"))?;
+        let start_ticks = start_ticks(process)?.ok_or(io::ErrorKind::NotFound)?;
         Ok(Owner { process, start_ticks, namespace: fs::metadata("/proc/self/ns/pid")?.ino() })
     }
 
@@ -50,16 +51,23 @@ impl Owner {
         Some(Owner { process, start_ticks, namespace: namespace.parse().ok()? })
     }
 
-    /// Whether it has ended, as far as `this` process can know.
+    /// Whether it has ended, as far as `this` process can know. One of which it cannot be read has not.
     fn is_gone(self, this: Owner) -> bool {
-        self.namespace == this.namespace && start_ticks(self.process) != Some(self.start_ticks)
+        let is_gone = || start_ticks(self.process).is_ok_and(|ticks| ticks != Some(self.start_ticks));
+        self.namespace == this.namespace && is_gone()
     }
 }
 
-fn start_ticks(process: u32) -> Option<u64> {
-    let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
+/// When a process started; `None` where it is gone.
+fn start_ticks(process: u32) -> io::Result<Option<u64>> {
+    ticks_in(host::content(format!("/proc/{process}/stat")))
+}
+
+fn ticks_in(stat: io::Result<String>) -> io::Result<Option<u64>> {
+    let Some(stat) = if_there(stat)? else { return Ok(None) };
     // The second field is the program's name in parentheses, which can hold anything.
-    String::from_utf8_lossy(&stat).rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    let ticks = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19)?.parse().ok());
+    ticks.map(Some).ok_or_else(|| io::Error::other(format!("expected the stat of a process, found {stat:?}")))
 }
 
 /// Makes a directory of this process in another one.
@@ -101,6 +109,14 @@ fn remove(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_owner_of_which_it_cannot_be_read_is_not_gone() {
+        use nix::errno::Errno;
+        let refused = |errno: Errno| ticks_in(Err(errno.into()));
+        assert!(matches!(refused(Errno::ENOENT), Ok(None)) && matches!(refused(Errno::ESRCH), Ok(None)));
+        assert!(refused(Errno::EMFILE).is_err() && ticks_in(Ok("rubbish".into())).is_err());
+    }
 
     #[test]
     fn a_name_tells_its_owner() {

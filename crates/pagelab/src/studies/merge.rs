@@ -17,7 +17,7 @@ use crate::output::{open, open_store, print};
 /// # Errors
 /// A store that cannot be read or written; comparisons of which two stores tell different things.
 pub fn merge(arguments: &Merge) -> Result<(), Failure> {
-    if let (Some(first), false) = (arguments.stores.first(), arguments.stores.iter().any(|path| path.exists())) {
+    if let (Some(first), false) = (arguments.stores.first(), arguments.stores.iter().any(|path| !is_missing(path))) {
         return Err(absent(first));
     }
     let store = open_store(arguments.store.as_deref())?;
@@ -42,9 +42,9 @@ fn not_there(study: &str, known: &BTreeSet<String>) -> Failure {
 pub fn into(stores: &[PathBuf], study: Option<&str>, into: &Store) -> Counted {
     let (mut counted, mut known) = (Counted::default(), Known::default());
     for path in stores {
-        let from = match path.exists() {
-            true => open(path).and_then(|store| different(store, into)),
-            false => Err(absent(path)),
+        let from = match is_missing(path) {
+            false => open(path).and_then(|store| different(store, into)),
+            true => Err(absent(path)),
         };
         match from.and_then(|from| of_store(&from, into, study, &mut known, &mut counted)) {
             Ok(()) => {}
@@ -55,6 +55,11 @@ pub fn into(stores: &[PathBuf], study: Option<&str>, into: &Store) -> Counted {
         }
     }
     counted
+}
+
+/// What keeps one from looking keeps one from opening it, and is said there.
+fn is_missing(store: &Path) -> bool {
+    matches!(store.try_exists(), Ok(false))
 }
 
 fn absent(store: &Path) -> Failure {

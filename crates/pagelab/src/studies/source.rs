@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use host::if_there;
 use model::toml_file;
 use study::definition::{Definition, Size, Wire, WireSuite};
 
@@ -39,28 +40,38 @@ pub struct Source {
 }
 
 /// Every study of the program and of the directories that belong to it, by name; one of the program first.
-pub fn all() -> Vec<Source> {
+///
+/// # Errors
+/// A directory of them, or a file in it, cannot be read.
+pub fn all() -> Result<Vec<Source>, Failure> {
     found(&STUDIES, &directories("studies"))
 }
 
 /// Every suite of the program and of the directories that belong to it, by name; one of the program first.
-pub fn suites() -> Vec<Source> {
+///
+/// # Errors
+/// As [`all`].
+pub fn suites() -> Result<Vec<Source>, Failure> {
     found(&SUITES, &directories("suites"))
 }
 
-fn found(built_in: &[(&str, &str)], directories: &[PathBuf]) -> Vec<Source> {
+fn found(built_in: &[(&str, &str)], directories: &[PathBuf]) -> Result<Vec<Source>, Failure> {
     let source = |name: &str, text: &str| Source { name: name.to_owned(), text: text.to_owned(), beside: None };
     let mut all: Vec<Source> = built_in.iter().map(|(name, text)| source(name, text)).collect();
-    for path in directories.iter().filter_map(|directory| std::fs::read_dir(directory).ok()).flatten().flatten() {
-        let name = path.path().file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let is_new =
-            path.path().extension().is_some_and(|ending| ending == "toml") && all.iter().all(|one| one.name != name);
-        if let (true, Ok(text)) = (is_new, std::fs::read_to_string(path.path())) {
-            all.push(source(&name, &text));
+    for directory in directories {
+        let failed = |error| Failure::about(directory, error);
+        for entry in if_there(std::fs::read_dir(directory)).map_err(failed)?.into_iter().flatten() {
+            let path = entry.map_err(failed)?.path();
+            let Some(name) = path.file_stem().map(|name| name.to_string_lossy()) else { continue };
+            let is_toml = path.extension().is_some_and(|ending| ending == "toml");
+            if is_toml && all.iter().all(|one| one.name != name) {
+                let text = std::fs::read_to_string(&path).map_err(|error| Failure::about(&path, error))?;
+                all.push(source(&name, &text));
+            }
         }
     }
     all.sort_by(|one, other| one.name.cmp(&other.name));
-    all
+    Ok(all)
 }
 
 /// Whether this names a file: what ends in `.toml` or has a `/` does.
@@ -80,7 +91,7 @@ pub fn named(name: &str) -> Result<Source, Failure> {
         return Ok(Source { name: name.to_owned(), text, beside });
     }
     let file = "A file is named with its `/` or `.toml`";
-    one_of("study", name, all()).map_err(|what| Failure::Input(format!("{what}. {file}")))
+    one_of("study", name, all()?).map_err(|what| Failure::Input(format!("{what}. {file}")))
 }
 
 /// The one of that name.
@@ -119,7 +130,7 @@ impl Source {
     /// A suite that a study names.
     fn suite(&self, name: &str) -> Result<WireSuite, Failure> {
         let directories: Vec<PathBuf> = directories("suites").into_iter().chain(self.beside.clone()).collect();
-        let source = one_of("suite", name, found(&SUITES, &directories));
+        let source = one_of("suite", name, found(&SUITES, &directories)?);
         source.map_err(|what| Failure::Input(format!("{}: {what}", self.name)))?.as_suite()
     }
 
@@ -155,7 +166,7 @@ mod tests {
 
     #[test]
     fn every_workload_of_a_suite_can_be_run_or_says_why_not() {
-        for source in found(&SUITES, &[]) {
+        for source in found(&SUITES, &[]).unwrap() {
             let suite = source.as_suite().unwrap_or_else(|error| panic!("{error}"));
             assert!(!suite.about().is_empty());
             for size in [Size::Full, Size::Quick] {
@@ -172,6 +183,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_study_that_cannot_be_read_is_not_left_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let found = |path: &Path| found(&[], &[path.to_owned()]).map(|all| all.len());
+        assert!(matches!(found(&directory.path().join("none")), Ok(0)));
+        std::fs::write(directory.path().join("one.toml"), "").unwrap();
+        assert!(matches!(found(directory.path()), Ok(1)));
+        std::fs::create_dir(directory.path().join("two.toml")).unwrap();
+        assert!(found(directory.path()).unwrap_err().to_string().contains("two.toml"));
+        std::fs::write(directory.path().join("file"), "").unwrap();
+        assert!(found(&directory.path().join("file")).is_err());
     }
 
     #[test]

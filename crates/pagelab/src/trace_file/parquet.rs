@@ -172,7 +172,8 @@ impl<R: Rows> Table<R> {
 pub fn write(trace: &Path, directory: &Path, as_json: bool) -> Result<String, Failure> {
     let mut reader = open(trace)?;
     let others = directory.join(Accesses::FILE);
-    if !reader.header().columns.addresses && others.exists() {
+    let is_there = others.try_exists().map_err(|error| named(&others, error))?;
+    if !reader.header().columns.addresses && is_there {
         return Err(named(&others, "of another trace: this one keeps no addresses; name another directory"));
     }
     results::place::make_directories(directory).map_err(|error| {

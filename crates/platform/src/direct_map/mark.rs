@@ -64,6 +64,7 @@ pub fn tell_split(marker: &mut Marker, root: &Path, leaf: PageSize, bytes: u64) 
 
 /// What to know where results that are measured in other mount namespaces (containers) may not find the mark.
 pub fn unseen_elsewhere() -> Option<String> {
+    // What cannot be read is not known to be the first.
     let number = |file: &str| fs::metadata(file).ok().map(|file| file.ino());
     let mounts = number("/proc/self/ns/mnt");
     let is_of_first = number("/proc/self/ns/pid") == Some(FIRST_PIDS) && mounts == number("/proc/1/ns/mnt");

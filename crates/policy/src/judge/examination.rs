@@ -178,6 +178,17 @@ impl Examination {
     }
 }
 
+impl Examination {
+    /// What nothing explains may have a cause that could not be read. The first reason stands for that memory, and all are said.
+    pub(super) fn add_unread(&mut self, reasons: Vec<String>) {
+        if let Some(first) = reasons.first() {
+            let bytes = self.causes.remove(&Cause::Unexplained).unwrap_or(0);
+            self.add(Cause::Unread { reason: first.clone() }, bytes);
+        }
+        reasons.into_iter().for_each(|reason| self.note(Cause::Unread { reason }, 0));
+    }
+}
+
 impl Slots {
     pub(super) fn add(&mut self, other: Slots) {
         self.count += other.count;

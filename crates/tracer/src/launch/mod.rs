@@ -154,12 +154,12 @@ fn begin(
     let mut prepared =
         complete(Prepared { session, ..prepare(launch, go_read.as_raw_fd(), foreign, report_write.as_raw_fd())? });
     // Without CAP_SYS_ADMIN the kernel takes no filter of a process that could gain a privilege.
-    prepared.no_new_privileges |= !prepared.filter.is_empty() && !may_filter_with_privileges();
+    prepared.no_new_privileges |= !prepared.filter.is_empty() && !may_filter_with_privileges()?;
     if let Some(terminal) = &terminal {
         terminal.streams().iter().zip(&mut prepared.stdio).for_each(|(new, stream)| *stream = new.or(*stream));
     }
     if is_apart {
-        terminal::keep_from_commands();
+        terminal::keep_from_commands()?;
     }
     let child = fork(&prepared)?;
     drop((go_read, report_write));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use host::read;
+use host::{HostError, absent, read};
 
 /// KVM's module parameters, as far as dirty logging depends on them. `None`: not offered by this kernel, or not
 /// readable.
@@ -60,7 +60,10 @@ const MODULES: &str = "/sys/module";
 
 impl Parameters {
     /// Of the host whose /sys lies under `root`: `/`, or a captured tree.
-    pub fn read(root: &Path) -> Parameters {
+    ///
+    /// # Errors
+    /// Which modules are loaded cannot be read. A parameter that cannot be read is not known, as one that is not there.
+    pub fn read(root: &Path) -> Result<Parameters, HostError> {
         let flag = |module: &str, name: &str| {
             let text = read::text(root, &format!("{MODULES}/{module}/parameters/{name}")).ok()?;
             match text.trim() {
@@ -69,13 +72,13 @@ impl Parameters {
                 _ => None,
             }
         };
-        let modules = read::entries(root, MODULES).into_iter().filter(|name| name.starts_with("kvm_")).collect();
-        Parameters {
+        let modules = absent::names(root, MODULES)?.into_iter().filter(|name| name.starts_with("kvm_")).collect();
+        Ok(Parameters {
             modules,
             tdp_mmu: flag("kvm", "tdp_mmu"),
             eager_page_split: flag("kvm", "eager_page_split"),
             nested_page_tables: flag("kvm_intel", "ept").or_else(|| flag("kvm_amd", "npt")),
-        }
+        })
     }
 
     /// Whether this x86 host shadows the guest's page tables: then no leaf of KVM's is larger than the guest's own
@@ -143,7 +146,7 @@ mod tests {
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, format!("{value}\n")).unwrap();
         }
-        Parameters::read(root.path())
+        Parameters::read(root.path()).unwrap()
     }
 
     #[test]

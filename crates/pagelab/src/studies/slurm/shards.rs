@@ -4,10 +4,11 @@
 //! the node's own disk, and back under another name, which becomes its own once all of it is on the disk.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use host::if_there;
 use results::store::Store;
 use serde_json::Value;
 use study::definition::Definition;
@@ -49,10 +50,20 @@ impl Shards {
     }
 
     /// Whether a task of this study and size has left anything.
-    pub fn has_any(&self) -> bool {
+    ///
+    /// # Errors
+    /// Their directory cannot be read.
+    pub fn has_any(&self) -> Result<bool, Failure> {
         let begin = format!("{}-", self.stem);
-        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
-        entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(&begin))
+        let is_own = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&begin));
+        Ok(self.entries()?.iter().any(is_own))
+    }
+
+    /// What is in the directory; nothing where there is none.
+    fn entries(&self) -> Result<Vec<PathBuf>, Failure> {
+        let failed = |error| Failure::about(&self.directory, error);
+        let Some(entries) = if_there(fs::read_dir(&self.directory)).map_err(failed)? else { return Ok(Vec::new()) };
+        entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
     }
 
     /// What a task has measured.
@@ -66,8 +77,10 @@ impl Shards {
     }
 
     /// What a task has printed: `STEM-7.out`, or of an array that counts from an offset `STEM-1000+7.out`.
-    pub fn printed(&self, task: usize) -> PathBuf {
-        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn printed(&self, task: usize) -> Result<PathBuf, Failure> {
         let is_own = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let number = name.strip_prefix(&self.stem).and_then(|rest| rest.strip_prefix('-')?.strip_suffix(".out"));
@@ -76,20 +89,23 @@ impl Shards {
                 parts.and_then(|(offset, index)| Some(offset.parse::<usize>().ok()? + index.parse::<usize>().ok()?));
             sum == Some(task)
         };
-        entries.into_iter().find(is_own).unwrap_or_else(|| self.directory.join(format!("{}-{task}.out", self.stem)))
+        let own = self.entries()?.into_iter().find(is_own);
+        Ok(own.unwrap_or_else(|| self.directory.join(format!("{}-{task}.out", self.stem))))
     }
 
     /// Copies of a task's shard that somebody began and did not end.
-    pub fn halves(&self, task: usize) -> Vec<PathBuf> {
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn halves(&self, task: usize) -> Result<Vec<PathBuf>, Failure> {
         let begin = format!("{}-{task}.sqlite.", self.stem);
-        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let is_half = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             name.starts_with(&begin) && path.extension().is_some_and(|ending| ending == PARTIAL)
         };
-        let mut halves: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_half).collect();
+        let mut halves: Vec<PathBuf> = self.entries()?.into_iter().filter(is_half).collect();
         halves.sort();
-        halves
+        Ok(halves)
     }
 
     /// Puts a task's store and note where everybody sees them, in place of earlier ones.
@@ -97,7 +113,7 @@ impl Shards {
     /// # Errors
     /// They cannot be written; what was there before is as it was.
     pub fn publish(&self, task: usize, store: &Path, note: &str) -> Result<(), Failure> {
-        for half in self.halves(task) {
+        for half in self.halves(task)? {
             fs::remove_file(&half).map_err(|error| Failure::about(&half, error))?;
         }
         publish(store, &self.shard(task))?;
@@ -105,13 +121,25 @@ impl Shards {
     }
 }
 
+/// Whether there is such a file.
+///
+/// # Errors
+/// It cannot be told: what is there must not be taken for nothing, and be written over.
+pub fn is_there(path: &Path) -> Result<bool, Failure> {
+    path.try_exists().map_err(|error| Failure::about(path, error))
+}
+
 /// The reasons that a task has given itself in its note; `None` where every row of it is done.
-pub fn told(note: &Path) -> Option<String> {
-    let note: Value = serde_json::from_str(&fs::read_to_string(note).ok()?).ok()?;
+///
+/// # Errors
+/// The note cannot be read, or is none.
+pub fn told(note: &Path) -> Result<Option<String>, Failure> {
+    let text = fs::read_to_string(note).map_err(|error| Failure::about(note, error))?;
+    let value: Value = serde_json::from_str(&text).map_err(|error| Failure::about(note, error))?;
+    let rows = value["rows"].as_array().ok_or_else(|| Failure::about(note, io::Error::other("expected rows")))?;
     let row = |row: &Value| Some(format!("{}: {}", row["state"].as_str()?, row["why"].as_str()?));
-    let rows: Vec<String> =
-        note["rows"].as_array()?.iter().filter(|one| one["state"] != "done").filter_map(row).collect();
-    (!rows.is_empty()).then(|| rows.join("; "))
+    let left: Vec<String> = rows.iter().filter(|one| one["state"] != "done").filter_map(row).collect();
+    Ok((!left.is_empty()).then(|| left.join("; ")))
 }
 
 /// Copies a file and gives it its name once it is whole and on the disk.
@@ -139,7 +167,8 @@ pub fn publish(from: &Path, to: &Path) -> Result<(), Failure> {
 pub fn working_copy(from: &Path, to: &Path) -> Result<Store, Failure> {
     let mut log = from.as_os_str().to_owned();
     log.push("-wal");
-    if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+    let found = if_there(fs::metadata(&log)).map_err(|error| Failure::about(log.as_ref(), error))?;
+    if found.is_some_and(|log| log.len() > 0) {
         return Err(Failure::Input(format!(
             "{} is open, or was left by a pagelab that was killed: wait until it is closed, or read it once with `pagelab list comparisons --store`",
             from.display()

@@ -6,7 +6,7 @@ use std::path::Path;
 use results::store::Store;
 use study::definition::Definition;
 
-use super::shards::{Shards, own_directory, working_copy};
+use super::shards::{Shards, is_there, own_directory, working_copy};
 use super::tasks::tasks;
 use crate::failure::{Failure, say};
 use crate::output::open;
@@ -43,7 +43,7 @@ pub fn task(arguments: &Run, number: usize) -> Result<(), Failure> {
 /// Takes over what an earlier attempt has left, on whatever node. A shard that is damaged is set aside: it is nothing to
 /// go on with.
 fn go_on(shard: &Path, own: &Path, store: &Store) -> Result<(), Failure> {
-    if !shard.exists() {
+    if !is_there(shard)? {
         return Ok(());
     }
     let copy = own.join("earlier.sqlite");

@@ -27,7 +27,7 @@ pub struct CodeBuffer {
 impl CodeBuffer {
     /// Looks for the writable and executable anonymous mappings of a process.
     pub fn of_process(pid: u32) -> Result<CodeBuffer, BootError> {
-        let mut entries = Observer::open().smaps(pid)?;
+        let mut entries = Observer::open()?.smaps(pid)?;
         entries.retain(|entry| {
             let vma = &entry.vma;
             vma.kind() == VmaKind::Anonymous && !vma.shared && vma.is_writable() && vma.is_executable()
