@@ -1,7 +1,8 @@
 //! Why memory is not mapped as a policy asks, and what to do about it.
 //!
 //! The list follows the kernel: `thp_vma_allowable_orders` and `alloc_anon_folio` (mm/memory.c,
-//! mm/huge_memory.c), `hugepage_vma_check` and `hpage_collapse_scan_pmd` (mm/khugepaged.c).
+//! mm/huge_memory.c), `hugepage_vma_check` and `hpage_collapse_scan_pmd` (mm/khugepaged.c). It is above 400 lines because it is
+//! one list: each cause, in words, with its remedy.
 
 use serde::{Deserialize, Serialize};
 

@@ -3,6 +3,7 @@
 mod arrows;
 mod calls;
 mod crates;
+mod fallbacks;
 pub mod links;
 mod shape;
 mod skips;
@@ -58,6 +59,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>, String> {
     findings.extend(shape::check(&tree, &sources));
     findings.extend(unsafety::check(&workspace, &tree));
     findings.extend(calls::check(&tree));
+    findings.extend(fallbacks::check(&tree));
     findings.extend(source::check(&tree));
     findings.extend(skips::check(&tree));
     findings.extend(text::check(&tree));

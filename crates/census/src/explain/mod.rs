@@ -4,7 +4,7 @@ use std::io;
 
 use host::if_there;
 use policy::census::Advice;
-use policy::judge::{self, Answer, Examination, Look};
+use policy::judge::{self, Answer, Examination, Look, Unread};
 use policy::size::PageSize;
 use policy::{PageSizes, Policy};
 use study::machine::State;
@@ -73,7 +73,7 @@ impl judge::Process for Process<'_> {
 
     fn advice(&self, bytes: u64) -> Answer<Vec<(u64, Advice)>> {
         let Some(observer) = self.smaps.filter(|_| bytes >= WORTH_SMAPS_BYTES) else { return Ok(Vec::new()) };
-        let entries = observer.smaps(self.seen.pid).map_err(|error| error.of_any_process())?;
+        let entries = observer.smaps(self.seen.pid).map_err(|error| Unread(error.of_any_process()))?;
         Ok(entries.iter().map(|entry| (entry.vma.start, advice(entry))).collect())
     }
 
@@ -89,7 +89,7 @@ impl judge::Process for Process<'_> {
 
 /// A kernel before Linux 5.0 has no such line; a process that has ended disables nothing any more.
 fn says_disabled(status: io::Result<String>) -> Answer<bool> {
-    let status = if_there(status).map_err(|error| format!("/proc/PID/status: {error}"))?;
+    let status = if_there(status).map_err(|error| Unread(format!("/proc/PID/status: {error}")))?;
     let is_disabled = |line: &str| line.strip_prefix("THP_enabled:").is_some_and(|value| value.trim() == "0");
     Ok(status.is_some_and(|status| status.lines().any(is_disabled)))
 }
@@ -97,14 +97,14 @@ fn says_disabled(status: io::Result<String>) -> Answer<bool> {
 /// Whether the pool has no page to give, by its files; a kernel without the pool has none.
 fn is_exhausted(read: impl Fn(&str) -> io::Result<String>, size: PageSize) -> Answer<bool> {
     let number = |file: &str| -> Answer<Option<u64>> {
-        let failed = |what: String| format!("{}: {what}", host::hugetlb_file(size, file));
+        let failed = |what: String| Unread(format!("{}: {what}", host::hugetlb_file(size, file)));
         let text = if_there(read(file)).map_err(|error| failed(error.to_string()))?;
         let parsed =
             |text: String| text.trim().parse().map_err(|_| failed(format!("expected a number, found {text:?}")));
         text.map(parsed).transpose()
     };
     let of =
-        |has, less| Ok::<_, String>(number(has)?.zip(number(less)?).map(|(has, less)| u64::saturating_sub(has, less)));
+        |has, less| Ok::<_, Unread>(number(has)?.zip(number(less)?).map(|(has, less)| u64::saturating_sub(has, less)));
     let (free, surplus) =
         (of("free_hugepages", "resv_hugepages")?, of("nr_overcommit_hugepages", "surplus_hugepages")?);
     Ok(free == Some(0) && surplus == Some(0))
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_not_answered_with_no() {
         let refused = || Err(io::Error::from_raw_os_error(libc::EMFILE));
-        let reason = says_disabled(refused()).unwrap_err();
+        let Unread(reason) = says_disabled(refused()).unwrap_err();
         assert!(reason.starts_with("/proc/PID/status: Too many open files"), "{reason}");
         assert_eq!(says_disabled(Ok("Name: a\nTHP_enabled:\t0\n".into())), Ok(true));
         assert_eq!(says_disabled(Ok("Name: a\n".into())), Ok(false));
@@ -175,9 +175,9 @@ mod tests {
         };
         assert_eq!((pool("", "0\n"), pool("", "1\n")), (Ok(true), Ok(true)), "all of them are reserved");
         for file in ["free_hugepages", "resv_hugepages", "nr_overcommit_hugepages", "surplus_hugepages"] {
-            assert!(pool(file, "0\n").unwrap_err().contains(file));
+            assert!(pool(file, "0\n").unwrap_err().0.contains(file));
         }
-        assert!(pool("", "many\n").unwrap_err().contains("many"));
+        assert!(pool("", "many\n").unwrap_err().0.contains("many"));
     }
 
     #[test]

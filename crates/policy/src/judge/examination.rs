@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use super::Unread;
 use super::coverage::Aim;
 use super::eligible::Eligibility;
 use super::slots::{Piece, Shape};
@@ -180,12 +181,12 @@ impl Examination {
 
 impl Examination {
     /// What nothing explains may have a cause that could not be read. The first reason stands for that memory, and all are said.
-    pub(super) fn add_unread(&mut self, reasons: Vec<String>) {
-        if let Some(first) = reasons.first() {
+    pub(super) fn add_unread(&mut self, reasons: Vec<Unread>) {
+        if let Some(Unread(first)) = reasons.first() {
             let bytes = self.causes.remove(&Cause::Unexplained).unwrap_or(0);
             self.add(Cause::Unread { reason: first.clone() }, bytes);
         }
-        reasons.into_iter().for_each(|reason| self.note(Cause::Unread { reason }, 0));
+        reasons.into_iter().for_each(|Unread(reason)| self.note(Cause::Unread { reason }, 0));
     }
 }
 

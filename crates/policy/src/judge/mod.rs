@@ -75,8 +75,13 @@ pub struct Look<'a> {
     pub areas: &'a [Area<'a>],
 }
 
-/// An answer, or why there is none: what could not be read, without the number of the process.
-pub type Answer<T> = Result<T, String>;
+/// Why there is no answer: what could not be read, without the number of the process.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unread(pub String);
+
+/// An answer, or why there is none.
+pub type Answer<T> = Result<T, Unread>;
 
 /// What a judge may ask of a process beside what was found. It is asked only where the answer matters, for an answer can cost as
 /// much as the look.
@@ -211,7 +216,7 @@ impl<'a> Question<'a> {
 }
 
 /// What is known; else the reason is kept.
-fn known<T>(answer: Answer<T>, unread: &mut Vec<String>) -> Option<T> {
+fn known<T>(answer: Answer<T>, unread: &mut Vec<Unread>) -> Option<T> {
     answer.map_err(|reason| unread.push(reason)).ok()
 }
 

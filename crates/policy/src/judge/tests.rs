@@ -58,7 +58,7 @@ impl Process for Made {
 
 impl Made {
     fn answer<T>(&self, answer: T) -> Answer<T> {
-        self.unreadable.map_or(Ok(answer), |reason| Err(reason.to_string()))
+        self.unreadable.map_or(Ok(answer), |reason| Err(Unread(reason.to_string())))
     }
 }
 
