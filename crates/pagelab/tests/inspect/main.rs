@@ -6,6 +6,7 @@ mod common;
 mod bad_input;
 mod causes;
 mod golden;
+mod names;
 mod provoked;
 mod shared;
 mod supply;
