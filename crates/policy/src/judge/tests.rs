@@ -255,8 +255,8 @@ fn base_pages_without_root_are_held_where_thp_was_disabled_all_along() {
 
 #[test]
 fn what_could_not_be_read_is_the_cause_and_never_a_no() {
-    let unreadable = Some("status: Too many open files");
-    let cause = Cause::Unread { reason: unreadable.unwrap().into() };
+    let reason = "status: Too many open files";
+    let (unreadable, cause) = (Some(reason), Cause::Unread { reason: reason.into() });
     let small = anonymous(K4, Folio::Whole(K4));
     for policy in ["thp", "hugetlb-2m"] {
         let seen = Made { unreadable, ..process(4 * MIB, &[(small, 4 * MIB)]) };
