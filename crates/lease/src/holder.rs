@@ -24,6 +24,9 @@ pub struct Holder {
     /// How many others share it.
     #[serde(skip)]
     pub sharing: usize,
+    /// How many processes waited for it before the one that asks, and still do.
+    #[serde(skip)]
+    pub in_front: usize,
 }
 
 impl Holder {
@@ -33,7 +36,7 @@ impl Holder {
         let command: String = words.join(" ").chars().take(COMMAND).collect();
         let pid = std::process::id() as i32;
         let start_ticks = start_ticks(pid).unwrap_or_default();
-        Holder { pid, start_ticks, command, since_unix_s: now_unix_s(), sharing: 0 }
+        Holder { pid, start_ticks, command, since_unix_s: now_unix_s(), sharing: 0, in_front: 0 }
     }
 
     /// A process that shares the lock, and wrote nothing: since when is when it started. `None` where it is gone.
@@ -46,14 +49,14 @@ impl Holder {
         // SAFETY: a question without pointers.
         let ticks_a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
         let age_s = (uptime_s - start_ticks as f64 / ticks_a_second as f64).max(0.0) as u64;
-        let command = words.chars().take(200).collect();
+        let command = words.chars().take(COMMAND).collect();
         let since_unix_s = now_unix_s().saturating_sub(age_s);
-        Some(Holder { pid, start_ticks, command, since_unix_s, sharing: 0 })
+        Some(Holder { pid, start_ticks, command, since_unix_s, sharing: 0, in_front: 0 })
     }
 
     /// A holder that did not say who it is.
     pub(super) fn unknown() -> Holder {
-        Holder { pid: 0, start_ticks: 0, command: String::new(), since_unix_s: now_unix_s(), sharing: 0 }
+        Holder { pid: 0, start_ticks: 0, command: String::new(), since_unix_s: now_unix_s(), sharing: 0, in_front: 0 }
     }
 
     /// Whether the process still runs. It may be gone while its watchdog, which has the lock too, puts
@@ -73,25 +76,40 @@ impl fmt::Display for Holder {
         let Holder { pid, command, .. } = self;
         let seconds = self.age().as_secs();
         match pid {
-            0 => write!(f, "by a process that has not yet said who it is"),
+            0 => write!(f, "by a process that has not yet said who it is")?,
             _ if self.is_running() => {
                 write!(f, "by process {pid} (`{command}`) for {seconds} s")?;
                 match self.sharing {
-                    0 => Ok(()),
-                    1 => write!(f, ", and one more"),
-                    others => write!(f, ", and {others} more"),
+                    0 => {}
+                    1 => write!(f, ", and one more")?,
+                    others => write!(f, ", and {others} more")?,
                 }
             }
-            _ => write!(f, "by process {pid} (`{command}`), which is gone; its watchdog is putting them back"),
+            _ => write!(f, "by process {pid} (`{command}`), which is gone; its watchdog is putting them back")?,
+        }
+        match self.in_front {
+            0 => Ok(()),
+            1 => write!(f, "; 1 other waits in front"),
+            others => write!(f, "; {others} others wait in front"),
         }
     }
 }
 
+/// Whether the process is stopped, by a signal or by a tracer.
+pub(super) fn is_stopped(pid: i32) -> bool {
+    stat_field(pid, 3).is_some_and(|state| matches!(state.as_str(), "T" | "t"))
+}
+
 fn start_ticks(pid: i32) -> Option<u64> {
+    stat_field(pid, 22)?.parse().ok()
+}
+
+/// A field of /proc/PID/stat from the third on, by its number in proc_pid_stat(5).
+fn stat_field(pid: i32, number: usize) -> Option<String> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat).into_owned();
+    let stat = String::from_utf8_lossy(&stat);
     // The second field is the program's name in parentheses, which can hold anything.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    stat.rsplit_once(')')?.1.split_whitespace().nth(number - 3).map(str::to_owned)
 }
 
 fn now_unix_s() -> u64 {
