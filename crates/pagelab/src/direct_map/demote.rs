@@ -130,7 +130,7 @@ fn text(goal: Goal, demotion: &Demotion) -> String {
         if demotion.rounds == 1 { "" } else { "s" },
         demotion.elapsed_s,
         match demotion.marker {
-            Some(_) => "this lasts until reboot, and every result of this boot says so",
+            Some(_) => "this lasts until reboot, and every later result of this boot records it",
             None => "no page was taken, so nothing was split or marked",
         }
     )
