@@ -5,7 +5,6 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use common::{Bench, Ran, Runs, needs, program, recording, root};
 
@@ -67,39 +66,49 @@ fn a_full_disk_ends_with_2_and_says_what_is_lost() {
 }
 
 /// The directories of recordings in shared memory that a process has.
-fn directories(process: u32) -> Vec<PathBuf> {
-    let entries = fs::read_dir("/dev/shm").unwrap().map(|entry| entry.unwrap().path());
-    let prefix = format!("/dev/shm/pagelab-record-{process}-");
+fn directories(shared_memory: &Path, process: u32) -> Vec<PathBuf> {
+    let entries = fs::read_dir(shared_memory).unwrap().map(|entry| entry.unwrap().path());
+    let prefix = shared_memory.join(format!("pagelab-record-{process}-")).display().to_string();
     entries.filter(|path| path.to_string_lossy().starts_with(&prefix)).collect()
 }
 
 #[test]
 fn what_a_killed_recording_leaves_is_removed_by_the_next() {
-    if !needs(&[recording("qemu-x86_64"), ("tmpfs at /dev/shm", Path::new("/dev/shm").is_dir())]) {
+    let here = [recording("qemu-x86_64"), ("tmpfs at /dev/shm", Path::new("/dev/shm").is_dir())];
+    if !(needs(&here) && needs(&[root(), program("unshare")])) {
         return;
     }
-    let bench = Bench::new();
+    // Shared memory of its own, where no other recording removes what a killed one left.
+    let (bench, shared_memory) = (Bench::new(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let record = |output: &str, command: &[&str]| {
+        let script = "mount --bind \"$0\" /dev/shm && exec \"$@\"";
+        let mut outer = Command::new("unshare");
+        outer.args(["--mount", "sh", "-c", script]).arg(shared_memory.path());
+        common::wrap(&mut outer, &record(&bench, &bench.word(output), command));
+        outer
+    };
+    let directories = |process: u32| directories(shared_memory.path(), process);
     // Each has a trace of its own: of two that write one file, one is refused.
     let start = |output: &str| {
-        let mut command = record(&bench, &bench.word(output), &["/bin/sleep", "60"]);
+        let mut command = record(output, &["/bin/sleep", "6000"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.begin()
     };
     let (mut killed, alive) = (start("killed"), start("alive"));
     let has_begun = |process: u32| !directories(process).is_empty();
-    assert!(common::within(Duration::from_secs(60), || has_begun(killed.id()) && has_begun(alive.id())));
+    assert!(common::within(common::LIMIT, || has_begun(killed.id()) && has_begun(alive.id())));
     let emulator = || {
         let children = format!("/proc/{0}/task/{0}/children", killed.id());
         fs::read_to_string(children).unwrap_or_default().trim().to_owned()
     };
-    assert!(common::within(Duration::from_secs(60), || !emulator().is_empty()));
+    assert!(common::within(common::LIMIT, || !emulator().is_empty()));
     let (process, emulator) = (killed.id(), emulator());
     let kill = |process: &str| Command::new("kill").args(["-KILL", process]).status().unwrap();
     kill(&process.to_string());
     killed.wait();
     kill(&emulator);
     assert_eq!(directories(process).len(), 1, "a killed process removes nothing");
-    record(&bench, &bench.word("other"), &["/bin/true"]).ran().says(0, &[]);
+    record("other", &["/bin/true"]).ran().says(0, &[]);
     assert_eq!(directories(process), Vec::<PathBuf>::new());
     assert_eq!(directories(alive.id()).len(), 1, "somebody still has it");
 }

@@ -14,7 +14,6 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use common::{Bench, QUICK, Runs, needs, program, root, send, shell, within, words_of};
 use terminal::{PATIENCE, Typist};

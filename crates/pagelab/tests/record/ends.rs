@@ -169,7 +169,7 @@ fn a_forked_process_that_goes_on_without_its_first_thread_finishes_its_trace() {
     ran.says(0, &[&format!("{trace}: the forked process still runs")]);
     // Its output is closed before the last of its trace is written.
     let is_whole = || bench.pagelab(&["trace", "check", &trace]).ran().code == Some(0);
-    assert!(common::within(std::time::Duration::from_secs(30), is_whole));
+    assert!(common::within(common::LIMIT, is_whole));
     let lines = dumped(&bench, &trace);
     assert_eq!(order(&lines, 1, shared, 64), (0..64).collect::<Vec<_>>());
     assert_eq!(events(&lines, "exit").count(), 2);

@@ -150,9 +150,9 @@ fn a_machine_that_is_killed_has_its_whole_blocks() {
         let words = std::fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
         words.contains("-qmp")
     };
-    assert!(common::within(std::time::Duration::from_secs(60), || is_machine(children().trim())));
+    assert!(common::within(common::LIMIT, || is_machine(children().trim())));
     let has_stored = || std::fs::read_to_string(bench.path("serial")).is_ok_and(|said| said == "x");
-    assert!(common::within(std::time::Duration::from_secs(60), has_stored));
+    assert!(common::within(common::LIMIT, has_stored));
     // Where it waits it executes instructions, after which a block is due.
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert!(Command::new("kill").args(["-KILL", children().trim()]).status().unwrap().success());
