@@ -189,10 +189,10 @@ fn measure(kind: &str, bytes: u64, arguments: &Arguments) -> Result<(), Box<dyn 
         println!("{kind:<10} {size:>6} {method:<13} {best:>9.3} {median:>9.3} {:>9.2}  {same}", median / gibibytes);
         median
     };
-    let plain = Observer::open().without_folios();
+    let plain = Observer::open()?.without_folios();
     let (census, times) = census_times(&plain, pid, arguments.runs)?;
     let unprivileged = print("census", times, &summary(&census));
-    let observer = Observer::open();
+    let observer = Observer::open()?;
     let mut privileged = None;
     if observer.sees_folios() {
         let (census, times) = census_times(&observer, pid, arguments.runs)?;
@@ -233,7 +233,7 @@ fn inspections(pid: u32, runs: usize, print: &dyn Fn(&str, Vec<f64>, &str) -> f6
         ("inspect, root", true, false),
         ("inspect -s, r", true, true),
     ] {
-        let observer = Observer::open().with_file_folios().with_tlb_runs();
+        let observer = Observer::open()?.with_file_folios().with_tlb_runs();
         let observer = if as_root { observer } else { observer.without_folios() };
         if as_root && !observer.sees_folios() {
             continue;
@@ -253,7 +253,7 @@ fn inspections(pid: u32, runs: usize, print: &dyn Fn(&str, Vec<f64>, &str) -> f6
 /// What the whole examination of a small process costs, as at an exit stop.
 fn examine_small(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let held = Held::start("small", 256 << 10)?;
-    let (host, observer) = (Host::open("/")?, Observer::open());
+    let (host, observer) = (Host::open("/")?, Observer::open()?);
     let state = host.state()?;
     for policy in ["base", "thp"] {
         let asked: Policy = policy.parse()?;

@@ -69,7 +69,7 @@ impl CensusError {
     }
 
     pub(super) fn io(pid: u32, path: &str, error: io::Error) -> CensusError {
-        let gone = || !Path::new(&format!("/proc/{pid}")).exists();
+        let gone = || matches!(Path::new(&format!("/proc/{pid}")).try_exists(), Ok(false));
         let path = path.to_string();
         match error.raw_os_error() {
             Some(libc::ESRCH) => CensusError::Gone { pid, path },

@@ -19,6 +19,7 @@
 //! after the other. At a ptrace stop of all threads it is one, except for what the kernel does on its
 //! own (khugepaged, migration, reclaim). Mappings of devices (VM_PFNMAP), the vdso and its data are no
 //! memory of the process and are left out; swapped pages are not present.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod error;
 pub mod explain;
@@ -34,6 +35,8 @@ mod scan;
 pub mod smaps;
 
 use std::fs::File;
+use std::io;
+use std::io::BufReader;
 
 use policy::census::Census;
 use policy::size::PageSize;
@@ -49,6 +52,9 @@ use scan::Scanner;
 
 /// Threads that walk one large process at most.
 const MOST_THREADS: usize = 8;
+
+/// What is read of smaps in one call: the kernel makes a page of it, or as much as one mapping needs.
+const SMAPS_PIECE: usize = 1 << 16;
 
 /// How a census was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,20 +96,22 @@ pub struct ProcessCensus {
 
 impl Observer {
     /// Opens what is needed, as far as it is permitted: without root folios stay unknown.
-    pub fn open() -> Observer {
+    ///
+    /// # Errors
+    /// What anybody may read cannot be read, or there is no file descriptor left.
+    pub fn open() -> Result<Observer, CensusError> {
         let base = page_sizes::base_page();
-        let frame_flags = File::open("/proc/kpageflags").ok().filter(|_| frames_visible(base));
-        Observer {
+        Ok(Observer {
             base,
-            pmd: page_sizes::pmd_leaf(),
+            pmd: page_sizes::pmd_leaf()?,
             source: probe_source(base),
-            frame_flags,
+            frame_flags: permitted("/proc/kpageflags", |path| File::open(path))?.filter(|_| frames_visible(base)),
             file_folios: false,
             tlb_runs: false,
             folio_counters: FolioCounters::open(),
-            file_systems: file_systems::FileSystems::new(),
+            file_systems: file_systems::FileSystems::new()?,
             threads: std::thread::available_parallelism().map_or(1, |threads| threads.get().min(MOST_THREADS) as u64),
-        }
+        })
     }
 
     /// The same, but without looking at folios, as if opened without root.
@@ -199,8 +207,16 @@ impl Observer {
     /// # Errors
     /// As [`Observer::process`].
     pub fn smaps(&self, pid: u32) -> Result<Vec<SmapsEntry>, CensusError> {
+        let mut entries = Vec::new();
+        self.each_smaps_entry(pid, |entry| entries.push(entry))?;
+        Ok(entries)
+    }
+
+    fn each_smaps_entry(&self, pid: u32, tell: impl FnMut(SmapsEntry)) -> Result<(), CensusError> {
         let path = format!("/proc/{pid}/smaps");
-        smaps::parse(&read_text(pid, &path)?, &path)
+        let failed = |error| CensusError::io(pid, &path, error);
+        let file = BufReader::with_capacity(SMAPS_PIECE, File::open(&path).map_err(failed)?);
+        smaps::read(file, &path, failed, tell)
     }
 
     /// A folio that is mapped whole begins at a multiple of its size and is at most of PMD size: it never
@@ -210,16 +226,28 @@ impl Observer {
     }
 
     fn by_smaps(&self, pid: u32, start: u64, end: u64) -> Result<ProcessCensus, CensusError> {
-        let entries = self.smaps(pid)?;
-        if entries.is_empty() {
-            return Err(CensusError::NoAddressSpace { pid });
-        }
-        let mut census = Census::default();
-        for entry in entries.iter().filter(|entry| entry.vma.start < end && entry.vma.end > start) {
-            if entry.vma.start < start || entry.vma.end > end {
-                return Err(CensusError::NeedsPagemapScan);
+        let (mut census, mut mappings, mut is_cut, mut unknown) = (Census::default(), 0, false, None);
+        self.each_smaps_entry(pid, |entry| {
+            mappings += 1;
+            if entry.vma.start < end && entry.vma.end > start {
+                is_cut |= entry.vma.start < start || entry.vma.end > end;
+                let shmem = match entry.vma.inode {
+                    0 => Ok(false),
+                    _ => self.file_systems.is_shmem(pid, entry.vma.device),
+                };
+                match shmem {
+                    Ok(shmem) => entry.count(self.base, self.pmd, shmem, &mut census),
+                    Err(error) => drop(unknown.get_or_insert(error)),
+                }
             }
-            entry.count(self.base, self.pmd, self.file_systems.is_shmem(pid, entry.vma.device), &mut census);
+        })?;
+        if let Some(error) = unknown {
+            return Err(error);
+        }
+        match (mappings, is_cut) {
+            (0, _) => return Err(CensusError::NoAddressSpace { pid }),
+            (_, true) => return Err(CensusError::NeedsPagemapScan),
+            (_, false) => {}
         }
         Ok(ProcessCensus { pid, census, source: Source::Smaps, folios_of_system: None, areas: Vec::new() })
     }
@@ -227,6 +255,17 @@ impl Observer {
 
 fn read_text(pid: u32, path: &str) -> Result<String, CensusError> {
     host::content(path).map_err(|error| CensusError::io(pid, path, error))
+}
+
+/// A file that only root may open, or that this kernel does not have: then `None`.
+///
+/// # Errors
+/// Anything else keeps it from being opened.
+fn permitted<T>(path: &str, open: impl FnOnce(&str) -> io::Result<T>) -> Result<Option<T>, CensusError> {
+    match host::if_there(open(path)) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
+        opened => opened.map_err(|error| CensusError::Io { path: path.to_string(), error }),
+    }
 }
 
 /// Whether pagemap shows frame numbers: it hides them as 0 from those without CAP_SYS_ADMIN.
@@ -249,5 +288,21 @@ fn probe_source(base: PageSize) -> Source {
     match Scanner::new().scan(&pagemap, base.bytes(), 2 * base.bytes(), scan::HUGE, &mut Vec::new()) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)) => Source::Smaps,
         _ => Source::PagemapScan,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folios_are_hidden_by_missing_rights_and_by_nothing_else() {
+        let opened = |errno| permitted("kpageflags", |_| Err::<(), _>(io::Error::from_raw_os_error(errno)));
+        for errno in [libc::EACCES, libc::EPERM, libc::ENOENT] {
+            assert!(matches!(opened(errno), Ok(None)), "{errno}");
+        }
+        for errno in [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EIO] {
+            assert!(opened(errno).unwrap_err().to_string().contains("kpageflags"), "{errno}");
+        }
     }
 }

@@ -2,30 +2,44 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use host::if_there;
 use nix::unistd::{SysconfVar, sysconf};
 use policy::size::PageSize;
 
+use super::CensusError;
 use super::folio::Orders;
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
 /// The base page of the running kernel.
 pub fn base_page() -> PageSize {
-    let bytes = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4096);
-    PageSize::new(bytes as u64).unwrap_or(PageSize::K4)
+    let bytes = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().expect("POSIX requires PAGE_SIZE");
+    PageSize::new(bytes as u64).expect("a page of the kernel has a size of a power of two")
 }
 
 /// The size that a PMD leaf maps; `None` where the kernel has no THP.
-pub fn pmd_leaf() -> Option<PageSize> {
-    let text = fs::read_to_string(Path::new(THP).join("hpage_pmd_size")).ok()?;
-    text.trim().parse::<u64>().ok().and_then(|bytes| PageSize::new(bytes).ok())
+///
+/// # Errors
+/// The file that tells it cannot be read, or holds no size.
+pub fn pmd_leaf() -> Result<Option<PageSize>, CensusError> {
+    pmd_leaf_in(&Path::new(THP).join("hpage_pmd_size"))
 }
 
-/// The counters `hugepages-*kB/stats/nr_anon` (Linux 6.12), open for reading again and again.
-pub struct FolioCounters(Vec<(PageSize, File)>);
+fn pmd_leaf_in(file: &Path) -> Result<Option<PageSize>, CensusError> {
+    let failed = |error| CensusError::Io { path: file.display().to_string(), error };
+    let Some(text) = if_there(host::content(file)).map_err(failed)? else { return Ok(None) };
+    let size = text.trim().parse().ok().and_then(|bytes| PageSize::new(bytes).ok());
+    let wrong = || failed(io::Error::other(format!("expected a size in bytes, found {:?}", text.trim())));
+    size.map(Some).ok_or_else(wrong)
+}
+
+/// The counters `hugepages-*kB/stats/nr_anon` (Linux 6.12), open for reading again and again. Without one that cannot be opened
+/// nothing is known of any size: `None`.
+pub struct FolioCounters(Option<Vec<(PageSize, File)>>);
 
 /// How many anonymous folios of each size above the base page exist in the whole system, PMD-mapped or
 /// not.
@@ -44,18 +58,24 @@ impl FolioCounters {
     /// The counters below another directory. Sizes without the file cannot be anonymous
     /// (`THP_ORDERS_ALL_ANON`, include/linux/huge_mm.h).
     fn open_below(directory: &Path) -> FolioCounters {
-        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-        let counters = entries.filter_map(|entry| {
-            let size = folder_size(entry.file_name().to_str()?)?;
-            Some((size, File::open(entry.path().join("stats/nr_anon")).ok()?))
-        });
-        FolioCounters(counters.collect())
+        let open = || -> io::Result<Vec<(PageSize, File)>> {
+            let mut counters = Vec::new();
+            for entry in fs::read_dir(directory)? {
+                let entry = entry?;
+                let Some(size) = entry.file_name().to_str().and_then(folder_size) else { continue };
+                let file = if_there(File::open(entry.path().join("stats/nr_anon")))?;
+                counters.extend(file.map(|file| (size, file)));
+            }
+            Ok(counters)
+        };
+        // What is not known of a size is looked for page by page.
+        FolioCounters(open().ok())
     }
 
     /// The values of this moment; `None` where the kernel does not say.
     pub fn read(&self) -> Option<AnonymousFolios> {
         let counts: Option<BTreeMap<PageSize, u64>> =
-            self.0.iter().map(|(size, file)| Some((*size, read_number(file)?))).collect();
+            self.0.iter().flatten().map(|(size, file)| Some((*size, read_number(file)?))).collect();
         counts.filter(|counts| !counts.is_empty()).map(AnonymousFolios)
     }
 }
@@ -112,5 +132,30 @@ mod tests {
         assert_eq!(folios.orders(PageSize::K4), Orders::Only(vec![9]));
         put("128kB", "?");
         assert_eq!(FolioCounters::open_below(directory.path()).read(), None);
+    }
+
+    #[test]
+    fn a_counter_that_cannot_be_read_does_not_say_that_there_is_no_such_folio() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(directory.path().join("hugepages-64kB/stats")).unwrap();
+        fs::write(directory.path().join("hugepages-64kB/stats/nr_anon"), "0\n").unwrap();
+        fs::create_dir_all(directory.path().join("hugepages-2048kB/stats/nr_anon")).unwrap();
+        assert_eq!(FolioCounters::open_below(directory.path()).read(), None, "a directory in place of the counter");
+        fs::remove_dir(directory.path().join("hugepages-2048kB/stats/nr_anon")).unwrap();
+        fs::remove_dir(directory.path().join("hugepages-2048kB/stats")).unwrap();
+        fs::write(directory.path().join("hugepages-2048kB/stats"), "").unwrap();
+        assert_eq!(FolioCounters::open_below(directory.path()).read(), None, "a file in place of the directory");
+    }
+
+    #[test]
+    fn a_leaf_whose_size_cannot_be_read_is_not_missing() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("hpage_pmd_size");
+        assert_eq!(pmd_leaf_in(&file).unwrap(), None);
+        assert!(pmd_leaf_in(directory.path()).is_err());
+        fs::write(&file, "huge\n").unwrap();
+        assert!(pmd_leaf_in(&file).unwrap_err().to_string().contains("\"huge\""));
+        fs::write(&file, "2097152\n").unwrap();
+        assert_eq!(pmd_leaf_in(&file).unwrap(), Some(PageSize::M2));
     }
 }

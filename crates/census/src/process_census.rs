@@ -59,11 +59,16 @@ impl<'a> Process<'a> {
         })
     }
 
-    /// Guards inside a mapping, in order; none where the kernel does not tell them.
-    pub fn guards(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+    /// Guards inside a mapping, in order; none where the kernel does not tell them (before Linux 6.15).
+    ///
+    /// # Errors
+    /// The kernel tells them, and they cannot be read.
+    pub fn guards(&self, start: u64, end: u64) -> io::Result<Vec<(u64, u64)>> {
         let mut found = Vec::new();
-        let scanned = Scanner::new().scan_for(&self.pagemap, start..end, scan::GUARD, 0, &mut found);
-        scanned.map(|()| found.iter().map(|guard| (guard.start, guard.end)).collect()).unwrap_or_default()
+        match Scanner::new().scan_for(&self.pagemap, start..end, scan::GUARD, 0, &mut found) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOTTY)) => Ok(Vec::new()),
+            scanned => scanned.map(|()| found.iter().map(|guard| (guard.start, guard.end)).collect()),
+        }
     }
 
     fn failed(&self, name: &str, error: io::Error) -> CensusError {
@@ -155,21 +160,21 @@ impl<'a> Process<'a> {
     }
 
     /// What stands behind the pages of a mapping, where that is known.
-    fn surroundings<'b>(&self, vma: &'b Vma, hugetlb: Option<PageSize>) -> Surroundings<'b> {
-        Surroundings {
+    fn surroundings<'b>(&self, vma: &'b Vma, hugetlb: Option<PageSize>) -> Result<Surroundings<'b>, CensusError> {
+        Ok(Surroundings {
             vma,
             hugetlb,
-            shmem: vma.inode != 0 && self.observer.file_systems.is_shmem(self.pid, vma.device),
+            shmem: vma.inode != 0 && self.observer.file_systems.is_shmem(self.pid, vma.device)?,
             base: self.observer.base,
             pmd: self.observer.pmd,
-        }
+        })
     }
 
     fn regions(&self, vma: &Vma, inside: &[scan::PageRegion]) -> Result<Vec<Region>, CensusError> {
         if inside.is_empty() || vma.kind() == VmaKind::Special {
             return Ok(Vec::new());
         }
-        let around = self.surroundings(vma, self.hugetlb(vma, inside)?);
+        let around = self.surroundings(vma, self.hugetlb(vma, inside)?)?;
         let mut regions = Vec::new();
         for part in inside {
             if let Some(mapping) = region::classify(part.categories, &around) {

@@ -1,9 +1,10 @@
 //! `/proc/PID/smaps`: the flags of mappings (`VmFlags`), which no other file has, and the sums that
 //! stand in for a scan on kernels before 6.7.
 
-use std::io::BufRead;
+use std::io::{self, BufRead};
 
 use host::maps::{self, MalformedLine, Vma, VmaKind};
+use host::read::{escaped_line, next_line};
 use policy::census::{Backing, Census, Folio, Mapping};
 use policy::inspect::{Told, VmFlags};
 use policy::size::PageSize;
@@ -122,60 +123,75 @@ impl SmapsEntry {
     }
 }
 
-/// Reads the text of `/proc/PID/smaps`. `path` is named in errors.
-pub fn parse(text: &str, path: &str) -> Result<Vec<SmapsEntry>, CensusError> {
-    let mut entries = Vec::new();
-    read(text.as_bytes(), path, |entry| entries.push(entry))?;
-    Ok(entries)
-}
+/// What was expected where a line is not understood.
+const LINE: &str = "a line of a mapping, as in proc(5)";
+const SUM: &str = "sums that have a place in 64 bits, all mappings together";
+const ORDER: &str = "a mapping above those before it";
 
-/// Reads smaps mapping by mapping: the text of a process with many is hundreds of times larger than what is kept of it.
+/// Reads smaps mapping by mapping: the text of a process with many is hundreds of times larger than what is kept of it. `path` is
+/// named in errors, and `failed` makes the error of a failed read.
 ///
 /// # Errors
-/// A line that is not understood, or what reading said.
-pub fn read(mut text: impl BufRead, path: &str, mut tell: impl FnMut(SmapsEntry)) -> Result<(), CensusError> {
+/// A line that is not understood, or a failed read.
+pub fn read(
+    mut text: impl BufRead,
+    path: &str,
+    failed: impl Fn(io::Error) -> CensusError,
+    mut tell: impl FnMut(SmapsEntry),
+) -> Result<(), CensusError> {
     let mut open: Option<SmapsEntry> = None;
-    let mut bytes = Vec::new();
-    loop {
-        bytes.clear();
-        let length =
-            text.read_until(b'\n', &mut bytes).map_err(|error| CensusError::Io { path: path.into(), error })?;
-        if length == 0 {
-            open.map(tell);
-            return Ok(());
-        }
-        let line = String::from_utf8_lossy(&bytes);
-        let line = line.trim_end_matches('\n');
-        let malformed = || MalformedLine::new(path, line);
+    let (mut line, mut end, mut sum) = (Vec::new(), 0, 0u64);
+    while next_line(&mut text, &mut line).map_err(&failed)? {
+        let line = escaped_line(&line);
+        let malformed = |expected| MalformedLine::new(path, expected, &line);
         match line.split_once(':').filter(|(name, _)| !name.contains('-')) {
             None => {
-                let vma = maps::parse_line(line).ok_or_else(malformed)?;
+                let vma = maps::parse_line(&line).map_err(malformed)?;
+                if vma.end <= end {
+                    return Err(malformed(ORDER).into());
+                }
+                end = vma.end;
                 let entry = SmapsEntry { vma, sums: Vec::new(), flags: String::new(), thp_eligible: None };
                 open.replace(entry).map(&mut tell);
             }
             Some((name, value)) => {
-                open.as_mut().and_then(|entry| entry.add(name, value.trim())).ok_or_else(malformed)?
+                let bytes = open.as_mut().and_then(|entry| entry.add(name, value.trim()));
+                // Whatever is added up of them later, it has a place.
+                sum = sum.checked_add(bytes.ok_or_else(|| malformed(LINE))?).ok_or_else(|| malformed(SUM))?;
             }
         }
     }
+    open.map(tell);
+    Ok(())
 }
 
 impl SmapsEntry {
-    /// Adds a line; `None` where it is not understood.
-    fn add(&mut self, name: &str, value: &str) -> Option<()> {
+    /// Adds a line, and gives its bytes where it has some; `None` where it is not understood.
+    fn add(&mut self, name: &str, value: &str) -> Option<u64> {
         if name == "VmFlags" {
             self.flags = value.to_string();
         } else if name == "THPeligible" {
             self.thp_eligible = Some(value != "0");
         } else if let Some((_, sum)) = NAMES.iter().find(|(known, _)| *known == name) {
             let kilobytes: u64 = value.strip_suffix(" kB")?.parse().ok()?;
+            let bytes = kilobytes.checked_mul(1024)?;
             // Of most sums most mappings have nothing.
-            if kilobytes > 0 {
-                self.sums.push((*sum, kilobytes.checked_mul(1024)?));
+            if bytes > 0 {
+                self.sums.push((*sum, bytes));
             }
+            return Some(bytes);
         }
-        Some(())
+        Some(0)
     }
+}
+
+/// Reads the text of `/proc/PID/smaps`.
+#[cfg(test)]
+pub fn parse(text: &str, path: &str) -> Result<Vec<SmapsEntry>, CensusError> {
+    let mut entries = Vec::new();
+    let failed = |error| CensusError::Io { path: path.into(), error };
+    read(text.as_bytes(), path, failed, |entry| entries.push(entry))?;
+    Ok(entries)
 }
 
 #[cfg(test)]
@@ -212,9 +228,16 @@ mod tests {
 
     #[test]
     fn rubbish_is_refused() {
-        for text in
-            ["Rss: 4 kB\n", "rubbish\n", "1000-2000 rw-p 0 0:0 0\nRss: 4 MB\n", "1000-2000 rw-p 0 0:0 0\nRss: -1 kB\n"]
-        {
+        for text in [
+            "Rss: 4 kB\n",
+            "rubbish\n",
+            "1000-2000 rw-p 0 0:0 0\nRss: 18446744073709551615 kB\n",
+            "1000-2000 rw-p 0 0:0 0\nRss: 9007199254740992 kB\nSwap: 9007199254740992 kB\n",
+            "2000-3000 rw-p 0 0:0 0\n1000-2000 rw-p 0 0:0 0\n",
+            "1000-fffffffffffff000 rw-p 0 0:0 0\n",
+            "1000-2000 rw-p 0 0:0 0\nRss: 4 MB\n",
+            "1000-2000 rw-p 0 0:0 0\nRss: -1 kB\n",
+        ] {
             assert!(matches!(parse(text, "smaps"), Err(CensusError::Malformed(_))), "{text:?}");
         }
     }

@@ -7,6 +7,8 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::file;
+
 /// An instruction set that kernels are booted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
@@ -101,7 +103,7 @@ impl Image {
     pub fn read(path: &Path) -> Result<Image, ImageError> {
         let unreadable = |error| ImageError::Unreadable { path: path.to_owned(), error };
         let whole = fs::canonicalize(path).map_err(unreadable)?;
-        let bytes = fs::read(&whole).map_err(unreadable)?;
+        let bytes = file::read(&whole).map_err(unreadable)?;
         let no_kernel = |found| ImageError::NoKernel { path: path.to_owned(), found };
         let architecture = architecture(&bytes).map_err(no_kernel)?;
         let release = release(&bytes, architecture).ok_or_else(|| ImageError::NoRelease { path: path.to_owned() })?;

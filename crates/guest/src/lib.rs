@@ -13,9 +13,11 @@
 //! This crate starts no process on the host: who boots a guest holds it on a leash. It knows no policy and no study, and what a job is
 //! decides who gives it.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod cpio;
 mod elf;
+mod file;
 pub mod first;
 mod image;
 mod initrd;

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::file;
 use crate::image::Image;
 
 /// What a guest needs: the bus, the host's files, memory above them, the port. A name as `modules.builtin` has it, and the option of the
@@ -188,7 +189,7 @@ impl Found {
 fn unpacked(path: &Path) -> Result<Vec<u8>, ModulesError> {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     let Some((_, program)) = PACKED.iter().find(|(one, _)| *one == ending) else {
-        return fs::read(path).map_err(|error| ModulesError::Unreadable { path: path.to_owned(), error });
+        return file::read(path).map_err(|error| ModulesError::Unreadable { path: path.to_owned(), error });
     };
     let packed = |what: String| ModulesError::Packed { path: path.to_owned(), program, what };
     let output = Command::new(program).arg("-dc").arg(path).stdin(Stdio::null()).output();

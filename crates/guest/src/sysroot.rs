@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::elf;
+use crate::file;
 use crate::image::Architecture;
 
 /// Where pagelab lies in a system.
@@ -62,7 +63,7 @@ impl Sysroot {
         let unreadable = |path: &Path, error| SysrootError::Unreadable { path: path.to_owned(), architecture, error };
         let path = fs::canonicalize(path).map_err(|error| unreadable(path, error))?;
         let file = path.join(PROGRAM);
-        let program = fs::read(&file).map_err(|error| unreadable(&file, error))?;
+        let program = file::read(&file).map_err(|error| unreadable(&file, error))?;
         match elf::machine(&program) {
             Some(machine) if machine == architecture.elf_machine() => {}
             found => {

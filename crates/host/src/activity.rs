@@ -53,20 +53,20 @@ impl Activity {
 
 /// Reads the activity of the host.
 pub fn read(host: &Host) -> Result<Activity, HostError> {
-    let vmstat = read::required(&host.root, "/proc/vmstat")?;
-    let meminfo = read::required(&host.root, "/proc/meminfo")?;
-    let buddyinfo = read::required(&host.root, "/proc/buddyinfo")?;
-    let kilobytes = |key: &str| read::keyed_number(&meminfo, key).map(|kilobytes| kilobytes << 10);
-    let full_scans = host.number(&format!("{KHUGEPAGED}/full_scans")).map(|scans| (FULL_SCANS, scans));
+    let vmstat = host.root.required("/proc/vmstat")?;
+    let meminfo = host.root.required("/proc/meminfo")?;
+    let buddyinfo = host.root.required("/proc/buddyinfo")?;
+    let kilobytes = |key: &str| read::keyed_bytes(&meminfo, key);
+    let full_scans = host.number(&format!("{KHUGEPAGED}/full_scans"))?.map(|scans| (FULL_SCANS, scans));
     let faults = [FAULTS, MAJOR_FAULTS].map(|name| Some((name, line(&vmstat, name)?)));
-    let counters = counters::of(host, &vmstat).with(faults.into_iter().flatten().chain(full_scans));
+    let counters = counters::of(host, &vmstat)?.with(faults.into_iter().flatten().chain(full_scans));
     Ok(Activity {
         counters,
-        free_blocks_by_order: state::free_blocks(&buddyinfo),
+        free_blocks_by_order: state::free_blocks(host, &buddyinfo)?,
         memory_bytes: kilobytes("MemTotal"),
         available_bytes: kilobytes("MemAvailable"),
-        anonymous_folios: anonymous_folios(host),
-        pools: pools(host),
+        anonymous_folios: anonymous_folios(host)?,
+        pools: pools(host)?,
     })
 }
 
@@ -75,22 +75,22 @@ fn line(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-fn anonymous_folios(host: &Host) -> BTreeMap<PageSize, u64> {
+fn anonymous_folios(host: &Host) -> Result<BTreeMap<PageSize, u64>, HostError> {
     let sizes = host.page_sizes.mthp.iter().chain(&host.page_sizes.pmd);
     let count = |size: &PageSize| {
         let path = format!("{THP}/hugepages-{}kB/stats/nr_anon", size.bytes() >> 10);
-        host.number(&path).map(|count| (*size, count))
+        Ok(host.number(&path)?.map(|count| (*size, count)))
     };
-    sizes.filter_map(count).collect()
+    sizes.filter_map(|size| count(size).transpose()).collect()
 }
 
-fn pools(host: &Host) -> BTreeMap<PageSize, Pool> {
+fn pools(host: &Host) -> Result<BTreeMap<PageSize, Pool>, HostError> {
     let pool = |size: &PageSize| {
-        let number = |file: &str| host.number(&hugetlb_file(*size, file));
-        let pool = Pool { pages: number("nr_hugepages")?, free: number("free_hugepages")? };
-        (pool.pages > 0).then_some((*size, pool))
+        let number = |file: &str| host.required_number(&hugetlb_file(*size, file));
+        Ok((*size, Pool { pages: number("nr_hugepages")?, free: number("free_hugepages")? }))
     };
-    host.page_sizes.hugetlb.iter().filter_map(pool).collect()
+    let pools: Result<Vec<(PageSize, Pool)>, HostError> = host.page_sizes.hugetlb.iter().map(pool).collect();
+    Ok(pools?.into_iter().filter(|(_, pool)| pool.pages > 0).collect())
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! The kernel's event counters: how often it gave, split, refused or compacted.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
-use super::read::{self, HostError};
-use super::{Host, THP};
+use super::absent;
+use super::read::HostError;
+use super::{Host, Root, THP};
 
 /// Lines of /proc/vmstat that count events of large pages and of compaction (mm/vmstat.c,
 /// `vmstat_text`).
@@ -25,13 +25,13 @@ pub const COMPACTED: &str = "compact_success";
 #[derive(Clone, Debug)]
 pub struct CounterFile {
     name: String,
-    file: PathBuf,
+    path: String,
 }
 
 impl CounterFile {
-    /// Where it is read.
-    pub fn file(&self) -> &Path {
-        &self.file
+    /// Its path on the running host.
+    pub fn path(&self) -> &str {
+        &self.path
     }
 }
 
@@ -78,39 +78,41 @@ impl Counters {
 }
 
 /// The counter files of the host; gauges (`nr_anon`) are none.
-pub fn list(root: &Path) -> Vec<CounterFile> {
-    let sizes = read::entries(root, THP).into_iter().filter(|name| name.starts_with("hugepages-"));
-    let collapsed = CounterFile { name: COLLAPSED.to_string(), file: read::under(root, &format!("{THP}/{COLLAPSED}")) };
-    let collapsed = Some(collapsed).filter(|counter| counter.file.is_file());
-    sizes
-        .flat_map(|size| {
-            let folder = format!("{THP}/{size}/stats");
-            let names = read::entries(root, &folder).into_iter().filter(|name| !name.starts_with("nr_"));
-            names
-                .map(|name| CounterFile {
-                    file: read::under(root, &format!("{folder}/{name}")),
-                    name: format!("{size}/{name}"),
-                })
-                .collect::<Vec<CounterFile>>()
-        })
-        .chain(collapsed)
-        .collect()
+///
+/// # Errors
+/// A directory of counters cannot be read.
+pub fn list(root: &Root) -> Result<Vec<CounterFile>, HostError> {
+    let counter = |name: String, file: &str| CounterFile { name, path: format!("{THP}/{file}") };
+    let mut counters = Vec::new();
+    for size in absent::names(root, THP)?.iter().filter(|name| name.starts_with("hugepages-")) {
+        let names = absent::names(root, &format!("{THP}/{size}/stats"))?;
+        let counts = names.iter().filter(|name| !name.starts_with("nr_"));
+        counters.extend(counts.map(|name| counter(format!("{size}/{name}"), &format!("{size}/stats/{name}"))));
+    }
+    if absent::exists(root, &format!("{THP}/{COLLAPSED}"))? {
+        counters.push(counter(COLLAPSED.to_string(), COLLAPSED));
+    }
+    Ok(counters)
 }
 
 /// Reads the counters of the host.
 pub fn read(host: &Host) -> Result<Counters, HostError> {
-    Ok(of(host, &read::required(&host.root, "/proc/vmstat")?))
+    of(host, &host.root.required("/proc/vmstat")?)
 }
 
 /// The counters of the host, with those of /proc/vmstat from a text that has just been read.
-pub fn of(host: &Host, text: &str) -> Counters {
+///
+/// # Errors
+/// The file of a counter cannot be read, or holds no number.
+pub fn of(host: &Host, text: &str) -> Result<Counters, HostError> {
     let mut values = vmstat(text);
-    for counter in &host.counters {
-        if let Some(value) = read::content(&counter.file).ok().and_then(|text| text.trim().parse().ok()) {
-            values.insert(counter.name.clone(), value);
-        }
+    for CounterFile { name, path } in &host.counters {
+        let unexpected = |found: &str| absent::unexpected(&host.root, path, "the number of a counter", found);
+        let number = |text: String| text.trim().parse().map_err(|_| unexpected(&text));
+        let value = absent::text(&host.root, path)?.map(number).transpose()?;
+        values.extend(value.map(|value| (name.clone(), value)));
     }
-    Counters { values }
+    Ok(Counters { values })
 }
 
 fn vmstat(text: &str) -> BTreeMap<String, u64> {

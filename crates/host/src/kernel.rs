@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::Host;
-use super::read;
+use super::absent;
+use super::read::HostError;
 
 /// The first two numbers of a kernel release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,47 +50,79 @@ impl KernelVersion {
 
 impl Host {
     /// The release of the kernel; `None` where it does not begin with two numbers.
-    pub fn kernel_version(&self) -> Option<KernelVersion> {
-        KernelVersion::parse(&self.value("/proc/sys/kernel/osrelease")?)
+    ///
+    /// # Errors
+    /// The release cannot be read.
+    pub fn kernel_version(&self) -> Result<Option<KernelVersion>, HostError> {
+        Ok(KernelVersion::parse(&self.root.required("/proc/sys/kernel/osrelease")?))
     }
 
-    /// The mount that holds `path`: the longest mount point that leads to it, the last of several.
-    pub fn mount_of(&self, path: &str) -> Option<Mount> {
-        let text = read::text(&self.root, "/proc/self/mounts").ok()?;
+    /// The mount that holds `path`: the longest mount point that leads to it, the last of several. `None` where the host has
+    /// no table of mounts, as in a capture without one.
+    ///
+    /// # Errors
+    /// The table of mounts cannot be read.
+    pub fn mount_of(&self, path: &str) -> Result<Option<Mount>, HostError> {
+        let Some(text) = absent::text(&self.root, "/proc/self/mounts")? else { return Ok(None) };
         let leads = |mount: &Mount| {
             let point = mount.point.trim_end_matches('/');
             path.strip_prefix(point).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        text.lines().filter_map(mount).filter(leads).max_by_key(|mount| mount.point.len())
+        Ok(text.lines().filter_map(mount).filter(leads).max_by_key(|mount| mount.point.len()))
     }
 
     /// Whether the file system that holds `path` is mounted read-only, as sysfs is in most containers.
-    pub fn is_read_only(&self, path: &str) -> bool {
-        self.mount_of(path).is_some_and(|mount| mount.options.iter().any(|option| option == "ro"))
+    ///
+    /// # Errors
+    /// The table of mounts cannot be read.
+    pub fn is_read_only(&self, path: &str) -> Result<bool, HostError> {
+        let mount = self.mount_of(path)?;
+        Ok(mount.is_some_and(|mount| mount.options.iter().any(|option| option == "ro")))
     }
 
     /// How far tracing is limited by Yama.
-    pub fn ptrace_limit(&self) -> PtraceLimit {
-        match self.number("/proc/sys/kernel/yama/ptrace_scope") {
+    ///
+    /// # Errors
+    /// Its setting is there, and cannot be read.
+    pub fn ptrace_limit(&self) -> Result<PtraceLimit, HostError> {
+        Ok(match self.number("/proc/sys/kernel/yama/ptrace_scope")? {
             None | Some(0) => PtraceLimit::None,
             Some(1) => PtraceLimit::Descendants,
             Some(2) => PtraceLimit::Privileged,
             Some(_) => PtraceLimit::Nobody,
-        }
+        })
     }
 
-    /// The value of an option on the kernel command line (`transparent_hugepage`), the last one given.
-    pub fn boot_option(&self, name: &str) -> Option<String> {
-        let line = read::text(&self.root, "/proc/cmdline").ok()?;
+    /// The value of an option on the kernel command line (`transparent_hugepage`), the last one given; `None` also in a
+    /// capture without the command line.
+    ///
+    /// # Errors
+    /// The command line cannot be read.
+    pub fn boot_option(&self, name: &str) -> Result<Option<String>, HostError> {
+        let Some(line) = absent::text(&self.root, "/proc/cmdline")? else { return Ok(None) };
         let value = |word: &str| word.strip_prefix(name)?.strip_prefix('=').map(String::from);
-        line.split_whitespace().filter_map(value).next_back()
+        Ok(line.split_whitespace().filter_map(value).next_back())
     }
 }
 
 fn mount(line: &str) -> Option<Mount> {
     let mut fields = line.split_whitespace().skip(1);
     let (point, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
-    Some(Mount { point: point.into(), kind: kind.into(), options: options.split(',').map(String::from).collect() })
+    let options = options.split(',').map(String::from).collect();
+    Some(Mount { point: unescaped(point), kind: kind.into(), options })
+}
+
+/// A field of a table of mounts, where space, tab, newline and backslash are three octal digits (`mangle`, fs/proc_namespace.c).
+fn unescaped(field: &str) -> String {
+    let mut parts = field.split('\\');
+    let first = parts.next().unwrap_or(field).to_string();
+    parts.fold(first, |so_far, part| {
+        let character = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match character {
+            Some(character) => format!("{so_far}{}{}", char::from(character), &part[3..]),
+            None => format!("{so_far}\\{part}"),
+        }
+    })
 }
 
 #[cfg(test)]
@@ -102,5 +135,38 @@ mod tests {
         assert_eq!(KernelVersion::parse("5.15+"), Some(KernelVersion(5, 15)));
         assert_eq!(KernelVersion::parse("next"), None);
         assert!(KernelVersion(5, 14) < KernelVersion(6, 7));
+    }
+
+    #[test]
+    fn mount_points_are_read_without_their_escapes() {
+        let point = |point: &str| mount(&format!("none {point} tmpfs ro,size=1k 0 0")).unwrap().point;
+        assert_eq!(point(r"/a\040b\011c"), "/a b\tc");
+        assert_eq!(point(r"/a\134040"), r"/a\040", "an escaped backslash begins no other escape");
+    }
+
+    #[test]
+    fn a_table_of_mounts_that_cannot_be_read_is_not_a_writable_one() {
+        let host = captured_with("proc/self/mounts");
+        assert!(host.is_read_only("/sys/kernel/mm").is_err());
+    }
+
+    #[test]
+    fn a_limit_of_tracing_that_cannot_be_read_is_not_none() {
+        let host = captured_with("proc/sys/kernel/yama/ptrace_scope");
+        assert!(host.ptrace_limit().is_err());
+    }
+
+    #[test]
+    fn a_command_line_that_cannot_be_read_is_not_empty() {
+        assert!(captured_with("proc/cmdline").boot_option("transparent_hugepage").is_err());
+    }
+
+    /// A host that has a directory in place of a file.
+    fn captured_with(directory: &str) -> Host {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc/self")).unwrap();
+        std::fs::write(root.path().join("proc/self/smaps"), "KernelPageSize: 4 kB\n").unwrap();
+        std::fs::create_dir_all(root.path().join(directory)).unwrap();
+        Host::open(root.keep()).unwrap()
     }
 }

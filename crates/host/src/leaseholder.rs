@@ -10,18 +10,19 @@ const COMMAND: usize = 200;
 
 /// Who has the host's settings on loan now, as any user can see it: `process 7 (COMMAND)`. The lock file itself lies in a
 /// directory that root alone can enter, but the kernel lists locks with their devices and processes (/proc/locks,
-/// proc_locks(5)). `None` where nobody has them, or where it cannot be seen, as in a container.
+/// proc_locks(5)). `None` where nobody has them, or where it cannot be seen, as in a container: it only explains a refusal.
 pub fn leaseholder() -> Option<String> {
     let there = std::fs::metadata(LEASE_DIRECTORY).ok()?;
     let device = (libc::major(there.dev()), libc::minor(there.dev()));
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let is_leaseholder = |pid: &i32| {
-        let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let is_pagelab =
+            std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_ascii_end() == b"pagelab");
         let owner = std::fs::metadata(format!("/proc/{pid}")).map(|process| process.uid());
-        comm.trim_end() == "pagelab" && owner.is_ok_and(|owner| owner == there.uid())
+        is_pagelab && owner.is_ok_and(|owner| owner == there.uid())
     };
     let pid = locks.lines().filter_map(|line| locker_on(line, device)).find(is_leaseholder)?;
-    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words: Vec<String> =
         command.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
     let command: String = words.join(" ").trim_end().chars().take(COMMAND).collect();

@@ -3,7 +3,10 @@
 //! Everything is read from a root directory: `/` on a running host, or a tree of files captured from
 //! /proc and /sys of another one. A captured tree answers the same questions, apart from those that
 //! only a running kernel can answer ([`Host::is_live`]).
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod absence;
+pub mod absent;
 pub mod activity;
 pub mod admit;
 mod counters;
@@ -18,25 +21,29 @@ mod processes;
 mod processor;
 pub mod read;
 mod reporting;
+mod root;
 mod settings;
 mod state;
 mod tlbs;
 
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 use policy::PageSizes;
 use policy::size::PageSize;
 use study::machine::{Machine, State};
 
+pub use absence::if_there;
 pub use activity::Activity;
 pub use counters::{COLLAPSE_ALLOCATIONS, COLLAPSED, COMPACTED, COMPACTIONS, Counters, FALLBACKS};
 pub use kernel::{KernelVersion, Mount, PtraceLimit};
 pub use leaseholder::{LEASE_DIRECTORY, leaseholder};
 pub use outer_tracer::{outer_tracer, tracer_of};
 pub use policy::judge::{THP, thp_size_enabled};
-pub use processes::ProcessStat;
+pub use processes::{ProcessStat, task_state};
 pub use processor::Processor;
 pub use read::{HostError, chosen_word, content};
+pub use root::{MAX_STREAM_BYTES, MAX_TEXT_BYTES, Root};
 pub use settings::IDLE_LATENCY;
 pub use tlbs::ToldTlb;
 
@@ -48,7 +55,7 @@ pub const HUGETLB: &str = "/sys/kernel/mm/hugepages";
 /// A host, running or captured.
 #[derive(Clone, Debug)]
 pub struct Host {
-    root: PathBuf,
+    root: Root,
     page_sizes: PageSizes,
     settings: Vec<settings::Setting>,
     counters: Vec<counters::CounterFile>,
@@ -61,23 +68,24 @@ impl Host {
     /// [`Host::state`].
     ///
     /// # Errors
-    /// The base page size cannot be told, or a file says something that is not understood.
+    /// The base page size cannot be told, a file cannot be read, or says something that is not understood.
     pub fn open(root: impl Into<PathBuf>) -> Result<Host, HostError> {
-        let root = root.into();
+        let root = Root::open(root)?;
         let page_sizes = page_sizes::read(&root)?;
-        let settings = settings::list(&root);
-        let counters = counters::list(&root);
+        let settings = settings::list(&root)?;
+        let counters = counters::list(&root)?;
+        root.verify()?;
         Ok(Host { root, page_sizes, settings, counters })
     }
 
     /// The directory that stands for `/`.
-    pub fn root(&self) -> &Path {
+    pub fn root(&self) -> &Root {
         &self.root
     }
 
     /// Whether this is the kernel that this process runs on.
     pub fn is_live(&self) -> bool {
-        self.root == Path::new("/")
+        self.root.is_live()
     }
 
     /// The page sizes that the kernel offers.
@@ -90,21 +98,24 @@ impl Host {
     /// # Errors
     /// A file that every kernel has cannot be read (`/proc/meminfo`, the release, the boot id).
     pub fn machine(&self) -> Result<Machine, HostError> {
-        machine::read(self)
+        self.verified(machine::read(self)?)
     }
 
     /// The processor as machine files name it, and what it tells of how it translates. What it does not tell is absent.
-    pub fn processor(&self) -> Processor {
-        processor::read(&self.root, self.is_live())
+    ///
+    /// # Errors
+    /// /proc/cpuinfo cannot be read.
+    pub fn processor(&self) -> Result<Processor, HostError> {
+        processor::read(&self.root)
     }
 
     /// The settings and the memory as they are now. Takes well under 2 ms, so that it can be called
-    /// around every trial.
+    /// around every trial. A setting that is there and cannot be read has the value `unknown: ` and why.
     ///
     /// # Errors
-    /// `/proc/meminfo`, `/proc/buddyinfo` or `/proc/loadavg` cannot be read.
+    /// `/proc/meminfo`, `/proc/buddyinfo`, `/proc/loadavg` or what tells of page reporting cannot be read.
     pub fn state(&self) -> Result<State, HostError> {
-        state::read(self)
+        self.verified(state::read(self)?)
     }
 
     /// Memory that new programs can have now (`MemAvailable`).
@@ -118,33 +129,46 @@ impl Host {
     /// The kernel's event counters as they are now.
     ///
     /// # Errors
-    /// `/proc/vmstat` cannot be read.
+    /// `/proc/vmstat` or the file of a counter cannot be read.
     pub fn counters(&self) -> Result<Counters, HostError> {
-        counters::read(self)
+        self.verified(counters::read(self)?)
     }
 
     /// What the kernel does about page sizes, as it is counted now: for a live view.
     ///
     /// # Errors
-    /// `/proc/vmstat`, `/proc/meminfo` or `/proc/buddyinfo` cannot be read.
+    /// `/proc/vmstat`, `/proc/meminfo`, `/proc/buddyinfo` or a counter cannot be read.
     pub fn activity(&self) -> Result<Activity, HostError> {
-        activity::read(self)
+        self.verified(activity::read(self)?)
     }
 
     /// The processes that have memory, in no order: one small file a process is read.
-    pub fn processes(&self) -> Vec<ProcessStat> {
+    ///
+    /// # Errors
+    /// `/proc` cannot be listed, or the file of a process cannot be read although it is visible.
+    pub fn processes(&self) -> Result<Vec<ProcessStat>, HostError> {
         processes::list(self)
     }
 
-    /// The value of a setting (the chosen word of a file with choices); `None` where there is no such
-    /// file or it cannot be read.
-    pub fn value(&self, path: &str) -> Option<String> {
-        read::text(&self.root, path).ok().map(|text| chosen_word(&text).to_string())
+    /// The value of a setting (the chosen word of a file with choices); `None` where there is no such file.
+    ///
+    /// # Errors
+    /// It is there, and cannot be read.
+    pub fn value(&self, path: &str) -> Result<Option<String>, HostError> {
+        Ok(absent::text(&self.root, path)?.map(|text| chosen_word(&text).to_string()))
     }
 
     /// Whether there is such a file.
-    pub fn has(&self, path: &str) -> bool {
-        read::under(&self.root, path).exists()
+    ///
+    /// # Errors
+    /// It is not known.
+    pub fn has(&self, path: &str) -> Result<bool, HostError> {
+        absent::exists(&self.root, path)
+    }
+
+    /// What was read, unless a file of a captured tree was refused meanwhile.
+    fn verified<T>(&self, read: T) -> Result<T, HostError> {
+        self.root.verify().map(|()| read)
     }
 
     /// Every file that a host is read from, as paths on the running host: what a capture of it needs beside the head of
@@ -159,17 +183,29 @@ impl Host {
             "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size",
         ];
         const OF_POOL: [&str; 3] = ["free_hugepages", "resv_hugepages", "surplus_hugepages"];
-        let on_host = |file: &Path| format!("/{}", file.strip_prefix(&self.root).unwrap_or(file).display());
         let settings = self.settings.iter().map(|setting| setting.path().to_string());
-        let counters = self.counters.iter().map(|counter| on_host(counter.file()));
+        let counters = self.counters.iter().map(|counter| counter.path().to_string());
         let sizes = &self.page_sizes.hugetlb;
         let pools = sizes.iter().flat_map(|size| OF_POOL.map(|file| hugetlb_file(*size, file)));
         FIXED.map(String::from).into_iter().chain(settings).chain(counters).chain(pools).collect()
     }
 
-    /// A number in a file of its own; `None` where there is no such file or no number in it.
-    pub fn number(&self, path: &str) -> Option<u64> {
-        self.value(path)?.parse().ok()
+    /// A number in a file of its own; `None` where there is no such file.
+    ///
+    /// # Errors
+    /// It is there, and cannot be read or holds no number.
+    pub fn number(&self, path: &str) -> Result<Option<u64>, HostError> {
+        let number =
+            |found: String| found.parse().map_err(|_| absent::unexpected(&self.root, path, "a number", &found));
+        self.value(path)?.map(number).transpose()
+    }
+
+    /// The same of a file that must be there.
+    ///
+    /// # Errors
+    /// It is not there, cannot be read or holds no number.
+    pub fn required_number(&self, path: &str) -> Result<u64, HostError> {
+        self.number(path)?.ok_or_else(|| absent::unreadable(&self.root, path, io::ErrorKind::NotFound.into()))
     }
 }
 

@@ -1,49 +1,47 @@
 //! The machine: what does not change while it runs.
 
-use std::path::Path;
-
 use sha2::{Digest, Sha256};
 use study::machine::{DirectMap, Machine};
 
-use super::Host;
+use super::absent;
 use super::read::{self, HostError};
+use super::{Host, Root};
 
 /// Reads the machine of the host.
 pub fn read(host: &Host) -> Result<Machine, HostError> {
     let root = &host.root;
-    let line = |path: &str| Ok::<String, HostError>(read::required(root, path)?.trim().to_string());
-    let cpuinfo = read::required(root, "/proc/cpuinfo")?;
-    let meminfo = read::required(root, "/proc/meminfo")?;
+    let line = |path: &str| Ok::<String, HostError>(root.required(path)?.trim().to_string());
+    let cpuinfo = root.required("/proc/cpuinfo")?;
+    let meminfo = root.required("/proc/meminfo")?;
     Ok(Machine {
         name: "host".into(),
         arch: arch(root)?,
         kernel: format!("{} {}", line("/proc/sys/kernel/osrelease")?, line("/proc/sys/kernel/version")?),
         kernel_command_line: line("/proc/cmdline")?,
         boot_id: line("/proc/sys/kernel/random/boot_id")?,
-        host_id: host_id(root),
+        host_id: host_id(root)?,
         cpu_model: cpu_model(&cpuinfo),
         cpus: cpus(&line("/sys/devices/system/cpu/online")?, root)?,
         memory_bytes: total_memory(root, &meminfo)?,
         hypervisor: hypervisor(host, &cpuinfo),
         page_sizes: host.page_sizes.clone(),
-        direct_map: direct_map(host, &meminfo),
+        direct_map: direct_map(host, &meminfo)?,
     })
 }
 
 /// The direct map as the kernel counts it. A dump of its tables, which other kernels have, takes too long to be read for this.
-fn direct_map(host: &Host, meminfo: &str) -> Option<DirectMap> {
-    let is_counted = meminfo.lines().any(|line| line.starts_with("DirectMap"));
-    let leaves = is_counted.then(|| crate::direct_map::leaves(host).ok()).flatten()?;
+fn direct_map(host: &Host, meminfo: &str) -> Result<Option<DirectMap>, HostError> {
+    let Some(leaves) = crate::direct_map::counted_leaves(meminfo, host)? else { return Ok(None) };
     let mark = crate::direct_map::mark_of(&host.root, host.page_sizes.base);
-    Some(DirectMap { leaf: leaves.shown(), demoted_to: mark.map(|mark| mark.leaf) })
+    Ok(Some(DirectMap { leaf: leaves.shown(), demoted_to: mark.map(|mark| mark.leaf) }))
 }
 
 /// The kernel's name of the instruction set: a file since Linux 6.1, else uname(2), which only the
 /// running kernel answers.
-fn arch(root: &Path) -> Result<String, HostError> {
-    match read::required(root, "/proc/sys/kernel/arch") {
+fn arch(root: &Root) -> Result<String, HostError> {
+    match root.required("/proc/sys/kernel/arch") {
         Ok(arch) => Ok(arch.trim().to_string()),
-        Err(missing) if root != Path::new("/") => Err(missing),
+        Err(missing) if !root.is_live() => Err(missing),
         Err(missing) => {
             let name = nix::sys::utsname::uname().map_err(|_| missing)?;
             Ok(name.machine().to_string_lossy().into_owned())
@@ -52,11 +50,13 @@ fn arch(root: &Path) -> Result<String, HostError> {
 }
 
 /// The installation's id is not to be shown to others (machine-id(5)), so it is hashed, with our name.
-fn host_id(root: &Path) -> Option<String> {
-    let id = read::text(root, "/etc/machine-id").ok()?;
-    let id = Some(id.trim()).filter(|id| !id.is_empty() && *id != "uninitialized")?;
-    let hash = Sha256::digest(format!("pagelab host {id}"));
-    Some(hash[..8].iter().map(|byte| format!("{byte:02x}")).collect())
+fn host_id(root: &Root) -> Result<Option<String>, HostError> {
+    let id = absent::text(root, "/etc/machine-id")?;
+    let hashed = |id: &str| {
+        let hash = Sha256::digest(format!("pagelab host {id}"));
+        hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    Ok(id.as_deref().map(str::trim).filter(|id| !id.is_empty() && *id != "uninitialized").map(hashed))
 }
 
 /// The name as the architecture gives it: `model name` (x86), `uarch` (RISC-V), `cpu` (POWER), or the
@@ -80,7 +80,7 @@ fn cpu_model(cpuinfo: &str) -> String {
 }
 
 /// Processors in a list such as `0-3,8`.
-fn cpus(list: &str, root: &Path) -> Result<u32, HostError> {
+fn cpus(list: &str, root: &Root) -> Result<u32, HostError> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
@@ -88,15 +88,15 @@ fn cpus(list: &str, root: &Path) -> Result<u32, HostError> {
     };
     let counts: Option<Vec<u32>> = list.split(',').map(range).collect();
     counts.and_then(|counts| counts.into_iter().try_fold(0u32, u32::checked_add)).ok_or_else(|| HostError::Unexpected {
-        path: read::under(root, "/sys/devices/system/cpu/online"),
+        path: root.under("/sys/devices/system/cpu/online"),
         expected: "a list of processors such as 0-3,8",
         found: list.to_string(),
     })
 }
 
-fn total_memory(root: &Path, meminfo: &str) -> Result<u64, HostError> {
-    read::keyed_number(meminfo, "MemTotal").map(|kilobytes| kilobytes << 10).ok_or_else(|| HostError::Unexpected {
-        path: read::under(root, "/proc/meminfo"),
+fn total_memory(root: &Root, meminfo: &str) -> Result<u64, HostError> {
+    read::keyed_bytes(meminfo, "MemTotal").ok_or_else(|| HostError::Unexpected {
+        path: root.under("/proc/meminfo"),
         expected: "a line MemTotal",
         found: "none".into(),
     })
@@ -108,20 +108,24 @@ fn hypervisor(host: &Host, cpuinfo: &str) -> Option<String> {
     let virtual_cpu = cpuinfo.lines().any(|line| {
         line.strip_prefix("flags").is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"))
     });
+    // A file that cannot be read does not show a hypervisor; the error is reported.
+    let value = |path: &str| host.value(path).unwrap_or_else(|error| Some(format!("unknown: {error}")));
     let firmware = || {
-        let vendor = host.value("/sys/class/dmi/id/sys_vendor")?;
-        let product = host.value("/sys/class/dmi/id/product_name").unwrap_or_default();
+        let vendor = value("/sys/class/dmi/id/sys_vendor")?;
+        // Firmware need not name the product.
+        let product = value("/sys/class/dmi/id/product_name").unwrap_or_default();
         let known = ["QEMU", "VMware", "Xen", "innotek", "Amazon EC2", "Google", "Parallels", "Bochs"];
         let is_virtual = virtual_cpu
             || known.iter().any(|name| vendor.starts_with(name))
             || product.contains("Virtual")
-            || product.contains("KVM");
+            || product.contains("KVM")
+            || vendor.starts_with("unknown: ");
         is_virtual.then(|| format!("{vendor} {product}").trim().to_string())
     };
-    let tree = || host.value("/proc/device-tree/hypervisor/compatible").map(|name| name.replace('\0', " "));
+    let tree = || value("/proc/device-tree/hypervisor/compatible").map(|name| name.replace('\0', " "));
     let flag = || virtual_cpu.then(|| "unknown: only the processor flag shows one".to_string());
     let from_cpuid = || cpuid_signature().filter(|_| virtual_cpu && host.is_live());
-    host.value("/sys/hypervisor/type").or_else(from_cpuid).or_else(firmware).or_else(tree).or_else(flag)
+    value("/sys/hypervisor/type").or_else(from_cpuid).or_else(firmware).or_else(tree).or_else(flag)
 }
 
 /// The twelve letters of CPUID leaf 0x40000000, by the name of the hypervisor where it is well known
@@ -154,7 +158,7 @@ mod tests {
 
     #[test]
     fn processor_lists_are_counted() {
-        let count = |list: &str| cpus(list, Path::new("/"));
+        let count = |list: &str| cpus(list, &Root::live());
         assert_eq!(count("0-3,8,10-11").unwrap(), 7);
         assert_eq!(count("0").unwrap(), 1);
         assert!(count("3-1").is_err() && count("").is_err() && count("0-4294967295").is_err());

@@ -1,9 +1,13 @@
 //! The processes of the host, as `/proc/PID/stat` tells of them: cheap enough to be asked again and again.
 
+use std::io;
+
 use policy::size::PageSize;
 
 use super::Host;
-use super::read;
+use super::absence::{if_there, is_absence};
+use super::absent;
+use super::read::{self, HostError};
 
 /// A task without memory of its own (`PF_KTHREAD`, include/linux/sched.h).
 const KERNEL_THREAD: u64 = 0x0020_0000;
@@ -27,15 +31,38 @@ pub struct ProcessStat {
     pub resident_bytes: u64,
 }
 
+/// The state of a task of this kernel: `b'R'`, `b'S'`, `b'Z'` and so on (the third field of `/proc/TID/stat`, proc(5)); `None` where
+/// it is gone.
+///
+/// # Errors
+/// It cannot be read.
+pub fn task_state(tid: libc::pid_t) -> io::Result<Option<u8>> {
+    state_in(read::content(format!("/proc/{tid}/stat")))
+}
+
+fn state_in(stat: io::Result<String>) -> io::Result<Option<u8>> {
+    let Some(stat) = if_there(stat)? else { return Ok(None) };
+    // The name before it can hold anything, a parenthesis too.
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.bytes().next());
+    state.map(Some).ok_or_else(|| io::Error::other(format!("expected the state of a task, found {stat:?}")))
+}
+
 /// The processes of the host that have memory: no kernel thread, and none that has ended. A process that ends while it is
-/// read is left out, and so is all of `/proc` where it cannot be listed.
-pub fn list(host: &Host) -> Vec<ProcessStat> {
-    let names = read::entries(&host.root, "/proc");
-    let processes = names.iter().filter_map(|name| {
-        let pid: u32 = name.parse().ok()?;
-        parse(pid, &read::text(&host.root, &format!("/proc/{pid}/stat")).ok()?, host.page_sizes.base)
-    });
-    processes.collect()
+/// read is left out, and so is one of another user under `hidepid=1`, which forbids its files (proc(5)).
+///
+/// # Errors
+/// `/proc` cannot be listed, or a file of a visible process cannot be read.
+pub fn list(host: &Host) -> Result<Vec<ProcessStat>, HostError> {
+    let mut processes = Vec::new();
+    for pid in absent::names(&host.root, "/proc")?.iter().filter_map(|name| name.parse::<u32>().ok()) {
+        let path = format!("/proc/{pid}/stat");
+        match host.root.text(&path) {
+            Ok(line) => processes.extend(parse(pid, &line, host.page_sizes.base)),
+            Err(error) if is_absence(&error) || error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => return Err(absent::unreadable(&host.root, &path, error)),
+        }
+    }
+    Ok(processes)
 }
 
 /// Reads the line of `/proc/PID/stat`; `None` for a task without memory, and where the line is cut. The name can hold
@@ -88,7 +115,7 @@ mod tests {
     #[test]
     fn this_process_is_among_those_of_the_host() {
         let host = Host::open("/").unwrap();
-        let own = host.processes().into_iter().find(|process| process.pid == std::process::id()).unwrap();
+        let own = host.processes().unwrap().into_iter().find(|process| process.pid == std::process::id()).unwrap();
         assert!(own.resident_bytes > 0 && own.minor_faults > 0 && own.started_ticks > 0, "{own:?}");
     }
 }

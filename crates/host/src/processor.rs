@@ -1,8 +1,7 @@
 //! The processor that a host has, as machine files name it, and what it tells of its translation.
 
-use std::path::Path;
-
-use crate::read;
+use crate::Root;
+use crate::read::HostError;
 use crate::tlbs::{self, ToldTlb};
 
 /// What a host's processor is, and what can be known of how it translates.
@@ -19,12 +18,12 @@ pub struct Processor {
     pub tlbs: Vec<ToldTlb>,
 }
 
-/// The processor of the host under `root`; CPUID is of this processor, and asked only where `is_live`.
-pub(crate) fn read(root: &Path, is_live: bool) -> Processor {
-    let cpuinfo = read::text(root, "/proc/cpuinfo").unwrap_or_default();
+/// The processor of a host; CPUID is asked only on the running one.
+pub(crate) fn read(root: &Root) -> Result<Processor, HostError> {
+    let cpuinfo = root.required("/proc/cpuinfo")?;
     let id = id(&cpuinfo);
-    let tlbs = if is_live { tlbs::told(&id) } else { Vec::new() };
-    Processor { table_format: table_format(&cpuinfo), id, tlbs }
+    let tlbs = if root.is_live() { tlbs::told(&id) } else { Vec::new() };
+    Ok(Processor { table_format: table_format(&cpuinfo), id, tlbs })
 }
 
 /// A field of the first processor that has it.
@@ -81,7 +80,7 @@ mod tests {
     #[test]
     fn captured_hosts_have_their_processors() {
         let fixture = |name: &str| format!("{}/../../fixtures/host/{name}", env!("CARGO_MANIFEST_DIR"));
-        let of = |name: &str| read(Path::new(&fixture(name)), false);
+        let of = |name: &str| read(&Root::open(fixture(name)).unwrap()).unwrap();
         let zen = of("x86_64-6.18");
         assert_eq!((zen.id.as_str(), zen.table_format.as_deref()), ("AuthenticAMD/25/1", Some("x86-64")));
         assert!(zen.tlbs.is_empty(), "CPUID is of another processor");

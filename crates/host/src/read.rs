@@ -1,8 +1,11 @@
-//! Reading the small text files of /proc and /sys, and saying what is wrong with them.
+//! Text of /proc and /sys: what it consists of, and what is wrong with it. Which file it comes from: [`crate::Root`].
 
+use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
+
+use policy::size::format_bytes;
 
 /// A file of the host that could not be read or understood.
 #[derive(Debug, thiserror::Error)]
@@ -34,12 +37,11 @@ pub fn under(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
 
-/// The whole content of a file. One `open`, as few `read` as the content needs, no `stat`.
-pub fn text(root: &Path, path: &str) -> io::Result<String> {
-    content(under(root, path))
-}
-
-/// As [`text`], of a file whose name is put together already.
+/// The whole content of a file of the running system. One `open`, as few `read` as the content needs, no `stat`. Bytes that are
+/// not UTF-8 are [`escaped`].
+///
+/// # Errors
+/// It cannot be opened or read.
 pub fn content(file: impl AsRef<Path>) -> io::Result<String> {
     let mut bytes = Vec::with_capacity(256);
     let mut file = File::open(file)?;
@@ -52,22 +54,56 @@ pub fn content(file: impl AsRef<Path>) -> io::Result<String> {
             Err(error) => return Err(error),
         }
     }
-    Ok(String::from_utf8(bytes).unwrap_or_else(|wrong| String::from_utf8_lossy(wrong.as_bytes()).into_owned()))
+    Ok(escaped(bytes))
 }
 
-/// As [`text`], for a file that every host has.
-pub fn required(root: &Path, path: &str) -> Result<String, HostError> {
-    text(root, path).map_err(|source| HostError::Unreadable {
-        path: under(root, path),
-        source,
-        remedy: "mount /proc and /sys, or add the file to the captured tree",
-    })
+/// Bytes as text. Each byte that belongs to no UTF-8 character becomes `\ooo`, as the kernel writes what it escapes in paths
+/// (seq_path, fs/seq_file.c), so that different names stay different.
+pub fn escaped(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|wrong| escaped_line(wrong.as_bytes()).into_owned())
+}
+
+/// As [`escaped`], without a copy of what is UTF-8.
+pub fn escaped_line(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::with_capacity(bytes.len() + 3);
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\{byte:03o}")));
+    }
+    Cow::Owned(text)
+}
+
+/// No line of maps, smaps or a file of ours is longer: a path has at most 4096 bytes, of which each may be escaped.
+pub const MAX_LINE_BYTES: usize = 64 << 10;
+
+/// Reads the next line into `line`, without its end. `false` after the last.
+///
+/// # Errors
+/// It cannot be read, or is longer than [`MAX_LINE_BYTES`].
+pub fn next_line(text: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    line.clear();
+    let read = text.take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', line)?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if read > MAX_LINE_BYTES {
+        let max = format_bytes(MAX_LINE_BYTES as u64);
+        return Err(io::Error::other(format!("expected lines of at most {max}, found a longer one")));
+    }
+    Ok(read > 0)
 }
 
 /// The number after `key` in a file of `key value` lines, such as /proc/meminfo.
 pub fn keyed_number(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
     line.split_whitespace().next()?.parse().ok()
+}
+
+/// The same in bytes, where the line ends in `kB`; `None` too where the number has no place in 64 bits.
+pub fn keyed_bytes(text: &str, key: &str) -> Option<u64> {
+    keyed_number(text, key)?.checked_mul(1024)
 }
 
 /// The chosen word of a file that lists its choices with the chosen one in brackets
@@ -77,17 +113,39 @@ pub fn chosen_word(text: &str) -> &str {
     bracketed.map_or(text.trim(), |(word, _)| word)
 }
 
-/// Names of the entries of a directory, sorted; empty where it is missing or forbidden.
-pub fn entries(root: &Path, path: &str) -> Vec<String> {
-    let Ok(directory) = std::fs::read_dir(under(root, path)) else { return Vec::new() };
-    let mut names: Vec<String> = directory.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-    names.sort();
-    names
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_that_are_not_utf8_stay_different() {
+        assert_eq!(escaped(b"/tmp/\xff\xfe \xc3\xa4".to_vec()), "/tmp/\\377\\376 \u{e4}");
+        assert_eq!(escaped(b"cut \xe2\x82".to_vec()), "cut \\342\\202");
+        assert_eq!(escaped(Vec::new()), "");
+    }
+
+    #[test]
+    fn lines_end_at_their_limit() {
+        let lines = |text: &[u8]| {
+            let (mut text, mut line, mut lines) = (text, Vec::new(), Vec::new());
+            while next_line(&mut text, &mut line)? {
+                lines.push(line.len());
+            }
+            io::Result::Ok(lines)
+        };
+        assert_eq!(lines(b"").unwrap(), [0usize; 0]);
+        assert_eq!(lines(b"ab\n\nc").unwrap(), [2, 0, 1]);
+        let longest = vec![b'x'; MAX_LINE_BYTES];
+        assert_eq!(lines(&longest).unwrap(), [MAX_LINE_BYTES]);
+        assert_eq!(lines(&[&longest[..], b"\n"].concat()).unwrap(), [MAX_LINE_BYTES]);
+        assert!(lines(&[&longest[..], b"x"].concat()).unwrap_err().to_string().contains("at most 64K"));
+    }
+
+    #[test]
+    fn a_number_of_kilobytes_that_has_no_place_in_64_bits_is_none() {
+        assert_eq!(keyed_bytes("MemTotal:  8 kB\n", "MemTotal"), Some(8192));
+        assert_eq!(keyed_bytes("MemTotal: 18446744073709551615 kB\n", "MemTotal"), None);
+    }
 
     #[test]
     fn the_chosen_word_stands_in_brackets() {

@@ -1,39 +1,60 @@
-//! Free memory that a hypervisor is told of, so that it can take it (mm/page_reporting.c).
+//! Free memory that a guest reports to its hypervisor, which then takes it (mm/page_reporting.c).
 //!
 //! A balloon device reports free blocks from an order on (virtio 1.2, 5.5.6.6 "Free Page Reporting"), which is that of
 //! huge pages unless somebody chose another. A host that takes their memory must fault it in again when the guest uses
 //! them: large pages are made of such blocks, base pages mostly of what was used a moment ago.
+//!
+//! The device decides whether anything is reported. The order does not: it is there without a device (11, which is `MAX_ORDER`, until
+//! Linux 6.1, and -1 since), it stays when the device is removed, and root can set it at any time.
 
 use policy::size::PageSize;
 
 use super::Host;
-use super::read;
+use super::absent;
+use super::read::HostError;
 
-/// The order, since Linux 5.14. It is set when a device begins to report; before that it is -1.
+/// The smallest order that is reported, since Linux 5.14.
 const ORDER: &str = "/sys/module/page_reporting/parameters/page_reporting_order";
 const VIRTIO: &str = "/sys/bus/virtio/devices";
 /// The number of a balloon among virtio devices.
 const BALLOON: u64 = 5;
 /// VIRTIO_BALLOON_F_REPORTING (include/uapi/linux/virtio_balloon.h).
 const REPORTING: usize = 5;
-/// No order is as large: the kernel's largest is 10 with 4K pages, and 13 with others (include/linux/mmzone.h).
-const NO_ORDER: u64 = 20;
+/// VIRTIO_CONFIG_S_DRIVER_OK: a driver uses the device (include/uapi/linux/virtio_config.h).
+const DRIVER_OK: u64 = 4;
+/// The devices that Hyper-V's balloon driver has, by the name of each (a GUID), next to its attributes.
+const HYPERV: &str = "/sys/bus/vmbus/drivers/hv_balloon";
 
-/// The smallest free block that is reported; `None` where nobody reports.
-pub fn smallest_block(host: &Host) -> Option<PageSize> {
-    if !host.has(ORDER) {
-        return host.page_sizes.pmd.filter(|_| has_reporting_balloon(host));
+/// The smallest free block that is reported; `None` where none is. `orders`: how many orders of free blocks there are.
+///
+/// # Errors
+/// What says so is there, and cannot be read.
+pub fn smallest_block(host: &Host, orders: usize) -> Result<Option<PageSize>, HostError> {
+    if !has_reporting_balloon(host)? && !has_hyperv_balloon(host)? {
+        return Ok(None);
     }
-    let order = host.number(ORDER).filter(|order| *order < NO_ORDER)?;
-    PageSize::new(host.page_sizes.base.bytes() << order).ok()
+    let Some(order) = host.value(ORDER)? else { return Ok(host.page_sizes.pmd) };
+    // Hyper-V's driver reports only where the hypervisor takes it, and sets the order then. -1 is no order.
+    let order = order.parse().ok().filter(|order: &u64| *order < orders as u64);
+    Ok(order.and_then(|order| PageSize::new(host.page_sizes.base.bytes() << order).ok()))
 }
 
-/// Before the order could be seen: a balloon that has agreed on the feature. The text has a digit for each.
-fn has_reporting_balloon(host: &Host) -> bool {
+/// A balloon in use whose driver has agreed on the feature. The text of the features has a digit for each.
+fn has_reporting_balloon(host: &Host) -> Result<bool, HostError> {
     let number = |text: String| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
-    read::entries(&host.root, VIRTIO).iter().any(|device| {
+    for device in absent::names(&host.root, VIRTIO)? {
         let value = |file: &str| host.value(&format!("{VIRTIO}/{device}/{file}"));
-        value("device").and_then(number) == Some(BALLOON)
-            && value("features").is_some_and(|features| features.as_bytes().get(REPORTING) == Some(&b'1'))
-    })
+        if value("device")?.and_then(number) == Some(BALLOON)
+            && value("status")?.and_then(number).is_some_and(|status| status & DRIVER_OK != 0)
+            && value("features")?.is_some_and(|features| features.as_bytes().get(REPORTING) == Some(&b'1'))
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn has_hyperv_balloon(host: &Host) -> Result<bool, HostError> {
+    let is_guid = |name: &String| name.len() == 36 && name.matches('-').count() == 4;
+    Ok(absent::names(&host.root, HYPERV)?.iter().any(is_guid))
 }

@@ -1,12 +1,14 @@
 //! Which files are settings that can influence page sizes and their cost.
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::read;
-use super::{HUGETLB, THP};
+use super::absence::if_there;
+use super::absent;
+use super::read::{self, HostError};
+use super::{HUGETLB, Root, THP};
 
 /// Files below /proc/sys that are settings of memory management.
 const SYSCTLS: [&str; 19] = [
@@ -53,9 +55,8 @@ const NOT_SETTINGS: [&str; 3] = ["pages_collapsed", "full_scans", "hpage_pmd_siz
 #[derive(Clone, Debug)]
 pub struct Setting {
     path: String,
-    file: PathBuf,
     /// The file with the surplus pages of the pool, where the setting is the size of a pool.
-    surplus: Option<PathBuf>,
+    surplus: Option<String>,
 }
 
 impl Setting {
@@ -66,47 +67,62 @@ impl Setting {
 }
 
 /// Every setting that the host has.
-pub fn list(root: &Path) -> Vec<Setting> {
-    let mut paths = thp(root);
-    paths.extend(pools(root));
+///
+/// # Errors
+/// A directory of settings cannot be read.
+pub fn list(root: &Root) -> Result<Vec<Setting>, HostError> {
+    let mut paths = thp(root)?;
+    paths.extend(pools(root)?);
     paths.extend(SYSCTLS.map(|name| format!("/proc/sys/{name}")));
     paths.extend(SINGLE.map(String::from));
-    paths.extend(governors(root));
+    paths.extend(governors(root)?);
     let setting = |path: String| {
-        let file = read::under(root, &path);
-        let surplus = path.ends_with("/nr_hugepages").then(|| file.with_file_name("surplus_hugepages"));
-        Setting { path, file, surplus }
+        let surplus = path.strip_suffix("/nr_hugepages").map(|pool| format!("{pool}/surplus_hugepages"));
+        Setting { path, surplus }
     };
-    let mut settings: Vec<Setting> = paths.into_iter().map(setting).filter(|setting| setting.file.is_file()).collect();
+    // Of what cannot be looked at, the value is unknown.
+    let is_there = |setting: &Setting| root.has_file(&setting.path).unwrap_or(true);
+    let mut settings: Vec<Setting> = paths.into_iter().map(setting).filter(is_there).collect();
     // A device on the running host, a file in a captured tree; whatever else is there might never answer.
-    let is_device =
-        |file: &Path| root == Path::new("/") && file.metadata().is_ok_and(|it| it.file_type().is_char_device());
+    let is_device = || Path::new(IDLE_LATENCY).metadata().is_ok_and(|it| it.file_type().is_char_device());
     let idle_latency = Some(setting(IDLE_LATENCY.to_string()));
-    settings.extend(idle_latency.filter(|setting| setting.file.is_file() || is_device(&setting.file)));
-    settings
+    settings.extend(idle_latency.filter(|setting| is_there(setting) || root.is_live() && is_device()));
+    Ok(settings)
 }
 
-/// The values now. A file that vanished (a processor went off line) is absent.
-pub fn values(settings: &[Setting]) -> BTreeMap<String, String> {
-    settings.iter().filter_map(|setting| Some((setting.path.clone(), value(setting)?))).collect()
+/// The values now. A file that vanished (a processor went off line) is absent; the value of one that cannot be read is
+/// `unknown: ` and why, which is no word of any setting.
+pub fn values(root: &Root, settings: &[Setting]) -> BTreeMap<String, String> {
+    settings.iter().filter_map(|setting| Some((setting.path.clone(), value(root, setting)?))).collect()
 }
 
-fn value(setting: &Setting) -> Option<String> {
+fn value(root: &Root, setting: &Setting) -> Option<String> {
     if setting.path == IDLE_LATENCY {
-        return idle_latency_us(&setting.file).map(|limit_us| limit_us.to_string());
+        return idle_latency(root);
     }
-    let text = read::content(&setting.file).ok()?;
-    match &setting.surplus {
-        None => Some(read::chosen_word(&text).to_string()),
-        Some(surplus) => Some(persistent_pages(&text, &read::content(surplus).unwrap_or_default())),
-    }
+    let read = || {
+        let text = root.text(&setting.path)?;
+        Ok(match &setting.surplus {
+            None => read::chosen_word(&text).to_string(),
+            Some(surplus) => persistent_pages(&text, &if_there(root.text(surplus))?.unwrap_or("0".into())),
+        })
+    };
+    known(read())
 }
 
-/// The limit as the device tells it, a binary number of 32 bits (kernel/power/qos.c, cpu_latency_qos_read).
-fn idle_latency_us(device: &Path) -> Option<i32> {
+fn known(read: io::Result<String>) -> Option<String> {
+    if_there(read).unwrap_or_else(|error| Some(format!("unknown: {error}")))
+}
+
+/// The limit in microseconds as the device tells it, a binary number of 32 bits (kernel/power/qos.c, cpu_latency_qos_read);
+/// absent for all but root.
+fn idle_latency(root: &Root) -> Option<String> {
     let mut bytes = [0; 4];
-    std::fs::File::open(device).ok()?.read_exact(&mut bytes).ok()?;
-    Some(i32::from_ne_bytes(bytes))
+    let read = root.file(IDLE_LATENCY).and_then(|mut device| device.read_exact(&mut bytes));
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+        read => known(read.map(|()| i32::from_ne_bytes(bytes).to_string())),
+    }
 }
 
 /// `nr_hugepages` reads as the pages that the pool has, the surplus ones included, which come and go
@@ -114,84 +130,119 @@ fn idle_latency_us(device: &Path) -> Option<i32> {
 fn persistent_pages(pages: &str, surplus: &str) -> String {
     match (pages.trim().parse::<u64>(), surplus.trim().parse::<u64>()) {
         (Ok(pages), Ok(surplus)) => pages.saturating_sub(surplus).to_string(),
-        _ => pages.trim().to_string(),
+        _ => format!("unknown: expected two numbers, found {} and {}", pages.trim(), surplus.trim()),
     }
 }
 
-fn thp(root: &Path) -> Vec<String> {
-    let folders = read::entries(root, THP).into_iter().filter(|name| name.starts_with("hugepages-"));
+fn thp(root: &Root) -> Result<Vec<String>, HostError> {
+    let folders = absent::names(root, THP)?.into_iter().filter(|name| name.starts_with("hugepages-"));
     let folders = folders.map(|name| format!("{THP}/{name}")).chain([THP.to_string(), format!("{THP}/khugepaged")]);
-    let files = |folder: String| {
-        let names = read::entries(root, &folder).into_iter().filter(|name| !NOT_SETTINGS.contains(&name.as_str()));
-        names.map(|name| format!("{folder}/{name}")).collect::<Vec<String>>()
-    };
-    folders.flat_map(files).collect()
+    let mut files = Vec::new();
+    for folder in folders {
+        let names = absent::names(root, &folder)?.into_iter().filter(|name| !NOT_SETTINGS.contains(&name.as_str()));
+        files.extend(names.map(|name| format!("{folder}/{name}")));
+    }
+    Ok(files)
 }
 
 /// The pools of the system and, on a machine with several memory nodes, of each node.
 /// `nr_hugepages_mempolicy` and `vm.nr_hugepages` are other names of the same numbers.
-fn pools(root: &Path) -> Vec<String> {
+fn pools(root: &Root) -> Result<Vec<String>, HostError> {
     const NODES: &str = "/sys/devices/system/node";
-    let nodes: Vec<String> = read::entries(root, NODES)
+    let nodes: Vec<String> = absent::names(root, NODES)?
         .into_iter()
         .filter(|name| name.strip_prefix("node").is_some_and(|number| number.parse::<u32>().is_ok()))
         .collect();
     let of_nodes = nodes.iter().filter(|_| nodes.len() > 1).map(|node| format!("{NODES}/{node}/hugepages"));
-    let folders: Vec<String> = [HUGETLB.to_string()].into_iter().chain(of_nodes).collect();
-    let pools = folders
-        .iter()
-        .flat_map(|folder| read::entries(root, folder).into_iter().map(move |size| format!("{folder}/{size}")));
-    pools
-        .flat_map(|pool| {
-            ["nr_hugepages", "nr_overcommit_hugepages", "demote_size"].map(|name| format!("{pool}/{name}"))
-        })
-        .collect()
+    let mut files = Vec::new();
+    for folder in [HUGETLB.to_string()].into_iter().chain(of_nodes) {
+        for size in absent::names(root, &folder)? {
+            let names = ["nr_hugepages", "nr_overcommit_hugepages", "demote_size"];
+            files.extend(names.map(|name| format!("{folder}/{size}/{name}")));
+        }
+    }
+    Ok(files)
 }
 
-fn governors(root: &Path) -> Vec<String> {
+fn governors(root: &Root) -> Result<Vec<String>, HostError> {
     const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq";
-    let policies = read::entries(root, CPUFREQ).into_iter().filter(|name| name.starts_with("policy"));
-    policies
+    let policies = absent::names(root, CPUFREQ)?.into_iter().filter(|name| name.starts_with("policy"));
+    let files = policies
         .flat_map(|policy| {
             ["scaling_governor", "energy_performance_preference", "scaling_min_freq", "scaling_max_freq"]
                 .map(|name| format!("{CPUFREQ}/{policy}/{name}"))
         })
-        .collect()
+        .collect();
+    Ok(files)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn root(tree: &tempfile::TempDir) -> Root {
+        Root::open(tree.path()).unwrap()
+    }
+
     #[test]
     fn the_idle_latency_is_a_number_in_binary() {
-        let directory = tempfile::tempdir().unwrap();
-        let device = directory.path().join("cpu_dma_latency");
-        assert_eq!(idle_latency_us(&device), None);
-        std::fs::write(&device, 20i32.to_ne_bytes()).unwrap();
-        assert_eq!(idle_latency_us(&device), Some(20));
-        std::fs::write(&device, "20").unwrap();
-        assert_eq!(idle_latency_us(&device), None);
+        let tree = tempfile::tempdir().unwrap();
+        let root = root(&tree);
+        assert_eq!(idle_latency(&root), None);
+        std::fs::create_dir(tree.path().join("dev")).unwrap();
+        std::fs::write(root.under(IDLE_LATENCY), 20i32.to_ne_bytes()).unwrap();
+        assert_eq!(idle_latency(&root).as_deref(), Some("20"));
+        std::fs::write(root.under(IDLE_LATENCY), "20").unwrap();
+        assert!(idle_latency(&root).is_some_and(|value| value.starts_with("unknown: ")), "two bytes are no number");
     }
 
     #[test]
     fn a_captured_tree_has_the_idle_latency_as_a_file_or_not_at_all() {
         let tree = tempfile::tempdir().unwrap();
-        let has = || list(tree.path()).iter().any(|setting| setting.path == IDLE_LATENCY);
+        let root = root(&tree);
+        let has = || list(&root).unwrap().iter().any(|setting| setting.path == IDLE_LATENCY);
         assert!(!has());
         std::fs::create_dir(tree.path().join("dev")).unwrap();
-        let device = read::under(tree.path(), IDLE_LATENCY);
+        let device = root.under(IDLE_LATENCY);
         nix::unistd::mkfifo(&device, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert!(!has(), "nobody writes to this pipe, so opening it would not return");
+        // No process writes to this pipe, so opening it would not return.
+        let value = values(&root, &list(&root).unwrap()).remove(IDLE_LATENCY).unwrap();
+        assert!(value.starts_with("unknown: ") && value.contains("found a FIFO"), "{value}");
         std::fs::remove_file(&device).unwrap();
         std::fs::write(&device, 20i32.to_ne_bytes()).unwrap();
         assert!(has());
     }
 
     #[test]
+    fn a_setting_that_cannot_be_read_is_unknown_and_not_absent() {
+        let tree = tempfile::tempdir().unwrap();
+        let root = root(&tree);
+        let pool = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+        let (vanished, file) = ("/proc/sys/vm/swappiness", root.under(pool));
+        std::fs::create_dir_all(file.with_file_name("surplus_hugepages")).unwrap();
+        std::fs::write(&file, "12\n").unwrap();
+        std::fs::create_dir_all(tree.path().join("proc/sys/vm")).unwrap();
+        std::fs::write(root.under(vanished), "60\n").unwrap();
+        let settings = list(&root).unwrap();
+        std::fs::remove_file(root.under(vanished)).unwrap();
+        let values = values(&root, &settings);
+        assert!(values[pool].starts_with("unknown: "), "the surplus is a directory: {values:?}");
+        assert_eq!(values.get(vanished), None);
+    }
+
+    #[test]
+    fn a_directory_of_settings_that_cannot_be_read_is_an_error() {
+        let tree = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(tree.path().join("sys/kernel/mm")).unwrap();
+        std::fs::write(tree.path().join(THP.trim_start_matches('/')), "").unwrap();
+        assert!(list(&root(&tree)).unwrap_err().to_string().contains("transparent_hugepage"));
+    }
+
+    #[test]
     fn surplus_pages_are_not_set_by_anybody() {
         assert_eq!(persistent_pages("12\n", "4\n"), "8");
-        assert_eq!(persistent_pages("12\n", ""), "12");
+        assert_eq!(persistent_pages("12\n", "0\n"), "12");
+        assert_eq!(persistent_pages("12\n", "?\n"), "unknown: expected two numbers, found 12 and ?");
         assert_eq!(persistent_pages("3\n", "4\n"), "0");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use policy::size::PageSize;
 use study::machine::State;
 
 use super::read::{self, HostError};
@@ -9,19 +10,20 @@ use super::{Host, reporting, settings};
 
 /// Reads the state of the host.
 pub fn read(host: &Host) -> Result<State, HostError> {
-    let meminfo = read::required(&host.root, "/proc/meminfo")?;
-    let buddyinfo = read::required(&host.root, "/proc/buddyinfo")?;
-    let loadavg = read::required(&host.root, "/proc/loadavg")?;
+    let meminfo = host.root.required("/proc/meminfo")?;
+    let buddyinfo = host.root.required("/proc/buddyinfo")?;
+    let loadavg = host.root.required("/proc/loadavg")?;
+    let free_blocks_by_order = free_blocks(host, &buddyinfo)?;
     let mark = crate::direct_map::mark_of(&host.root, host.page_sizes.base);
-    let mut settings = settings::values(&host.settings);
+    let mut settings = settings::values(&host.root, &host.settings);
     // A demotion under a trial is a change like that of a setting.
     settings.extend(mark.iter().map(|mark| (mark.file.to_string(), mark.text.clone())));
     Ok(State {
         settings: settings.into(),
-        free_blocks_by_order: free_blocks(&buddyinfo),
+        reported_block: reporting::smallest_block(host, free_blocks_by_order.len())?,
+        free_blocks_by_order,
         direct_map_bytes: direct_map(&meminfo),
         demoted_to: mark.map(|mark| mark.leaf),
-        reported_block: reporting::smallest_block(host),
         available_bytes: available(host, &meminfo)?,
         load_1min: load(host, &loadavg)?,
     })
@@ -29,22 +31,40 @@ pub fn read(host: &Host) -> Result<State, HostError> {
 
 /// Memory that new programs can have.
 pub fn available_bytes(host: &Host) -> Result<u64, HostError> {
-    available(host, &read::required(&host.root, "/proc/meminfo")?)
+    available(host, &host.root.required("/proc/meminfo")?)
 }
 
+/// Free blocks of all zones by order.
+///
+/// # Errors
+/// What is found there is not understood.
+pub fn free_blocks(host: &Host, buddyinfo: &str) -> Result<Vec<u64>, HostError> {
+    blocks_by_order(buddyinfo, host.page_sizes.base).ok_or_else(|| HostError::Unexpected {
+        path: host.root.under("/proc/buddyinfo"),
+        expected: "lines with the numbers of free blocks by order, which have a place in 64 bits as bytes",
+        found: buddyinfo.chars().take(SHOWN).collect(),
+    })
+}
+
+/// Characters of a file that an error shows.
+const SHOWN: usize = 200;
+/// Orders of the buddy allocator: far more than any kernel has (MAX_PAGE_ORDER, include/linux/mmzone.h).
+const MAX_ORDERS: usize = 32;
+
 /// Lines such as `Node 0, zone   Normal   1982   1305 ...`, one number for each order.
-pub fn free_blocks(buddyinfo: &str) -> Vec<u64> {
-    let mut sum: Vec<u64> = Vec::new();
+fn blocks_by_order(buddyinfo: &str, base: PageSize) -> Option<Vec<u64>> {
+    let (mut sum, mut bytes) = (Vec::new(), 0u64);
     for line in buddyinfo.lines() {
-        let counts = line.split_whitespace().skip(4).map(|word| word.parse::<u64>().unwrap_or(0));
-        for (order, count) in counts.enumerate() {
+        for (order, word) in line.split_whitespace().skip(4).enumerate() {
+            let count: u64 = word.parse().ok().filter(|_| order < MAX_ORDERS)?;
+            bytes = bytes.checked_add(count.checked_mul(base.bytes() << order)?)?;
             match sum.get_mut(order) {
                 Some(total) => *total += count,
                 None => sum.push(count),
             }
         }
     }
-    sum
+    Some(sum)
 }
 
 /// Lines such as `DirectMap2M:     2080768 kB` (x86, s390; arch/x86/mm/pat/set_memory.c,
@@ -53,14 +73,14 @@ fn direct_map(meminfo: &str) -> BTreeMap<String, u64> {
     let entry = |line: &str| {
         let (leaf, kilobytes) = line.strip_prefix("DirectMap")?.split_once(':')?;
         let kilobytes: u64 = kilobytes.split_whitespace().next()?.parse().ok()?;
-        Some((leaf.to_ascii_uppercase(), kilobytes << 10))
+        Some((leaf.to_ascii_uppercase(), kilobytes.checked_mul(1024)?))
     };
     meminfo.lines().filter_map(entry).collect()
 }
 
 fn available(host: &Host, meminfo: &str) -> Result<u64, HostError> {
-    read::keyed_number(meminfo, "MemAvailable").map(|kilobytes| kilobytes << 10).ok_or_else(|| HostError::Unexpected {
-        path: read::under(&host.root, "/proc/meminfo"),
+    read::keyed_bytes(meminfo, "MemAvailable").ok_or_else(|| HostError::Unexpected {
+        path: host.root.under("/proc/meminfo"),
         expected: "a line MemAvailable (Linux 3.14)",
         found: "none".into(),
     })
@@ -69,7 +89,7 @@ fn available(host: &Host, meminfo: &str) -> Result<u64, HostError> {
 fn load(host: &Host, loadavg: &str) -> Result<f64, HostError> {
     let first = loadavg.split_whitespace().next().and_then(|word| word.parse::<f64>().ok());
     first.filter(|load| load.is_finite()).ok_or_else(|| HostError::Unexpected {
-        path: read::under(&host.root, "/proc/loadavg"),
+        path: host.root.under("/proc/loadavg"),
         expected: "a load average",
         found: loadavg.trim().to_string(),
     })
@@ -82,8 +102,18 @@ mod tests {
     #[test]
     fn zones_are_summed_by_order() {
         let text = "Node 0, zone      DMA      0      1      2 \nNode 0, zone   Normal      3      4      5      6 \n";
-        assert_eq!(free_blocks(text), [3, 5, 7, 6]);
-        assert!(free_blocks("").is_empty());
+        assert_eq!(blocks_by_order(text, PageSize::K4), Some(vec![3, 5, 7, 6]));
+        assert_eq!(blocks_by_order("", PageSize::K4), Some(Vec::new()));
+    }
+
+    #[test]
+    fn free_blocks_that_no_memory_has_are_no_figures() {
+        let many = format!("Node 0, zone DMA {}", "0 ".repeat(MAX_ORDERS + 1));
+        for text in ["Node 0, zone DMA 1 x", "Node 0, zone DMA -1", "Node 0, zone DMA 18446744073709551615", &many] {
+            assert_eq!(blocks_by_order(text, PageSize::K4), None, "{text}");
+        }
+        let twice = "Node 0, zone DMA 3000000000000000\nNode 0, zone DMA 3000000000000000\n";
+        assert_eq!(blocks_by_order(twice, PageSize::K4), None, "together they have none");
     }
 
     #[test]

@@ -185,7 +185,7 @@ fn every_command_to_adopt_a_policy_names_a_file_of_the_host() {
             let text = text.join("\n");
             let files: Vec<&str> = text.split_whitespace().filter(|word| word.starts_with("/sys/")).collect();
             // A pattern of the shell stands for files of the folder before it.
-            let is_there = |file: &&str| host.has(file.split("/hugepages-*").next().unwrap_or(file));
+            let is_there = |file: &&str| host.has(file.split("/hugepages-*").next().unwrap_or(file)).unwrap();
             assert!(files.iter().all(is_there), "{name}: {granularity}: {files:?}");
         }
     }
@@ -204,7 +204,7 @@ fn the_first_way_to_adopt_a_policy_suffices() {
         let command: Vec<String> = command.iter().map(ToString::to_string).collect();
         let host = fixture(host);
         let ways = admit::adoption(&policy.parse().unwrap(), &host, &command);
-        (host.value(&format!("{THP}/enabled")).unwrap_or_default(), ways[0].commands.join("; "))
+        (host.value(&format!("{THP}/enabled")).unwrap().unwrap_or_default(), ways[0].commands.join("; "))
     };
     for host in ["x86_64-6.18", "x86_64-5.10", "riscv64-6.12", "aarch64-64k-6.12"] {
         let (enabled, thp) = first(host, "thp", &["./table"]);

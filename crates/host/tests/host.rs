@@ -38,14 +38,14 @@ fn a_64k_kernel_has_neither_4k_nor_2m_assumptions() {
     assert_eq!((machine.arch.as_str(), machine.cpus), ("aarch64", 4));
     assert_eq!(machine.cpu_model, "implementer 0x41 part 0xd0c variant 0x3 revision 1");
     assert_eq!(host.state().unwrap().free_blocks_by_order.len(), 14);
-    assert_eq!(host.ptrace_limit(), PtraceLimit::Descendants);
+    assert_eq!(host.ptrace_limit().unwrap(), PtraceLimit::Descendants);
 }
 
 #[test]
 fn an_old_kernel_has_thp_but_no_folio_sizes() {
     let host = fixture("x86_64-5.10");
     assert_eq!((host.page_sizes().pmd, host.page_sizes().mthp.len()), (Some(PageSize::M2), 0));
-    assert_eq!(host.kernel_version(), Some(KernelVersion(5, 10)));
+    assert_eq!(host.kernel_version().unwrap(), Some(KernelVersion(5, 10)));
     let machine = host.machine().unwrap();
     assert_eq!((machine.arch.as_str(), machine.hypervisor), ("x86_64", None));
     assert!(machine.kernel.starts_with("5.10.0-30-amd64 #1 SMP Debian"));
@@ -58,9 +58,10 @@ fn an_old_kernel_has_thp_but_no_folio_sizes() {
 fn a_kernel_without_thp_in_a_container() {
     let host = fixture("x86_64-6.1-rt");
     assert_eq!((host.page_sizes().pmd, host.page_sizes().mthp.len()), (None, 0));
-    assert!(host.is_read_only("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"));
-    assert!(host.is_read_only("/proc/sys/vm/swappiness") && !host.is_read_only("/proc/self/status"));
-    assert_eq!(host.ptrace_limit(), PtraceLimit::Privileged);
+    assert!(host.is_read_only("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages").unwrap());
+    assert!(host.is_read_only("/proc/sys/vm/swappiness").unwrap());
+    assert!(!host.is_read_only("/proc/self/status").unwrap());
+    assert_eq!(host.ptrace_limit().unwrap(), PtraceLimit::Privileged);
     assert_eq!(host.machine().unwrap().hypervisor.as_deref(), Some("QEMU Standard PC (Q35 + ICH9, 2009)"));
 }
 
@@ -68,7 +69,7 @@ fn a_kernel_without_thp_in_a_container() {
 fn a_riscv_kernel_with_a_napot_pool() {
     let host = fixture("riscv64-6.12");
     assert_eq!(names(&host.page_sizes().hugetlb), ["64K", "2M", "1G"]);
-    assert_eq!(host.boot_option("transparent_hugepage").as_deref(), Some("never"));
+    assert_eq!(host.boot_option("transparent_hugepage").unwrap().as_deref(), Some("never"));
     assert_eq!(host.machine().unwrap().cpu_model, "sifive,p670");
 }
 
@@ -106,18 +107,38 @@ fn free_memory_that_a_hypervisor_takes_is_part_of_the_state() {
         std::fs::write(file, text).unwrap();
     };
     assert_eq!(reported(), None);
+    // Without a device the order says nothing: MAX_ORDER until 6.1, -1 since, and whatever a device left or root has set.
+    let order = "sys/module/page_reporting/parameters/page_reporting_order";
+    for text in ["11\n", "-1\n", "4294967295\n", "9\n", "0\n"] {
+        write(order, text);
+        assert_eq!(reported(), None, "{text:?}");
+    }
+    std::fs::remove_file(root.join(order)).unwrap();
     // A kernel before 5.14: a balloon, with the feature agreed on or not.
     let device = |file: &str| format!("sys/bus/virtio/devices/virtio3/{file}");
     write(&device("device"), "0x0005\n");
+    write(&device("status"), "0x0000000f\n");
     write(&device("features"), &format!("01100{}\n", "0".repeat(59)));
     assert_eq!(reported(), None);
     write(&device("features"), &format!("011001{}\n", "0".repeat(58)));
     assert_eq!(reported(), Some(PageSize::M2));
+    let orders = [("4294967295\n", None), ("9\n", Some(PageSize::M2)), ("4\n", Some(PageSize::K64)), ("", None)];
+    for (text, block) in orders {
+        write(order, text);
+        assert_eq!(reported(), block, "{text:?}");
+    }
+    write(order, "9\n");
+    write(&device("status"), "0x00000001\n");
+    assert_eq!(reported(), None, "no driver has the device, and the order is still there");
+    write(&device("status"), "0x0000000f\n");
     write(&device("device"), "0x0001\n");
     assert_eq!(reported(), None, "a network device has other features");
-    let order = "sys/module/page_reporting/parameters/page_reporting_order";
-    for (text, block) in [("4294967295\n", None), ("9\n", Some(PageSize::M2)), ("4\n", Some(PageSize::K64)), ("", None)]
-    {
+    // Hyper-V: the driver is there without a device, with one whose hypervisor takes nothing, and with one whose does.
+    let balloon = "sys/bus/vmbus/drivers/hv_balloon";
+    write(&format!("{balloon}/module/refcnt"), "0\n");
+    assert_eq!(reported(), None);
+    write(&format!("{balloon}/1eccfd72-4b41-45ef-b73a-4a6e44c12924/state"), "3\n");
+    for (text, block) in [("11\n", None), ("-1\n", None), ("9\n", Some(PageSize::M2))] {
         write(order, text);
         assert_eq!(reported(), block, "{text:?}");
     }

@@ -159,6 +159,18 @@ pub enum LeaseError {
 }
 
 impl LeaseError {
+    /// Whether there can be no lease here at all, by anybody: its directories cannot be had, or not be written. What an earlier
+    /// lease left, and what could not be read of it, is another matter.
+    pub fn is_without_place(&self) -> bool {
+        match self {
+            LeaseError::Directory { .. } => true,
+            LeaseError::Io { source, .. } => {
+                matches!(source.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
+            }
+            _ => false,
+        }
+    }
+
     /// The error of an operation on a setting.
     pub(super) fn of_setting(operation: &'static str, path: &str, value: &str, source: io::Error) -> LeaseError {
         let path = path.to_string();
@@ -177,5 +189,19 @@ impl LeaseError {
     /// The error of an operation on a file of pagelab's own.
     pub(super) fn of_file(operation: &'static str, path: &Path, source: io::Error) -> LeaseError {
         LeaseError::Io { operation, path: path.display().to_string(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_place_that_cannot_be_had_means_that_there_is_no_lease() {
+        let io = |errno| LeaseError::of_file("open", Path::new("/run"), io::Error::from_raw_os_error(errno));
+        assert!(io(libc::EROFS).is_without_place() && io(libc::EACCES).is_without_place());
+        assert!(!io(libc::EMFILE).is_without_place() && !io(libc::EIO).is_without_place());
+        let corrupt = LeaseError::JournalCorrupt { path: "/j".into(), line: 1, what: "x".into() };
+        assert!(!corrupt.is_without_place(), "settings of an earlier lease are in force");
     }
 }

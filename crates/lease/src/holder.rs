@@ -1,8 +1,10 @@
 //! Who has the lease.
 
 use std::fmt;
+use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use host::if_there;
 use serde::{Deserialize, Serialize};
 
 /// Characters of a command line that are kept.
@@ -24,42 +26,52 @@ pub struct Holder {
     /// How many others share it.
     #[serde(skip)]
     pub sharing: usize,
+    /// How many processes waited for it before the one that asks, and still do.
+    #[serde(skip)]
+    pub in_front: usize,
 }
 
 impl Holder {
     /// This process, now.
-    pub fn this_process() -> Holder {
+    ///
+    /// # Errors
+    /// When it started cannot be read.
+    pub fn this_process() -> io::Result<Holder> {
         let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let command: String = words.join(" ").chars().take(COMMAND).collect();
         let pid = std::process::id() as i32;
-        let start_ticks = start_ticks(pid).unwrap_or_default();
-        Holder { pid, start_ticks, command, since_unix_s: now_unix_s(), sharing: 0 }
+        let start_ticks = start_ticks(pid)?.ok_or(io::ErrorKind::NotFound)?;
+        Ok(Holder { pid, start_ticks, command, since_unix_s: now_unix_s(), sharing: 0, in_front: 0 })
     }
 
     /// A process that shares the lock, and wrote nothing: since when is when it started. `None` where it is gone.
-    pub(super) fn of_process(pid: i32) -> Option<Holder> {
-        let start_ticks = start_ticks(pid)?;
-        let words = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn of_process(pid: i32) -> io::Result<Option<Holder>> {
+        let Some(start_ticks) = start_ticks(pid)? else { return Ok(None) };
+        let Some(words) = if_there(std::fs::read(format!("/proc/{pid}/cmdline")))? else { return Ok(None) };
         let words = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");
-        let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
-        let uptime_s: f64 = uptime.split_whitespace().next()?.parse().ok()?;
+        let uptime = host::content("/proc/uptime")?;
+        let uptime_s = uptime.split_whitespace().next().and_then(|word| word.parse::<f64>().ok());
+        let uptime_s = uptime_s.ok_or_else(|| io::Error::other(format!("/proc/uptime: found {uptime:?}")))?;
         // SAFETY: a question without pointers.
         let ticks_a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
         let age_s = (uptime_s - start_ticks as f64 / ticks_a_second as f64).max(0.0) as u64;
-        let command = words.chars().take(200).collect();
+        let command = words.chars().take(COMMAND).collect();
         let since_unix_s = now_unix_s().saturating_sub(age_s);
-        Some(Holder { pid, start_ticks, command, since_unix_s, sharing: 0 })
+        Ok(Some(Holder { pid, start_ticks, command, since_unix_s, sharing: 0, in_front: 0 }))
     }
 
     /// A holder that did not say who it is.
     pub(super) fn unknown() -> Holder {
-        Holder { pid: 0, start_ticks: 0, command: String::new(), since_unix_s: now_unix_s(), sharing: 0 }
+        Holder { pid: 0, start_ticks: 0, command: String::new(), since_unix_s: now_unix_s(), sharing: 0, in_front: 0 }
     }
 
     /// Whether the process still runs. It may be gone while its watchdog, which has the lock too, puts
-    /// the settings back.
+    /// the settings back. One of which it cannot be read counts as running.
     pub fn is_running(&self) -> bool {
-        start_ticks(self.pid).is_some_and(|ticks| ticks == self.start_ticks)
+        start_ticks(self.pid).map_or(true, |ticks| ticks == Some(self.start_ticks))
     }
 
     /// For how long it has had the lease.
@@ -73,25 +85,46 @@ impl fmt::Display for Holder {
         let Holder { pid, command, .. } = self;
         let seconds = self.age().as_secs();
         match pid {
-            0 => write!(f, "by a process that has not yet said who it is"),
+            0 => write!(f, "by a process that has not yet said who it is")?,
             _ if self.is_running() => {
                 write!(f, "by process {pid} (`{command}`) for {seconds} s")?;
                 match self.sharing {
-                    0 => Ok(()),
-                    1 => write!(f, ", and one more"),
-                    others => write!(f, ", and {others} more"),
+                    0 => {}
+                    1 => write!(f, ", and one more")?,
+                    others => write!(f, ", and {others} more")?,
                 }
             }
-            _ => write!(f, "by process {pid} (`{command}`), which is gone; its watchdog is putting them back"),
+            _ => write!(f, "by process {pid} (`{command}`), which is gone; its watchdog is putting them back")?,
+        }
+        match self.in_front {
+            0 => Ok(()),
+            1 => write!(f, "; 1 other waits in front"),
+            others => write!(f, "; {others} others wait in front"),
         }
     }
 }
 
-fn start_ticks(pid: i32) -> Option<u64> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat).into_owned();
+/// Whether the process is stopped, by a signal or by a tracer.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn is_stopped(pid: i32) -> io::Result<bool> {
+    Ok(stat_field(pid, 3)?.is_some_and(|state| matches!(state.as_str(), "T" | "t")))
+}
+
+/// When a process started; `None` where it is gone.
+fn start_ticks(pid: i32) -> io::Result<Option<u64>> {
+    let Some(ticks) = stat_field(pid, 22)? else { return Ok(None) };
+    ticks.parse().map(Some).map_err(|_| io::Error::other(format!("/proc/{pid}/stat: found the start time {ticks:?}")))
+}
+
+/// A field of /proc/PID/stat from the third on, by its number in proc_pid_stat(5); `None` where the process is gone.
+fn stat_field(pid: i32, number: usize) -> io::Result<Option<String>> {
+    let Some(stat) = if_there(host::content(format!("/proc/{pid}/stat")))? else { return Ok(None) };
     // The second field is the program's name in parentheses, which can hold anything.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    let field = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(number - 3));
+    let field = field.ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat: found {stat:?}")))?;
+    Ok(Some(field.to_owned()))
 }
 
 fn now_unix_s() -> u64 {
@@ -104,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_holder_with_a_process_id_given_again_is_gone() {
-        let mut holder = Holder::this_process();
+        let mut holder = Holder::this_process().unwrap();
         assert!(holder.is_running());
         assert!(holder.to_string().contains("for 0 s") && holder.to_string().contains(&holder.pid.to_string()));
         holder.start_ticks += 1;

@@ -92,9 +92,14 @@ pub struct Found {
 
 impl Journal {
     /// A journal that will lie at `path`.
-    pub fn new(path: PathBuf, boot_id: String) -> Journal {
-        let header = Header { schema: SCHEMA.into(), boot_id, holder: Holder::this_process() };
-        Journal { path, header, file: None }
+    ///
+    /// # Errors
+    /// What it says of this process cannot be read.
+    pub fn new(path: PathBuf, boot_id: String) -> Result<Journal, LeaseError> {
+        let holder = Holder::this_process();
+        let holder = holder.map_err(|source| LeaseError::of_file("name this process in", &path, source))?;
+        let header = Header { schema: SCHEMA.into(), boot_id, holder };
+        Ok(Journal { path, header, file: None })
     }
 
     /// Writes records; when it returns they are on the disk.
@@ -112,6 +117,7 @@ impl Journal {
 
     /// The first records come into being together with the file: under another name first, so that no
     /// moment shows half a journal.
+    #[expect(clippy::disallowed_methods, reason = "no other user can enter the directory (private_directory)")]
     fn begin(&mut self, lines: &str) -> io::Result<()> {
         let unfinished = self.path.with_extension("new");
         let mut options = OpenOptions::new();
@@ -142,6 +148,7 @@ pub fn path_in(state: &Path) -> PathBuf {
 }
 
 /// Removes the journal, for good.
+#[expect(clippy::disallowed_methods, reason = "no other user can enter the directory (private_directory)")]
 pub fn remove(path: &Path) -> Result<(), LeaseError> {
     let removed = match std::fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -208,7 +215,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = path_in(directory.path());
         assert!(read(&path).unwrap().is_none());
-        let mut journal = Journal::new(path.clone(), "boot".into());
+        let mut journal = Journal::new(path.clone(), "boot".into()).unwrap();
         journal.append(&[]).unwrap();
         assert!(!path.exists(), "no journal without a record");
         journal.append(&[record("/a"), record("/b")]).unwrap();
@@ -224,7 +231,7 @@ mod tests {
     fn a_record_that_was_cut_off_is_left_out_wherever_it_was_cut() {
         let directory = tempfile::tempdir().unwrap();
         let path = path_in(directory.path());
-        Journal::new(path.clone(), "boot".into()).append(&[record("/a"), record("/b")]).unwrap();
+        Journal::new(path.clone(), "boot".into()).unwrap().append(&[record("/a"), record("/b")]).unwrap();
         let whole = std::fs::read(&path).unwrap();
         let second = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
         for cut in second..whole.len() {
@@ -237,7 +244,7 @@ mod tests {
     fn what_is_not_a_journal_is_told_by_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = path_in(directory.path());
-        let header = line(&Journal::new(path.clone(), "boot".into()).header);
+        let header = line(&Journal::new(path.clone(), "boot".into()).unwrap().header);
         let good = line(&record("/a"));
         for (text, number) in [
             (String::new(), 1),

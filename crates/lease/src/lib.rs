@@ -9,8 +9,10 @@
 //! ```
 //! One lease exists at a time on a machine. A lock file says who has it; the watchdog shares the lock, so
 //! that nobody gets the lease before the settings are back. Who changes nothing, and needs settings to stay as they are,
-//! has a [`Share`] of the same lock: then others can have that too, and nobody the lease. The kernel frees the lock of
-//! a process that is gone, however it went (flock(2)). Every value is in the journal, on the disk,
+//! has a [`Share`] of the same lock: then others can have that too, and nobody the lease. Both are given in the order of
+//! arrival: a share waits for a lease that was asked for before it, so that shares cannot put a lease off for ever. No
+//! process may therefore wait for a share while it has one. The kernel frees the lock of a process that is gone, however
+//! it went (flock(2)). Every value is in the journal, on the disk,
 //! and in the ledger before it is written to the setting.
 //!
 //! A setting is put back only while it has a value that the lease wrote (or fewer pages of a pool than
@@ -22,12 +24,15 @@
 //! process is gone is put back by the watchdog, whatever ended the process. What must not happen is that
 //! a process that was forked and not executed keeps the lease's descriptors open: the watchdog would
 //! wait for it. Executed programs do not have them.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod error;
 mod holder;
 mod journal;
 mod ledger;
 mod lock;
+mod private;
+mod queue;
 mod report;
 mod setting;
 mod site;
@@ -101,6 +106,15 @@ pub struct Share {
     _lock: Lock,
 }
 
+/// What a process has whose need to change settings depends on how they are.
+#[derive(Debug)]
+pub enum Hold {
+    /// It changes none.
+    Share(Share),
+    /// It changes some.
+    Lease(Box<Lease>),
+}
+
 /// System settings on loan. Dropping it puts them back.
 pub struct Lease {
     site: Site,
@@ -112,9 +126,9 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Takes the lease of the host's settings, waiting for at most `patience` for whoever has it.
-    /// `on_wait` hears who that is and for how long this process has waited, about fifty times a second;
-    /// it ends the waiting with `false`.
+    /// Takes the lease of the host's settings, waiting for at most `patience` for the process that has it and for those that asked before.
+    /// `on_wait` hears who has it and for how long this process has waited, about fifty times a second; it ends the
+    /// waiting with `false`.
     ///
     /// Nothing is changed yet, but what an earlier lease left behind is put back first
     /// ([`Lease::recovered`]).
@@ -259,7 +273,10 @@ impl Lease {
     fn write(&self, path: &str, file: &File, wanted: &Value) -> Result<(), LeaseError> {
         setting::write(file, wanted).map_err(|errno| match failed("write", path, &wanted.lossy(), errno) {
             LeaseError::Refused { path, value, .. } => {
-                let takes = std::fs::read_to_string(file.lossy()).unwrap_or_default().trim().to_string();
+                let takes = match host::content(file.lossy()) {
+                    Ok(text) => text.trim().to_string(),
+                    Err(error) => format!("unknown: {error}"),
+                };
                 LeaseError::Refused { path, value, takes }
             }
             other => other,

@@ -119,7 +119,7 @@ pub fn put_back(entry: &Entry, wrote: impl Fn(&Value) -> bool) -> PutBack {
 
 /// Writes the old value of a setting, and leaves no pages behind where it makes a pool smaller.
 fn give_back(entry: &Entry) -> Result<(), i32> {
-    let before = Pool::read(&entry.file).filter(|_| entry.kind == Kind::Pages);
+    let before = if entry.kind == Kind::Pages { Pool::read(&entry.file)? } else { None };
     write(&entry.file, &entry.before)?;
     before.map_or(Ok(()), |before| free_idle_surplus(entry, before.surplus))
 }
@@ -132,7 +132,7 @@ fn give_back(entry: &Entry) -> Result<(), i32> {
 /// same. A pool that is raised to all its pages has no surplus, and is lowered once more.
 fn free_idle_surplus(entry: &Entry, surplus_before: u64) -> Result<(), i32> {
     for _ in 0..TRIES {
-        let Some(pool) = Pool::read(&entry.file) else { return Ok(()) };
+        let Some(pool) = Pool::read(&entry.file)? else { return Ok(()) };
         if pool.surplus <= surplus_before || pool.idle == 0 {
             return Ok(());
         }
@@ -156,21 +156,25 @@ struct Pool {
 
 impl Pool {
     /// `None` where the files beside that of the pool are not there.
-    fn read(file: &File) -> Option<Pool> {
+    ///
+    /// # Errors
+    /// An `errno`: a file cannot be read or holds no number (EINVAL), or the pool changes again and again (EAGAIN).
+    fn read(file: &File) -> Result<Option<Pool>, i32> {
         // Pages and surplus shrink together while a program ends, so both must be of one moment.
-        let mut surplus = sibling_number(file, b"surplus_hugepages")?;
+        let Some(mut surplus) = sibling_number(file, b"surplus_hugepages")? else { return Ok(None) };
         for _ in 0..TRIES {
-            let pages = number(&read_file(file).ok()?)?;
-            let after = sibling_number(file, b"surplus_hugepages")?;
+            let pages = number(&read_file(file)?).ok_or(libc::EINVAL)?;
+            let Some(after) = sibling_number(file, b"surplus_hugepages")? else { return Ok(None) };
             if after == surplus {
                 // In this order a reservation that ends in between does not make pages look idle.
-                let reserved = sibling_number(file, b"resv_hugepages").unwrap_or(0);
-                let free = sibling_number(file, b"free_hugepages").unwrap_or(0);
-                return Some(Pool { pages, surplus, idle: free.saturating_sub(reserved) });
+                let reserved = sibling_number(file, b"resv_hugepages")?;
+                let free = sibling_number(file, b"free_hugepages")?;
+                let idle = free.zip(reserved).map_or(0, |(free, reserved)| free.saturating_sub(reserved));
+                return Ok(Some(Pool { pages, surplus, idle }));
             }
             surplus = after;
         }
-        None
+        Err(libc::EAGAIN)
     }
 }
 
@@ -180,7 +184,7 @@ impl Pool {
 /// # Errors
 /// An `errno`.
 pub fn read(file: &File, kind: Kind) -> Result<Value, i32> {
-    match Pool::read(file).filter(|_| kind == Kind::Pages) {
+    match if kind == Kind::Pages { Pool::read(file)? } else { None } {
         Some(pool) => decimal(pool.pages.saturating_sub(pool.surplus)).ok_or(libc::ERANGE),
         None => read_file(file),
     }
@@ -272,8 +276,12 @@ fn decimal(number: u64) -> Option<Value> {
     }
 }
 
-fn sibling_number(file: &File, name: &[u8]) -> Option<u64> {
-    number(&read_file(&sibling(file, name)?).ok()?)
+/// The number in a file next to another one; `None` where there is none.
+fn sibling_number(file: &File, name: &[u8]) -> Result<Option<u64>, i32> {
+    match read_file(&sibling(file, name).ok_or(libc::ENAMETOOLONG)?) {
+        Err(libc::ENOENT) => Ok(None),
+        found => number(&found?).map(Some).ok_or(libc::EINVAL),
+    }
 }
 
 fn sibling(file: &File, name: &[u8]) -> Option<File> {
@@ -290,6 +298,45 @@ mod tests {
     fn entry(kind: Kind, before: &str, written: &str) -> Entry {
         let value = |text: &str| Value::new(text.as_bytes()).unwrap();
         Entry { file: File::EMPTY, kind, before: value(before), written: value(written) }
+    }
+
+    /// The file of a pool of 8 pages of which 3 are surplus.
+    fn pool(directory: &std::path::Path) -> File {
+        let put = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
+        put("nr_hugepages", "8\n");
+        put("surplus_hugepages", "3\n");
+        put("free_hugepages", "4\n");
+        put("resv_hugepages", "1\n");
+        File::new(directory.join("nr_hugepages").as_os_str().as_encoded_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_pool_whose_surplus_cannot_be_read_has_no_value() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = pool(directory.path());
+        let surplus = directory.path().join("surplus_hugepages");
+        let pages = || read(&file, Kind::Pages).map(|value| value.lossy());
+        assert_eq!(pages(), Ok("5".into()), "the surplus pages are not what was set");
+        std::fs::write(&surplus, "three\n").unwrap();
+        assert_eq!(pages(), Err(libc::EINVAL));
+        std::fs::remove_file(&surplus).unwrap();
+        std::fs::create_dir(&surplus).unwrap();
+        assert_eq!(pages(), Err(libc::EISDIR));
+        std::fs::remove_dir(&surplus).unwrap();
+        assert_eq!(pages(), Ok("8".into()), "a pool that has no surplus");
+    }
+
+    #[test]
+    fn pages_of_which_it_is_not_known_are_not_idle() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = pool(directory.path());
+        let idle = || Pool::read(&file).map(|pool| pool.unwrap().idle);
+        assert_eq!(idle(), Ok(3));
+        let reserved = directory.path().join("resv_hugepages");
+        std::fs::remove_file(&reserved).unwrap();
+        assert_eq!(idle(), Ok(0));
+        std::fs::create_dir(&reserved).unwrap();
+        assert_eq!(idle(), Err(libc::EISDIR));
     }
 
     #[test]

@@ -7,11 +7,13 @@ use super::error::LeaseError;
 use super::holder::Holder;
 use super::journal::{self, Journal, Record};
 use super::ledger::Ledger;
-use super::lock::{self, Lock, Mode};
+use super::lock::{Lock, Mode};
+use super::private;
+use super::queue::Ticket;
 use super::report::Report;
 use super::setting::{self, Entry, File};
 use super::watchdog::Watchdog;
-use super::{ALLOWED, Lease, Recovered, Share, Site, WATCHDOG_TIME, value};
+use super::{ALLOWED, Hold, Lease, Recovered, Share, Site, WATCHDOG_TIME, value};
 
 impl Site {
     /// The running host.
@@ -33,20 +35,8 @@ impl Site {
         patience: Duration,
         on_wait: impl FnMut(&Holder, Duration) -> bool,
     ) -> Result<Lease, LeaseError> {
-        let lock = self.lock(Mode::Exclusive, patience, on_wait)?;
-        let recovered = self.replay()?;
-        if let Recovered::PutBack(report) = &recovered
-            && report.has_failed()
-        {
-            return Err(LeaseError::Unrestored { report: report.clone() });
-        }
-        let path = journal::path_in(&self.state);
-        let journal = Journal::new(path.clone(), self.boot_id()?);
-        let ledger = Ledger::map().map_err(|source| LeaseError::of_file("map memory for", &path, source))?;
-        let watchdog = Watchdog::start(&ledger, &lock, &path)
-            .map_err(|source| LeaseError::of_file("start the watchdog of", &path, source))?;
-        let (lock, watchdog) = (Some(lock), Some(watchdog));
-        Ok(Lease { site: self.clone(), lock, journal, ledger, watchdog, recovered })
+        let ticket = self.ticket()?;
+        self.begin(Lock::take(&self.run, &ticket, Mode::Exclusive, patience, on_wait)?)
     }
 
     /// Puts back what an earlier lease of this site left; see [`recover`](super::recover).
@@ -54,40 +44,60 @@ impl Site {
     /// # Errors
     /// See [`recover`](super::recover).
     pub fn recover(&self) -> Result<Recovered, LeaseError> {
-        let lock = self.lock(Mode::Exclusive, WATCHDOG_TIME, |_, _| true)?;
+        let lock = Lock::take(&self.run, &self.ticket()?, Mode::Exclusive, WATCHDOG_TIME, |_, _| true)?;
         let recovered = self.replay();
         lock.release();
         recovered
     }
 
-    /// Keeps the settings of this site as they are, beside others who do the same; see [`Share::acquire`].
+    /// Keeps the settings of this site as they are, or leases them; see [`Hold::acquire`].
     ///
     /// # Errors
-    /// See [`Share::acquire`].
-    pub fn share(
+    /// See [`Hold::acquire`].
+    pub fn hold(
         &self,
         patience: Duration,
         mut on_wait: impl FnMut(&Holder, Duration) -> bool,
-    ) -> Result<Share, LeaseError> {
-        let lock = self.lock(Mode::Shared, patience, &mut on_wait)?;
-        if !journal::path_in(&self.state).exists() {
-            return Ok(Share { _lock: lock });
+        must_change: impl FnOnce() -> bool,
+    ) -> Result<Hold, LeaseError> {
+        let ticket = self.ticket()?;
+        let mut take = |mode| Lock::take(&self.run, &ticket, mode, patience, &mut on_wait);
+        let mut lock = take(Mode::Shared)?;
+        let journal = journal::path_in(&self.state);
+        if journal.try_exists().map_err(|source| LeaseError::of_file("look for", &journal, source))? {
+            // Settings of a lease that died are still in force, and to put them back takes a lease.
+            lock.release();
+            self.begin(take(Mode::Exclusive)?)?.restore()?;
+            lock = take(Mode::Shared)?;
         }
-        // Settings of a lease that died are still in force, and to put them back takes a lease.
+        if !must_change() {
+            return Ok(Hold::Share(Share { _lock: lock }));
+        }
         lock.release();
-        self.acquire(patience, &mut on_wait)?.restore()?;
-        Ok(Share { _lock: self.lock(Mode::Shared, patience, &mut on_wait)? })
+        self.begin(take(Mode::Exclusive)?).map(|lease| Hold::Lease(Box::new(lease)))
     }
 
-    fn lock(
-        &self,
-        mode: Mode,
-        patience: Duration,
-        on_wait: impl FnMut(&Holder, Duration) -> bool,
-    ) -> Result<Lock, LeaseError> {
-        lock::private_directory(&self.run)?;
-        lock::private_directory(&self.state)?;
-        Lock::take(&lock::path_in(&self.run), mode, patience, on_wait)
+    fn ticket(&self) -> Result<Ticket, LeaseError> {
+        private::directory(&self.run)?;
+        private::directory(&self.state)?;
+        Ticket::take(&self.run)
+    }
+
+    /// Begins the lease that the lock is for.
+    fn begin(&self, lock: Lock) -> Result<Lease, LeaseError> {
+        let recovered = self.replay()?;
+        if let Recovered::PutBack(report) = &recovered
+            && report.has_failed()
+        {
+            return Err(LeaseError::Unrestored { report: report.clone() });
+        }
+        let path = journal::path_in(&self.state);
+        let journal = Journal::new(path.clone(), self.boot_id()?)?;
+        let ledger = Ledger::map().map_err(|source| LeaseError::of_file("map memory for", &path, source))?;
+        let watchdog = Watchdog::start(&ledger, &lock, &path)
+            .map_err(|source| LeaseError::of_file("start the watchdog of", &path, source))?;
+        let (lock, watchdog) = (Some(lock), Some(watchdog));
+        Ok(Lease { site: self.clone(), lock, journal, ledger, watchdog, recovered })
     }
 
     /// With the lock held: puts back what the journal says, and removes it unless something failed.
@@ -156,13 +166,19 @@ impl Site {
     }
 }
 
-impl Share {
-    /// Keeps the host's settings as they are, waiting for at most `patience` for whoever has the lease, as
-    /// [`Lease::acquire`] does. Nothing is written, but what an earlier lease left behind is put back first.
+impl Hold {
+    /// Waits until the host's settings are as nobody's lease has them, for at most `patience` as [`Lease::acquire`] does, and
+    /// asks `must_change` then. If it says no, settings stay as they are, for this process and for others who change
+    /// none, and nothing is written, but what an earlier lease left behind is put back first. If it says yes, this process
+    /// takes the lease, before everybody who asked later.
     ///
     /// # Errors
     /// Those of [`Lease::acquire`].
-    pub fn acquire(patience: Duration, on_wait: impl FnMut(&Holder, Duration) -> bool) -> Result<Share, LeaseError> {
-        Site::host().share(patience, on_wait)
+    pub fn acquire(
+        patience: Duration,
+        on_wait: impl FnMut(&Holder, Duration) -> bool,
+        must_change: impl FnOnce() -> bool,
+    ) -> Result<Hold, LeaseError> {
+        Site::host().hold(patience, on_wait, must_change)
     }
 }

@@ -9,6 +9,9 @@ use policy::size::PageSize;
 use policy::{Granularity, Policy};
 use testing::skip;
 
+/// How long a test may wait for those that have the host's settings.
+const TURN: Duration = Duration::from_secs(900);
+
 /// Maps, advises and touches `bytes`, and unmaps them.
 fn touch_advised(bytes: usize) {
     // SAFETY: a new private mapping, used only within its length, and unmapped at the end.
@@ -31,7 +34,7 @@ fn what_is_leased_is_what_a_user_would_need() {
         skip("root, a writable sysfs and mTHP");
         return;
     }
-    let mut lease = Lease::acquire(Duration::from_secs(60), |_, _| true).unwrap();
+    let mut lease = Lease::acquire(TURN, |_, _| true).unwrap();
     let before = host.state().unwrap().settings;
     let transparent = Policy::granularities(host.page_sizes()).into_iter();
     for granularity in transparent.filter(|one| matches!(one, Granularity::Mthp(_) | Granularity::Thp)) {
@@ -65,7 +68,7 @@ fn pages_made_on_demand_are_not_a_change_of_settings() {
         skip(format!("root and a writable {path}"));
         return;
     }
-    let mut lease = Lease::acquire(Duration::from_secs(60), |_, _| true).unwrap();
+    let mut lease = Lease::acquire(TURN, |_, _| true).unwrap();
     let lowering = admit::lower(&Policy::plain(Granularity::Hugetlb(size)), &host, &terms).unwrap();
     lease.apply(lowering.pairs()).unwrap();
     let before = host.state().unwrap();

@@ -8,8 +8,8 @@
 //!   size that it does hold; neighbouring pages can be stored as one (*coalescing*).
 //!
 //! Deterministic: no clock, no file; a seed is a number that is handed in.
-
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod address;
 mod call;

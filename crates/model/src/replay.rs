@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::Builder;
 
 use trace::{Block, Call, Event, Image, Reader};
 
@@ -174,10 +175,11 @@ fn feed<R: Read>(
         for simulations in by_scheme.values_mut() {
             let begin = |simulations| {
                 let (sender, receiver) = sync_channel(MOST_AHEAD);
-                scope.spawn(move || work(simulations, &receiver));
-                sender
+                Builder::new().spawn_scoped(scope, move || work(simulations, &receiver))?;
+                Ok(sender)
             };
-            workers.push(simulations.chunks_mut(share).map(begin).collect());
+            let begun: std::io::Result<_> = simulations.chunks_mut(share).map(begin).collect();
+            workers.push(begun.map_err(ReplayError::NoThread)?);
         }
         let family = Family::new(reader, feeders, child, &workers, &mut replayed);
         if family.feed()? { Ok(()) } else { Err(ReplayError::Nothing) }

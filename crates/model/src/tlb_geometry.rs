@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::Builder;
 
 use serde::Serialize;
 use thiserror::Error;
@@ -143,11 +144,12 @@ pub fn sweep(from: impl Read, page_shifts: &[u32], ways: u32, threads: usize) ->
         let mut workers: Vec<SyncSender<Arc<Chunk>>> = Vec::new();
         for part in all.chunks_mut(share) {
             let (sender, receiver) = sync_channel::<Arc<Chunk>>(2);
-            scope.spawn(move || {
+            let work = move || {
                 for chunk in receiver {
                     part.iter_mut().for_each(|numbered| numbered.add(&chunk));
                 }
-            });
+            };
+            Builder::new().spawn_scoped(scope, work).map_err(SweepError::NoThread)?;
             workers.push(sender);
         }
         while let Some(block) = reader.next_block()? {
@@ -172,7 +174,7 @@ pub fn sweep(from: impl Read, page_shifts: &[u32], ways: u32, threads: usize) ->
                 }
             }
         }
-        Ok::<(), ReadError>(())
+        Ok::<(), SweepError>(())
     })?;
     if swept.runs == 0 {
         return Err(SweepError::Nothing);
@@ -195,6 +197,9 @@ pub enum SweepError {
     /// There is nothing in it.
     #[error("the trace has no accesses; expected some: see `pagelab trace info`")]
     Nothing,
+    /// A thread of geometries cannot be started.
+    #[error("no thread can be started: {0}; raise the limit of processes and threads (ulimit -u)")]
+    NoThread(#[source] std::io::Error),
 }
 
 /// Geometries of a page size, with numbers for its pages.

@@ -117,10 +117,11 @@ pub fn told(error: &dyn Error) -> String {
     told
 }
 
-/// Writes a line to standard error. Where nobody reads it any more (`2>&1 | head`) it is lost, and nothing
+/// Writes lines to standard error; nothing in them moves the cursor of a terminal. Without a reader (`2>&1 | head`) it is lost, and nothing
 /// else: `eprintln!` would end the program, with settings to put back.
 pub fn say(line: impl Display) {
     let line = line.to_string();
+    let line = results::printable_lines(&line);
     let line = as_the_locale_has_it(&line);
     status_line::apart(|| drop(writeln!(std::io::stderr(), "{line}")));
 }

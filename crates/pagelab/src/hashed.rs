@@ -1,17 +1,17 @@
 //! What a file is, by the hash of its content.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use results::input;
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of a file, in hexadecimal.
+/// SHA-256 of a regular file, in hexadecimal.
 ///
 /// # Errors
 /// The file cannot be read.
 pub fn sha256(path: &Path) -> io::Result<String> {
-    let (mut file, mut hash) = (File::open(path)?, Sha256::new());
+    let (mut file, mut hash) = (input::open(path)?, Sha256::new());
     let mut part = vec![0; 1 << 16];
     loop {
         match file.read(&mut part)? {

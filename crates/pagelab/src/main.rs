@@ -1,5 +1,6 @@
 //! pagelab: which page size should this memory be mapped with, what does it gain, what does it cost, and why?
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod cli;
 mod compare;
@@ -38,9 +39,9 @@ mod words;
 mod workload;
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::process::ExitCode;
 
+use clap::builder::Styles;
 use clap::{CommandFactory, Parser};
 
 use cli::{Cli, Verb};
@@ -51,8 +52,18 @@ fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
     match Cli::try_parse_from(&words) {
         Ok(Cli { verb }) => run(verb).map_or_else(|failure| complain(&failure), |()| ExitCode::SUCCESS),
-        Err(error) => removed::with_new_way(error, &words).exit(),
+        Err(error) if !error.use_stderr() => error.exit(),
+        Err(_) => refuse(&words),
     }
+}
+
+/// Says what is wrong with the command line. Its words come from outside, so that no style of clap's is among them.
+fn refuse(words: &[OsString]) -> ExitCode {
+    let plain = Cli::command().styles(Styles::plain());
+    let Err(error) = plain.try_get_matches_from(words) else { return ExitCode::from(2) };
+    let said = removed::with_new_way(error, words).render().ansi().to_string();
+    say(said.trim_end());
+    ExitCode::from(2)
 }
 
 fn run(verb: Verb) -> Result<(), Failure> {
@@ -88,6 +99,6 @@ fn complain(failure: &Failure) -> ExitCode {
 fn work(arguments: workload::WorkloadArguments) -> Result<(), Failure> {
     let report = workload::run(arguments)
         .map_err(|error| Failure::Workload { message: told(&error), code: error.exit_code() })?;
-    output::ignore_closed_pipe(writeln!(std::io::stdout(), "{report}"))?;
+    output::print(&report.to_string(), false)?;
     report.wait().map_err(Failure::input)
 }

@@ -1,6 +1,7 @@
 //! The line on the terminal that says what runs: whatever else is written takes it away meanwhile.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use indicatif::ProgressBar;
 
@@ -10,6 +11,20 @@ static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 /// Says that this line is on the terminal from now on.
 pub fn put(line: ProgressBar) {
     *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
+}
+
+/// Draws a line anew at every interval, as long as it is there. Where there can be no thread for it, the line changes only with what
+/// it says.
+pub fn tick(line: &ProgressBar, every: Duration) {
+    let line = line.downgrade();
+    let draw = move || {
+        while let Some(line) = line.upgrade().filter(|line| !line.is_finished()) {
+            line.tick();
+            drop(line);
+            std::thread::sleep(every);
+        }
+    };
+    drop(std::thread::Builder::new().name("line".into()).spawn(draw));
 }
 
 /// Says that the line is gone.

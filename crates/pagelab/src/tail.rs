@@ -20,7 +20,12 @@ impl Tail {
         let into = Arc::clone(&kept);
         let reader = std::thread::Builder::new().name("tail".into()).spawn(move || {
             let mut bytes = [0; 4096];
-            while let Ok(read @ 1..) = from.read(&mut bytes) {
+            loop {
+                let read = match from.read(&mut bytes) {
+                    Ok(read @ 1..) => read,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Ok(0) | Err(_) => return,
+                };
                 let mut kept = into.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.extend_from_slice(&bytes[..read]);
                 if kept.len() > 2 * kept_bytes {

@@ -265,8 +265,8 @@ fn a_full_disk_ends_with_2_and_loses_nothing_that_was_printed() {
     on_a_small_disk(&bench, 16, &compare("1")).says(2, &["no space left for the store", "--store FILE"]);
     let ran = on_a_small_disk(&bench, 200, compare("30").env("TMPDIR", "/nonexistent"));
     ran.says(2, &["not wholly stored", "no space left", "cannot be set aside"]).prints(&["default", "base"]);
-    let elsewhere = bench.word(".");
-    let ran = on_a_small_disk(&bench, 200, compare("30").env("TMPDIR", &elsewhere));
+    let elsewhere = tempfile::tempdir().unwrap();
+    let ran = on_a_small_disk(&bench, 200, compare("30").env("TMPDIR", elsewhere.path()));
     ran.says(2, &["no space left", "set aside", "number 1 of", "/pagelab-set-aside-"]).prints(&["default", "base"]);
 }
 

@@ -3,7 +3,6 @@
 mod common;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use common::*;
 use serde_json::Value;
@@ -247,7 +246,7 @@ fn no_qemu_outlives_its_boot() {
     for (signal, code) in [("TERM", Some(143)), ("INT", Some(130)), ("KILL", None)] {
         let mut boot = bench.pagelab(&["workload", "tcg-boot", "--guest", &directory]);
         let boot = boot.stderr(std::process::Stdio::piped()).begin();
-        assert!(within(Duration::from_secs(30), || !emulators().is_empty()), "QEMU starts");
+        assert!(within(LIMIT, || !emulators().is_empty()), "QEMU starts");
         let environment = std::fs::read(format!("/proc/{}/environ", emulators()[0].0)).unwrap();
         let has_one_heap = environment.split(|byte| *byte == 0).any(|variable| variable == b"MALLOC_ARENA_MAX=1");
         assert!(has_one_heap, "its heaps would grow by a stop of the tracer every few pages");
@@ -257,6 +256,6 @@ fn no_qemu_outlives_its_boot() {
         if code.is_some() {
             assert!(ran.stderr.contains("stopped by signal"), "{ran}");
         }
-        assert!(within(Duration::from_secs(10), || emulators().is_empty()), "{:?} after SIG{signal}", emulators());
+        assert!(within(LIMIT, || emulators().is_empty()), "{:?} after SIG{signal}", emulators());
     }
 }

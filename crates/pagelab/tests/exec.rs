@@ -151,12 +151,11 @@ fn what_cannot_be_run_ends_as_in_a_shell_and_what_cannot_be_had_with_3() {
 
 #[test]
 fn a_signal_to_pagelab_reaches_the_command_and_settings_return() {
-    if !needs(&[root()]) {
+    if !needs(&own_lease()) {
         return;
     }
-    let _alone = Alone::wait();
-    let before = settings_at_rest();
-    let bench = Bench::new();
+    let bench = Bench::with_own_lease();
+    let before = settings();
     let script = "trap 'echo told; exit 5' TERM; echo ready; while :; do sleep 0.01; done";
     let mut exec = bench.pagelab(&["exec", "-p", "mthp-64k", "--", "sh", "-c", script]);
     let mut child = exec.stdin(Stdio::null()).stdout(Stdio::piped()).begin();
@@ -167,5 +166,5 @@ fn a_signal_to_pagelab_reaches_the_command_and_settings_return() {
     send("TERM", child.id());
     std::io::Read::read_to_string(&mut stdout, &mut line).unwrap();
     assert_eq!((line.as_str(), child.wait().code()), ("ready\ntold\n", Some(5)));
-    assert_eq!(settings_at_rest(), before);
+    assert_eq!(bench.settings_at_rest(), before);
 }

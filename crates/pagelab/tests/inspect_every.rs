@@ -3,10 +3,11 @@
 mod common;
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use common::{Bench, Running, Runs, needs, program, send, within};
+use common::{Bench, Ran, Running, Runs, needs, program, send, within};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -15,14 +16,37 @@ fn sleeper() -> Running {
     Command::new("sleep").arg("600").stdin(Stdio::null()).begin()
 }
 
+/// A program that shows looks, when it has shown some.
+struct Watching {
+    running: Running,
+    stdout: BufReader<ChildStdout>,
+    shown: String,
+}
+
+impl Watching {
+    /// Starts it, and waits for this number of lines.
+    fn begin(mut command: Command, lines: usize) -> Watching {
+        let mut running = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
+        let (mut stdout, mut shown) = (BufReader::new(running.stdout()), String::new());
+        while shown.lines().count() < lines {
+            assert_ne!(stdout.read_line(&mut shown).unwrap(), 0, "it ended after {shown}");
+        }
+        Watching { running, stdout, shown }
+    }
+
+    /// Waits for its end.
+    fn ran(mut self) -> Ran {
+        self.stdout.read_to_string(&mut self.shown).unwrap();
+        Ran { stdout: self.shown, ..self.running.ran() }
+    }
+}
+
 #[test]
 fn every_look_is_a_row_until_the_process_ends() {
     let bench = Bench::new();
     let sleeper = sleeper();
     let pid = sleeper.id().to_string();
-    let mut watching = bench.pagelab(&["inspect", &pid, "--every", "200ms"]);
-    let watching = watching.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
-    std::thread::sleep(Duration::from_secs(3));
+    let watching = Watching::begin(bench.pagelab(&["inspect", &pid, "--every", "200ms"]), 6);
     sleeper.kill();
     let ran = watching.ran();
     ran.says(0, &[&format!("process {pid} has ended")]).prints(&[&format!("process {pid} (sleep)"), "so far why not"]);
@@ -34,12 +58,11 @@ fn json_lines_are_documents_and_a_signal_ends_them() {
     let bench = Bench::new();
     let sleeper = sleeper();
     let pid = sleeper.id();
-    let mut watching = bench.pagelab(&["inspect", &pid.to_string(), "--every", "200ms", "--json-lines"]);
-    let watching = watching.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
-    std::thread::sleep(Duration::from_secs(3));
-    send("TERM", watching.id());
+    let words = ["inspect", &pid.to_string(), "--every", "200ms", "--json-lines"];
+    let watching = Watching::begin(bench.pagelab(&words), 2);
+    send("TERM", watching.running.id());
     let ran = watching.ran();
-    ran.says(0, &[]);
+    ran.says(128 + 15, &["stopped by signal 15"]);
     let looks: Vec<serde_json::Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(looks.len() > 1, "{ran}");
     for look in &looks {
@@ -53,13 +76,14 @@ fn json_lines_are_documents_and_a_signal_ends_them() {
 #[test]
 fn a_command_is_looked_at_while_it_runs_and_at_its_end() {
     let bench = Bench::new();
-    let ran = bench.pagelab(&["inspect", "--every", "300ms", "--", "sh", "-c", "sleep 3; exit 3"]).ran();
+    let until_gone = bench.word("go");
+    let line = format!("while [ -e {until_gone} ]; do sleep 0.01; done; exit 3");
+    fs::write(&until_gone, "").unwrap();
+    let watching = Watching::begin(bench.pagelab(&["inspect", "--every", "200ms", "--", "sh", "-c", &line]), 6);
+    fs::remove_file(&until_gone).unwrap();
+    let ran = watching.ran();
     ran.says(1, &["exit code 3"]).prints(&["(sh)", "so far why not", "resident"]);
     assert!(ran.stdout.matches('▁').count() > 2, "{ran}");
-    let words = ["inspect", "--every", "200ms", "--json-lines", "--", "sleep", "2"];
-    let ran = bench.pagelab(&words).ran();
-    let looks = ran.stdout.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-    assert!(looks.filter(|look| look["name"] == "sleep").count() > 1, "{ran}");
 }
 
 /// What Prometheus itself says of the file, while it is replaced again and again.
@@ -83,7 +107,7 @@ fn prometheus_reads_what_is_exported_and_never_half_of_it() {
         std::thread::sleep(Duration::from_millis(2));
     }
     send("INT", watching.id());
-    watching.ran().says(0, &[]);
+    watching.ran().says(128 + 2, &["stopped by signal 2"]);
     assert!(text.contains(&format!("pagelab_memory_bytes{{pid=\"{pid}\",name=\"sleep\",")), "{text}");
     let mut lint = Command::new("promtool");
     lint.args(["check", "metrics"]).stdin(fs::File::open(&file).unwrap());

@@ -130,7 +130,7 @@ fn a_guest_is_gone_when_pagelab_is_killed_or_interrupted_and_leaves_nothing() {
         let bench = Bench::new();
         let mut compare = compare(&bench, &[(name, "")], &[], &shell("sleep 1000"));
         let mut running = compare.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
-        assert!(within(Duration::from_secs(60), || guests(name) == 1), "no guest");
+        assert!(within(LIMIT, || guests(name) == 1), "no guest");
         send(signal, running.id());
         let code = running.wait().code();
         assert_eq!(code, if signal == "INT" { Some(130) } else { None });

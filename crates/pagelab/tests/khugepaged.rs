@@ -4,9 +4,7 @@ mod common;
 
 use std::fs;
 
-use common::{
-    Alone, Bench, Runs, Settings, Still, arm, needs, observed, program, root, settings, settings_at_rest, words_of,
-};
+use common::{Bench, Runs, Settings, arm, needs, observed, program, root, settings, words_of};
 use serde_json::Value;
 
 const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
@@ -22,8 +20,8 @@ const WINDOWS: &str = "32";
 struct EagerHost(Settings);
 
 impl EagerHost {
-    fn make() -> EagerHost {
-        let _still = Still::wait();
+    /// While the bench has the lease of the host, so that no other pagelab takes this for the settings to put back.
+    fn make(_bench: &Bench) -> EagerHost {
         let host = EagerHost(settings());
         for (name, value) in EAGER {
             fs::write(format!("{KHUGEPAGED}/{name}"), value).unwrap();
@@ -45,6 +43,7 @@ fn can_be_held() -> bool {
     let thp = fs::read_to_string(ENABLED).unwrap_or_default();
     needs(&[
         root(),
+        program("unshare"),
         program("gcc"),
         ("THP for programs that ask for it", thp.contains("[madvise]") || thp.contains("[always]")),
     ])
@@ -69,10 +68,9 @@ fn khugepaged_sleeps_in_every_trial_and_is_as_before_afterwards() {
     if !can_be_held() {
         return;
     }
-    let _host = EagerHost::make();
-    let before = settings_at_rest();
-    let _alone = Alone::wait();
-    let bench = Bench::new();
+    let bench = Bench::with_own_lease();
+    let _host = EagerHost::make(&bench);
+    let before = settings();
     let run = |how: &str, patience_ms: &str| {
         // Policies that switch the size of a PMD leaf off and on: khugepaged begins anew each time.
         let options =
@@ -95,7 +93,7 @@ fn khugepaged_sleeps_in_every_trial_and_is_as_before_afterwards() {
         .map(|of| &of[format!("{KHUGEPAGED}/scan_sleep_millisecs")])
         .collect();
     assert!(!slept.is_empty() && slept.iter().all(|ms| *ms == "604800000"), "{slept:?}");
-    assert_eq!(settings_at_rest(), before);
+    assert_eq!(bench.settings_at_rest(), before);
     let shown = |number: &str| bench.pagelab(&["show", number, "--store", &bench.store()]).ran();
     shown("1").says(0, &[]).prints(&["khugepaged made", "a counter of the host", "--khugepaged off holds it still"]);
     let held = shown("2");

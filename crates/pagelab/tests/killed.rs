@@ -2,15 +2,18 @@
 
 mod common;
 
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::*;
 use testing::Random;
 
-/// How soon the settings must be back.
-const SOON: Duration = Duration::from_secs(2);
+/// Within what time a comparison that is told to stop has ended: in less than the ten seconds after which a tree's subreaper
+/// ends what is left, and in some hundred times what it takes.
+const ENDED: Duration = Duration::from_secs(8);
 /// All the ways in which settings are changed.
 const POLICIES: &str = "base,mthp-64k,hugetlb-2m";
 /// How often pagelab is killed.
@@ -29,24 +32,23 @@ fn start(bench: &Bench) -> Running {
         .begin()
 }
 
+/// A bench with that command, and with a lease of its own.
 fn bench() -> Bench {
-    let bench = Bench::new();
-    // What a test that failed may have left.
-    bench.pagelab(&["restore"]).ran();
+    let bench = Bench::with_own_lease();
     let program = bench.word("pagelab");
     bench.script("measured", &format!("{program} workload page-touch --bytes 4M >/dev/null & sleep 0.01; wait"));
     bench
 }
 
-/// What is not as before when nobody has the lease any more. The number of huge pages holds those that a
-/// killed program is still giving back, so that it is looked at until it is as before, or for too long.
-fn differences(before: &Settings) -> Settings {
-    let mut differences = Settings::new();
-    within(SOON, || {
-        differences = settings_at_rest().into_iter().filter(|setting| !before.contains(setting)).collect();
-        differences.is_empty()
-    });
-    differences
+/// What differs from before once no process holds the lease.
+fn differences_at_rest(bench: &Bench, before: &Settings) -> Settings {
+    bench.settings_at_rest().into_iter().filter(|setting| !before.contains(setting)).collect()
+}
+
+/// Waits until the settings are as before. The number of huge pages holds those that a killed program is still giving back.
+fn await_as_before(bench: &Bench, before: &Settings, when: &str) {
+    let as_before = within(LIMIT, || differences_at_rest(bench, before).is_empty());
+    assert!(as_before, "{when}: {:?}", differences_at_rest(bench, before));
 }
 
 /// What is not as before at this moment.
@@ -74,15 +76,6 @@ fn is_lent(before: &Settings) -> bool {
     })
 }
 
-/// How long nine trials take here and now, from the start of pagelab on: a slow machine has its moments later.
-fn time_of_a_few_trials() -> Duration {
-    let bench = bench();
-    let since = Instant::now();
-    let options = ["-p", POLICIES, "--blocks", "2", "--min-blocks", "2"];
-    bench.compare(&options, &words_of(&[&bench.word("measured")])).ran().says(0, &[]);
-    since.elapsed().max(Duration::from_millis(400))
-}
-
 /// The watchdog of a run: its fork, with its command line, as a program about to start is.
 fn watchdog(bench: &Bench, child: &Running) -> Vec<u32> {
     let others = processes_with(&bench.store()).into_iter().map(|(pid, _)| pid);
@@ -90,10 +83,10 @@ fn watchdog(bench: &Bench, child: &Running) -> Vec<u32> {
 }
 
 /// Stops a run at a moment at which settings are not as before.
-fn stop_with_changed_settings(child: &Running, before: &Settings) {
-    await_lease(child);
+fn stop_with_changed_settings(bench: &Bench, child: &Running, before: &Settings) {
+    bench.await_lease(child);
     // Some moments lie between the lease and the first change.
-    let changed = within(Duration::from_secs(20), || {
+    let changed = within(LIMIT, || {
         stop(child.id());
         let changed = is_lent(before);
         if !changed {
@@ -106,79 +99,82 @@ fn stop_with_changed_settings(child: &Running, before: &Settings) {
 
 /// Kills a run and its watchdog between two changes of settings.
 fn kill_with_watchdog(bench: &Bench, child: Running, before: &Settings) {
-    stop_with_changed_settings(&child, before);
+    stop_with_changed_settings(bench, &child, before);
     // Stopped, so that it puts nothing back between the two kills.
     watchdog(bench, &child).into_iter().for_each(|pid| send("KILL", pid));
     child.kill();
     nobody_is_left(bench);
 }
 
+/// The number of the last comparison in the store; 0 where there is none.
+fn last_number(bench: &Bench) -> u64 {
+    bench.listed().iter().filter_map(|one| one["number"].as_u64()).max().unwrap_or(0)
+}
+
+/// Waits until a comparison after this one has stored a trial.
+fn await_trial(bench: &Bench, after: u64) {
+    let is_stored =
+        || bench.listed().iter().any(|one| one["number"].as_u64() > Some(after) && one["trials"].as_u64() > Some(0));
+    assert!(within(LIMIT, is_stored), "no trial was ever stored");
+}
+
 fn nobody_is_left(bench: &Bench) {
     let word = bench.word("");
-    let gone = within(SOON, || processes_with(&word).is_empty());
+    let gone = within(LIMIT, || processes_with(&word).is_empty());
     assert!(gone, "left over: {:?}", processes_with(&word));
 }
 
 #[test]
 fn after_sigkill_at_any_moment_settings_return_and_the_store_is_whole() {
-    if !needs(&[root()]) {
+    if !needs(&own_lease()) {
         return;
     }
-    let _alone = Alone::wait();
     let bench = bench();
-    let before = settings_at_rest();
-    let a_few_trials = time_of_a_few_trials();
+    let before = settings();
     let mut random = Random::new();
-    let mut with_lease = 0;
     for round in 0..KILLS {
+        let earlier = last_number(&bench);
         let child = start(&bench);
-        if round % 2 == 0 {
-            await_lease(&child);
+        // From its start on, while it has the lease, or after its first trials.
+        match round % 3 {
+            0 => {}
+            1 => bench.await_lease(&child),
+            _ => await_trial(&bench, earlier),
         }
-        std::thread::sleep(Duration::from_micros(random.below(a_few_trials.as_micros() as u64)));
-        let had_lease = leaseholder() == Some(child.id());
+        std::thread::sleep(Duration::from_micros(random.below(400_000)));
+        assert!(round % 3 == 0 || bench.leaseholder() == Some(child.id()), "round {round}");
         child.kill();
-        // Pages that a killed program still has count as surplus pages of the pool until it is gone.
-        within(SOON, || differences(&before).is_empty());
-        assert_eq!(differences(&before), [], "round {round}");
-        with_lease += u32::from(had_lease);
+        await_as_before(&bench, &before, &format!("round {round}"));
         nobody_is_left(&bench);
-        let last = bench.listed();
-        if let Some(summary) = last.iter().max_by_key(|one| one["number"].as_u64()) {
+        let listed = bench.listed();
+        if let Some(summary) = listed.iter().max_by_key(|one| one["number"].as_u64()) {
             let document = bench.stored(summary["number"].as_u64().unwrap());
             assert_eq!(document["trials"].as_array().unwrap().len() as u64, summary["trials"].as_u64().unwrap());
             assert_eq!(document["ended"]["reason"], "not_ended");
         }
     }
-    let stored: u64 = bench.listed().iter().map(|one| one["trials"].as_u64().unwrap()).sum();
-    println!("{with_lease} of {KILLS} kills met the lease; {stored} trials are stored");
-    assert!(with_lease >= KILLS / 3, "only {with_lease} kills met the lease");
-    assert!(stored >= u64::from(KILLS), "only {stored} trials were stored");
     let options = [&["-p", POLICIES][..], &QUICK].concat();
     bench.compare(&options, &bench.touch()).ran().says(0, &[]).prints(&["mthp-64k", "hugetlb-2m"]);
-    assert_eq!(differences(&before), []);
+    await_as_before(&bench, &before, "at the end");
 }
 
 #[test]
 fn after_ctrl_c_and_sigterm_what_was_finished_is_stored_and_said() {
-    if !needs(&[root()]) {
+    if !needs(&own_lease()) {
         return;
     }
-    let _alone = Alone::wait();
     let bench = bench();
-    let before = settings_at_rest();
+    let before = settings();
     for (number, (name, signal)) in [("INT", 2), ("TERM", 15), ("HUP", 1)].into_iter().enumerate() {
         for after_ms in [0, 200] {
+            let earlier = last_number(&bench);
             let child = start(&bench);
-            await_lease(&child);
-            let is_stored =
-                || bench.listed().iter().any(|one| one["ended"] == "running or killed" && one["trials"] != 0);
-            assert!(within(Duration::from_secs(20), is_stored), "no trial was ever stored");
+            await_trial(&bench, earlier);
             std::thread::sleep(Duration::from_millis(after_ms));
             send(name, child.id());
             let ran = child.ran();
             ran.says(128 + signal, &[&format!("stopped by signal {signal}"), "stored", "restored"]);
-            assert_eq!(differences(&before), [], "{name}");
+            await_as_before(&bench, &before, name);
             nobody_is_left(&bench);
         }
         let number = 2 * (number as u64 + 1);
@@ -207,7 +203,7 @@ fn a_trial_that_ended_while_pagelab_was_told_to_stop_does_not_count() {
     let mut compare = bench.compare(&options, &words_of(&[&program]));
     let child = compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).begin();
     let mut id = String::new();
-    let runs_fourth = within(Duration::from_secs(60), || {
+    let runs_fourth = within(LIMIT, || {
         id = std::fs::read_to_string(&own_id).unwrap_or_default();
         id.ends_with('\n')
     });
@@ -228,17 +224,25 @@ fn a_trial_that_ended_while_pagelab_was_told_to_stop_does_not_count() {
     nobody_is_left(&bench);
 }
 
+fn has_open(pid: u32, file: &Path) -> bool {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    descriptors.filter_map(|descriptor| std::fs::metadata(descriptor.path()).ok()).any(|open| is_same(&open, file))
+}
+
+fn is_same(open: &Metadata, file: &Path) -> bool {
+    std::fs::metadata(file).is_ok_and(|file| (file.dev(), file.ino()) == (open.dev(), open.ino()))
+}
+
 /// A watchdog that is not as fast as a user's next command.
 #[test]
 fn restore_right_after_sigkill_leaves_the_watchdog_its_time() {
-    if !needs(&[root()]) {
+    if !needs(&own_lease()) {
         return;
     }
-    let _alone = Alone::wait();
     let bench = bench();
-    let before = settings_at_rest();
+    let before = settings();
     let child = start(&bench);
-    stop_with_changed_settings(&child, &before);
+    stop_with_changed_settings(&bench, &child, &before);
     let watchdog = watchdog(&bench, &child);
     watchdog.iter().for_each(|pid| stop(*pid));
     let who = format!("by process {}", child.id());
@@ -249,27 +253,26 @@ fn restore_right_after_sigkill_leaves_the_watchdog_its_time() {
 
     let mut restore = bench.pagelab(&["restore"]);
     let restore = restore.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
-    std::thread::sleep(Duration::from_millis(500));
+    assert!(within(LIMIT, || has_open(restore.id(), &bench.path("run/lease.queue"))), "it never waited");
     watchdog.iter().for_each(|pid| send("CONT", *pid));
     restore.ran().says(0, &[]).prints(&["nothing to restore"]);
-    assert_eq!(differences(&before), []);
+    await_as_before(&bench, &before, "after the watchdog");
     nobody_is_left(&bench);
 }
 
 /// The whole process tree of a session at once: what a service manager or the OOM killer can do.
 #[test]
 fn after_the_watchdog_died_too_restore_restores() {
-    if !needs(&[root()]) {
+    if !needs(&own_lease()) {
         return;
     }
-    let _alone = Alone::wait();
     let bench = bench();
-    let before = settings_at_rest();
+    let before = settings();
     for _ in 0..3 {
         kill_with_watchdog(&bench, start(&bench), &before);
-        assert!(!differences(&before).is_empty(), "nobody put them back");
+        assert!(!differences_at_rest(&bench, &before).is_empty(), "nobody put them back");
         bench.pagelab(&["restore"]).ran().says(0, &[]).prints(&[" again"]);
-        assert_eq!(differences(&before), []);
+        await_as_before(&bench, &before, "after restore");
         bench.pagelab(&["restore"]).ran().says(0, &[]).prints(&["nothing to restore"]);
         let json = bench.pagelab(&["restore", "--json"]).ran().json();
         assert_eq!((&json["schema"], &json["found"]), (&"pagelab.restore/1".into(), &"nothing".into()));
@@ -278,26 +281,22 @@ fn after_the_watchdog_died_too_restore_restores() {
 
 #[test]
 fn the_next_comparison_restores_what_a_crash_left() {
-    if !needs(&[root()]) {
+    if !needs(&own_lease()) {
         return;
     }
-    let _alone = Alone::wait();
     let bench = bench();
-    let before = settings_at_rest();
+    let before = settings();
     kill_with_watchdog(&bench, start(&bench), &before);
-    assert!(!differences(&before).is_empty());
+    assert!(!differences_at_rest(&bench, &before).is_empty());
     let options = [&["-p", "base,mthp-64k"][..], &QUICK].concat();
     bench.compare(&options, &bench.touch()).ran().says(0, &[]);
-    within(SOON, || differences(&before).is_empty());
-    assert_eq!(differences(&before), []);
+    await_as_before(&bench, &before, "after a comparison");
 }
 
 /// The client is no part of the traced tree.
 #[test]
 fn a_killed_comparison_leaves_neither_server_nor_client() {
-    // It has the lease, which no other test can have meanwhile.
-    let _alone = is_root().then(Alone::wait);
-    let bench = Bench::new();
+    let bench = if is_root() && has("unshare") { Bench::with_own_lease() } else { Bench::new() };
     // In short sleeps, so that none of them outlives its killed shell for long.
     let forever = "while :; do sleep 0.05; done";
     let (server, client) = (bench.script("server", forever), bench.script("client", forever));
@@ -305,12 +304,12 @@ fn a_killed_comparison_leaves_neither_server_nor_client() {
         bench.compare(&["-p", "default,base", "--server", &server, "--ready", "true"], &words_of(&[&client]));
     for signal in ["KILL", "TERM"] {
         let mut child = compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).begin();
-        let runs = within(Duration::from_secs(10), || processes_with(&client).len() >= 2);
+        let runs = within(LIMIT, || processes_with(&client).len() >= 2);
         assert!(runs, "pagelab and the client: {:?}", processes_with(&client));
         send(signal, child.id());
-        let over = within(SOON, || child.is_over());
+        let over = within(ENDED, || child.is_over());
         assert!(over, "{signal}");
-        let gone = within(SOON, || processes_with(&server).is_empty() && processes_with(&client).is_empty());
+        let gone = within(ENDED, || processes_with(&server).is_empty() && processes_with(&client).is_empty());
         assert!(gone, "{signal}: {:?}", processes_with(&bench.word("")));
     }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use traced::Traced;
 
 /// Runs under the kernel that are measured, and layouts that are simulated.
-const MEASURED: &str = "12";
+const MEASURED: &str = "20";
 const LAYOUTS: &str = "48";
 
 /// The program of `layouts.c`, and its trace, in the bench.
@@ -107,9 +107,10 @@ fn measured(bench: &Bench, path: &str) -> Vec<f64> {
     faults
 }
 
-/// The ranges overlap so that the median of each lies in the other one: of twelve runs none is to be expected beyond what 48
-/// layouts have by much, but the ends of both are chance, and their middles are not. What is allowed beside is what predictions
-/// of one layout are allowed: 2 % and five faults.
+/// The ranges overlap so that each contains the median of the other: the ends of both are chance, and their middles are not.
+/// If both are drawn from one distribution without ties, all of 20 runs are on one side of the median of 48 layouts once in
+/// 43,000 tests, and all 48 layouts on one side of the median of the runs once in 4 million (counted by orders of 68 values).
+/// Ties and what is allowed besides, 2 % and five faults as for predictions of one layout, make it rarer.
 #[test]
 fn measured_and_simulated_faults_spread_over_the_same_range() {
     let here = [("x86-64", cfg!(target_arch = "x86_64")), root(), recording("qemu-x86_64"), program("gcc")];
@@ -143,7 +144,7 @@ fn measured_and_simulated_faults_spread_over_the_same_range() {
     let [own_least, own_median, own_most] = ["least", "median", "most"].map(|key| figure(&simulated, key));
     println!("measured {least} to {most}, median {median}; simulated {own_least} to {own_most}, median {own_median}");
     let allowed = |of: f64| (of * 0.02).max(5.0);
-    assert!(runs.len() >= 10 && most - least > 256.0 && own_most - own_least > 256.0, "it spreads");
+    assert!(runs.len() >= 20 && most - least > 256.0 && own_most - own_least > 256.0, "it spreads");
     assert!(median >= own_least - allowed(own_least) && median <= own_most + allowed(own_most));
     assert!(own_median >= least - allowed(least) && own_median <= most + allowed(most));
     // No run is beyond what can happen: all large pages, or none that could be missed.

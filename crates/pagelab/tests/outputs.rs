@@ -102,3 +102,90 @@ fn pipes_and_descriptors_are_written_as_they_come_and_own_links_are_followed() {
     ran.says(0, &[]);
     assert_eq!(ran.stderr, whole, "a reader that goes is no error, and one that stays gets all");
 }
+
+/// What of a study is kept next to its store, what is generated, and what a model machine's traces are recorded into.
+#[test]
+fn root_makes_and_replaces_nothing_through_a_directory_that_another_user_links() {
+    if !needs(&[root()]) {
+        return;
+    }
+    let (bench, precious) = bench();
+    for link in ["results.shards", "results.traces", "generated"] {
+        symlink(precious.path(), bench.path(link)).unwrap();
+        lchown(bench.path(link), Some(NOBODY), None).unwrap();
+    }
+    let study = "schema = \"pagelab.study/1\"\nname = \"beside\"\nquestion = \"?\"\npolicies = [\"default\", \"thp\"]\n\
+                 machines = [\"cortex-a53\"]\n[sizes.full]\nrecorded = 1000\n[[workload]]\nname = \"one\"\ncommand = [\"true\"]\n";
+    fs::write(bench.path("beside.toml"), study).unwrap();
+    let (file, store) = (bench.word("beside.toml"), bench.store());
+    for words in [
+        &["study", "run", &file, "--task", "0", "--store", &store][..],
+        &["study", "run", &file, "--store", &store],
+        &["generate", "completions", "generated"],
+        &["generate", "man", "generated"],
+        &["generate", "reference", "generated"],
+    ] {
+        let ran = bench.pagelab(words).ran();
+        assert!(
+            ran.code != Some(0) && ran.stderr.contains("links of other users are not followed"),
+            "{words:?}: {ran}"
+        );
+    }
+    assert_eq!(fs::read_dir(precious.path()).unwrap().count(), 1, "the file of before");
+}
+
+/// A capture of this process.
+fn capture(bench: &Bench, directory: &str) -> Command {
+    bench.pagelab(&["inspect", &std::process::id().to_string(), "--capture", directory])
+}
+
+#[test]
+fn a_capture_follows_no_link_of_another_user_and_is_not_made_in_a_directory_of_theirs() {
+    if !needs(&[root()]) {
+        return;
+    }
+    let (bench, precious) = bench();
+    for directory in ["theirs", "home", "home/of-root", "own"] {
+        fs::create_dir(bench.path(directory)).unwrap();
+    }
+    ["theirs", "home"].iter().for_each(|name| chown(bench.path(name), Some(NOBODY), Some(NOBODY)).unwrap());
+    for link in ["link", "home/link", "home/of-root/link", "own/proc"] {
+        symlink(precious.path(), bench.path(link)).unwrap();
+    }
+    ["link", "home/link", "own/proc"].iter().for_each(|link| lchown(bench.path(link), Some(NOBODY), None).unwrap());
+    for (directory, part) in [
+        ("link", "links of other users are not followed"),
+        ("link/new", "links of other users are not followed"),
+        ("home/link", "links of other users are not followed"),
+        ("home/of-root/link", "root does not follow it"),
+        ("own", "links of other users are not followed"),
+        ("theirs", "belongs to user 65534; name a directory of your own"),
+        ("home/new", "belongs to user 65534; name a directory of your own"),
+    ] {
+        capture(&bench, directory).ran().says(2, &[part]);
+    }
+    assert_eq!(fs::read_to_string(precious.path().join("file")).unwrap(), "precious");
+    assert_eq!(fs::read_dir(precious.path()).unwrap().count(), 1);
+    assert!(!bench.path("home/new").exists() && fs::read_dir(bench.path("theirs")).unwrap().next().is_none());
+}
+
+#[test]
+fn a_capture_can_be_read_by_its_owner_alone() {
+    let bench = Bench::new();
+    let pid = std::process::id().to_string();
+    for (directory, umask) in [("open", "0"), ("usual", "022")] {
+        let line = format!("umask {umask}; exec \"$0\" inspect {pid} --capture {directory}");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &line, &bench.word("pagelab")]).current_dir(bench.path("")).ran().says(0, &[]);
+        let found = Command::new("find").arg(bench.path(directory)).args(["-printf", "%y %m\n"]).ran();
+        let kinds: std::collections::BTreeSet<&str> = found.stdout.lines().collect();
+        assert_eq!(Vec::from_iter(kinds), ["d 700", "f 600"], "{directory}");
+    }
+    if !needs(&[root()]) {
+        return;
+    }
+    let mut sudo = capture(&bench, "of-invoker");
+    sudo.env("SUDO_UID", "4711").env("SUDO_GID", "4712").ran().says(0, &[]);
+    let owners = Command::new("find").arg(bench.path("of-invoker")).args(["-printf", "%U %G\n"]).ran();
+    assert!(owners.stdout.lines().all(|owner| owner == "4711 4712"), "{owners}");
+}

@@ -3,7 +3,7 @@
 mod common;
 
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::Instant;
 
 use common::*;
 
@@ -35,17 +35,23 @@ fn it_comes_before_each_trial_untimed_and_is_told() {
     let prepare = prepare + " 'two words'";
     let measured = logging(&bench, "measured", ":", ":");
     let options = [&["-p", "default,base", "--json", "--prepare", &prepare][..], &QUICK].concat();
+    let since = Instant::now();
     let document = bench.compare(&options, &words_of(&[&measured])).ran().json();
+    let all_s = since.elapsed().as_secs_f64();
     let trials = document["trials"].as_array().unwrap();
-    assert_eq!(trials.len(), 6, "two arms, two blocks and a discarded one: {:#}", document["ended"]);
+    // More where a setting of the host changed during one.
+    assert!(trials.len() >= 6, "two arms, two blocks and a discarded one: {:#}", document["ended"]);
     for trial in trials {
         let faults = observed(trial, "minor_faults").unwrap();
         assert!(faults < PREPARED_PAGES, "{faults} faults: what prepares is not measured");
     }
-    // Every trial would be longer than what prepares it, however busy the machine is.
-    let shortest_s = trials.iter().map(|trial| observed(trial, "wall_s").unwrap()).fold(f64::INFINITY, f64::min);
-    assert!(shortest_s < 0.5, "{shortest_s}");
-    assert_eq!(log(&bench), ["prepare two words", "measured"].repeat(9), "of the bare arm too");
+    // However busy the machine is: the half second of sleep before each trial is in none.
+    let controls = document["control_trials"].as_array().unwrap();
+    let (runs, all) = (trials.len() + controls.len(), trials.iter().chain(controls));
+    let measured_s: f64 = all.map(|trial| observed(trial, "wall_s").unwrap()).sum();
+    assert!(measured_s <= all_s - 0.5 * runs as f64, "{measured_s} of {all_s} s");
+    assert!(controls.len() >= 3, "one of the bare arm in each block: {controls:#?}");
+    assert_eq!(log(&bench), ["prepare two words", "measured"].repeat(runs), "of the bare arm too");
     assert_eq!(document["invocation"]["prepare"][1], "two words");
     assert_eq!(bench.stored(1)["invocation"], document["invocation"]);
     let page = bench.word("page.html");
@@ -56,11 +62,10 @@ fn it_comes_before_each_trial_untimed_and_is_told() {
 #[test]
 fn it_runs_under_no_policy() {
     let is_off = std::fs::read_to_string(SETTING).is_ok_and(|setting| setting.contains("[never]"));
-    if !needs(&[root(), ("Linux 6.8 with folios of 64K, switched off", is_off)]) {
+    if !(needs(&[("Linux 6.8 with folios of 64K, switched off", is_off)]) && needs(&own_lease())) {
         return;
     }
-    let _alone = Alone::wait();
-    let bench = Bench::new();
+    let bench = Bench::with_own_lease();
     let look = format!("cat {SETTING}");
     let (prepare, measured) = (logging(&bench, "prepare", &look, ""), logging(&bench, "measured", &look, ""));
     let before = std::fs::read_to_string(SETTING).unwrap();
@@ -85,7 +90,7 @@ fn it_runs_as_the_user_of_the_command() {
     let options = [&["-p", "default,base", "--user", "nobody", "--prepare", &prepare][..], &QUICK].concat();
     bench.compare(&options, &words_of(&[&measured])).env("LOGNAME", "root").ran().says(0, &[]);
     let seen: Vec<String> = log(&bench).iter().map(|line| line.split_once(' ').unwrap().1.to_string()).collect();
-    assert!(seen.len() == 18 && seen.iter().all(|one| *one == seen[0] && one.ends_with("nobody")), "{seen:?}");
+    assert!(seen.len() >= 18 && seen.iter().all(|one| *one == seen[0] && one.ends_with("nobody")), "{seen:?}");
 }
 
 #[test]
@@ -122,10 +127,10 @@ fn nothing_of_it_is_left_behind() {
         let mut compare = bench.compare(&["-p", "default,base", "--prepare", &prepare], &words_of(&["true"]));
         let pagelab = compare.stdout(Stdio::null()).stderr(Stdio::null()).begin();
         // Another comparison on this host may have the lease for a while.
-        assert!(within(Duration::from_secs(120), || processes_with(&grandchild).len() >= 2), "it has begun");
+        assert!(within(LIMIT, || processes_with(&grandchild).len() >= 2), "it has begun");
         send(signal, pagelab.id());
         assert_eq!(pagelab.ran().code, code);
         let gone = || processes_with(&bench.word("prepare")).is_empty() && processes_with(&grandchild).is_empty();
-        assert!(within(Duration::from_secs(20), gone), "{:?}", processes_with(&bench.word("")));
+        assert!(within(LIMIT, gone), "{:?}", processes_with(&bench.word("")));
     }
 }

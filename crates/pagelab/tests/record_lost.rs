@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{Bench, Ran, Runs, needs, program, recording, root};
+use testing::Random;
 
 fn record(bench: &Bench, output: &str, command: &[&str]) -> Command {
     let mut record = bench.pagelab(&["record", "-o", output, "--"]);
@@ -66,40 +67,157 @@ fn a_full_disk_ends_with_2_and_says_what_is_lost() {
     on_a_small_disk(&bench, 65536, &record(&bench, &trace, &["/bin/true"]), ":").says(0, &[]);
 }
 
-/// The directories of recordings in shared memory that a process has.
-fn directories(process: u32) -> Vec<PathBuf> {
-    let entries = fs::read_dir("/dev/shm").unwrap().map(|entry| entry.unwrap().path());
-    let prefix = format!("/dev/shm/pagelab-record-{process}-");
-    entries.filter(|path| path.to_string_lossy().starts_with(&prefix)).collect()
+/// The directories for temporary files that a recording has in these places.
+fn directories(places: &[PathBuf], process: u32) -> Vec<PathBuf> {
+    let entries = places.iter().flat_map(|place| fs::read_dir(place).into_iter().flatten());
+    let prefix = format!("pagelab-record-{process}-");
+    let is_of_process =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix));
+    entries.map(|entry| entry.unwrap().path()).filter(is_of_process).collect()
+}
+
+/// Processes that work in the bench's directory: those of its recordings, whatever they execute.
+fn processes_in(bench: &Bench) -> Vec<(u32, String)> {
+    let processes =
+        fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_in =
+        |pid: &u32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|directory| directory == bench.path(""));
+    let line = |pid: u32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ");
+    processes.filter(is_in).map(|pid| (pid, line(pid))).collect()
+}
+
+/// Forks and execs without end, out of sight of its parent too; and a machine that runs for ever.
+fn endless(bench: &Bench, is_system: bool) -> Vec<String> {
+    if is_system {
+        let machine = "qemu-system-aarch64 -nodefaults -no-user-config -display none -m 64M -M virt -cpu cortex-a57";
+        return machine.split(' ').map(str::to_owned).collect();
+    }
+    let loops = bench.script("loops", "while :; do /bin/true; done");
+    vec!["/bin/sh".to_owned(), bench.script("program", &format!("setsid {loops} & while :; do :; done"))]
+}
+
+/// A header, which is the first thing in a trace, is shorter than this.
+const HEADER_BYTES: u64 = 4096;
+
+/// How often a recorder is killed: `PAGELAB_TORTURE=full` asks for the large number.
+fn kills() -> u32 {
+    if std::env::var_os("PAGELAB_TORTURE").is_some_and(|size| size == "full") { 60 } else { 5 }
+}
+
+#[test]
+fn record_killed_by_sigkill_leaves_no_process_and_no_file_but_a_readable_trace() {
+    if !needs(&[recording("qemu-x86_64"), program("setsid")]) {
+        return;
+    }
+    // Temporary files of root are in a directory that only root can change.
+    let (bench, temporary) = (Bench::new(), tempfile::tempdir().unwrap());
+    let has_machines = needs(&[recording("qemu-system-aarch64")]);
+    let mut random = Random::new();
+    let mut killed = Vec::new();
+    for round in 0..kills() {
+        let is_system = has_machines && round % 3 == 2;
+        let command = endless(&bench, is_system);
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        let output = format!("trace-{round}");
+        let mut record = record(&bench, &bench.word(&output), &words);
+        if is_system {
+            record = bench.pagelab(&[&["record", "--system", "-o", &output, "--"], &words[..]].concat());
+            record.env("PAGELAB_QEMU_PLUGIN", testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab"))));
+        }
+        record.env("TMPDIR", temporary.path());
+        let mut running = record.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).begin();
+        let pid = running.id();
+        // Half of them are killed as soon as there is anything to leave behind.
+        if round % 2 == 0 {
+            let has_begun = || fs::metadata(bench.path(&output)).is_ok_and(|file| file.len() > 0);
+            assert!(common::within(common::LIMIT, || running.is_over() || has_begun()));
+            assert!(has_begun(), "round {round}: it ended before anything was recorded");
+        }
+        std::thread::sleep(Duration::from_micros(random.below(800_000)));
+        running.kill();
+        let gone = common::within(common::LIMIT, || processes_in(&bench).is_empty());
+        assert!(gone, "round {round}: left {:?}", processes_in(&bench));
+        for trace in traces(&bench, &output).into_iter().take(4) {
+            let checked = bench.pagelab(&["trace", "check", &trace]).ran();
+            // Killed while it wrote the header: nothing was recorded, and the file is refused.
+            let has_begun = fs::metadata(bench.path(&trace)).unwrap().len() >= HEADER_BYTES;
+            let is_sound = [Some(0), Some(1)].contains(&checked.code) || !has_begun && checked.code == Some(2);
+            assert!(is_sound, "round {round}: {trace}: {checked}");
+        }
+        killed.push(pid);
+    }
+    let mut last = record(&bench, &bench.word("last"), &["/bin/true"]);
+    last.env("TMPDIR", temporary.path()).ran().says(0, &[]);
+    let places = [PathBuf::from("/dev/shm"), temporary.path().to_owned()];
+    let left: Vec<PathBuf> = killed.iter().flat_map(|pid| directories(&places, *pid)).collect();
+    assert_eq!(left, Vec::<PathBuf>::new());
+}
+
+/// The traces of a recording that have anything in them.
+fn traces(bench: &Bench, output: &str) -> Vec<String> {
+    let entries = fs::read_dir(bench.path("")).unwrap().flatten();
+    let written = entries.filter(|entry| entry.metadata().is_ok_and(|file| file.len() > 0));
+    let names = written.map(|entry| entry.file_name().into_string().unwrap());
+    let is_of_it = |name: &String| name == output || name.starts_with(&format!("{output}."));
+    let mut names: Vec<String> = names.filter(is_of_it).collect();
+    names.sort_by_key(String::len);
+    names
 }
 
 #[test]
 fn what_a_killed_recording_leaves_is_removed_by_the_next() {
-    if !needs(&[recording("qemu-x86_64"), ("tmpfs at /dev/shm", Path::new("/dev/shm").is_dir())]) {
+    let here = [recording("qemu-x86_64"), ("tmpfs at /dev/shm", Path::new("/dev/shm").is_dir())];
+    if !(needs(&here) && needs(&[root(), program("unshare")])) {
         return;
     }
-    let bench = Bench::new();
+    // Shared memory of its own, where no other recording removes what a killed one left.
+    let (bench, shared_memory) = (Bench::new(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let record = |output: &str, command: &[&str]| {
+        let script = "mount --bind \"$0\" /dev/shm && exec \"$@\"";
+        let mut outer = Command::new("unshare");
+        outer.args(["--mount", "sh", "-c", script]).arg(shared_memory.path());
+        common::wrap(&mut outer, &record(&bench, &bench.word(output), command));
+        outer
+    };
+    let directories = |process: u32| directories(&[shared_memory.path().to_owned()], process);
     // Each has a trace of its own: of two that write one file, one is refused.
     let start = |output: &str| {
-        let mut command = record(&bench, &bench.word(output), &["/bin/sleep", "60"]);
+        let mut command = record(output, &["/bin/sleep", "6000"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.begin()
     };
-    let (mut killed, alive) = (start("killed"), start("alive"));
+    let (killed, alive) = (start("killed"), start("alive"));
     let has_begun = |process: u32| !directories(process).is_empty();
-    assert!(common::within(Duration::from_secs(60), || has_begun(killed.id()) && has_begun(alive.id())));
-    let emulator = || {
-        let children = format!("/proc/{0}/task/{0}/children", killed.id());
-        fs::read_to_string(children).unwrap_or_default().trim().to_owned()
-    };
-    assert!(common::within(Duration::from_secs(60), || !emulator().is_empty()));
-    let (process, emulator) = (killed.id(), emulator());
-    let kill = |process: &str| Command::new("kill").args(["-KILL", process]).status().unwrap();
-    kill(&process.to_string());
-    killed.wait();
-    kill(&emulator);
+    assert!(common::within(common::LIMIT, || has_begun(killed.id()) && has_begun(alive.id())));
+    let process = killed.id();
+    killed.kill();
     assert_eq!(directories(process).len(), 1, "a killed process removes nothing");
-    record(&bench, &bench.word("other"), &["/bin/true"]).ran().says(0, &[]);
+    record("other", &["/bin/true"]).ran().says(0, &[]);
     assert_eq!(directories(process), Vec::<PathBuf>::new());
-    assert_eq!(directories(alive.id()).len(), 1, "somebody still has it");
+    assert_eq!(directories(alive.id()).len(), 1, "another process uses it");
+}
+
+/// Ctrl-C at a terminal reaches the program by itself; SIGTERM of a supervisor reaches pagelab alone.
+#[test]
+fn a_recording_that_is_told_to_stop_leaves_no_process() {
+    if !needs(&[recording("qemu-x86_64"), program("setsid")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let command = endless(&bench, false);
+    let words: Vec<&str> = command.iter().map(String::as_str).collect();
+    let mut recording = record(&bench, &bench.word("trace"), &words);
+    let mut recording = recording.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).begin();
+    let forks = || {
+        fs::read_dir(bench.path(""))
+            .unwrap()
+            .flatten()
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("trace."))
+            .count()
+            > 2
+    };
+    assert!(common::within(common::LIMIT, forks), "it does not fork");
+    common::send("TERM", recording.id());
+    assert_eq!(recording.wait().code(), Some(128 + 15));
+    assert_eq!(processes_in(&bench), []);
 }

@@ -4,7 +4,6 @@ mod common;
 
 use std::net::TcpListener;
 use std::process::Stdio;
-use std::time::Duration;
 
 use common::*;
 
@@ -82,7 +81,7 @@ fn the_client_is_timed_and_the_server_is_ended() {
     assert_eq!(document["ended"]["reason"], "blocks", "{:#}", document["ended"]);
     for trial in document["trials"].as_array().unwrap() {
         let wall_s = observed(trial, "wall_s").unwrap();
-        assert!((0.1..1.0).contains(&wall_s), "{wall_s}");
+        assert!(wall_s >= 0.1, "{wall_s}");
     }
     assert_eq!(processes_with(&server), []);
 }
@@ -168,12 +167,8 @@ fn a_killed_pagelab_leaves_nothing_of_a_client_behind() {
     let client = bench.script("client", &format!("setsid {grandchild} & {grandchild}"));
     let options = ["-p", "default,base", "--server", &server, "--ready", "true"];
     let mut pagelab = bench.compare(&options, &[client]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    assert!(within(Duration::from_secs(20), || processes_with(&grandchild).len() >= 2), "the client has begun");
+    assert!(within(LIMIT, || processes_with(&grandchild).len() >= 2), "the client has begun");
     pagelab.kill().unwrap();
     pagelab.wait().unwrap();
-    assert!(
-        within(Duration::from_secs(20), || processes_with(&bench.word("")).is_empty()),
-        "{:?}",
-        processes_with(&bench.word(""))
-    );
+    assert!(within(LIMIT, || processes_with(&bench.word("")).is_empty()), "{:?}", processes_with(&bench.word("")));
 }

@@ -94,7 +94,7 @@ fn a_killed_study_goes_on_and_repeats_nothing() {
         bench.path("results.sqlite").exists()
             && bench.listed().first().is_some_and(|one| one["trials"].as_u64() > Some(3))
     };
-    assert!(within(std::time::Duration::from_secs(60), begun), "it does not begin");
+    assert!(within(LIMIT, begun), "it does not begin");
     running.kill();
     let before = trials(&bench, 1);
     assert_eq!(states(&bench, &file)[0], ("sleep".to_owned(), "interrupted".to_owned()));
@@ -271,7 +271,7 @@ fn one_study_is_run_once_at_a_time() {
     };
     let first = first.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null()).begin();
     let has_begun = || bench.path("results.tiny.lock").metadata().is_ok_and(|lock| lock.len() > 0);
-    assert!(within(std::time::Duration::from_secs(60), has_begun));
+    assert!(within(LIMIT, has_begun));
     let id = first.id();
     study(&bench, "run", &file, &[]).ran().says(2, &["the study tiny is being run already", &format!("process {id}")]);
     first.kill();

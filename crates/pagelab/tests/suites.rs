@@ -5,6 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 use common::*;
@@ -130,11 +131,19 @@ fn an_input_that_cannot_be_made_says_why_and_the_others_go_on() {
         ],
     );
     ran.prints(&["1 of 4 rows are done", "2 of 4 workloads on this host"]);
-    let left = || {
-        let left = fs::read_dir(bench.path("cache/pagelab/inputs")).unwrap().flatten();
-        left.flat_map(|one| fs::read_dir(one.path()).unwrap().flatten().map(|one| one.file_name())).collect::<Vec<_>>()
+    let names = |directory: &Path| -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
     };
-    assert_eq!(left(), ["why-not-made"], "the reason, and nothing half made");
+    let inputs = bench.path("cache/pagelab/inputs");
+    let left = names(&inputs);
+    assert!(
+        left.len() == 2 && left[1] == format!("{}.why-not-made", left[0]),
+        "the reason, and nothing half made: {left:?}"
+    );
+    assert!(names(&inputs.join(&left[0])).is_empty());
     let why = "the input numbers cannot be made: its command failed (exit status 3)";
     let status = study(&bench, "status", &["--json"]).ran().json();
     let row = status["rows"].as_array().unwrap().iter().find(|row| row["workload"] == "sum").unwrap();
@@ -143,7 +152,8 @@ fn an_input_that_cannot_be_made_says_why_and_the_others_go_on() {
     // It is tried again, and a reason that is none any more goes.
     fs::write(bench.path("made.ok"), "").unwrap();
     study(&bench, "run", &["--only", "sum"]).ran().says(0, &["making the input numbers"]);
-    assert!(left().len() == 1 && left()[0].len() == 64, "{:?}", left());
+    let made = names(&inputs);
+    assert!(made.len() == 1 && names(&inputs.join(&made[0]))[0].len() == 64, "{made:?}");
 }
 
 #[test]
@@ -263,7 +273,9 @@ fn a_program_that_refuses_to_be_roots_is_another_users() {
         bench(STUDY, &suite.replace("\"sha256sum\", \"{numbers}\"", "\"id\", \"-u\", \"{numbers}\", \"--help\""));
     let words = ["study", "run", &bench.word("of-suite.toml"), "--store", &bench.store(), "--only", "sum"];
     let mut run = bench.pagelab(&words);
-    run.env("XDG_CACHE_HOME", bench.path("cache")).env("MADE_LIST", "/dev/null");
+    // The other user can read it, and only root can change it.
+    let cache = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().unwrap();
+    run.env("XDG_CACHE_HOME", cache.path()).env("MADE_LIST", "/dev/null");
     run.ran().says(0, &["making the input numbers, once"]).prints(&["1 of 3 rows are done"]);
     let stored = command(&bench, 1);
     let path = stored[2].as_str().unwrap();

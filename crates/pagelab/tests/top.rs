@@ -1,6 +1,8 @@
 //! `pagelab top`, in a real terminal (tmux) and without one.
 
 mod common;
+#[path = "common/terminal.rs"]
+mod terminal;
 
 #[allow(dead_code, reason = "its main is a program's")]
 #[path = "../benches/top.rs"]
@@ -9,7 +11,8 @@ mod bench;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{Bench, Runs, needs, program, within};
+use common::{Bench, Runs, needs, program, within, wrap};
+use terminal::Typist;
 
 /// How long a frame may take on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -246,4 +249,23 @@ fn the_benchmark_runs() {
     }
     let share = bench::share(std::path::Path::new(env!("CARGO_BIN_EXE_pagelab")), 2, 3).unwrap();
     assert!(share > 0.0 && share < 0.5, "{share}");
+}
+
+/// Cells of all of it would take hundreds of gigabytes.
+#[test]
+fn a_terminal_of_any_size_is_drawn_in_bounded_memory() {
+    if !needs(&[program("prlimit"), program("setsid"), program("stty")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let mut limited = Command::new("prlimit");
+    limited.arg("--as=2147483648");
+    wrap(&mut limited, bench.pagelab(&["top"]).env("TERM", "xterm"));
+    let mut typist = Typist::at(&limited);
+    typist.sees("q end");
+    typist.resizes(65535, 65535);
+    typist.sees("q end");
+    typist.types("q");
+    let shown = typist.sees_the_end();
+    assert!(typist.command.wait().success(), "{shown:?}");
 }

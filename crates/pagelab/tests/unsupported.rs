@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use common::*;
 
 #[test]
@@ -56,41 +59,44 @@ fn without_root_base_and_thp_are_had_and_proven_and_settings_are_not_needed() {
 /// Free memory may be too fragmented for a pool of the largest pages, which is known when the kernel was asked for it.
 #[test]
 fn a_pool_that_the_kernel_does_not_give_is_a_row_and_the_others_run() {
-    if !needs(&[root()]) {
+    if !needs(&own_lease()) {
         return;
     }
-    let _alone = Alone::wait();
-    let Some((size, asked)) = pool_that_cannot_be_had() else {
-        return testing::skip("memory that is too fragmented for a page of some hugetlb pool");
+    let Some((size, pool)) = empty_pool() else {
+        return testing::skip("a hugetlb pool without pages");
     };
-    let before = settings_at_rest();
-    let bench = Bench::new();
+    let bench = Bench::with_own_lease();
+    let before = settings();
     let policy = format!("hugetlb-{}", size.to_lowercase());
     let options = ["-p", "default,base", "-p", &policy, "--hugetlb-pool", &size];
-    let ran = bench.compare(&[&options[..], &QUICK].concat(), &bench.touch()).ran();
-    ran.says(0, &[])
-        .prints(&[&format!("{policy} is unsupported: the kernel found contiguous memory for 0 of {asked}")]);
+    let ran = giving_none(&pool, &bench.compare(&[&options[..], &QUICK].concat(), &bench.touch())).ran();
+    ran.says(0, &[]).prints(&[&format!("{policy} is unsupported: the kernel found contiguous memory for 0 of 1")]);
     assert_eq!(arm(&bench.stored(1), "base")["verdict"]["holding"], "held", "{ran}");
-    let exec = bench.pagelab(&["exec", "-p", &policy, "--hugetlb-pool", &size, "--", "true"]).ran();
-    exec.says(3, &["found contiguous memory for 0 of", "at boot: hugepagesz="]);
-    assert_eq!(settings_at_rest(), before);
+    let exec = bench.pagelab(&["exec", "-p", &policy, "--hugetlb-pool", &size, "--", "true"]);
+    giving_none(&pool, &exec).ran().says(3, &["found contiguous memory for 0 of", "at boot: hugepagesz="]);
+    assert_eq!(settings(), before);
 }
 
-/// The size of a pool of which the kernel gives no page at this moment, and how many were asked for.
-fn pool_that_cannot_be_had() -> Option<(String, u64)> {
+/// A pool that has no pages, by the size of its pages and its file.
+fn empty_pool() -> Option<(String, PathBuf)> {
     let pools = std::fs::read_dir("/sys/kernel/mm/hugepages").ok()?.flatten();
     pools.into_iter().find_map(|pool| {
         let kib: u64 = pool.file_name().to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
         let file = pool.path().join("nr_hugepages");
-        let pages = || std::fs::read_to_string(&file).map(|text| text.trim().to_string()).ok();
-        if kib < 1 << 20 || pages()? != "0" {
-            return None;
-        }
-        std::fs::write(&file, "1").ok()?;
-        let refused = pages()? == "0";
-        std::fs::write(&file, "0").ok()?;
-        refused.then(|| (format!("{}G", kib >> 20), 1))
+        let is_empty = std::fs::read_to_string(&file).is_ok_and(|pages| pages.trim() == "0");
+        is_empty.then(|| (format!("{}M", kib >> 10), file))
     })
+}
+
+/// The command, for which the kernel takes 1 as the pages of the pool and still has 0, whatever memory is free.
+/// /proc/PID/oom_adj does that in place of the pool's file: it holds the 1 as 58 thousandths (proc_pid_oom_adj(5)), which
+/// are less than one of its own units.
+fn giving_none(pool: &Path, command: &Command) -> Command {
+    let script = "mount --bind /proc/$$/oom_adj \"$0\" && exec \"$@\"";
+    let mut unshared = Command::new("unshare");
+    unshared.args(["--mount", "sh", "-c", script]).arg(pool);
+    wrap(&mut unshared, command);
+    unshared
 }
 
 /// A user may execute a program that he may not read, but not look at its memory: nothing seen is no proof.

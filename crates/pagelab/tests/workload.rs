@@ -121,7 +121,7 @@ fn a_program_that_cannot_be_executed_is_named() {
     let output = workload("fork-exec --seconds 0.002 --program ./no-such-program");
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{message}");
-    assert!(message.contains("cannot execute ./no-such-program") && message.contains("--program"), "{message}");
+    assert!(message.contains("cannot execute \"./no-such-program\"") && message.contains("--program"), "{message}");
     let output = workload("fork-exec --seconds 0.002 --program false");
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{message}");
@@ -229,9 +229,29 @@ fn files_of_an_overlay_are_held_as_those_below_it() {
                   && mount -t overlay files -o lowerdir=lower,upperdir=upper,workdir=work files \
                   && exec \"$2\" workload page-cache --sizes 1,5K --directory files";
     let mut command = Command::new("unshare");
-    std::fs::create_dir(bench.path("room")).unwrap();
-    command.args(["--mount", "sh", "-ec", script, "sh"]).arg(bench.path("room")).arg(bench.program());
+    // Root makes files only where no other user can change the path.
+    let room = tempfile::tempdir().unwrap();
+    command.args(["--mount", "sh", "-ec", script, "sh"]).arg(room.path()).arg(bench.program());
     let page = host::Host::open("/").unwrap().page_sizes().base.bytes();
     let held = |bytes: u64| format!("of_{bytes}_held_bytes={}", bytes.next_multiple_of(page));
     command.ran().prints(&["told_by=mincore", &held(1), &held(5120)]);
+}
+
+/// All users of the host are one number there, its root among them.
+#[test]
+fn root_of_a_user_namespace_makes_files_where_the_user_who_made_it_does() {
+    let bench = Bench::new();
+    let in_namespace = |command: &str| {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--map-root-user", "sh", "-c", command]).arg(bench.program()).current_dir(bench.path(""));
+        if is_root() { unshare.as_nobody() } else { unshare }
+    };
+    if !needs(&[program("unshare"), program("setpriv")]) {
+        return;
+    }
+    if in_namespace("true").ran().code != Some(0) {
+        return testing::skip("the right to make a user namespace");
+    }
+    let mine = in_namespace("id -u; exec \"$0\" workload file-churn --seconds 0.01").ran();
+    mine.says(0, &[]).prints(&["0 name=file-churn"]);
 }

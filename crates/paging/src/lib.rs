@@ -42,6 +42,7 @@
 
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 extern crate alloc;
 

@@ -27,6 +27,7 @@ impl Awake {
     ///
     /// # Errors
     /// Not root, or a kernel without processor idling.
+    #[expect(clippy::disallowed_methods, reason = "only root can change /dev")]
     pub fn hold() -> Result<Awake, AwakeError> {
         let mut request = OpenOptions::new().write(true).open(IDLE_LATENCY).map_err(|source| AwakeError {
             remedy: match source.kind() {

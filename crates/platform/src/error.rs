@@ -4,6 +4,7 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::io;
 
+use census::CensusError;
 use host::HostError;
 use lease::LeaseError;
 use policy::Policy;
@@ -25,6 +26,9 @@ pub enum PlatformError {
     /// The host could not be read.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// The memory of processes could not be looked at.
+    #[error(transparent)]
+    Census(#[from] CensusError),
     /// A pipe or a file could not be opened.
     #[error("{0}")]
     Io(#[from] io::Error),

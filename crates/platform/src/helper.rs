@@ -16,7 +16,10 @@ const LOOK_AGAIN_MS: libc::c_int = 100;
 
 /// A command line that is to be run as a user, with these variables on top of the environment, under a subreaper
 /// ([`subreaper`]). Another user's has a session of its own, without a terminal.
-pub fn command(words: &[OsString], user: &Option<User>, variables: &Variables) -> Command {
+///
+/// # Errors
+/// Which terminals pagelab has open cannot be read.
+pub fn command(words: &[OsString], user: &Option<User>, variables: &Variables) -> io::Result<Command> {
     // Found as the measured command is, and not in the PATH that it gets.
     let program = tracer::resolve(&words[0]).map_or_else(|_| words[0].clone(), PathBuf::into_os_string);
     let mut command = Command::new(program);
@@ -27,7 +30,7 @@ pub fn command(words: &[OsString], user: &Option<User>, variables: &Variables) -
     let is_apart = user.as_ref().is_some_and(User::is_another);
     let gains_nothing = user::gains_no_privilege(user.as_ref());
     if is_apart {
-        terminal::keep_from_commands();
+        terminal::keep_from_commands()?;
     }
     let prepare = move || {
         // SAFETY: this is a process that fork has just made, of one thread.
@@ -43,7 +46,7 @@ pub fn command(words: &[OsString], user: &Option<User>, variables: &Variables) -
     };
     // SAFETY: the closure makes system calls only. The parent is the thread that waits for the child.
     unsafe { command.pre_exec(prepare) };
-    command
+    Ok(command)
 }
 
 /// Returns when the child has ended, which is seen at once, or tells its subreaper to kill it when there is no more reason

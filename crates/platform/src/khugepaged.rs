@@ -1,10 +1,12 @@
 //! khugepaged held still while something is measured.
 
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use host::Host;
 use host::admit::{self, Setting, Terms};
+use host::{Host, if_there};
 use lease::Lease;
 use study::comparison::Unsupported;
 use tracer::signals;
@@ -76,9 +78,9 @@ impl Stillness {
     /// It does not come to rest, pagelab was told to stop.
     pub fn settle(&self) -> Result<(), PlatformError> {
         self.ask_for_thp();
-        let Some(thread) = thread() else { return Ok(()) };
+        let Some(thread) = thread(Path::new("/proc"))? else { return Ok(()) };
         let begun = Instant::now();
-        while is_at_work(&thread) {
+        while is_at_work(&thread)? {
             if signals::arrived().is_some() {
                 return Err(PlatformError::Interrupted);
             }
@@ -109,19 +111,65 @@ fn is_thp_disabled() -> bool {
 }
 
 /// Whether a thread does something else than waiting. One that is woken up is seen to be: the kernel makes it runnable before
-/// it returns from what wakes it up.
-fn is_at_work(thread: &Path) -> bool {
-    let stat = std::fs::read_to_string(thread.join("stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('S'))
+/// it returns from what wakes it up. One that has gone is not at work.
+fn is_at_work(thread: &Path) -> io::Result<bool> {
+    let Some(stat) = if_there(host::content(thread.join("stat")))? else { return Ok(false) };
+    let state = stat.rsplit_once(") ").map(|(_, rest)| !rest.starts_with('S'));
+    state.ok_or_else(|| io::Error::other(format!("{}: expected a state, found {stat:?}", thread.display())))
 }
 
 /// The directory of khugepaged in /proc; there is none while no size of a PMD leaf is switched on.
-fn thread() -> Option<PathBuf> {
-    let is_khugepaged = |path: &PathBuf| {
-        let stat = std::fs::read_to_string(path.join("stat")).unwrap_or_default();
+fn thread(proc: &Path) -> io::Result<Option<PathBuf>> {
+    for entry in std::fs::read_dir(proc)? {
+        let path = entry?.path();
+        let is_number = path.file_name().is_some_and(|name| name.as_bytes().iter().all(u8::is_ascii_digit));
+        let stat = if is_number { if_there(host::content(path.join("stat")))? } else { None };
         // Others may take on its name, but not its parent.
-        stat.rsplit_once(") ")
-            .is_some_and(|(name, rest)| name.ends_with("(khugepaged") && rest.split(' ').nth(1) == Some(KTHREADD))
-    };
-    std::fs::read_dir("/proc").ok()?.flatten().map(|entry| entry.path()).find(is_khugepaged)
+        let is_khugepaged = stat
+            .as_deref()
+            .and_then(|stat| stat.rsplit_once(") "))
+            .is_some_and(|(name, rest)| name.ends_with("(khugepaged") && rest.split(' ').nth(1) == Some(KTHREADD));
+        if is_khugepaged {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn processes(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let proc = tempfile::tempdir().unwrap();
+        for (process, stat) in files {
+            std::fs::create_dir_all(proc.path().join(process)).unwrap();
+            std::fs::write(proc.path().join(process).join("stat"), stat).unwrap();
+        }
+        proc
+    }
+
+    #[test]
+    fn khugepaged_is_the_kernels_own_thread_and_at_work_where_it_does_not_sleep() {
+        let proc = processes(&[
+            ("7", "7 (khugepaged) R 1 0"),
+            ("9", "9 (khugepaged) S 2 0"),
+            ("11", "11 (a) b) S 2 0"),
+            ("sys", "x"),
+        ]);
+        let found = thread(proc.path()).unwrap().unwrap();
+        assert_eq!(found, proc.path().join("9"));
+        assert!(!is_at_work(&found).unwrap() && is_at_work(&proc.path().join("7")).unwrap());
+        assert!(!is_at_work(&proc.path().join("13")).unwrap(), "it has gone");
+    }
+
+    #[test]
+    fn a_thread_that_cannot_be_read_does_not_sleep() {
+        let proc = processes(&[("7", "rubbish")]);
+        assert!(is_at_work(&proc.path().join("7")).is_err());
+        std::fs::remove_file(proc.path().join("7/stat")).unwrap();
+        std::fs::create_dir(proc.path().join("7/stat")).unwrap();
+        assert!(is_at_work(&proc.path().join("7")).is_err() && thread(proc.path()).is_err());
+        assert!(thread(Path::new("/nonexistent")).is_err());
+    }
 }

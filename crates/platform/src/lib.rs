@@ -1,4 +1,5 @@
 //! The running host as a platform: one trial after the other, each with its proof.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod awake;
 pub mod counters;
@@ -52,7 +53,7 @@ pub use error::{Blame, PlatformError};
 pub use making::make;
 pub use server::Server;
 pub use session::{Session, wait_for_lease};
-pub use work::{Extract, Select, Work};
+pub use work::{Extract, Open, Select, Work};
 
 /// Runs trials on the running host.
 pub struct HostPlatform {
@@ -95,10 +96,13 @@ struct Shown {
 
 impl HostPlatform {
     /// A platform that runs this work under policies that the session applies.
-    pub fn new(session: Session, work: Work) -> HostPlatform {
-        HostPlatform {
+    ///
+    /// # Errors
+    /// The memory of processes cannot be looked at.
+    pub fn new(session: Session, work: Work) -> Result<HostPlatform, PlatformError> {
+        Ok(HostPlatform {
             session,
-            observer: Observer::open(),
+            observer: Observer::open()?,
             work,
             variants: BTreeMap::new(),
             began: Instant::now(),
@@ -107,7 +111,7 @@ impl HostPlatform {
             blame: Blame::Command,
             paces: BTreeMap::new(),
             fragmenting: None,
-        }
+        })
     }
 
     /// A platform whose clock goes on from there.

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::Path;
+use std::process::Stdio;
 
 use study::trial::Exit;
 use tracer::environment::Variables;
@@ -21,11 +22,11 @@ pub fn make(
     user: &Option<User>,
     directory: &Path,
     stdin: File,
-    stdout: File,
+    stdout: Stdio,
 ) -> Result<(), PlatformError> {
     let failed = |error| PlatformError::Helper { program: words[0].clone(), error };
     let (stderr, errors) = Capture::start()?;
-    let mut program = command(words, user, &Variables::default());
+    let mut program = command(words, user, &Variables::default()).map_err(failed)?;
     program.current_dir(directory).stdin(stdin).stdout(stdout).stderr(stderr);
     let child = program.spawn().map_err(failed)?;
     drop(program); // the pipe's end that it holds would keep the output open

@@ -1,8 +1,10 @@
 //! What is known of a process's memory from /proc/PID/status at each look: its peaks, and how much of the peak was looked at.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use census::{Area, ProcessCensus, Source};
+use host::if_there;
 use host::maps::Vma;
 use policy::census::Census;
 use policy::ranges::Ranges;
@@ -61,29 +63,35 @@ pub struct Memory {
 }
 
 impl Status {
-    /// Of the process of a task, and which process that is; nothing where /proc does not say.
-    pub fn of(task: libc::pid_t) -> (Option<libc::pid_t>, Status) {
-        let text = host::content(format!("/proc/{task}/status")).unwrap_or_default();
-        (field(&text, "Tgid:").and_then(|id| libc::pid_t::try_from(id).ok()), Status::parse(&text))
+    /// Of the process of a task, and which process that is. `None` where its memory has gone.
+    ///
+    /// # Errors
+    /// It cannot be read, or the task has gone.
+    fn of(task: libc::pid_t) -> io::Result<(libc::pid_t, Option<Status>)> {
+        let text = host::content(format!("/proc/{task}/status"))?;
+        let process = field(&text, "Tgid:").and_then(|id| libc::pid_t::try_from(id).ok());
+        let process = process.ok_or_else(|| io::Error::other("expected a line Tgid, found none"))?;
+        Ok((process, Status::parse(&text)))
     }
 
-    /// Anonymous and hugetlb memory of a task; `None` where /proc does not say.
+    /// Anonymous and hugetlb memory of a task; `None` where it is not known.
     pub fn concerned_bytes(task: libc::pid_t) -> Option<u64> {
-        let text = host::content(format!("/proc/{task}/status")).ok()?;
-        Some((field(&text, "RssAnon:")? + field(&text, "HugetlbPages:").unwrap_or(0)) << 10)
+        Status::of(task).ok()?.1.map(|status| status.anonymous_bytes + status.hugetlb_bytes)
     }
 
-    fn parse(text: &str) -> Status {
-        let bytes = |name: &str| field(text, name).unwrap_or(0) << 10;
-        Status {
-            most_resident_bytes: bytes("VmHWM:"),
-            anonymous_bytes: bytes("RssAnon:"),
-            other_bytes: bytes("RssFile:") + bytes("RssShmem:"),
-            shared_bytes: bytes("RssShmem:"),
-            hugetlb_bytes: bytes("HugetlbPages:"),
-            mapped_bytes: bytes("VmData:"),
-            page_table_bytes: bytes("VmPTE:"),
-        }
+    /// `None` where a line is missing: the memory has gone. Only a kernel with hugetlb pages has a line for them.
+    fn parse(text: &str) -> Option<Status> {
+        let bytes = |name: &str| field(text, name)?.checked_mul(1024);
+        let shared_bytes = bytes("RssShmem:")?;
+        Some(Status {
+            most_resident_bytes: bytes("VmHWM:")?,
+            anonymous_bytes: bytes("RssAnon:")?,
+            other_bytes: bytes("RssFile:")? + shared_bytes,
+            shared_bytes,
+            hugetlb_bytes: bytes("HugetlbPages:").unwrap_or(0),
+            mapped_bytes: bytes("VmData:")?,
+            page_table_bytes: bytes("VmPTE:")?,
+        })
     }
 }
 
@@ -174,6 +182,8 @@ pub struct PeakMemory {
     living: BTreeMap<libc::pid_t, Memory>,
     /// What was seen of processes that ended, and of images that were replaced.
     ended: Vec<Memory>,
+    /// Whether the memory of some process could not be read: then no figure is whole.
+    is_unread: bool,
 }
 
 impl PeakMemory {
@@ -187,12 +197,26 @@ impl PeakMemory {
         self.living.get(&process).map_or(0, |memory| memory.most_hugetlb_bytes)
     }
 
-    /// Hugetlb pages and page tables have no peak in the kernel: they are read whenever memory goes. Returns the process.
-    pub fn measure(&mut self, task: libc::pid_t) -> libc::pid_t {
-        let (process, now) = Status::of(task);
-        let process = process.unwrap_or(task);
-        self.of(process).measure(now);
-        process
+    /// Hugetlb pages and page tables have no peak in the kernel: they are read whenever memory is freed. Returns the process; of a
+    /// task that has gone, the task.
+    ///
+    /// # Errors
+    /// They could not be read, and no figure of the trial is whole.
+    pub fn measure(&mut self, task: libc::pid_t) -> io::Result<libc::pid_t> {
+        self.take_in(task, Status::of(task))
+    }
+
+    fn take_in(
+        &mut self,
+        task: libc::pid_t,
+        read: io::Result<(libc::pid_t, Option<Status>)>,
+    ) -> io::Result<libc::pid_t> {
+        let read = if_there(read).inspect_err(|_| self.is_unread = true)?;
+        let Some((process, now)) = read else { return Ok(task) };
+        if let Some(now) = now {
+            self.of(process).measure(now);
+        }
+        Ok(process)
     }
 
     /// A memory has gone.
@@ -200,8 +224,11 @@ impl PeakMemory {
         self.ended.extend(self.living.remove(&process).map(Memory::ended));
     }
 
-    /// What was observed of it.
+    /// What was observed of it; nothing where something could not be read.
     pub fn observations(&self) -> Vec<Observation> {
+        if self.is_unread {
+            return Vec::new();
+        }
         let Some(peak_bytes) = self.all().map(|memory| memory.most_resident_bytes).max() else { return Vec::new() };
         let page_table_bytes: u64 = self.all().map(|memory| memory.page_table_bytes).sum();
         let shared_bytes = self.all().map(|memory| memory.shared_bytes).max().unwrap_or(0);
@@ -260,13 +287,14 @@ mod tests {
 
     fn status(most_resident: u64, anonymous: u64, other: u64, hugetlb: u64) -> Status {
         let text = format!(
-            "VmHWM:\t{} kB\nRssAnon:\t{} kB\nRssFile:\t{} kB\nRssShmem: 0 kB\nHugetlbPages: {} kB\n",
+            "VmHWM:\t{} kB\nRssAnon:\t{} kB\nRssFile:\t{} kB\nRssShmem: 0 kB\nVmData: 0 kB\nVmPTE: 0 kB\n\
+             HugetlbPages: {} kB\n",
             most_resident << 10,
             anonymous << 10,
             other << 10,
             hugetlb << 10
         );
-        Status::parse(&text)
+        Status::parse(&text).unwrap()
     }
 
     fn peak(memory: &Memory) -> (u64, u64, u64) {
@@ -353,6 +381,18 @@ mod tests {
         assert_eq!(memory.peak().seen_bytes, memory.peak().least_bytes - MIB);
         memory.seen_bytes += 1;
         assert_eq!(memory.peak().seen_bytes, memory.peak().least_bytes);
-        assert_eq!(Status::parse(""), Status::default());
+        assert_eq!(Status::parse("Name: a\nTgid: 7\n"), None, "a zombie");
+    }
+
+    #[test]
+    fn memory_that_could_not_be_read_makes_no_figure() {
+        let mut memory = PeakMemory::default();
+        memory.take_in(7, Ok((7, Some(status(400, 12, 8, 0))))).unwrap();
+        assert_eq!(memory.take_in(8, Ok((7, None))).unwrap(), 7, "a thread of a process without memory");
+        assert_eq!(memory.take_in(9, Err(io::Error::from_raw_os_error(libc::ESRCH))).unwrap(), 9);
+        assert_eq!(memory.observations().len(), 3);
+        assert_eq!(memory.of(7).peak().most_bytes, 400 * MIB, "what has gone does not lower the peak");
+        assert!(memory.take_in(7, Err(io::Error::from_raw_os_error(libc::EMFILE))).is_err());
+        assert_eq!(memory.observations(), []);
     }
 }

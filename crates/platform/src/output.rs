@@ -71,6 +71,7 @@ fn drain(mut pipe: File, over: &OwnedFd) -> Captured {
             Ok(0) => break,
             Ok(count) => &buffer[..count],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            // Reading a pipe fails in no other way (pipe(7)).
             Err(_) => break,
         };
         left = left.map(|left| left - part.len());
@@ -110,7 +111,7 @@ fn wait(pipe: &File, over: &OwnedFd) -> Awaited {
     if ends[0].revents == 0 { Awaited::Output } else { Awaited::End }
 }
 
-/// Bytes that a pipe holds.
+/// Bytes that a pipe holds: no pipe refuses to say it.
 fn waiting_bytes(pipe: &File) -> usize {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the integer is live; the kernel writes one.

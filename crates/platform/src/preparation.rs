@@ -25,7 +25,7 @@ pub fn run(
 ) -> Result<(), PlatformError> {
     let failed = |error| PlatformError::Helper { program: words[0].clone(), error };
     let (stderr, errors) = Capture::start()?;
-    let mut program = command(words, user, variables);
+    let mut program = command(words, user, variables).map_err(failed)?;
     program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     let child = program.spawn().map_err(failed)?;
     drop(program); // the pipe's end that it holds would keep the output open

@@ -1,5 +1,6 @@
 //! Running what is measured: a command, or a server with its client.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,13 +98,17 @@ fn stdout(work: &Work) -> io::Result<(OwnedFd, Capture)> {
     if work.check_output || work.select.is_some() || work.expected.is_some() || work.extract.is_some() {
         return Ok((pipe, capture));
     }
-    let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null")?;
-    Ok((nowhere.into(), capture))
+    Ok((nowhere()?.into(), capture))
+}
+
+#[expect(clippy::disallowed_methods, reason = "only root can change /dev")]
+fn nowhere() -> io::Result<File> {
+    File::options().write(true).open("/dev/null")
 }
 
 fn stdin(work: &Work) -> io::Result<OwnedFd> {
-    let path = work.input.clone().unwrap_or_else(|| "/dev/null".into());
-    Ok(std::fs::File::open(path)?.into())
+    let file = work.input.as_ref().map_or_else(|| File::open("/dev/null"), |open| open());
+    Ok(file?.into())
 }
 
 /// The hash of what must be the same under every policy, of as much as is kept of an output.

@@ -76,7 +76,7 @@ fn wait_until_ready(server: &Server, client: &Client) -> Result<(), PlatformErro
         if signals::leashed().is_none() {
             return Err(PlatformError::ServerEnded);
         }
-        let mut probe = command(&server.ready, &client.user, &client.variables);
+        let mut probe = command(&server.ready, &client.user, &client.variables).map_err(failed)?;
         probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let probe = probe.spawn().map_err(failed)?;
         kill_if(&probe, || is_in_vain() || Instant::now() > deadline);
@@ -92,7 +92,7 @@ fn wait_until_ready(server: &Server, client: &Client) -> Result<(), PlatformErro
 
 fn run(client: Client, timed: &AtomicBool) -> Result<Driven, PlatformError> {
     let failed = |error| PlatformError::Helper { program: client.command[0].clone(), error };
-    let mut program = command(&client.command, &client.user, &client.variables);
+    let mut program = command(&client.command, &client.user, &client.variables).map_err(failed)?;
     program.stdin(Stdio::null()).stdout(client.stdout).stderr(client.stderr);
     timed.store(true, Ordering::SeqCst);
     let start = Instant::now();

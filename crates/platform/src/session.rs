@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use host::Host;
-use host::admit::{self, Privilege, Terms};
-use lease::{Holder, Lease, LeaseError, Share, Taken};
+use host::admit::{self, Lowering, Privilege, Terms};
+use host::{Host, HostError};
+use lease::{Hold, Holder, Lease, LeaseError, Share, Taken};
 use policy::{Granularity, Policy};
 use study::comparison::{Admission, Unsupported};
 use tracer::signals;
@@ -15,7 +15,10 @@ use super::khugepaged::Stillness;
 /// Memory of the pool beyond what a program was seen to need.
 const SPARE_BYTES: u64 = 64 << 20;
 
-/// Hears who holds the lease that this process waits for.
+/// How long after a report of a wait the next one follows.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Hears who holds the lease that this process waits for, and how many wait in front.
 type OnWait = Box<dyn Fn(&str)>;
 
 /// Applies policies to the host, one after the other.
@@ -108,9 +111,7 @@ impl Session {
     pub fn apply(&mut self, policy: &Policy) -> Result<Option<Unsupported>, PlatformError> {
         // What a policy needs is decided on the settings as they were.
         self.rest()?;
-        let terms = self.terms.clone().with_pool(self.pool_bytes());
-        let lowering =
-            admit::lower(policy, &self.host, &terms).map_err(|why| PlatformError::Unsupported(policy.clone(), why))?;
+        let lowering = self.lower(policy)?;
         if lowering.settings.is_empty() {
             return self.settle().map(|()| None);
         }
@@ -139,20 +140,31 @@ impl Session {
         if self.terms.privilege != Privilege::Root {
             return self.apply(policy);
         }
-        let share = match wait(&self.on_wait, |on_wait| Share::acquire(self.patience, on_wait)) {
-            Err(error @ (LeaseError::Held { .. } | LeaseError::Interrupted { .. })) => return Err(error.into()),
-            // Where there can be no lease there is no other one either; a policy that needs it will say why.
-            share => share.ok(),
+        let mut lowered = Ok(());
+        let must_change = || match self.lower(policy) {
+            Ok(lowering) => !lowering.settings.is_empty(),
+            Err(error) => {
+                lowered = Err(error);
+                false
+            }
         };
-        let terms = self.terms.clone().with_pool(self.pool_bytes());
-        let lowering =
-            admit::lower(policy, &self.host, &terms).map_err(|why| PlatformError::Unsupported(policy.clone(), why))?;
-        if !lowering.settings.is_empty() {
-            drop(share);
-            return self.apply(policy);
+        match wait(&self.on_wait, |on_wait| Hold::acquire(self.patience, on_wait, must_change)) {
+            Ok(Hold::Share(share)) => {
+                self.share = Some(share);
+                return lowered.map(|()| None);
+            }
+            Ok(Hold::Lease(lease)) => self.lease = Some(*lease),
+            // Where there can be no lease there is no other one either; a policy that needs it will say why.
+            Err(error) if error.is_without_place() => {}
+            Err(error) => return Err(error.into()),
         }
-        self.share = share;
-        Ok(None)
+        self.apply(policy)
+    }
+
+    /// The settings that the policy needs, as the host is now.
+    fn lower(&self, policy: &Policy) -> Result<Lowering, PlatformError> {
+        let terms = self.terms.clone().with_pool(self.pool_bytes()?);
+        admit::lower(policy, &self.host, &terms).map_err(|why| PlatformError::Unsupported(policy.clone(), why))
     }
 
     /// Waits until khugepaged sleeps, where it is held.
@@ -172,10 +184,9 @@ impl Session {
                 let lease = self.lease.insert(lease);
                 return self.stillness.iter().try_for_each(|stillness| stillness.begin(lease));
             }
-            Err(error) if self.stillness.is_some() => return Err(error.into()),
-            Err(error @ (LeaseError::Held { .. } | LeaseError::Interrupted { .. })) => return Err(error.into()),
             // Where there can be no lease there is no other one either; a policy that needs it will say why.
-            Err(_) => {}
+            Err(error) if error.is_without_place() && self.stillness.is_none() => {}
+            Err(error) => return Err(error.into()),
         }
         Ok(())
     }
@@ -193,16 +204,16 @@ impl Session {
 
     /// The user's size of the pool, or half as much again as the program was seen to need and a little
     /// more; `None` lets the lowering choose.
-    fn pool_bytes(&self) -> Option<u64> {
+    fn pool_bytes(&self) -> Result<Option<u64>, HostError> {
         let seen = (self.seen_need_bytes > 0).then(|| self.seen_need_bytes + self.seen_need_bytes / 2 + SPARE_BYTES);
+        let (None, Some(seen)) = (self.hugetlb_pool_bytes, seen) else { return Ok(self.hugetlb_pool_bytes) };
         // Some programs map far more than there is.
-        let most = self.host.state().map(|state| state.available_bytes / 2).unwrap_or(u64::MAX);
-        self.hugetlb_pool_bytes.or(seen.map(|bytes| bytes.min(most)))
+        Ok(Some(seen.min(self.host.available_bytes()? / 2)))
     }
 }
 
-/// Waits for the lease on system settings for at most `patience`, until a signal arrives; `on_wait` hears once who has
-/// it.
+/// Waits for the lease on system settings for at most `patience`, until a signal arrives; `on_wait` hears who has it, at
+/// once and then every ten seconds.
 ///
 /// # Errors
 /// Somebody else has it all that time, or it cannot be had.
@@ -210,14 +221,40 @@ pub fn wait_for_lease(patience: Duration, on_wait: impl Fn(&str)) -> Result<Leas
     wait(on_wait, |on_wait| Lease::acquire(patience, on_wait))
 }
 
-/// Takes something that others may have, until a signal arrives; `on_wait` hears once who has it.
+/// Takes something that others may have, until a signal arrives; `on_wait` hears who has it, at once and then every ten
+/// seconds.
 fn wait<T>(on_wait: impl Fn(&str), take: impl FnOnce(&mut dyn FnMut(&Holder, Duration) -> bool) -> T) -> T {
-    let mut said = false;
-    take(&mut |holder: &Holder, _| {
-        if !said {
+    let mut next = Duration::ZERO;
+    take(&mut |holder: &Holder, waited| {
+        if waited >= next {
             on_wait(&holder.to_string());
-            said = true;
+            next = waited + REPORT_INTERVAL;
         }
         signals::arrived().is_none()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_is_reported_at_once_and_every_ten_seconds() {
+        let reports = RefCell::new(Vec::new());
+        let holder = |in_front| Holder { in_front, ..Holder::this_process().unwrap() };
+        wait(
+            |report| reports.borrow_mut().push(report.to_owned()),
+            |on_wait| {
+                for (waited_ms, in_front) in [(0, 2), (20, 2), (9_990, 2), (10_010, 1), (20_000, 1), (20_020, 0)] {
+                    assert!(on_wait(&holder(in_front), Duration::from_millis(waited_ms)));
+                }
+            },
+        );
+        let reports = reports.into_inner();
+        let ends: Vec<Option<&str>> = reports.iter().map(|report| Some(report.split_once("; ")?.1)).collect();
+        assert_eq!(ends, [Some("2 others wait in front"), Some("1 other waits in front"), None]);
+        assert!(reports[0].starts_with(&format!("by process {} (`", std::process::id())), "{reports:?}");
+    }
 }

@@ -2,6 +2,7 @@
 //! unmapped.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::time::Instant;
 
 use census::explain::Question;
@@ -70,6 +71,7 @@ impl<'a> TrialWitness<'a> {
     /// What was observed besides the census.
     pub fn observations(&mut self) -> Vec<Observation> {
         let mut observations = self.memory.observations();
+        // What cannot be counted here has no figure.
         observations.extend(self.counters.as_mut().and_then(|counters| counters.read().ok()).unwrap_or_default());
         observations
     }
@@ -86,7 +88,11 @@ impl<'a> TrialWitness<'a> {
 
     /// Reads what the kernel keeps no peak of. Returns the process.
     fn measure(&mut self, task: libc::pid_t) -> libc::pid_t {
-        self.memory.measure(task)
+        self.memory.measure(task).unwrap_or_else(|error| {
+            let reason = named(task, format_args!("/proc/PID/status: {error}"));
+            self.examination.note(Cause::ProcessUnseen { reason }, 0);
+            task
+        })
     }
 
     /// A memory has gone.
@@ -113,8 +119,14 @@ impl<'a> TrialWitness<'a> {
     fn note_what_is_cut(&mut self, task: libc::pid_t, process: libc::pid_t, start: u64, end: u64) {
         let large = self.policy.target(self.page_sizes).unwrap_or(self.page_sizes.base);
         for (from, to) in Remains::beside(start, end, large) {
-            if let Ok(left) = self.observer.range_with_places(task as u32, from, to) {
-                self.memory.of(process).remains.note(left.areas.iter().flat_map(|area| &area.regions), large);
+            match self.observer.range_with_places(task as u32, from, to) {
+                Ok(left) => {
+                    let regions = left.areas.iter().flat_map(|area| &area.regions);
+                    self.memory.of(process).remains.note(regions, large);
+                }
+                // A removal is reported there.
+                Err(CensusError::Gone { .. } | CensusError::NeedsPagemapScan) => {}
+                Err(error) => self.examination.note(Cause::ProcessUnseen { reason: reason(task, &error) }, 0),
             }
         }
     }
@@ -123,6 +135,7 @@ impl<'a> TrialWitness<'a> {
 impl Witness for TrialWitness<'_> {
     fn begins(&mut self, process: libc::pid_t) {
         self.root = process;
+        // Where there are none, their metrics are absent; `doctor` says why.
         self.counters = Counters::open(Pid::from_raw(process)).ok();
         self.budget.begins();
     }
@@ -193,11 +206,20 @@ impl Witness for TrialWitness<'_> {
     fn replaces(&mut self, task: libc::pid_t) {
         let since = Instant::now();
         let process = self.measure(task);
-        if let Ok(found) = self.observer.process(task as u32) {
-            let mut memory = self.memory.of(process).clone();
-            memory.look(&found);
-            self.leaving.insert(process, (self.examine(process, false, &found), memory));
-        }
+        let mut memory = self.memory.of(process).clone();
+        let examination = match self.observer.process(task as u32) {
+            Ok(found) => {
+                memory.look(&found);
+                self.examine(process, false, &found)
+            }
+            Err(error) => {
+                memory.is_hidden = true;
+                let mut unseen = Examination::begun(Aim::of(self.policy, self.page_sizes));
+                unseen.miss_process(reason(task, &error), Status::concerned_bytes(task));
+                unseen
+            }
+        };
+        self.leaving.insert(process, (examination, memory));
         self.budget.charge(since, Kind::Unmap);
     }
 
@@ -212,6 +234,12 @@ impl Witness for TrialWitness<'_> {
 
 /// Why a process could not be looked at, by its name: its number differs from run to run.
 fn reason(task: libc::pid_t, error: &CensusError) -> String {
-    let name = std::fs::read_to_string(format!("/proc/{task}/comm")).unwrap_or_default();
-    format!("{}: {}", name.trim_end(), error.of_any_process())
+    named(task, error.of_any_process())
+}
+
+fn named(task: libc::pid_t, what: impl Display) -> String {
+    match std::fs::read(format!("/proc/{task}/comm")) {
+        Ok(name) => format!("{}: {what}", String::from_utf8_lossy(&name).trim_end()),
+        Err(_) => format!("a process without a name: {what}"),
+    }
 }

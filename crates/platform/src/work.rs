@@ -2,7 +2,8 @@
 
 use std::error::Error;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io;
 use std::time::Duration;
 
 use study::metric::Observation;
@@ -17,6 +18,9 @@ pub type Extract = Box<dyn Fn(&[u8]) -> Result<Vec<Observation>, Box<dyn Error +
 /// Takes the answer out of what a command printed; `None`: it is not there.
 pub type Select = Box<dyn Fn(&[u8]) -> Option<Vec<u8>>>;
 
+/// Opens a file to read it.
+pub type Open = Box<dyn Fn() -> io::Result<File>>;
+
 /// What is measured.
 pub struct Work {
     /// The command; with a server, the client that drives it.
@@ -29,8 +33,8 @@ pub struct Work {
     pub user: Option<User>,
     /// Variables on top of what the environment of each of these commands is ([`environment::of`](tracer::environment::of)).
     pub variables: Variables,
-    /// Standard input, opened anew for every trial; `None`: /dev/null.
-    pub input: Option<PathBuf>,
+    /// Opens standard input anew for every trial; `None`: /dev/null.
+    pub input: Option<Open>,
     /// Whether the hash of standard output is part of the answer.
     pub check_output: bool,
     /// The part of standard output whose hash that is instead; `None`: all of it. Where an output has no such part, it is all

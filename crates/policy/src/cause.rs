@@ -1,7 +1,8 @@
 //! Why memory is not mapped as a policy asks, and what to do about it.
 //!
 //! The list follows the kernel: `thp_vma_allowable_orders` and `alloc_anon_folio` (mm/memory.c,
-//! mm/huge_memory.c), `hugepage_vma_check` and `hpage_collapse_scan_pmd` (mm/khugepaged.c).
+//! mm/huge_memory.c), `hugepage_vma_check` and `hpage_collapse_scan_pmd` (mm/khugepaged.c). It is above 400 lines because it is
+//! one list: each cause, in words, with its remedy.
 
 use serde::{Deserialize, Serialize};
 
@@ -167,6 +168,11 @@ pub enum Cause {
     ServedByUserfaultfd,
     /// Pages are pinned for a device or a ring: what is pinned is neither moved nor collapsed.
     Pinned,
+    /// What may explain it could not be read.
+    Unread {
+        /// What could not be read, and why.
+        reason: String,
+    },
     /// Nothing that can be seen explains it.
     Unexplained,
     /// A cause in the file of another version of pagelab, that this one does not have.
@@ -277,6 +283,7 @@ impl Cause {
             Cause::MergedByKsm => "pages were merged with equal ones (KSM)".into(),
             Cause::ServedByUserfaultfd => "the program serves faults by itself, page by page (userfaultfd)".into(),
             Cause::Pinned => "pages are pinned (RDMA, VFIO, io_uring)".into(),
+            Cause::Unread { reason } => format!("I do not know why: {reason}"),
             Cause::Unexplained => "I do not know why".into(),
             Cause::OfAnotherVersion => {
                 "a cause that another version of pagelab stored and this one does not have".into()
@@ -379,6 +386,7 @@ impl Cause {
             | Cause::ProtectionWidened
             | Cause::ProcessUnseen { .. }
             | Cause::DirectMapUnseen { .. }
+            | Cause::Unread { .. }
             | Cause::Unexplained
             | Cause::OfAnotherVersion => return None,
         };

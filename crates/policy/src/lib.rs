@@ -4,6 +4,7 @@
 //! crates. Two platforms interpret it: the tracer by the system calls of a stopped task, the model by its VMAs. Neither has
 //! a rule of its own.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod call;
 pub mod carry_out;

@@ -5,12 +5,14 @@
 //! so before every write it is asked whether it is still the file, and the file is opened again where it is not.
 
 use std::error::Error;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use crate::no_link;
 
 /// A file that is written from its beginning to its end.
 #[derive(Debug)]
@@ -72,8 +74,7 @@ impl TraceFile {
     /// # Errors
     /// Those of the system.
     pub fn create(path: &Path) -> io::Result<TraceFile> {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o666).open(path)?;
-        TraceFile::of(path, file)
+        TraceFile::of(path, no_link::open(path, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL)?)
     }
 
     fn of(path: &Path, file: File) -> io::Result<TraceFile> {
@@ -145,7 +146,7 @@ impl Write for TraceFile {
 
 /// Opens what is there itself, and waits for no reader.
 fn open_no_link(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+    no_link::open(path, libc::O_WRONLY | libc::O_NONBLOCK)
 }
 
 /// The file of a descriptor without the duty to close it.

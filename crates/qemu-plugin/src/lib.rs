@@ -14,12 +14,13 @@
 //! - `touched`: what tells a thread's first touch of a page, whose time is recorded where there are more threads or processes;
 //!   `forgotten`: calls after which a touch is the first again; `clock`: that time.
 //! - `recorder`: full buffers become chunks, chunks become blocks of the file; `unwritten`: address-space events go before
-//!   them; `file`: the file, which the program cannot close.
+//!   them; `file`: the file, which the program cannot close; `no_link`: its path, on which no link is followed.
 //! - `call`: what a system call does to the address space, by architecture; `kernel_accesses`: what the kernel reads and
 //!   writes of the program's memory in it; `x86_64`: what instructions do to memory.
 //! - `guest_memory`: which memory is the program's, what was there before the first call, where a machine has its own.
 //!
 //! Its licence is QEMU's, in which it is loaded. It knows nothing of pagelab but the format of traces.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod abi;
 mod accesses;
@@ -32,6 +33,7 @@ mod forgotten;
 mod guest_memory;
 mod install;
 mod kernel_accesses;
+mod no_link;
 mod plugin;
 mod process;
 mod processors;

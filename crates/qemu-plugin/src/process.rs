@@ -18,9 +18,15 @@ use crate::kernel_accesses::{self, Stretch};
 use crate::plugin::PLUGIN;
 use crate::vcpu::Vcpu;
 
-/// The map of this process; empty where it cannot be read.
+/// The map of this process, in which names may hold any bytes; empty where it cannot be read, which is reported.
 pub fn maps() -> String {
-    std::fs::read_to_string("/proc/self/maps").unwrap_or_default()
+    match std::fs::read("/proc/self/maps") {
+        Ok(maps) => String::from_utf8_lossy(&maps).into_owned(),
+        Err(error) => {
+            Complaints::open().say(&format!("/proc/self/maps: {error}: the trace does not have the program's memory"));
+            String::new()
+        }
+    }
 }
 
 /// A vCPU begins.

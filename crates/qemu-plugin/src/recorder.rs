@@ -141,6 +141,7 @@ impl Recorder {
     }
 
     /// Puts the trace in the place of what was in the file: there is something to record.
+    #[expect(clippy::disallowed_methods, reason = "no other user can change the path of the exchanged files")]
     pub fn begin(&self) {
         self.attempt(&mut self.lock(), |writer| {
             if self.plan.request.handed.is_none() {
@@ -152,6 +153,7 @@ impl Recorder {
     }
 
     /// Tells pagelab that nothing will be recorded any more, by a file beside that of the header.
+    #[expect(clippy::disallowed_methods, reason = "no other user can change the path of the exchanged files")]
     pub fn say_complete(&self) {
         let file = self.plan.request.header.with_file_name("complete");
         if let Err(error) = std::fs::write(&file, "") {
@@ -185,6 +187,7 @@ impl Recorder {
     }
 
     /// Tells pagelab that something which was recorded could not be written, by removing a file beside that of the header.
+    #[expect(clippy::disallowed_methods, reason = "no other user can change the path of the exchanged files")]
     pub fn say_lost(&self) {
         // It may be gone, with pagelab.
         let _ = std::fs::remove_file(self.plan.request.header.with_file_name("written"));

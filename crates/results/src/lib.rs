@@ -8,13 +8,16 @@
 //! Text that comes from outside (command lines, messages, settings) is never shown as it is: control
 //! characters are escaped in the terminal and markup in HTML.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod adopting;
 pub mod answer;
 pub mod boots;
 pub mod csv;
+pub mod files;
 pub mod grid;
 pub mod html;
+pub mod input;
 pub mod inspection;
 pub mod json;
 pub mod matrix;
@@ -28,6 +31,7 @@ mod spread;
 pub mod store;
 pub mod table;
 pub mod terminal;
+pub mod writer;
 
 mod collapses;
 mod figure;
@@ -37,7 +41,7 @@ mod text;
 mod variants;
 
 pub use rows::cause_clause;
-pub use text::{ascii, command_line, fold, printable, times};
+pub use text::{ascii, command_line, fold, printable, printable_json, printable_lines, times};
 
 #[cfg(test)]
 mod sample;

@@ -2,24 +2,25 @@
 //!
 //! pagelab often runs as root, in directories that others may write. So a path is followed as [`place`]
 //! says, a file is written under a name of its own beside the path and renamed, and it belongs to whom it
-//! would have belonged. What is no file (a pipe, a terminal, /dev/stdout) is written as it comes.
+//! would have belonged. A run that is killed leaves such a file; the next one of the same user removes it. What is no file (a pipe, a terminal, /dev/stdout) is written as it comes.
 
 mod error;
+mod leftovers;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat};
 use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, unlinkat};
 
 pub use error::{Error, Why};
 
-use crate::place::{self, Caller, End, Missing, Owner, Place};
+use crate::place::{self, Caller, End, Missing, Owner, Place, new_file};
 
 /// A file that is being made. Unless it is finished, nothing is left of it.
 #[derive(Debug)]
@@ -142,7 +143,7 @@ impl InPlace {
             }
             Some(_) => open_again(&place, OFlag::empty())?,
             None => {
-                let file = new_file(&place, &place.name, Mode::from_bits_truncate(0o666))?;
+                let file = new_file(&place.directory, &place.name, Mode::from_bits_truncate(0o666))?;
                 caller.owner_in(&place.directory_stat).map_or(Ok(()), |owner| place::give(&file, owner))?;
                 file
             }
@@ -153,12 +154,10 @@ impl InPlace {
 }
 
 /// Opens a file to write it in place; fails where the last part of the path is a symbolic link.
-///
-/// # Errors
-/// Those of the system.
-pub fn open_no_link(path: &Path) -> io::Result<File> {
+fn open_no_link(path: &Path) -> io::Result<File> {
+    let (directory, name) = place::parent(path, Missing::Refuse)?;
     let flags = OFlag::O_WRONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    Ok(File::from(open(path, flags, Mode::empty())?))
+    Ok(File::from(openat(&directory, name, flags, Mode::empty())?))
 }
 
 /// Gives a file that root has just made to the owner of another one, as whoever made the other one would own both. What is
@@ -236,11 +235,12 @@ fn open_again(place: &Place, flags: OFlag) -> Result<File, Why> {
         return Err(Why::System(io::Error::other("it was replaced while it was looked at")));
     }
     // A call that a signal may end: nobody may ever read a pipe.
-    Ok(File::from(open(&place::descriptor_path(&there), OFlag::O_WRONLY | OFlag::O_CLOEXEC | flags, Mode::empty())?))
+    Ok(place::reopen(&there, OFlag::O_WRONLY | flags)?)
 }
 
 /// Standard output and standard error as they are, so that what was written to them stays; another descriptor is opened
 /// again, to write behind what is there.
+#[expect(clippy::disallowed_methods, reason = "a descriptor of this process")]
 fn open_descriptor(number: &OsStr) -> Result<File, Why> {
     let cloned = |descriptor: io::Result<OwnedFd>| descriptor.map(File::from).map_err(Why::from);
     match number.to_str() {
@@ -268,6 +268,7 @@ struct Beside {
 
 impl Beside {
     fn begin(caller: &Caller, place: Place) -> Result<Beside, Why> {
+        leftovers::remove_once(caller, &place);
         if place.there.is_some() {
             // Whoever may not write it may not replace it either.
             open_again(&place, OFlag::O_APPEND)?;
@@ -285,14 +286,17 @@ impl Beside {
         // With a mode of its own it is nobody else's to read before it has it.
         let at_first = Mode::from_bits_truncate(if mode.is_some() { 0o600 } else { 0o666 });
         loop {
-            let name = format!(".pagelab-{:016x}", RandomState::new().hash_one(()));
-            match new_file(&place, OsStr::new(&name), at_first) {
+            let name = leftovers::new_name();
+            match new_file(&place.directory, OsStr::new(&name), at_first) {
                 Ok(file) => return Ok(Beside { place, file, name: Some(name.into()), owner, mode }),
-                Err(Why::System(error)) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(Why::System(error)) => {
-                    return Err(Why::Beside { directory: place.directory_path().to_path_buf(), error });
+                Err(Errno::EEXIST) => {}
+                Err(errno) => {
+                    let directory = place.directory_path().to_path_buf();
+                    return Err(match Why::from(errno) {
+                        Why::System(error) => Why::Beside { directory, error },
+                        why => why,
+                    });
                 }
-                Err(why) => return Err(why),
             }
         }
     }
@@ -321,12 +325,6 @@ impl Drop for Beside {
             let _ = unlinkat(&self.place.directory, name.as_os_str(), UnlinkatFlags::NoRemoveDir);
         }
     }
-}
-
-/// A file that was not there, and is no link of anybody's.
-fn new_file(place: &Place, name: &OsStr, mode: Mode) -> Result<File, Why> {
-    let new = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    Ok(File::from(openat(&place.directory, name, new, mode)?))
 }
 
 #[cfg(test)]

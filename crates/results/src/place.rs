@@ -5,9 +5,11 @@
 //! follows none in or below a directory of another user, who can put there what links of root's there are; and
 //! where others may write, none with a second name, which everybody can give it with `fs.protected_hardlinks` off.
 
+mod error;
+
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -15,62 +17,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, readlinkat};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, openat, readlinkat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
 use nix::unistd::{Gid, Uid, fchown};
+
+pub use error::Error;
 
 /// Links that are followed in one path, as many as the kernel follows (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
 /// The descriptors of this process, by the two names that Linux has for them (proc(5)).
 const DESCRIPTORS: [&str; 2] = ["/proc/self/fd", "/proc/thread-self/fd"];
-
-/// What is wrong with a path.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A link of another user.
-    #[error(
-        "the symbolic link {link} belongs to user {owner}, and links of other users are not followed; name the file that it leads to"
-    )]
-    ForeignLink {
-        /// The link.
-        link: PathBuf,
-        /// Its owner's number.
-        owner: u32,
-    },
-    /// As root, a link where somebody else could have put it.
-    #[error(
-        "another user may have put the symbolic link {link} there (its directory or one above is theirs, or it has a second name), and root does not follow it; name the file that it leads to"
-    )]
-    MovableLink {
-        /// The link.
-        link: PathBuf,
-    },
-    /// Links that lead to each other.
-    #[error("{link} leads through more than 40 symbolic links")]
-    Loop {
-        /// The last link.
-        link: PathBuf,
-    },
-    /// A directory is missing.
-    #[error(
-        "there is no directory {directory} (No such file or directory); make it with mkdir -p, or name another one"
-    )]
-    NoDirectory {
-        /// The directory.
-        directory: PathBuf,
-    },
-    /// The path names a directory.
-    #[error("it is a directory; name a file in it")]
-    Directory,
-    /// The system refuses a step.
-    #[error("{part}: {source}")]
-    System {
-        /// Where.
-        part: PathBuf,
-        /// What it says.
-        source: io::Error,
-    },
-}
 
 /// A user and a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +73,26 @@ impl Caller {
     fn trusts(&self, directory: &FileStat) -> bool {
         self.user != 0 || directory.st_uid == 0
     }
+
+    /// Whether, for root, only root can rename or replace what root has in a directory.
+    fn is_sheltered_in(&self, directory: &FileStat) -> bool {
+        let is_roots = directory.st_uid == 0 || is_unmapped(directory.st_uid);
+        self.user != 0 || (is_roots && (!is_shared(directory) || is_sticky(directory)))
+    }
+}
+
+/// Whether this is the number of all users that the user namespace does not map (user_namespaces(7)), root of the host among
+/// them. Root of such a namespace has no power over their files, and must trust the host's root as any user does.
+fn is_unmapped(user: u32) -> bool {
+    let overflow = fs::read_to_string("/proc/sys/kernel/overflowuid").ok().and_then(|text| text.trim().parse().ok());
+    let maps = |line: &str| {
+        let mut numbers = line.split_whitespace().map(|word| word.parse::<u64>().ok());
+        let (first, _outside, count) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        Some((first..first + count).contains(&u64::from(user)))
+    };
+    // Where the map cannot be read, no user is trusted.
+    let is_mapped = |text: String| text.lines().any(|line| maps(line) != Some(false));
+    overflow == Some(user) && fs::read_to_string("/proc/self/uid_map").is_ok_and(|text| !is_mapped(text))
 }
 
 /// Whether others than its owner may write a directory; root's own group counts as root.
@@ -141,6 +117,8 @@ pub enum Missing {
     Refuse,
     /// It is made, with these permissions less those that the umask takes.
     Make(Mode),
+    /// It is made for its owner alone (0700), unless it would belong to another user.
+    MakePrivate,
 }
 
 /// A name in a directory that is held open.
@@ -154,6 +132,9 @@ pub struct Place {
     pub name: OsString,
     /// What is there; it is no symbolic link.
     pub there: Option<FileStat>,
+    /// As root: whether no other user can rename or replace any directory on the way. Only then is
+    /// [`Place::path`] as good as the open directory.
+    pub is_sheltered: bool,
     real: PathBuf,
 }
 
@@ -175,8 +156,10 @@ impl Place {
         if path.as_os_str().as_bytes().ends_with(b"/") {
             return Err(Error::Directory);
         }
-        let begin = if path.is_absolute() { PathBuf::from("/") } else { current_directory(path)? };
-        let mut walk = Walk::begin(begin, *caller, missing)?;
+        let mut walk = match path.is_absolute() {
+            true => Walk::begin("/", "/".into(), *caller, missing)?,
+            false => Walk::begin(".", current_directory(path)?, *caller, missing)?,
+        };
         walk.push(path);
         walk.walk()
     }
@@ -192,14 +175,34 @@ impl Place {
     }
 }
 
-/// Makes a directory and those above it, where they are missing; each belongs to whom [`Caller::owner_in`] says.
+/// A place in a directory, of whatever name.
+pub(crate) fn inside(directory: &Path, missing: Missing) -> Result<Box<Place>, Error> {
+    match Place::find(&directory.join("any"), &Caller::of_process(), missing)? {
+        End::Place(place) => Ok(place),
+        End::Descriptor(_) => Err(Error::Directory),
+    }
+}
+
+/// The directory of a path, open, and the last name, which is not followed.
+pub(crate) fn parent(path: &Path, missing: Missing) -> io::Result<(OwnedFd, &OsStr)> {
+    let name = path.file_name().ok_or(Error::Directory)?;
+    let directory = inside(path.parent().unwrap_or(Path::new("")), missing)?.directory;
+    Ok((directory, name))
+}
+
+/// A file that was not there, and is no link of anybody's.
+pub(crate) fn new_file(directory: &OwnedFd, name: &OsStr, mode: Mode) -> nix::Result<File> {
+    let new = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    Ok(File::from(openat(directory, name, new, mode)?))
+}
+
+/// Opens a file by its descriptor (O_PATH): that file and no other, whatever has its name by now.
 ///
 /// # Errors
-/// As [`Place::find`]; a part of the path is no directory.
-pub fn make_directories(path: &Path) -> Result<(), Error> {
-    let missing = Missing::Make(Mode::from_bits_truncate(0o777));
-    let inside = path.join("file");
-    Place::find(&inside, &Caller::of_process(), missing).map(drop)
+/// Those of open(2).
+#[expect(clippy::disallowed_methods, reason = "a descriptor of this process")]
+pub fn reopen(descriptor: &OwnedFd, flags: OFlag) -> nix::Result<File> {
+    Ok(File::from(open(&descriptor_path(descriptor), flags | OFlag::O_CLOEXEC, Mode::empty())?))
 }
 
 /// A path that names a descriptor of this process: with it, files are opened anew by what they are and not by name.
@@ -221,17 +224,19 @@ struct Walk {
     real: PathBuf,
     /// Whether nobody else has a say in what the directories on the way hold.
     trusted: bool,
+    /// As [`Place::is_sheltered`].
+    sheltered: bool,
     rest: VecDeque<OsString>,
     links: u32,
 }
 
 impl Walk {
-    fn begin(at: PathBuf, caller: Caller, missing: Missing) -> Result<Walk, Error> {
-        let failed = |errno: Errno| Error::System { part: at.clone(), source: errno.into() };
-        let directory = openat(AT_FDCWD, &at, DIRECTORY, Mode::empty()).map_err(failed)?;
+    fn begin(at: &str, real: PathBuf, caller: Caller, missing: Missing) -> Result<Walk, Error> {
+        let failed = |errno: Errno| Error::System { part: real.clone(), source: errno.into() };
+        let directory = openat(AT_FDCWD, at, DIRECTORY, Mode::empty()).map_err(failed)?;
         let stat = fstat(&directory).map_err(failed)?;
-        let trusted = caller.trusts(&stat);
-        Ok(Walk { caller, missing, directory, stat, real: at, trusted, rest: VecDeque::new(), links: 0 })
+        let (trusted, sheltered) = (caller.trusts(&stat), caller.is_sheltered_in(&stat));
+        Ok(Walk { caller, missing, directory, stat, real, trusted, sheltered, rest: VecDeque::new(), links: 0 })
     }
 
     /// Puts the parts of a path before what is left to be walked.
@@ -273,8 +278,8 @@ impl Walk {
     }
 
     fn end(self, name: OsString, there: Option<FileStat>) -> Result<End, Error> {
-        let (directory, directory_stat, real) = (self.directory, self.stat, self.real);
-        Ok(End::Place(Box::new(Place { directory, directory_stat, name, there, real })))
+        let Walk { directory, stat: directory_stat, real, sheltered: is_sheltered, .. } = self;
+        Ok(End::Place(Box::new(Place { directory, directory_stat, name, there, is_sheltered, real })))
     }
 
     fn failed(&self, name: &OsStr, errno: Errno) -> Error {
@@ -302,8 +307,9 @@ impl Walk {
         }
         let target = PathBuf::from(readlinkat(&self.directory, name).map_err(|errno| self.failed(name, errno))?);
         if target.is_absolute() {
-            let Walk { directory, stat, real, trusted, .. } = Walk::begin("/".into(), self.caller, self.missing)?;
-            (self.directory, self.stat, self.real, self.trusted) = (directory, stat, real, trusted);
+            let root = Walk::begin("/", "/".into(), self.caller, self.missing)?;
+            (self.directory, self.stat, self.real) = (root.directory, root.stat, root.real);
+            (self.trusted, self.sheltered) = (root.trusted, root.sheltered);
         }
         self.push(&target);
         match target.as_os_str().as_bytes().ends_with(b"/") && self.rest.is_empty() {
@@ -322,16 +328,22 @@ impl Walk {
         }
         self.stat = fstat(&self.directory).map_err(|errno| self.failed(OsStr::new(""), errno))?;
         self.trusted = self.trusted && self.caller.trusts(&self.stat);
+        self.sheltered = self.sheltered && self.caller.is_sheltered_in(&self.stat);
         Ok(())
     }
 
     fn make(&mut self, name: &OsStr) -> Result<(), Error> {
-        let Missing::Make(mode) = self.missing else {
-            return Err(Error::NoDirectory { directory: self.real.join(name) });
+        let owner = self.caller.owner_in(&self.stat);
+        let mode = match (self.missing, owner) {
+            (Missing::Refuse, _) => return Err(Error::NoDirectory { directory: self.real.join(name) }),
+            (Missing::MakePrivate, Some(Owner { user, .. })) if !self.caller.is_own(user) => {
+                return Err(Error::ForeignDirectory { directory: self.real.clone(), owner: user });
+            }
+            (Missing::MakePrivate, _) => Mode::S_IRWXU,
+            (Missing::Make(mode), _) => mode,
         };
         match mkdirat(&self.directory, name, mode) {
             Ok(()) => {
-                let owner = self.caller.owner_in(&self.stat);
                 self.enter(name)?;
                 owner.map_or(Ok(()), |owner| self.give(owner))
             }

@@ -1,5 +1,7 @@
 //! Text from outside, made safe for where it is shown.
 
+use std::borrow::Cow;
+
 /// Characters that change how a terminal or a reader sees the text around them: controls, and the
 /// invisible marks that reorder or break lines (Unicode Bidi_Control, line and paragraph separator).
 fn disturbs(c: char) -> bool {
@@ -24,9 +26,32 @@ pub fn printable(text: &str) -> String {
     safe
 }
 
+/// The text with everything but the ends of its lines and tabs as [`printable`] has it: for what is written to a terminal in the
+/// end. Text from outside that is part of a line goes through [`printable`] before.
+pub fn printable_lines(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(|c| disturbs(c) && !matches!(c, '\n' | '\t')) {
+        return text.into();
+    }
+    let part = |part: &str| part.split('\t').map(printable).collect::<Vec<_>>().join("\t");
+    text.split('\n').map(part).collect::<Vec<_>>().join("\n").into()
+}
+
+/// A JSON document with the characters of its texts that a terminal would act on as `\u009b`, which means the same. Serde escapes
+/// those below U+0020 alone.
+pub fn printable_json(document: &str) -> Cow<'_, str> {
+    if !document.chars().any(|c| disturbs(c) && c != '\n') {
+        return document.into();
+    }
+    let escaped = |c: char| match disturbs(c) && c != '\n' {
+        true => format!("\\u{:04x}", c as u32),
+        false => c.to_string(),
+    };
+    document.chars().map(escaped).collect::<String>().into()
+}
+
 /// The text in ASCII, for terminals that have no other characters: what tables and figures are drawn with gets a
 /// stand-in of the same width, so that columns stay; any other character is named (`\\u00e9`).
-pub fn ascii(text: &str) -> std::borrow::Cow<'_, str> {
+pub fn ascii(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return text.into();
     }
@@ -147,6 +172,16 @@ pub(crate) fn date_time(unix_s: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_stay_lines_and_nothing_in_them_reaches_a_terminal() {
+        assert_eq!(printable_lines("one\n\ttwo\x1b[31m\r\n\u{9b}2J\n"), "one\n\ttwo\\x1b[31m\\r\n\\u009b2J\n");
+        assert!(matches!(printable_lines("plain\ttext\n─ é"), Cow::Borrowed(_)));
+        let document = serde_json::json!({ "a\u{9b}": "\u{1b}[31m\u{7f}\u{202e}\n é" });
+        let text = printable_json(&format!("{document:#}")).into_owned();
+        assert!(text.chars().all(|c| !disturbs(c) || c == '\n'), "{text:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), document);
+    }
 
     #[test]
     fn nothing_that_moves_the_cursor_or_the_reading_order_survives() {

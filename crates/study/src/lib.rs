@@ -19,6 +19,7 @@
 //! * **block**: one trial of every arm, in random order; comparisons are made within blocks.
 //! * **control arm**: an arm that is no policy and shows what the tracer's stops cost ([`control`]).
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod adoption;
 mod arms;

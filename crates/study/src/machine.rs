@@ -194,6 +194,12 @@ pub struct SettingChange {
 }
 
 impl State {
+    /// The share of the direct map in leaves of at most this size, as the kernel counts them; `None` where it does not.
+    pub fn direct_map_ratio(&self, leaf: PageSize) -> Option<f64> {
+        let bytes = self.direct_map_bytes.iter();
+        share_up_to(leaf, bytes.map(|(size, bytes)| (size.as_str(), *bytes as f64)))
+    }
+
     /// The settings in which `self` and a `later` state differ. Sizes of pools that a program uses up
     /// are not settings and are not compared.
     pub fn changes(&self, later: &State) -> Vec<SettingChange> {
@@ -208,6 +214,16 @@ impl State {
             })
             .collect()
     }
+}
+
+/// The share of amounts by leaf size (`2M`) that is of leaves of at most this size; `None` where there are none.
+pub(crate) fn share_up_to<'a>(leaf: PageSize, amounts: impl Iterator<Item = (&'a str, f64)>) -> Option<f64> {
+    let (mut small, mut all) = (0.0, 0.0);
+    for (size, amount) in amounts {
+        all += amount;
+        small += if size.parse::<PageSize>().is_ok_and(|size| size <= leaf) { amount } else { 0.0 };
+    }
+    (all > 0.0).then_some(small / all)
 }
 
 #[cfg(test)]

@@ -149,6 +149,21 @@ fn what_stands_against_a_conclusion_is_named() {
 }
 
 #[test]
+fn boots_of_which_little_was_demoted_are_not_named() {
+    let design = design(&ARMS, 1);
+    let of = |small_mib: u64| {
+        let mut demoted = boot(&design, machine(0, 2), 1, 1.0, 3);
+        for state in demoted.trials.iter_mut().flat_map(|record| [&mut record.state_before, &mut record.state_after]) {
+            state.demoted_to = Some(PageSize::K4);
+            state.direct_map_bytes = [("4K".into(), small_mib << 20), ("2M".into(), (1000 - small_mib) << 20)].into();
+        }
+        let parts = [Part::of(&boot(&design, machine(0, 1), 0, 1.0, 3)).unwrap(), Part::of(&demoted).unwrap()];
+        merge(&parts).unwrap().limits.contains(&Limit::Demoted { arm: 1, boots: 1 })
+    };
+    assert_eq!([1, 9, 10, 900].map(of), [false, false, true, true]);
+}
+
+#[test]
 fn a_policy_that_did_not_hold_says_nothing() {
     let design = design(&ARMS[..2], 1);
     let mut parts = Vec::new();

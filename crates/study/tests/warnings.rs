@@ -91,6 +91,30 @@ fn the_tracer_and_short_runs_are_seen_from_their_limits_on() {
     assert_eq!(with(0.01, 0.0), [Warning::ShortRuns { wall_s: 0.01 }]);
 }
 
+/// Two leaves of 24G, as a test of a demotion leaves them, are no reason to doubt a comparison.
+#[test]
+fn a_demotion_is_warned_of_by_the_share_of_the_direct_map_that_it_concerns() {
+    let with = |small: &str, small_mib: u64, all_mib: u64| {
+        let mut all = trials(2, 8, |_, _| 1.0);
+        for record in all.iter_mut().skip(5) {
+            record.state_before.demoted_to = Some(PageSize::K4);
+            let bytes = [(small, small_mib), ("1G", all_mib - small_mib)];
+            record.state_before.direct_map_bytes = bytes.map(|(leaf, mib)| (leaf.into(), mib << 20)).into();
+        }
+        analysis(&design(&["default", "thp"], 1), &all).warnings
+    };
+    let demoted = |ratio| vec![Warning::DirectMapDemoted { leaf: PageSize::K4, ratio }];
+    assert_eq!(with("4K", 22, 24 << 10), []);
+    assert_eq!(with("4K", 9, 1000), []);
+    assert_eq!(with("2M", 999, 1000), [], "larger than what the demotion made");
+    assert_eq!(with("4K", 10, 1000), demoted(Some(0.01)));
+    assert_eq!(with("4K", 0, 0), demoted(None), "not counted");
+    let arms = design(&["default", "thp"], 1).arms;
+    let text = |ratio| demoted(ratio)[0].describe(&arms);
+    assert!(text(Some(0.0312)).ends_with("(pagelab direct-map demote): 3.1 % of it is in leaves that small"));
+    assert!(text(None).ends_with("the share of such leaves is not known"));
+}
+
 #[test]
 fn looks_without_a_limit_are_told_where_the_wall_time_contains_them() {
     let with = |prove_all: bool, looks_s: f64| {

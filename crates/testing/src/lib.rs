@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod mutation;
 mod recorder;
 
 use std::fmt::Display;

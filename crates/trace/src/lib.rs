@@ -38,8 +38,8 @@
 //!
 //! Pure: readers and writers are handed in; no file is opened and no clock is read here. docs/reference/formats/trace.md describes
 //! the bytes.
-
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod access;
 mod block;

@@ -105,11 +105,9 @@ impl Afterlife {
 }
 
 /// Whether a task runs, can run, or waits for a device (proc(5), the third field of /proc/PID/stat).
+/// One of which it cannot be read may be at work, and gets its time.
 fn is_at_work(task: Tid) -> bool {
-    let stat = std::fs::read(format!("/proc/{task}/stat")).unwrap_or_default();
-    // The name before it can hold anything, a parenthesis too.
-    let state = stat.iter().rposition(|byte| *byte == b')').and_then(|end| stat.get(end + 2));
-    matches!(state, Some(b'R' | b'D'))
+    host::task_state(task).map_or(true, |state| matches!(state, Some(b'R' | b'D')))
 }
 
 /// CPU time of a process (clock_getcpuclockid(3)); `None` where it is gone.

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use host::if_there;
 use study::trial::Exit;
 
 use super::afterlife::Afterlife;
@@ -11,7 +12,7 @@ use super::ended::{Ended, Usage};
 use super::launch::{self, Launch, LaunchError, Started, ThpSetting};
 use super::ptrace::{self, Stop, Tid};
 use crate::signals;
-use crate::subreaper::{self, Subreaper};
+use crate::subreaper::{self, Root, Subreaper};
 
 /// How often it is looked whether what outlives the root has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -38,6 +39,9 @@ pub fn run_bare(launch: &Launch, grace: Duration) -> Result<Ended, LaunchError> 
         subreaper.end();
     }
     let ended = end_of_tree(&subreaper, grace);
+    if ended.is_err() {
+        subreaper.end();
+    }
     subreaper.wait();
     signals::unleash_subreaper();
     let (begun_ns, used) = (begun_ns?, subreaper.used().ok_or(LaunchError::Interrupted)?);
@@ -50,7 +54,7 @@ pub fn run_bare(launch: &Launch, grace: Duration) -> Result<Ended, LaunchError> 
         wall_s: end_ns.saturating_sub(begun_ns) as f64 * 1e-9,
         usage: Usage::from(used),
         time_was_up: subreaper.time_is_up(),
-        ..ended.of(exit)
+        ..ended?.of(exit)
     })
 }
 
@@ -97,8 +101,9 @@ fn gone(error: io::Error) -> io::Result<()> {
 fn end_of_root(subreaper: &Subreaper) -> Option<(libc::c_int, u64)> {
     loop {
         match subreaper.wait_for_root(ASK_AGAIN) {
-            None if !subreaper.is_over() => {}
-            end => return end,
+            Root::Runs => {}
+            Root::Ended { status, at_ns } => return Some((status, at_ns)),
+            Root::Killed => return None,
         }
     }
 }
@@ -123,33 +128,41 @@ impl Leftovers {
 }
 
 /// Gives what outlives the root its time, and has the subreaper kill what is left.
-fn end_of_tree(subreaper: &Subreaper, grace: Duration) -> Leftovers {
-    if descendants(subreaper.process()).is_empty() {
-        return Leftovers { after: None, killed: 0 };
+///
+/// # Errors
+/// What is left cannot be read.
+fn end_of_tree(subreaper: &Subreaper, grace: Duration) -> io::Result<Leftovers> {
+    if descendants(subreaper.process())?.is_empty() {
+        return Ok(Leftovers { after: None, killed: 0 });
     }
     let mut after = Afterlife::new();
     while !subreaper.is_over() {
         if subreaper::is_ending() || !after.goes_on(grace) {
-            let killed = descendants(subreaper.process()).len();
+            let killed = descendants(subreaper.process())?.len();
             subreaper.end();
-            return Leftovers { after: Some(after), killed };
+            return Ok(Leftovers { after: Some(after), killed });
         }
-        after.look(|| descendants(subreaper.process()), || descendants(subreaper.process()));
+        let left = descendants(subreaper.process())?;
+        after.look(|| left.clone(), || left.clone());
         std::thread::sleep(LOOK_AGAIN);
     }
-    Leftovers { after: Some(after), killed: 0 }
+    Ok(Leftovers { after: Some(after), killed: 0 })
 }
 
 /// What a process has started and is still there, and what that has; none on kernels without CONFIG_PROC_CHILDREN.
-fn descendants(process: Tid) -> Vec<Tid> {
+///
+/// # Errors
+/// The kernel has such lists, and one cannot be read.
+fn descendants(process: Tid) -> io::Result<Vec<Tid>> {
     let mut found = vec![process];
     let mut next = 0;
     while let Some(parent) = found.get(next).copied() {
-        let list = host::content(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
-        found.extend(list.split_ascii_whitespace().filter_map(|child| child.parse::<Tid>().ok()));
+        let list = if_there(host::content(format!("/proc/{parent}/task/{parent}/children")))?;
+        let children = list.iter().flat_map(|list| list.split_ascii_whitespace());
+        found.extend(children.filter_map(|child| child.parse::<Tid>().ok()));
         next += 1;
     }
-    found.split_off(1)
+    Ok(found.split_off(1))
 }
 
 /// Repeats what a signal interrupts: the signal itself has reached the program on its leash.
@@ -183,7 +196,8 @@ mod tests {
         let took = since.elapsed();
         subreaper.end();
         subreaper.wait();
-        (end.map(|(status, _)| status), took)
+        let status = if let Root::Ended { status, .. } = end { Some(status) } else { None };
+        (status, took)
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a call is served with: the policy, the tree, and what is noted on the way.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::rc::Rc;
 
 use policy::cause::Cause;
@@ -40,12 +41,22 @@ pub struct Findings {
     pub causes: BTreeMap<Cause, u64>,
     /// What a sham trial still owes.
     pub debt: Debt,
+    /// Why something that a call depends on could not be read, though it is there. The trial is then given up.
+    pub unread: Option<io::Error>,
 }
 
 impl Findings {
     /// Notes that a call was answered in the kernel's place.
     pub fn answer(&mut self, call: &str) {
         *self.answered.entry(call.to_string()).or_insert(0) += 1;
+    }
+
+    /// What was read. An error is kept, and the first one ends the trial; the value is used until then.
+    pub fn known<T>(&mut self, read: io::Result<T>, until_then: T) -> T {
+        read.unwrap_or_else(|error| {
+            self.unread.get_or_insert(error);
+            until_then
+        })
     }
 
     /// Notes a cause and the bytes that it concerns.

@@ -1,5 +1,6 @@
 //! Serving one watched call: what the program asked, changed as the policy wants it.
 
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 
@@ -7,12 +8,14 @@ use policy::call::madv;
 use policy::carry_out::{Outcome, carry_out};
 use policy::cause::Cause;
 
+use host::if_there;
 use host::maps::{self, Vma, VmaKind};
 
 use super::call_context::CallContext;
 use super::hugetlb;
 use super::own_filter::OwnFilter;
 use super::paused::{Lost, Paused};
+use super::permission::if_shown;
 use super::ptrace::{self, Tid};
 use super::registers::{NATIVE, is_error};
 use super::rewriting::Rewriting;
@@ -91,22 +94,26 @@ fn strict_mode(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost
 }
 
 /// Zeroed data (bss) and heap of a new image that are large enough for the policy: no call maps them.
-fn early_memory(tid: Tid, rewriting: &Rewriting) -> Vec<(u64, u64)> {
+fn early_memory(tid: Tid, rewriting: &Rewriting) -> io::Result<Vec<(u64, u64)>> {
     let concerned =
         |vma: &Vma| rewriting.concerns_early(vma.kind() == VmaKind::Anonymous, vma.is_writable(), vma.length_bytes());
-    maps::of_process(tid).iter().filter(|vma| concerned(vma)).map(|vma| (vma.start, vma.length_bytes())).collect()
+    let vmas = if_shown(maps::of_process(tid))?;
+    Ok(vmas.iter().filter(|vma| concerned(vma)).map(|vma| (vma.start, vma.length_bytes())).collect())
 }
 
 /// Whether a new image has memory that is to be advised or populated at its first call.
-pub fn has_early_memory(tid: Tid, rewriting: &Rewriting) -> bool {
-    (rewriting.advice.is_some() || rewriting.prefault) && !early_memory(tid, rewriting).is_empty()
+///
+/// # Errors
+/// Its mappings cannot be read.
+pub fn has_early_memory(tid: Tid, rewriting: &Rewriting) -> io::Result<bool> {
+    Ok((rewriting.advice.is_some() || rewriting.prefault) && !early_memory(tid, rewriting)?.is_empty())
 }
 
 /// Advises the early memory of a task that stands at the first call of its image, and sends it back to
 /// that call.
 pub fn advise_early_memory(context: &mut CallContext, tid: Tid) -> Result<(), Lost> {
     let mut paused = Paused::at_entry(tid)?;
-    for range in early_memory(tid, context.rewriting) {
+    for range in early_memory(tid, context.rewriting)? {
         let populate = context.rewriting.prefault.then_some(madv::POPULATE_WRITE);
         for how in [context.rewriting.advice, populate].into_iter().flatten() {
             add_madvise(context, &mut paused, range, how)?;
@@ -115,29 +122,41 @@ pub fn advise_early_memory(context: &mut CallContext, tid: Tid) -> Result<(), Lo
     paused.again()
 }
 
-/// Whether the task runs a program of the tracer's own ABI; a 32-bit program's calls are not watched.
-pub fn is_native(tid: Tid) -> bool {
+/// Whether the task runs a program of the tracer's own ABI; a 32-bit program's calls are not watched. A program that may be
+/// executed and not read is known by its registers.
+///
+/// # Errors
+/// Those of asking for them.
+pub fn is_native(tid: Tid) -> io::Result<bool> {
     use std::io::Read;
     const CLASS: usize = 4;
     const CLASS_64: u8 = 2;
     let mut header = [0u8; 5];
     let read = std::fs::File::open(format!("/proc/{tid}/exe")).and_then(|mut file| file.read_exact(&mut header));
-    read.is_err() || header[CLASS] == CLASS_64
+    match read {
+        Ok(()) => Ok(header[CLASS] == CLASS_64),
+        Err(_) => ptrace::has_native_registers(tid),
+    }
 }
 
 /// Whether the task has just executed a setuid or setgid program without getting its privilege.
-pub fn lost_privilege(tid: Tid) -> bool {
-    let Ok(program) = std::fs::metadata(format!("/proc/{tid}/exe")) else { return false };
+///
+/// # Errors
+/// What it executed, or who it is, cannot be read.
+pub fn lost_privilege(tid: Tid) -> io::Result<bool> {
+    // One that was killed meanwhile has lost nothing.
+    let program = if_shown(if_there(std::fs::metadata(format!("/proc/{tid}/exe"))))?;
+    let Some(program) = program else { return Ok(false) };
     if program.mode() & (libc::S_ISUID | libc::S_ISGID) == 0 {
-        return false;
+        return Ok(false);
     }
-    let status = host::content(format!("/proc/{tid}/status")).unwrap_or_default();
+    let status = host::content(format!("/proc/{tid}/status"))?;
     let effective = |name: &str| -> Option<u32> {
         status.lines().find_map(|line| line.strip_prefix(name))?.split_ascii_whitespace().nth(1)?.parse().ok()
     };
     let lost =
         |bit: u32, name: &str, owner: u32| program.mode() & bit != 0 && effective(name).is_some_and(|id| id != owner);
-    lost(libc::S_ISUID, "Uid:", program.uid()) || lost(libc::S_ISGID, "Gid:", program.gid())
+    Ok(lost(libc::S_ISUID, "Uid:", program.uid()) || lost(libc::S_ISGID, "Gid:", program.gid()))
 }
 
 #[cfg(test)]

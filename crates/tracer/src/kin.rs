@@ -1,21 +1,32 @@
 //! Which process a task belongs to, and which made it, as /proc/TASK/status has it.
 
+use std::io;
+
+use host::if_there;
+
 use super::ptrace::Tid;
 
-/// The process of a task; `None` where /proc does not say.
-pub fn process_of(tid: Tid) -> Option<Tid> {
+/// The process of a task; `None` where it is gone.
+///
+/// # Errors
+/// It cannot be read.
+pub fn process_of(tid: Tid) -> io::Result<Option<Tid>> {
     status_field(tid, "Tgid:")
 }
 
-/// The process that made a task: its own for a thread, its parent for a process.
-pub fn maker_of(tid: Tid) -> Option<Tid> {
+/// The process that made a task: its own for a thread, its parent for a process. `None` where it is gone.
+///
+/// # Errors
+/// It cannot be read.
+pub fn maker_of(tid: Tid) -> io::Result<Option<Tid>> {
     match process_of(tid)? {
-        process if process == tid => status_field(tid, "PPid:"),
-        process => Some(process),
+        Some(process) if process == tid => status_field(tid, "PPid:"),
+        process => Ok(process),
     }
 }
 
-fn status_field(tid: Tid, name: &str) -> Option<Tid> {
-    let status = host::content(format!("/proc/{tid}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
+fn status_field(tid: Tid, name: &str) -> io::Result<Option<Tid>> {
+    let Some(status) = if_there(host::content(format!("/proc/{tid}/status")))? else { return Ok(None) };
+    let field = status.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    field.map(Some).ok_or_else(|| io::Error::other(format!("/proc/{tid}/status: expected a line {name}")))
 }

@@ -1,6 +1,8 @@
 //! Memory that a call is about to give back, and so must be looked at now or never: which calls stop for it, and which
 //! addresses they name.
 
+use std::io;
+
 use host::maps;
 use policy::call::{Call, madv};
 pub use policy::looks::Extent;
@@ -8,6 +10,7 @@ use policy::looks::{DROPS, Going, LARGE_BYTES, LARGE_DROP_BYTES};
 
 use super::filter::{Condition, Watch};
 use super::paused::Paused;
+use super::permission::if_shown;
 use super::ptrace::Tid;
 use super::rewriting::Rewriting;
 use super::stopped::call_of;
@@ -34,31 +37,34 @@ pub fn watches(extent: Extent, others: &[Watch]) -> Vec<Watch> {
 
 /// The ranges whose memory a stopped call is about to give back, as far as they are to be witnessed. Pages of a pool go whole,
 /// with the last part that the program has of them.
-pub fn ranges(paused: &Paused, space: &Space, rewriting: &Rewriting, extent: Extent) -> Vec<(u64, u64)> {
-    let Some(call) = call_of(paused.number(), paused.arguments()) else { return Vec::new() };
+///
+/// # Errors
+/// The heap cannot be read.
+pub fn ranges(paused: &Paused, space: &Space, rewriting: &Rewriting, extent: Extent) -> io::Result<Vec<(u64, u64)>> {
+    let Some(call) = call_of(paused.number(), paused.arguments()) else { return Ok(Vec::new()) };
     let going = match call {
-        Call::Brk { end } => of_heap(paused.tid(), end, space, rewriting),
+        Call::Brk { end } => of_heap(paused.tid(), end, space, rewriting)?,
         _ => Going::by(&call, rewriting.base).into_iter().collect(),
     };
     let wanted = going.into_iter().filter(|going| extent.has(going, &call));
-    wanted.flat_map(|going| given_back(&going, space, rewriting)).collect()
+    Ok(wanted.flat_map(|going| given_back(&going, space, rewriting)).collect())
 }
 
 /// What the heap loses when it is to end at `asked`. Where the policy changes no brk, only the kernel knows the heap.
-fn of_heap(tid: Tid, asked: u64, space: &Space, rewriting: &Rewriting) -> Vec<Going> {
-    let Some(from) = rewriting.base.align_up(asked).filter(|from| *from > 0) else { return Vec::new() };
+fn of_heap(tid: Tid, asked: u64, space: &Space, rewriting: &Rewriting) -> io::Result<Vec<Going>> {
+    let Some(from) = rewriting.base.align_up(asked).filter(|from| *from > 0) else { return Ok(Vec::new()) };
     if rewriting.hugetlb {
-        return space.pool.heap_loses(asked, rewriting.base).into_iter().collect();
+        return Ok(space.pool.heap_loses(asked, rewriting.base).into_iter().collect());
     }
     if space.policy.heap.is_known() {
-        return space.policy.heap.cut_at(from).map(|(from, to)| Going::Unmapped(from, to)).into_iter().collect();
+        return Ok(space.policy.heap.cut_at(from).map(|(from, to)| Going::Unmapped(from, to)).into_iter().collect());
     }
     let is_heap = |vma: &maps::Vma| vma.name == "[heap]";
-    if !maps::at(tid, asked).is_some_and(|vma| is_heap(&vma)) {
-        return Vec::new();
+    if !if_shown(maps::at(tid, asked))?.is_some_and(|vma| is_heap(&vma)) {
+        return Ok(Vec::new());
     }
-    let above = maps::of_process(tid).into_iter().filter(|vma| is_heap(vma) && vma.end > from);
-    above.map(|vma| Going::Unmapped(vma.start.max(from), vma.end)).collect()
+    let above = if_shown(maps::of_process(tid))?.into_iter().filter(|vma| is_heap(vma) && vma.end > from);
+    Ok(above.map(|vma| Going::Unmapped(vma.start.max(from), vma.end)).collect())
 }
 
 fn given_back(going: &Going, space: &Space, rewriting: &Rewriting) -> Vec<(u64, u64)> {

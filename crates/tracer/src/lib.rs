@@ -10,7 +10,9 @@
 //! `calls` has done what `policy` says, `hugetlb` under its policies, by the task that is `stopped`, whose memory has `content`, with
 //! what `call_context` holds;
 //! `thp_disable` says which calls the filter answers by itself; `sham` serves them without doing
-//! anything, `bare` runs a program that has no tracer, to measure it, and `untraced` one that needs none.
+//! anything, `bare` runs a program that has no tracer, to measure it, `untraced` one that needs none, and `supervised` one that
+//! records itself.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod afterlife;
 mod bare;
@@ -38,6 +40,7 @@ mod sham;
 pub mod signals;
 mod stopped;
 pub mod subreaper;
+mod supervised;
 mod tasks;
 pub mod terminal;
 mod thp_disable;
@@ -55,6 +58,7 @@ pub use pace::Pace;
 pub use permission::try_tracing;
 pub use refusal::Refusal;
 pub use rewriting::Rewriting;
+pub use supervised::Supervised;
 pub use untraced::run_untraced;
 pub use witness::Witness;
 

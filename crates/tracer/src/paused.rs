@@ -221,7 +221,7 @@ impl Paused {
             if let Some((_, stop)) = ptrace::try_wait(self.tid)? {
                 return Ok(stop);
             }
-            if others_came && ptrace::is_zombie(self.tid) {
+            if others_came && ptrace::is_zombie(self.tid)? {
                 return Err(Lost::Gone);
             }
             if subreaper::is_ending() {

@@ -36,6 +36,18 @@ pub fn try_tracing() -> io::Result<()> {
     }
 }
 
+/// What was read of a traced program's memory; nothing for a program that may be executed and not read (mode 0711), of which
+/// the kernel shows nothing (ptrace(2), "Ptrace access mode checking"). The witness reports that it could not look.
+///
+/// # Errors
+/// Those of reading, but that of a missing permission.
+pub fn if_shown<T: Default>(read: io::Result<T>) -> io::Result<T> {
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(T::default()),
+        read => read,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -174,6 +174,14 @@ pub fn registers(tid: Tid) -> io::Result<Registers> {
     Ok(registers)
 }
 
+/// Whether a stopped task has the registers of the tracer's own ABI: those of a 32-bit program are fewer.
+pub fn has_native_registers(tid: Tid) -> io::Result<bool> {
+    let mut registers = Registers::ZERO;
+    let mut vector = libc::iovec { iov_base: registers.words.as_mut_ptr().cast(), iov_len: NATIVE.words * 8 };
+    request(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, (&raw mut vector) as usize)?;
+    Ok(vector.iov_len == NATIVE.words * 8)
+}
+
 /// Sets the general registers of a stopped task.
 pub fn set_registers(tid: Tid, registers: &Registers) -> io::Result<()> {
     let mut words = registers.words;
@@ -312,18 +320,21 @@ pub fn wait_for_any_event() -> io::Result<()> {
 }
 
 /// Whether a task has ended and only its status is left, or not even that.
-pub fn is_zombie(tid: Tid) -> bool {
-    let stat = host::content(format!("/proc/{tid}/stat")).unwrap_or_default().into_bytes();
-    // The name in parentheses can hold anything, parentheses too (proc_pid_stat(5)).
-    let behind_name = stat.iter().rposition(|byte| *byte == b')').map_or(&[][..], |at| &stat[at + 1..]);
-    matches!(behind_name.get(1), None | Some(b'Z' | b'X'))
+///
+/// # Errors
+/// It cannot be read.
+pub fn is_zombie(tid: Tid) -> io::Result<bool> {
+    Ok(matches!(host::task_state(tid)?, None | Some(b'Z' | b'X')))
 }
 
 /// Whether a task is there and traced by this thread, its unreported end included.
-pub fn is_traced_here(tid: Tid) -> bool {
+///
+/// # Errors
+/// It cannot be read.
+pub fn is_traced_here(tid: Tid) -> io::Result<bool> {
     // SAFETY: gettid has no arguments and no effects.
     let here = unsafe { libc::gettid() };
-    host::tracer_of(&format!("/proc/{tid}/status")) == Some(here)
+    Ok(host::tracer_of(&format!("/proc/{tid}/status"))? == Some(here))
 }
 
 /// Kills a process.
@@ -372,6 +383,7 @@ pub fn read_memory(tid: Tid, address: u64, into: &mut [u8]) -> io::Result<()> {
 /// Copies bytes into a task's memory. The kernel also writes where the program may not, but not to
 /// hugetlb pages (`check_vma_flags` in mm/gup.c) and not where it is configured otherwise
 /// (CONFIG_PROC_MEM_NO_FORCE).
+#[expect(clippy::disallowed_methods, reason = "a file of /proc")]
 pub fn write_memory(tid: Tid, address: u64, bytes: &[u8]) -> io::Result<()> {
     let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes.len() };

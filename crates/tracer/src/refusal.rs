@@ -64,7 +64,7 @@ fn missing(path: &Path) -> Option<Refusal> {
             Some(interpreter) => (interpreter, Refusal::NoInterpreter),
             None => (loader(&program)?, Refusal::NoLoader),
         };
-        if !needed.exists() {
+        if matches!(needed.try_exists(), Ok(false)) {
             return Some(refusal(needed, program));
         }
         program = needed;

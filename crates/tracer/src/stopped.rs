@@ -1,5 +1,7 @@
 //! A stopped task as the one who makes the calls of a policy: system calls as policies know them, and back.
 
+use std::io;
+
 use host::maps::{self, VmaKind};
 use policy::call::{Call, Deed};
 use policy::carry_out::Kernel;
@@ -12,6 +14,7 @@ use super::call_context::CallContext;
 use super::content;
 use super::hugetlb::{MSEAL, SET_MEMPOLICY_HOME_NODE};
 use super::paused::{Lost, Paused};
+use super::permission::if_shown;
 use super::ptrace;
 use super::registers::is_error;
 use super::thp_disable;
@@ -87,7 +90,8 @@ pub struct Stopped<'a, 's> {
 
 impl View for Stopped<'_, '_> {
     fn vma_at(&mut self, address: u64) -> Option<policy::call::Vma> {
-        maps::at(self.paused.tid(), address).map(|vma| policy::call::Vma {
+        let found = self.context.findings.known(if_shown(maps::at(self.paused.tid(), address)), None);
+        found.map(|vma| policy::call::Vma {
             start: vma.start,
             end: vma.end,
             protection: vma.protection,
@@ -174,14 +178,13 @@ impl PoolKernel for Stopped<'_, '_> {
     /// Documentation/admin-guide/mm/hugetlbpage.rst.
     fn unreserved_pages(&mut self) -> u64 {
         let size = self.context.rewriting.large;
-        let read = |name: &str| {
-            let path = format!("/sys/kernel/mm/hugepages/hugepages-{}kB/{name}", size.bytes() >> 10);
-            std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()
+        let read = |name: &str| -> io::Result<u64> {
+            let path = host::hugetlb_file(size, name);
+            let text = host::content(&path).map_err(|error| io::Error::other(format!("{path}: {error}")))?;
+            text.trim().parse().map_err(|_| io::Error::other(format!("{path}: expected a number, found {text:?}")))
         };
-        match (read("free_hugepages"), read("resv_hugepages")) {
-            (Some(free), Some(reserved)) => free.saturating_sub(reserved),
-            _ => 0,
-        }
+        let pages = read("free_hugepages").and_then(|free| Ok(free.saturating_sub(read("resv_hugepages")?)));
+        self.context.findings.known(pages, 0)
     }
 
     fn note(&mut self, cause: Cause, bytes: u64) {

@@ -5,9 +5,10 @@
 //! asked, which are the host's own; where they are not there, as in a small guest, the files say it all.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use host::if_there;
 use nix::unistd::geteuid;
 
 /// The user that a command runs as.
@@ -94,7 +95,7 @@ pub fn by_name(name: &str) -> Result<User, UserError> {
     // A number is an id to `getent`, and no name.
     let is_name = !name.is_empty() && !name.starts_with('-') && name.parse::<u32>().is_err();
     let found = if is_name { line_of(name)?.filter(|user| user.name == name) } else { None };
-    found.map(with_groups).ok_or_else(|| UserError::Unknown(name.to_owned()))
+    with_groups(found.ok_or_else(|| UserError::Unknown(name.to_owned()))?)
 }
 
 /// The name of a user.
@@ -115,7 +116,7 @@ pub fn of_sudo() -> Result<Option<User>, UserError> {
     if id == 0 {
         return Ok(None);
     }
-    by_id(id).map(|user| Some(with_groups(user)))
+    with_groups(by_id(id)?).map(Some)
 }
 
 /// A user by id, with the primary group alone.
@@ -124,13 +125,22 @@ fn by_id(id: u32) -> Result<User, UserError> {
 }
 
 /// The same, with all groups.
-fn with_groups(user: User) -> User {
-    let all = match said(&ID, &["-G", "--", &user.name]) {
+fn with_groups(user: User) -> Result<User, UserError> {
+    let unanswered = |problem: String| UserError::Unanswered { user: user.name.clone(), problem };
+    let all = match said(&ID, &["-G", "--", &user.name]).map_err(|error| unanswered(format!("id: {error}")))? {
         Some(Ok(text)) => text.split_whitespace().filter_map(|id| id.parse().ok()).collect(),
-        _ => groups_in(&std::fs::read_to_string(GROUPS).unwrap_or_default(), &user.name),
+        Some(Err(code)) => return Err(unanswered(format!("`id -G` ended with {}", ended(code)))),
+        None => {
+            let text = if_there(host::content(GROUPS)).map_err(|error| unanswered(format!("{GROUPS}: {error}")))?;
+            text.map(|text| groups_in(&text, &user.name)).unwrap_or_default()
+        }
     };
     let others = all.into_iter().filter(|id: &u32| *id != user.gid);
-    User { groups: std::iter::once(user.gid).chain(others).collect(), ..user }
+    Ok(User { groups: std::iter::once(user.gid).chain(others).collect(), ..user })
+}
+
+fn ended(code: Option<i32>) -> String {
+    code.map_or("a signal".to_owned(), |code| format!("{code}"))
 }
 
 /// Where the tools are, in the order in which they are looked for; PATH is not asked, for pagelab may be root.
@@ -145,26 +155,29 @@ const NOT_FOUND: i32 = 2;
 /// The user of a name or an id in digits; `None` where there is none.
 fn line_of(key: &str) -> Result<Option<User>, UserError> {
     let unanswered = |problem: String| UserError::Unanswered { user: key.to_owned(), problem };
-    let text = match said(&GETENT, &["passwd", key]) {
+    let text = match said(&GETENT, &["passwd", key]).map_err(|error| unanswered(format!("getent: {error}")))? {
         Some(Ok(line)) => line,
         Some(Err(Some(NOT_FOUND))) => return Ok(None),
-        Some(Err(code)) => {
-            let ended = code.map_or("a signal".to_owned(), |code| format!("{code}"));
-            return Err(unanswered(format!("`getent passwd` ended with {ended}")));
-        }
-        None => std::fs::read_to_string(USERS).map_err(|error| unanswered(format!("{USERS}: {error}")))?,
+        Some(Err(code)) => return Err(unanswered(format!("`getent passwd` ended with {}", ended(code)))),
+        None => host::content(USERS).map_err(|error| unanswered(format!("{USERS}: {error}")))?,
     };
     Ok(text.lines().filter_map(user_in).find(|user| user.name == key || user.uid.to_string() == key))
 }
 
 /// What the first of the programs that is there prints, or what it ended with; `None` where none is there.
-fn said(programs: &[&str], words: &[&str]) -> Option<Result<String, Option<i32>>> {
-    let program = programs.iter().find(|program| Path::new(program).exists())?;
-    let output = Command::new(program).args(words).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
-    Some(match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(output.status.code()),
-    })
+///
+/// # Errors
+/// It is there, and could not be run.
+fn said(programs: &[&str], words: &[&str]) -> io::Result<Option<Result<String, Option<i32>>>> {
+    for program in programs {
+        let run = Command::new(program).args(words).stdin(Stdio::null()).stderr(Stdio::null()).output();
+        let Some(output) = if_there(run)? else { continue };
+        return Ok(Some(match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+            false => Err(output.status.code()),
+        }));
+    }
+    Ok(None)
 }
 
 /// A line of passwd(5): name, password, id, group, comment, home, shell.
@@ -189,6 +202,8 @@ fn groups_in(text: &str, name: &str) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]

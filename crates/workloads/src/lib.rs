@@ -2,6 +2,7 @@
 //! buffer.
 //!
 //! A workload is a program like any other: it knows neither the tracer nor the census, and nothing here asks who runs it.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod jit;
 pub mod kernel;

@@ -3,6 +3,7 @@
 mod arrows;
 mod calls;
 mod crates;
+mod fallbacks;
 pub mod links;
 mod shape;
 mod skips;
@@ -10,6 +11,7 @@ mod source;
 mod text;
 mod tree;
 mod unsafety;
+mod writing;
 
 use std::fmt;
 use std::path::Path;
@@ -57,7 +59,9 @@ pub fn check(root: &Path) -> Result<Vec<Finding>, String> {
     findings.extend(arrows::check_picture(&tree, &workspace, &sources));
     findings.extend(shape::check(&tree, &sources));
     findings.extend(unsafety::check(&workspace, &tree));
+    findings.extend(writing::check(&workspace, &tree));
     findings.extend(calls::check(&tree));
+    findings.extend(fallbacks::check(&tree));
     findings.extend(source::check(&tree));
     findings.extend(skips::check(&tree));
     findings.extend(text::check(&tree));

@@ -1,9 +1,10 @@
 //! What the judge of policies (`policy::judge`) may ask of a process of this host, read where it is asked.
 
-use std::fs;
+use std::io;
 
+use host::if_there;
 use policy::census::Advice;
-use policy::judge::{self, Examination, Look};
+use policy::judge::{self, Answer, Examination, Look, Unread};
 use policy::size::PageSize;
 use policy::{PageSizes, Policy};
 use study::machine::State;
@@ -66,15 +67,14 @@ struct Process<'a> {
 
 impl judge::Process for Process<'_> {
     /// `THP_enabled: 0` in /proc/PID/status (Linux 5.0). The mode that excepts advised memory (Linux 6.18) does not show there.
-    fn is_thp_disabled(&self) -> bool {
-        let status = host::content(format!("/proc/{}/status", self.seen.pid)).unwrap_or_default();
-        status.lines().any(|line| line.strip_prefix("THP_enabled:").is_some_and(|value| value.trim() == "0"))
+    fn is_thp_disabled(&self) -> Answer<bool> {
+        says_disabled(host::content(format!("/proc/{}/status", self.seen.pid)))
     }
 
-    fn advice(&self, bytes: u64) -> Vec<(u64, Advice)> {
-        let observer = self.smaps.filter(|_| bytes >= WORTH_SMAPS_BYTES);
-        let entries = observer.and_then(|observer| observer.smaps(self.seen.pid).ok()).unwrap_or_default();
-        entries.iter().map(|entry| (entry.vma.start, advice(entry))).collect()
+    fn advice(&self, bytes: u64) -> Answer<Vec<(u64, Advice)>> {
+        let Some(observer) = self.smaps.filter(|_| bytes >= WORTH_SMAPS_BYTES) else { return Ok(Vec::new()) };
+        let entries = observer.smaps(self.seen.pid).map_err(|error| Unread(error.of_any_process()))?;
+        Ok(entries.iter().map(|entry| (entry.vma.start, advice(entry))).collect())
     }
 
     fn may_have_folios(&self, size: PageSize) -> bool {
@@ -82,17 +82,32 @@ impl judge::Process for Process<'_> {
     }
 
     /// None is free beyond those reserved, and no surplus is allowed (Documentation/admin-guide/mm/hugetlbpage.rst).
-    fn is_pool_exhausted(&self, size: PageSize) -> bool {
-        let number = |file: &str| -> Option<u64> {
-            fs::read_to_string(host::hugetlb_file(size, file)).ok()?.trim().parse().ok()
-        };
-        let counts = || {
-            let free = number("free_hugepages")?.saturating_sub(number("resv_hugepages")?);
-            let surplus = number("nr_overcommit_hugepages")?.saturating_sub(number("surplus_hugepages")?);
-            Some(free + surplus)
-        };
-        counts() == Some(0)
+    fn is_pool_exhausted(&self, size: PageSize) -> Answer<bool> {
+        is_exhausted(|file| host::content(host::hugetlb_file(size, file)), size)
     }
+}
+
+/// A kernel before Linux 5.0 has no such line; a process that has ended disables nothing any more.
+fn says_disabled(status: io::Result<String>) -> Answer<bool> {
+    let status = if_there(status).map_err(|error| Unread(format!("/proc/PID/status: {error}")))?;
+    let is_disabled = |line: &str| line.strip_prefix("THP_enabled:").is_some_and(|value| value.trim() == "0");
+    Ok(status.is_some_and(|status| status.lines().any(is_disabled)))
+}
+
+/// Whether the pool has no page to give, by its files; a kernel without the pool has none.
+fn is_exhausted(read: impl Fn(&str) -> io::Result<String>, size: PageSize) -> Answer<bool> {
+    let number = |file: &str| -> Answer<Option<u64>> {
+        let failed = |what: String| Unread(format!("{}: {what}", host::hugetlb_file(size, file)));
+        let text = if_there(read(file)).map_err(|error| failed(error.to_string()))?;
+        let parsed =
+            |text: String| text.trim().parse().map_err(|_| failed(format!("expected a number, found {text:?}")));
+        text.map(parsed).transpose()
+    };
+    let of =
+        |has, less| Ok::<_, Unread>(number(has)?.zip(number(less)?).map(|(has, less)| u64::saturating_sub(has, less)));
+    let (free, surplus) =
+        (of("free_hugepages", "resv_hugepages")?, of("nr_overcommit_hugepages", "surplus_hugepages")?);
+    Ok(free == Some(0) && surplus == Some(0))
 }
 
 fn advice(entry: &SmapsEntry) -> Advice {
@@ -143,8 +158,26 @@ mod tests {
             let seen = ProcessCensus { pid, census, source: Source::PagemapScan, folios_of_system: None, areas };
             Process { seen: &seen, smaps: None }.is_thp_disabled()
         };
-        assert!(of(child.0.id()));
-        assert!(!of(u32::MAX), "nothing can be read of it");
+        assert_eq!(of(child.0.id()), Ok(true));
+        assert_eq!(of(u32::MAX), Ok(false), "there is no such process");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_answered_with_no() {
+        let refused = || Err(io::Error::from_raw_os_error(libc::EMFILE));
+        let Unread(reason) = says_disabled(refused()).unwrap_err();
+        assert!(reason.starts_with("/proc/PID/status: Too many open files"), "{reason}");
+        assert_eq!(says_disabled(Ok("Name: a\nTHP_enabled:\t0\n".into())), Ok(true));
+        assert_eq!(says_disabled(Ok("Name: a\n".into())), Ok(false));
+        let pool = |refused_file: &'static str, number: &'static str| {
+            let read = move |file: &str| if file == refused_file { refused() } else { Ok(number.into()) };
+            is_exhausted(read, PageSize::M2)
+        };
+        assert_eq!((pool("", "0\n"), pool("", "1\n")), (Ok(true), Ok(true)), "all of them are reserved");
+        for file in ["free_hugepages", "resv_hugepages", "nr_overcommit_hugepages", "surplus_hugepages"] {
+            assert!(pool(file, "0\n").unwrap_err().0.contains(file));
+        }
+        assert!(pool("", "many\n").unwrap_err().0.contains("many"));
     }
 
     #[test]

@@ -3,68 +3,84 @@
 //! It never holds contents of memory, nor the command line or the environment, which may hold secrets. What only a running kernel
 //! tells (runs of pages, guards, stack pointers) stands in the file [`PAGES`] beside the copies of /proc and /sys.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::io::{self, BufRead};
 
-use host::Host;
+use host::{Host, Root};
 use policy::inspect::{FileSystem, MemoryLimit, VmaFacts};
 use policy::size::PageSize;
 
 use super::error::InspectError;
 use super::status;
 use super::subject::{Found, Sizes, Subject};
-use super::told_pages::{Pages, VERSION};
+use super::told_pages::Pages;
 use crate::CensusError;
 
 /// The file of a process that is pagelab's own.
 pub const PAGES: &str = "pagelab-pages";
 
 /// Files of a process that are copied as they are.
-const COPIED: [&str; 4] = ["maps", "stat", "status", "cgroup"];
+const COPIED: [&str; 5] = ["maps", "stat", "status", "cgroup", "smaps"];
 
-/// A file of a capture: its path, as on the host, and its text.
-pub type CapturedFile = (String, String);
+/// A file of a capture: its path, as on the host, and its content.
+pub type CapturedFile = (String, Content);
 
-/// Captures the system of a host.
-pub fn system(host: &Host) -> Vec<CapturedFile> {
-    let read = |path: String| host::content(&path).ok().map(|text| (path, text));
-    host.files().into_iter().filter_map(read).chain(base_page()).collect()
+/// The bytes of a file: a device's are no text, and a path can be any bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content(Vec<u8>);
+
+impl Content {
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
 }
 
-/// The first mapping of smaps, which says the base page.
-fn base_page() -> Option<CapturedFile> {
-    let path = "/proc/self/smaps".to_string();
-    let text = host::content(&path).ok()?;
-    let first = text.lines().take_while(|line| !line.starts_with("VmFlags"));
-    let first: Vec<&str> = first.filter(|line| line.contains("PageSize")).collect();
-    Some((path, format!("{}\n", first.join("\n"))))
+/// Captures the system of a host.
+///
+/// # Errors
+/// A file is there, may be read, and cannot be read.
+pub fn system(host: &Host) -> Result<Vec<CapturedFile>, InspectError> {
+    let mut files = Vec::new();
+    for path in host.files() {
+        match whole(host.root().lines(&path)) {
+            Ok(content) => files.push((path, content)),
+            // Who looks at a capture sees what its maker saw: a file that this kernel does not have, or not for this user, is absent.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {}
+            Err(error) => return Err(host.root().unreadable(&path, error).into()),
+        }
+    }
+    let base_page = format!("KernelPageSize: {:>8} kB\n", host.page_sizes().base.bytes() >> 10);
+    files.push(("/proc/self/smaps".into(), Content(base_page.into_bytes())));
+    Ok(files)
+}
+
+fn whole(file: io::Result<Box<dyn BufRead>>) -> io::Result<Content> {
+    let mut bytes = Vec::new();
+    file?.read_to_end(&mut bytes)?;
+    Ok(Content(bytes))
 }
 
 /// Captures a process that runs.
 ///
 /// # Errors
 /// It has ended, or may not be looked at.
-pub fn process(subject: &dyn Subject, pid: u32, vmas: &[VmaFacts]) -> Result<Vec<CapturedFile>, InspectError> {
-    let path = |name: &str| format!("/proc/{pid}/{name}");
-    let failed = |name: &str, error| InspectError::Census(CensusError::io(pid, &path(name), error));
+pub fn process(subject: &dyn Subject, vmas: &[VmaFacts]) -> Result<Vec<CapturedFile>, InspectError> {
     let mut files = Vec::new();
     for name in COPIED {
-        files.push((path(name), subject.text(name).map_err(|error| failed(name, error))?));
+        let content = whole(subject.lines(name)).map_err(|error| subject.failed(name, error))?;
+        files.push((subject.path(name), content));
     }
-    let mut smaps = String::new();
-    subject.smaps().and_then(|mut file| file.read_to_string(&mut smaps)).map_err(|error| failed("smaps", error))?;
-    files.push((path("smaps"), smaps));
     let mut pages = Pages::of(subject, vmas)?;
-    let group = subject.text("cgroup").ok().and_then(|text| status::memory_cgroup(&text));
-    pages.memory_limit = group.and_then(|group| subject.memory_limit(&group));
-    files.push((path(PAGES), pages.text()));
+    let group = subject.text("cgroup").map_err(|error| subject.failed("cgroup", error))?;
+    pages.memory_limit = status::memory_cgroup(&group).and_then(|group| subject.memory_limit(&group));
+    files.push((subject.path(PAGES), Content(pages.text().into_bytes())));
     Ok(files)
 }
 
 /// A process in a capture.
 pub struct Captured {
-    directory: PathBuf,
+    root: Root,
+    pid: u32,
     sizes: Sizes,
     pages: Pages,
 }
@@ -75,17 +91,24 @@ impl Captured {
     /// # Errors
     /// It is not there, or its file of pages is not understood.
     pub fn open(host: &Host, sizes: Sizes, pid: u32) -> Result<Captured, InspectError> {
-        let directory = host.root().join(format!("proc/{pid}"));
-        if !directory.is_dir() {
-            return Err(InspectError::NotCaptured { pid, root: host.root().to_path_buf() });
+        let root = host.root().clone();
+        if !host::absent::exists(&root, &format!("/proc/{pid}"))? {
+            return Err(InspectError::NotCaptured { pid, root: root.path().into() });
         }
-        let file = directory.join(PAGES);
-        let pages = match host::content(&file) {
-            Ok(text) => Pages::parse(&text)
-                .ok_or_else(|| InspectError::Unexpected { path: file.display().to_string(), what: VERSION })?,
-            Err(_) => Pages::default(),
+        let mut captured = Captured { root, pid, sizes, pages: Pages::default() };
+        captured.pages = match captured.lines(PAGES) {
+            Ok(lines) => {
+                let failed = |error| captured.failed(PAGES, error);
+                Pages::read(lines, captured.sizes.base, &captured.path(PAGES), failed)?
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Pages::default(),
+            Err(error) => return Err(captured.root.unreadable(&captured.on_host(PAGES), error).into()),
         };
-        Ok(Captured { directory, sizes, pages })
+        Ok(captured)
+    }
+
+    fn on_host(&self, name: &str) -> String {
+        format!("/proc/{}/{name}", self.pid)
     }
 }
 
@@ -94,12 +117,20 @@ impl Subject for Captured {
         &self.sizes
     }
 
-    fn text(&self, name: &str) -> io::Result<String> {
-        host::content(self.directory.join(name))
+    fn path(&self, name: &str) -> String {
+        self.root.under(&self.on_host(name)).display().to_string()
     }
 
-    fn smaps(&self) -> io::Result<Box<dyn BufRead>> {
-        Ok(Box::new(BufReader::new(File::open(self.directory.join("smaps"))?)))
+    fn text(&self, name: &str) -> io::Result<String> {
+        self.root.text(&self.on_host(name))
+    }
+
+    fn lines(&self, name: &str) -> io::Result<Box<dyn BufRead>> {
+        self.root.lines(&self.on_host(name))
+    }
+
+    fn failed(&self, name: &str, error: io::Error) -> CensusError {
+        CensusError::Io { path: self.path(name), error }
     }
 
     fn program(&self) -> Option<String> {
@@ -145,6 +176,18 @@ impl Subject for Captured {
 
     fn may_have(&self, size: PageSize) -> bool {
         self.pages.folios_of_system.as_ref().is_none_or(|sizes| sizes.contains(&size))
+    }
+
+    /// All of it is in memory already.
+    fn max_step_bytes(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn unplaced_bytes(&self, vmas: &[VmaFacts]) -> u64 {
+        let all: u64 = self.pages.runs.iter().map(|run| run.length_bytes()).sum();
+        let runs = |vma: &VmaFacts| self.pages.found(vma.start, vma.end).runs;
+        let placed: u64 = vmas.iter().flat_map(runs).map(|run| run.length_bytes()).sum();
+        all - placed
     }
 
     fn found(&self, vmas: &[VmaFacts], start: u64, end: u64) -> Result<Vec<Found>, CensusError> {

@@ -13,6 +13,7 @@ use policy::size::PageSize;
 use super::error::InspectError;
 use super::held::Held;
 use super::identity::Identity;
+use crate::CensusError;
 
 /// The advice (include/uapi/asm-generic/mman-common.h).
 const MADV_COLLAPSE: libc::c_int = 25;
@@ -28,7 +29,10 @@ pub fn collapse(
     regions: &[&Region],
     leaf: PageSize,
 ) -> Result<Vec<Collapsed>, InspectError> {
-    let process = Held::open(pid).map_err(|_| InspectError::NoSuchProcess { pid })?;
+    let process = Held::open(pid).map_err(|error| match error.raw_os_error() {
+        Some(libc::ESRCH) => InspectError::NoSuchProcess { pid },
+        _ => CensusError::Io { path: format!("pidfd_open({pid})"), error }.into(),
+    })?;
     // If what is held is the process that was inspected, its number was not given away before.
     if Identity::of(pid)?.started_ticks != started_ticks {
         return Err(InspectError::Replaced { pid });

@@ -1,5 +1,9 @@
 //! Which process a number stands for at this moment: `/proc/PID/stat` (proc_pid_stat(5)).
 
+use std::io;
+
+use host::if_there;
+
 use super::error::InspectError;
 use crate::CensusError;
 
@@ -20,11 +24,20 @@ pub struct Identity {
     image: (u64, u64),
 }
 
-/// The parent of a process; `None` where it is gone.
-pub fn parent_of(pid: u32) -> Option<u32> {
-    let text = host::content(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = text.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+/// The parent of a process; `None` where it is gone, or belongs to another user under `hidepid=1`.
+///
+/// # Errors
+/// Its file cannot be read, or is not understood.
+pub fn parent_of(pid: u32) -> Result<Option<u32>, InspectError> {
+    let path = format!("/proc/{pid}/stat");
+    let text = match if_there(host::content(&path)) {
+        Ok(Some(text)) => text,
+        Ok(None) => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+        Err(error) => return Err(CensusError::io(pid, &path, error).into()),
+    };
+    let parent = text.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(1)?.parse().ok());
+    parent.map(Some).ok_or(InspectError::Unexpected { path, what: "no parent" })
 }
 
 /// Flags of a task (include/linux/sched.h).

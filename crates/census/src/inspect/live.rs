@@ -1,8 +1,11 @@
 //! A process of the running kernel.
 
-use std::fs::File;
+use std::cell::RefCell;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use host::if_there;
 use host::maps::{Vma, VmaKind};
 use policy::inspect::{FileSystem, MemoryLimit, VmaFacts};
 use policy::size::PageSize;
@@ -12,12 +15,19 @@ use super::{elf, stacks, status};
 use crate::process_census::Process;
 use crate::{CensusError, Observer, Source};
 
+/// Addresses that are looked at in one call, so that what is kept of them stays small.
+const STEP_BYTES: u64 = 1 << 30;
+
 /// A process, open to be looked at.
 pub struct Live<'a> {
     observer: &'a Observer,
     sizes: &'a Sizes,
     pid: u32,
     process: Process<'a>,
+    /// What could not be read so far, in clauses.
+    unread: RefCell<Vec<String>>,
+    /// The first error without which an answer would have been another.
+    failed: RefCell<Option<CensusError>>,
 }
 
 impl<'a> Live<'a> {
@@ -26,7 +36,44 @@ impl<'a> Live<'a> {
     /// # Errors
     /// It has ended, or may not be looked at.
     pub fn open(observer: &'a Observer, sizes: &'a Sizes, pid: u32) -> Result<Live<'a>, CensusError> {
-        Ok(Live { observer, sizes, pid, process: Process::at(observer, pid)? })
+        let process = Process::at(observer, pid)?;
+        Ok(Live { observer, sizes, pid, process, unread: RefCell::default(), failed: RefCell::default() })
+    }
+
+    /// What was read; else the reason is kept, with what is not known without it.
+    fn known<T>(&self, unknown: &str, name: &str, read: io::Result<T>) -> Option<T> {
+        let keep = |error: io::Error| self.keep(format!("{unknown}: /proc/{}/{name}: {error}", self.pid));
+        if_there(read).unwrap_or_else(|error| {
+            keep(error);
+            None
+        })
+    }
+
+    /// Each reason is reported once.
+    fn keep(&self, reason: String) {
+        let mut unread = self.unread.borrow_mut();
+        if !unread.contains(&reason) {
+            unread.push(reason);
+        }
+    }
+
+    /// An answer that the look is nothing without.
+    fn needed<T: Default>(&self, answer: Result<T, CensusError>) -> T {
+        answer.unwrap_or_else(|error| {
+            self.failed.borrow_mut().get_or_insert(error);
+            T::default()
+        })
+    }
+
+    /// Whether a virtual machine of KVM is open; a descriptor that is closed meanwhile is none.
+    fn guest(&self) -> io::Result<bool> {
+        for entry in fs::read_dir(format!("/proc/{}/fd", self.pid))? {
+            let target = if_there(fs::read_link(entry?.path()))?;
+            if target.is_some_and(|target| target.as_os_str().as_bytes() == b"anon_inode:kvm-vm") {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether the frames of a mapping are looked at.
@@ -41,48 +88,68 @@ impl Subject for Live<'_> {
         self.sizes
     }
 
-    fn text(&self, name: &str) -> io::Result<String> {
-        host::content(format!("/proc/{}/{name}", self.pid))
+    fn path(&self, name: &str) -> String {
+        format!("/proc/{}/{name}", self.pid)
     }
 
-    fn smaps(&self) -> io::Result<Box<dyn BufRead>> {
-        let file = File::open(format!("/proc/{}/smaps", self.pid))?;
-        Ok(Box::new(BufReader::with_capacity(1 << 16, file)))
+    fn text(&self, name: &str) -> io::Result<String> {
+        host::content(self.path(name))
+    }
+
+    fn lines(&self, name: &str) -> io::Result<Box<dyn BufRead>> {
+        Ok(Box::new(BufReader::with_capacity(1 << 16, File::open(self.path(name))?)))
+    }
+
+    fn failed(&self, name: &str, error: io::Error) -> CensusError {
+        CensusError::io(self.pid, &self.path(name), error)
     }
 
     fn program(&self) -> Option<String> {
-        let path = std::fs::read_link(format!("/proc/{}/exe", self.pid)).ok()?;
-        Some(path.to_string_lossy().into_owned())
+        let path = self.known("its program is not known", "exe", fs::read_link(format!("/proc/{}/exe", self.pid)))?;
+        Some(host::read::escaped(path.into_os_string().into_vec()))
     }
 
     fn stacks(&self) -> Vec<u64> {
-        stacks::of_process(self.pid)
+        let unknown = "where threads have their stacks is not known";
+        let stacks = self.known(unknown, "task", stacks::of_process(self.pid)).unwrap_or_default();
+        if let Some(error) = stacks.refused {
+            self.keep(format!("{unknown}: /proc/{}/task/TID/syscall: {error}", self.pid));
+        }
+        stacks.pointers
     }
 
     fn has_guest(&self) -> bool {
-        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.pid)).into_iter().flatten().flatten();
-        let mut targets = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
-        targets.any(|target| target.to_string_lossy().contains("anon_inode:kvm-vm"))
+        self.known("whether it runs a virtual machine is not known", "fd", self.guest()).unwrap_or(false)
     }
 
     fn is_go(&self) -> bool {
-        elf::has_section(&format!("/proc/{}/exe", self.pid), ".go.buildinfo").unwrap_or(false)
+        let found = elf::has_section(&format!("/proc/{}/exe", self.pid), ".go.buildinfo");
+        self.known("whether it is a program of Go is not known", "exe", found).flatten().unwrap_or(false)
     }
 
     fn is_shmem(&self, device: (u32, u32)) -> bool {
-        self.observer.file_systems.is_shmem(self.pid, device)
+        self.needed(self.observer.file_systems.is_shmem(self.pid, device))
     }
 
     fn file_system(&self, device: (u32, u32)) -> Option<FileSystem> {
-        self.observer.file_systems.of(self.pid, device)
+        self.needed(self.observer.file_systems.of(self.pid, device))
     }
 
-    fn memory_limit(&self, group: &str) -> Option<MemoryLimit> {
-        status::memory_limit(group)
+    /// The path of the group may hold any bytes, so it is read again.
+    fn memory_limit(&self, _: &str) -> Option<MemoryLimit> {
+        let unknown = "what its memory control group allows is not known";
+        let group = self.known(unknown, "cgroup", fs::read(format!("/proc/{}/cgroup", self.pid)))?;
+        let limit = status::memory_limit(&status::memory_cgroup_path(&group)?);
+        limit.unwrap_or_else(|error| {
+            self.keep(format!("{unknown}: {error}"));
+            None
+        })
     }
 
     fn guards(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
-        self.process.guards(start, end)
+        let guards = self.process.guards(start, end);
+        // A process that has ended has none any more.
+        self.known("guards inside mappings are not known", "pagemap", guards).unwrap_or_default()
     }
 
     fn is_by_page(&self) -> bool {
@@ -97,6 +164,14 @@ impl Subject for Live<'_> {
         self.process.folios_of_system().is_none_or(|all| all.exist(size))
     }
 
+    fn max_step_bytes(&self) -> u64 {
+        STEP_BYTES
+    }
+
+    fn unplaced_bytes(&self, _: &[VmaFacts]) -> u64 {
+        0
+    }
+
     fn found(&self, vmas: &[VmaFacts], start: u64, end: u64) -> Result<Vec<Found>, CensusError> {
         let mapped: Vec<Vma> = vmas.iter().map(as_mapped).collect();
         let present = self.process.present(&mapped, start, end)?;
@@ -109,6 +184,14 @@ impl Subject for Live<'_> {
 
     fn is_live(&self) -> bool {
         true
+    }
+
+    fn unread(&self) -> Vec<String> {
+        self.unread.borrow().clone()
+    }
+
+    fn usable(&self) -> Result<(), CensusError> {
+        self.failed.borrow_mut().take().map_or(Ok(()), Err)
     }
 }
 

@@ -1,26 +1,29 @@
 //! One look at a process.
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::Range;
 
-use host::maps::{self, Vma, VmaKind};
+use host::maps::{self, MalformedLine, Vma, VmaKind};
+use host::read::{escaped_line, next_line};
 use policy::census::Census;
 use policy::inspect::{
     Cut, Ground, Inspection, Kind, Outline, Process as About, Region, Seen, Sight, Supply, Surroundings, Told,
     VmaFacts, VmaPart, cuts, explain, explain_windows, group, recognise,
 };
-use policy::size::PageSize;
+use policy::size::{PageSize, format_bytes};
 
+use super::batches::batches;
 use super::error::InspectError;
 use super::identity::Identity;
 use super::subject::Subject;
 use super::{Detail, status};
 use crate::{CensusError, smaps};
 
-/// Addresses that are looked at in one go, so that what is kept of them stays small.
-const GO_BYTES: u64 = 1 << 30;
-/// And mappings.
-const GO_MAPPINGS: usize = 4096;
+/// Mappings of a capture: memory of their number is taken, so it is bounded.
+const MAX_MAPPINGS: usize = 4 << 20;
+/// Windows of a process that are kept for a map, 8T of 2M each.
+const MAX_WINDOWS: u64 = 4 << 20;
 
 /// Looks at a process once.
 pub fn look(
@@ -29,39 +32,48 @@ pub fn look(
     supply: &Supply,
     detail: Detail,
 ) -> Result<Inspection, InspectError> {
-    let about = status::read(subject, identity);
-    let look = Look { subject, about: &about, supply, detail };
     let mut partial = Vec::new();
+    let about = status::read(subject, identity, &mut partial);
+    let look = Look { subject, about: &about, supply, detail };
     let mapped = look.vmas()?;
+    let bounds_before = if subject.is_live() { bounds(&mapped) } else { Vec::new() };
+    let mut facts: Vec<VmaFacts> = mapped.into_iter().map(|vma| look.facts(vma)).collect();
     let told = match detail.sizes_only && subject.is_by_page() {
-        true => OfSmaps::new(),
-        false => look.told(&mut partial),
+        true => FromSmaps::default(),
+        false => look.tell(&mut facts, &mut partial),
     };
-    let facts = look.facts(&mapped, &told);
+    let facts = look.cut_at_guards(facts);
+    subject.usable()?;
     let around = Surroundings::of(&facts, subject.stacks(), subject.has_guest(), subject.is_go());
     let groups = group(&facts, &around.stacks);
-    let outlines: Vec<Outline> = groups.iter().map(|group| look.outline(&facts[group.clone()])).collect();
-    let seen = match subject.is_by_page() {
-        true => look.pages(&facts, &groups, &outlines, &mut partial),
-        false => look.sums(&facts, &groups, &outlines, &told),
-    };
-    let regions = groups.iter().zip(seen).zip(&outlines).map(|((group, seen), outline)| {
+    let mut regions = Vec::with_capacity(groups.len());
+    let mut finish = |group: &Range<usize>, outline: &Outline, seen: Seen| {
         let before = group.start.checked_sub(1).map(|before| &facts[before]);
-        let facts = &facts[group.clone()];
-        let (kind, how) = recognise(facts, before, &around);
-        look.region(facts, kind, how, outline, (seen, !told.is_empty()))
-    });
-    let regions = regions.collect();
-    if subject.is_live() && look.vmas().is_ok_and(|later| bounds(&later) != bounds(&mapped)) {
+        let (kind, how) = recognise(&facts[group.clone()], before, &around);
+        regions.push(look.region(&facts[group.clone()], kind, how, outline, (seen, told.knows_flags)));
+    };
+    match subject.is_by_page() {
+        true => look.pages(&facts, &groups, &mut partial, &mut finish),
+        false => look.sums(&facts, &groups, told.sums, &mut finish),
+    }
+    if subject.is_live() && look.vmas().is_ok_and(|later| bounds(&later) != bounds_before) {
         partial.push(
             "its mappings changed during the inspection: those that changed are shown as they were before, or after"
                 .into(),
         );
     }
+    let unplaced = subject.unplaced_bytes(&facts);
+    if unplaced > 0 {
+        let unplaced = format_bytes(unplaced);
+        partial.push(format!(
+            "{unplaced} of the captured pages are in no mapping, and left out: the process changed, or the capture"
+        ));
+    }
+    partial.extend(subject.unread());
     let sight = Sight {
         by_page: subject.is_by_page(),
         folios: subject.sees_folios(),
-        flags: !told.is_empty(),
+        flags: told.knows_flags,
         is_live: subject.is_live(),
     };
     Ok(Inspection { process: about, regions, supply: supply.clone(), sight, partial })
@@ -74,16 +86,24 @@ pub fn look(
 pub fn mappings(subject: &dyn Subject, pid: u32) -> Result<Vec<VmaFacts>, CensusError> {
     let (about, supply) = (About { pid, ..About::default() }, Supply::default());
     let look = Look { subject, about: &about, supply: &supply, detail: Detail::default() };
-    let told = look.told(&mut Vec::new());
-    Ok(look.facts(&look.vmas()?, &told))
+    let mut facts: Vec<VmaFacts> = look.vmas()?.into_iter().map(|vma| look.facts(vma)).collect();
+    look.tell(&mut facts, &mut Vec::new());
+    let facts = look.cut_at_guards(facts);
+    subject.usable()?;
+    Ok(facts)
 }
 
 fn bounds(vmas: &[Vma]) -> Vec<(u64, u64)> {
     vmas.iter().map(|vma| (vma.start, vma.end)).collect()
 }
 
-/// What smaps says of a mapping: its end, what is asked of it, and the sums of its pages where these are all that there is.
-type OfSmaps = HashMap<u64, (u64, Told, Option<Census>)>;
+/// What was read of smaps.
+#[derive(Default)]
+struct FromSmaps {
+    knows_flags: bool,
+    /// The sums of mappings by their first addresses, where these are all that there is of their pages.
+    sums: HashMap<u64, Census>,
+}
 
 struct Look<'a> {
     subject: &'a dyn Subject,
@@ -93,32 +113,45 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    fn path(&self, name: &str) -> String {
-        format!("/proc/{}/{name}", self.about.pid)
-    }
-
     fn vmas(&self) -> Result<Vec<Vma>, CensusError> {
         let pid = self.about.pid;
-        let path = self.path("maps");
-        let text = self.subject.text("maps").map_err(|error| CensusError::io(pid, &path, error))?;
-        let mut vmas = maps::parse(&text, &path)?;
+        let path = self.subject.path("maps");
+        let failed = |error| self.subject.failed("maps", error);
+        let (mut lines, mut line, mut vmas) = (self.subject.lines("maps").map_err(failed)?, Vec::new(), Vec::new());
+        while next_line(&mut lines, &mut line).map_err(failed)? {
+            maps::append(&mut vmas, &escaped_line(&line), &path)?;
+            if vmas.len() > MAX_MAPPINGS && !self.subject.is_live() {
+                return Err(failed(io::Error::other(format!("expected at most {MAX_MAPPINGS} mappings, found more"))));
+            }
+        }
         vmas.retain(|vma| vma.name != "[vsyscall]");
+        let base = self.subject.sizes().base;
+        if let Some(vma) = vmas.iter().find(|vma| !(vma.start | vma.end).is_multiple_of(base.bytes())) {
+            let found = format!("{:x}-{:x}", vma.start, vma.end);
+            return Err(MalformedLine::new(&path, "addresses in multiples of the base page", &found).into());
+        }
         if vmas.is_empty() { Err(CensusError::NoAddressSpace { pid }) } else { Ok(vmas) }
     }
 
-    fn told(&self, partial: &mut Vec<String>) -> OfSmaps {
-        let mut told = OfSmaps::new();
-        let path = self.path("smaps");
+    /// Reads smaps, and adds what it says to the mappings that it still has.
+    fn tell(&self, facts: &mut [VmaFacts], partial: &mut Vec<String>) -> FromSmaps {
+        let mut told = FromSmaps::default();
+        let path = self.subject.path("smaps");
         let (sizes, sums) = (self.subject.sizes(), !self.subject.is_by_page());
-        let file = self.subject.smaps().map_err(|error| CensusError::io(self.about.pid, &path, error));
-        let read = file.and_then(|file| {
-            smaps::read(file, &path, |entry| {
-                let census = sums.then(|| {
+        let failed = |error| self.subject.failed("smaps", error);
+        let read = self.subject.lines("smaps").map_err(failed).and_then(|file| {
+            smaps::read(file, &path, failed, |entry| {
+                let at = facts.binary_search_by_key(&entry.vma.start, |facts| facts.start);
+                let Some(facts) = at.ok().map(|at| &mut facts[at]).filter(|facts| facts.end == entry.vma.end) else {
+                    return;
+                };
+                told.knows_flags = true;
+                facts.told = Some(entry.told());
+                if sums {
                     let mut census = Census::default();
-                    entry.count(sizes.base, sizes.pmd, self.is_shmem(&entry.vma), &mut census);
-                    census
-                });
-                told.insert(entry.vma.start, (entry.vma.end, entry.told(), census));
+                    entry.count(sizes.base, sizes.pmd, facts.is_shmem, &mut census);
+                    told.sums.insert(facts.start, census);
+                }
             })
         });
         if let Err(error) = read {
@@ -131,9 +164,9 @@ impl Look<'_> {
         vma.inode != 0 && self.subject.is_shmem(vma.device)
     }
 
-    /// What is known of the mappings, cut at the guards inside.
-    fn facts(&self, vmas: &[Vma], told: &OfSmaps) -> Vec<VmaFacts> {
-        let facts = |vma: &Vma| VmaFacts {
+    /// What is known of a mapping without smaps.
+    fn facts(&self, vma: Vma) -> VmaFacts {
+        VmaFacts {
             start: vma.start,
             end: vma.end,
             kind: vma.kind(),
@@ -142,23 +175,27 @@ impl Look<'_> {
             device: vma.device,
             inode: vma.inode,
             offset: vma.offset,
-            name: vma.name.clone(),
             part: VmaPart::First,
-            is_shmem: self.is_shmem(vma),
+            is_shmem: self.is_shmem(&vma),
             file_system: (vma.inode != 0).then(|| self.subject.file_system(vma.device)).flatten(),
-            told: told.get(&vma.start).filter(|(end, ..)| *end == vma.end).map(|(_, told, _)| *told),
-        };
-        vmas.iter().map(facts).flat_map(|facts| self.at_guards(facts)).collect()
+            told: None,
+            name: vma.name,
+        }
     }
 
-    fn at_guards(&self, facts: VmaFacts) -> Vec<VmaFacts> {
-        match facts.told.is_some_and(|told| told.flags.has("gu")) {
+    fn cut_at_guards(&self, facts: Vec<VmaFacts>) -> Vec<VmaFacts> {
+        let has_guards = |facts: &VmaFacts| facts.told.is_some_and(|told| told.flags.has("gu"));
+        if !facts.iter().any(has_guards) {
+            return facts;
+        }
+        let cut = |facts: VmaFacts| match has_guards(&facts) {
             true => {
                 let guards = self.subject.guards(facts.start, facts.end);
                 facts.cut_at(&guards)
             }
             false => vec![facts],
-        }
+        };
+        facts.into_iter().flat_map(cut).collect()
     }
 
     fn outline(&self, vmas: &[VmaFacts]) -> Outline {
@@ -197,49 +234,69 @@ impl Look<'_> {
         self.subject.sizes().transparent.iter().copied().rev().find(has_slot)
     }
 
-    /// What is in the pages of all regions.
+    /// Finishes every region with what is in its pages.
     fn pages(
         &self,
         facts: &[VmaFacts],
         groups: &[Range<usize>],
-        outlines: &[Outline],
         partial: &mut Vec<String>,
-    ) -> Vec<Seen> {
-        let mut seen: Vec<Seen> = groups.iter().map(|_| Seen::default()).collect();
-        let mut group = 0;
+        finish: &mut impl FnMut(&Range<usize>, &Outline, Seen),
+    ) {
         let sizes = self.subject.sizes();
-        for (part, start, end) in goes(facts, sizes.pmd.unwrap_or(sizes.base)) {
-            let found = match self.subject.found(&facts[part.clone()], start, end) {
+        let mut rest = groups.iter().map(|group| (group, self.outline(&facts[group.clone()])));
+        let Some((mut group, mut outline)) = rest.next() else { return };
+        let (mut seen, mut windows) = (Seen::default(), MAX_WINDOWS);
+        let window = sizes.pmd.unwrap_or(sizes.base);
+        for (part, addresses) in batches(facts, self.subject.max_step_bytes(), window) {
+            let found = match self.subject.found(&facts[part.clone()], addresses.start, addresses.end) {
                 Ok(found) => found,
                 Err(error) => {
-                    partial.push(format!("nothing is known from {start:#x} on: {error}"));
+                    partial.push(format!("nothing is known from {:#x} on: {error}", addresses.start));
                     break;
                 }
             };
             for (at, found) in part.zip(found) {
-                while groups[group].end <= at {
-                    group += 1;
+                while group.end <= at {
+                    finish(group, &outline, std::mem::take(&mut seen));
+                    let Some(next) = rest.next() else { return };
+                    (group, outline) = next;
                 }
-                let at_in_group = at - groups[group].start;
-                seen[group].add(&outlines[group], at_in_group, &facts[at], &found.runs, found.tlb_runs);
+                if let Some(window) = outline.window.filter(|_| windows > 0) {
+                    windows = windows.saturating_sub(found.max_windows(window));
+                    if windows == 0 {
+                        partial.push(format!(
+                            "a map has at most {MAX_WINDOWS} windows: none from {:#x} on",
+                            facts[at].start
+                        ));
+                    }
+                }
+                if windows == 0 {
+                    outline.window = None;
+                }
+                seen.add(&outline, at - group.start, &facts[at], &found.runs, found.tlb_runs);
             }
         }
-        seen
+        finish(group, &outline, seen);
+        rest.for_each(|(group, outline)| finish(group, &outline, Seen::default()));
     }
 
     /// The same from the sums of smaps.
-    fn sums(&self, facts: &[VmaFacts], groups: &[Range<usize>], outlines: &[Outline], told: &OfSmaps) -> Vec<Seen> {
-        let of_group = |(group, outline): (&Range<usize>, &Outline)| {
-            let mut seen = Seen::default();
+    fn sums(
+        &self,
+        facts: &[VmaFacts],
+        groups: &[Range<usize>],
+        mut sums: HashMap<u64, Census>,
+        finish: &mut impl FnMut(&Range<usize>, &Outline, Seen),
+    ) {
+        for group in groups {
+            let (outline, mut seen) = (self.outline(&facts[group.clone()]), Seen::default());
             for at in group.clone() {
-                let sums = told.get(&facts[at].start).and_then(|(_, _, census)| census.as_ref());
-                if let Some(census) = sums {
-                    seen.add_sums(outline, at - group.start, &facts[at], census);
+                if let Some(census) = sums.remove(&facts[at].start) {
+                    seen.add_sums(&outline, at - group.start, &facts[at], &census);
                 }
             }
-            seen
-        };
-        groups.iter().zip(outlines).map(of_group).collect()
+            finish(group, &outline, seen);
+        }
     }
 
     fn region(
@@ -289,24 +346,4 @@ impl Look<'_> {
             windows: seen.windows,
         }
     }
-}
-
-/// The mappings, as many in one go as are looked at together: numbers of mappings, and the addresses.
-fn goes(vmas: &[VmaFacts], alignment: PageSize) -> Vec<(Range<usize>, u64, u64)> {
-    let mut goes: Vec<(Range<usize>, u64, u64)> = Vec::new();
-    for (at, vma) in vmas.iter().enumerate() {
-        let fits =
-            |(part, start, _): &(Range<usize>, u64, u64)| part.len() < GO_MAPPINGS && vma.end - *start <= GO_BYTES;
-        if let Some((part, _, end)) = goes.last_mut().filter(|go| fits(go)) {
-            (part.end, *end) = (at + 1, vma.end);
-            continue;
-        }
-        let mut start = vma.start;
-        while start < vma.end {
-            let end = alignment.align_down(start.saturating_add(GO_BYTES)).min(vma.end);
-            goes.push((at..at + 1, start, end));
-            start = end;
-        }
-    }
-    goes
 }

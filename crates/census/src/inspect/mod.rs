@@ -4,6 +4,7 @@
 //! process. Nothing is changed. A running process changes meanwhile: it is looked at again where it has executed another program,
 //! and what else changed is said in [`Inspection::partial`].
 
+mod batches;
 mod capture;
 mod collapse;
 mod elf;
@@ -18,16 +19,17 @@ mod subject;
 mod told_pages;
 pub mod which;
 
+use std::io;
 use std::sync::Arc;
 
-use host::Host;
+use host::{Host, HostError};
 use policy::PageSizes;
 use policy::inspect::{Collapsed, Inspection, Pool, Region, Since, Supply};
 use policy::size::PageSize;
 
-use crate::Observer;
+use crate::{CensusError, Observer};
 use capture::Captured;
-pub use capture::CapturedFile;
+pub use capture::{CapturedFile, Content};
 pub use error::InspectError;
 use held::Held;
 use identity::Identity;
@@ -79,22 +81,23 @@ impl Inspector {
             free_blocks_by_order: state.free_blocks_by_order,
             available_bytes: state.available_bytes,
             settings: Arc::unwrap_or_clone(state.settings),
-            pools: self.host.page_sizes().hugetlb.iter().filter_map(|size| self.pool(*size)).collect(),
+            pools: self.pools()?,
             counters: counters.iter().map(|(name, value)| (name.to_string(), value)).collect(),
             counted_since: Since::Boot,
         })
     }
 
-    fn pool(&self, size: PageSize) -> Option<Pool> {
-        let number = |file: &str| self.host.number(&host::hugetlb_file(size, file));
-        let promised = number("resv_hugepages").unwrap_or(0);
-        let surplus = number("surplus_hugepages").unwrap_or(0);
-        Some(Pool {
-            size,
-            pages: number("nr_hugepages")?,
-            free: number("free_hugepages")?.saturating_sub(promised),
-            surplus_left: number("nr_overcommit_hugepages").unwrap_or(0).saturating_sub(surplus),
-        })
+    fn pools(&self) -> Result<Vec<Pool>, HostError> {
+        let pool = |size: &PageSize| {
+            let number = |file: &str| self.host.required_number(&host::hugetlb_file(*size, file));
+            Ok(Pool {
+                size: *size,
+                pages: number("nr_hugepages")?,
+                free: number("free_hugepages")?.saturating_sub(number("resv_hugepages")?),
+                surplus_left: number("nr_overcommit_hugepages")?.saturating_sub(number("surplus_hugepages")?),
+            })
+        };
+        self.host.page_sizes().hugetlb.iter().map(pool).collect()
     }
 
     /// Inspects a process.
@@ -109,7 +112,7 @@ impl Inspector {
         loop {
             looks += 1;
             // Two processes can have the same number and begin in the same clock tick, so that times alone do not tell.
-            let held = Held::open(pid).ok();
+            let held = held(pid)?;
             let before = Identity::of(pid)?;
             let subject = Live::open(&self.observer, &self.sizes, pid)?;
             let mut inspection = look::look(&subject, &before, supply, self.detail)?;
@@ -123,7 +126,10 @@ impl Inspector {
                     inspection.partial.push("it executed other programs meanwhile, again and again".into());
                 }
                 Ok(_) => {}
-                Err(_) => inspection.partial.push("it ended meanwhile: what was read last may be missing".into()),
+                Err(InspectError::NoSuchProcess { .. } | InspectError::Zombie { .. }) => {
+                    inspection.partial.push("it ended meanwhile: what was read last may be missing".into());
+                }
+                Err(error) => inspection.partial.push(format!("whether it ended meanwhile is not known: {error}")),
             }
             return Ok(inspection);
         }
@@ -131,10 +137,14 @@ impl Inspector {
 
     fn captured(&self, pid: u32, supply: &Supply) -> Result<Inspection, InspectError> {
         let subject = Captured::open(&self.host, self.sizes.clone(), pid)?;
-        let path = self.host.root().join(format!("proc/{pid}/stat"));
-        let stat =
-            host::content(&path).map_err(|_| InspectError::NotCaptured { pid, root: self.host.root().into() })?;
-        look::look(&subject, &Identity::parse(pid, &stat)?, supply, self.detail)
+        let (root, path) = (self.host.root(), format!("/proc/{pid}/stat"));
+        let stat = root.text(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => InspectError::NotCaptured { pid, root: root.path().into() },
+            _ => root.unreadable(&path, error).into(),
+        })?;
+        let inspection = look::look(&subject, &Identity::parse(pid, &stat)?, supply, self.detail)?;
+        root.verify()?;
+        Ok(inspection)
     }
 
     /// The size of a PMD leaf; `None` where the kernel has no THP.
@@ -162,9 +172,18 @@ impl Inspector {
         Identity::of(pid)?;
         let subject = Live::open(&self.observer, &self.sizes, pid)?;
         let vmas = look::mappings(&subject, pid)?;
-        let mut files = capture::system(&self.host);
-        files.extend(capture::process(&subject, pid, &vmas)?);
+        let mut files = capture::system(&self.host)?;
+        files.extend(capture::process(&subject, &vmas)?);
         Ok(files)
+    }
+}
+
+/// A descriptor of the process; `None` where it has ended, which its identity says, and before Linux 5.3.
+fn held(pid: u32) -> Result<Option<Held>, CensusError> {
+    match Held::open(pid) {
+        Ok(held) => Ok(Some(held)),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOSYS | libc::EINVAL)) => Ok(None),
+        Err(error) => Err(CensusError::Io { path: format!("pidfd_open({pid})"), error }),
     }
 }
 

@@ -1,17 +1,37 @@
 //! Where the threads of a process have their stacks: `/proc/PID/task/TID/syscall` (proc_pid_syscall(5)).
 
-/// Stack pointers of the threads that wait in the kernel, the main one excepted, in order. Of a thread that runs it is not told,
-/// and of no thread to who may not trace it.
-pub fn of_process(pid: u32) -> Vec<u64> {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let own = pid.to_string();
-    let others = threads.filter_map(|entry| entry.file_name().into_string().ok()).filter(|thread| *thread != own);
-    let mut stacks: Vec<u64> = others
-        .filter_map(|thread| host::content(format!("/proc/{pid}/task/{thread}/syscall")).ok())
-        .filter_map(|text| stack_pointer(&text))
-        .collect();
-    stacks.sort_unstable();
-    stacks
+use std::fs;
+use std::io;
+
+use host::if_there;
+
+/// Stack pointers of the threads that wait in the kernel, the main one excepted.
+#[derive(Debug, Default)]
+pub struct Stacks {
+    /// In order. A thread that runs does not show its own.
+    pub pointers: Vec<u64>,
+    /// Why that of some thread could not be read: only who may trace it can.
+    pub refused: Option<io::Error>,
+}
+
+/// Those of a process. A thread that ends meanwhile has none.
+///
+/// # Errors
+/// The threads cannot be listed.
+pub fn of_process(pid: u32) -> io::Result<Stacks> {
+    let mut stacks = Stacks::default();
+    for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let thread = entry?.file_name();
+        if thread.to_str() == Some(&pid.to_string()) {
+            continue;
+        }
+        match if_there(host::content(format!("/proc/{pid}/task/{}/syscall", thread.display()))) {
+            Ok(text) => stacks.pointers.extend(text.and_then(|text| stack_pointer(&text))),
+            Err(error) => drop(stacks.refused.get_or_insert(error)),
+        }
+    }
+    stacks.pointers.sort_unstable();
+    Ok(stacks)
 }
 
 /// The last but one word of a call and its arguments, or of `-1`.
@@ -30,5 +50,10 @@ mod tests {
         assert_eq!(stack_pointer("202 0x7f 0x80 0x0 0x0 0x0 0x0 0x7ffd10 0x7f22\n"), Some(0x7ffd10));
         assert_eq!(stack_pointer("-1 0x7ffd10 0x7f22\n"), Some(0x7ffd10));
         assert_eq!(stack_pointer("running\n"), None);
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_has_no_list_of_threads() {
+        assert_eq!(of_process(u32::MAX).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -1,18 +1,29 @@
 //! What a process says of itself beside its mappings: status, command line, program, memory control group.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
+use host::if_there;
 use policy::inspect::{MemoryLimit, Process, ThpMode};
 
 use super::identity::Identity;
 use super::subject::Subject;
 
-/// Reads it. What cannot be read is absent.
-pub fn read(subject: &dyn Subject, identity: &Identity) -> Process {
-    let text = |name: &str| subject.text(name).unwrap_or_default();
+/// Reads it. What cannot be read is absent, and `partial` says why; a capture need not have all of the files.
+pub fn read(subject: &dyn Subject, identity: &Identity, partial: &mut Vec<String>) -> Process {
+    let mut text = |name: &str| {
+        let read = if_there(subject.text(name));
+        // What is not there says nothing.
+        read.map_err(|error| partial.push(format!("/proc/{}/{name} could not be read: {error}", identity.pid)))
+            .ok()
+            .flatten()
+            .unwrap_or_default()
+    };
     let status = text("status");
     let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).map(str::trim);
-    let kilobytes = |key: &str| value(key).and_then(|value| value.split(' ').next()?.parse::<u64>().ok()).unwrap_or(0);
+    let bytes = |key: &str| value(key)?.split(' ').next()?.parse::<u64>().ok()?.checked_mul(1024);
     let command = text("cmdline");
     let memory_cgroup = memory_cgroup(&text("cgroup"));
     Process {
@@ -29,9 +40,9 @@ pub fn read(subject: &dyn Subject, identity: &Identity) -> Process {
             _ => ThpMode::Unknown,
         },
         threads: identity.threads,
-        swap_bytes: kilobytes("VmSwap") << 10,
-        pinned_bytes: kilobytes("VmPin") << 10,
-        peak_bytes: kilobytes("VmHWM") << 10,
+        swap_bytes: bytes("VmSwap"),
+        pinned_bytes: bytes("VmPin"),
+        peak_bytes: bytes("VmHWM"),
         memory_limit: memory_cgroup.as_deref().and_then(|group| subject.memory_limit(group)),
         memory_cgroup,
     }
@@ -40,36 +51,61 @@ pub fn read(subject: &dyn Subject, identity: &Identity) -> Process {
 /// Where control groups are mounted.
 const MOUNT: &str = "/sys/fs/cgroup";
 
-/// The directory of the memory control group: of the unified hierarchy, else of version 1.
+/// The directory of the memory control group, to be shown.
 pub fn memory_cgroup(text: &str) -> Option<String> {
-    let v1 = text.lines().find_map(|line| {
-        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        controllers.split(',').any(|name| name == "memory").then(|| format!("{MOUNT}/memory{path}"))
+    memory_cgroup_path(text.as_bytes()).map(|path| path.to_string_lossy().into_owned())
+}
+
+/// The directory of the memory control group: of version 1, else of the unified hierarchy. Its path may hold any bytes.
+pub fn memory_cgroup_path(text: &[u8]) -> Option<PathBuf> {
+    let lines = || text.split(|byte| *byte == b'\n');
+    let path = |mount: String, path: &[u8]| {
+        let path = [mount.as_bytes(), path].concat();
+        PathBuf::from(OsStr::from_bytes(path.strip_suffix(b"/").unwrap_or(&path)))
+    };
+    let v1 = lines().find_map(|line| {
+        let mut fields = line.splitn(3, |byte| *byte == b':').skip(1);
+        let (controllers, group) = (fields.next()?, fields.next()?);
+        let has_memory = controllers.split(|byte| *byte == b',').any(|name| name == b"memory");
+        has_memory.then(|| path(format!("{MOUNT}/memory"), group))
     });
-    let v2 = || text.lines().find_map(|line| line.strip_prefix("0::")).map(|path| format!("{MOUNT}{path}"));
-    v1.or_else(v2).map(|path| path.trim_end_matches('/').to_string())
+    let v2 = || lines().find_map(|line| line.strip_prefix(b"0::")).map(|group| path(MOUNT.into(), group));
+    v1.or_else(v2)
 }
 
-/// The limit that was reached: of the group, or of the nearest above it; else that of the group.
-pub fn memory_limit(directory: &str) -> Option<MemoryLimit> {
-    let groups =
-        Path::new(directory).ancestors().take_while(|group| group.starts_with(MOUNT) && *group != Path::new(MOUNT));
-    let limits: Vec<MemoryLimit> = groups.filter_map(limit_of).collect();
-    limits.iter().find(|limit| limit.reached > 0).or(limits.first()).cloned()
+/// The limit that was reached: of the group, or of the nearest above it; else that of the group. `None` where the group is gone,
+/// or does not account for memory.
+///
+/// # Errors
+/// A file of a group is there, and cannot be read.
+pub fn memory_limit(directory: &Path) -> io::Result<Option<MemoryLimit>> {
+    let mut limits = Vec::new();
+    for group in directory.ancestors().take_while(|group| group.starts_with(MOUNT) && *group != Path::new(MOUNT)) {
+        limits.extend(limit_of(group)?);
+    }
+    Ok(limits.iter().find(|limit| limit.reached > 0).or(limits.first()).cloned())
 }
 
-fn limit_of(group: &Path) -> Option<MemoryLimit> {
-    let read = |name: &str| host::content(group.join(name)).ok();
-    let number = |name: &str| read(name)?.trim().parse::<u64>().ok();
-    let events = read("memory.events").unwrap_or_default();
-    let met = events.lines().find_map(|line| line.strip_prefix("max ")?.parse().ok());
-    Some(MemoryLimit {
+fn limit_of(group: &Path) -> io::Result<Option<MemoryLimit>> {
+    let read = |name: &str| {
+        let path = group.join(name);
+        if_there(host::content(&path)).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+    };
+    // The word `max` is no number: there is no limit.
+    let number = |name: &str| Ok::<_, io::Error>(read(name)?.and_then(|text| text.trim().parse::<u64>().ok()));
+    let first = |v2: Option<u64>, v1: &str| v2.map_or_else(|| number(v1), |found| Ok(Some(found)));
+    let met = read("memory.events")?
+        .and_then(|events| events.lines().find_map(|line| line.strip_prefix("max ")?.parse().ok()));
+    let charged = first(number("memory.current")?, "memory.usage_in_bytes")?;
+    let limit = first(number("memory.max")?, "memory.limit_in_bytes")?;
+    let reached = first(met, "memory.failcnt")?;
+    Ok(charged.zip(reached).map(|(charged_bytes, reached)| MemoryLimit {
         group: group.display().to_string(),
-        // Version 1 writes the largest multiple of a page where there is none; version 2 the word `max`.
-        limit_bytes: number("memory.max").or_else(|| number("memory.limit_in_bytes")).filter(|bytes| *bytes < 1 << 62),
-        charged_bytes: number("memory.current").or_else(|| number("memory.usage_in_bytes"))?,
-        reached: met.or_else(|| number("memory.failcnt"))?,
-    })
+        // Version 1 writes the largest multiple of a page where there is none.
+        limit_bytes: limit.filter(|bytes| *bytes < 1 << 62),
+        charged_bytes,
+        reached,
+    }))
 }
 
 #[cfg(test)]
@@ -78,9 +114,29 @@ mod tests {
 
     #[test]
     fn the_memory_control_group_is_found_in_both_versions() {
-        let v1 = "9:name=systemd:/\n4:memory:/a/b\n0::/\n";
-        assert_eq!(memory_cgroup(v1).as_deref(), Some("/sys/fs/cgroup/memory/a/b"));
-        assert_eq!(memory_cgroup("0::/user.slice/x\n").as_deref(), Some("/sys/fs/cgroup/user.slice/x"));
-        assert_eq!(memory_cgroup(""), None);
+        let found = |text: &[u8]| memory_cgroup_path(text).map(|path| path.as_os_str().as_bytes().to_vec());
+        let v1 = b"9:name=systemd:/\n4:memory:/a/b\n0::/\n";
+        assert_eq!(found(v1).as_deref(), Some(&b"/sys/fs/cgroup/memory/a/b"[..]));
+        assert_eq!(found(b"0::/user.slice/x\n").as_deref(), Some(&b"/sys/fs/cgroup/user.slice/x"[..]));
+        assert_eq!(found(b"0::/a\xff:b\n").as_deref(), Some(&b"/sys/fs/cgroup/a\xff:b"[..]), "not UTF-8, and a colon");
+        assert_eq!(found(b""), None);
+    }
+
+    #[test]
+    fn a_group_without_files_has_no_limit_and_one_that_cannot_be_read_is_an_error() {
+        let group = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| std::fs::write(group.path().join(name), text).unwrap();
+        assert_eq!(limit_of(group.path()).unwrap(), None);
+        put("memory.current", "4096\n");
+        put("memory.events", "low 0\nmax 7\n");
+        put("memory.max", "max\n");
+        let limit = limit_of(group.path()).unwrap().unwrap();
+        assert_eq!((limit.limit_bytes, limit.charged_bytes, limit.reached), (None, 4096, 7));
+        put("memory.max", "8192\n");
+        assert_eq!(limit_of(group.path()).unwrap().unwrap().limit_bytes, Some(8192));
+        std::fs::remove_file(group.path().join("memory.max")).unwrap();
+        std::fs::create_dir(group.path().join("memory.max")).unwrap();
+        let error = limit_of(group.path()).unwrap_err().to_string();
+        assert!(error.contains("memory.max: Is a directory"), "{error}");
     }
 }

@@ -28,14 +28,28 @@ pub struct Found {
     pub tlb_runs: Option<TlbRuns>,
 }
 
+impl Found {
+    /// Windows that it can fill, at most.
+    pub fn max_windows(&self, window: PageSize) -> u64 {
+        let touched = |bytes: u64| bytes / window.bytes() + 2;
+        let (Some(first), Some(last)) = (self.runs.first(), self.runs.last()) else { return 0 };
+        let by_run: u64 = self.runs.iter().map(|run| touched(run.length_bytes())).sum();
+        by_run.min(touched(last.end - first.start))
+    }
+}
+
 /// Whom a look is at.
 pub trait Subject {
     /// The sizes of its kernel.
     fn sizes(&self) -> &Sizes;
+    /// Where a file of `/proc/PID` is, for errors.
+    fn path(&self, name: &str) -> String;
     /// A file of `/proc/PID`.
     fn text(&self, name: &str) -> io::Result<String>;
-    /// Its smaps, to be read line by line.
-    fn smaps(&self) -> io::Result<Box<dyn BufRead>>;
+    /// A file of `/proc/PID`, to be read line by line.
+    fn lines(&self, name: &str) -> io::Result<Box<dyn BufRead>>;
+    /// What it says that a file of `/proc/PID` cannot be read.
+    fn failed(&self, name: &str, error: io::Error) -> CensusError;
     /// Its program; `None` where it cannot be read.
     fn program(&self) -> Option<String>;
     /// Stack pointers of its threads, in order.
@@ -58,6 +72,10 @@ pub trait Subject {
     fn sees_folios(&self) -> bool;
     /// Whether anonymous folios of a size may exist on its kernel.
     fn may_have(&self, size: PageSize) -> bool;
+    /// Addresses of one mapping that are looked at in one call of [`Subject::found`], at most.
+    fn max_step_bytes(&self) -> u64;
+    /// Bytes of pages at addresses outside of these mappings.
+    fn unplaced_bytes(&self, vmas: &[VmaFacts]) -> u64;
     /// What is present of these mappings between two addresses.
     ///
     /// # Errors
@@ -65,4 +83,15 @@ pub trait Subject {
     fn found(&self, vmas: &[VmaFacts], start: u64, end: u64) -> Result<Vec<Found>, CensusError>;
     /// Whether it runs: what it shows may change, and its number may be given to another.
     fn is_live(&self) -> bool;
+    /// What could not be read for the answers so far, in clauses: they are as if it were not there.
+    fn unread(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// Whether the answers so far may be used at all.
+    ///
+    /// # Errors
+    /// What would be wrong without a file that could not be read.
+    fn usable(&self) -> Result<(), CensusError> {
+        Ok(())
+    }
 }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::{self, BufRead};
 
+use host::maps::{MAX_USER_END, MalformedLine};
+use host::read::{escaped_line, next_line};
 use policy::census::{Backing, Folio, Mapping, Region as Run};
 use policy::inspect::{FileSystem, MemoryLimit, TlbRuns, VmaFacts};
 use policy::size::PageSize;
@@ -150,84 +153,161 @@ impl Pages {
         text
     }
 
-    /// Reads the text; `None` where a line is not understood, or ranges overlap.
-    pub fn parse(text: &str) -> Option<Pages> {
-        let mut lines = text.lines();
-        if lines.next()? != VERSION {
-            return None;
+    /// Reads the file of a process on a kernel with such base pages. `path` is named in errors, and `failed` is what a failed read
+    /// is told as.
+    ///
+    /// # Errors
+    /// It cannot be read, or a line is not understood.
+    pub fn read(
+        mut text: impl BufRead,
+        base: PageSize,
+        path: &str,
+        failed: impl Fn(io::Error) -> CensusError,
+    ) -> Result<Pages, CensusError> {
+        let mut reading = Reading { pages: Pages::default(), base, tlb_bytes: 0 };
+        let (mut line, mut expected) = (Vec::new(), VERSION);
+        while next_line(&mut text, &mut line).map_err(&failed)? {
+            let line = escaped_line(&line);
+            let understood = match expected {
+                VERSION => (line == VERSION).then_some(()),
+                _ => reading.add(&line),
+            };
+            understood.ok_or_else(|| MalformedLine::new(path, expected, &line))?;
+            expected = LINE;
         }
-        let mut pages = Pages::default();
-        lines.try_for_each(|line| pages.add(line))?;
-        let in_order = pages.runs.windows(2).all(|pair| pair[0].end <= pair[1].start);
-        in_order.then_some(pages)
+        match expected {
+            VERSION => Err(MalformedLine::new(path, VERSION, "").into()),
+            _ => Ok(reading.pages),
+        }
+    }
+}
+
+/// What each line but the first is.
+const LINE: &str =
+    "a line of pagelab.capture/1, addresses of user space in multiples of the base page, each above those before";
+/// Runs of pages: memory of their number is taken, so it is bounded.
+const MAX_RUNS: usize = 16 << 20;
+
+/// A file that is being read.
+struct Reading {
+    pages: Pages,
+    base: PageSize,
+    /// All figures of TLB entries together: whatever is added up of them later has a place in 64 bits.
+    tlb_bytes: u64,
+}
+
+impl Reading {
+    /// The addresses of a range, where there can be such a one.
+    fn range<'a>(&self, words: &mut impl Iterator<Item = &'a str>) -> Option<(u64, u64)> {
+        let (start, end) = (address(words.next())?, address(words.next())?);
+        let is_range = start < end && end <= MAX_USER_END && (start | end).is_multiple_of(self.base.bytes());
+        is_range.then_some((start, end))
     }
 
+    /// Reads a line; `None` where it is not understood.
     fn add(&mut self, line: &str) -> Option<()> {
+        let pages = &mut self.pages;
         let mut words = line.split(' ');
-        let address = |word: Option<&str>| u64::from_str_radix(word?, 16).ok();
-        let number = |word: Option<&str>| word?.parse::<u64>().ok();
-        let size = |word: Option<&str>| PageSize::new(number(word)?).ok();
         match words.next()? {
-            "program" => self.program = Some(line.strip_prefix("program ")?.to_string()),
-            "by-page" => self.is_by_page = true,
-            "sees-folios" => self.sees_folios = true,
-            "has-guest" => self.has_guest = true,
-            "is-go" => self.is_go = true,
+            "program" => pages.program = Some(line.strip_prefix("program ")?.to_string()),
+            "by-page" => pages.is_by_page = true,
+            "sees-folios" => pages.sees_folios = true,
+            "has-guest" => pages.has_guest = true,
+            "is-go" => pages.is_go = true,
             "folios-of-system" => {
                 let sizes = words.filter(|word| !word.is_empty()).map(|word| size(Some(word)));
-                self.folios_of_system = Some(sizes.collect::<Option<Vec<PageSize>>>()?);
+                pages.folios_of_system = Some(sizes.collect::<Option<Vec<PageSize>>>()?);
             }
-            "shmem" => {
-                let device = (number(words.next())?.try_into().ok()?, number(words.next())?.try_into().ok()?);
-                self.shmem_devices.push(device);
-            }
+            "shmem" => pages.shmem_devices.push(device(&mut words)?),
             "file-system" => {
-                let device = (number(words.next())?.try_into().ok()?, number(words.next())?.try_into().ok()?);
+                let device = device(&mut words)?;
                 let on = FileSystem { name: words.next()?.to_string(), huge: words.next().map(String::from) };
-                self.file_systems.insert(device, on);
+                pages.file_systems.insert(device, on);
             }
             "memory-limit" => {
                 let limit_bytes =
                     Some(words.next()?).filter(|word| *word != "none").map(str::parse).transpose().ok()?;
                 let (charged_bytes, reached) = (number(words.next())?, number(words.next())?);
                 let group = words.collect::<Vec<_>>().join(" ");
-                self.memory_limit = Some(MemoryLimit { group, limit_bytes, charged_bytes, reached });
+                pages.memory_limit = Some(MemoryLimit { group, limit_bytes, charged_bytes, reached });
             }
-            "stack" => self.stacks.push(address(words.next())?),
-            "guard" => self.guards.push((address(words.next())?, address(words.next())?)),
+            // A thread can have any number in its stack pointer.
+            "stack" => {
+                let stack = address(words.next())?;
+                let is_next = pages.stacks.last().is_none_or(|last| *last <= stack);
+                pages.stacks.push(is_next.then_some(stack)?);
+            }
+            "guard" => {
+                let guard = self.range(&mut words)?;
+                let is_next = self.pages.guards.last().is_none_or(|(_, end)| *end <= guard.0);
+                self.pages.guards.push(is_next.then_some(guard)?);
+            }
             "run" => {
-                let (start, end) = (address(words.next())?, address(words.next())?);
-                let name = words.next()?;
-                let backing = BACKINGS.iter().find(|(known, _)| *known == name)?.1;
-                let leaf = size(words.next())?;
-                let folio = match words.next()? {
-                    "unknown" => Folio::Unknown,
-                    "whole" => Folio::Whole(size(words.next())?),
-                    "part" => Folio::Part(size(words.next())?),
-                    _ => return None,
-                };
-                let run = Run { start, end, mapping: Mapping { backing, leaf, folio } };
-                self.runs.push(Some(run).filter(|run| run.start < run.end)?);
+                let (start, end) = self.range(&mut words)?;
+                let mapping = mapping(&mut words)?;
+                let runs = &mut self.pages.runs;
+                let is_next = runs.last().is_none_or(|last| last.end <= start) && runs.len() < MAX_RUNS;
+                runs.push(is_next.then_some(Run { start, end, mapping })?);
             }
-            "tlb" => {
-                let start = address(words.next())?;
-                let runs = TlbRuns {
-                    k16_bytes: number(words.next())?,
-                    k32_bytes: number(words.next())?,
-                    k64_bytes: number(words.next())?,
-                    misplaced_bytes: number(words.next())?,
-                };
-                self.tlb_runs.push((start, runs));
-            }
+            "tlb" => self.add_tlb_runs(&mut words)?,
             _ => return None,
         }
         Some(())
     }
+
+    fn add_tlb_runs<'a>(&mut self, words: &mut impl Iterator<Item = &'a str>) -> Option<()> {
+        let start = address(words.next())?;
+        let runs = TlbRuns {
+            k16_bytes: number(words.next())?,
+            k32_bytes: number(words.next())?,
+            k64_bytes: number(words.next())?,
+            misplaced_bytes: number(words.next())?,
+        };
+        let figures = [runs.k16_bytes, runs.k32_bytes, runs.k64_bytes, runs.misplaced_bytes];
+        self.tlb_bytes = figures.iter().try_fold(self.tlb_bytes, |sum, bytes| sum.checked_add(*bytes))?;
+        let is_next = self.pages.tlb_runs.last().is_none_or(|(last, _)| *last < start);
+        self.pages.tlb_runs.push(is_next.then_some((start, runs))?);
+        Some(())
+    }
+}
+
+fn address(word: Option<&str>) -> Option<u64> {
+    u64::from_str_radix(word?, 16).ok()
+}
+
+fn number(word: Option<&str>) -> Option<u64> {
+    word?.parse().ok()
+}
+
+fn size(word: Option<&str>) -> Option<PageSize> {
+    PageSize::new(number(word)?).ok()
+}
+
+fn device<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<(u32, u32)> {
+    Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+}
+
+fn mapping<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<Mapping> {
+    let name = words.next()?;
+    let backing = BACKINGS.iter().find(|(known, _)| *known == name)?.1;
+    let leaf = size(words.next())?;
+    let folio = match words.next()? {
+        "unknown" => Folio::Unknown,
+        "whole" => Folio::Whole(size(words.next())?),
+        "part" => Folio::Part(size(words.next())?),
+        _ => return None,
+    };
+    Some(Mapping { backing, leaf, folio })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(text: &str) -> Result<Pages, CensusError> {
+        let failed = |error| CensusError::Io { path: "pages".into(), error };
+        Pages::read(text.as_bytes(), PageSize::K4, "pages", failed)
+    }
 
     #[test]
     fn what_is_written_is_read_again() {
@@ -259,8 +339,8 @@ mod tests {
             ],
             tlb_runs: vec![(0x1000, TlbRuns { k16_bytes: 1, k32_bytes: 2, k64_bytes: 3, misplaced_bytes: 4 })],
         };
-        assert_eq!(Pages::parse(&pages.text()), Some(pages.clone()));
-        assert_eq!(Pages::parse(&Pages::default().text()), Some(Pages::default()));
+        assert_eq!(read(&pages.text()).unwrap(), pages);
+        assert_eq!(read(&Pages::default().text()).unwrap(), Pages::default());
         let part = pages.found(0x2000, 0x201000);
         assert_eq!(
             part.runs.iter().map(|run| (run.start, run.end)).collect::<Vec<_>>(),
@@ -269,19 +349,31 @@ mod tests {
     }
 
     #[test]
-    fn rubbish_is_refused() {
+    fn rubbish_is_refused_with_its_line() {
         for line in [
             "x",
-            "run 1",
-            "run 2 1 file 4096 unknown",
-            "run 1 2 file 3 unknown",
-            "run 1 2 tape 4096 unknown",
-            "guard g 1",
+            "run 1000",
+            "run 2000 1000 file 4096 unknown",
+            "run 1000 2000 file 3 unknown",
+            "run 1000 2000 tape 4096 unknown",
+            "run 1000 1800 file 4096 unknown",
+            "run 1000 fffffffffffff000 file 4096 unknown",
+            "run 100000000000000 100000000001000 file 4096 unknown",
+            "run 1000 3000 file 4096 unknown\nrun 2000 4000 file 4096 unknown",
+            "run 2000 3000 file 4096 unknown\nrun 1000 2000 file 4096 unknown",
+            "guard g 1000",
+            "guard 2000 1000",
+            "guard 2000 3000\nguard 1000 2000",
+            "stack 2\nstack 1",
+            "tlb 1000 0 0 0 0\ntlb 1000 0 0 0 0",
+            "tlb 1000 18446744073709551615 1 0 0",
+            "shmem 4294967296 0",
         ] {
-            assert_eq!(Pages::parse(&format!("{VERSION}\n{line}\n")), None, "{line}");
+            let error = read(&format!("{VERSION}\n{line}\n")).unwrap_err().to_string();
+            assert!(error.contains("pages: ") && error.contains(line.lines().last().unwrap()), "{line}: {error}");
         }
-        assert_eq!(Pages::parse("pagelab.capture/2\n"), None);
-        let overlapping = "run 1000 3000 file 4096 unknown\nrun 2000 4000 file 4096 unknown\n";
-        assert_eq!(Pages::parse(&format!("{VERSION}\n{overlapping}")), None);
+        for text in ["", "\n", "pagelab.capture/2\n"] {
+            assert!(read(text).unwrap_err().to_string().contains(VERSION), "{text:?}");
+        }
     }
 }

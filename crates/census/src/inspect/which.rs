@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use host::Root;
 
 use super::error::InspectError;
 use super::identity::parent_of;
@@ -11,24 +13,27 @@ use super::identity::parent_of;
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// All processes that this /proc shows, in order.
-pub fn all() -> Vec<u32> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut found: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+///
+/// # Errors
+/// /proc cannot be listed.
+pub fn all() -> Result<Vec<u32>, InspectError> {
+    let names = host::absent::names(&Root::live(), "/proc")?;
+    let mut found: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
     found.sort_unstable();
-    found
+    Ok(found)
 }
 
 /// A process and all that descend from it, as parents are now.
 ///
 /// # Errors
-/// There is no such process.
+/// There is no such process, or which processes there are cannot be read.
 pub fn tree(root: u32) -> Result<Vec<u32>, InspectError> {
-    if !Path::new(&format!("/proc/{root}")).exists() {
+    if !host::absent::exists(&Root::live(), &format!("/proc/{root}"))? {
         return Err(InspectError::NoSuchProcess { pid: root });
     }
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for pid in all() {
-        if let Some(parent) = parent_of(pid) {
+    for pid in all()? {
+        if let Some(parent) = parent_of(pid)? {
             children.entry(parent).or_default().push(pid);
         }
     }
@@ -46,26 +51,77 @@ pub fn tree(root: u32) -> Result<Vec<u32>, InspectError> {
 /// # Errors
 /// There is no such group, or it cannot be read.
 pub fn cgroup(path: &Path) -> Result<Vec<u32>, InspectError> {
-    let below = |root: &str| PathBuf::from(format!("{root}/{}", path.display().to_string().trim_start_matches('/')));
-    let candidates = [path.to_path_buf(), below(CGROUPS), below(&format!("{CGROUPS}/memory"))];
-    let has_processes = |directory: &&PathBuf| directory.join(PROCESSES).exists();
-    let Some(directory) = candidates.iter().find(has_processes) else {
-        return Err(InspectError::NoSuchGroup { path: path.to_path_buf() });
-    };
+    let relative = path.strip_prefix("/").unwrap_or(path);
+    let candidates =
+        [path.to_path_buf(), Path::new(CGROUPS).join(relative), Path::new(CGROUPS).join("memory").join(relative)];
     let mut found = BTreeSet::new();
-    let unreadable = |error| InspectError::Group { path: directory.clone(), error };
-    collect(directory, &mut found).map_err(unreadable)?;
-    Ok(found.into_iter().collect())
+    for directory in candidates {
+        match collect(&directory, &mut found) {
+            Ok(()) => return Ok(found.into_iter().collect()),
+            Err(error) if is_none(&error) => {}
+            Err(error) => return Err(InspectError::Group { path: directory, error }),
+        }
+    }
+    Err(InspectError::NoSuchGroup { path: path.to_path_buf() })
+}
+
+/// Whether an error says that a path is no control group.
+fn is_none(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 const PROCESSES: &str = "cgroup.procs";
 
 fn collect(directory: &Path, found: &mut BTreeSet<u32>) -> io::Result<()> {
     let text = host::content(directory.join(PROCESSES))?;
-    // 0 stands for a process of another PID namespace.
-    found.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()).filter(|pid| *pid > 0));
-    for entry in std::fs::read_dir(directory)?.flatten().filter(|entry| entry.path().join(PROCESSES).exists()) {
-        collect(&entry.path(), found)?;
+    for line in text.lines() {
+        let pid: u32 = line.parse().map_err(|_| io::Error::other(format!("expected a process, found {line:?}")))?;
+        // 0 is a process of another PID namespace.
+        found.extend(Some(pid).filter(|pid| *pid > 0));
+    }
+    for entry in std::fs::read_dir(directory)? {
+        match collect(&entry?.path(), found) {
+            // A file of the group, or a group that has gone meanwhile.
+            Err(error) if is_none(&error) || error.raw_os_error() == Some(libc::ENODEV) => {}
+            collected => collected?,
+        }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    /// A directory that looks like a control group with one group below it.
+    fn group(processes: &str) -> tempfile::TempDir {
+        let group = tempfile::tempdir().unwrap();
+        let below = group.path().join(OsStr::from_bytes(b"not\xffUTF-8"));
+        std::fs::create_dir(&below).unwrap();
+        std::fs::write(group.path().join(PROCESSES), "7\n0\n").unwrap();
+        std::fs::write(group.path().join("memory.max"), "max\n").unwrap();
+        std::fs::write(below.join(PROCESSES), processes).unwrap();
+        group
+    }
+
+    #[test]
+    fn a_group_is_listed_with_what_is_below_it_whatever_its_name() {
+        let group = group("9\n");
+        assert_eq!(cgroup(group.path()).unwrap(), [7, 9]);
+        assert_eq!(cgroup(&group.path().join(OsStr::from_bytes(b"not\xffUTF-8"))).unwrap(), [9]);
+        assert!(matches!(cgroup(Path::new("/none")), Err(InspectError::NoSuchGroup { .. })));
+    }
+
+    #[test]
+    fn a_group_that_cannot_be_read_is_not_an_empty_one() {
+        let garbled = group("nine\n");
+        assert!(cgroup(garbled.path()).unwrap_err().to_string().contains("\"nine\""));
+        let directory = group("9\n");
+        std::fs::remove_file(directory.path().join(PROCESSES)).unwrap();
+        std::fs::create_dir(directory.path().join(PROCESSES)).unwrap();
+        assert!(matches!(cgroup(directory.path()), Err(InspectError::Group { .. })));
+    }
 }

@@ -57,11 +57,11 @@ fn by_switch(policy: &Policy, (switch, program): &(Switch, String), host: &Host)
     let option = format!("{program} {}", switch.options());
     let (needs, mut commands) = match (policy.granularity, policy.target(page_sizes)?) {
         (Granularity::Hugetlb(_), size) => (Some("a pool of N pages, until reboot (as root)"), vec![fill_pool(size)]),
-        (_, size) if switch.asks() && transparent::is_had(size, false, host) => (None, Vec::new()),
+        (_, size) if switch.asks() && is_had(size, false, host) => (None, Vec::new()),
         (_, size) if switch.asks() => {
             (Some("for programs that ask, until reboot (as root)"), only(size, "madvise", page_sizes))
         }
-        (_, size) if transparent::is_had(size, true, host) => (None, Vec::new()),
+        (_, size) if is_had(size, true, host) => (None, Vec::new()),
         (_, size) => (Some("for every program, until reboot (as root)"), only(size, "always", page_sizes)),
     };
     let scope = match needs {
@@ -70,6 +70,11 @@ fn by_switch(policy: &Policy, (switch, program): &(Switch, String), host: &Host)
     };
     commands.push(option);
     Some(Adoption { scope, commands })
+}
+
+/// Where settings cannot be read, the commands that set them are given: they are right in any case.
+fn is_had(size: PageSize, for_all: bool, host: &Host) -> bool {
+    transparent::is_had(size, for_all, host).unwrap_or(false)
 }
 
 fn way<const N: usize>(scope: &str, commands: [&str; N]) -> Adoption {
@@ -102,8 +107,8 @@ fn transparent_pages(size: PageSize, host: &Host) -> Vec<Adoption> {
                           arena only)";
     let page_sizes = host.page_sizes();
     let Some(pmd) = page_sizes.pmd else { return Vec::new() };
-    let for_those_that_ask = transparent::is_had(size, false, host);
-    let malloc_asks = host.value(&format!("{THP}/enabled")).as_deref() == Some("madvise");
+    let for_those_that_ask = is_had(size, false, host);
+    let malloc_asks = host.value(&format!("{THP}/enabled")).is_ok_and(|word| word.as_deref() == Some("madvise"));
     let mut ways = Vec::new();
     if for_those_that_ask && malloc_asks {
         ways.push(way(MALLOC, [TUNABLE]));

@@ -18,7 +18,7 @@ pub fn lower(leaf: PageSize, host: &Host) -> Result<Lowering, Unsupported> {
     Ok(Lowering {
         mechanism: format!("{share} of the direct map lie in leaves of {leaf} in this boot ({file})"),
         settings: Vec::new(),
-        notes: cost_of_leaves(host).into_iter().collect(),
+        notes: cost_of_leaves(host)?.into_iter().collect(),
     })
 }
 
@@ -38,6 +38,6 @@ pub fn lower_mixed(host: &Host) -> Result<Lowering, Unsupported> {
     Ok(Lowering {
         mechanism: format!("the direct map as this boot has it: {} ({})", shares.join(", "), found.source.file()),
         settings: Vec::new(),
-        notes: cost_of_leaves(host).into_iter().collect(),
+        notes: cost_of_leaves(host)?.into_iter().collect(),
     })
 }

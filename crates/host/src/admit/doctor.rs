@@ -1,12 +1,16 @@
 //! What a host allows, what it does not, and how to get it: for `pagelab doctor`.
 
 use std::fs::File;
+use std::io;
 
 use policy::size::{PageSize, format_bytes};
 use policy::{Modifier, Policy};
 use study::comparison::Unsupported;
 use study::machine::State;
 
+use crate::absence::is_absence;
+use crate::absent;
+use crate::read::HostError;
 use crate::{Host, KernelVersion, PtraceLimit, THP, hugetlb_file};
 
 use super::{Privilege, Terms, lower};
@@ -69,15 +73,47 @@ fn line(policy: Policy, host: &Host, terms: &Terms) -> DoctorLine {
 
 /// What decides what can be measured here.
 pub fn facts(host: &Host, terms: &Terms) -> Vec<Fact> {
-    let mut facts = vec![kernel(host), sizes(host), thp(host), census(host), folios(host, terms), tracing(terms)];
-    facts.extend([yama(host), filter(host), counters(host), hidden(host), writable(host, terms)]);
+    let mut facts: Vec<Fact> = [
+        (KERNEL, kernel(host)),
+        ("page sizes", Ok(sizes(host))),
+        (TRANSPARENT, thp(host)),
+        (SCAN, census(host)),
+        (FOLIOS, folios(host, terms)),
+        ("tracing", Ok(tracing(terms))),
+        (YAMA, yama(host)),
+        (FILTER, filter(host)),
+        (COUNTERS, counters(host)),
+        (PROC, hidden(host)),
+        (SETTINGS, writable(host, terms)),
+    ]
+    .into_iter()
+    .map(|(name, fact)| fact.unwrap_or_else(|error| unknown(name, error)))
+    .collect();
     match host.state() {
-        Ok(state) => facts.extend(host.page_sizes().pmd.map(|pmd| fragmentation(pmd, host, &state))),
-        Err(error) => facts.push(limited("memory", "unknown", error.to_string())),
+        Ok(state) => {
+            facts.extend(host.page_sizes().pmd.map(|pmd| fragmentation(pmd, host, &state)));
+            facts.extend(governor(&state));
+        }
+        Err(error) => facts.push(unknown("memory", error)),
     }
-    facts.extend(host.page_sizes().hugetlb.iter().map(|size| pool(*size, host)));
-    facts.extend(governor(host));
+    let pools = host.page_sizes().hugetlb.iter();
+    facts.extend(pools.map(|size| pool(*size, host).unwrap_or_else(|error| unknown(POOL, error))));
     facts
+}
+
+const KERNEL: &str = "kernel";
+const TRANSPARENT: &str = "transparent huge pages";
+const SCAN: &str = "PAGEMAP_SCAN";
+const FOLIOS: &str = "folio sizes";
+const YAMA: &str = "yama.ptrace_scope";
+const FILTER: &str = "seccomp filter";
+const COUNTERS: &str = "performance counters";
+const PROC: &str = "/proc";
+const SETTINGS: &str = "system settings";
+const POOL: &str = "hugetlb pool";
+
+fn unknown(name: &'static str, error: HostError) -> Fact {
+    limited(name, "unknown", error.to_string())
 }
 
 fn fact(name: &'static str, value: impl Into<String>, meaning: impl Into<String>) -> Fact {
@@ -92,11 +128,9 @@ fn limited(name: &'static str, value: impl Into<String>, meaning: impl Into<Stri
     Fact { standing: Standing::Limited, ..fact(name, value, meaning) }
 }
 
-fn kernel(host: &Host) -> Fact {
-    match host.value("/proc/sys/kernel/osrelease") {
-        Some(release) => fact("kernel", release, ""),
-        None => limited("kernel", "unknown", "/proc/sys/kernel/osrelease cannot be read; mount /proc"),
-    }
+fn kernel(host: &Host) -> Result<Fact, HostError> {
+    let release = host.root().required("/proc/sys/kernel/osrelease")?;
+    Ok(fact(KERNEL, release.trim(), ""))
 }
 
 fn sizes(host: &Host) -> Fact {
@@ -107,42 +141,44 @@ fn sizes(host: &Host) -> Fact {
     fact("page sizes", value, format!("mTHP: {}; hugetlb: {}", list(&page_sizes.mthp), list(&page_sizes.hugetlb)))
 }
 
-fn thp(host: &Host) -> Fact {
-    const NAME: &str = "transparent huge pages";
-    let Some(enabled) = host.value(&format!("{THP}/enabled")) else {
-        return limited(NAME, "none", "the kernel is built without them, or the processor lacks the leaf");
+fn thp(host: &Host) -> Result<Fact, HostError> {
+    let Some(enabled) = host.value(&format!("{THP}/enabled"))? else {
+        return Ok(limited(TRANSPARENT, "none", "the kernel is built without them, or the processor lacks the leaf"));
     };
-    let defrag = host.value(&format!("{THP}/defrag")).unwrap_or_default();
-    let boot = host.boot_option("transparent_hugepage").map(|value| format!("; booted with {value}"));
-    let meaning = format!("defrag {defrag}{}", boot.unwrap_or_default());
-    match enabled.as_str() {
-        "never" => limited(NAME, enabled, format!("{meaning}; as root pagelab switches sizes on while it measures")),
-        _ => good(NAME, enabled, meaning),
-    }
-}
-
-fn census(host: &Host) -> Fact {
-    const NAME: &str = "PAGEMAP_SCAN";
-    match host.kernel_version() {
-        Some(version) if version >= PAGEMAP_SCAN => good(NAME, "yes", "huge pages can be seen without root"),
-        Some(_) => limited(NAME, "no", format!("came with Linux {PAGEMAP_SCAN}; without it smaps is read, slower")),
-        None => limited(NAME, "unknown", "the kernel's release does not begin with two numbers"),
-    }
-}
-
-fn folios(host: &Host, terms: &Terms) -> Fact {
-    const NAME: &str = "folio sizes";
-    let path = "/proc/kpageflags";
-    let visible = match host.is_live() {
-        true => File::open(path).is_ok() && terms.privilege == Privilege::Root,
-        false => terms.privilege == Privilege::Root,
-    };
-    match visible {
-        true => good(NAME, "visible", format!("{path} and the frame numbers of pagemap can be read")),
-        false => {
-            limited(NAME, "not visible", format!("mTHP cannot be told from base pages without {path}: run as root"))
+    let defrag = host.value(&format!("{THP}/defrag"))?.map_or("no defrag".into(), |word| format!("defrag {word}"));
+    let boot =
+        host.boot_option("transparent_hugepage")?.map_or(String::new(), |value| format!("; booted with {value}"));
+    let meaning = format!("{defrag}{boot}");
+    Ok(match enabled.as_str() {
+        "never" => {
+            limited(TRANSPARENT, enabled, format!("{meaning}; as root pagelab switches sizes on while it measures"))
         }
-    }
+        _ => good(TRANSPARENT, enabled, meaning),
+    })
+}
+
+fn census(host: &Host) -> Result<Fact, HostError> {
+    Ok(match host.kernel_version()? {
+        Some(version) if version >= PAGEMAP_SCAN => good(SCAN, "yes", "huge pages can be seen without root"),
+        Some(_) => limited(SCAN, "no", format!("came with Linux {PAGEMAP_SCAN}; without it smaps is read, slower")),
+        None => limited(SCAN, "unknown", "the kernel's release does not begin with two numbers"),
+    })
+}
+
+fn folios(host: &Host, terms: &Terms) -> Result<Fact, HostError> {
+    let path = "/proc/kpageflags";
+    let is_readable = || match File::open(path) {
+        Ok(_) => Ok(true),
+        Err(error) if is_absence(&error) || error.kind() == io::ErrorKind::PermissionDenied => Ok(false),
+        Err(error) => Err(absent::unreadable(host.root(), path, error)),
+    };
+    let visible = terms.privilege == Privilege::Root && (!host.is_live() || is_readable()?);
+    Ok(match visible {
+        true => good(FOLIOS, "visible", format!("{path} and the frame numbers of pagemap can be read")),
+        false => {
+            limited(FOLIOS, "not visible", format!("mTHP cannot be told from base pages without {path}: run as root"))
+        }
+    })
 }
 
 fn tracing(terms: &Terms) -> Fact {
@@ -152,74 +188,71 @@ fn tracing(terms: &Terms) -> Fact {
     }
 }
 
-fn yama(host: &Host) -> Fact {
-    let meaning = match host.ptrace_limit() {
+fn yama(host: &Host) -> Result<Fact, HostError> {
+    let meaning = match host.ptrace_limit()? {
         PtraceLimit::None => "every process of the same user may be traced",
         PtraceLimit::Descendants => "descendants may be traced, which a measured program is",
         PtraceLimit::Privileged => "only CAP_SYS_PTRACE may trace",
         PtraceLimit::Nobody => "nobody may trace until the next boot",
     };
-    let value = host.value("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_else(|| "no Yama".into());
-    fact("yama.ptrace_scope", value, meaning)
+    let value = host.value("/proc/sys/kernel/yama/ptrace_scope")?.unwrap_or_else(|| "no Yama".into());
+    Ok(fact(YAMA, value, meaning))
 }
 
 /// The line `Seccomp:` of /proc/self/status: 0 none, 1 strict, 2 a filter (proc(5)).
-fn filter(host: &Host) -> Fact {
-    const NAME: &str = "seccomp filter";
-    let path = host.root().join("proc/self/status");
-    let status = std::fs::read_to_string(path).unwrap_or_default();
-    match status.lines().find_map(|line| line.strip_prefix("Seccomp:")).map(str::trim) {
-        Some("0") => fact(NAME, "none", ""),
-        Some(_) => limited(NAME, "yes", "pagelab itself runs in a sandbox, such as a container: calls may be refused"),
-        None => fact(NAME, "unknown", "/proc/self/status does not say"),
-    }
+fn filter(host: &Host) -> Result<Fact, HostError> {
+    let status = host.root().required("/proc/self/status")?;
+    Ok(match status.lines().find_map(|line| line.strip_prefix("Seccomp:")).map(str::trim) {
+        Some("0") => fact(FILTER, "none", ""),
+        Some(_) => {
+            limited(FILTER, "yes", "pagelab itself runs in a sandbox, such as a container: calls may be refused")
+        }
+        None => fact(FILTER, "unknown", "/proc/self/status does not say"),
+    })
 }
 
 /// A processor's PMU shows in sysfs under a name of its own: `cpu` (x86, RISC-V: `cpu`, hybrid x86:
 /// `cpu_core`), `armv8_pmuv3_0`, `armv8_cortex_a57`.
-fn counters(host: &Host) -> Fact {
-    const NAME: &str = "performance counters";
-    const DEVICES: &str = "sys/bus/event_source/devices";
-    let entries = std::fs::read_dir(host.root().join(DEVICES)).into_iter().flatten();
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut pmus: Vec<String> = names.filter(|name| name.starts_with("cpu") || name.starts_with("armv")).collect();
-    pmus.sort();
-    let paranoid = host.value("/proc/sys/kernel/perf_event_paranoid").unwrap_or_else(|| "none".into());
+fn counters(host: &Host) -> Result<Fact, HostError> {
+    let names = absent::names(host.root(), "/sys/bus/event_source/devices")?.into_iter();
+    let pmus: Vec<String> = names.filter(|name| name.starts_with("cpu") || name.starts_with("armv")).collect();
+    let paranoid = host.value("/proc/sys/kernel/perf_event_paranoid")?.unwrap_or_else(|| "none".into());
     let may = paranoid.parse::<i32>().is_ok_and(|level| level <= 2);
-    match (pmus.is_empty(), may) {
-        (true, _) => limited(NAME, "none", "no PMU (usual in virtual machines): page walks cannot be counted"),
-        (false, true) => good(NAME, pmus.join(", "), format!("perf_event_paranoid {paranoid}")),
+    Ok(match (pmus.is_empty(), may) {
+        (true, _) => limited(COUNTERS, "none", "no PMU (usual in virtual machines): page walks cannot be counted"),
+        (false, true) => good(COUNTERS, pmus.join(", "), format!("perf_event_paranoid {paranoid}")),
         (false, false) => limited(
-            NAME,
+            COUNTERS,
             pmus.join(", "),
             format!(
                 "perf_event_paranoid {paranoid} keeps them from users; as root: sysctl kernel.perf_event_paranoid=2"
             ),
         ),
-    }
+    })
 }
 
-fn hidden(host: &Host) -> Fact {
-    const NAME: &str = "/proc";
-    let options = host.mount_of("/proc").map(|mount| mount.options).unwrap_or_default();
-    match options
-        .iter()
-        .find(|option| option.starts_with("hidepid=") && !matches!(option.as_str(), "hidepid=0" | "hidepid=off"))
-    {
-        Some(option) => {
-            limited(NAME, option.clone(), "processes of other users cannot be inspected; root can inspect them")
-        }
-        None => good(NAME, "not hidden", ""),
-    }
+fn hidden(host: &Host) -> Result<Fact, HostError> {
+    // A capture without a table of mounts hides nothing either.
+    let options = host.mount_of("/proc")?.map(|mount| mount.options).unwrap_or_default();
+    Ok(
+        match options
+            .iter()
+            .find(|option| option.starts_with("hidepid=") && !matches!(option.as_str(), "hidepid=0" | "hidepid=off"))
+        {
+            Some(option) => {
+                limited(PROC, option.clone(), "processes of other users cannot be inspected; root can inspect them")
+            }
+            None => good(PROC, "not hidden", ""),
+        },
+    )
 }
 
-fn writable(host: &Host, terms: &Terms) -> Fact {
-    const NAME: &str = "system settings";
-    match (host.is_read_only(THP), terms.privilege) {
-        (true, _) => limited(NAME, "read-only", "sysfs is mounted read-only (a container?): run outside of it"),
-        (false, Privilege::Root) => good(NAME, "writable", "leased while pagelab measures, then put back"),
-        (false, Privilege::User) => limited(NAME, "not writable", "run as root for mTHP sizes and hugetlb pools"),
-    }
+fn writable(host: &Host, terms: &Terms) -> Result<Fact, HostError> {
+    Ok(match (host.is_read_only(THP)?, terms.privilege) {
+        (true, _) => limited(SETTINGS, "read-only", "sysfs is mounted read-only (a container?): run outside of it"),
+        (false, Privilege::Root) => good(SETTINGS, "writable", "leased while pagelab measures, then put back"),
+        (false, Privilege::User) => limited(SETTINGS, "not writable", "run as root for mTHP sizes and hugetlb pools"),
+    })
 }
 
 fn fragmentation(pmd: PageSize, host: &Host, state: &State) -> Fact {
@@ -237,15 +270,14 @@ fn fragmentation(pmd: PageSize, host: &Host, state: &State) -> Fact {
     }
 }
 
-fn pool(size: PageSize, host: &Host) -> Fact {
-    let number = |file: &str| host.number(&hugetlb_file(size, file)).unwrap_or(0);
-    let (pages, free, reserved) = (number("nr_hugepages"), number("free_hugepages"), number("resv_hugepages"));
+fn pool(size: PageSize, host: &Host) -> Result<Fact, HostError> {
+    let number = |file: &str| host.required_number(&hugetlb_file(size, file));
+    let (pages, free, reserved) = (number("nr_hugepages")?, number("free_hugepages")?, number("resv_hugepages")?);
     let value = format!("{size}: {pages} pages, {free} free, {reserved} of them reserved");
-    fact("hugetlb pool", value, format!("{} more on demand", number("nr_overcommit_hugepages")))
+    Ok(fact(POOL, value, format!("{} more on demand", number("nr_overcommit_hugepages")?)))
 }
 
-fn governor(host: &Host) -> Option<Fact> {
-    let state = host.state().ok()?;
+fn governor(state: &State) -> Option<Fact> {
     let governors = state.settings.iter().filter(|(path, _)| path.ends_with("/scaling_governor"));
     let mut names: Vec<&str> = governors.map(|(_, governor)| governor.as_str()).collect();
     names.sort_unstable();

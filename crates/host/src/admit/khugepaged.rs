@@ -23,12 +23,12 @@ const LONG_MS: u64 = 7 * 24 * 3600 * 1000;
 pub fn still(host: &Host, terms: &Terms) -> Result<Vec<Vec<Setting>>, Unsupported> {
     let [scans, allocations] =
         ["scan_sleep_millisecs", "alloc_sleep_millisecs"].map(|name| format!("{KHUGEPAGED}/{name}"));
-    if !host.has(&scans) {
+    if !host.has(&scans)? {
         return Ok(Vec::new());
     }
     let stage = |sleep_ms| vec![Setting::new(&allocations, 0), Setting::new(&scans, sleep_ms)];
     let stages = vec![stage(LONG_MS - 1), stage(LONG_MS)];
-    if host.is_read_only(&scans) {
+    if host.is_read_only(&scans)? {
         return Err(Unsupported {
             reason: format!("{scans} must change, and is on a file system mounted read-only"),
             remedy: "run pagelab outside the container, as root".into(),
@@ -40,7 +40,7 @@ pub fn still(host: &Host, terms: &Terms) -> Result<Vec<Vec<Setting>>, Unsupporte
             remedy: "run pagelab as root, which puts it back afterwards".into(),
         });
     }
-    if host.is_live() && host.value("/proc/2/comm").as_deref() != Some("kthreadd") {
+    if host.is_live() && host.value("/proc/2/comm")?.as_deref() != Some("kthreadd") {
         return Err(Unsupported {
             reason: "kernel threads cannot be seen here, so it is not known when khugepaged sleeps".into(),
             remedy:

@@ -23,6 +23,7 @@ pub use doctor::{DoctorLine, Fact, Standing, doctor_lines, facts};
 pub use khugepaged::still;
 pub use pool::not_granted;
 pub use terms::{Privilege, Terms};
+pub use transparent::thp_in_force;
 
 /// Since when madvise(MADV_POPULATE_WRITE) exists (mm/madvise.c).
 const POPULATE_WRITE: KernelVersion = KernelVersion(5, 14);
@@ -107,7 +108,7 @@ fn modifier_means(modifier: Modifier, host: &Host) -> Result<&'static str, Unsup
     match modifier {
         Modifier::NoGuards => Ok("guard pages are left accessible at mprotect and mmap"),
         Modifier::NoHuge => Ok(DISABLED),
-        Modifier::Prefault => match host.kernel_version() {
+        Modifier::Prefault => match host.kernel_version()? {
             Some(version) if version < POPULATE_WRITE => Err(Unsupported {
                 reason: format!("MADV_POPULATE_WRITE came with Linux {POPULATE_WRITE}, this is {version}"),
                 remedy: "a newer kernel, or the policy without +prefault".into(),
@@ -122,14 +123,15 @@ fn settable(settings: &[Setting], host: &Host, terms: &Terms) -> Result<(), Unsu
     let Some(first) = settings.first() else { return Ok(()) };
     let commands: Vec<String> = settings.iter().map(Setting::command).collect();
     let commands = commands.join(" && ");
-    if host.is_read_only(&first.path) {
+    if host.is_read_only(&first.path)? {
         return Err(Unsupported {
             reason: format!("{} must change, and is on a file system mounted read-only", first.path),
             remedy: format!("outside the container, as root: {commands}"),
         });
     }
     if terms.privilege != Privilege::Root {
-        let now = host.value(&first.path).unwrap_or_default();
+        let now = host.value(&first.path)?;
+        let now = now.as_deref().unwrap_or("absent");
         if let Some(holder) = host.is_live().then(leaseholder).flatten() {
             return Err(Unsupported {
                 reason: format!(

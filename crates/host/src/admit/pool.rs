@@ -5,7 +5,7 @@ use std::fmt::Display;
 use policy::size::PageSize;
 use study::comparison::Unsupported;
 
-use crate::{Host, hugetlb_file};
+use crate::{Host, HostError, hugetlb_file};
 
 use super::{Lowering, Privilege, Setting, Terms, list};
 
@@ -27,14 +27,14 @@ struct Pool {
 }
 
 impl Pool {
-    fn read(size: PageSize, host: &Host) -> Pool {
-        let number = |file: &str| host.number(&hugetlb_file(size, file)).unwrap_or(0);
-        let surplus = number("surplus_hugepages");
-        Pool {
-            persistent: number("nr_hugepages").saturating_sub(surplus),
-            unclaimed: number("free_hugepages").saturating_sub(number("resv_hugepages")),
-            headroom: number("nr_overcommit_hugepages").saturating_sub(surplus),
-        }
+    fn read(size: PageSize, host: &Host) -> Result<Pool, HostError> {
+        let number = |file: &str| host.required_number(&hugetlb_file(size, file));
+        let surplus = number("surplus_hugepages")?;
+        Ok(Pool {
+            persistent: number("nr_hugepages")?.saturating_sub(surplus),
+            unclaimed: number("free_hugepages")?.saturating_sub(number("resv_hugepages")?),
+            headroom: number("nr_overcommit_hugepages")?.saturating_sub(surplus),
+        })
     }
 
     fn can_give(&self) -> u64 {
@@ -52,7 +52,7 @@ pub fn hugetlb(size: PageSize, host: &Host, terms: &Terms) -> Result<Lowering, U
         };
         return Err(Unsupported { reason, remedy });
     }
-    let pool = Pool::read(size, host);
+    let pool = Pool::read(size, host)?;
     let pages = terms.pool_bytes.map(|bytes| bytes.div_ceil(size.bytes()).max(1));
     if pages.is_some_and(|pages| pool.can_give() >= pages) || (pages.is_none() && pool.unclaimed > 0) {
         return Ok(as_it_is(size, &pool));

@@ -38,7 +38,9 @@ impl Terms {
     /// against it.
     pub fn of_this_process(host: &Host, try_tracing: impl FnOnce() -> io::Result<()>) -> Terms {
         let mut terms = Terms::assumed(host, Privilege::of_this_process());
-        if terms.tracing.is_ok() && host.is_live() {
+        // A limit that cannot be read forbids nothing: trying says more.
+        let is_worth_trying = terms.tracing.is_ok() || host.ptrace_limit().is_err();
+        if is_worth_trying && host.is_live() {
             terms.tracing = try_tracing().map_err(forbidden);
         }
         terms
@@ -46,7 +48,8 @@ impl Terms {
 
     /// Those of somebody with this privilege, as far as the files of the host say.
     pub fn assumed(host: &Host, privilege: Privilege) -> Terms {
-        Terms { privilege, pool_bytes: None, tracing: yama(host.ptrace_limit(), privilege) }
+        let limit = host.ptrace_limit().map_err(Unsupported::from);
+        Terms { privilege, pool_bytes: None, tracing: limit.and_then(|limit| yama(limit, privilege)) }
     }
 
     /// With a hugetlb pool of at least this size.

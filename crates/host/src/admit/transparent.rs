@@ -8,7 +8,8 @@
 use policy::size::PageSize;
 use study::comparison::Unsupported;
 
-use crate::{Host, KernelVersion, THP, thp_size_enabled};
+use crate::read::chosen_word;
+use crate::{Host, HostError, KernelVersion, THP, thp_size_enabled};
 
 use super::{Lowering, Setting, list};
 
@@ -23,7 +24,7 @@ pub fn mthp(size: PageSize, host: &Host) -> Result<Lowering, Unsupported> {
         return Err(unsupported(format!("{size} is the PMD size here"), "the policy `thp`"));
     }
     if page_sizes.mthp.is_empty() {
-        let version = host.kernel_version().map_or("unknown".into(), |version| version.to_string());
+        let version = host.kernel_version()?.map_or("unknown".into(), |version| version.to_string());
         let reason = format!("folios smaller than a PMD came with Linux {SIZES}, this is {version}");
         return Err(unsupported(reason, "a newer kernel, or the policy `thp`"));
     }
@@ -31,49 +32,68 @@ pub fn mthp(size: PageSize, host: &Host) -> Result<Lowering, Unsupported> {
         let reason = format!("this kernel has no folios of {size} for anonymous memory");
         return Err(unsupported(reason, &format!("one of {}", list(&page_sizes.mthp))));
     }
-    let settings = only(size, host);
+    let settings = only(size, host)?;
     Ok(Lowering { mechanism: mechanism(size, &settings), settings, notes: Vec::new() })
 }
 
 /// Folios of PMD size.
 pub fn thp(host: &Host) -> Result<Lowering, Unsupported> {
     let pmd = host.page_sizes().pmd.ok_or_else(no_thp)?;
-    let settings = only(pmd, host);
-    let defrag = host.value(&format!("{THP}/defrag"));
+    let settings = only(pmd, host)?;
+    let defrag = host.value(&format!("{THP}/defrag"))?;
     let never = "transparent_hugepage/defrag is `never`: where no free block of that size is left, none is made";
     let notes = if defrag.as_deref() == Some("never") { vec![never.to_string()] } else { Vec::new() };
     Ok(Lowering { mechanism: mechanism(pmd, &settings), settings, notes })
 }
 
 /// The settings that must change so that advised memory has folios of `wanted` and of no other size.
-fn only(wanted: PageSize, host: &Host) -> Vec<Setting> {
+fn only(wanted: PageSize, host: &Host) -> Result<Vec<Setting>, HostError> {
     let page_sizes = host.page_sizes();
-    let sizes: Vec<PageSize> = page_sizes.mthp.iter().copied().chain(page_sizes.pmd).collect();
-    let has_own_file = |size: &PageSize| host.has(&thp_size_enabled(*size));
+    let mut settings = Vec::new();
     // Off before on, so that no moment has two sizes.
-    let others = sizes.iter().filter(|size| **size != wanted && has_own_file(size) && is_on(**size, host));
-    let off = others.map(|size| Setting::new(thp_size_enabled(*size), "never"));
-    let path = if has_own_file(&wanted) { thp_size_enabled(wanted) } else { format!("{THP}/enabled") };
-    let on = (!is_on(wanted, host)).then(|| Setting::new(path, "madvise"));
-    off.chain(on).collect()
+    for size in page_sizes.mthp.iter().copied().chain(page_sizes.pmd).filter(|size| *size != wanted) {
+        if host.has(&thp_size_enabled(size))? && is_on(size, host)? {
+            settings.push(Setting::new(thp_size_enabled(size), "never"));
+        }
+    }
+    if !is_on(wanted, host)? {
+        let has_own_file = host.has(&thp_size_enabled(wanted))?;
+        let path = if has_own_file { thp_size_enabled(wanted) } else { format!("{THP}/enabled") };
+        settings.push(Setting::new(path, "madvise"));
+    }
+    Ok(settings)
 }
 
 /// Whether advised memory can have folios of `size` now.
-fn is_on(size: PageSize, host: &Host) -> bool {
-    matches!(in_force(size, host).as_str(), "always" | "madvise")
+fn is_on(size: PageSize, host: &Host) -> Result<bool, HostError> {
+    Ok(matches!(thp_in_force(size, host)?.as_str(), "always" | "madvise"))
 }
 
 /// Whether advised memory, or with `for_all` all memory, has folios of `size` now, and none of a larger one instead.
-pub(super) fn is_had(size: PageSize, for_all: bool, host: &Host) -> bool {
+///
+/// # Errors
+/// A setting cannot be read.
+pub(super) fn is_had(size: PageSize, for_all: bool, host: &Host) -> Result<bool, HostError> {
     let page_sizes = host.page_sizes();
-    let larger = page_sizes.mthp.iter().copied().chain(page_sizes.pmd).filter(|other| *other > size);
-    let wanted = in_force(size, host);
-    (wanted == "always" || (wanted == "madvise" && !for_all)) && !larger.into_iter().any(|other| is_on(other, host))
+    let wanted = thp_in_force(size, host)?;
+    for larger in page_sizes.mthp.iter().copied().chain(page_sizes.pmd).filter(|other| *other > size) {
+        if is_on(larger, host)? {
+            return Ok(false);
+        }
+    }
+    Ok(wanted == "always" || (wanted == "madvise" && !for_all))
 }
 
-fn in_force(size: PageSize, host: &Host) -> String {
-    let own = host.value(&thp_size_enabled(size)).unwrap_or_else(|| "inherit".into());
-    if own == "inherit" { host.value(&format!("{THP}/enabled")).unwrap_or_default() } else { own }
+/// The word that decides about a transparent size now: of its own file or, where that says `inherit` or does not exist (before
+/// Linux 6.8), of the file for all sizes.
+///
+/// # Errors
+/// A setting cannot be read.
+pub fn thp_in_force(size: PageSize, host: &Host) -> Result<String, HostError> {
+    match host.value(&thp_size_enabled(size))? {
+        Some(own) if own != "inherit" => Ok(own),
+        _ => Ok(chosen_word(&host.root().required(&format!("{THP}/enabled"))?).to_string()),
+    }
 }
 
 fn mechanism(size: PageSize, settings: &[Setting]) -> String {

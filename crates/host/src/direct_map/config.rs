@@ -1,14 +1,11 @@
 //! How the kernel was configured: /proc/config.gz, or the file that distributions keep in /boot.
 
-use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
 
 use flate2::read::GzDecoder;
 use policy::size::format_bytes;
 
-use crate::Host;
-use crate::read::under;
+use crate::{Host, Root};
 
 /// A configuration is some hundred kilobytes; what is longer is none.
 const GREATEST_BYTES: u64 = 8 << 20;
@@ -26,10 +23,11 @@ pub struct KernelConfig {
 impl KernelConfig {
     /// That of a host.
     pub fn read(host: &Host) -> KernelConfig {
-        let release = host.value("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let mut problem = None;
-        for path in ["/proc/config.gz".to_string(), format!("/boot/config-{release}")] {
-            match content(&under(host.root(), &path)) {
+        let release = host.root().required("/proc/sys/kernel/osrelease");
+        let mut problem = release.as_ref().err().map(ToString::to_string);
+        let of_release = release.iter().map(|release| format!("/boot/config-{}", release.trim()));
+        for path in std::iter::once("/proc/config.gz".to_string()).chain(of_release) {
+            match content(host.root(), &path) {
                 Ok(text) => return KernelConfig { file: Some(path), problem: None, text },
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => problem = problem.or(Some(format!("{path}: {error}"))),
@@ -48,9 +46,9 @@ impl KernelConfig {
 }
 
 /// All of a configuration, unpacked where it is packed: of a part, options that are set would seem not to be.
-fn content(path: &Path) -> io::Result<String> {
-    let file = File::open(path)?;
-    let is_packed = path.extension().is_some_and(|extension| extension == "gz");
+fn content(root: &Root, path: &str) -> io::Result<String> {
+    let file = root.file(path)?;
+    let is_packed = path.ends_with(".gz");
     let mut bytes = Vec::new();
     match is_packed {
         true => GzDecoder::new(file).take(GREATEST_BYTES + 1).read_to_end(&mut bytes)?,
@@ -79,18 +77,19 @@ mod tests {
     #[test]
     fn a_configuration_is_read_whole_or_not_at_all() {
         let directory = tempfile::tempdir().unwrap();
-        let (plain, gz) = (directory.path().join("config-6.18"), directory.path().join("config.gz"));
+        let root = Root::open(directory.path()).unwrap();
+        let (plain, gz) = ("/config-6.18", "/config.gz");
         let mut text = b"CONFIG_SECRETMEM=y\n".to_vec();
         text.resize(GREATEST_BYTES as usize, b'\n');
-        for (path, of) in [(&plain, &(|text: &[u8]| text.to_vec()) as &dyn Fn(&[u8]) -> Vec<u8>), (&gz, &packed)] {
-            fs::write(path, of(&text)).unwrap();
-            assert_eq!(content(path).unwrap().len() as u64, GREATEST_BYTES);
-            fs::write(path, of(&[&text[..], b"\n"].concat())).unwrap();
-            assert!(content(path).unwrap_err().to_string().contains("found more than 8M"));
+        for (path, of) in [(plain, &(|text: &[u8]| text.to_vec()) as &dyn Fn(&[u8]) -> Vec<u8>), (gz, &packed)] {
+            fs::write(root.under(path), of(&text)).unwrap();
+            assert_eq!(content(&root, path).unwrap().len() as u64, GREATEST_BYTES);
+            fs::write(root.under(path), of(&[&text[..], b"\n"].concat())).unwrap();
+            assert!(content(&root, path).unwrap_err().to_string().contains("found more than 8M"));
         }
         let half = packed(b"CONFIG_SECRETMEM=y\n");
-        fs::write(&gz, &half[..half.len() / 2]).unwrap();
-        assert!(content(&gz).is_err());
-        assert_eq!(content(&directory.path().join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::write(root.under(gz), &half[..half.len() / 2]).unwrap();
+        assert!(content(&root, gz).is_err());
+        assert_eq!(content(&root, "/none").unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

@@ -3,10 +3,8 @@
 //! Sources: `init_gbpages`, `probe_page_size_mask` (arch/x86/mm/init.c); `can_set_direct_map`
 //! (arch/arm64/mm/pageattr.c); Documentation/admin-guide/kernel-parameters.txt.
 
-use std::fs;
-
 use super::KernelConfig;
-use crate::{Host, KernelVersion};
+use crate::{Host, HostError, KernelVersion, absent};
 
 /// Since when large leaves are rebuilt after set_memory_rox (arch/x86/mm/pat/set_memory.c).
 const COLLAPSES: KernelVersion = KernelVersion(6, 15);
@@ -30,12 +28,16 @@ pub(super) struct Boot {
 }
 
 impl Boot {
-    pub fn of(host: &Host) -> Boot {
-        let line = fs::read_to_string(host.root().join("proc/cmdline")).unwrap_or_default();
+    /// # Errors
+    /// The command line cannot be read.
+    pub fn of(host: &Host) -> Result<Boot, HostError> {
+        // A capture of a process need not have the command line.
+        let line = absent::text(host.root(), "/proc/cmdline")?.unwrap_or_default();
         // What follows `--` is init's.
         let words = line.split_whitespace().take_while(|word| *word != "--").map(String::from).collect();
-        let arch = host.value("/proc/sys/kernel/arch").unwrap_or_else(|| std::env::consts::ARCH.to_string());
-        Boot { arch, words, config: KernelConfig::read(host) }
+        // The file is of Linux 6.1.
+        let arch = host.value("/proc/sys/kernel/arch")?.unwrap_or_else(|| std::env::consts::ARCH.to_string());
+        Ok(Boot { arch, words, config: KernelConfig::read(host) })
     }
 
     pub fn is_x86(&self) -> bool {
@@ -74,11 +76,14 @@ impl Boot {
 }
 
 /// What decides the leaves of the direct map here, and what can be done to them.
-pub fn features(host: &Host) -> Vec<Feature> {
-    let boot = Boot::of(host);
+///
+/// # Errors
+/// A file that every kernel has cannot be read. What only root can read is shown as unknown.
+pub fn features(host: &Host) -> Result<Vec<Feature>, HostError> {
+    let boot = Boot::of(host)?;
     let mut features = Vec::new();
     if boot.is_x86() {
-        features.push(gigabyte_flag(host));
+        features.push(gigabyte_flag(host)?);
         features.push(gigabyte_option(&boot));
     }
     features.push(debug_pagealloc(&boot));
@@ -88,16 +93,19 @@ pub fn features(host: &Host) -> Vec<Feature> {
     features.push(kfence(host, &boot));
     features.push(secretmem(host, &boot));
     if boot.is_x86() {
-        features.extend(collapses(host));
+        features.extend(collapses(host)?);
     }
     features.push(configuration(&boot.config));
-    features
+    Ok(features)
 }
 
 /// What the leaves cost of their own accord, beside what they are compared for; `None` where they cost nothing.
-pub(crate) fn cost_of_leaves(host: &Host) -> Option<String> {
-    let boot = Boot::of(host);
-    boot.debugs_page_allocation().then(|| format!("debug_pagealloc: {}", debug_pagealloc(&boot).meaning))
+///
+/// # Errors
+/// The kernel's command line cannot be read.
+pub(crate) fn cost_of_leaves(host: &Host) -> Result<Option<String>, HostError> {
+    let boot = Boot::of(host)?;
+    Ok(boot.debugs_page_allocation().then(|| format!("debug_pagealloc: {}", debug_pagealloc(&boot).meaning)))
 }
 
 fn configuration(config: &KernelConfig) -> Feature {
@@ -111,19 +119,19 @@ fn configuration(config: &KernelConfig) -> Feature {
 }
 
 /// Whether the processor has 1G leaves; `None` where /proc/cpuinfo does not say.
-pub(super) fn has_gigabyte_leaves(host: &Host) -> Option<bool> {
-    let cpuinfo = fs::read_to_string(host.root().join("proc/cpuinfo")).ok()?;
-    let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags")?.split_once(':'))?.1;
-    Some(flags.split_whitespace().any(|flag| flag == "pdpe1gb"))
+pub(super) fn has_gigabyte_leaves(host: &Host) -> Result<Option<bool>, HostError> {
+    let cpuinfo = host.root().required("/proc/cpuinfo")?;
+    let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags")?.split_once(':'));
+    Ok(flags.map(|(_, flags)| flags.split_whitespace().any(|flag| flag == "pdpe1gb")))
 }
 
-fn gigabyte_flag(host: &Host) -> Feature {
-    let (value, meaning) = match has_gigabyte_leaves(host) {
+fn gigabyte_flag(host: &Host) -> Result<Feature, HostError> {
+    let (value, meaning) = match has_gigabyte_leaves(host)? {
         Some(true) => ("yes", "the processor has 1G leaves"),
         Some(false) => ("no", "the processor, or the hypervisor's idea of it, has no 1G leaves"),
         None => ("unknown", "/proc/cpuinfo has no line flags"),
     };
-    Feature { name: "pdpe1gb", value: value.into(), meaning: meaning.into() }
+    Ok(Feature { name: "pdpe1gb", value: value.into(), meaning: meaning.into() })
 }
 
 fn gigabyte_option(boot: &Boot) -> Feature {
@@ -171,22 +179,28 @@ fn rodata(boot: &Boot) -> Feature {
 }
 
 fn kfence(host: &Host, boot: &Boot) -> Feature {
+    // Only root may read it.
     let interval = host.value("/sys/module/kfence/parameters/sample_interval");
     let meaning = match (&interval, boot.is_arm()) {
-        (None, _) => "none: it splits nothing",
-        (Some(value), _) if value == "0" => "off",
-        (Some(_), true) => "on: base pages only where its pool was not set apart at boot",
-        (Some(_), false) => "on: its pool, 2M by default, is mapped by base pages",
+        (Err(_), _) => "where it is on, its pool is mapped by base pages",
+        (Ok(None), _) => "none: it splits nothing",
+        (Ok(Some(value)), _) if value == "0" => "off",
+        (Ok(Some(_)), true) => "on: base pages only where its pool was not set apart at boot",
+        (Ok(Some(_)), false) => "on: its pool, 2M by default, is mapped by base pages",
     };
-    let value = interval.map_or("not in this kernel".into(), |value| format!("sample interval {value} ms"));
+    let value = match interval {
+        Ok(Some(value)) => format!("sample interval {value} ms"),
+        Ok(None) => "not in this kernel".into(),
+        Err(error) => format!("unknown: {error}"),
+    };
     Feature { name: "kfence", value, meaning: meaning.into() }
 }
 
 /// Whether memfd_secret can be had, as far as files say.
 pub(super) enum SecretMemory {
     Available,
-    /// Nothing says it.
-    Unknown,
+    /// Nothing says it, for this reason.
+    Unknown(String),
     /// It cannot, for this reason.
     Missing(&'static str),
 }
@@ -195,11 +209,17 @@ pub(super) fn secretmem_by_files(host: &Host, boot: &Boot) -> SecretMemory {
     if boot.config.value("CONFIG_SECRETMEM") == Some("n") {
         return SecretMemory::Missing("the kernel is built without it (CONFIG_SECRETMEM)");
     }
+    // Only root may read it.
     let parameter = host.value("/sys/module/secretmem/parameters/enable");
     let option = boot.option("secretmem.enable").or_else(|| boot.option("secretmem_enable"));
-    match parameter.as_deref().or(option) {
-        Some("0" | "n" | "N" | "off") => SecretMemory::Missing("it is switched off at boot (secretmem.enable=0)"),
-        None if boot.config.value("CONFIG_SECRETMEM").is_none() => SecretMemory::Unknown,
+    match (parameter.as_ref().map(Option::as_deref), option) {
+        (Ok(Some("0" | "n" | "N" | "off")), _) | (Ok(None) | Err(_), Some("0" | "n" | "N" | "off")) => {
+            SecretMemory::Missing("it is switched off at boot (secretmem.enable=0)")
+        }
+        (Err(error), None) => SecretMemory::Unknown(error.to_string()),
+        (Ok(None), None) if boot.config.value("CONFIG_SECRETMEM").is_none() => {
+            SecretMemory::Unknown("neither a parameter nor the configuration says it".into())
+        }
         _ => SecretMemory::Available,
     }
 }
@@ -209,17 +229,17 @@ fn secretmem(host: &Host, boot: &Boot) -> Feature {
         SecretMemory::Available => {
             ("available".to_string(), "leaves can be split from user space (direct-map demote)".to_string())
         }
-        SecretMemory::Unknown => ("unknown".into(), "neither a parameter nor the configuration says it".into()),
+        SecretMemory::Unknown(why) => ("unknown".into(), why),
         SecretMemory::Missing(reason) => ("none".into(), format!("{reason}; leaves cannot be split from user space")),
     };
     Feature { name: "memfd_secret", value, meaning }
 }
 
-fn collapses(host: &Host) -> Option<Feature> {
-    let version = host.kernel_version()?;
+fn collapses(host: &Host) -> Result<Option<Feature>, HostError> {
+    let Some(version) = host.kernel_version()? else { return Ok(None) };
     let (value, meaning) = match version >= COLLAPSES {
         true => ("yes", "large leaves are rebuilt where code is made read-only and executable; not after memfd_secret"),
         false => ("no", "a split leaf stays split until reboot"),
     };
-    Some(Feature { name: "collapses", value: value.into(), meaning: meaning.into() })
+    Ok(Some(Feature { name: "collapses", value: value.into(), meaning: meaning.into() }))
 }

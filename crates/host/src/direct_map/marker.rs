@@ -1,14 +1,13 @@
 //! The mark that a demotion leaves: it lasts as long as the boot, and every later result tells of it.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use policy::size::PageSize;
 use serde::{Deserialize, Serialize};
 
-use crate::read::{required, under};
+use crate::Root;
 
 const SCHEMA: &str = "pagelab.direct-map-demotion/1";
 /// Below the root directory of the host. /run does not outlive the boot, and everybody may read it, unlike
@@ -54,9 +53,9 @@ impl Marker {
     ///
     /// # Errors
     /// There is a mark that cannot be read or understood.
-    pub fn of_boot(root: &Path, boot_id: &str) -> Result<Option<Marker>, MarkerError> {
-        let path = under(root, MARKER_FILE);
-        let text = match fs::read_to_string(&path) {
+    pub fn of_boot(root: &Root, boot_id: &str) -> Result<Option<Marker>, MarkerError> {
+        let path = root.under(MARKER_FILE);
+        let text = match root.text(MARKER_FILE) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => {
@@ -88,14 +87,14 @@ pub struct Mark {
     pub text: String,
 }
 
-/// The mark of the boot of the host below `root`; `None` where nothing was demoted since it began.
-pub fn mark_of(root: &Path, base: PageSize) -> Option<Mark> {
+/// The mark of the boot of a host; `None` where nothing was demoted since it began.
+pub fn mark_of(root: &Root, base: PageSize) -> Option<Mark> {
     let told = |leaf, text| Mark { file: MARKER_FILE, leaf, text };
     let unknown = |why: String| told(base, format!("unknown: {why}"));
-    if under(root, MARKER_FILE).symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+    if root.file(MARKER_FILE).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return None;
     }
-    let boot_id = match required(root, "/proc/sys/kernel/random/boot_id") {
+    let boot_id = match root.required("/proc/sys/kernel/random/boot_id") {
         Ok(boot_id) => boot_id,
         Err(error) => return Some(unknown(error.to_string())),
     };
@@ -109,37 +108,38 @@ pub fn mark_of(root: &Path, base: PageSize) -> Option<Mark> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
-    fn write(root: &Path, path: &str, text: &str) {
-        let file = under(root, path);
+    fn write(root: &Root, path: &str, text: &str) {
+        let file = root.under(path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text).unwrap();
     }
 
     #[test]
     fn a_mark_that_is_not_understood_is_no_mark_of_nothing() {
-        let root = tempfile::tempdir().unwrap();
-        let told = |root: &Path| mark_of(root, PageSize::K4).map(|mark| mark.text);
-        write(root.path(), "/proc/sys/kernel/random/boot_id", "x\n");
+        let tree = tempfile::tempdir().unwrap();
+        let root = Root::open(tree.path()).unwrap();
+        let told = |root: &Root| mark_of(root, PageSize::K4).map(|mark| mark.text);
+        write(&root, "/proc/sys/kernel/random/boot_id", "x\n");
         for text in ["", "{}", r#"{"schema":"other/1","boot_id":"x","leaf_bytes":4096,"began_unix_s":1,"demotions":1}"#]
         {
-            write(root.path(), MARKER_FILE, text);
-            assert!(
-                Marker::of_boot(root.path(), "x").unwrap_err().to_string().contains("pagelab.direct-map.json"),
-                "{text}"
-            );
-            assert!(told(root.path()).unwrap().starts_with("unknown: cannot understand"), "{text}");
+            write(&root, MARKER_FILE, text);
+            assert!(Marker::of_boot(&root, "x").unwrap_err().to_string().contains("pagelab.direct-map.json"), "{text}");
+            assert!(told(&root).unwrap().starts_with("unknown: cannot understand"), "{text}");
         }
     }
 
     #[test]
     fn a_mark_of_a_boot_that_is_not_known_counts() {
-        let root = tempfile::tempdir().unwrap();
-        assert_eq!(mark_of(root.path(), PageSize::K4), None, "there is none");
+        let tree = tempfile::tempdir().unwrap();
+        let root = Root::open(tree.path()).unwrap();
+        assert_eq!(mark_of(&root, PageSize::K4), None, "there is none");
         let marker = serde_json::to_string(&Marker::new("one", PageSize::M2, 7)).unwrap();
-        write(root.path(), MARKER_FILE, &marker);
-        let mark = mark_of(root.path(), PageSize::K4).unwrap();
+        write(&root, MARKER_FILE, &marker);
+        let mark = mark_of(&root, PageSize::K4).unwrap();
         assert_eq!(mark.leaf, PageSize::K4);
         assert!(mark.text.starts_with("unknown: cannot read"), "{}", mark.text);
     }

@@ -22,6 +22,7 @@ pub(crate) use features::cost_of_leaves;
 pub use features::{Feature, features};
 pub use leaves::{Leaves, Source};
 pub use marker::{MARKER_FILE, Marker, MarkerError, mark_of};
+pub(crate) use reading::counted_leaves;
 pub use reading::leaves;
 pub use remainder::Remainder;
 pub use standing::{Standing, standing, standings};

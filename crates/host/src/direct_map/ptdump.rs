@@ -16,7 +16,7 @@ use policy::size::PageSize;
 
 use super::leaves::{Leaves, Source};
 
-/// The leaves of the section "Linear Mapping"; `None` where there is no such section.
+/// The leaves of the section "Linear Mapping"; `None` where there is no such section, or a sum has no place in 64 bits.
 pub fn parse(dump: &str, page_sizes: &PageSizes) -> Option<Leaves> {
     let mut leaves = Leaves {
         bytes: BTreeMap::new(),
@@ -26,7 +26,7 @@ pub fn parse(dump: &str, page_sizes: &PageSizes) -> Option<Leaves> {
         memory_bytes: None,
         source: Source::Ptdump,
     };
-    let mut sections = 0;
+    let (mut sections, mut sum) = (0, 0u64);
     let mut inside = false;
     for line in dump.lines() {
         if let Some(name) = line.trim().strip_prefix("---[") {
@@ -34,6 +34,7 @@ pub fn parse(dump: &str, page_sizes: &PageSizes) -> Option<Leaves> {
             inside = name.contains("linear mapping") && !name.contains("end");
             sections += usize::from(inside);
         } else if let (true, Some(range)) = (inside, range(line, page_sizes)) {
+            sum = sum.checked_add(range.bytes)?;
             *leaves.bytes.entry(range.leaf).or_default() += range.bytes;
             if range.contiguous {
                 *leaves.contiguous_bytes.entry(range.leaf).or_default() += range.bytes;
@@ -109,5 +110,7 @@ mod tests {
         assert_eq!(parse("---[ User Space ]---\n0x0-0x1000 4K PTE RW\n", &page_sizes(4)), None);
         let broken = "---[ Linear Mapping ]---\n0x2000-0x1000 4K PTE RW\nzz\n0x-0x 1 PMD RW\n";
         assert!(parse(broken, &page_sizes(4)).unwrap().bytes.is_empty());
+        let all = "0x0-0xffffffffffffffff 1 PTE RW\n";
+        assert_eq!(parse(&format!("---[ Linear Mapping ]---\n{all}{all}"), &page_sizes(4)), None);
     }
 }

@@ -1,48 +1,66 @@
 //! Reading the leaves: the kernel's counters of them, or where it has none a dump of its page tables.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 
 use policy::size::{PageSize, parse_bytes};
 use study::comparison::Unsupported;
 
 use super::{Changes, Leaves, Marker, Source, changes, ptdump};
-use crate::Host;
-use crate::read::required;
+use crate::{Host, HostError, absent};
 
 /// Reads the leaves of the direct map.
 ///
 /// # Errors
 /// What hides them, and how to see them.
 pub fn leaves(host: &Host) -> Result<Leaves, Unsupported> {
-    let meminfo = fs::read_to_string(host.root().join("proc/meminfo")).unwrap_or_default();
-    let bytes = of_meminfo(&meminfo);
-    if !bytes.is_empty() {
-        return Ok(counted(bytes, host));
+    let meminfo = host.root().required("/proc/meminfo")?;
+    if let Some(leaves) = counted_leaves(&meminfo, host)? {
+        return Ok(leaves);
     }
-    let dump =
-        fs::read_to_string(host.root().join(Source::Ptdump.file().trim_start_matches('/'))).map_err(unreadable)?;
+    let dump = host.root().text(Source::Ptdump.file()).map_err(unreadable)?;
     ptdump::parse(&dump, host.page_sizes()).ok_or_else(|| Unsupported {
-        reason: format!("{} has no section \"Linear Mapping\"", Source::Ptdump.file()),
+        reason: format!(
+            "{} has no section \"Linear Mapping\", or ranges in it that add up to more than 64 bits hold",
+            Source::Ptdump.file()
+        ),
         remedy: "report it with the file's first lines".into(),
     })
 }
 
-/// Leaves by the counters of /proc/meminfo, with what is known of how wrong they can be.
-fn counted(bytes: BTreeMap<PageSize, u64>, host: &Host) -> Leaves {
-    let changes = changes(host).unwrap_or_default();
+/// Leaves by the counters of /proc/meminfo, with what is known of how wrong they can be; `None` where it has none.
+///
+/// # Errors
+/// What says how wrong they can be is there, and cannot be read; a sum has no place in 64 bits.
+pub(crate) fn counted_leaves(meminfo: &str, host: &Host) -> Result<Option<Leaves>, HostError> {
+    let bytes = of_meminfo(meminfo);
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let too_large = |path: &str| absent::unexpected(host.root(), path, "less than 2^64 bytes in all", "more");
+    sum(bytes.values().copied()).ok_or_else(|| too_large("/proc/meminfo"))?;
+    let changes = changes(host)?;
     let boot_bytes = at_boot(&bytes, &changes);
-    let zoneinfo = fs::read_to_string(host.root().join("proc/zoneinfo")).unwrap_or_default();
-    let memory_bytes = present_pages(&zoneinfo).map(|pages| pages * host.page_sizes().base.bytes());
+    // A capture need not have it.
+    let pages = absent::text(host.root(), "/proc/zoneinfo")?.map(|zoneinfo| present_pages(&zoneinfo));
+    let memory = |pages: Vec<u64>| sum(pages.into_iter())?.checked_mul(host.page_sizes().base.bytes());
+    let memory_bytes = pages.filter(|pages| !pages.is_empty()).map(memory);
+    let memory_bytes = memory_bytes.map(|bytes| bytes.ok_or_else(|| too_large("/proc/zoneinfo"))).transpose()?;
     let split_bytes = still_split(marked(host), &changes);
-    Leaves { bytes, contiguous_bytes: BTreeMap::new(), boot_bytes, split_bytes, memory_bytes, source: Source::Meminfo }
+    let (contiguous_bytes, source) = (BTreeMap::new(), Source::Meminfo);
+    Ok(Some(Leaves { bytes, contiguous_bytes, boot_bytes, split_bytes, memory_bytes, source }))
 }
 
-/// What the mark of demotions says was split; nothing where there is none, or where it is not understood.
+/// The sum; `None` where it has no place in 64 bits.
+fn sum(mut values: impl Iterator<Item = u64>) -> Option<u64> {
+    values.try_fold(0u64, |sum, value| sum.checked_add(value))
+}
+
+/// What the mark of demotions says was split. Nothing where it cannot be read or understood, which [`super::mark_of`] shows: the
+/// bounds are wider then, and still hold.
 fn marked(host: &Host) -> BTreeMap<PageSize, u64> {
-    let boot_id = required(host.root(), "/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let marker = Marker::of_boot(host.root(), boot_id.trim()).ok().flatten();
+    let boot_id = host.root().required("/proc/sys/kernel/random/boot_id").ok();
+    let marker = boot_id.and_then(|boot_id| Marker::of_boot(host.root(), boot_id.trim()).ok().flatten());
     marker.map(|marker| marker.split_bytes).unwrap_or_default()
 }
 
@@ -68,11 +86,10 @@ fn at_boot(bytes: &BTreeMap<PageSize, u64>, changes: &[Changes]) -> BTreeMap<Pag
     at_boot.into_iter().map(|(leaf, bytes)| (leaf, u64::try_from(bytes).unwrap_or(0))).collect()
 }
 
-/// The sum of the lines `present` of all zones (mm/vmstat.c, `zoneinfo_show_print`).
-fn present_pages(zoneinfo: &str) -> Option<u64> {
+/// The lines `present` of all zones (mm/vmstat.c, `zoneinfo_show_print`).
+fn present_pages(zoneinfo: &str) -> Vec<u64> {
     let pages = |line: &str| line.trim().strip_prefix("present")?.trim().parse::<u64>().ok();
-    let pages: Vec<u64> = zoneinfo.lines().filter_map(pages).collect();
-    (!pages.is_empty()).then(|| pages.iter().sum())
+    zoneinfo.lines().filter_map(pages).collect()
 }
 
 /// Lines such as `DirectMap2M:     2080768 kB` (`arch_report_meminfo`, arch/x86/mm/pat/set_memory.c).
@@ -157,9 +174,9 @@ mod tests {
     }
 
     #[test]
-    fn present_pages_are_summed_over_zones() {
+    fn present_pages_are_those_of_all_zones() {
         let text = "Node 0, zone DMA\n  pages free 1\n        present  3998\nNode 0, zone Normal\n        present  2\n";
-        assert_eq!((present_pages(text), present_pages("")), (Some(4000), None));
+        assert_eq!((present_pages(text), present_pages("")), (vec![3998, 2], vec![]));
     }
 
     #[test]

@@ -1,14 +1,12 @@
 //! Whose memory it is that a demotion did not reach, page by page, from /proc/kpageflags.
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 use policy::size::format_bytes;
 
-use crate::read::under;
+use crate::Root;
 
 /// One word a page frame (Documentation/admin-guide/mm/pagemap.rst; bits in include/uapi/linux/kernel-page-flags.h).
 const FLAGS: &str = "/proc/kpageflags";
@@ -39,8 +37,8 @@ impl Remainder {
     ///
     /// # Errors
     /// Flags of pages cannot be read.
-    pub fn of(root: &Path, page_bytes: u64, memory: impl Iterator<Item = Range<u64>>) -> io::Result<Remainder> {
-        let file = File::open(under(root, FLAGS))?;
+    pub fn of(root: &Root, page_bytes: u64, memory: impl Iterator<Item = Range<u64>>) -> io::Result<Remainder> {
+        let file = root.file(FLAGS)?;
         let mut remainder = Remainder::default();
         for range in memory {
             let pages = range.start / page_bytes..range.end / page_bytes;
@@ -98,7 +96,7 @@ mod tests {
         let page = 4096;
         let of = |pages: Range<u64>| {
             let bytes = pages.start * page..pages.end * page;
-            Remainder::of(root.path(), page, [bytes].into_iter())
+            Remainder::of(&Root::open(root.path()).unwrap(), page, [bytes].into_iter())
         };
         let found = of(5..10).unwrap();
         let counts = [found.boot_bytes, found.free_bytes, found.program_bytes, found.kernel_bytes];

@@ -53,7 +53,10 @@ pub fn standing(leaf: PageSize, host: &Host) -> Standing {
     if leaves.ratio(leaf) >= Verdict::HELD {
         return Standing::Now;
     }
-    let boot = Boot::of(host);
+    let boot = match Boot::of(host) {
+        Ok(boot) => boot,
+        Err(error) => return Standing::Unknown(error.into()),
+    };
     let reason = reason(&leaves, leaf);
     match demotable(&leaves, leaf, host, &boot) {
         Ok(()) => Standing::ByDemotion(Unsupported { reason, remedy: demote_or_boot(leaf, host, &boot) }),
@@ -85,7 +88,7 @@ fn demotable(leaves: &Leaves, leaf: PageSize, host: &Host, boot: &Boot) -> Resul
     }
     match secretmem_by_files(host, boot) {
         SecretMemory::Missing(reason) => Err(Some(format!("memfd_secret: {reason}"))),
-        SecretMemory::Available | SecretMemory::Unknown => Ok(()),
+        SecretMemory::Available | SecretMemory::Unknown(_) => Ok(()),
     }
 }
 
@@ -106,7 +109,8 @@ fn boot_remedy(leaf: PageSize, host: &Host, boot: &Boot) -> String {
         Some(1) if boot.is_x86() && boot.forbids_gigabytes() => format!("reboot{}", without(boot, false)),
         Some(1) if boot.is_x86() => format!("boot with nogbpages{}", without(boot, false)),
         Some(1) => format!("boot so that blocks are used{}", without(boot, false)),
-        _ if boot.is_x86() && has_gigabyte_leaves(host) == Some(false) => {
+        // Where it is not known, the answer is the longer one.
+        _ if boot.is_x86() && matches!(has_gigabyte_leaves(host), Ok(Some(false))) => {
             "another processor (or a virtual machine that is shown pdpe1gb): this one has no 1G leaves".into()
         }
         _ => format!(

@@ -28,16 +28,18 @@ pub struct Status {
 /// Reads the direct map of a host.
 ///
 /// # Errors
-/// A file that every kernel has cannot be read.
+/// A file that every kernel has cannot be read, or one of a captured tree is refused.
 pub fn status(host: &Host) -> Result<Status, HostError> {
     let machine = host.machine()?;
-    Ok(Status {
+    let status = Status {
         leaves: leaves(host),
         changes: changes(host)?,
-        features: features(host),
+        features: features(host)?,
         standings: standings(host),
         marker: Marker::of_boot(host.root(), &machine.boot_id),
         kernel_command_line: machine.kernel_command_line,
         boot_id: machine.boot_id,
-    })
+    };
+    host.root().verify()?;
+    Ok(status)
 }

@@ -7,32 +7,45 @@ mod text;
 mod vma;
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader};
 
+use crate::absence::if_there;
 use crate::read::content;
 use text::first_ending_above;
 
 pub use policy::census::VmaKind;
 pub use presence::Presence;
 pub use query::query;
-pub use text::{MalformedLine, parse, parse_line};
+pub use text::{MAX_USER_END, MalformedLine, append, parse, parse_line};
 pub use vma::Vma;
 
-/// The mappings of a process at this moment, in order of address; empty where it is gone or not visible.
-pub fn of_process(process: libc::pid_t) -> Vec<Vma> {
-    content(format!("/proc/{process}/maps")).unwrap_or_default().lines().filter_map(parse_line).collect()
+/// The mappings of a process at this moment, in order of address; none where it is gone.
+///
+/// # Errors
+/// They cannot be read, or a line is not understood.
+pub fn of_process(process: libc::pid_t) -> io::Result<Vec<Vma>> {
+    let path = format!("/proc/{process}/maps");
+    let Some(text) = if_there(content(&path))? else { return Ok(Vec::new()) };
+    let understood =
+        |line| parse_line(line).map_err(|expected| io::Error::other(MalformedLine::new(&path, expected, line)));
+    text.lines().map(understood).collect()
 }
 
-/// The mapping of a process that holds an address; `None` where none does, or where the process is gone or not
-/// visible. PROCMAP_QUERY finds it in the kernel's tree (Linux 6.11); on older kernels the text is read, as far as
-/// the address.
-pub fn at(process: libc::pid_t, address: u64) -> Option<Vma> {
-    let mut maps = File::open(format!("/proc/{process}/maps")).ok()?;
-    let holds = |vma: &Vma| vma.start <= address;
-    match query(&maps, address) {
-        Ok(found) => found.map(|(vma, _)| vma).filter(holds),
-        Err(_) => first_ending_above(&mut BufReader::new(&mut maps), address).filter(holds),
-    }
+/// The mapping of a process that holds an address; `None` where none does, or where the process is gone. PROCMAP_QUERY finds it
+/// in the kernel's tree (Linux 6.11); on older kernels the text is read, as far as the address.
+///
+/// # Errors
+/// The mappings cannot be read, or a line is not understood.
+pub fn at(process: libc::pid_t, address: u64) -> io::Result<Option<Vma>> {
+    let path = format!("/proc/{process}/maps");
+    let Some(mut maps) = if_there(File::open(&path))? else { return Ok(None) };
+    let found = match query(&maps, address) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => {
+            first_ending_above(&mut BufReader::new(&mut maps), address, &path)
+        }
+        found => found.map(|found| found.map(|(vma, _)| vma)),
+    };
+    Ok(if_there(found)?.flatten().filter(|vma| vma.start <= address))
 }
 
 #[cfg(test)]
@@ -44,11 +57,15 @@ mod tests {
         let own = std::process::id() as libc::pid_t;
         let (code, data) = (at as *const () as u64, "data of this program".as_ptr() as u64);
         for address in [code, data] {
-            let vma = at(own, address).expect("it is mapped");
+            let vma = at(own, address).unwrap().expect("it is mapped");
             let mut text = BufReader::new(File::open("/proc/self/maps").unwrap());
-            assert_eq!(first_ending_above(&mut text, address), Some(vma.clone()), "the ioctl and the text agree");
+            let from_text = first_ending_above(&mut text, address, "maps").unwrap();
+            assert_eq!(from_text, Some(vma.clone()), "the ioctl and the text agree");
             assert!(vma.start <= address && address < vma.end && vma.kind() == VmaKind::PrivateFile, "{vma:?}");
         }
-        assert_eq!(at(own, 0), None, "nothing is mapped at address 0, and the next mapping does not hold it");
+        let nothing = at(own, 0).unwrap();
+        assert_eq!(nothing, None, "nothing is mapped at address 0, and the next mapping does not hold it");
+        assert_eq!(at(-1, 0).unwrap(), None, "there is no such process");
+        assert_eq!(of_process(-1).unwrap(), []);
     }
 }

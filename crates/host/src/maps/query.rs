@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 use super::vma::Vma;
+use crate::read::escaped_line;
 
 /// The kernel's `struct procmap_query`.
 #[repr(C)]
@@ -64,7 +65,7 @@ pub fn query(maps: &File, address: u64) -> io::Result<Option<(Vma, u64)>> {
         device: (argument.dev_major, argument.dev_minor),
         inode: argument.inode,
         offset: argument.vma_offset,
-        name: String::from_utf8_lossy(&name[..length]).into_owned(),
+        name: escaped_line(&name[..length]).into_owned(),
     };
     Ok(Some((vma, argument.vma_page_size)))
 }

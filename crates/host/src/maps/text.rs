@@ -1,28 +1,52 @@
 //! The text of `/proc/PID/maps`.
 
-use std::io::BufRead;
+use std::io::{self, BufRead};
 
 use super::vma::Vma;
+use crate::read::escaped_line;
 
 /// A line that does not look as it should.
 #[derive(Debug, thiserror::Error)]
-#[error("{path}: expected a line as in proc(5), found {line:?}; the kernel may be newer than this program")]
+#[error("{path}: expected {expected}, found {line:?}; the file is damaged, or the kernel is newer than this program")]
 pub struct MalformedLine {
     path: String,
+    expected: &'static str,
     line: String,
 }
 
+/// Characters of a line that an error shows.
+const SHOWN: usize = 200;
+
 impl MalformedLine {
-    /// A line of this file.
-    pub fn new(path: &str, line: &str) -> MalformedLine {
-        MalformedLine { path: path.to_string(), line: line.to_string() }
+    /// A line of this file, and what was expected there.
+    pub fn new(path: &str, expected: &'static str, line: &str) -> MalformedLine {
+        MalformedLine { path: path.to_string(), expected, line: line.chars().take(SHOWN).collect() }
     }
 }
 
-/// Reads lines of `/proc/PID/maps` up to the first mapping that ends above an address.
-pub fn first_ending_above(text: &mut impl BufRead, address: u64) -> Option<Vma> {
-    let lines = text.split(b'\n').map_while(Result::ok);
-    lines.filter_map(|line| parse_line(&String::from_utf8_lossy(&line))).find(|vma| vma.end > address)
+/// Where user space ends, at most: five levels of x86-64 and Sv57 of RISC-V have 56 bits, arm64 has 52 (LPA2).
+pub const MAX_USER_END: u64 = 1 << 56;
+/// The smallest base page of the 64-bit architectures.
+const SMALLEST_PAGE: u64 = 4096;
+/// The one page of the kernel's that maps shows (x86-64, arch/x86/entry/vsyscall/vsyscall_64.c).
+const VSYSCALL: (&str, u64, u64) = ("[vsyscall]", 0xffff_ffff_ff60_0000, 0xffff_ffff_ff60_1000);
+
+const LINE: &str = "a line as in proc(5)";
+const RANGE: &str = "addresses of user space, in multiples of 4K";
+const ORDER: &str = "a mapping above those before it";
+
+/// Reads lines of `/proc/PID/maps` up to the first mapping that ends above an address. `path` is named in errors.
+pub fn first_ending_above(text: &mut impl BufRead, address: u64, path: &str) -> io::Result<Option<Vma>> {
+    for line in text.split(b'\n') {
+        let line = line?;
+        let line = escaped_line(&line);
+        let malformed = |expected| io::Error::other(MalformedLine::new(path, expected, &line));
+        let vma = parse_line(&line).map_err(malformed)?;
+        if vma.end > address {
+            return Ok(Some(vma));
+        }
+    }
+    Ok(None)
 }
 
 /// Reads the text of `/proc/PID/maps`. `path` is named in errors.
@@ -30,19 +54,42 @@ pub fn first_ending_above(text: &mut impl BufRead, address: u64) -> Option<Vma> 
 /// The kernel hands the text out in pieces; where a running process changes a mapping in between, two
 /// lines may overlap. Then the first keeps its addresses and the second has the rest.
 pub fn parse(text: &str, path: &str) -> Result<Vec<Vma>, MalformedLine> {
-    let mut vmas: Vec<Vma> = Vec::new();
-    for line in text.lines() {
-        let mut vma = parse_line(line).ok_or_else(|| MalformedLine::new(path, line))?;
-        vma.start = vma.start.max(vmas.last().map_or(0, |last| last.end));
-        if vma.start < vma.end {
-            vmas.push(vma);
-        }
-    }
+    let mut vmas = Vec::new();
+    text.lines().try_for_each(|line| append(&mut vmas, line, path))?;
     Ok(vmas)
 }
 
-/// Reads one line: `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE NAME`.
-pub fn parse_line(line: &str) -> Option<Vma> {
+/// Reads a line of `/proc/PID/maps`, and appends its mapping to those of the lines before it, as [`parse`].
+///
+/// # Errors
+/// The line is not understood, or its mapping is not above those before it.
+pub fn append(vmas: &mut Vec<Vma>, line: &str, path: &str) -> Result<(), MalformedLine> {
+    let malformed = |expected| MalformedLine::new(path, expected, line);
+    let mut vma = parse_line(line).map_err(malformed)?;
+    vma.start = vma.start.max(vmas.last().map_or(0, |last| last.end));
+    if vma.start >= vma.end {
+        return Err(malformed(ORDER));
+    }
+    vmas.push(vma);
+    Ok(())
+}
+
+/// Reads one line: `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE NAME`. Its addresses are checked here, and nowhere else: they
+/// are those of user space, or of the kernel's page `[vsyscall]`.
+///
+/// # Errors
+/// What was expected.
+pub fn parse_line(line: &str) -> Result<Vma, &'static str> {
+    let vma = fields(line).ok_or(LINE)?;
+    let is_aligned = (vma.start | vma.end).is_multiple_of(SMALLEST_PAGE);
+    let is_user = vma.end <= MAX_USER_END && vma.name != VSYSCALL.0;
+    match is_aligned && (is_user || (vma.name.as_str(), vma.start, vma.end) == VSYSCALL) {
+        true => Ok(vma),
+        false => Err(RANGE),
+    }
+}
+
+fn fields(line: &str) -> Option<Vma> {
     let mut rest = line;
     let mut field = || {
         let (head, tail) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -106,17 +153,19 @@ mod tests {
     #[test]
     fn one_mapping_is_found_as_in_the_whole_text() {
         let vmas = parse(TEXT, "maps").unwrap();
+        let first = |address| first_ending_above(&mut TEXT.as_bytes(), address, "maps");
         for vma in &vmas {
             for address in [vma.start, vma.end - 1] {
-                assert_eq!(first_ending_above(&mut TEXT.as_bytes(), address).as_ref(), Some(vma));
+                assert_eq!(first(address).unwrap().as_ref(), Some(vma));
             }
         }
-        assert_eq!(first_ending_above(&mut TEXT.as_bytes(), vmas.last().unwrap().end), None);
+        assert_eq!(first(vmas.last().unwrap().end).unwrap(), None);
+        assert!(first_ending_above(&mut &b"rubbish\n"[..], 0, "maps").is_err());
     }
 
     #[test]
     fn lines_that_overlap_do_not_count_twice() {
-        let text = "1000-3000 rw-p 0 0:0 0\n2000-4000 rw-p 0 0:0 0\n1000-3000 rw-p 0 0:0 0\n5000-6000 rw-p 0 0:0 0\n";
+        let text = "1000-3000 rw-p 0 0:0 0\n2000-4000 rw-p 0 0:0 0\n5000-6000 rw-p 0 0:0 0\n";
         let ranges: Vec<(u64, u64)> = parse(text, "maps").unwrap().iter().map(|vma| (vma.start, vma.end)).collect();
         assert_eq!(ranges, [(0x1000, 0x3000), (0x3000, 0x4000), (0x5000, 0x6000)]);
     }
@@ -131,9 +180,38 @@ mod tests {
     }
 
     #[test]
+    fn addresses_that_no_user_space_has_are_refused() {
+        let range = |range: &str, name: &str| parse_line(&format!("{range} r-xp 0 0:0 0 {name}")).map(|vma| vma.end);
+        assert_eq!(range("ffffffffff600000-ffffffffff601000", "[vsyscall]"), Ok(0xffff_ffff_ff60_1000));
+        assert_eq!(range("fffffffffff000-100000000000000", ""), Ok(MAX_USER_END));
+        for (wrong, name) in [
+            ("ffffffffff600000-ffffffffff601000", ""),
+            ("ffffffffff600000-ffffffffff602000", "[vsyscall]"),
+            ("ffffffffffe00000-ffffffffffffffff", "[vsyscall]"),
+            ("1000-2000", "[vsyscall]"),
+            ("1000-2001", ""),
+            ("800-2000", ""),
+            ("1000-100000000001000", ""),
+            ("1000-fffffffffffff000", ""),
+            ("ffffffffffe00000-fffffffffffff000", ""),
+        ] {
+            assert_eq!(range(wrong, name), Err(RANGE), "{wrong} {name}");
+        }
+    }
+
+    #[test]
+    fn mappings_do_not_go_back() {
+        for second in ["1000-3000", "2000-3000", "0-1000"] {
+            let text = format!("1000-3000 rw-p 0 0:0 0\n{second} rw-p 0 0:0 0\n");
+            let error = parse(&text, "maps").unwrap_err().to_string();
+            assert!(error.contains(ORDER) && error.contains(second), "{error}");
+        }
+    }
+
+    #[test]
     fn what_is_not_a_mapping_is_refused_with_its_line() {
         for line in ["", "x", "1-2", "2-1 rw-p 0 0:0 0", "1-2 rw 0 0:0 0", "1-2 rw-p 0 0:0 x", "1-2 rw-p 0 00 1 a"] {
-            assert_eq!(parse_line(line), None, "{line:?}");
+            assert_eq!(parse_line(line), Err(LINE), "{line:?}");
         }
         let error = parse("1000-2000 rw-p 0 0:0 0\nrubbish\n", "/proc/1/maps").unwrap_err().to_string();
         assert!(error.contains("/proc/1/maps") && error.contains("rubbish"), "{error}");

@@ -23,7 +23,7 @@ fn a_journal_of_another_boot_is_void() {
 fn a_setting_that_cannot_be_put_back_keeps_its_journal() {
     let tree = abandoned();
     fs::rename(tree.file(SCAN), tree.root().join("aside")).unwrap();
-    let error = tree.site().acquire(SOON, |_, _| true).unwrap_err();
+    let error = tree.site().acquire(LIMIT, |_, _| true).unwrap_err();
     assert!(matches!(&error, LeaseError::Unrestored { .. }) && error.to_string().contains("echo 4096 >"), "{error}");
     assert!(tree.journal().exists());
     assert_eq!(tree.value(ENABLED), "never", "the others are put back all the same");
@@ -43,7 +43,7 @@ fn a_corrupt_journal_is_neither_ignored_nor_removed() {
         "\u{0}\u{0}\n".to_string(),
     ] {
         fs::write(tree.journal(), &spoiled).unwrap();
-        for error in [tree.site().recover().unwrap_err(), tree.site().acquire(SOON, |_, _| true).unwrap_err()] {
+        for error in [tree.site().recover().unwrap_err(), tree.site().acquire(LIMIT, |_, _| true).unwrap_err()] {
             let told = error.to_string();
             assert!(matches!(error, LeaseError::JournalCorrupt { .. }) && told.contains("by hand"), "{told}");
         }

@@ -131,7 +131,7 @@ fn a_second_process_waits_and_is_told_for_whom() {
     assert_eq!((holder.pid, holder.is_running()), (helper.id() as i32, true));
     assert!(error.to_string().contains("a_process_with_a_lease"), "{error}");
     assert!(matches!(tree.site().recover(), Err(LeaseError::Held { .. })));
-    let refused = tree.site().acquire(SOON, |_, waited| waited < Duration::from_millis(50));
+    let refused = tree.site().acquire(LIMIT, |_, waited| waited < Duration::from_millis(50));
     assert!(matches!(refused, Err(LeaseError::Interrupted { .. })), "{refused:?}");
     // The first that is told: a holder that is giving the lease up has no name in the file any more.
     let mut heard = None;

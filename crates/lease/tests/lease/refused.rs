@@ -34,7 +34,7 @@ fn the_kernel_refuses_and_nothing_changes() {
         return;
     }
     let before = fs::read_to_string(TOP).unwrap();
-    let mut lease = Lease::acquire(Duration::from_secs(60), |_, _| true).unwrap();
+    let mut lease = Lease::acquire(TURN, |_, _| true).unwrap();
     let refused = lease.set(TOP, "sometimes").unwrap_err();
     assert!(matches!(&refused, LeaseError::Refused { takes, .. } if takes.contains("madvise")), "{refused}");
     let denied = lease.set("/proc/sys/vm/compact_memory", "1").unwrap_err();
@@ -50,7 +50,7 @@ fn the_hosts_pools_and_watermarks_are_as_before() {
         skip(format!("root and a writable {POOL}"));
         return;
     }
-    let mut lease = Lease::acquire(Duration::from_secs(60), |_, _| true).unwrap();
+    let mut lease = Lease::acquire(TURN, |_, _| true).unwrap();
     let value = |path| chosen(&fs::read_to_string(path).unwrap());
     let before = [POOL, TOP, MIN_FREE].map(value);
     let pages = before[0].parse::<u64>().unwrap() + 4;
@@ -101,7 +101,7 @@ fn a_pool_that_shrinks_under_a_dying_program_keeps_no_page() {
         return;
     }
     for round in 0..150u64 {
-        let mut lease = Lease::acquire(Duration::from_secs(60), |_, _| true).unwrap();
+        let mut lease = Lease::acquire(TURN, |_, _| true).unwrap();
         let before = fs::read_to_string(POOL).unwrap();
         let pages = before.trim().parse::<u64>().unwrap() + 24;
         if lease.set(POOL, &pages.to_string()).unwrap() != Taken::Whole {

@@ -48,6 +48,9 @@ pub enum ReplayError {
         /// What the first process's trace or its name says.
         expected: String,
     },
+    /// A thread of simulations cannot be started.
+    #[error("no thread can be started: {0}; raise the limit of processes and threads (ulimit -u)")]
+    NoThread(#[source] std::io::Error),
     /// A process is forked that has a trace and was there before.
     #[error(
         "process {process} is forked a second time, and its trace can be that of one process only; remove the file, or record again"

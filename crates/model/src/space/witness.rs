@@ -45,20 +45,20 @@ struct Asked {
 }
 
 impl judge::Process for Asked {
-    fn is_thp_disabled(&self) -> bool {
-        self.thp_disabled
+    fn is_thp_disabled(&self) -> judge::Answer<bool> {
+        Ok(self.thp_disabled)
     }
 
-    fn advice(&self, _: u64) -> Vec<(u64, Advice)> {
-        self.advice.clone()
+    fn advice(&self, _: u64) -> judge::Answer<Vec<(u64, Advice)>> {
+        Ok(self.advice.clone())
     }
 
     fn may_have_folios(&self, _: PageSize) -> bool {
         true
     }
 
-    fn is_pool_exhausted(&self, _: PageSize) -> bool {
-        self.pool_fell_back
+    fn is_pool_exhausted(&self, _: PageSize) -> judge::Answer<bool> {
+        Ok(self.pool_fell_back)
     }
 }
 

@@ -34,6 +34,7 @@ use policy::cause::CauseShare;
 use policy::census::{Backing, Census, Folio, Mapping};
 use policy::size::{PageSize, parse_bytes};
 use policy::verdict::{Holding, Verdict};
+use results::input;
 use serde::Deserialize;
 use study::comparison::{Admission, Comparison, Unsupported};
 use study::control::Role;
@@ -143,7 +144,7 @@ impl Fake {
     /// # Errors
     /// It or the captured host cannot be read, or does not have this form.
     pub fn read(file: &Path) -> Result<Fake, Failure> {
-        let text = std::fs::read_to_string(file).map_err(|error| Failure::about(file, error))?;
+        let text = input::read_definition(file).map_err(|error| Failure::about(file, error))?;
         let wire: Wire = toml_file::read(&text).map_err(|error| Failure::about(file, error))?;
         let host = file.parent().unwrap_or(Path::new(".")).join(wire.host);
         let state = Host::open(&host).and_then(|host| host.state()).map_err(Failure::input)?;

@@ -54,8 +54,8 @@ pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
                 .with_hugetlb_pool(setup.hugetlb_pool)
                 .with_patience(setup.patience, say_who_holds_the_lease);
             let session = khugepaged::held(session, setup.design.khugepaged)?;
-            let mut platform =
-                HostPlatform::new(session, setup.work).with_variants(setup.variants).with_clock_at(clock_s);
+            let platform = HostPlatform::new(session, setup.work).map_err(Failure::input)?;
+            let mut platform = platform.with_variants(setup.variants).with_clock_at(clock_s);
             if let Some(fragmenter) = fragmented::fragmenter(&setup.design)? {
                 platform = platform.with_fragments(setup.design.fragmented, fragmenter);
             }

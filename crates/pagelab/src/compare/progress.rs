@@ -81,7 +81,7 @@ fn line() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     // Cut to the width of the terminal.
     bar.set_style(ProgressStyle::with_template("{elapsed:>3} {wide_msg}").expect("the template is well formed"));
-    bar.enable_steady_tick(Duration::from_secs(1));
+    status_line::tick(&bar, Duration::from_secs(1));
     status_line::put(bar.clone());
     bar
 }

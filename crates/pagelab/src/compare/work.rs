@@ -3,12 +3,15 @@
 use std::cell::Cell;
 use std::error::Error;
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::Duration;
 
-use platform::{Extract, Select, Server, Work};
+use platform::{Extract, Open, Select, Server, Work};
+use results::files;
 use study::comparison::Invocation;
+use tracer::User;
 
 use super::arguments::Measuring;
 use super::pattern;
@@ -30,8 +33,8 @@ pub fn work(measuring: &Measuring, command: Vec<OsString>, trial_time_s: Option<
         _ => None,
     };
     let prepare = measuring.prepare.as_deref().map(|prepare| split("--prepare", prepare)).transpose()?;
-    measuring.input.as_deref().map(check_input).transpose()?;
     let user = user::to_run_as(measuring.user.as_deref())?;
+    let input = measuring.input.as_deref().map(|path| input(path, user.as_ref())).transpose()?;
     let programs = server.iter().flat_map(|server| [&server.command, &server.ready]).chain(&prepare).chain([&command]);
     // Another user may find what this one does not, and the other way round: then the first trial tells.
     for program in programs.filter_map(|words| words.first()).filter(|_| user.is_none()) {
@@ -44,7 +47,7 @@ pub fn work(measuring: &Measuring, command: Vec<OsString>, trial_time_s: Option<
         user,
         variables: user::variables(&measuring.env)?,
         trial_time: trial_time_s.and_then(|limit_s| Duration::try_from_secs_f64(limit_s).ok()),
-        input: measuring.input.clone(),
+        input,
         check_output: measuring.check_output,
         select: select(measuring),
         expected: measuring.expected.clone(),
@@ -87,15 +90,22 @@ fn select(measuring: &Measuring) -> Option<Select> {
     }))
 }
 
-/// A file that can be opened for every trial anew. Opening a pipe waits for whoever writes into it.
-fn check_input(input: &Path) -> Result<(), Failure> {
+/// Opens a file for every trial anew. Opening a pipe waits for its writer. What root gives to another user's command
+/// is not what that user's link leads to.
+fn input(input: &Path, user: Option<&User>) -> Result<Open, Failure> {
     let refused = |what: &dyn std::fmt::Display| Failure::Input(format!("--input {}: {what}", input.display()));
     let kind = std::fs::metadata(input).map_err(|error| refused(&error))?.file_type();
     if kind.is_fifo() || kind.is_dir() {
         let found = if kind.is_dir() { "a directory" } else { "a pipe, which can be read once" };
         return Err(refused(&format_args!("expected a file that every trial can read, found {found}; make it one")));
     }
-    std::fs::File::open(input).map(drop).map_err(|error| refused(&error))
+    let path = input.to_path_buf();
+    let open: Open = match user.is_some_and(User::is_another) {
+        true => Box::new(move || files::open_to_read(&path)),
+        false => Box::new(move || File::open(&path)),
+    };
+    open().map_err(|error| refused(&error))?;
+    Ok(open)
 }
 
 fn split(option: &str, text: &str) -> Result<Vec<OsString>, Failure> {

@@ -17,6 +17,7 @@ use tracer::signals::{self, PassOn};
 use super::status::{change_documents, leaf_documents, leaf_rows, marker_document};
 use crate::failure::{Failure, say};
 use crate::output::{print, terminal_width};
+use crate::status_line;
 use crate::waiting::say_who_holds_the_lease;
 use crate::words::{parse_duration, parse_size};
 
@@ -87,7 +88,7 @@ fn bar(ratio: f64) -> ProgressBar {
     let bar = ProgressBar::new((ratio * 1000.0) as u64);
     let style = ProgressStyle::with_template("{elapsed:>5} {bar:30} {wide_msg}");
     bar.set_style(style.expect("the template is well formed"));
-    bar.enable_steady_tick(Duration::from_millis(250));
+    status_line::tick(&bar, Duration::from_millis(250));
     bar
 }
 
@@ -130,7 +131,7 @@ fn text(goal: Goal, demotion: &Demotion) -> String {
         if demotion.rounds == 1 { "" } else { "s" },
         demotion.elapsed_s,
         match demotion.marker {
-            Some(_) => "this lasts until reboot, and every result of this boot says so",
+            Some(_) => "this lasts until reboot, and every later result of this boot records it",
             None => "no page was taken, so nothing was split or marked",
         }
     )

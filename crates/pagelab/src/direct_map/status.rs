@@ -10,6 +10,7 @@ use policy::{DirectMapLeaves, Granularity, Policy};
 use results::grid::plain;
 use serde_json::{Value, json};
 use study::comparison::Unsupported;
+use study::stats::DEMOTED_SHARE;
 
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};
@@ -81,17 +82,29 @@ pub fn leaf_rows(leaves: &Leaves, changes: &[Changes]) -> Vec<[String; 5]> {
 }
 
 fn marker_text(status: &Status) -> String {
-    match &status.marker {
-        Ok(None) => String::new(),
+    let text = match &status.marker {
+        Ok(None) => return String::new(),
         Ok(Some(marker)) => format!(
-            "demoted to {} by pagelab since this boot ({} time{}{}); every result of this boot says so",
+            "demoted to {} by pagelab since this boot ({} time{}{}){}; every later result of this boot records it, and warns of it \
+             from {:.0} % on",
             marker.leaf_bytes,
             marker.demotions,
             if marker.demotions == 1 { "" } else { "s" },
-            split_text(marker)
+            split_text(marker),
+            small_text(status, marker.leaf_bytes),
+            DEMOTED_SHARE * 100.0
         ),
         Err(error) => format!("demoted by pagelab: unknown, because {}", results::printable(&error.to_string())),
-    }
+    };
+    results::fold(&text, terminal_width(), 0)
+}
+
+/// The share of the direct map in leaves as small as the demotion made, as the kernel counts them.
+fn small_text(status: &Status, leaf: PageSize) -> String {
+    let Ok(leaves) = &status.leaves else { return String::new() };
+    let small = leaves.of(leaf) + leaves.below(leaf);
+    let percent = small as f64 * 100.0 / leaves.counted_bytes().max(1) as f64;
+    format!(": {percent:.1} % of what is counted ({}) is in leaves that small", format_bytes(small))
 }
 
 /// What is known of the leaves without the counters.

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};
+use crate::sim::machines;
 use results::grid::plain;
 
 /// Arguments of `pagelab doctor`.
@@ -29,17 +30,20 @@ pub fn run(arguments: &Doctor) -> Result<(), Failure> {
 
 /// The model machine that describes this processor.
 fn model_machine() -> Fact {
-    let name = crate::sim::machines::of_host().map(|machine| machine.name);
+    const NAME: &str = "model machine";
+    let cpu = match machines::host_cpu() {
+        Ok(cpu) => cpu,
+        Err(failure) => {
+            let (value, meaning) = ("unknown".to_owned(), failure.to_string());
+            return Fact { name: NAME, value, meaning, standing: Standing::Limited };
+        }
+    };
+    let name = machines::of_cpu(&cpu).map(|machine| machine.name);
     let meaning = match &name {
         Some(name) => format!("describes this processor: `pagelab sim -m {name}`, `pagelab sim chase`"),
         None => "none describes this processor: write a file for `pagelab sim -m FILE.toml`".to_owned(),
     };
-    Fact {
-        name: "model machine",
-        value: name.unwrap_or_else(|| "none".to_owned()),
-        meaning,
-        standing: Standing::Neutral,
-    }
+    Fact { name: NAME, value: name.unwrap_or_else(|| "none".to_owned()), meaning, standing: Standing::Neutral }
 }
 
 fn text(lines: &[DoctorLine], facts: &[Fact]) -> String {

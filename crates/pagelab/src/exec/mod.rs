@@ -83,6 +83,7 @@ pub fn run(arguments: Exec) -> Result<(), Failure> {
     }
     let ended = tracer::run(&launch, &rewriting, None, Leftovers::Follow);
     session.finish().map_err(Failure::input)?;
+    signals::release();
     let ended = ended.map_err(|error| match signals::arrived() {
         Some(signal) => Failure::Stopped(signal, "the command with it"),
         None => Failure::launch(&error),

@@ -94,7 +94,8 @@ fn next(cause: &Cause) -> Option<Cause> {
         Cause::DisabledExceptAdvised => Cause::MergedByKsm,
         Cause::MergedByKsm => Cause::ServedByUserfaultfd,
         Cause::ServedByUserfaultfd => Cause::Pinned,
-        Cause::Pinned => Cause::Unexplained,
+        Cause::Pinned => Cause::Unread { reason: "WHY".into() },
+        Cause::Unread { .. } => Cause::Unexplained,
         Cause::Unexplained => Cause::OfAnotherVersion,
         Cause::OfAnotherVersion => return None,
     })

@@ -4,11 +4,12 @@ mod causes;
 mod reference;
 mod shells;
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Command, Subcommand};
+use clap_mangen::Man;
+use results::files;
+use results::output::Error;
 
 use crate::failure::Failure;
 
@@ -43,20 +44,31 @@ enum What {
 /// # Errors
 /// A file that cannot be written.
 pub fn run(arguments: &GenerateArguments, mut command: Command) -> Result<(), Failure> {
-    let (directory, written) = match &arguments.what {
+    match &arguments.what {
         What::Reference { directory } => {
             command.build();
             let mut pages = reference::pages(&command);
             pages.push(("causes.md".to_owned(), causes::page()));
-            (directory, write_pages(directory, &pages))
+            files::make_directories(&directory.join("cli")).map_err(Failure::input)?;
+            pages.iter().try_for_each(|(name, text)| files::write(&directory.join(name), text.as_bytes()))
         }
-        What::Man { directory } => (directory, clap_mangen::generate_to(command, directory)),
-        What::Completions { directory } => (directory, shells::write(&command, directory)),
-    };
-    written.map_err(|error| Failure::about(directory, error))
+        What::Man { directory } => {
+            let mut command = command.disable_help_subcommand(true);
+            command.build();
+            manual(command, directory)
+        }
+        What::Completions { directory } => shells::write(&command, directory),
+    }
+    .map_err(Failure::input)
 }
 
-fn write_pages(directory: &Path, pages: &[(String, String)]) -> io::Result<()> {
-    fs::create_dir_all(directory.join("cli"))?;
-    pages.iter().try_for_each(|(name, text)| fs::write(directory.join(name), text))
+/// Writes a manual page of a command, and one of each part of it that is not hidden.
+fn manual(command: Command, directory: &Path) -> Result<(), Error> {
+    for part in command.get_subcommands().filter(|part| !part.is_hide_set()).cloned() {
+        manual(part, directory)?;
+    }
+    let (page, mut text) = (Man::new(command), Vec::new());
+    let path = directory.join(page.get_filename());
+    page.render(&mut text).map_err(|error| Error { path: path.clone(), why: error.into() })?;
+    files::write(&path, &text)
 }

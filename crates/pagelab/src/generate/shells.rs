@@ -1,11 +1,11 @@
 //! Completions of the command line for shells.
 
-use std::fs;
-use std::io;
 use std::path::Path;
 
 use clap::Command;
 use clap_complete::Shell;
+use results::files;
+use results::output::Error;
 
 /// Each shell, and the name of the file that it looks for.
 const FILES: [(Shell, &str); 3] = [(Shell::Bash, "pagelab"), (Shell::Zsh, "_pagelab"), (Shell::Fish, "pagelab.fish")];
@@ -14,12 +14,12 @@ const FILES: [(Shell, &str); 3] = [(Shell::Bash, "pagelab"), (Shell::Zsh, "_page
 ///
 /// # Errors
 /// A file that cannot be written.
-pub fn write(command: &Command, directory: &Path) -> io::Result<()> {
+pub fn write(command: &Command, directory: &Path) -> Result<(), Error> {
     let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
     let mut visible = Command::new("pagelab").version(env!("CARGO_PKG_VERSION")).subcommands(verbs.cloned());
     FILES.into_iter().try_for_each(|(shell, name)| {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut visible, "pagelab", &mut script);
-        fs::write(directory.join(name), script)
+        files::write(&directory.join(name), &script)
     })
 }

@@ -66,7 +66,7 @@ impl Witness for AtExit {
 
 /// A program that gives its memory back before it ends has little left to look at.
 fn note_what_went_before(inspection: &mut Inspection) {
-    let (peak, resident) = (inspection.process.peak_bytes, inspection.resident_bytes());
+    let (Some(peak), resident) = (inspection.process.peak_bytes, inspection.resident_bytes()) else { return };
     if peak / 2 > resident && peak - resident >= WORTH_A_NOTE_BYTES {
         let (peak, resident) = (format_bytes(peak), format_bytes(resident));
         let partial = format!(
@@ -96,12 +96,14 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     let mut witness = AtExit { inspector, at_start, largest, summaries: Vec::new(), unseen: Vec::new(), looks, beside };
     signals::catch(PassOn::Same).map_err(Failure::input)?;
     let ended = tracer::run(&launch, &rewriting, Some(&mut witness), Leftovers::KillAfter(PATIENCE));
-    let looked = witness.beside.take().map_or(Ok(()), Beside::finish);
-    let ended = ended.map_err(|error| match signals::arrived() {
-        Some(signal) => Failure::Stopped(signal, "the command with it"),
-        None => Failure::launch(&error),
-    })?;
-    looked?;
+    // The thread that prints the looks may be blocked in a write; a further signal ends pagelab all the same.
+    signals::release();
+    // Processes that end after the signal are not inspected.
+    if let Some(signal) = signals::arrived() {
+        return Err(Failure::Stopped(signal, "the command with it"));
+    }
+    let ended = ended.map_err(|error| Failure::launch(&error))?;
+    witness.beside.take().map_or(Ok(()), Beside::finish)?;
     for (task, error) in &witness.unseen {
         say(format_args!("pagelab: process {task} was not seen at its end: {error}"));
     }

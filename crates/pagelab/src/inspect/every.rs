@@ -1,5 +1,6 @@
 //! A process, looked at again and again: a row a look, with the large pages of the last looks as a sparkline.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +17,13 @@ use tracer::signals::{self, PassOn};
 
 use super::Inspect;
 use crate::failure::{Failure, say};
-use crate::output::{print, terminal_width, write};
+use crate::output::{Reader, print_look, terminal_width, write_look};
 use crate::short::{count, fitted, seconds, share};
 use crate::sizes::{Class, Sizes};
 
 /// Looks whose large pages the sparkline has.
 const SPARKS: usize = 16;
-/// How long a signal may wait to be heard.
+/// How long a signal or a closed pipe may go unnoticed.
 const SIGNAL_PATIENCE: Duration = Duration::from_millis(100);
 
 /// How often a process is looked at, and where that goes.
@@ -36,7 +37,7 @@ pub struct Looks {
 
 /// Looks at a process in a thread of their own, while another one runs it.
 pub struct Beside {
-    thread: JoinHandle<Result<(), Failure>>,
+    thread: io::Result<JoinHandle<Result<(), Failure>>>,
     is_over: Arc<AtomicBool>,
 }
 
@@ -48,10 +49,15 @@ impl Looks {
         Some(Looks { every, as_lines, metrics, sizes_only: arguments.sizes })
     }
 
-    /// Looks at a process until it ends, or until pagelab is told to stop.
+    /// Looks at a process until it ends, until the rows have no reader, or until pagelab is told to stop.
     pub fn at(&self, pid: u32) -> Result<(), Failure> {
-        signals::catch(PassOn::Same).map_err(Failure::input)?;
-        if let Some(how) = self.until(pid, &AtomicBool::new(false))? {
+        // With its alarm: a write to a terminal that takes no output (Ctrl-S) blocks.
+        signals::catch(PassOn::Kill).map_err(Failure::input)?;
+        let ended = self.until(pid, &AtomicBool::new(false));
+        if let Some(signal) = signals::arrived() {
+            return Err(Failure::Stopped(signal, "the process goes on"));
+        }
+        if let Some(how) = ended? {
             say(format_args!("pagelab: process {pid} has ended{how}"));
         }
         Ok(())
@@ -61,25 +67,29 @@ impl Looks {
     pub fn beside(self, pid: u32) -> Beside {
         let is_over = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&is_over);
-        let thread = std::thread::spawn(move || {
+        let thread = std::thread::Builder::new().name("looks".into()).spawn(move || {
             wait(Instant::now() + self.every, &told);
             self.until(pid, &told).map(drop)
         });
         Beside { thread, is_over }
     }
 
-    /// Looks until the process ends, and says how; or until somebody says that it is over.
+    /// Looks until the process ends, and says how; or until [`is_to_end`].
     fn until(&self, pid: u32, is_over: &AtomicBool) -> Result<Option<&'static str>, Failure> {
-        let inspector = super::inspector(Observer::open().with_file_folios(), self.sizes_only)?;
+        let observer = Observer::open().map_err(Failure::input)?;
+        let inspector = super::inspector(observer.with_file_folios(), self.sizes_only)?;
         let mut series = Series::new(self, inspector.page_sizes().clone());
         let (began, mut looks) = (Instant::now(), 0u32);
-        while signals::arrived().is_none() && !is_over.load(Ordering::SeqCst) {
+        while !is_to_end(is_over) {
             let at = began.elapsed();
             match look(&inspector, pid) {
                 Ok(summary) if series.is_another(&summary) => {
                     return Ok(Some(", and its number belongs to another process"));
                 }
-                Ok(summary) => series.show(&summary, at)?,
+                Ok(summary) => match series.show(&summary, at)? {
+                    Reader::Reads => {}
+                    Reader::IsGone => break,
+                },
                 Err(InspectError::NoSuchProcess { .. } | InspectError::Zombie { .. }) if looks > 0 => {
                     return Ok(Some(""));
                 }
@@ -99,21 +109,31 @@ impl Beside {
     /// The process has ended: waits for the last look.
     pub fn finish(self) -> Result<(), Failure> {
         self.is_over.store(true, Ordering::SeqCst);
-        match self.thread.join() {
+        let thread = self.thread.map_err(|error| {
+            Failure::Input(format!(
+                "--every: no thread can be started: {error}; raise the limit of threads (ulimit -u)"
+            ))
+        });
+        match thread?.join() {
             Ok(looked) => looked,
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
 }
 
-/// Waits until then, until a signal arrives, or until it is over.
+/// Waits until then, or until it is over.
 fn wait(until: Instant, is_over: &AtomicBool) {
     while let Some(left) = until.checked_duration_since(Instant::now()) {
-        if signals::arrived().is_some() || is_over.load(Ordering::SeqCst) {
+        if is_to_end(is_over) {
             return;
         }
         std::thread::sleep(left.min(SIGNAL_PATIENCE));
     }
+}
+
+/// Whether this was the last look: the process is over, pagelab is told to stop, or standard output has no reader.
+fn is_to_end(is_over: &AtomicBool) -> bool {
+    is_over.load(Ordering::SeqCst) || signals::arrived().is_some() || Reader::of_stdout() == Reader::IsGone
 }
 
 fn look(inspector: &Inspector, pid: u32) -> Result<Summary, InspectError> {
@@ -142,20 +162,23 @@ impl Series {
         *self.started_ticks.get_or_insert(ticks) != ticks
     }
 
-    fn show(&mut self, summary: &Summary, elapsed: Duration) -> Result<(), Failure> {
+    /// Writes a look to all of its outputs: whether all of them still have a reader.
+    fn show(&mut self, summary: &Summary, elapsed: Duration) -> Result<Reader, Failure> {
         if let Some(file) = &self.metrics {
             let text = openmetrics::text(std::slice::from_ref(summary));
-            write(file, &|to| to.write_all(text.as_bytes()))?;
+            if write_look(file, &|to| to.write_all(text.as_bytes()))? == Reader::IsGone {
+                return Ok(Reader::IsGone);
+            }
         }
         if self.as_lines {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            return print(&json::look(summary, now.as_secs_f64(), elapsed.as_secs_f64()).to_string(), true);
+            return print_look(&json::look(summary, now.as_secs_f64(), elapsed.as_secs_f64()).to_string(), true);
         }
         if self.large.is_empty() {
-            print(&self.heading(summary), false)?;
+            print_look(&self.heading(summary), false)?;
         }
         let row = self.row(summary, elapsed.as_secs_f64());
-        print(&fitted(&row, row.chars().count().min(terminal_width()), false), false)
+        print_look(&fitted(&row, row.chars().count().min(terminal_width()), false), false)
     }
 
     fn heading(&self, summary: &Summary) -> String {

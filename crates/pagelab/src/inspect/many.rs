@@ -11,7 +11,7 @@ use crate::output::{print, terminal_width};
 
 /// Looks at these processes. One that has ended meanwhile, or has no memory, is left out; one that may not be looked at is counted.
 pub fn run(arguments: &Inspect, processes: &[u32]) -> Result<(), Failure> {
-    let inspector = super::inspector(Observer::open(), arguments.sizes)?;
+    let inspector = super::inspector(Observer::open().map_err(Failure::input)?, arguments.sizes)?;
     let supply = inspector.supply().map_err(Failure::input)?;
     let (mut seen, mut unseen) = (Vec::new(), Vec::new());
     for pid in processes.iter().copied().filter(|pid| *pid != std::process::id()) {

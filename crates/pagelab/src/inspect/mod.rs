@@ -6,7 +6,6 @@ mod every;
 mod many;
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -16,6 +15,7 @@ use census::inspect::{CapturedFile, Detail, Inspector, which};
 use clap::{ArgGroup, Args};
 use host::Host;
 use policy::inspect::Inspection;
+use results::files;
 use results::html::inspection as html;
 use results::inspection;
 
@@ -111,7 +111,7 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     let processes = match (&arguments.tree, &arguments.cgroup) {
         (Some(root), _) => which::tree(*root),
         (None, Some(path)) => which::cgroup(path),
-        (None, None) => Ok(which::all()),
+        (None, None) => which::all(),
     };
     many::run(arguments, &processes.map_err(Failure::input)?)
 }
@@ -126,17 +126,15 @@ fn inspector(observer: Observer, sizes_only: bool) -> Result<Inspector, Failure>
 fn detailed(root: &Path, arguments: &Inspect) -> Result<Inspector, Failure> {
     let host = Host::open(root).map_err(Failure::input)?;
     let detail = Detail { windows: arguments.html.is_some() || arguments.collapse, sizes_only: arguments.sizes };
-    Ok(Inspector::new(host, Observer::open().with_file_folios().with_tlb_runs(), detail))
+    let observer = Observer::open().map_err(Failure::input)?;
+    Ok(Inspector::new(host, observer.with_file_folios().with_tlb_runs(), detail))
 }
 
-/// Writes a capture, whose files must not be there yet.
+/// Writes a capture, whose files must not be there yet. They hold addresses, which only who captures may read.
 fn write(directory: &Path, files: &[CapturedFile], pid: u32) -> Result<(), Failure> {
     for (path, text) in files {
         let file = directory.join(path.trim_start_matches('/'));
-        let folder = file.parent().unwrap_or(directory);
-        let written = std::fs::create_dir_all(folder)
-            .and_then(|()| File::create_new(&file))
-            .and_then(|mut file| file.write_all(text.as_bytes()));
+        let written = files::create_private(&file).and_then(|mut file| file.write_all(text.as_bytes()));
         written.map_err(|error| Failure::about(&file, error))?;
     }
     let again = format!("captured; inspect it: pagelab inspect --root {} {pid}", directory.display());

@@ -169,8 +169,8 @@ impl Ended {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn keep_log(&self, file: PathBuf) -> std::io::Result<PathBuf> {
-        std::fs::write(&file, &self.console)?;
+    pub fn keep_log(&self, file: PathBuf) -> Result<PathBuf, results::output::Error> {
+        results::files::write(&file, self.console.as_bytes())?;
         Ok(file)
     }
 }

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use guest::{Architecture, Image, Module, Sysroot};
 use policy::size::{format_bytes, parse_bytes};
-use sha2::{Digest, Sha256};
 use study::definition::{Boot, Guest};
 use study::guest::{image_word, kernel_word, system_word};
 
 use super::arguments::Guests;
 use crate::failure::Failure;
+use crate::hashed::sha256;
 
 /// A guest's memory where nothing else is asked for.
 const MEMORY_BYTES: u64 = 4 << 30;
@@ -94,8 +94,9 @@ impl Kernel {
 /// # Errors
 /// It cannot be read.
 fn hash(path: &Path) -> Result<String, Failure> {
-    let hash = Sha256::digest(std::fs::read(path).map_err(|error| Failure::about(path, error))?);
-    Ok(hash[..8].iter().map(|byte| format!("{byte:02x}")).collect())
+    let mut hash = sha256(path).map_err(|error| Failure::about(path, error))?;
+    hash.truncate(16);
+    Ok(hash)
 }
 
 /// The kernels of a command line.

@@ -93,6 +93,7 @@ impl Lab {
     }
 
     /// Whether a guest with this kernel comes up on the processor, or why not. That /dev/kvm can be opened does not say so.
+    #[expect(clippy::disallowed_methods, reason = "only root can change /dev")]
     fn works(&self, kernel: &Kernel) -> Result<Result<(), String>, Failure> {
         if let Err(error) = std::fs::File::options().read(true).write(true).open("/dev/kvm") {
             return Ok(Err(format!("/dev/kvm: {error}")));
@@ -169,9 +170,9 @@ impl Lab {
     /// Why a guest has no result, and where its log is.
     fn without_result(&self, kernel: &Kernel, ended: &Ended) -> Failure {
         let file = self.logs.join(format!("guest-{}.log", kernel.name));
-        let log = match ended.keep_log(file.clone()) {
+        let log = match ended.keep_log(file) {
             Ok(file) => format!("its console's log: {}", file.display()),
-            Err(error) => format!("its console's log could not be kept in {}: {error}", file.display()),
+            Err(error) => format!("its console's log could not be kept: {error}"),
         };
         let what = match ended.end {
             End::TooSlow { is_ready: true } => {

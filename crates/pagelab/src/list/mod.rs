@@ -144,7 +144,7 @@ fn machines() -> Result<(String, Value), Failure> {
         [] => "none".to_string(),
         sizes => sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
     };
-    let host_model = sim::machines::of_host().map(|model| model.name);
+    let host_model = sim::machines::of_cpu(&sim::machines::host_cpu()?).map(|model| model.name);
     let rows = [
         ["name".to_string(), machine.name.clone()],
         ["processor".into(), format!("{} ({} on line)", machine.cpu_model, machine.cpus)],

@@ -3,30 +3,34 @@
 use std::io::Read;
 use std::path::Path;
 
+use results::input;
 use results::store::Store;
 use serde_json::Value;
 use study::stats::boots::Part;
 
 use crate::failure::{Failure, say, told};
-use crate::output::open;
+use crate::output::read_store;
 
 /// How a file of SQLite begins (<https://sqlite.org/fileformat.html>).
 const SQLITE: &[u8] = b"SQLite format 3\0";
+
+/// Bytes that a document may have: each comparison in it has some KiB for each trial.
+const MAX_DOCUMENT_BYTES: u64 = 256 << 20;
 
 /// What a file says of boots: a store, or what `compare --arm-of-boot --json` or `merge --json` printed.
 ///
 /// # Errors
 /// It cannot be read, or is neither.
 pub fn of_file(path: &Path) -> Result<Vec<Part>, Failure> {
-    let unreadable = |error: std::io::Error| Failure::about(path, error);
-    let mut file = std::fs::File::open(path).map_err(unreadable)?;
+    let unreadable = |error: input::Error| Failure::about(path, error);
     let mut begin = Vec::new();
-    (&mut file).take(SQLITE.len() as u64).read_to_end(&mut begin).map_err(unreadable)?;
+    let read = input::open(path).map_err(unreadable)?.take(SQLITE.len() as u64).read_to_end(&mut begin);
+    read.map_err(|error| unreadable(error.into()))?;
     if begin == SQLITE {
-        return of_store(&open(path)?);
+        return read_store(path)?.map_or(Ok(Vec::new()), |store| of_store(&store));
     }
-    file.read_to_end(&mut begin).map_err(unreadable)?;
-    let part = of_document(&begin).map_err(|why| Failure::Input(format!("{}: {why}", path.display())))?;
+    let document = input::read(path, MAX_DOCUMENT_BYTES).map_err(unreadable)?;
+    let part = of_document(&document).map_err(|why| Failure::Input(format!("{}: {why}", path.display())))?;
     Ok(vec![part])
 }
 

@@ -3,12 +3,13 @@
 //! The program's own output is not to be disturbed, so that this says nothing where all is well and there is one program.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-use trace::{Block, Call, Event, Holds, Image, Place, Reader, pace};
+use host::if_there;
+use results::input;
+use trace::{Block, Call, Event, Holds, Image, Place, ReadError, Reader, pace};
 
 use super::OUTSIDE;
 use super::error::RecordError;
@@ -34,11 +35,16 @@ impl Ended<'_> {
         let output = self.output;
         let unreadable = |error| RecordError::Unreadable { path: output.to_owned(), error };
         let nothing = || {
-            let _ = std::fs::remove_file(output);
+            let _ = results::files::remove_file(output);
             Ok(false)
         };
-        let file = File::open(output).map_err(unreadable)?;
-        let Ok(mut reader) = Reader::new(BufReader::new(file)) else { return nothing() };
+        let file = input::open(output).map_err(|error| unreadable(error.into()))?;
+        let mut reader = match Reader::new(BufReader::new(file)) {
+            Ok(reader) => reader,
+            // What cannot be read may be there.
+            Err(ReadError::Io(error)) => return Err(unreadable(error)),
+            Err(_) => return nothing(),
+        };
         let skipped = reader.header().window.map(|window| window.skip_instructions);
         let name = output.display();
         match reader.places().ok().flatten() {
@@ -120,7 +126,7 @@ fn cut_off() -> String {
 fn lost(path: &Path) -> String {
     let mut most = 0;
     if let Ok(mut reader) =
-        File::open(path).map(BufReader::new).map_err(drop).and_then(|file| Reader::new(file).map_err(drop))
+        input::open(path).map(BufReader::new).map_err(drop).and_then(|file| Reader::new(file).map_err(drop))
     {
         while let Ok(Some(block)) = reader.next_block() {
             if let Block::Runs { instructions, .. } = block {
@@ -163,7 +169,7 @@ impl Traced {
 
     /// That of another image, with what its name says.
     fn of(path: PathBuf, named: Image) -> Option<Traced> {
-        let mut reader = Reader::new(BufReader::new(File::open(&path).ok()?)).ok()?;
+        let mut reader = Reader::new(BufReader::new(input::open(&path).ok()?)).ok()?;
         let of = reader.header().process?;
         // Asked first: what a process that has ended by then has written is there.
         let is_running = is_running(of.process);
@@ -187,7 +193,7 @@ impl Traced {
 
 /// The program that a process executes at the end of its trace, and why it is not recorded.
 fn executed(path: &Path) -> Option<(String, Option<String>)> {
-    let mut reader = Reader::new(BufReader::new(File::open(path).ok()?)).ok()?;
+    let mut reader = Reader::new(BufReader::new(input::open(path).ok()?)).ok()?;
     let last = match reader.places().ok()? {
         Some(places) => {
             reader.seek(places.iter().rev().find(|place| place.prefix.holds == Holds::Events)?).ok()?;
@@ -223,7 +229,7 @@ fn traces_beside(output: &Path) -> Vec<Traced> {
         let suffix = str::from_utf8(own.as_encoded_bytes().strip_prefix(name)?).ok()?;
         let image = Image::of_suffix(suffix)?;
         if metadata.len() == 0 && image.execs > 0 && !is_running(image.process) {
-            let _ = std::fs::remove_file(entry.path());
+            let _ = results::files::remove_file(&entry.path());
         }
         Traced::of(entry.path(), image)
     });
@@ -273,18 +279,22 @@ impl Execs {
     }
 }
 
-/// Whether a process may still write its trace itself: any of its threads, because the first may have ended before them.
+/// Whether a process may still write its trace itself, as one may of which it cannot be read.
 fn is_running(process: u32) -> bool {
-    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    tasks
-        .map(|task| task.path().join("stat"))
-        .any(|status| is_alive(&std::fs::read_to_string(status).unwrap_or_default()))
+    has_threads(process).unwrap_or(true)
 }
 
-/// Whether what proc(5) calls `stat` is of a thread that has not ended.
-fn is_alive(status: &str) -> bool {
-    let state = status.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
-    state.is_some_and(|state| !matches!(state, "Z" | "X"))
+/// Whether a process has a thread that has not ended: the first may have ended before others.
+fn has_threads(process: u32) -> io::Result<bool> {
+    let Some(tasks) = if_there(std::fs::read_dir(format!("/proc/{process}/task")))? else { return Ok(false) };
+    for task in tasks {
+        let task = task?.file_name().to_str().and_then(|task| task.parse().ok());
+        let state = task.map_or(Ok(None), host::task_state)?;
+        if state.is_some_and(|state| !matches!(state, b'Z' | b'X')) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]
@@ -292,9 +302,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_alive_unless_it_has_ended() {
-        assert!(is_alive("7 (a) R) S 1") && is_alive("7 (x) D 1"));
-        assert!(!is_alive("7 (x) Z 1") && !is_alive("7 (x) X 1") && !is_alive(""));
+    fn a_process_runs_until_its_last_thread_has_ended() {
+        assert!(has_threads(std::process::id()).unwrap());
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let zombie = || host::task_state(child.id() as i32).unwrap() == Some(b'Z');
+        while !zombie() {
+            std::thread::yield_now();
+        }
+        assert!(!has_threads(child.id()).unwrap());
+        child.wait().unwrap();
         assert!(is_running(std::process::id()) && !is_running(u32::MAX));
     }
 

@@ -136,15 +136,6 @@ pub enum RecordError {
         /// For which programs.
         architecture: Architecture,
     },
-    /// The emulator did not start.
-    #[error("{}: cannot be run: {error}", path.display())]
-    NotStarted {
-        /// QEMU's program.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        error: io::Error,
-    },
     /// What was recorded could not be written.
     #[error(
         "{}: the recording is not whole: what is missing, and why, stands above. Free some space, and record again (the command ended with {ended})",

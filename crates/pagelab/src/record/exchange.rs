@@ -4,9 +4,10 @@
 //! that the recorder removes when it cannot write what it has recorded (on a full disk nothing could be said by making one),
 //! and, of a machine where all is recorded that was to be, a file that says so.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use results::files;
 use tempfile::TempDir;
 use trace::Header;
 
@@ -29,8 +30,9 @@ impl Exchange {
         [in_memory, &elsewhere].into_iter().for_each(leftovers::remove_in);
         let with_header = |directory: TempDir| {
             let exchange = Exchange(directory);
-            std::fs::write(exchange.written(), "")?;
-            std::fs::write(exchange.header(), &json).map(|()| exchange)
+            files::create_new(&exchange.written())?;
+            files::create_new(&exchange.header())?.write_all(&json)?;
+            Ok(exchange)
         };
         let made = leftovers::directory_in(in_memory).and_then(with_header);
         made.or_else(|_| leftovers::directory_in(&elsewhere).and_then(with_header))

@@ -1,82 +1,44 @@
 //! Directories for temporary files of a recording, which nobody else may look into, and what killed recordings have left of them.
 //!
-//! The name of a directory says whose it is: the process, when it started (a number is given again), and the namespace in which
-//! it has this number. One whose owner is gone is removed by the next recording of the same user.
+//! The name of a directory tells the process that made it ([`Writer`]). One whose writer is gone is removed by the next recording
+//! of the same user.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+use results::files;
+use results::writer::Writer;
 use tempfile::TempDir;
 
 /// What names begin with.
-const PREFIX: &str = "pagelab-record-";
+const KIND: &str = "pagelab-record-";
 /// All files that such a directory can have.
 const FILES: [&str; 5] = ["header", "written", "complete", "monitor", "memory"];
-
-/// The process that a directory is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Owner {
-    process: u32,
-    /// In clock ticks since boot (proc(5), `starttime`).
-    start_ticks: u64,
-    /// The inode of its PID namespace.
-    namespace: u64,
-}
-
-impl Owner {
-    fn this_process() -> io::Result<Owner> {
-        let process = std::process::id();
-        let start_ticks = start_ticks(process).ok_or_else(|| io::Error::other("/proc/self/stat cannot be read"))?;
-        Ok(Owner { process, start_ticks, namespace: fs::metadata("/proc/self/ns/pid")?.ino() })
-    }
-
-    fn prefix(self) -> String {
-        let Owner { process, start_ticks, namespace } = self;
-        format!("{PREFIX}{process}-{start_ticks}-{namespace}-")
-    }
-
-    /// The owner of a directory of this name.
-    fn of(name: &str) -> Option<Owner> {
-        let mut words = name.strip_prefix(PREFIX)?.splitn(4, '-');
-        let mut next = || words.next();
-        let (process, start_ticks, namespace) = (next()?, next()?, next()?);
-        next()?;
-        let (process, start_ticks) = (process.parse().ok()?, start_ticks.parse().ok()?);
-        Some(Owner { process, start_ticks, namespace: namespace.parse().ok()? })
-    }
-
-    /// Whether it has ended, as far as `this` process can know.
-    fn is_gone(self, this: Owner) -> bool {
-        self.namespace == this.namespace && start_ticks(self.process) != Some(self.start_ticks)
-    }
-}
-
-fn start_ticks(process: u32) -> Option<u64> {
-    let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
-    // The second field is the program's name in parentheses, which can hold anything.
-    String::from_utf8_lossy(&stat).rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
-}
 
 /// Makes a directory of this process in another one.
 ///
 /// # Errors
 /// Those of the system.
 pub fn directory_in(parent: &Path) -> io::Result<TempDir> {
-    let prefix = Owner::this_process()?.prefix();
-    tempfile::Builder::new().prefix(&prefix).permissions(Permissions::from_mode(0o700)).tempdir_in(parent)
+    files::temporary_directory(parent, &Writer::this_process()?.prefix(KIND))
 }
 
-/// Removes the directories whose owners are gone. What cannot be removed stays.
+/// Removes the directories whose writers are gone; root removes none where another user decides what is there. What cannot be
+/// removed stays.
 pub fn remove_in(parent: &Path) {
-    let Ok(this) = Owner::this_process() else { return };
+    let is_of_root = fs::metadata(parent).is_ok_and(|parent| parent.uid() == 0);
+    if geteuid().is_root() && !is_of_root {
+        return;
+    }
+    let Ok(this) = Writer::this_process() else { return };
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let owner = entry.file_name().to_str().and_then(Owner::of);
-        if owner.is_some_and(|owner| owner.is_gone(this)) {
+        let writer = entry.file_name().to_str().and_then(|name| Writer::of(name, KIND));
+        if writer.is_some_and(|writer| writer.is_gone(&this)) {
             // Another recording may remove it too.
             let _ = remove(&entry.path());
         }
@@ -84,6 +46,10 @@ pub fn remove_in(parent: &Path) {
 }
 
 /// Removes a directory of this user's, and no other: the name may be a link that somebody put there.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "no link is opened; by name goes an empty directory only, of a name of pagelab's"
+)]
 fn remove(path: &Path) -> io::Result<()> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let directory = open(path, flags, Mode::empty())?;
@@ -100,40 +66,32 @@ fn remove(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
-    #[test]
-    fn a_name_tells_its_owner() {
-        let this = Owner::this_process().unwrap();
-        assert_eq!(Owner::of(&format!("{}a1B2c3", this.prefix())), Some(this));
-        for other in ["", "pagelab-record-a1B2c3", "pagelab-record-1-2-x-y", "pagelab-record-1-2-3", "record-1-2-3-x"] {
-            assert_eq!(Owner::of(other), None, "{other}");
-        }
-        assert!(!this.is_gone(this));
-        assert!(Owner { start_ticks: this.start_ticks + 1, ..this }.is_gone(this));
-        let elsewhere = Owner { process: u32::MAX, namespace: this.namespace + 1, ..this };
-        assert!(!elsewhere.is_gone(this), "it may be there under this number");
-    }
+    use super::*;
 
     #[test]
     fn only_own_directories_of_the_dead_are_removed() {
         let parent = tempfile::tempdir().unwrap();
-        let this = Owner::this_process().unwrap();
-        let dead = Owner { start_ticks: this.start_ticks + 1, ..this };
-        let make = |owner: Owner, random: &str, mode: u32| {
-            let path = parent.path().join(owner.prefix() + random);
+        let alive = Writer::this_process().unwrap().prefix(KIND);
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        let dead = alive.replacen(&std::process::id().to_string(), &ended.id().to_string(), 1);
+        ended.wait().unwrap();
+        let make = |prefix: &str, random: &str, mode: u32| {
+            let path = parent.path().join(prefix.to_owned() + random);
             fs::create_dir(&path).unwrap();
             fs::write(path.join("header"), "x").unwrap();
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             path
         };
-        let (left, alive, open) = (make(dead, "a", 0o700), make(this, "b", 0o700), make(dead, "c", 0o755));
-        let kept = make(dead, "d", 0o700);
+        let (left, alive, open) = (make(&dead, "a", 0o700), make(&alive, "b", 0o700), make(&dead, "c", 0o755));
+        let kept = make(&dead, "d", 0o700);
         fs::write(kept.join("a file of the user's"), "x").unwrap();
-        let elsewhere = make(Owner { namespace: this.namespace + 1, ..dead }, "e", 0o700);
+        let elsewhere = make(&format!("{KIND}1-1-0123456789abcdef-"), "e", 0o700);
         let target = tempfile::tempdir_in(parent.path()).unwrap();
         fs::write(target.path().join("header"), "x").unwrap();
-        let link = parent.path().join(dead.prefix() + "f");
+        let link = parent.path().join(dead + "f");
         std::os::unix::fs::symlink(target.path(), &link).unwrap();
         remove_in(parent.path());
         let are_there = [&left, &alive, &open, &elsewhere, &link].map(|path| path.symlink_metadata().is_ok());

@@ -14,13 +14,14 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::ExitStatus;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use trace::executable::Architecture;
 use trace::{Columns, Header, Window};
 use tracer::signals::{self, PassOn};
+use tracer::{Launch, LaunchError, Supervised};
 
 use crate::failure::{Failure, say};
 use ends::Ended;
@@ -85,7 +86,12 @@ fn architectures() -> impl TypedValueParser<Value = Architecture> {
 /// Runs `pagelab record`. Its exit status is the command's.
 pub fn run(arguments: &RecordArguments) -> Result<(), Failure> {
     let record = if arguments.system { record_system } else { record_program };
-    let ended = record(arguments).map_err(Failure::input)?;
+    let ended = record(arguments).map_err(|error| match (error, signals::arrived()) {
+        (RecordError::Command(LaunchError::Interrupted), Some(signal)) => {
+            Failure::Stopped(signal, "nothing was recorded")
+        }
+        (error, _) => Failure::input(error),
+    })?;
     match (ended.code(), ended.signal()) {
         (Some(code), _) => std::process::exit(code),
         (None, signal) => std::process::exit(128 + signal.unwrap_or(0)),
@@ -102,18 +108,17 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     let mut plugged = plugin_argument(&plugin, &output, arguments.max, &exchange);
     plugged.push(to_follow(&emulator, &plugin, &program, arguments.sysroot.as_deref()));
     let mut command = plugged_in(&emulator, plugged);
-    if emulator.plugin_version().is_some() {
-        // That is not for the program.
-        command.arg("-U").arg(program::VERSION_VARIABLE);
-    }
-    command.arg("-0").arg(&program.name);
+    // The variable is for the plugin, and not for the program.
+    command.extend(["-U", program::VERSION_VARIABLE, "-0"].map(OsString::from));
+    command.push(program.name.clone());
     if let Some(sysroot) = &arguments.sysroot {
-        command.arg("-L").arg(sysroot);
+        command.extend([OsStr::new("-L"), sysroot.as_os_str()].map(OsStr::to_owned));
     }
-    command.arg(&program.path).args(&program.arguments);
-    let started = start(&mut command, &emulator)?;
-    let process = started.id();
-    let ended = wait(started, &emulator)?;
+    command.push(program.path.clone().into_os_string());
+    command.extend(program.arguments.iter().cloned());
+    let started = start(command, &emulator)?;
+    let process = started.process();
+    let ended = wait(started);
     let is_foreign = program.architecture.name() != std::env::consts::ARCH;
     let foreign = if is_foreign && arguments.sysroot.is_none() { FOREIGN } else { "" };
     finish(&exchange, output, process, &emulator, ended, foreign)
@@ -174,21 +179,23 @@ fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError>
     let mut called = OsString::from("unix:");
     called.push(OsStr::from_bytes(&qmp::doubled(&board.socket())));
     let mut command = plugged_in(&emulator, plugged);
-    command.args(rest).arg("-S").arg("-qmp").arg(called);
-    let mut started = start(&mut command, &emulator)?;
-    let mut begun = system::begin(&board, &mut started, system::stays_stopped(rest));
+    command.extend(rest.iter().cloned());
+    command.extend(["-S", "-qmp"].map(OsString::from));
+    command.push(called);
+    let started = start(command, &emulator)?;
+    let mut begun = system::begin(&board, &started, system::stays_stopped(rest));
     if !matches!(begun, Ok(Begun::Runs { .. } | Begun::Ended)) {
-        let _ = started.kill();
+        started.kill();
     }
-    let process = started.id();
+    let process = started.process();
     if let (Some(max), Ok(Begun::Runs { line })) = (arguments.max, &mut begun)
-        && system::end_when_complete(line, &mut started, &exchange).map_err(monitor)?
+        && system::end_when_complete(line, &started, &exchange).map_err(monitor)?
     {
         say(format_args!(
             "pagelab: {max} instructions of each processor are recorded (--max), so the machine was ended"
         ));
     }
-    let ended = wait(started, &emulator)?;
+    let ended = wait(started);
     match begun {
         Ok(Begun::Runs { .. } | Begun::Ended) => finish(&exchange, output, process, &emulator, ended, ""),
         Ok(Begun::Accelerated) => Err(RecordError::Accelerated("KVM is on".to_owned())),
@@ -225,15 +232,9 @@ fn exchange(header: &Header) -> Result<Exchange, RecordError> {
     Exchange::open(header).map_err(|error| RecordError::NoExchange { path: std::env::temp_dir(), error })
 }
 
-/// The emulator's command, with the plugin.
-fn plugged_in(emulator: &Emulator, plugged: OsString) -> Command {
-    let mut command = Command::new(&emulator.path);
-    match emulator.plugin_version() {
-        Some(version) => command.env(program::VERSION_VARIABLE, version),
-        None => command.env_remove(program::VERSION_VARIABLE),
-    };
-    command.arg("-plugin").arg(plugged);
-    command
+/// The beginning of the emulator's command: with the plugin.
+fn plugged_in(emulator: &Emulator, plugged: OsString) -> Vec<OsString> {
+    vec![emulator.path.clone().into_os_string(), OsString::from("-plugin"), plugged]
 }
 
 fn plugin_argument(plugin: &Path, output: &Output, max: Option<u64>, exchange: &Exchange) -> OsString {
@@ -264,20 +265,31 @@ fn hex(path: &Path) -> String {
     path.as_os_str().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Starts the emulator, which gets the signals that tell pagelab to stop.
-fn start(command: &mut Command, emulator: &Emulator) -> Result<Child, RecordError> {
-    let started = command.spawn().and_then(|child| {
-        signals::catch(PassOn::Same)?;
-        signals::leash(child.id() as i32);
-        Ok(child)
-    });
-    started.map_err(|error| RecordError::NotStarted { path: emulator.path.clone(), error })
+/// Starts the emulator, which gets the signals that tell pagelab to stop, and dies with pagelab.
+fn start(command: Vec<OsString>, emulator: &Emulator) -> Result<Supervised, RecordError> {
+    // An empty value replaces an inherited one: the plugin then sees by itself which version it needs.
+    let version = emulator.plugin_version().unwrap_or_default();
+    let launch = Launch {
+        command,
+        user: None,
+        variables: vec![(program::VERSION_VARIABLE.into(), version.into())],
+        stdin: None,
+        stdout: None,
+        stderr: None,
+        disable_thp: false,
+        limit: None,
+    };
+    signals::catch(PassOn::Same).map_err(LaunchError::from)?;
+    Ok(Supervised::start(&launch)?)
 }
 
-fn wait(mut started: Child, emulator: &Emulator) -> Result<ExitStatus, RecordError> {
+/// Waits for the emulator's end. If pagelab was told to stop, this kills what the recording has left.
+fn wait(started: Supervised) -> ExitStatus {
     let ended = started.wait();
-    signals::unleash();
-    ended.map_err(|error| RecordError::NotStarted { path: emulator.path.clone(), error })
+    drop(started);
+    // Only the traces remain to be read: a signal ends that at once.
+    signals::release();
+    ended
 }
 
 #[cfg(test)]

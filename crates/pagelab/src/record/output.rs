@@ -44,7 +44,7 @@ impl Output {
 impl Drop for Output {
     fn drop(&mut self) {
         if self.is_new {
-            let _ = std::fs::remove_file(&self.path);
+            let _ = results::files::remove_file(&self.path);
         }
     }
 }

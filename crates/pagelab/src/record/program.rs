@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use trace::executable::{Architecture, Begins, FIRST_BYTES, MOST_SCRIPTS, begins};
+use tracer::LaunchError;
 
 use super::PLUGIN_VARIABLE;
 use super::error::RecordError;
@@ -86,10 +87,11 @@ impl Emulator {
     /// Finds the one that a program needs.
     pub fn for_program(program: &Program) -> Result<Emulator, RecordError> {
         let name = format!("qemu-{}", program.architecture);
-        let Ok(path) = tracer::resolve(OsStr::new(&name)) else {
-            return Err(RecordError::NoEmulator { program: name, path: program.path.clone() });
-        };
-        Emulator::at(path)
+        match tracer::resolve(OsStr::new(&name)) {
+            Ok(path) => Emulator::at(path),
+            Err(LaunchError::NotFound(_)) => Err(RecordError::NoEmulator { program: name, path: program.path.clone() }),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The one at a place.

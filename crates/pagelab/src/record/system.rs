@@ -1,13 +1,14 @@
 //! A whole machine: which emulator a command runs, and where its memory is.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
-use std::process::Child;
 use std::time::Duration;
 
+use results::files;
 use serde_json::{Value, json};
 use trace::executable::Architecture;
+use tracer::Supervised;
 
 use super::error::RecordError;
 use super::exchange::Exchange;
@@ -79,8 +80,8 @@ pub enum Begun {
 }
 
 /// Asks a machine that has not begun where its memory is, tells the plugin, and lets it begin.
-pub fn begin(board: &Switchboard, qemu: &mut Child, stays: bool) -> io::Result<Begun> {
-    let Some(mut monitor) = board.answer(qemu)? else { return Ok(Begun::Ended) };
+pub fn begin(board: &Switchboard, qemu: &Supervised, stays: bool) -> io::Result<Begun> {
+    let Some(mut monitor) = board.answer(|| qemu.status().is_some())? else { return Ok(Begun::Ended) };
     if monitor.has_kvm()? {
         return Ok(Begun::Accelerated);
     }
@@ -97,7 +98,7 @@ pub fn begin(board: &Switchboard, qemu: &mut Child, stays: bool) -> io::Result<B
             "address": range.address, "bytes": range.bytes, "offset": range.offset, "host": host, "name": range.name,
         }));
     }
-    std::fs::write(board.file("memory"), Value::Array(told).to_string())?;
+    files::create_new(&board.file("memory"))?.write_all(Value::Array(told).to_string().as_bytes())?;
     if !stays {
         monitor.go_on()?;
     }
@@ -109,8 +110,8 @@ const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Waits until a machine has ended, or until all is recorded that was to be: then it ends the machine, which nobody asked to
 /// do anything else. Whether it did.
-pub fn end_when_complete(line: &mut Monitor, qemu: &mut Child, exchange: &Exchange) -> io::Result<bool> {
-    while qemu.try_wait()?.is_none() {
+pub fn end_when_complete(line: &mut Monitor, qemu: &Supervised, exchange: &Exchange) -> io::Result<bool> {
+    while qemu.status().is_none() {
         if exchange.is_complete() {
             return line.quit().map(|()| true);
         }

@@ -11,6 +11,7 @@ use policy::size::format_bytes;
 use results::grid::plain;
 use results::simulation::{Knees, Line};
 use serde_json::{Value, json};
+use tracer::child::die_with_parent;
 
 use super::arguments::{WordError, parse_size_within};
 use super::machines;
@@ -86,47 +87,46 @@ struct Point {
 /// No such machine, or something cannot be written. What cannot be measured is a note.
 pub fn run(arguments: &Chase) -> Result<(), Failure> {
     can_be_written(&arguments.html)?;
-    let machine = machine(arguments.machine.as_deref())?;
-    let mut notes = about_this_host(&machine);
+    let cpu = machines::host_cpu()?;
+    let machine = machine(arguments.machine.as_deref(), &cpu)?;
+    let mut notes = about_this_host(&machine, &cpu)?;
     let mut unmeasured = [None, None];
     let sizes = (SMALLEST_SHIFT..64).map(|shift| 1 << shift).take_while(|bytes| *bytes <= arguments.largest);
     let points = sizes.map(|bytes| point(&machine, bytes, arguments.seed, &mut unmeasured));
     let points: Vec<Point> = points.collect::<Result<_, _>>()?;
     notes.extend(unmeasured.into_iter().flatten());
     let text = match arguments.json {
-        true => format!("{:#}", json_document(&machine, &points, &notes, arguments.seed)),
+        true => format!("{:#}", json_document(&machine, &cpu, &points, &notes, arguments.seed)),
         false => text(&machine, &points, &notes),
     };
     print(&text, arguments.json)?;
     match &arguments.html {
         Some(file) => {
-            write_page(file, &results::html::simulation::knees(&shown(&machine, &points, notes, arguments.seed)))
+            write_page(file, &results::html::simulation::knees(&shown(&machine, cpu, &points, notes, arguments.seed)))
         }
         None => Ok(()),
     }
 }
 
 /// What must be known of this host to compare it with the machine.
-fn about_this_host(machine: &Machine) -> Vec<String> {
-    let cpu = machines::host_cpu();
-    let other = (!machine.is_cpu(&cpu)).then(|| format!("{} does not describe this processor ({cpu})", machine.name));
+fn about_this_host(machine: &Machine, cpu: &str) -> Result<Vec<String>, Failure> {
+    let other = (!machine.is_cpu(cpu)).then(|| format!("{} does not describe this processor ({cpu})", machine.name));
     let host = host::Host::open("/").and_then(|host| host.machine());
-    let nested = host.ok().and_then(|host| host.hypervisor).map(|hypervisor| {
+    let nested = host.map_err(Failure::input)?.hypervisor.map(|hypervisor| {
         format!(
             "measured under {hypervisor}: walks are nested there, and an entry covers no more than either stage maps"
         )
     });
-    other.into_iter().chain(nested).collect()
+    Ok(other.into_iter().chain(nested).collect())
 }
 
-fn machine(name: Option<&str>) -> Result<Machine, Failure> {
+fn machine(name: Option<&str>, cpu: &str) -> Result<Machine, Failure> {
     let none = || {
         Failure::Input(format!(
-            "no model machine describes this processor ({:?}): name one with -m (`pagelab list machines`)",
-            machines::host_cpu()
+            "no model machine describes this processor ({cpu:?}): name one with -m (`pagelab list machines`)"
         ))
     };
-    name.map_or_else(|| machines::of_host().ok_or_else(none), machines::named)
+    name.map_or_else(|| machines::of_cpu(cpu).ok_or_else(none), machines::named)
 }
 
 fn point(machine: &Machine, bytes: u64, seed: u64, unmeasured: &mut [Option<String>; 2]) -> Result<Point, Failure> {
@@ -154,7 +154,7 @@ fn measured(policy: &str, bytes: u64, seed: u64) -> Result<f64, Unmeasured> {
         let chase = ["workload", "chase", "--json", "--bytes", &bytes, "--steps", &loads, "--seed", &seed];
         let mut command = Command::new(&program);
         command.args(["exec", "-p", policy, "--"]).arg(&program).args(chase).stdin(Stdio::null());
-        let output = command.output()?;
+        let output = die_with_parent(&mut command).output()?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             return Err(Unmeasured::Failed { status: output.status, said });
@@ -193,7 +193,7 @@ fn text(machine: &Machine, points: &[Point], notes: &[String]) -> String {
     lines.join("\n")
 }
 
-fn json_document(machine: &Machine, points: &[Point], notes: &[String], seed: u64) -> Value {
+fn json_document(machine: &Machine, cpu: &str, points: &[Point], notes: &[String], seed: u64) -> Value {
     let point = |point: &Point| {
         let [base, thp] = point.measured_ns;
         let [model_base, model_thp] = point.modelled;
@@ -214,15 +214,15 @@ fn json_document(machine: &Machine, points: &[Point], notes: &[String], seed: u6
     json!({
         "schema": "pagelab.sim-chase/1",
         "machine": machines::of(machine),
-        "host_cpu": machines::host_cpu(),
-        "host_model": machines::of_host().map(|host| host.name),
+        "host_cpu": cpu,
+        "host_model": machines::of_cpu(cpu).map(|host| host.name),
         "seed": seed,
         "notes": notes,
         "points": points.iter().map(point).collect::<Vec<_>>(),
     })
 }
 
-fn shown(machine: &Machine, points: &[Point], notes: Vec<String>, seed: u64) -> Knees {
+fn shown(machine: &Machine, cpu: String, points: &[Point], notes: Vec<String>, seed: u64) -> Knees {
     let line = |at: usize, value: &dyn Fn(&Point) -> Option<f64>| Line {
         name: POLICIES[at].to_owned(),
         points: points.iter().filter_map(|point| Some((point.bytes, value(point)?))).collect(),
@@ -234,7 +234,7 @@ fn shown(machine: &Machine, points: &[Point], notes: Vec<String>, seed: u64) -> 
         invocation: std::env::args().collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         facts: vec![
-            ("processor here".to_owned(), machines::host_cpu()),
+            ("processor here".to_owned(), cpu),
             ("model".to_owned(), format!("{} ({})", machine.name, machine.processor)),
             ("loads a run".to_owned(), LOADS.to_string()),
             ("runs, of which the fastest counts".to_owned(), REPEATS.to_string()),

@@ -1,10 +1,10 @@
 //! Traces as files: opened, with a bar over their bytes, and what is said about them.
 
-use std::fs::File;
 use std::io::{BufReader, IsTerminal, Read};
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use results::input;
 use trace::{Header, Reader};
 
 use crate::failure::{Failure, say};
@@ -14,7 +14,7 @@ use crate::failure::{Failure, say};
 /// # Errors
 /// It cannot be opened.
 pub fn opened(file: &Path, bar: &ProgressBar) -> Result<impl Read + use<>, Failure> {
-    let opened = File::open(file).map_err(|error| Failure::about(file, error))?;
+    let opened = input::open(file).map_err(|error| Failure::about(file, error))?;
     Ok(bar.wrap_read(BufReader::with_capacity(1 << 20, opened)))
 }
 
@@ -33,13 +33,14 @@ pub fn bar(file: &Path, what: &str) -> ProgressBar {
     let bar = if std::io::stderr().is_terminal() { ProgressBar::new(bytes) } else { ProgressBar::hidden() };
     let style = ProgressStyle::with_template("{elapsed:>5} {bar:24} {percent:>3} % {wide_msg} {eta} left");
     bar.set_style(style.expect("the template is well formed"));
-    bar.set_message(format!("{} {what}", file.display()));
+    bar.set_message(results::printable(&format!("{} {what}", file.display())));
     bar
 }
 
 /// Says which parts of a trace could not be used.
 pub fn say_damage(file: &Path, damage: &[String]) {
+    let file = results::printable(&file.display().to_string());
     for damage in damage {
-        say(format_args!("pagelab: {}: {damage}; it was passed over", file.display()));
+        say(format_args!("pagelab: {file}: {}; it was passed over", results::printable(damage)));
     }
 }

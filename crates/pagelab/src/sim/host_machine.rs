@@ -31,11 +31,9 @@ pub fn of_this_host() -> Result<HostMachine, Failure> {
 }
 
 fn of(host: &Host) -> Result<HostMachine, Failure> {
-    let processor = host.processor();
-    let (name, architecture, hypervisor) = match host.machine() {
-        Ok(machine) => (machine.cpu_model, machine.arch, machine.hypervisor),
-        Err(_) => ("a processor without a name".to_owned(), std::env::consts::ARCH.to_owned(), None),
-    };
+    let processor = host.processor().map_err(Failure::input)?;
+    let here = host.machine().map_err(Failure::input)?;
+    let (name, architecture, hypervisor) = (here.cpu_model, here.arch, here.hypervisor);
     let described = known().find(|machine| machine.is_cpu(&processor.id));
     let Some(mut machine) = described else {
         return Err(Failure::Input(nothing_fits(&processor.id, &name, &architecture, hypervisor.as_deref())));

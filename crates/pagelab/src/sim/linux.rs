@@ -5,6 +5,7 @@ use std::path::Path;
 use model::space::{Kernel, Khugepaged};
 use model::toml_file::{self, TomlError};
 use policy::size::{SizeError, format_bytes, parse_bytes};
+use results::input;
 use serde::Deserialize;
 
 use crate::failure::Failure;
@@ -92,7 +93,7 @@ enum LinuxError {
 /// The file cannot be read, or describes no kernel: with the key and what may stand there.
 pub fn kernel(file: Option<&Path>) -> Result<Kernel, Failure> {
     let Some(file) = file else { return Ok(Kernel::default()) };
-    let text = std::fs::read_to_string(file).map_err(|error| Failure::about(file, error))?;
+    let text = input::read_definition(file).map_err(|error| Failure::about(file, error))?;
     read(&text).map_err(|error| Failure::about(file, error))
 }
 

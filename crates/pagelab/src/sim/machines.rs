@@ -1,8 +1,10 @@
 //! Model machines: which were asked for, and what `pagelab list machines` says about them.
 
+use std::path::Path;
+
 use host::Host;
 use model::machine::{self, Architecture, Figure, Ground, Machine};
-use results::simulation as page;
+use results::{input, simulation as page};
 use serde_json::{Value, json};
 
 use super::host_machine;
@@ -41,7 +43,8 @@ pub fn named(name: &str) -> Result<Machine, Failure> {
     if !name.ends_with(".toml") {
         return machine::built_in(name).map_err(Failure::input);
     }
-    let text = std::fs::read_to_string(name).map_err(|error| Failure::Input(format!("{name}: {error}")))?;
+    let path = Path::new(name);
+    let text = input::read_definition(path).map_err(|error| Failure::about(path, error))?;
     machine::read(name, &text).map_err(Failure::input)
 }
 
@@ -57,15 +60,18 @@ pub fn for_architecture(architecture: &str) -> Result<Machine, Failure> {
     machine::built_in(name).map_err(Failure::input)
 }
 
-/// The processor that this runs on, as [`Machine::is_cpu`] takes it; empty where nothing says.
-pub fn host_cpu() -> String {
-    Host::open("/").map_or(String::new(), |host| host.processor().id)
+/// The processor that this runs on, as [`Machine::is_cpu`] takes it; empty where /proc/cpuinfo does not say.
+///
+/// # Errors
+/// The host cannot be read.
+pub fn host_cpu() -> Result<String, Failure> {
+    let host = Host::open("/").map_err(Failure::input)?;
+    Ok(host.processor().map_err(Failure::input)?.id)
 }
 
-/// The model machine that describes this processor, if one does.
-pub fn of_host() -> Option<Machine> {
-    let cpu = host_cpu();
-    machine::BUILT_IN.iter().filter_map(|(name, _)| machine::built_in(name).ok()).find(|machine| machine.is_cpu(&cpu))
+/// The model machine that describes a processor, if one does.
+pub fn of_cpu(cpu: &str) -> Option<Machine> {
+    machine::BUILT_IN.iter().filter_map(|(name, _)| machine::built_in(name).ok()).find(|machine| machine.is_cpu(cpu))
 }
 
 fn assumed(figure: &&Figure) -> bool {

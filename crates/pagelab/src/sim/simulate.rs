@@ -1,6 +1,5 @@
 //! Traces replayed: each on all machines under all policies.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
@@ -10,6 +9,7 @@ use model::policy::Unsupported;
 use model::replay::{Child, ReplayError, Replayed, infer, replay_accesses, replay_processes, touched};
 use model::simulation::Simulation;
 use model::tlb_geometry::USUAL_WAYS;
+use results::input;
 use trace::{Header, Image};
 
 use super::files::{bar, header, opened, say_damage};
@@ -162,7 +162,7 @@ fn child(file: &Path, image: Image) -> std::io::Result<Option<Child>> {
     let mut path = file.as_os_str().to_owned();
     path.push(image.suffix());
     let name = Path::new(&path).display().to_string();
-    match File::open(&path) {
+    match input::open(Path::new(&path)).map_err(std::io::Error::from) {
         Ok(file) => Ok(Some(Child { name, from: Box::new(BufReader::with_capacity(1 << 20, file)) })),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(std::io::Error::new(error.kind(), format!("{name}: {error}"))),

@@ -38,12 +38,12 @@ pub fn doctor(arguments: &Doctor) -> Result<(), Failure> {
 /// All suites, and what studies have beside them.
 fn everything() -> Result<Vec<Examined>, Failure> {
     let mut all = Vec::new();
-    for suite in source::suites() {
+    for suite in source::suites()? {
         let workloads = suite.as_suite()?.of_size(Size::Full);
         let workloads = workloads.map_err(|error| Failure::Input(format!("suite {}: {error}", suite.name)))?;
         all.extend(workloads.into_iter().map(|workload| examined(&suite.name, workload)));
     }
-    for study in source::all() {
+    for study in source::all()? {
         let own = study.of_size(Size::Full)?.workloads.into_iter().filter(|workload| workload.suite.is_none());
         all.extend(own.map(|workload| examined(&study.name, workload)));
     }

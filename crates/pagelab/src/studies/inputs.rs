@@ -1,27 +1,37 @@
 //! Inputs of workloads: made once, kept in the cache directory, and known by the hash of their content, which is part of their
 //! path and so of every command line that is stored.
+//!
+//! As root, only root can change the cache directory: in it are the reasons why an input could not be made, and an input while it is
+//! being made. What an unprivileged user owns there is one directory for each input, with the finished content and copies of it.
+//! In that one, root follows no link and opens nothing but regular files.
+
+mod content;
 
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, chown};
+use std::fs;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
+use results::files;
+use results::place::{self, Owner};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use study::definition::{Input, Workload};
 use tracer::User;
 use tracer::signals::{self, PassOn};
 
+use super::partial;
 use crate::failure::{Failure, say};
 use crate::user;
+use content::{hash, hexadecimal};
 
 /// Where inputs are where root runs pagelab: other users, as whom programs are run, can go there.
 const OF_ROOT: &str = "/var/cache";
 /// What stands for an input that has not been made.
 const UNMADE: &str = "not-made-yet";
-/// The file that says why an input could not be made when that was last tried.
-const WHY_NOT: &str = "why-not-made";
+/// How the name of the file ends that says why an input could not be made when that was last tried.
+const WHY_NOT: &str = ".why-not-made";
 /// How the name of a copy of an input ends that a workload makes for a trial.
 const OF_TRIAL: &str = ".trial";
 /// Letters of the hash of a recipe in the name of its directory.
@@ -31,7 +41,7 @@ const KEY_LETTERS: usize = 16;
 pub struct Place<'a> {
     input: &'a Input,
     user: Option<User>,
-    /// A directory of its own: it has one directory that is called by the hash of its content.
+    /// A directory of its own, the user's: it has one directory that is called by the hash of its content.
     directory: PathBuf,
 }
 
@@ -73,10 +83,13 @@ pub fn as_they_are(workload: &Workload) -> Workload {
 pub fn ready(workload: &Workload) -> Result<Workload, Failure> {
     let user = user(workload)?;
     let places = places(workload, &user)?;
-    for place in &places {
-        match place.made() {
-            Some(content) => place.check(&content)?,
-            None => place.made_or_said()?,
+    if !places.is_empty() {
+        let cache = files::sheltered_directory(&directory()?).map_err(Failure::input)?;
+        for place in &places {
+            match place.made() {
+                Some(content) => place.check(&content)?,
+                None => place.made_or_said(&cache)?,
+            }
         }
     }
     Ok(workload.placed(|input| path_of(&places, input)))
@@ -91,12 +104,7 @@ pub fn clear(workload: &Workload) -> Result<(), Failure> {
     for content in places(workload, &user)?.iter().filter_map(Place::made) {
         let mut copy = content.into_os_string();
         copy.push(OF_TRIAL);
-        match fs::remove_dir_all(&copy) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(Failure::about(Path::new(&copy), error));
-            }
-            _ => {}
-        }
+        files::remove_tree(Path::new(&copy)).map_err(|error| Failure::about(Path::new(&copy), error))?;
     }
     Ok(())
 }
@@ -111,7 +119,7 @@ pub fn is_any_unmade(workload: &Workload) -> bool {
 pub fn failure(workload: &Workload) -> Option<String> {
     let user = user(workload).ok()?;
     let places = places(workload, &user).ok()?;
-    let why = |place: &Place<'_>| fs::read_to_string(place.directory.join(WHY_NOT)).ok();
+    let why = |place: &Place<'_>| files::open_to_read(&place.why_not()).and_then(io::read_to_string).ok();
     places.iter().filter(|place| place.made().is_none()).find_map(why)
 }
 
@@ -138,8 +146,8 @@ pub fn directory() -> Result<PathBuf, Failure> {
 
 impl<'a> Place<'a> {
     fn of(input: &'a Input, user: Option<User>) -> Result<Place<'a>, Failure> {
-        let another = user.as_ref().filter(|user| user.is_another());
-        let of_user = another.map(|user| format!("-{}", user.name)).unwrap_or_default();
+        let of_user = user.as_ref().filter(|user| user.is_another());
+        let of_user = of_user.map(|user| format!("-{}", user.name)).unwrap_or_default();
         Ok(Place { input, directory: directory()?.join(known_as(input) + &of_user), user })
     }
 
@@ -148,6 +156,19 @@ impl<'a> Place<'a> {
         let entries = fs::read_dir(&self.directory).ok()?.flatten();
         let is_hash = |name: &str| name.len() == 64 && name.bytes().all(|letter| letter.is_ascii_hexdigit());
         entries.filter(|entry| is_hash(&entry.file_name().to_string_lossy())).map(|entry| entry.path()).min()
+    }
+
+    /// The file next to the directory, with the reason why it is not made.
+    fn why_not(&self) -> PathBuf {
+        let mut path = self.directory.clone().into_os_string();
+        path.push(WHY_NOT);
+        path.into()
+    }
+
+    /// The unprivileged user whose it is, where root runs pagelab.
+    fn owner(&self) -> Option<Owner> {
+        let another = self.user.as_ref().filter(|user| user.is_another());
+        another.map(|user| Owner { user: user.uid, group: user.gid })
     }
 
     fn path(&self) -> PathBuf {
@@ -170,51 +191,59 @@ impl<'a> Place<'a> {
     }
 
     /// Makes it, or keeps the reason why it cannot be beside where it would be. A signal is no reason.
-    fn made_or_said(&self) -> Result<(), Failure> {
-        let why_not = self.directory.join(WHY_NOT);
-        let made = self.make();
+    fn made_or_said(&self, cache: &Path) -> Result<(), Failure> {
+        let why_not = self.why_not();
+        let made = self.make(cache);
         let kept = match &made {
-            Ok(()) => fs::remove_file(&why_not).or_else(|error| match error.kind() {
-                io::ErrorKind::NotFound => Ok(()),
-                _ => Err(error),
-            }),
+            Ok(()) => files::remove_file(&why_not).map_err(|error| Failure::about(&why_not, error)),
             Err(Failure::Stopped(..)) => Ok(()),
-            Err(failure) => fs::write(&why_not, failure.to_string()),
+            Err(failure) => files::write(&why_not, failure.to_string().as_bytes()).map_err(Failure::input),
         };
         if let Err(error) = kept {
-            say(format_args!("{}: {error}", why_not.display()));
+            say(format_args!("{error}"));
         }
         made
     }
 
-    fn make(&self) -> Result<(), Failure> {
+    /// Makes it in the cache directory, and puts it into its own when it is whole.
+    fn make(&self, cache: &Path) -> Result<(), Failure> {
         say(format_args!("making the input {}, once: {}", self.input.name, self.directory.display()));
         let about = |path: &Path| {
             let path = path.to_path_buf();
             move |error: io::Error| Failure::about(&path, error)
         };
-        fs::create_dir_all(&self.directory).map_err(about(&self.directory))?;
-        let partial = tempfile::Builder::new().prefix("partial-").tempdir_in(&self.directory);
-        let partial = partial.map_err(about(&self.directory))?;
-        if let Some(user) = self.user.as_ref().filter(|user| user.is_another()) {
-            for directory in [self.directory.as_path(), partial.path()] {
-                chown(directory, Some(user.uid), Some(user.gid)).map_err(about(directory))?;
-            }
-        }
-        self.run(partial.path())?;
+        let give = |path: &Path| self.owner().map_or(Ok(()), |owner| files::give_directory(path, owner));
+        files::make_directories(&self.directory).map_err(Failure::input)?;
+        give(&self.directory).map_err(about(&self.directory))?;
+        partial::remove_left_in(cache);
+        let partial = partial::directory_in(cache).map_err(about(cache))?;
+        let output = self.output(partial.path()).map_err(about(partial.path()))?;
+        // Root makes nothing in it from here on.
+        give(partial.path()).map_err(about(partial.path()))?;
+        self.run(partial.path(), output)?;
         let hash = hash(partial.path()).map_err(about(partial.path()))?;
         let whole = self.directory.join(&hash);
-        match fs::rename(partial.path(), &whole) {
+        match files::rename(partial.path(), &whole) {
             // Another pagelab has just made the same.
-            Err(error) if !whole.is_dir() => return Err(about(&whole)(error)),
+            Err(error) if !fs::symlink_metadata(&whole).is_ok_and(|there| there.is_dir()) => {
+                return Err(about(&whole)(error));
+            }
             _ => {}
         }
         say(format_args!("the input {} has the hash {hash}", self.input.name));
         Ok(())
     }
 
+    /// The standard output of the command.
+    fn output(&self, directory: &Path) -> io::Result<Stdio> {
+        let Some(name) = &self.input.output else { return Ok(Stdio::null()) };
+        let file = files::create_new(&directory.join(name))?;
+        self.owner().map_or(Ok(()), |owner| place::give(&file, owner))?;
+        Ok(file.into())
+    }
+
     /// Runs the command in a directory.
-    fn run(&self, directory: &Path) -> Result<(), Failure> {
+    fn run(&self, directory: &Path, output: Stdio) -> Result<(), Failure> {
         let name = &self.input.name;
         let failed = |what: &dyn std::fmt::Display| Failure::Input(format!("the input {name} cannot be made: {what}"));
         let words: Vec<OsString> = self.input.command.iter().map(OsString::from).collect();
@@ -222,85 +251,12 @@ impl<'a> Place<'a> {
         let text = self.input.script.as_deref().unwrap_or_default();
         script.write_all(text.as_bytes()).map_err(|error| failed(&error))?;
         script.seek(SeekFrom::Start(0)).map_err(|error| failed(&error))?;
-        let output = match &self.input.output {
-            Some(output) => File::create(directory.join(output)),
-            None => File::options().write(true).open("/dev/null"),
-        };
-        let output = output.map_err(|error| failed(&error))?;
         signals::catch(PassOn::Kill).map_err(|error| failed(&error))?;
         let made = platform::make(&words, &self.user, directory, script, output);
         signals::release();
         match signals::arrived() {
             Some(signal) => Err(Failure::Stopped(signal, "the input is not made")),
             None => made.map_err(|error| failed(&error)),
-        }
-    }
-}
-
-/// The hash of all files below a directory: their paths, and what is in them, in the order of the paths.
-fn hash(directory: &Path) -> io::Result<String> {
-    let mut paths = Vec::new();
-    collect(directory, &mut paths)?;
-    paths.sort();
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 1 << 20];
-    for path in paths {
-        let metadata = fs::symlink_metadata(&path)?;
-        let relative = path.strip_prefix(directory).unwrap_or(&path).as_os_str().as_encoded_bytes().to_vec();
-        hash.update([&relative[..], &[0]].concat());
-        if metadata.is_symlink() {
-            hash.update(fs::read_link(&path)?.as_os_str().as_encoded_bytes());
-            continue;
-        }
-        hash.update(metadata.size().to_le_bytes());
-        let mut file = File::open(&path)?;
-        loop {
-            match file.read(&mut buffer)? {
-                0 => break,
-                count => hash.update(&buffer[..count]),
-            }
-        }
-    }
-    Ok(hexadecimal(&hash.finalize()))
-}
-
-/// Regular files and links below a directory; what is neither (a socket) is no content.
-fn collect(directory: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        match entry.file_type()? {
-            kind if kind.is_dir() => collect(&entry.path(), paths)?,
-            kind if kind.is_file() || kind.is_symlink() => paths.push(entry.path()),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_hash_is_of_names_and_contents_and_of_nothing_else() {
-        let hashed = |files: &[(&str, &str)]| {
-            let directory = tempfile::tempdir().unwrap();
-            for (name, content) in files {
-                let path = directory.path().join(name);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, content).unwrap();
-            }
-            hash(directory.path()).unwrap()
-        };
-        let one = hashed(&[("a", "1"), ("b/c", "2")]);
-        assert_eq!(one.len(), 64);
-        assert_eq!(one, hashed(&[("b/c", "2"), ("a", "1")]));
-        for other in [&[("a", "2"), ("b/c", "2")][..], &[("a", "1"), ("b/d", "2")], &[("a", "1")]] {
-            assert_ne!(one, hashed(other), "{other:?}");
         }
     }
 }

@@ -62,8 +62,11 @@ fn of_input(input: &Input, of_workload: &[String]) -> Vec<Lack> {
 /// A path is one of a file; a name is one of a program.
 fn lack(needed: &str, packages: &[String]) -> Option<Lack> {
     let what = match needed.starts_with('/') && !needed.contains("/bin/") {
-        true if Path::new(needed).exists() => return None,
-        true => format!("there is no {needed}"),
+        true => match Path::new(needed).try_exists() {
+            Ok(true) => return None,
+            Ok(false) => format!("there is no {needed}"),
+            Err(error) => format!("{needed}: {error}"),
+        },
         false => tracer::resolve(&OsString::from(needed)).err()?.to_string(),
     };
     Some(Lack { what, packages: packages.to_vec() })

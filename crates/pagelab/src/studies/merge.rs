@@ -11,13 +11,13 @@ use super::arguments::Merge;
 use super::known::nearest;
 use super::model::Outcome;
 use crate::failure::{Failure, say, told};
-use crate::output::{open, open_store, print};
+use crate::output::{open_store, print, read_store};
 
 /// Runs `pagelab study merge`.
 /// # Errors
 /// A store that cannot be read or written; comparisons of which two stores tell different things.
 pub fn merge(arguments: &Merge) -> Result<(), Failure> {
-    if let (Some(first), false) = (arguments.stores.first(), arguments.stores.iter().any(|path| path.exists())) {
+    if let (Some(first), false) = (arguments.stores.first(), arguments.stores.iter().any(|path| !is_missing(path))) {
         return Err(absent(first));
     }
     let store = open_store(arguments.store.as_deref())?;
@@ -42,10 +42,7 @@ fn not_there(study: &str, known: &BTreeSet<String>) -> Failure {
 pub fn into(stores: &[PathBuf], study: Option<&str>, into: &Store) -> Counted {
     let (mut counted, mut known) = (Counted::default(), Known::default());
     for path in stores {
-        let from = match path.exists() {
-            true => open(path).and_then(|store| different(store, into)),
-            false => Err(absent(path)),
-        };
+        let from = read_store(path).and_then(|store| different(store.ok_or_else(|| absent(path))?, into));
         match from.and_then(|from| of_store(&from, into, study, &mut known, &mut counted)) {
             Ok(()) => {}
             Err(failure) => {
@@ -55,6 +52,11 @@ pub fn into(stores: &[PathBuf], study: Option<&str>, into: &Store) -> Counted {
         }
     }
     counted
+}
+
+/// An error of looking is also one of opening, which reports it.
+fn is_missing(store: &Path) -> bool {
+    matches!(store.try_exists(), Ok(false))
 }
 
 fn absent(store: &Path) -> Failure {

@@ -14,6 +14,7 @@ mod merge;
 mod model;
 mod over_boots;
 mod over_variants;
+mod partial;
 mod plan;
 mod programs;
 mod report;

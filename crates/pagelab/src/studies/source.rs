@@ -3,7 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
+use host::if_there;
 use model::toml_file;
+use results::input;
 use study::definition::{Definition, Size, Wire, WireSuite};
 
 use super::known::{self, nearest};
@@ -32,35 +34,48 @@ const SUITES: [(&str, &str); 6] = [
 pub struct Source {
     /// What it is called: a name, or a path.
     pub name: String,
-    /// Its text.
-    text: String,
+    /// Its text, or why it cannot be read.
+    text: Result<String, String>,
     /// Where suites are looked for first.
     beside: Option<PathBuf>,
 }
 
 /// Every study of the program and of the directories that belong to it, by name; one of the program first.
-pub fn all() -> Vec<Source> {
+///
+/// # Errors
+/// A directory of them cannot be read.
+pub fn all() -> Result<Vec<Source>, Failure> {
     found(&STUDIES, &directories("studies"))
 }
 
 /// Every suite of the program and of the directories that belong to it, by name; one of the program first.
-pub fn suites() -> Vec<Source> {
+///
+/// # Errors
+/// As [`all`].
+pub fn suites() -> Result<Vec<Source>, Failure> {
     found(&SUITES, &directories("suites"))
 }
 
-fn found(built_in: &[(&str, &str)], directories: &[PathBuf]) -> Vec<Source> {
-    let source = |name: &str, text: &str| Source { name: name.to_owned(), text: text.to_owned(), beside: None };
-    let mut all: Vec<Source> = built_in.iter().map(|(name, text)| source(name, text)).collect();
-    for path in directories.iter().filter_map(|directory| std::fs::read_dir(directory).ok()).flatten().flatten() {
-        let name = path.path().file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let is_new =
-            path.path().extension().is_some_and(|ending| ending == "toml") && all.iter().all(|one| one.name != name);
-        if let (true, Ok(text)) = (is_new, std::fs::read_to_string(path.path())) {
-            all.push(source(&name, &text));
+fn found(built_in: &[(&str, &str)], directories: &[PathBuf]) -> Result<Vec<Source>, Failure> {
+    let source = |name: &str, text| Source { name: name.to_owned(), text, beside: None };
+    let mut all: Vec<Source> = built_in.iter().map(|(name, text)| source(name, Ok((*text).to_owned()))).collect();
+    for directory in directories {
+        let failed = |error| Failure::about(directory, error);
+        for entry in if_there(std::fs::read_dir(directory)).map_err(failed)?.into_iter().flatten() {
+            let path = entry.map_err(failed)?.path();
+            let Some(name) = path.file_stem().map(|name| name.to_string_lossy()) else { continue };
+            let is_toml = path.extension().is_some_and(|ending| ending == "toml");
+            if is_toml && all.iter().all(|one| one.name != name) {
+                all.push(source(&name, read(&path)));
+            }
         }
     }
     all.sort_by(|one, other| one.name.cmp(&other.name));
-    all
+    Ok(all)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    input::read_definition(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Whether this names a file: what ends in `.toml` or has a `/` does.
@@ -75,12 +90,12 @@ pub fn is_file(name: &str) -> bool {
 pub fn named(name: &str) -> Result<Source, Failure> {
     let path = Path::new(name);
     if is_file(name) {
-        let text = std::fs::read_to_string(path).map_err(|error| Failure::about(path, error))?;
+        let text = Ok(read(path).map_err(Failure::Input)?);
         let beside = path.parent().map(|directory| directory.join("suites"));
         return Ok(Source { name: name.to_owned(), text, beside });
     }
     let file = "A file is named with its `/` or `.toml`";
-    one_of("study", name, all()).map_err(|what| Failure::Input(format!("{what}. {file}")))
+    one_of("study", name, all()?).map_err(|what| Failure::Input(format!("{what}. {file}")))
 }
 
 /// The one of that name.
@@ -109,17 +124,21 @@ impl Source {
     /// What is wrong with the file, or with the file of a suite, in a line.
     pub fn of_size(&self, size: Size) -> Result<Definition, Failure> {
         let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("{}: {error}", self.name));
-        let wire: Wire = toml_file::read(&self.text).map_err(|error| wrong(&error))?;
+        let wire: Wire = toml_file::read(self.text()?).map_err(|error| wrong(&error))?;
         let suites: Vec<WireSuite> = wire.suites().map(|name| self.suite(name)).collect::<Result<_, _>>()?;
         let definition = wire.with_suites(size, &suites).map_err(|error| wrong(&error))?;
         known::check(&definition).map_err(|error| wrong(&error))?;
         Ok(definition)
     }
 
+    fn text(&self) -> Result<&str, Failure> {
+        self.text.as_deref().map_err(|why| Failure::Input(why.clone()))
+    }
+
     /// A suite that a study names.
     fn suite(&self, name: &str) -> Result<WireSuite, Failure> {
         let directories: Vec<PathBuf> = directories("suites").into_iter().chain(self.beside.clone()).collect();
-        let source = one_of("suite", name, found(&SUITES, &directories));
+        let source = one_of("suite", name, found(&SUITES, &directories)?);
         source.map_err(|what| Failure::Input(format!("{}: {what}", self.name)))?.as_suite()
     }
 
@@ -129,7 +148,7 @@ impl Source {
     /// What is wrong with the file, in a line.
     pub fn as_suite(&self) -> Result<WireSuite, Failure> {
         let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("suite {}: {error}", self.name));
-        let suite: WireSuite = toml_file::read(&self.text).map_err(|error| wrong(&error))?;
+        let suite: WireSuite = toml_file::read(self.text()?).map_err(|error| wrong(&error))?;
         match suite.name() == self.name {
             true => Ok(suite),
             false => Err(wrong(&format_args!("its `name` is {:?}; expected that of its file", suite.name()))),
@@ -155,7 +174,7 @@ mod tests {
 
     #[test]
     fn every_workload_of_a_suite_can_be_run_or_says_why_not() {
-        for source in found(&SUITES, &[]) {
+        for source in found(&SUITES, &[]).unwrap() {
             let suite = source.as_suite().unwrap_or_else(|error| panic!("{error}"));
             assert!(!suite.about().is_empty());
             for size in [Size::Full, Size::Quick] {
@@ -172,6 +191,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_study_that_cannot_be_read_is_not_left_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let found = |path: &Path| found(&[], &[path.to_owned()]).map(|all| all.len());
+        assert!(matches!(found(&directory.path().join("none")), Ok(0)));
+        std::fs::write(directory.path().join("one.toml"), "").unwrap();
+        assert!(matches!(found(directory.path()), Ok(1)));
+        std::fs::create_dir(directory.path().join("two.toml")).unwrap();
+        assert!(matches!(found(directory.path()), Ok(2)));
+        let all = super::found(&[], &[directory.path().to_owned()]).unwrap();
+        assert!(all[1].text().unwrap_err().to_string().contains("two.toml"));
+        std::fs::write(directory.path().join("file"), "").unwrap();
+        assert!(found(&directory.path().join("file")).is_err());
     }
 
     #[test]

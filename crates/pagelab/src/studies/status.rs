@@ -24,7 +24,7 @@ const COUNTED: &str = "any";
 /// # Errors
 /// One of them makes no sense.
 pub fn list(json: bool) -> Result<(), Failure> {
-    let studies = source::all().into_iter().map(|source| source.of_size(Size::Full));
+    let studies = source::all()?.into_iter().map(|source| source.of_size(Size::Full));
     let studies = studies.collect::<Result<Vec<Definition>, Failure>>()?;
     if json {
         let study = |one: &Definition| {

@@ -1,7 +1,6 @@
 //! `pagelab table check`: whether the tables in a memory dump keep the rules of their architecture.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +9,7 @@ use paging::check::{Fault, MAX_FAULTS, Report, check};
 use paging::format::named::Named;
 use paging::{Arena, Census, ENTRY_BYTES, Error, Format, OutputAddress, Severity, Tables, with_format};
 use results::grid::plain;
+use results::input;
 use serde_json::{Value, json};
 
 use super::census;
@@ -143,7 +143,8 @@ enum NoImage {
 fn read_image(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, NoImage> {
     let path = path.to_path_buf();
     let mut image = Vec::new();
-    let read = File::open(&path).and_then(|file| file.take(limit_bytes.saturating_add(1)).read_to_end(&mut image));
+    let opened = input::open_memory(&path).map_err(std::io::Error::from);
+    let read = opened.and_then(|file| file.take(limit_bytes.saturating_add(1)).read_to_end(&mut image));
     match (read, image.len() as u64) {
         (Err(error), _) => Err(NoImage::Unreadable { path, error }),
         (_, 0) => Err(NoImage::Empty(path)),

@@ -144,7 +144,8 @@ fn target(arguments: &TcgRegions) -> Result<Target, Failure> {
     if pmd <= page {
         return Err(Failure::Input(format!("--pmd: expected more than a base page ({page}), found {pmd}")));
     }
-    let Some(kernel) = arguments.kernel.or(here.kernel_version()) else {
+    let version = || here.kernel_version().map_err(Failure::input);
+    let Some(kernel) = arguments.kernel.map_or_else(version, |kernel| Ok(Some(kernel)))? else {
         return Err(Failure::Input(
             "/proc/sys/kernel/osrelease names no version of Linux; name one with --kernel".into(),
         ));

@@ -10,6 +10,10 @@ use super::header::header;
 use super::view::{Look, Row, View};
 use crate::short::fitted;
 
+/// The largest frame, in columns and lines: more than any screen has, and less than a terminal can say that it has (65535 each).
+pub const MAX_WIDTH: u16 = 1000;
+pub const MAX_HEIGHT: u16 = 500;
+
 /// How a terminal can show it.
 #[derive(Clone, Copy, Debug)]
 pub struct Looks {
@@ -41,6 +45,7 @@ pub fn frame(view: &View, browse: &Browse, looks: Looks, width: u16, height: u16
 pub fn whole(view: &View, browse: &Browse, width: u16, most: usize) -> String {
     let mut rows = browse.chosen(view);
     rows.truncate(most);
+    let width = width.min(MAX_WIDTH);
     let header = header(view, usize::from(width), usize::MAX);
     let height = u16::try_from(header.len() + rows.len() + 2).unwrap_or(u16::MAX);
     let looks = Looks { colours: false, wide: true };

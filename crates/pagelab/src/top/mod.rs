@@ -1,13 +1,15 @@
 //! `pagelab top`: a live view of which page sizes map the processes of this host.
 //!
 //! `watch` reads, within what `pace` allows and by the `turns` of the processes; a `view` is what came of it; `frame` draws it with
-//! its `header` and `columns` as `browse` has chosen, in pure functions; `screen` is the terminal.
+//! its `header` and `columns` as `browse` has chosen, in pure functions; `screen` is the terminal, whose `keyboard` sends `keys`.
 
 mod browse;
 mod columns;
 mod document;
 mod frame;
 mod header;
+mod keyboard;
+mod keys;
 mod pace;
 mod screen;
 mod turns;
@@ -17,14 +19,14 @@ mod watch;
 #[cfg(test)]
 mod sample;
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::Args;
 
 use crate::failure::Failure;
 use crate::locale::has_all_characters;
-use crate::output::{ignore_closed_pipe, print, terminal_width};
+use crate::output::{Reader, print, print_look, terminal_width};
 use crate::words::parse_duration;
 use browse::{Browse, Sort};
 use frame::{Looks, whole};
@@ -76,16 +78,20 @@ fn once(watcher: &mut Watcher, browse: &Browse, arguments: &TopArguments) -> Res
     print(&text, arguments.json)
 }
 
-/// Frames one below the other, for a terminal that cannot move its cursor; Ctrl-C ends them.
+/// Frames one below the other, for a terminal that cannot move its cursor, until Ctrl-C or the terminal's end.
 fn one_after_the_other(watcher: &mut Watcher, browse: &Browse) -> Result<(), Failure> {
     /// Processes of a frame.
     const MOST: usize = 20;
     loop {
+        let mut reader = Reader::Reads;
         watcher.frame(Thoroughness::Paced, |view| {
             let text = whole(view, browse, terminal_width() as u16, MOST);
-            print(&text, false)?;
-            ignore_closed_pipe(writeln!(std::io::stdout()))
+            reader = print_look(&format!("{text}\n"), false)?;
+            Ok(())
         })?;
+        if reader == Reader::IsGone {
+            return Ok(());
+        }
         std::thread::sleep(Duration::from_secs_f64(watcher.every_s().min(1e6)));
     }
 }

@@ -1,33 +1,61 @@
 //! The terminal: frames go there, keys come from there, and it is left as it was found.
 
 use std::io;
+use std::mem::ManuallyDrop;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{self, EnterAlternateScreen};
+use ratatui::layout::Rect;
+use ratatui::{DefaultTerminal, TerminalOptions, Viewport};
 use results::inspection;
 use tracer::signals::{self, PassOn};
 
-use super::browse::{Browse, Key, Shown, Wish};
-use super::frame::{Looks, frame};
+use super::browse::{Browse, Shown, Wish};
+use super::frame::{Looks, MAX_HEIGHT, MAX_WIDTH, frame};
+use super::keyboard::{Heard, Keyboard};
 use super::view::View;
 use super::watch::{Thoroughness, Watcher};
 use crate::failure::{Failure, told};
 
-/// Between two looks at whether a signal arrived.
+/// Between two looks at whether a signal arrived, or the terminal has another size.
 const SIGNAL_PATIENCE: Duration = Duration::from_millis(250);
 
-/// Shows frames until the user or a signal ends it.
+/// Shows frames until the user or a signal ends it, or the terminal is closed.
 ///
 /// # Errors
-/// The terminal or /proc cannot be read, or a signal ended it. The terminal is as it was in any case.
+/// The terminal or /proc cannot be read, the terminal was closed, or a signal ended it. The terminal is as it was in any case.
 pub fn live(watcher: &mut Watcher, browse: &mut Browse, looks: Looks) -> Result<(), Failure> {
-    signals::catch(PassOn::Same).map_err(Failure::input)?;
-    let terminal = ratatui::try_init().map_err(unusable)?;
-    let mut screen = Screen { terminal, looks, shown: Shown::default() };
+    // With its alarm: a write to a terminal that takes no output (Ctrl-S) blocks.
+    signals::catch(PassOn::Kill).map_err(Failure::input)?;
+    let (terminal, area) = taken().map_err(unusable)?;
+    let mut screen = Screen { terminal, area, looks, shown: Shown::default(), keyboard: Keyboard::default() };
     let ended = screen.run(watcher, browse);
-    let restored = ratatui::try_restore().map_err(unusable);
-    ended.and(restored)
+    let restored = screen.restore();
+    // A hangup fails a read or a write, and sends SIGHUP.
+    match (ended, signals::arrived()) {
+        (Err(Failure::Input(_)), Some(signal)) => Err(stopped(signal)),
+        (ended, _) => ended.and(restored),
+    }
+}
+
+fn stopped(signal: i32) -> Failure {
+    Failure::Stopped(signal, "nothing was changed")
+}
+
+/// Takes the terminal. The area of it that is drawn is chosen here: ratatui has cells for all of what it chooses itself.
+fn taken() -> io::Result<(ManuallyDrop<DefaultTerminal>, Rect)> {
+    let area = area()?;
+    let terminal = ratatui::try_init_with_options(TerminalOptions { viewport: Viewport::Fixed(area) })?;
+    execute!(io::stdout(), EnterAlternateScreen)?;
+    Ok((ManuallyDrop::new(terminal), area))
+}
+
+/// The part of the terminal that frames have, as large as it is now.
+fn area() -> io::Result<Rect> {
+    let (width, height) = terminal::size()?;
+    Ok(Rect::new(0, 0, width.min(MAX_WIDTH), height.min(MAX_HEIGHT)))
 }
 
 fn unusable(error: io::Error) -> Failure {
@@ -35,10 +63,14 @@ fn unusable(error: io::Error) -> Failure {
 }
 
 struct Screen {
-    terminal: DefaultTerminal,
+    /// Never dropped: if it cannot show the cursor it prints that to standard error, and panics if that is closed too.
+    terminal: ManuallyDrop<DefaultTerminal>,
+    /// What is drawn of it.
+    area: Rect,
     looks: Looks,
     /// What the last frame had.
     shown: Shown,
+    keyboard: Keyboard,
 }
 
 impl Screen {
@@ -48,39 +80,52 @@ impl Screen {
             let next = Instant::now() + Duration::from_secs_f64(watcher.every_s().min(1e6));
             while let Some(left) = next.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
                 if let Some(signal) = signals::arrived() {
-                    return Err(Failure::Stopped(signal, "nothing was changed"));
+                    return Err(stopped(signal));
                 }
-                if !event::poll(left.min(SIGNAL_PATIENCE)).map_err(unusable)? {
-                    continue;
+                let was_pressed = match self.hear(watcher, browse, &view, left.min(SIGNAL_PATIENCE))? {
+                    ControlFlow::Break(()) => return Ok(()),
+                    ControlFlow::Continue(was_pressed) => was_pressed,
+                };
+                if was_pressed || area().map_err(unusable)? != self.area {
+                    self.draw(&view, browse)?;
                 }
-                if self.hear(watcher, browse, &view)? {
-                    return Ok(());
-                }
-                self.draw(&view, browse)?;
             }
         }
     }
 
-    /// Takes all that was typed; whether it was to end.
-    fn hear(&mut self, watcher: &Watcher, browse: &mut Browse, view: &View) -> Result<bool, Failure> {
-        loop {
-            if let Event::Key(pressed) = event::read().map_err(unusable)?
-                && let Some(key) = key(pressed)
-            {
-                match browse.press(key, view, self.shown) {
-                    Wish::Draw => {}
-                    Wish::Quit => return Ok(true),
-                    Wish::Suspend => self.suspend()?,
-                    Wish::Inspect(pid) => self.inspect(watcher, browse, view, pid)?,
-                }
+    /// Waits for a key, and handles all that have arrived. Breaks if one of them ends `top`; otherwise whether there was one.
+    fn hear(
+        &mut self,
+        watcher: &Watcher,
+        browse: &mut Browse,
+        view: &View,
+        mut patience: Duration,
+    ) -> Result<ControlFlow<(), bool>, Failure> {
+        let mut was_pressed = false;
+        // Input may never pause.
+        while signals::arrived().is_none() {
+            let key = match self.keyboard.next(io::stdin(), patience).map_err(unusable)? {
+                Heard::Key(key) => key,
+                Heard::Nothing => return Ok(ControlFlow::Continue(was_pressed)),
+                Heard::Closed => return Err(unusable(io::Error::other("it was closed"))),
+            };
+            match browse.press(key, view, self.shown) {
+                Wish::Draw => {}
+                Wish::Quit => return Ok(ControlFlow::Break(())),
+                Wish::Suspend => self.suspend()?,
+                Wish::Inspect(pid) => self.inspect(watcher, browse, view, pid)?,
             }
-            if !event::poll(Duration::ZERO).map_err(unusable)? {
-                return Ok(false);
-            }
+            (was_pressed, patience) = (true, Duration::ZERO);
         }
+        Ok(ControlFlow::Continue(was_pressed))
     }
 
     fn draw(&mut self, view: &View, browse: &Browse) -> Result<(), Failure> {
+        let area = area().map_err(unusable)?;
+        if area != self.area {
+            self.terminal.resize(area).map_err(unusable)?;
+            self.area = area;
+        }
         let (looks, shown) = (self.looks, &mut self.shown);
         let drawn = self.terminal.draw(|to| {
             let area = to.area();
@@ -95,7 +140,7 @@ impl Screen {
     fn inspect(&mut self, watcher: &Watcher, browse: &mut Browse, view: &View, pid: u32) -> Result<(), Failure> {
         browse.show(format!("inspection of process {pid}"), "being inspected");
         self.draw(view, browse)?;
-        let width = usize::from(self.terminal.size().map_err(unusable)?.width);
+        let width = usize::from(self.area.width);
         let text = match watcher.inspect(pid) {
             Ok(seen) => inspection::process(&seen, false, width),
             Err(error) => results::printable(&told(&error)),
@@ -106,32 +151,15 @@ impl Screen {
 
     /// Stops this process with the terminal as it was, and takes it again when the process goes on.
     fn suspend(&mut self) -> Result<(), Failure> {
-        ratatui::try_restore().map_err(unusable)?;
+        self.restore()?;
         nix::sys::signal::raise(nix::sys::signal::Signal::SIGTSTP).map_err(|error| unusable(error.into()))?;
-        self.terminal = ratatui::try_init().map_err(unusable)?;
+        (self.terminal, self.area) = taken().map_err(unusable)?;
         self.terminal.clear().map_err(unusable)
     }
-}
 
-fn key(pressed: KeyEvent) -> Option<Key> {
-    if pressed.kind == KeyEventKind::Release {
-        return None;
+    /// Leaves the terminal as it was found.
+    fn restore(&mut self) -> Result<(), Failure> {
+        let restored = ratatui::try_restore();
+        restored.and(self.terminal.show_cursor()).map_err(unusable)
     }
-    let is_control = pressed.modifiers.contains(KeyModifiers::CONTROL);
-    Some(match pressed.code {
-        KeyCode::Char('c') if is_control => Key::Interrupt,
-        KeyCode::Char('z') if is_control => Key::Suspend,
-        KeyCode::Char(_) if is_control || pressed.modifiers.contains(KeyModifiers::ALT) => return None,
-        KeyCode::Char(c) => Key::Char(c),
-        KeyCode::Up => Key::Up,
-        KeyCode::Down => Key::Down,
-        KeyCode::PageUp => Key::PageUp,
-        KeyCode::PageDown => Key::PageDown,
-        KeyCode::Home => Key::Home,
-        KeyCode::End => Key::End,
-        KeyCode::Enter => Key::Enter,
-        KeyCode::Esc => Key::Escape,
-        KeyCode::Backspace => Key::Backspace,
-        _ => return None,
-    })
 }

@@ -68,9 +68,9 @@ impl Watcher {
     ///
     /// # Errors
     /// /proc or /sys cannot be read.
-    pub fn new(every_s: f64) -> Result<Watcher, HostError> {
+    pub fn new(every_s: f64) -> Result<Watcher, InspectError> {
         let host = Host::open("/")?;
-        let inspector = Inspector::new(host.clone(), Observer::open().with_file_folios(), Detail::default());
+        let inspector = Inspector::new(host.clone(), Observer::open()?.with_file_folios(), Detail::default());
         let (processes, before, supply) = Default::default();
         Ok(Watcher { host, inspector, pace: Pace::new(every_s), processes, before, supply })
     }
@@ -95,7 +95,7 @@ impl Watcher {
         let since = self.before.as_ref().map(|(before, at)| (before, (now - *at).as_secs_f64()));
         self.pace.waited(since.map_or(0.0, |(_, seconds)| seconds));
         let system = System::of(&activity, since, self.host.page_sizes());
-        self.list(now, since.map(|(_, seconds)| seconds));
+        self.list(now, since.map(|(_, seconds)| seconds)).map_err(Failure::input)?;
         let looks_s = self.look(now, reshaped(&activity), thoroughness).map_err(Failure::input)?;
         let view = self.view(system, now, reshaped(&activity));
         self.before = Some((activity, now));
@@ -113,9 +113,10 @@ impl Watcher {
     }
 
     /// Takes over the list of processes.
-    fn list(&mut self, now: Instant, since_s: Option<f64>) {
+    fn list(&mut self, now: Instant, since_s: Option<f64>) -> Result<(), HostError> {
+        let listed = self.host.processes()?;
         let mut known = std::mem::take(&mut self.processes);
-        for stat in self.host.processes() {
+        for stat in listed {
             let before = known.remove(&stat.pid).filter(|before| before.stat.started_ticks == stat.started_ticks);
             let watched = match before {
                 None => Watched { stat, since: now, faults_per_s: None, looked: None },
@@ -127,6 +128,7 @@ impl Watcher {
             };
             self.processes.insert(watched.stat.pid, watched);
         }
+        Ok(())
     }
 
     /// Looks at those whose turn it is; the CPU time that it took.

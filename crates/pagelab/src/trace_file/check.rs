@@ -1,13 +1,11 @@
 //! `pagelab trace check`.
 
-use std::io::Write;
-
 use serde_json::json;
 use trace::Block;
 
 use super::{Damages, Shown, named, open};
 use crate::failure::Failure;
-use crate::output::ignore_closed_pipe;
+use crate::output::print;
 use crate::table::describe::count;
 
 /// Runs `pagelab trace check`.
@@ -30,9 +28,9 @@ pub fn run(arguments: &Shown) -> Result<(), Failure> {
             "damages": damages.documents(),
             "damages_left_out": damages.others,
         });
-        ignore_closed_pipe(writeln!(std::io::stdout(), "{document:#}"))?;
+        print(&format!("{document:#}"), true)?;
     } else {
-        print(&damages, sound, whole)?;
+        print(&text(&damages, sound, whole), false)?;
     }
     let path = arguments.file.display();
     match (damages.count(), whole) {
@@ -44,14 +42,11 @@ pub fn run(arguments: &Shown) -> Result<(), Failure> {
     }
 }
 
-fn print(damages: &Damages, sound: u64, whole: bool) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    for line in damages.lines() {
-        ignore_closed_pipe(writeln!(out, "{line}"))?;
-    }
+fn text(damages: &Damages, sound: u64, whole: bool) -> String {
     let end = if whole { "the index is there" } else { "there is no index at the end" };
     let sound = count(sound, "sound block");
-    ignore_closed_pipe(writeln!(out, "{sound}, {}; {end}", damaged_places(damages.count())))
+    let last = format!("{sound}, {}; {end}", damaged_places(damages.count()));
+    damages.lines().chain([last]).collect::<Vec<_>>().join("\n")
 }
 
 fn damaged_places(number: u64) -> String {

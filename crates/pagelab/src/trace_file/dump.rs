@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::io::{BufWriter, StdoutLock, Write};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use trace::{Block, Chunk, Event, PAGE_SHIFT, Timestamp};
 
 use super::kinds::name;
 use super::{Dump, damage_document, damage_text, named, open, parquet};
 use crate::failure::Failure;
-use crate::output::ignore_closed_pipe;
+use crate::output::{ignore_closed_pipe, print};
 
 /// Runs `pagelab trace dump`.
 pub fn run(arguments: &Dump) -> Result<(), Failure> {
     if let Some(directory) = &arguments.parquet {
         let written = parquet::write(&arguments.file, directory, arguments.json)?;
-        return ignore_closed_pipe(writeln!(std::io::stdout(), "{written}"));
+        return print(&written, arguments.json);
     }
     let mut reader = open(&arguments.file)?;
     let mut printer = Printer { out: BufWriter::new(std::io::stdout().lock()), json: arguments.json };
@@ -33,9 +33,7 @@ pub fn run(arguments: &Dump) -> Result<(), Failure> {
                 printer.runs(thread, first, &chunk, events.entry(thread).or_default())
             }
             Block::Timestamps(timestamps) => timestamps.iter().try_for_each(|timestamp| printer.timestamp(timestamp)),
-            Block::Damaged(damage) if arguments.json => {
-                writeln!(printer.out, "{}", json!({ "damage": damage_document(&damage) }))
-            }
+            Block::Damaged(damage) if arguments.json => printer.line(&json!({ "damage": damage_document(&damage) })),
             Block::Damaged(damage) => writeln!(printer.out, "damaged {}", damage_text(&damage)),
         };
     }
@@ -51,9 +49,14 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
+    /// A document in a line.
+    fn line(&mut self, document: &Value) -> std::io::Result<()> {
+        writeln!(self.out, "{}", results::printable_json(&document.to_string()))
+    }
+
     fn begin(&mut self, name: &str, header: &trace::Header) -> std::io::Result<()> {
         if self.json {
-            writeln!(self.out, "{}", json!({ "schema": "pagelab.trace-dump/1", "header": header }))
+            self.line(&json!({ "schema": "pagelab.trace-dump/1", "header": header }))
         } else {
             writeln!(self.out, "{}: thread, run, address of the page, what, accesses", results::printable(name))
         }
@@ -81,7 +84,7 @@ impl Printer<'_> {
                         .map(|access| json!([address + u64::from(access.offset()), access.bytes(), access.is_store()]))
                         .collect();
                 }
-                writeln!(self.out, "{line}")?;
+                self.line(&line)?;
             } else {
                 writeln!(self.out, "{thread} {number} {address:#x} {kind} {}", run.accesses)?;
                 for access in own {
@@ -99,14 +102,14 @@ impl Printer<'_> {
         let Timestamp { thread, run, event, time_ns } = *timestamp;
         if self.json {
             let timestamp = json!({ "run": run, "event": event, "time_ns": time_ns });
-            return writeln!(self.out, "{}", json!({ "thread": thread, "timestamp": timestamp }));
+            return self.line(&json!({ "thread": thread, "timestamp": timestamp }));
         }
         writeln!(self.out, "{thread} {run} timestamp {event} {time_ns}")
     }
 
     fn event(&mut self, thread: u32, event: &Event) -> std::io::Result<()> {
         if self.json {
-            return writeln!(self.out, "{}", json!({ "thread": thread, "event": event }));
+            return self.line(&json!({ "thread": thread, "event": event }));
         }
         let call = serde_json::to_string(&event.call)?;
         let call = results::printable(&call);

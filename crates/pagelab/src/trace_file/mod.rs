@@ -15,6 +15,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
+use results::input;
 use serde_json::{Value, json};
 use trace::{Damage, Reader};
 
@@ -137,7 +138,7 @@ fn named(path: &Path, error: impl std::fmt::Display) -> Failure {
 }
 
 fn open(path: &Path) -> Result<Reader<BufReader<File>>, Failure> {
-    let file = File::open(path).map_err(|error| named(path, error))?;
+    let file = input::open(path).map_err(|error| named(path, error))?;
     Reader::new(BufReader::with_capacity(1 << 20, file)).map_err(|error| named(path, error))
 }
 
@@ -154,7 +155,8 @@ fn damage_document(damage: &Damage) -> Value {
 }
 
 fn damage_text(damage: &Damage) -> String {
-    format!("at byte {}: {} ({} bytes passed over)", damage.offset, damage.why, damage.bytes)
+    let why = results::printable(&damage.why.to_string());
+    format!("at byte {}: {why} ({} bytes passed over)", damage.offset, damage.bytes)
 }
 
 /// Damaged places, of which a file may have any number: the first are told, the others counted.

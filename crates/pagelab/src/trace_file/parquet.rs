@@ -172,10 +172,15 @@ impl<R: Rows> Table<R> {
 pub fn write(trace: &Path, directory: &Path, as_json: bool) -> Result<String, Failure> {
     let mut reader = open(trace)?;
     let others = directory.join(Accesses::FILE);
-    if !reader.header().columns.addresses && others.exists() {
+    let is_there = match others.try_exists() {
+        // A file in place of the directory is refused below.
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => false,
+        found => found.map_err(|error| named(&others, error))?,
+    };
+    if !reader.header().columns.addresses && is_there {
         return Err(named(&others, "of another trace: this one keeps no addresses; name another directory"));
     }
-    results::place::make_directories(directory).map_err(|error| {
+    results::files::make_directories(directory).map_err(|error| {
         named(directory, format_args!("{error}; --parquet expects a directory, or a name for a new one"))
     })?;
     let mut runs = Table::<Runs>::new(directory)?;

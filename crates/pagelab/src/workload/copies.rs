@@ -3,7 +3,8 @@
 
 use std::io;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::Barrier;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread::{Builder, ScopedJoinHandle};
 use std::time::Instant;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -51,6 +52,9 @@ pub enum CopiesError {
     /// The processors are not told, or cannot be chosen.
     #[error("sched_setaffinity: {0}")]
     Processors(#[source] nix::Error),
+    /// A copy has no thread that starts it.
+    #[error("no thread can be started for each copy: {0}; raise the limit of threads (ulimit -u), or run fewer copies")]
+    NoThread(#[source] io::Error),
     /// A copy cannot be started.
     #[error("{program} cannot be run: {source}")]
     NotStarted {
@@ -92,16 +96,19 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
         Count::Processors => processors.len(),
         Count::Number(number) => number,
     };
-    let start = Barrier::new(copies);
+    let start = Start::default();
     let all: Vec<Result<Ran, CopiesError>> = std::thread::scope(|scope| {
         let (start, command) = (&start, &arguments.command);
         let begun = (0..copies).map(|copy| {
             let processor = processors[copy % processors.len()];
-            scope.spawn(move || one(copy + 1, processor, command, start))
+            Builder::new().spawn_scoped(scope, move || one(copy + 1, processor, command, start))
         });
-        let begun: Vec<_> = begun.collect();
-        begun.into_iter().map(|thread| thread.join().expect("a copy's thread does not panic")).collect()
-    });
+        let begun = begun.collect::<io::Result<Vec<_>>>();
+        start.give(if begun.is_ok() { Go::When(copies) } else { Go::Never });
+        let join = |thread: ScopedJoinHandle<'_, _>| thread.join().expect("a copy's thread does not panic");
+        let begun = begun.map_err(CopiesError::NoThread)?;
+        Ok::<_, CopiesError>(begun.into_iter().map(join).collect())
+    })?;
     let all = all.into_iter().collect::<Result<Vec<Ran>, CopiesError>>()?;
     let program = || arguments.command[0].clone();
     if let Some(copy) = all.iter().position(|(printed, _)| *printed != all[0].0) {
@@ -115,11 +122,53 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
         .figure("slowest_s", times().fold(0.0, f64::max)))
 }
 
+/// Whether the copies begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Go {
+    /// Not all of them have a thread yet.
+    #[default]
+    NotYet,
+    /// As soon as this number is ready.
+    When(usize),
+    /// One of them has no thread.
+    Never,
+}
+
+/// Where copies wait for each other, until it is known that each has a thread.
+#[derive(Debug, Default)]
+struct Start {
+    state: Mutex<(Go, usize)>,
+    changed: Condvar,
+}
+
+impl Start {
+    fn give(&self, go: Go) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).0 = go;
+        self.changed.notify_all();
+    }
+
+    /// Waits until all are ready. Whether they begin.
+    fn wait(&self) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.1 += 1;
+        self.changed.notify_all();
+        let is_waiting = |(go, ready): &mut (Go, usize)| match go {
+            Go::NotYet => true,
+            Go::When(all) => *ready < *all,
+            Go::Never => false,
+        };
+        let state = self.changed.wait_while(state, is_waiting).unwrap_or_else(PoisonError::into_inner);
+        state.0 != Go::Never
+    }
+}
+
 /// A copy on a processor. The thread has nothing else to do, so that the copy ends when this process does.
-fn one(copy: usize, processor: usize, command: &[String], start: &Barrier) -> Result<Ran, CopiesError> {
+fn one(copy: usize, processor: usize, command: &[String], start: &Start) -> Result<Ran, CopiesError> {
     let chosen = choose(processor).map_err(CopiesError::Processors);
     // Every thread comes here, whatever happened to it: the others wait for it.
-    start.wait();
+    if !start.wait() {
+        return Ok((Vec::new(), 0.0));
+    }
     chosen?;
     let program = command[0].clone();
     let not_started = |source| CopiesError::NotStarted { program: program.clone(), source };

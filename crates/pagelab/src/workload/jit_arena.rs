@@ -204,8 +204,9 @@ fn shape(arguments: &Arguments, program: &Program) -> Result<Shape, WorkloadErro
     }
     let regions = program.pieces.div_ceil(in_region as u64);
     arguments::room("bytes", u128::from(regions) * stride_bytes as u128)?;
+    let host = host::Host::open("/").map_err(|error| WorkloadError::Host(error.to_string()))?;
     // A kernel without THP has no PMD leaf to align to.
-    let alignment = host::Host::open("/").ok().and_then(|host| host.page_sizes().pmd).unwrap_or(base_page());
+    let alignment = host.page_sizes().pmd.unwrap_or(base_page());
     let advice = match arguments.advice {
         Advice::Huge => jit::Advice::Huge,
         Advice::NoHuge => jit::Advice::NoHuge,
@@ -248,7 +249,7 @@ fn work(arena: &mut Arena, program: &Program, rate: Option<u64>) -> (Work, u64) 
 }
 
 fn mappings(addresses: std::ops::Range<u64>) -> Result<Vec<SmapsEntry>, census::CensusError> {
-    let mut entries = Observer::open().smaps(std::process::id())?;
+    let mut entries = Observer::open()?.smaps(std::process::id())?;
     entries.retain(|entry| entry.vma.start < addresses.end && addresses.start < entry.vma.end);
     Ok(entries)
 }

@@ -26,9 +26,12 @@ impl Scratch {
         let refused = |source| KernelError::Refused { call: "catch signals", source };
         signals::catch(PassOn::Same).map_err(refused)?;
         let parent = self.parent();
-        let made = tempfile::Builder::new().prefix("pagelab-").tempdir_in(&parent);
+        let made = results::files::temporary_directory(&parent, "pagelab-");
         let made = made.map_err(|source| WorkloadError::Scratch { directory: parent, source })?;
-        Ok(run(made.path())?)
+        let ran = run(made.path());
+        drop(made);
+        signals::release();
+        Ok(ran?)
     }
 
     /// Where that is made, as text.

@@ -7,6 +7,7 @@ mod common;
 mod terminal;
 
 mod environment;
+mod inputs;
 mod relay;
 mod session;
 
@@ -14,9 +15,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use common::{Bench, QUICK, Runs, needs, program, root, send, shell, within, words_of};
+use common::{Bench, QUICK, Ran, Runs, needs, program, root, send, shell, within, words_of};
 use terminal::{PATIENCE, Typist};
 
 /// One that is traced, one that is not.

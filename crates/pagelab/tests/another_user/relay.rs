@@ -182,9 +182,9 @@ fn every_end_gives_the_terminal_its_modes_back_and_leaves_nothing() {
             ours.iter().filter(|(_, line)| is_pagelab(line)).find(|(pid, _)| parent(*pid) == typist.command.id());
         send(signal, pagelab.expect("pagelab").0);
         typist.sees("over");
-        assert!(within(Duration::from_secs(60), || typist.is_cooked()), "{policy} {signal}");
+        assert!(within(common::LIMIT, || typist.is_cooked()), "{policy} {signal}");
         let is_gone = || common::processes_with(&keys).iter().all(|(_, line)| line.starts_with("sh "));
-        assert!(within(Duration::from_secs(60), is_gone), "{policy} {signal}: {:?}", common::processes_with(&keys));
+        assert!(within(common::LIMIT, is_gone), "{policy} {signal}: {:?}", common::processes_with(&keys));
     }
 }
 

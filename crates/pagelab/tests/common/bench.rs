@@ -1,21 +1,27 @@
 //! The program in a directory of its own.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Runs, ran_freely};
+use super::settings::{await_lease_in, leaseholder_in, settings_at_rest_in};
+use super::{Running, Runs, Settings, Still, ran_freely};
 
 /// Few blocks: the tests are about everything but precision.
 pub const QUICK: [&str; 4] = ["--blocks", "2", "--min-blocks", "1"];
 
+/// Executes a command with the directories `run` and `lib` of a bench as those of the lease and of its journal.
+const WITH_OWN_LEASE: &str =
+    "mount --bind \"$0/run\" /run/pagelab && mount --bind \"$0/lib\" /var/lib/pagelab && exec \"$@\"";
+
 /// A copy of the program that every user can read, a place for the store, and for whatever else.
 pub struct Bench {
     directory: TempDir,
+    still: Option<Still>,
 }
 
 impl Bench {
@@ -28,9 +34,19 @@ impl Bench {
         Bench::at(tempfile::tempdir_in("/dev/shm").expect("a directory"))
     }
 
+    /// A bench whose pagelabs have a lease of their own, while the test has that of the host: no other pagelab waits
+    /// with them, takes the lease between two of them, or puts back what they leave. Needs root and unshare.
+    pub fn with_own_lease() -> Bench {
+        let bench = Bench { still: Some(Still::wait()), ..Bench::new() };
+        for directory in ["run", "lib"] {
+            fs::DirBuilder::new().mode(0o700).create(bench.path(directory)).unwrap();
+        }
+        bench
+    }
+
     fn at(directory: TempDir) -> Bench {
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        let bench = Bench { directory };
+        let bench = Bench { directory, still: None };
         // A hard link where the file system allows it: the program is large when it is built for tests.
         let original = env!("CARGO_BIN_EXE_pagelab");
         fs::hard_link(original, bench.program()).or_else(|_| fs::copy(original, bench.program()).map(drop)).unwrap();
@@ -70,9 +86,23 @@ impl Bench {
 
     /// pagelab with these words.
     pub fn pagelab(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(self.program());
-        command.args(words).env("HOME", self.directory.path()).env_remove("XDG_DATA_HOME").env_remove("SUDO_UID");
-        command.current_dir(self.directory.path());
+        self.pagelab_by(&[], words)
+    }
+
+    /// pagelab with these words, executed by another program.
+    pub fn pagelab_by(&self, program: &[&str], words: &[&str]) -> Command {
+        let pagelab = self.word("pagelab");
+        let line = [program, &[pagelab.as_str()], words].concat();
+        let mut command = match self.still {
+            None => Command::new(line[0]),
+            Some(_) => {
+                let mut command = Command::new("unshare");
+                command.args(["--mount", "sh", "-c", WITH_OWN_LEASE]).arg(self.path("")).arg(line[0]);
+                command
+            }
+        };
+        command.args(&line[1..]).env("HOME", self.directory.path());
+        command.env_remove("XDG_DATA_HOME").env_remove("SUDO_UID").current_dir(self.directory.path());
         command
     }
 
@@ -81,6 +111,21 @@ impl Bench {
         let mut compare = self.pagelab(&["compare", "--store", &self.store()]);
         compare.args(options).arg("--").args(command);
         compare
+    }
+
+    /// Waits until the run has the bench's own lease.
+    pub fn await_lease(&self, child: &Running) {
+        await_lease_in(&self.path("run"), child);
+    }
+
+    /// The process that has the bench's own lease, as it says itself.
+    pub fn leaseholder(&self) -> Option<u32> {
+        leaseholder_in(&self.path("run"))
+    }
+
+    /// The host's settings while no process holds the bench's own lease.
+    pub fn settings_at_rest(&self) -> Settings {
+        settings_at_rest_in(&self.path("run"))
     }
 
     /// A stored comparison as JSON.

@@ -30,6 +30,11 @@ pub fn program(name: &'static str) -> (&'static str, bool) {
     (name, has(name))
 }
 
+/// What a bench with a lease of its own needs.
+pub fn own_lease() -> [(&'static str, bool); 2] {
+    [root(), program("unshare")]
+}
+
 /// A QEMU that the recorder can be loaded into.
 pub fn recording(emulator: &'static str) -> (&'static str, bool) {
     let help = Command::new(emulator).arg("--help").output().map(|output| output.stdout).unwrap_or_default();

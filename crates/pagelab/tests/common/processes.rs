@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::LEASED;
+use super::LIMIT;
 
 /// Sends a signal by its name.
 pub fn send(signal: &str, pid: u32) {
@@ -20,8 +20,8 @@ pub fn stop(pid: u32) {
 /// Waits until none of a process's threads does anything any more, because it was stopped or stands at its end.
 pub fn await_stop(pid: u32) {
     assert!(
-        within(LEASED, || stands(pid)),
-        "process {pid} should have stopped {LEASED:?} ago; its threads: {:?}",
+        within(LIMIT, || stands(pid)),
+        "process {pid} should have stopped {LIMIT:?} ago; its threads: {:?}",
         threads(pid)
     );
 }

@@ -8,13 +8,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::processes::descendants;
-use super::{LEASED, has, is_root, send, within};
+use super::{LIMIT, has, is_root, send, within};
 
 /// The user that has no rights.
 const NOBODY: &str = "65534";
-
-/// How long one run of a program may take, on the slowest machine: whatever takes longer hangs.
-const RUN: Duration = Duration::from_secs(300);
 
 /// Runs commands. None of them runs for ever, and none outlives its test.
 pub trait Runs {
@@ -97,8 +94,8 @@ impl Running {
 
     /// Waits for its end.
     pub fn wait(&mut self) -> ExitStatus {
-        let is_over = within(RUN, || self.is_over());
-        assert!(is_over, "it still runs after {RUN:?}: {}", self.command);
+        let is_over = within(LIMIT, || self.is_over());
+        assert!(is_over, "it still runs after {LIMIT:?}: {}", self.command);
         self.child.wait().unwrap()
     }
 
@@ -112,9 +109,9 @@ impl Running {
     pub fn ran(mut self) -> Ran {
         let (stdout, stderr) = (drain(self.child.stdout.take()), drain(self.child.stderr.take()));
         let status = self.wait();
-        let whole = |output: Receiver<Vec<u8>>| match output.recv_timeout(LEASED) {
+        let whole = |output: Receiver<Vec<u8>>| match output.recv_timeout(LIMIT) {
             Ok(bytes) => bytes,
-            Err(_) => panic!("it ended, and {LEASED:?} later somebody still had its output open: {}", self.command),
+            Err(_) => panic!("it ended, and {LIMIT:?} later somebody still had its output open: {}", self.command),
         };
         Ran::of(&Output { status, stdout: whole(stdout), stderr: whole(stderr) })
     }
@@ -128,7 +125,7 @@ impl Drop for Running {
         let tree = descendants(self.id());
         let _ = self.child.kill();
         tree.into_iter().for_each(|pid| send("KILL", pid));
-        within(LEASED, || self.child.try_wait().map_or(true, |status| status.is_some()));
+        within(LIMIT, || self.child.try_wait().map_or(true, |status| status.is_some()));
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lease::Lease;
 use serde_json::Value;
 
-use super::{LEASED, Running, within};
+use super::{LIMIT, Running, within};
 
 /// Tests that compare settings run one at a time, in whatever program they are.
 const TEST_LOCK: &str = "/run/pagelab-test.lock";
@@ -16,21 +16,18 @@ const TEST_LOCK: &str = "/run/pagelab-test.lock";
 /// Where pagelab keeps the lock of its lease.
 const LEASE: &str = "/run/pagelab";
 
-/// How long a test may wait for the tests before it.
-const TURN: Duration = Duration::from_secs(900);
-
 /// Nobody else's test compares or changes settings while this lives.
 pub struct Alone(#[allow(dead_code, reason = "held, not read")] File);
 
 /// No pagelab can change a setting while this lives: the test has the lease itself.
 pub struct Still {
+    _lease: Lease,
     _alone: Alone,
-    _lease: File,
 }
 
 impl Alone {
     pub fn wait() -> Alone {
-        let mut lock = locked(Path::new(TEST_LOCK), TURN);
+        let mut lock = locked(Path::new(TEST_LOCK), LIMIT);
         lock.set_len(0).unwrap();
         let test = std::thread::current().name().unwrap_or_default().to_string();
         write!(lock, "the test {test} of process {}", std::process::id()).unwrap();
@@ -41,14 +38,14 @@ impl Alone {
 impl Still {
     /// Waits for the lease. Needs root.
     pub fn wait() -> Still {
-        Still { _alone: Alone::wait(), _lease: lease() }
+        let alone = Alone::wait();
+        Still { _lease: lease(), _alone: alone }
     }
 }
 
 /// The lease, taken by the test itself: no pagelab changes a setting while it lives. Needs root.
-pub fn lease() -> File {
-    let _ = fs::DirBuilder::new().mode(0o700).create(LEASE);
-    locked(&Path::new(LEASE).join("lease.lock"), LEASED)
+pub fn lease() -> Lease {
+    Lease::acquire(LIMIT, |_, _| true).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A locked file. Where somebody else keeps the lock for too long it says who.
@@ -62,13 +59,23 @@ fn locked(path: &Path, patience: Duration) -> File {
 
 /// Waits until the run has the lease: it is about to change a setting, or has changed some.
 pub fn await_lease(child: &Running) {
+    await_lease_in(Path::new(LEASE), child);
+}
+
+/// As [`await_lease`], for the lease of a directory.
+pub(super) fn await_lease_in(directory: &Path, child: &Running) {
     // Another comparison on this host may have it for a while.
-    assert!(within(Duration::from_secs(120), || leaseholder() == Some(child.id())), "it never had the lease");
+    assert!(within(LIMIT, || leaseholder_in(directory) == Some(child.id())), "it never had the lease");
 }
 
 /// The process that has the lease of the host's settings, as it says itself.
 pub fn leaseholder() -> Option<u32> {
-    let text = fs::read_to_string(Path::new(LEASE).join("lease.lock")).ok()?;
+    leaseholder_in(Path::new(LEASE))
+}
+
+/// As [`leaseholder`], for the lease of a directory.
+pub(super) fn leaseholder_in(directory: &Path) -> Option<u32> {
+    let text = fs::read_to_string(directory.join("lease.lock")).ok()?;
     serde_json::from_str::<Value>(&text).ok()?["pid"].as_u64()?.try_into().ok()
 }
 
@@ -76,6 +83,12 @@ pub fn leaseholder() -> Option<u32> {
 /// host, the end is waited for.
 pub fn settings_at_rest() -> Settings {
     let _lease = lease();
+    settings()
+}
+
+/// The settings while no process holds the lease of a directory. What an earlier one left there is not put back.
+pub(super) fn settings_at_rest_in(directory: &Path) -> Settings {
+    let _lock = locked(&directory.join("lease.lock"), LIMIT);
     settings()
 }
 

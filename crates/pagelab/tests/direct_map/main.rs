@@ -1,4 +1,4 @@
-//! The kernel's direct map: what is shown of it, what is refused, a demotion of a few megabytes, and arms
+//! The kernel's direct map: what is shown of it, what is refused, a demotion of one leaf, and arms
 //! over boots.
 
 #[path = "../common/mod.rs"]
@@ -11,13 +11,9 @@ mod status;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 
 use common::*;
 use serde_json::{Value, json};
-
-/// Held by tests that compare this boot with what it was, or change it.
-static BOOT: Mutex<()> = Mutex::new(());
 
 fn status(bench: &Bench, root: &Path) -> Value {
     bench.pagelab(&["direct-map", "status", "--json", "--root", root.to_str().unwrap()]).ran().json()

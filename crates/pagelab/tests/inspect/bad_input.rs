@@ -3,10 +3,9 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use super::provoked::Provoked;
-use crate::common::{Bench, Runs, needs, program, root, within};
+use crate::common::{Bench, LIMIT, Runs, needs, program, root, within};
 
 #[test]
 fn what_has_no_memory_is_refused_by_its_name() {
@@ -66,7 +65,7 @@ fn a_zombie_is_called_one() {
         let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
         stat.contains(") Z ").then_some(child)
     };
-    assert!(within(Duration::from_secs(20), || zombie().is_some()));
+    assert!(within(LIMIT, || zombie().is_some()));
     let words = ["inspect", &zombie().unwrap()].map(String::from);
     bench.pagelab(&words.each_ref().map(String::as_str)).ran().says(2, &["is a zombie", "has not waited for it"]);
 }
@@ -106,7 +105,7 @@ fn names_cannot_move_the_cursor() {
     let sleep = Command::new(bench.path(name)).arg("60").stdin(Stdio::null()).begin();
     let pid = sleep.id().to_string();
     let executed = || std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.contains("[2J"));
-    assert!(within(Duration::from_secs(20), executed));
+    assert!(within(LIMIT, executed));
     for words in [&["inspect", &pid][..], &["inspect", &pid, "--regions"], &["inspect", "--tree", &pid]] {
         let ran = bench.pagelab(words).ran();
         assert_eq!(ran.code, Some(0), "{ran}");
@@ -159,12 +158,13 @@ fn a_number_that_is_given_to_another_process_is_told() {
     // Between two looks.
     let mut watching = bench.pagelab(&["inspect", &pid, "--every", "200ms"]);
     let mut watching = watching.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
-    std::thread::sleep(Duration::from_secs(2));
-    assert!(again() && within(Duration::from_secs(60), || watching.is_over()));
+    let mut stdout = BufReader::new(watching.stdout());
+    stdout.read_line(&mut String::new()).unwrap();
+    assert!(again() && within(LIMIT, || watching.is_over()));
     watching.ran().says(0, &[&format!("process {pid} has ended, and its number belongs to another process")]);
     // Within one: an answer, or that it is none; never an answer made of two processes.
     let mut replaced = 0;
-    let was_replaced = within(Duration::from_secs(120), || {
+    let was_replaced = within(LIMIT, || {
         let looking = bench.pagelab(&["inspect", &pid]).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
         (0..100).for_each(|_| assert!(again()));
         let ran = looking.ran();

@@ -1,12 +1,11 @@
 //! Every cause that user space can tell is provoked, and told with its evidence.
 
 use std::fs;
-use std::time::Duration;
 
 use serde_json::Value;
 
 use super::provoked::{Provoked, causes};
-use crate::common::{Still, is_root, needs, program, root, within};
+use crate::common::{LIMIT, Still, is_root, needs, program, root, within};
 
 pub const SIZE: u64 = 16 << 20;
 pub const HUGE: u64 = 2 << 20;
@@ -154,7 +153,7 @@ fn merged_pages_are_told() {
     let _run = Set::to(&format!("{KSM}/run"), "1");
     let Some(merged) = Provoked::start("merged") else { return };
     let told = || causes(&merged.region()).into_iter().find(|one| one.0 == "merged_by_ksm");
-    assert!(within(Duration::from_secs(60), || told().is_some()), "{:#}", merged.region());
+    assert!(within(LIMIT, || told().is_some()), "{:#}", merged.region());
     assert!(told().unwrap().3.contains("KSM:"));
 }
 

@@ -24,17 +24,24 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures")
 }
 
+/// Puts a captured process and its host into the directory `tree` of a bench.
+pub fn tree(bench: &Bench, case: &str) -> PathBuf {
+    let tree = bench.path("tree");
+    let (_, host) = CASES.into_iter().find(|(known, _)| *known == case).unwrap();
+    let host = host.map(|host| fixtures().join("host").join(host));
+    for from in host.into_iter().chain([fixtures().join("inspect").join(case)]) {
+        fs::create_dir_all(&tree).unwrap();
+        let copied = Command::new("cp").arg("-r").arg(from.join(".")).arg(&tree).status().unwrap();
+        assert!(copied.success());
+    }
+    tree
+}
+
 #[test]
 fn captured_processes_are_inspected_as_before() {
-    for (case, host) in CASES {
+    for (case, _) in CASES {
         let bench = Bench::new();
-        let tree = bench.path("tree");
-        let host = host.map(|host| fixtures().join("host").join(host));
-        for from in host.into_iter().chain([fixtures().join("inspect").join(case)]) {
-            fs::create_dir_all(&tree).unwrap();
-            let copied = Command::new("cp").arg("-r").arg(from.join(".")).arg(&tree).status().unwrap();
-            assert!(copied.success());
-        }
+        tree(&bench, case);
         let ran = bench.pagelab(&["inspect", "--root", "tree", "100", "--regions"]).ran();
         let expected =
             fs::read_to_string(fixtures().join("inspect").join(case).join("expected.txt")).unwrap_or_default();

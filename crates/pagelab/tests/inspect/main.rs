@@ -5,7 +5,10 @@ mod common;
 
 mod bad_input;
 mod causes;
+mod damaged_captures;
 mod golden;
+mod hostile_captures;
+mod names;
 mod provoked;
 mod shared;
 mod supply;

@@ -27,12 +27,26 @@ impl Provoked {
     /// The same, of a cause that needs a file.
     pub fn with(cause: &str, file: Option<&Path>) -> Option<Provoked> {
         let bench = Bench::new();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/provoke.c");
-        let compiled = bench.word("provoke");
-        let status = Command::new("gcc").arg("-O1").arg(source).arg("-o").arg(&compiled).status().expect("gcc");
-        assert!(status.success());
+        let compiled = compiled(&bench);
         let mut command = Command::new(&compiled);
-        command.arg(cause).args(file).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(cause).args(file);
+        Provoked::by(bench, command, cause)
+    }
+
+    /// The same in a mount namespace of its own, on a tmpfs that is mounted there, with a file of this size.
+    pub fn on_tmpfs(cause: &str, mount_point: &Path, options: &str, bytes: u64) -> Option<Provoked> {
+        let script =
+            "mount -t tmpfs -o \"$3\" tmpfs \"$1\" && truncate -s \"$2\" \"$1/file\" && exec \"$4\" \"$5\" \"$1/file\"";
+        let bench = Bench::new();
+        let compiled = compiled(&bench);
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh"]).arg(mount_point).arg(bytes.to_string()).arg(options);
+        command.args([&compiled, cause]);
+        Provoked::by(bench, command, cause)
+    }
+
+    fn by(bench: Bench, mut command: Command, cause: &str) -> Option<Provoked> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut running = command.begin();
         let mut line = String::new();
         BufReader::new(running.stdout()).read_line(&mut line).unwrap();
@@ -62,6 +76,15 @@ impl Provoked {
     pub fn region(&self) -> Value {
         region_at(&self.inspected(), self.address)
     }
+}
+
+/// The program.
+fn compiled(bench: &Bench) -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/provoke.c");
+    let compiled = bench.word("provoke");
+    let status = Command::new("gcc").arg("-O1").arg(source).arg("-o").arg(&compiled).status().expect("gcc");
+    assert!(status.success());
+    compiled
 }
 
 /// The region that holds an address.

@@ -45,6 +45,15 @@ fn record(bench: &Bench, options: &[&str], command: &[&str]) -> Command {
     record
 }
 
+/// The emulator of a running `pagelab record`: the child of its child, the subreaper.
+fn emulator(pagelab: u32) -> Option<String> {
+    let child_of = |pid: &str| {
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+        Some(children.trim().to_owned()).filter(|child| !child.is_empty())
+    };
+    child_of(&child_of(&pagelab.to_string())?)
+}
+
 fn can_record() -> bool {
     needs(&[recording("qemu-x86_64"), program("gcc")])
 }

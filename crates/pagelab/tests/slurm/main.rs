@@ -214,7 +214,7 @@ fn a_site_with_short_arrays_gets_several_and_the_status_says_how_each_task_is() 
         let states = states();
         states.len() == 3 && states[2][0] == "queued" && states[2][1].contains("PENDING (")
     };
-    assert!(within(Duration::from_secs(60), is_seen), "{:?}", states());
+    assert!(within(LIMIT, is_seen), "{:?}", states());
     cluster.await_end();
     let said = printed(&bench, "tiny-full-merge-");
     assert!(said.contains("3 comparisons added") && said.contains("all 3 tasks are done"), "{said}");
@@ -235,7 +235,7 @@ fn a_task_that_is_killed_and_queued_again_repeats_nothing() {
     study(&bench, &cluster, &["run", &file, "--on", "slurm", "--only", "sleep"]).says(0, &[]);
     let local = bench.path("disk").join("pagelab-1-tiny-full-0").join("results.sqlite");
     let has_begun = |most: u64| local.exists() && trials(&bench, &local) > most;
-    assert!(within(Duration::from_secs(60), || has_begun(3)), "it does not begin: {}", printed(&bench, "tiny"));
+    assert!(within(LIMIT, || has_begun(3)), "it does not begin: {}", printed(&bench, "tiny"));
     // As a node's failure: nobody can leave anything.
     let tasks = processes_with("--task 0");
     tasks.iter().filter(|(_, line)| line.contains(&bench.word(""))).for_each(|(pid, _)| send("KILL", *pid));
@@ -248,12 +248,12 @@ fn a_task_that_is_killed_and_queued_again_repeats_nothing() {
         cluster.ask("scontrol", &["requeue", "1_0"]);
         !cluster.queue().is_empty()
     };
-    assert!(within(Duration::from_secs(60), is_queued), "it is not queued again");
-    assert!(within(Duration::from_secs(60), || has_begun(before.len() as u64 + 2)), "{:?}", cluster.queue());
+    assert!(within(LIMIT, is_queued), "it is not queued again");
+    assert!(within(LIMIT, || has_begun(before.len() as u64 + 2)), "{:?}", cluster.queue());
     // As a preemption: it is told to end, and leaves what it has.
     cluster.ask("scontrol", &["requeue", "1_0"]);
     let shard = shard(&bench, "tiny-full-0.sqlite");
-    assert!(within(Duration::from_secs(60), || shard.exists()), "{}", printed(&bench, "tiny-full-0"));
+    assert!(within(LIMIT, || shard.exists()), "{}", printed(&bench, "tiny-full-0"));
     let between = places(&bench, &shard);
     assert!(between.starts_with(&before) && between.len() > before.len());
     cluster.await_end();
@@ -279,7 +279,7 @@ fn on_a_node_that_drains_tasks_wait_and_half_a_shard_is_not_merged() {
     cluster.await_state("1_0", "RUNNING");
     cluster.ask("scontrol", &["update", "NodeName=node1", "State=DRAIN", "Reason=test"]);
     let first = shard(&bench, "tiny-full-0.sqlite");
-    assert!(within(Duration::from_secs(60), || first.exists()), "{}", printed(&bench, "tiny-full-0"));
+    assert!(within(LIMIT, || first.exists()), "{}", printed(&bench, "tiny-full-0"));
     cluster.await_state("1_1", "PENDING");
     let merge = || study(&bench, &cluster, &["merge", "--shards", &file]);
     merge()
@@ -334,7 +334,7 @@ fn what_a_prolog_grants_is_measured_and_taken_back() {
     let file = written(&bench, &TINY.replace("\"base\"]", "\"mthp-64k\"]"));
     study(&bench, &cluster, &["run", &file, "--on", "slurm", "--only", "sleep"]).says(0, &[]);
     cluster.await_end();
-    let is_as_before = within(Duration::from_secs(30), || settings() == before);
+    let is_as_before = within(LIMIT, || settings() == before);
     assert!(is_as_before, "it is not taken back: {:?}", settings());
     let listed = bench.pagelab(&["show", "1", "--store", &bench.store(), "--json"]).ran().json();
     assert_eq!(arm(&listed, "mthp-64k")["unsupported"], serde_json::Value::Null, "{listed:#}");
@@ -355,12 +355,14 @@ fn after_a_kill_that_takes_the_watchdog_along_the_epilog_restores() {
     let text = TINY.replace("\"base\"]", "\"mthp-64k\", \"hugetlb-2m\"]").replace("0.05", "0.2");
     let file = written(&bench, &text.replace("blocks = 6", "blocks = 200"));
     let submit = ["run", &file, "--on", "slurm", "--only", "sleep"];
-    privileged(&bench, &cluster, &submit).ran().says(0, &[]);
+    // As root, the directory for temporary files is one that only root can change.
+    let disk = tempfile::tempdir().unwrap();
+    privileged(&bench, &cluster, &submit).env("TMPDIR", disk.path()).ran().says(0, &[]);
     let own = || processes_with(&bench.word("pagelab")).into_iter().filter(|(_, line)| line.contains("--task"));
     let has_lease = || leaseholder().is_some_and(|holder| own().any(|(pid, _)| pid == holder));
     // Another comparison on this host may have it for a while.
-    assert!(within(Duration::from_secs(180), has_lease), "it never had the lease: {}", printed(&bench, "tiny"));
-    let stopped = within(Duration::from_secs(60), || {
+    assert!(within(LIMIT, has_lease), "it never had the lease: {}", printed(&bench, "tiny"));
+    let stopped = within(LIMIT, || {
         own().for_each(|(pid, _)| send("STOP", pid));
         let is_changed = has_lease() && settings() != before;
         if !is_changed {
@@ -374,7 +376,7 @@ fn after_a_kill_that_takes_the_watchdog_along_the_epilog_restores() {
     own().for_each(|(pid, _)| send("KILL", pid));
     assert!(settings() != before, "who was killed restored something");
     cluster.ask("scancel", &["1"]);
-    let is_as_before = within(Duration::from_secs(30), || settings() == before);
+    let is_as_before = within(LIMIT, || settings() == before);
     assert!(is_as_before, "the epilog restores nothing: {}", cluster.ask("sinfo", &["-R"]));
     cluster.await_end();
 }

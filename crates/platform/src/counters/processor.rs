@@ -1,6 +1,10 @@
 //! Which core PMUs this machine has, and which events they count.
 
+use std::fs;
+use std::io;
 use std::path::Path;
+
+use host::if_there;
 
 use super::encoding::{ARM64, Encoding, Event, Quantity, amd_zen, intel};
 use super::unavailable::Unavailable;
@@ -42,12 +46,13 @@ pub struct Processor {
 impl Processor {
     /// Reads /proc/cpuinfo and /sys/bus/event_source/devices.
     pub fn of_this_machine() -> Result<Processor, Unavailable> {
-        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        Processor::read(&cpuinfo, Path::new("/sys/bus/event_source/devices"))
+        let cpuinfo = Path::new("/proc/cpuinfo");
+        let text = host::content(cpuinfo).map_err(|error| Unavailable::unreadable(cpuinfo, &error))?;
+        Processor::read(&text, Path::new("/sys/bus/event_source/devices"))
     }
 
     fn read(cpuinfo: &str, devices: &Path) -> Result<Processor, Unavailable> {
-        let pmus = core_pmus(devices);
+        let pmus = core_pmus(devices)?;
         if pmus.is_empty() {
             return Err(Unavailable::no_pmu(cpuinfo));
         }
@@ -109,31 +114,49 @@ fn maker(cpuinfo: &str, pmus: &[Pmu]) -> Maker {
     }
 }
 
-/// The core PMUs: `cpu`, or `cpu_core` and `cpu_atom` on x86; on arm64 those that name a walk event.
-fn core_pmus(devices: &Path) -> Vec<Pmu> {
-    let Ok(entries) = std::fs::read_dir(devices) else { return Vec::new() };
-    let mut pmus: Vec<Pmu> = entries.flatten().filter_map(|entry| core_pmu(&entry.path())).collect();
-    pmus.sort_by(|one, other| one.name.cmp(&other.name));
-    pmus
+/// The core PMUs: `cpu`, or `cpu_core` and `cpu_atom` on x86; on arm64 those that name a walk event. One that cannot be read
+/// would be missing from every count.
+fn core_pmus(devices: &Path) -> Result<Vec<Pmu>, Unavailable> {
+    let unreadable = |error: io::Error| Unavailable::unreadable(devices, &error);
+    let mut pmus = Vec::new();
+    for entry in if_there(fs::read_dir(devices)).map_err(unreadable)?.into_iter().flatten() {
+        pmus.extend(core_pmu(&entry.map_err(unreadable)?.path())?);
+    }
+    pmus.sort_by(|one: &Pmu, other| one.name.cmp(&other.name));
+    Ok(pmus)
 }
 
-fn core_pmu(directory: &Path) -> Option<Pmu> {
-    let name = directory.file_name()?.to_str()?.to_string();
-    let pmu_type = std::fs::read_to_string(directory.join("type")).ok()?.trim().parse().ok()?;
-    let named: Vec<Encoding> =
-        ARM64.iter().filter_map(|(quantity, event)| Some((*quantity, named_event(directory, event)?))).collect();
-    let walks = named.iter().any(|(quantity, _)| matches!(quantity, Quantity::DataWalks | Quantity::InstructionWalks));
-    match name.as_str() {
-        "cpu" | "cpu_core" | "cpu_atom" => Some(Pmu { name, pmu_type, named: Vec::new() }),
-        _ if walks => Some(Pmu { name, pmu_type, named }),
-        _ => None,
+fn core_pmu(directory: &Path) -> Result<Option<Pmu>, Unavailable> {
+    // The kernel's names of PMUs are ASCII.
+    let Some(name) = directory.file_name().and_then(|name| name.to_str()).map(String::from) else { return Ok(None) };
+    let mut named: Vec<Encoding> = Vec::new();
+    for (quantity, event) in ARM64 {
+        named.extend(named_event(directory, event)?.map(|config| (quantity, config)));
     }
+    let walks = named.iter().any(|(quantity, _)| matches!(quantity, Quantity::DataWalks | Quantity::InstructionWalks));
+    if matches!(name.as_str(), "cpu" | "cpu_core" | "cpu_atom") {
+        named.clear();
+    } else if !walks {
+        return Ok(None);
+    }
+    let Some(pmu_type) = number(&directory.join("type"), |text| text.parse().ok())? else { return Ok(None) };
+    Ok(Some(Pmu { name, pmu_type, named }))
 }
 
 /// The number in a file such as `events/dtlb_walk`, which says `event=0x0034`.
-fn named_event(directory: &Path, event: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(directory.join("events").join(event)).ok()?;
-    u64::from_str_radix(text.trim().strip_prefix("event=0x")?, 16).ok()
+fn named_event(directory: &Path, event: &str) -> Result<Option<u64>, Unavailable> {
+    let parse = |text: &str| u64::from_str_radix(text.strip_prefix("event=0x")?, 16).ok();
+    number(&directory.join("events").join(event), parse)
+}
+
+/// The number in a file; `None` where there is no such file.
+fn number<T>(file: &Path, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, Unavailable> {
+    let text = if_there(host::content(file)).map_err(|error| Unavailable::unreadable(file, &error))?;
+    let parsed = |text: String| {
+        let wrong = || io::Error::other(format!("expected a number, found {:?}", text.trim()));
+        parse(text.trim()).ok_or_else(|| Unavailable::unreadable(file, &wrong()))
+    };
+    text.map(parsed).transpose()
 }
 
 #[cfg(test)]
@@ -196,6 +219,18 @@ mod tests {
         assert!(unavailable.remedy.contains("pmu=on"), "{unavailable}");
         let bare = Processor::read(SKYLAKE, Path::new("/nonexistent")).unwrap_err();
         assert!(!bare.reason.contains("virtual machine"), "{bare}");
+    }
+
+    #[test]
+    fn a_pmu_that_cannot_be_read_is_not_left_out() {
+        let root = devices(&[("cpu_core/type", "4\n"), ("cpu_atom/type", "ten\n")]);
+        let garbled = Processor::read(ALDER_LAKE, root.path()).unwrap_err();
+        assert!(garbled.reason.contains("cpu_atom/type") && garbled.reason.contains("\"ten\""), "{garbled}");
+        std::fs::remove_file(root.path().join("cpu_atom/type")).unwrap();
+        std::fs::create_dir(root.path().join("cpu_atom/type")).unwrap();
+        let unreadable = Processor::read(ALDER_LAKE, root.path()).unwrap_err();
+        assert!(unreadable.reason.contains("cpu_atom/type: Is a directory"), "{unreadable}");
+        assert!(Processor::read(ALDER_LAKE, &root.path().join("cpu_core/type")).is_err(), "no directory of devices");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Why nothing can be counted, and what to do about it.
 
 use std::io;
+use std::path::Path;
 
 use nix::errno::Errno;
 
@@ -26,11 +27,13 @@ struct Permission {
 
 impl Permission {
     fn of_this_process() -> Permission {
+        // What cannot be read does not explain the refusal, which is reported as the kernel gave it.
         let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let status = host::content("/proc/self/status").ok();
+        let is_filter = |line: &str| line.split_whitespace().eq(["Seccomp:", "2"]);
         Permission {
             paranoid: paranoid.and_then(|text| text.trim().parse().ok()),
-            filtered: status.lines().any(|line| line.split_whitespace().eq(["Seccomp:", "2"])),
+            filtered: status.is_some_and(|status| status.lines().any(is_filter)),
         }
     }
 }
@@ -59,6 +62,12 @@ impl Unavailable {
             )
         };
         Unavailable { reason: format!("{place} (none in /sys/bus/event_source/devices)"), remedy: remedy.into() }
+    }
+
+    /// What says which PMUs there are cannot be read.
+    pub(super) fn unreadable(file: &Path, error: &io::Error) -> Unavailable {
+        let reason = format!("{}: {error}", file.display());
+        Unavailable { reason, remedy: "make it readable, and report it with its content if it is".into() }
     }
 
     /// perf_event_open refused an event.

@@ -115,7 +115,7 @@ pub fn demote(
     spent.warnings.extend(reserve::put_back(lease));
     // What a limited one splits is too little to count.
     if let Some(marker) = marker.as_mut().filter(|_| goal.limit_bytes.is_none()) {
-        let told = mark::tell_split(marker, host.root(), larger, spent.split_bytes);
+        let told = mark::tell_split(marker, host.root().path(), larger, spent.split_bytes);
         spent.warnings.extend(told.err().map(|error| error.to_string()));
     }
     spent.warnings.extend(marker.as_ref().and_then(|_| mark::unseen_elsewhere()));
@@ -139,7 +139,7 @@ pub fn demote(
 
 fn mark(host: &Host, leaf: PageSize) -> Result<Marker, DemotionError> {
     let now_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    Ok(mark::mark(host.root(), &host.machine()?.boot_id, leaf, now_unix_s)?)
+    Ok(mark::mark(host.root().path(), &host.machine()?.boot_id, leaf, now_unix_s)?)
 }
 
 /// The leaves, where splitting them can lead to the goal.

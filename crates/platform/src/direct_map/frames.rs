@@ -3,11 +3,10 @@
 //! This needs no counter, and so it holds where those of /proc/meminfo began too high ([`host::direct_map::leaves`]).
 
 use std::collections::BTreeSet;
+use std::io;
 use std::ops::Range;
-use std::{fs, io};
 
 use host::Host;
-use host::read::under;
 
 /// Resources of the machine; addresses are all zero without CAP_SYS_ADMIN (kernel/resource.c, `r_show`).
 const RESOURCES: &str = "/proc/iomem";
@@ -69,7 +68,7 @@ impl Frames {
 /// # Errors
 /// The file cannot be read, or hides addresses.
 pub(super) fn memory(host: &Host) -> io::Result<Vec<Range<u64>>> {
-    let found = of_resources(&fs::read_to_string(under(host.root(), RESOURCES))?);
+    let found = of_resources(&host.root().text(RESOURCES)?);
     match found.is_empty() {
         true => Err(io::Error::other(format!("{RESOURCES} tells no addresses of System RAM"))),
         false => Ok(found),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use host::direct_map::{MARKER_FILE, Marker, MarkerError};
 use host::read::under;
+use host::{HostError, Root};
 use policy::size::PageSize;
 
 /// The numbers of the first namespaces (`enum init_ns_ino`, include/uapi/linux/nsfs.h; that of mounts since Linux 6.18).
@@ -20,6 +21,9 @@ pub enum MarkError {
     /// It is marked already, and that mark cannot be read or understood.
     #[error(transparent)]
     Known(#[from] MarkerError),
+    /// The directory below which it is to lie cannot be opened.
+    #[error(transparent)]
+    Root(#[from] HostError),
     /// The mark cannot be written.
     #[error("cannot write the mark of demotions {}: {source}; {remedy}", path.display())]
     Unwritable {
@@ -38,7 +42,7 @@ pub enum MarkError {
 /// # Errors
 /// The file cannot be written, or is not understood.
 pub fn mark(root: &Path, boot_id: &str, leaf: PageSize, now_unix_s: u64) -> Result<Marker, MarkError> {
-    let marker = match Marker::of_boot(root, boot_id)? {
+    let marker = match Marker::of_boot(&Root::open(root)?, boot_id)? {
         Some(mut known) => {
             known.leaf_bytes = known.leaf_bytes.min(leaf);
             known.demotions = known.demotions.saturating_add(1);
@@ -64,6 +68,7 @@ pub fn tell_split(marker: &mut Marker, root: &Path, leaf: PageSize, bytes: u64) 
 
 /// What to know where results that are measured in other mount namespaces (containers) may not find the mark.
 pub fn unseen_elsewhere() -> Option<String> {
+    // What cannot be read is not known to be the first.
     let number = |file: &str| fs::metadata(file).ok().map(|file| file.ino());
     let mounts = number("/proc/self/ns/mnt");
     let is_of_first = number("/proc/self/ns/pid") == Some(FIRST_PIDS) && mounts == number("/proc/1/ns/mnt");
@@ -82,6 +87,7 @@ fn write(marker: &Marker, root: &Path, remedy: &'static str) -> Result<(), MarkE
 }
 
 /// Everybody may read it, whatever this process's umask.
+#[expect(clippy::disallowed_methods, reason = "only root can change /run")]
 fn replace(path: &Path, marker: &Marker) -> io::Result<()> {
     fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
     let draft = path.with_extension("json.new");
@@ -99,12 +105,12 @@ mod tests {
     #[test]
     fn a_mark_lasts_as_long_as_its_boot() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(Marker::of_boot(root.path(), "one").unwrap(), None);
+        assert_eq!(Marker::of_boot(&Root::open(root.path()).unwrap(), "one").unwrap(), None);
         mark(root.path(), "one", PageSize::M2, 7).unwrap();
         let again = mark(root.path(), "one", PageSize::K4, 9).unwrap();
         assert_eq!((again.leaf_bytes, again.began_unix_s, again.demotions), (PageSize::K4, 7, 2));
         assert_eq!(mark(root.path(), "one", PageSize::M2, 11).unwrap().leaf_bytes, PageSize::K4);
-        assert_eq!(Marker::of_boot(root.path(), "two").unwrap(), None);
+        assert_eq!(Marker::of_boot(&Root::open(root.path()).unwrap(), "two").unwrap(), None);
         assert_eq!(mark(root.path(), "two", PageSize::M2, 13).unwrap().demotions, 1);
     }
 
@@ -116,7 +122,7 @@ mod tests {
         let mut again = mark(root.path(), "one", PageSize::K4, 9).unwrap();
         tell_split(&mut again, root.path(), PageSize::M2, 3 << 30).unwrap();
         tell_split(&mut again, root.path(), PageSize::M2, 2 << 30).unwrap();
-        let found = Marker::of_boot(root.path(), "one").unwrap().unwrap();
+        let found = Marker::of_boot(&Root::open(root.path()).unwrap(), "one").unwrap().unwrap();
         assert_eq!(found.split_bytes, BTreeMap::from([(PageSize::M2, 3 << 30), (PageSize::G1, 5 << 30)]));
         assert_eq!(found, again);
         assert!(mark(root.path(), "two", PageSize::K4, 9).unwrap().split_bytes.is_empty(), "another boot");
@@ -145,7 +151,10 @@ mod tests {
     fn every_demotion_changes_what_is_told() {
         let root = tempfile::tempdir().unwrap();
         boot(root.path(), "one");
-        let told = || host::direct_map::mark_of(root.path(), PageSize::K4).map(|mark| (mark.leaf, mark.text));
+        let told = || {
+            host::direct_map::mark_of(&Root::open(root.path()).unwrap(), PageSize::K4)
+                .map(|mark| (mark.leaf, mark.text))
+        };
         assert_eq!(told(), None);
         mark(root.path(), "one", PageSize::M2, 7).unwrap();
         assert_eq!(told(), Some((PageSize::M2, "2M, 1 times".into())));

@@ -4,20 +4,27 @@
 //! `set_recommended_min_free_kbytes`): 66M on any machine with three zones, and the watermarks go with it. What the
 //! kernel takes without them is enough for those that must not wait for memory.
 
-use host::Host;
+use std::fmt::Display;
+
+use host::{Host, HostError};
 use lease::{Lease, Report};
 
 const FILE: &str = "/proc/sys/vm/min_free_kbytes";
 
 /// Lowers it for the time of the lease where it is higher than the kernel needs; says in a sentence what did not go.
 pub(super) fn lower(host: &Host, lease: &mut Lease) -> Option<String> {
-    let found: u64 = host.value(FILE)?.parse().ok()?;
-    let needed = needed_kilobytes(memory_kilobytes(host)?);
-    if found <= needed {
-        return None;
+    let failed = |error: &dyn Display| Some(format!("what the kernel keeps free was not lowered: {error}"));
+    match kilobytes(host) {
+        Err(error) => failed(&error),
+        Ok((found, needed)) if found <= needed => None,
+        Ok((_, needed)) => lease.set(FILE, &needed.to_string()).err().and_then(|error| failed(&error)),
     }
-    let set = lease.set(FILE, &needed.to_string());
-    set.err().map(|error| format!("what the kernel keeps free was not lowered: {error}"))
+}
+
+/// What it is, and what the kernel needs.
+fn kilobytes(host: &Host) -> Result<(u64, u64), HostError> {
+    let memory_bytes = host.machine()?.memory_bytes;
+    Ok((host.required_number(FILE)?, needed_kilobytes(memory_bytes >> 10)))
 }
 
 /// Puts it back, and says in a sentence what did not go.
@@ -32,12 +39,6 @@ pub(super) fn put_back(lease: Lease) -> Option<String> {
 /// The root of 16 times low memory (mm/page_alloc.c, `calculate_min_free_kbytes`).
 fn needed_kilobytes(memory_kilobytes: u64) -> u64 {
     (memory_kilobytes.saturating_mul(16)).isqrt().clamp(128, 262_144)
-}
-
-fn memory_kilobytes(host: &Host) -> Option<u64> {
-    let text = host::read::required(host.root(), "/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]

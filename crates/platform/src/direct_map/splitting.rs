@@ -236,6 +236,7 @@ impl<'a> Splitting<'a> {
     }
 
     /// Writes what helps but is not needed.
+    #[expect(clippy::disallowed_methods, reason = "a file of /proc/sys")]
     fn write(&mut self, file: &str, value: &str, otherwise: &str) {
         if let Err(error) = fs::write(file, value) {
             self.warnings.push(format!("{file} does not take {value}: {error}; {otherwise}"));

@@ -117,7 +117,7 @@ impl Map {
         let policy: Policy = policy.parse().unwrap();
         let state = host.state().unwrap();
         let (start, end) = (self.start as u64, self.end() as u64);
-        let observer = Observer::open();
+        let observer = Observer::open().unwrap();
         let seen = observer.range_with_places(std::process::id(), start, end).unwrap();
         let (page_sizes, after_fork) = (host.page_sizes(), false);
         let question = Question { policy: &policy, page_sizes, state: &state, smaps: None, after_fork };
@@ -133,11 +133,11 @@ impl Drop for Map {
 }
 
 fn page() -> usize {
-    Observer::open().base_page().bytes() as usize
+    Observer::open().unwrap().base_page().bytes() as usize
 }
 
 fn pmd() -> usize {
-    Observer::open().pmd_leaf().map_or(2 * MIB, |size| size.bytes() as usize)
+    Observer::open().unwrap().pmd_leaf().map_or(2 * MIB, |size| size.bytes() as usize)
 }
 
 /// How long a test may wait for the tests and comparisons before it.

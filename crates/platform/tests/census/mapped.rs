@@ -43,7 +43,7 @@ fn transparent_huge_pages_whole_and_in_part() {
     agrees(&first);
     let census = agrees(&rest);
     std::mem::forget((first, rest));
-    if Observer::open().sees_folios() {
+    if Observer::open().unwrap().sees_folios() {
         assert_eq!(by_folio(&census)[&(true, pmd(), false)], pmd() - page(), "{census:?}");
         assert_eq!(leaf_bytes(&census, Backing::Anonymous, pmd()), pmd());
         let causes: Vec<Cause> = map.verdict("thp").causes.into_iter().map(|share| share.cause).collect();
@@ -87,7 +87,7 @@ fn the_systems_folio_counters_do_not_hide_folios() {
     }
     let mut all = BTreeMap::new();
     let mut at = map.start;
-    let observer = Observer::open();
+    let observer = Observer::open().unwrap();
     if !observer.sees_folios() {
         return skip("root, for folios");
     }
@@ -132,14 +132,14 @@ fn hugetlb_pages_of_a_pool() {
     for flags in [libc::MAP_PRIVATE, libc::MAP_SHARED] {
         let Some(map) = Map::new(2 * bytes, flags | libc::MAP_HUGETLB) else { return skip("free memory for a pool") };
         map.write(0, bytes);
-        for observer in [Observer::open(), Observer::open().without_folios()] {
+        for observer in [Observer::open().unwrap(), Observer::open().unwrap().without_folios()] {
             let census = map.census(&observer);
             assert_eq!(census.total_bytes(), size.bytes(), "the second page is not touched");
             assert_eq!(leaf_bytes(&census, Backing::Hugetlb, bytes), bytes);
         }
         let sums = smaps_field(map.start, "Private_Hugetlb:") + smaps_field(map.start, "Shared_Hugetlb:");
         assert_eq!(sums, bytes);
-        if Observer::open().sees_folios() {
+        if Observer::open().unwrap().sees_folios() {
             let anonymous = flags == libc::MAP_PRIVATE;
             assert_eq!(pages_by_folio(map.start, map.end()), [((anonymous, bytes, true), bytes)].into());
         }
@@ -151,14 +151,14 @@ fn hugetlb_pages_of_a_pool() {
 fn shared_memory_and_files() {
     let map = Map::new(MIB, libc::MAP_SHARED).unwrap();
     map.write(0, MIB / 2);
-    for observer in [Observer::open().without_folios(), Observer::open().with_file_folios()] {
+    for observer in [Observer::open().unwrap().without_folios(), Observer::open().unwrap().with_file_folios()] {
         let census = map.census(&observer);
         assert_eq!(census.bytes_where(|mapping| mapping.backing == Backing::Shmem) as usize, MIB / 2);
         if observer.sees_folios() {
             assert_eq!(by_folio(&census), pages_by_folio(map.start, map.end()));
         }
     }
-    let seen = Observer::open().process(std::process::id()).unwrap();
+    let seen = Observer::open().unwrap().process(std::process::id()).unwrap();
     let code = seen.areas.iter().find(|area| area.vma.name.contains("census-") && !area.regions.is_empty()).unwrap();
     assert!(code.regions.iter().all(|region| region.mapping.backing == Backing::File), "{code:?}");
     assert!(seen.areas.iter().all(|area| !area.vma.name.starts_with("[v") || area.regions.is_empty()));

@@ -13,7 +13,7 @@ fn helper() {
     map.advise(libc::MADV_NOHUGEPAGE);
     map.write(0, if causes { 0 } else { 16 * MIB });
     if task == "look" {
-        let observer = Observer::open();
+        let observer = Observer::open().unwrap();
         let census = map.census(&observer);
         println!("sees folios {}, present {}", observer.sees_folios(), census.total_bytes());
     }
@@ -71,7 +71,7 @@ fn the_causes_of_another_process_are_found() {
     let _output = lines_until_ready(&mut child);
     let host = Host::open("/").unwrap();
     let (state, thp) = (host.state().unwrap(), "thp".parse::<Policy>().unwrap());
-    let examination = examine(&Observer::open(), child.id(), &thp, host.page_sizes(), &state);
+    let examination = examine(&Observer::open().unwrap(), child.id(), &thp, host.page_sizes(), &state);
     drop(child.stdin.take());
     child.wait().unwrap();
     let verdict = Evidence::of(examination.unwrap()).verdict();
@@ -104,7 +104,7 @@ fn the_memory_is_there_at_the_exit_stop() {
     drop(child.stdin.take());
     let stopped = waitpid(pid, None).unwrap();
     assert_eq!(stopped, WaitStatus::PtraceEvent(pid, nix::sys::signal::Signal::SIGTRAP, libc::PTRACE_EVENT_EXIT));
-    let observer = Observer::open();
+    let observer = Observer::open().unwrap();
     let host = Host::open("/").unwrap();
     let policy: Policy = "base".parse().unwrap();
     let state = host.state().unwrap();
@@ -138,9 +138,13 @@ fn smaps_and_the_scan_agree_on_leaves() {
     let mut child = helper_process("wait", None).unwrap();
     lines_until_ready(&mut child);
     until_asleep(child.id());
-    let scanned = Observer::open().process(child.id()).unwrap();
-    let summed = Observer::open().with_smaps_only().process(child.id()).unwrap();
-    let part = Observer::open().with_smaps_only().range(child.id(), 0x1000, scanned.areas[0].vma.start + page() as u64);
+    let scanned = Observer::open().unwrap().process(child.id()).unwrap();
+    let summed = Observer::open().unwrap().with_smaps_only().process(child.id()).unwrap();
+    let part = Observer::open().unwrap().with_smaps_only().range(
+        child.id(),
+        0x1000,
+        scanned.areas[0].vma.start + page() as u64,
+    );
     drop(child.stdin.take());
     child.wait().unwrap();
     assert_eq!((scanned.source, summed.source), (Source::PagemapScan, Source::Smaps));
@@ -161,7 +165,8 @@ fn a_child_that_writes_after_fork_maps_a_part_of_the_folio() {
     let map = Map::private(pmd());
     map.advise(libc::MADV_HUGEPAGE);
     map.write(0, pmd());
-    if leaf_bytes(&map.census(&Observer::open()), Backing::Anonymous, pmd()) != pmd() || !Observer::open().sees_folios()
+    if leaf_bytes(&map.census(&Observer::open().unwrap()), Backing::Anonymous, pmd()) != pmd()
+        || !Observer::open().unwrap().sees_folios()
     {
         return skip("free memory in blocks of PMD size, and root");
     }
@@ -178,17 +183,17 @@ fn a_child_that_writes_after_fork_maps_a_part_of_the_folio() {
     };
     let pid = Pid::from_raw(child);
     waitpid(pid, Some(nix::sys::wait::WaitPidFlag::WUNTRACED)).unwrap();
-    let census = Observer::open().range(child as u32, start, start + pmd() as u64);
+    let census = Observer::open().unwrap().range(child as u32, start, start + pmd() as u64);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
     waitpid(pid, None).unwrap();
     let expected = [((true, page(), true), page()), ((true, pmd(), false), pmd() - page())];
     assert_eq!(by_folio(&census.unwrap()), expected.into());
-    assert_eq!(by_folio(&map.census(&Observer::open())), [((true, pmd(), true), pmd())].into());
+    assert_eq!(by_folio(&map.census(&Observer::open().unwrap())), [((true, pmd(), true), pmd())].into());
 }
 
 #[test]
 fn processes_without_memory_are_named() {
-    let observer = Observer::open();
+    let observer = Observer::open().unwrap();
     // 2 is kthreadd, except inside a process namespace.
     if fs::read_to_string("/proc/2/comm").is_ok_and(|name| name.trim() == "kthreadd") && observer.sees_folios() {
         assert!(matches!(observer.process(2), Err(CensusError::NoAddressSpace { pid: 2 })));
@@ -202,5 +207,5 @@ fn processes_without_memory_are_named() {
 #[test]
 fn an_examination_of_nothing_says_so() {
     assert_eq!(Evidence::default().verdict().holding, Holding::NotAsked);
-    assert_eq!(PageSize::new(page() as u64).unwrap(), Observer::open().base_page());
+    assert_eq!(PageSize::new(page() as u64).unwrap(), Observer::open().unwrap().base_page());
 }

@@ -66,11 +66,11 @@ pub(super) fn leaf_bytes(census: &Census, backing: Backing, leaf: usize) -> usiz
 
 /// Checks a mapping with everything there is, as root and without.
 pub(super) fn agrees(map: &Map) -> Census {
-    let plain = map.census(&Observer::open().without_folios());
+    let plain = map.census(&Observer::open().unwrap().without_folios());
     let (present, huge) = (smaps_field(map.start, "Rss:"), smaps_field(map.start, "AnonHugePages:"));
     assert_eq!(leaf_bytes(&plain, Backing::Anonymous, pmd()), huge);
     assert_eq!(leaf_bytes(&plain, Backing::Anonymous, page()), present - huge);
-    let observer = Observer::open();
+    let observer = Observer::open().unwrap();
     if !observer.sees_folios() {
         skip("root, for folios");
         return plain;

@@ -221,16 +221,18 @@ impl OfRegion<'_> {
         if vma.kind == VmaKind::Shared {
             return shared::refusal(vma, self.target, self.ground);
         }
+        // A kernel that does not say (before Linux 5.0) disables none: history has the causes.
         let disabled = self.ground.process.thp == ThpMode::Disabled;
-        let rules = Rules { settings: &self.ground.supply.settings, disabled_for_process: disabled };
+        let rules = Rules { settings: &self.ground.supply.settings, disabled_for_process: Some(disabled) };
         match rules.eligibility(self.target, vma.advice()) {
             Eligibility::Refused(cause) => {
                 let evidence = self.evidence_of_refusal(&cause, vma);
                 Some((cause, evidence))
             }
-            Eligibility::Unknown => {
+            Eligibility::Unknown if vma.advice().is_none() => {
                 Some((Cause::Unexplained, vec!["the advice of the mapping was not read (smaps)".into()]))
             }
+            Eligibility::Unknown => Some((Cause::Unexplained, setting(self.ground.supply, self.target))),
             Eligibility::Eligible => self.excepted(vma).then(|| {
                 let flags = vec![format!("THPeligible: 0 at {:#x}, although settings and advice permit it", vma.start)];
                 (Cause::DisabledExceptAdvised, flags)

@@ -45,7 +45,7 @@ fn are_one(left: &VmaFacts, right: &VmaFacts) -> bool {
         (VmaKind::Anonymous, VmaKind::Anonymous) => (left.name == "[heap]") == (right.name == "[heap]"),
         (VmaKind::PrivateFile, VmaKind::PrivateFile) | (VmaKind::Shared, VmaKind::Shared) => {
             let same_file = (left.device, left.inode) == (right.device, right.inode);
-            let follows = left.offset + left.length_bytes() == right.offset;
+            let follows = left.offset.checked_add(left.length_bytes()) == Some(right.offset);
             let same_part = left.is_executable() == right.is_executable()
                 && (left.kind == VmaKind::Shared || left.is_writable() == right.is_writable());
             same_file && follows && same_part

@@ -137,7 +137,7 @@ impl History<'_> {
             (fork && !self.has_forked()).then_some(Cause::SplitAfterFork),
             leaf_split.then_some(Cause::SplitMeanwhile),
         ];
-        let pinned = (self.ground.process.pinned_bytes > 0).then_some(Cause::Pinned);
+        let pinned = self.ground.process.pinned_bytes.is_some_and(|bytes| bytes > 0).then_some(Cause::Pinned);
         let (likely, possible): (Vec<_>, Vec<_>) = self.refusals().into_iter().partition(|(_, is_now)| *is_now);
         let cause = |(cause, _): (Cause, bool)| cause;
         let history = candidates.into_iter().flatten().chain(possible.into_iter().map(cause)).chain(pinned);
@@ -190,8 +190,8 @@ impl History<'_> {
         let shared = self
             .has_forked()
             .then(|| format!("{} of it is shared with another process", format_bytes(self.shared_bytes)));
-        let pinned = self.ground.process.pinned_bytes;
-        let pinned = (pinned > 0).then(|| format!("VmPin: {} kB in /proc/PID/status", pinned >> 10));
+        let pinned = self.ground.process.pinned_bytes.filter(|bytes| *bytes > 0);
+        let pinned = pinned.map(|bytes| format!("VmPin: {} kB in /proc/PID/status", bytes >> 10));
         let order = self.ground.supply.free_blocks_by_order.len();
         let free = (order > 0).then(|| format!("free blocks of {} or more: {}", self.target, self.free_blocks()));
         let counters = [counted(supply, &self.fallback()), counted(supply, &self.own("split_deferred"))];

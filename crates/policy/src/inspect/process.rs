@@ -23,12 +23,12 @@ pub struct Process {
     pub thp: ThpMode,
     /// Threads.
     pub threads: u64,
-    /// Bytes that are swapped out.
-    pub swap_bytes: u64,
-    /// The most that was ever present of it (VmHWM); the kernel updates it now and then.
-    pub peak_bytes: u64,
-    /// Bytes that it has pinned (VmPin: RDMA, VFIO, io_uring).
-    pub pinned_bytes: u64,
+    /// Bytes that are swapped out; `None` where it cannot be read.
+    pub swap_bytes: Option<u64>,
+    /// The most that was ever present of it (VmHWM); the kernel updates it now and then. `None` where it cannot be read.
+    pub peak_bytes: Option<u64>,
+    /// Bytes that it has pinned (VmPin: RDMA, VFIO, io_uring); `None` where it cannot be read.
+    pub pinned_bytes: Option<u64>,
     /// Its memory control group, as a path below the mount of control groups; `None` where it cannot be read.
     pub memory_cgroup: Option<String>,
     /// The limit of memory that was reached, of its control group or of one above it; else that of its own. `None` where nothing

@@ -20,6 +20,9 @@ struct Deciding {
     is_mount: bool,
 }
 
+/// What can be said of shared memory; another word is a value that could not be read.
+const WORDS: [&str; 6] = ["always", "within_size", "advise", "never", "deny", "force"];
+
 /// Why the kernel would refuse shared memory the size now, and what shows it.
 pub fn refusal(vma: &VmaFacts, size: PageSize, ground: &Ground) -> Option<(Cause, Vec<String>)> {
     if ground.process.thp == ThpMode::Disabled {
@@ -38,6 +41,7 @@ pub fn refusal(vma: &VmaFacts, size: PageSize, ground: &Ground) -> Option<(Cause
         ("never" | "deny", _) => Some((Cause::SharedDisabled { path }, evidence)),
         ("advise", Some(Advice::None)) => Some((Cause::SharedNotAdvised { path }, evidence)),
         ("advise", None) => Some((Cause::Unexplained, vec!["the advice of the mapping was not read (smaps)".into()])),
+        (word, _) if !WORDS.contains(&word) => Some((Cause::Unexplained, evidence)),
         _ if !vma.is_congruent(size) => Some((Cause::FileMisaligned, vec![super::files::misaligned(vma, size)])),
         _ => None,
     }
@@ -54,6 +58,9 @@ fn deciding(vma: &VmaFacts, size: PageSize, ground: &Ground) -> Option<Deciding>
     let (common, own) =
         (format!("{THP}/shmem_enabled"), format!("{THP}/hugepages-{}kB/shmem_enabled", size.bytes() >> 10));
     let word = settings.get(&common);
+    if let Some(word) = word.filter(|word| !WORDS.contains(&word.as_str())) {
+        return Some(Deciding { path: common, word: word.clone(), is_mount: false });
+    }
     let is_above = word.is_some_and(|word| word == "deny" || word == "force");
     let own_word = settings.get(&own).filter(|own| !is_above && vma.is_unnamed() && *own != "inherit");
     if let Some(word) = own_word {
@@ -121,6 +128,11 @@ mod tests {
         assert_eq!(cause(&mounted, "force", "never"), None);
         let never = vma("/dev/shm/x", Some("never"), "hg");
         assert_eq!(cause(&never, "always", "always"), Some(Cause::MountRefuses { huge: "never".into() }));
+        // What could not be read permits nothing.
+        let unknown = "unknown: Permission denied (os error 13)";
+        assert_eq!(cause(&unnamed, unknown, "always"), Some(Cause::Unexplained));
+        assert_eq!(cause(&unnamed, "always", unknown), Some(Cause::Unexplained));
+        assert_eq!(cause(&mounted, unknown, "always"), Some(Cause::Unexplained), "`deny` may stand above the mount");
         // Nothing stands in the way but the place.
         let beyond = VmaFacts { offset: 4096, ..advised };
         assert_eq!(cause(&beyond, "never", "never"), Some(Cause::FileMisaligned));

@@ -23,7 +23,7 @@ pub enum Eligibility {
     Refused(Cause),
     /// The kernel may give it.
     Eligible,
-    /// What the mapping was advised is not known.
+    /// What the mapping was advised is not known, or what is set for its process or the size.
     Unknown,
 }
 
@@ -31,8 +31,8 @@ pub enum Eligibility {
 pub struct Rules<'a> {
     /// The settings that were in force: path to value.
     pub settings: &'a BTreeMap<String, String>,
-    /// Whether PR_SET_THP_DISABLE is in force (`THP_enabled: 0` in /proc/PID/status).
-    pub disabled_for_process: bool,
+    /// Whether PR_SET_THP_DISABLE is in force (`THP_enabled: 0` in /proc/PID/status); `None` where it is not known.
+    pub disabled_for_process: Option<bool>,
 }
 
 /// What sysfs says of a size.
@@ -50,7 +50,7 @@ impl Rules<'_> {
     /// Whether the mapping may have folios of this size; `advice` is what it was advised, where that
     /// is known. Page sizes are not asked for here.
     pub fn eligibility(&self, size: PageSize, advice: Option<Advice>) -> Eligibility {
-        if self.disabled_for_process {
+        if self.disabled_for_process == Some(true) {
             return Eligibility::Refused(Cause::DisabledForProcess);
         }
         if advice == Some(Advice::NoHuge) {
@@ -60,6 +60,7 @@ impl Rules<'_> {
             (Mode::Never(path), _) => Eligibility::Refused(Cause::SizeDisabled { path }),
             (Mode::Advised, Some(Advice::None)) => Eligibility::Refused(Cause::NotAdvised),
             (Mode::Unknown, _) | (_, None) => Eligibility::Unknown,
+            _ if self.disabled_for_process.is_none() => Eligibility::Unknown,
             (Mode::Always | Mode::Advised, Some(_)) => Eligibility::Eligible,
         }
     }
@@ -85,7 +86,9 @@ impl Rules<'_> {
         let ruled_out = |size: &PageSize| self.switched_off(*size).is_some() || length_bytes < size.bytes();
         let advised_against = advice == Some(Advice::NoHuge);
         page_sizes.mthp.iter().all(ruled_out)
-            && page_sizes.pmd.is_none_or(|pmd| self.disabled_for_process || advised_against || ruled_out(&pmd))
+            && page_sizes
+                .pmd
+                .is_none_or(|pmd| self.disabled_for_process == Some(true) || advised_against || ruled_out(&pmd))
     }
 
     /// The size's own file first; where it says `inherit`, or on kernels before 6.8 that have none, the
@@ -139,14 +142,17 @@ mod tests {
             if let Some(own) = own {
                 settings.insert(thp_size_enabled(PageSize::M2), own.into());
             }
-            let rules = Rules { settings: &settings, disabled_for_process: false };
+            let rules = Rules { settings: &settings, disabled_for_process: Some(false) };
             assert_eq!(rules.eligibility(PageSize::M2, Some(advice)), expected, "{enabled} {own:?} {advice:?}");
-            let disabled = Rules { disabled_for_process: true, ..rules };
+            let disabled = Rules { disabled_for_process: Some(true), ..rules };
             assert_eq!(disabled.eligibility(PageSize::M2, None), refused(Cause::DisabledForProcess));
         }
         let empty = BTreeMap::new();
-        let rules = Rules { settings: &empty, disabled_for_process: false };
+        let rules = Rules { settings: &empty, disabled_for_process: Some(false) };
         assert_eq!(rules.eligibility(PageSize::M2, Some(Huge)), Unknown);
+        let always = settings(&[("enabled", "always")]);
+        let rules = Rules { settings: &always, disabled_for_process: None };
+        assert_eq!(rules.eligibility(PageSize::M2, Some(Huge)), Unknown, "whether the process has none is not known");
     }
 
     #[test]
@@ -157,7 +163,11 @@ mod tests {
         let on = settings(&[("enabled", "madvise"), ("hugepages-64kB/enabled", "inherit")]);
         let proven =
             |settings: &BTreeMap<String, String>, disabled_for_process: bool, length_bytes: u64, advice: Advice| {
-                Rules { settings, disabled_for_process }.only_base_pages(&page_sizes, length_bytes, Some(advice))
+                Rules { settings, disabled_for_process: Some(disabled_for_process) }.only_base_pages(
+                    &page_sizes,
+                    length_bytes,
+                    Some(advice),
+                )
             };
         assert!(proven(&off, true, 4 << 20, Silent));
         assert!(proven(&off, false, 4 << 20, NoHuge));

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use super::Unread;
 use super::coverage::Aim;
 use super::eligible::Eligibility;
 use super::slots::{Piece, Shape};
@@ -175,6 +176,17 @@ impl Examination {
         let known = self.covered_bytes + self.unseen_bytes + slots;
         let explained: u64 = self.causes.values().sum();
         self.add(Cause::Unexplained, self.concerned_bytes.saturating_sub(known + explained));
+    }
+}
+
+impl Examination {
+    /// What nothing explains may have a cause that could not be read. The first reason is given for that memory, and all are reported.
+    pub(super) fn add_unread(&mut self, reasons: Vec<Unread>) {
+        if let Some(Unread(first)) = reasons.first() {
+            let bytes = self.causes.remove(&Cause::Unexplained).unwrap_or(0);
+            self.add(Cause::Unread { reason: first.clone() }, bytes);
+        }
+        reasons.into_iter().for_each(|Unread(reason)| self.note(Cause::Unread { reason }, 0));
     }
 }
 

@@ -75,21 +75,29 @@ pub struct Look<'a> {
     pub areas: &'a [Area<'a>],
 }
 
+/// Why there is no answer: what could not be read, without the number of the process.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unread(pub String);
+
+/// An answer, or why there is none.
+pub type Answer<T> = Result<T, Unread>;
+
 /// What a judge may ask of a process beside what was found. It is asked only where the answer matters, for an answer can cost as
 /// much as the look.
 pub trait Process {
     /// Whether PR_SET_THP_DISABLE is in force.
-    fn is_thp_disabled(&self) -> bool;
+    fn is_thp_disabled(&self) -> Answer<bool>;
 
     /// What its mappings were advised, by their first addresses, in order; those that are not there are not known. `bytes` of
     /// memory may be explained by it.
-    fn advice(&self, bytes: u64) -> Vec<(u64, Advice)>;
+    fn advice(&self, bytes: u64) -> Answer<Vec<(u64, Advice)>>;
 
     /// Whether anonymous folios of a size may exist.
     fn may_have_folios(&self, size: PageSize) -> bool;
 
     /// Whether the pool of a size has no page to give.
-    fn is_pool_exhausted(&self, size: PageSize) -> bool;
+    fn is_pool_exhausted(&self, size: PageSize) -> Answer<bool>;
 }
 
 impl<'a> Question<'a> {
@@ -137,15 +145,18 @@ impl<'a> Question<'a> {
         (missing, unseen): (u64, u64),
         examination: &mut Examination,
     ) {
-        let rules = Rules { settings: self.settings, disabled_for_process: process.is_thp_disabled() };
-        if self.by_thp_disable && rules.disabled_for_process {
+        let mut unread = Vec::new();
+        let disabled_for_process = known(process.is_thp_disabled(), &mut unread);
+        let rules = Rules { settings: self.settings, disabled_for_process };
+        if self.by_thp_disable && disabled_for_process == Some(true) {
             examination.covered_bytes += unseen;
             examination.proven_bytes += unseen;
             return;
         }
         let advice = match self.aim {
             Aim::Unavailable => Vec::new(),
-            _ => process.advice(missing + unseen),
+            // Advice that could not be read is known of no mapping.
+            _ => known(process.advice(missing + unseen), &mut unread).unwrap_or_default(),
         };
         let advice_of = |area: &Area| {
             let at = advice.binary_search_by_key(&area.start, |(start, _)| *start);
@@ -173,7 +184,7 @@ impl<'a> Question<'a> {
                 }
             }
             Aim::Hugetlb(size) => {
-                let exhausted = process.is_pool_exhausted(size);
+                let exhausted = known(process.is_pool_exhausted(size), &mut unread) == Some(true);
                 for area in seen.areas {
                     let refused = advice_of(area) == Some(Advice::NoHuge);
                     let pieces = slots::shapes(area, size, &standing);
@@ -183,6 +194,7 @@ impl<'a> Question<'a> {
             Aim::Nothing | Aim::Unavailable => examination.add(Cause::Unexplained, missing),
         }
         examination.add_what_is_left();
+        examination.add_unread(unread);
     }
 
     fn proven_base_bytes(
@@ -201,6 +213,11 @@ impl<'a> Question<'a> {
         let regions = seen.areas.iter().filter(proven).flat_map(|area| area.regions);
         regions.filter(|region| standing(&region.mapping) == Standing::Unseen).map(|region| region.length_bytes()).sum()
     }
+}
+
+/// What is known; else the reason is kept.
+fn known<T>(answer: Answer<T>, unread: &mut Vec<Unread>) -> Option<T> {
+    answer.map_err(|reason| unread.push(reason)).ok()
 }
 
 #[cfg(test)]

@@ -32,25 +32,33 @@ struct Made {
     census: Census,
     regions: Vec<Region>,
     is_thp_disabled: bool,
+    /// Why nothing but its pages can be read.
+    unreadable: Option<&'static str>,
     has_places: bool,
     advice: Option<Advice>,
 }
 
 impl Process for Made {
-    fn is_thp_disabled(&self) -> bool {
-        self.is_thp_disabled
+    fn is_thp_disabled(&self) -> Answer<bool> {
+        self.answer(self.is_thp_disabled)
     }
 
-    fn advice(&self, _: u64) -> Vec<(u64, Advice)> {
-        self.advice.map(|advice| (0, advice)).into_iter().collect()
+    fn advice(&self, _: u64) -> Answer<Vec<(u64, Advice)>> {
+        self.answer(self.advice.map(|advice| (0, advice)).into_iter().collect())
     }
 
     fn may_have_folios(&self, _: PageSize) -> bool {
         true
     }
 
-    fn is_pool_exhausted(&self, _: PageSize) -> bool {
-        false
+    fn is_pool_exhausted(&self, _: PageSize) -> Answer<bool> {
+        self.answer(false)
+    }
+}
+
+impl Made {
+    fn answer<T>(&self, answer: T) -> Answer<T> {
+        self.unreadable.map_or(Ok(answer), |reason| Err(Unread(reason.to_string())))
     }
 }
 
@@ -243,6 +251,24 @@ fn base_pages_without_root_are_held_where_thp_was_disabled_all_along() {
         )
     };
     assert_eq!(verdict("base", &on, &seen).covered_bytes, 2 * MIB);
+}
+
+#[test]
+fn what_could_not_be_read_is_the_cause_and_never_a_no() {
+    let reason = "status: Too many open files";
+    let (unreadable, cause) = (Some(reason), Cause::Unread { reason: reason.into() });
+    let small = anonymous(K4, Folio::Whole(K4));
+    for policy in ["thp", "hugetlb-2m"] {
+        let seen = Made { unreadable, ..process(4 * MIB, &[(small, 4 * MIB)]) };
+        let verdict = verdict(policy, &settings("always", "always"), &seen);
+        assert_eq!(causes(&verdict), [(cause.clone(), 4 * MIB)], "{policy}");
+    }
+    // Base pages are not proven by a status that was not read.
+    let hidden = anonymous(K4, Folio::Unknown);
+    let seen = Made { unreadable, is_thp_disabled: true, ..process(4 * MIB, &[(hidden, 4 * MIB)]) };
+    let verdict = verdict("base", &settings("always", "always"), &seen);
+    assert_eq!(verdict.holding, Holding::Unknown);
+    assert_eq!(causes(&verdict), [(Cause::FoliosInvisible, 4 * MIB), (cause, 0)]);
 }
 
 #[test]

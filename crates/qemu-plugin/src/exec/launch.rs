@@ -2,11 +2,9 @@
 //! QEMU in the place of a program: its command, and what the next recorder is handed.
 
 use std::ffi::{CString, c_char};
-use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use trace::Header;
@@ -14,6 +12,7 @@ use trace::Header;
 use crate::api::{self, VERSION_VARIABLE, WITH_USER_DATA};
 use crate::exec::program::{Program, Why};
 use crate::file::passed_on;
+use crate::no_link;
 use crate::request::{Follow, Handed, Request};
 
 /// What a program's recorder begins with.
@@ -43,15 +42,15 @@ impl Next<'_> {
         let error = self.replace(program, environment, file);
         // SAFETY: the descriptor was made for the program that does not run.
         unsafe { libc::close(file) };
-        let _ = std::fs::remove_file(self.path);
+        let _ = no_link::remove(self.path);
         Why::Emulator { path: self.follow.emulator.clone(), error }
     }
 
     /// Makes the file, with the header in it, open in the program to be.
     fn hand_over(&self) -> io::Result<RawFd> {
-        let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o666).open(self.path)?;
+        let mut file = no_link::open(self.path, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)?;
         let handed = file.write_all(&serde_json::to_vec(&self.header)?).and_then(|()| passed_on(file.as_raw_fd()));
-        handed.inspect_err(|_| drop(std::fs::remove_file(self.path)))
+        handed.inspect_err(|_| drop(no_link::remove(self.path)))
     }
 
     fn replace(&self, program: &Program, environment: &[Vec<u8>], file: RawFd) -> io::Error {

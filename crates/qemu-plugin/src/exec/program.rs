@@ -153,6 +153,7 @@ fn lasting(path: PathBuf) -> Result<PathBuf, Obstacle> {
 }
 
 /// A regular file that may be executed.
+#[expect(clippy::disallowed_methods, reason = "it is only read")]
 fn opened(path: &Path) -> Result<File, Obstacle> {
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Obstacle::Refused)?;
     // SAFETY: a question about a name that ends with a zero.

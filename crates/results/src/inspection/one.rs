@@ -39,8 +39,8 @@ fn head(inspection: &Inspection) -> String {
     if about.thp == ThpMode::Disabled {
         lines.push("  PR_SET_THP_DISABLE is in force".into());
     }
-    if about.swap_bytes > 0 {
-        lines.push(format!("  swapped out: {}", format_bytes(about.swap_bytes)));
+    if let Some(bytes) = about.swap_bytes.filter(|bytes| *bytes > 0) {
+        lines.push(format!("  swapped out: {}", format_bytes(bytes)));
     }
     lines.extend(inspection.partial.iter().map(|why| format!("  partial: {}", printable(why))));
     lines.join("\n")

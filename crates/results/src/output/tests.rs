@@ -6,6 +6,8 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod killed;
+
 /// The user that has no rights.
 const NOBODY: u32 = 65534;
 /// Who calls sudo.

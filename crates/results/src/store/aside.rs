@@ -2,10 +2,10 @@
 //! temporary files.
 
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::{Error, Store};
+use crate::files;
 
 /// Names that are tried beside a store.
 const MOST: u32 = 1000;
@@ -24,7 +24,7 @@ impl Store {
 
     fn another(&self, path: &Path) -> Result<Store, Error> {
         // What was made to be a store and is none must not stay.
-        Store::open_until(path, self.told_to_stop).inspect_err(|_| drop(std::fs::remove_file(path)))
+        Store::open_until(path, self.told_to_stop).inspect_err(|_| drop(files::remove_file(path)))
     }
 }
 
@@ -41,8 +41,7 @@ fn beside(store: &Path) -> Option<PathBuf> {
 }
 
 fn in_private() -> Result<PathBuf, Error> {
-    let owner_alone = std::fs::Permissions::from_mode(0o700);
-    let directory = tempfile::Builder::new().prefix("pagelab-set-aside-").permissions(owner_alone).tempdir();
-    let directory = directory.map_err(|source| Error::Directory { path: std::env::temp_dir(), source })?;
+    let failed = |source| Error::Directory { path: std::env::temp_dir(), source };
+    let directory = files::temporary_directory(&std::env::temp_dir(), "pagelab-set-aside-").map_err(failed)?;
     Ok(directory.keep().join("results.sqlite"))
 }

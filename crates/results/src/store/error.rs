@@ -49,6 +49,20 @@ pub enum Error {
         /// What SQLite says.
         reason: String,
     },
+    /// The file can be read but not its write-ahead log.
+    #[error(
+        "the store {path} cannot be read: it has a write-ahead log ({path}-wal), and you can neither read its index ({path}-shm) nor make one; have somebody who can write the directory run `pagelab list comparisons --store {path}`, or copy the store and its log to a directory of yours"
+    )]
+    UnreadableLog {
+        /// The store.
+        path: PathBuf,
+    },
+    /// Somebody wrote the store while it was read without locks.
+    #[error("the store {path} was written while it was read, and you cannot lock it (you cannot write it); try again")]
+    Changed {
+        /// The store.
+        path: PathBuf,
+    },
     /// The file is something else.
     #[error(
         "{path} is not a pagelab store: {found}; it was left as it is: move it aside, or name another file with --store FILE"

@@ -1,14 +1,15 @@
 //! One runner a study: two would measure each other, and store everything twice.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{Flock, FlockArg, OFlag};
 
-use super::place::prepare;
+use super::place::{Prepared, prepare};
 use super::{Error, Store};
+use crate::place::reopen;
 
 /// A study that nobody else can run on the same store. It is given back when this is dropped, or with the process.
 #[derive(Debug)]
@@ -22,9 +23,9 @@ impl Store {
     /// # Errors
     /// [`Error::Held`] where another process has it; a file beside the store that cannot be made.
     pub fn hold(&self, study: &str) -> Result<Held, Error> {
-        let path = prepare(&beside(&self.path, study))?.path;
+        let Prepared { path, file } = prepare(&beside(&self.path, study))?;
         let failed = |error: std::io::Error| Error::Unopenable { path: path.clone(), reason: error.to_string() };
-        let mut file = OpenOptions::new().read(true).write(true).open(&path).map_err(failed)?;
+        let mut file = reopen(&file, OFlag::O_RDWR).map_err(|errno| failed(errno.into()))?;
         let mut by = String::new();
         // Who has it writes after locking; what stands there before is of somebody who has ended.
         file.read_to_string(&mut by).map_err(failed)?;

@@ -15,12 +15,14 @@
 mod aside;
 mod bound;
 mod columns;
+mod connection;
 mod error;
 mod held;
 mod index;
 mod of_study;
 mod place;
 mod read;
+mod read_only;
 mod schema;
 mod summary;
 mod trials;
@@ -34,9 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::stat::fstat;
-use rusqlite::config::DbConfig;
-use rusqlite::limits::Limit;
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use study::comparison::{Comparison, Ended};
 use study::stats::{self, Analysis};
 use study::trial::TrialRecord;
@@ -48,7 +48,9 @@ pub use place::default_path;
 pub use summary::Summary;
 
 use bound::Bound;
+use connection::{Access, connect};
 use place::Prepared;
+use read_only::Still;
 use schema::SCHEMA;
 
 /// The latest version of the schema; the file's `user_version`.
@@ -69,6 +71,8 @@ pub struct Store {
     bound: Arc<Bound>,
     /// What SQLite counts up with every change of the schema, when that was last compared.
     compared: Cell<Option<i64>>,
+    /// The file as it was when it was opened, where SQLite takes no locks on it.
+    still: Option<Still>,
 }
 
 impl Store {
@@ -92,9 +96,10 @@ impl Store {
     fn opened(path: &Path, told_to_stop: fn() -> bool) -> Result<Store, Error> {
         let Prepared { path, file } = place::prepare(path)?;
         let bound = Arc::new(Bound::new(told_to_stop));
-        let connection = connect(&path, bound.clone()).map_err(|error| Error::from_sqlite(&path, error))?;
+        let connection = connect(&path, Access::Write, bound.clone());
+        let connection = connection.map_err(|error| Error::from_sqlite(&path, error))?;
         let (log, compared) = (Cell::new(None), Cell::new(None));
-        let store = Store { connection, path, file, log, told_to_stop, bound, compared };
+        let store = Store { connection, path, file, log, told_to_stop, bound, compared, still: None };
         store.check_or_create()?;
         store.refuse_gone()?;
         Ok(store)
@@ -292,7 +297,9 @@ impl Store {
     fn read<T>(&self, body: impl Fn(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, Error> {
         self.patiently(|| {
             let transaction = self.begin_transaction(TransactionBehavior::Deferred)?;
-            body(&transaction).map_err(|error| Error::from_sqlite(&self.path, error))
+            let value = body(&transaction).map_err(|error| Error::from_sqlite(&self.path, error));
+            // What was read of a file that changed meanwhile may be of two transactions, and so may an error be.
+            self.still.as_ref().map_or(Ok(()), |still| still.check(&self.path)).and(value)
         })
     }
 
@@ -344,45 +351,6 @@ fn analysed(mut comparison: Comparison) -> Comparison {
         comparison.analysis = stats::analyse(&comparison.design, &comparison.trials, &comparison.admissions);
     }
     comparison
-}
-
-/// What nobody needs to read or write a store, and what somebody could hide in one.
-const OFF: [DbConfig; 6] = [
-    DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA,
-    DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER,
-    DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW,
-    DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA,
-    DbConfig::SQLITE_DBCONFIG_DQS_DML,
-    DbConfig::SQLITE_DBCONFIG_DQS_DDL,
-];
-/// Far more than any store has (<https://sqlite.org/limits.html>).
-const LIMITS: [(Limit, i32); 8] = [
-    (Limit::SQLITE_LIMIT_LENGTH, 256 << 20),
-    (Limit::SQLITE_LIMIT_SQL_LENGTH, 64 << 10),
-    (Limit::SQLITE_LIMIT_COLUMN, 100),
-    (Limit::SQLITE_LIMIT_EXPR_DEPTH, 50),
-    (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 10),
-    (Limit::SQLITE_LIMIT_ATTACHED, 0),
-    (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 10),
-    (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
-];
-/// Instructions of SQLite between two looks at the clock: some tens of microseconds.
-const BETWEEN_LOOKS: i32 = 1000;
-/// How long SQLite itself waits for a lock; then it is asked whether to go on.
-const BUSY: Duration = Duration::from_millis(200);
-
-fn connect(path: &Path, bound: Arc<Bound>) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    let mut connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(BUSY)?;
-    connection.progress_handler(BETWEEN_LOOKS, Some(move || bound.is_over()))?;
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
-    OFF.into_iter().try_for_each(|config| connection.set_db_config(config, false).map(drop))?;
-    LIMITS.into_iter().try_for_each(|(limit, most)| connection.set_limit(limit, most).map(drop))?;
-    connection.pragma_update(None, "cell_size_check", true)?;
-    connection.pragma_update(None, "foreign_keys", true)?;
-    connection.pragma_update(None, "synchronous", "full")?;
-    Ok(connection)
 }
 
 #[cfg(test)]

@@ -32,19 +32,31 @@ pub(super) struct Prepared {
     pub(super) file: OwnedFd,
 }
 
+/// The file of a store, where there is one.
+pub(super) fn find(path: &Path) -> Result<Option<Prepared>, Error> {
+    let place = match Place::find(path, &Caller::of_process(), Missing::Refuse) {
+        Ok(End::Place(place)) => place,
+        Ok(End::Descriptor(_)) => return Err(unopenable(path, DESCRIPTOR)),
+        Err(place::Error::NoDirectory { .. }) => return Ok(None),
+        Err(why) => return Err(misplaced(path, why)),
+    };
+    if place.there.is_none() {
+        return Ok(None);
+    }
+    regular(path, &place).map(Some)
+}
+
 /// Makes the file and its directories where they are missing, and says where the file really is.
 ///
 /// As root, what is made belongs to the owner of the directory in which it is made, so that a store in
 /// somebody else's home stays theirs; and a symbolic link that another user made is not followed.
 pub(super) fn prepare(path: &Path) -> Result<Prepared, Error> {
     let caller = Caller::of_process();
-    let wrong = |reason: String| Error::Unopenable { path: path.to_path_buf(), reason };
     let found = Place::find(path, &caller, Missing::Make(Mode::S_IRWXU)).map_err(|why| misplaced(path, why))?;
-    let End::Place(place) = found else { return Err(wrong("it is a descriptor of this process".into())) };
-    let path = place.path();
-    let open = |flags| openat(&place.directory, place.name.as_os_str(), flags | OFlag::O_CLOEXEC, MODE);
+    let End::Place(place) = found else { return Err(unopenable(path, DESCRIPTOR)) };
     if place.there.is_none() {
-        match open(OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW).map(File::from) {
+        let path = place.path();
+        match open(&place, OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL).map(File::from) {
             // SQLite gives its own files beside the store the store's owner (findCreateFileMode in os_unix.c).
             Ok(file) => {
                 let given = caller.owner_in(&place.directory_stat).map_or(Ok(()), |owner| place::give(&file, owner));
@@ -55,21 +67,37 @@ pub(super) fn prepare(path: &Path) -> Result<Prepared, Error> {
             Err(errno) => return Err(refused(&path, errno.into())),
         }
     }
-    let file = open(OFlag::O_PATH | OFlag::O_NOFOLLOW).map_err(|errno| refused(&path, errno.into()))?;
+    regular(path, &place)
+}
+
+/// The file at a place; `named` is what errors call it.
+fn regular(named: &Path, place: &Place) -> Result<Prepared, Error> {
+    let path = place.path();
+    let file = open(place, OFlag::O_PATH).map_err(|errno| refused(&path, errno.into()))?;
     let stat = fstat(&file).map_err(|errno| refused(&path, errno.into()))?;
     match place::kind(&stat) {
         SFlag::S_IFREG => Ok(Prepared { path, file }),
-        SFlag::S_IFDIR => Err(wrong("it is a directory".into())),
-        _ => Err(wrong("it is no regular file".into())),
+        SFlag::S_IFDIR => Err(unopenable(named, "it is a directory")),
+        _ => Err(unopenable(named, "it is no regular file")),
     }
 }
+
+fn open(place: &Place, flags: OFlag) -> nix::Result<OwnedFd> {
+    openat(&place.directory, place.name.as_os_str(), flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, MODE)
+}
+
+fn unopenable(path: &Path, reason: &str) -> Error {
+    Error::Unopenable { path: path.to_path_buf(), reason: reason.to_owned() }
+}
+
+const DESCRIPTOR: &str = "it is a descriptor of this process";
 
 const MODE: Mode = Mode::from_bits_truncate(0o644);
 
 fn misplaced(path: &Path, why: place::Error) -> Error {
     let path = path.to_path_buf();
     match why {
-        place::Error::Directory => Error::Unopenable { path, reason: "it is a directory".to_string() },
+        place::Error::Directory => unopenable(&path, "it is a directory"),
         place::Error::System { part, source } => Error::Directory { path: part, source },
         why => Error::Place { path, why },
     }

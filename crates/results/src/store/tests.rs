@@ -9,6 +9,7 @@ use study::comparison::{Fragmented, Khugepaged};
 use super::*;
 use crate::sample;
 
+mod attacks;
 mod trust;
 
 fn is_root() -> bool {

@@ -3,6 +3,7 @@
 use policy::size::SizeError;
 
 use super::counted::CountedError;
+use super::listed::listed;
 use super::placeholder::PlaceholderError;
 use super::{SCHEMA, SUITE_SCHEMA, Size};
 
@@ -42,6 +43,43 @@ pub enum DefinitionError {
         wanted: String,
         /// What there is.
         known: String,
+    },
+    /// More trials than a study may have.
+    #[error(
+        "the study multiplies out to {trials} trials: {rows} rows (workloads with their axes and variants) x {policies} policies x \
+         {runs} runs (blocks of each boot, and one on each model machine); expected at most {max}: shorten an axis, leave out policies \
+         or machines, or make several studies"
+    )]
+    TooManyTrials {
+        /// How many there may be.
+        max: u64,
+        /// How many.
+        trials: u128,
+        /// Workloads with their axes and variants.
+        rows: u128,
+        /// Policies.
+        policies: u128,
+        /// Trials of each of these.
+        runs: u128,
+    },
+    /// Words that are too long once their placeholders are filled in.
+    #[error(
+        "the words of all rows take more than {} with their placeholders filled in; shorten them, or an axis",
+        policy::size::format_bytes(*max_bytes as u64)
+    )]
+    TooMuchText {
+        /// What they may take.
+        max_bytes: usize,
+    },
+    /// More of something than a study may have.
+    #[error("{key}: expected at most {max}, found {found}")]
+    TooMany {
+        /// Which list.
+        key: &'static str,
+        /// How many there may be.
+        max: usize,
+        /// How many there are.
+        found: usize,
     },
     /// Nothing to run, or nothing to compare.
     #[error("{key}: expected {expected}, found {found}")]
@@ -315,7 +353,7 @@ impl DefinitionError {
     /// There is no such size.
     pub(super) fn no_size<'a>(size: Size, known: impl Iterator<Item = &'a String>) -> DefinitionError {
         let known: Vec<String> = known.map(|name| format!("[sizes.{name}]")).collect();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        let known = if known.is_empty() { "none".to_owned() } else { listed(known.into_iter()) };
         DefinitionError::Size { wanted: size.name().to_owned(), known }
     }
 

@@ -1,7 +1,8 @@
 //! The origin's own form of a result: configurations by name, each a workload under a policy, against the first of them.
 
+use super::names::Names;
 use super::wire::{WireForm, WireFormRow};
-use super::{DefinitionError, Measure, Published, Workload, one_of};
+use super::{DefinitionError, Measure, Published, Workload};
 
 /// A table as the origin has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,9 +34,10 @@ pub struct FormRow {
 impl Form {
     pub(super) fn of(wire: &WireForm, workloads: &[Workload], policies: &[String]) -> Result<Form, DefinitionError> {
         let names: Vec<String> = workloads.iter().flat_map(Workload::row_names).collect();
+        let (names, policies): (Names<'_>, Names<'_>) = (names.iter().collect(), policies.iter().collect());
         let rows = wire.row.iter().map(|row| {
-            one_of("form.row.workload", &row.workload, &names)?;
-            one_of("form.row.policy", &row.policy, policies)?;
+            names.check("form.row.workload", &row.workload)?;
+            policies.check("form.row.policy", &row.policy)?;
             FormRow::of(row, wire)
         });
         let rows: Vec<FormRow> = rows.collect::<Result<_, _>>()?;

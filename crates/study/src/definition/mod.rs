@@ -6,8 +6,11 @@
 mod boot;
 mod counted;
 mod error;
+mod extent;
 mod form;
 mod input;
+mod listed;
+mod names;
 mod placeholder;
 mod published;
 mod series;
@@ -17,11 +20,12 @@ pub mod variant;
 mod wire;
 mod workload;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use boot::{Boot, Guest};
 pub use counted::CountedError;
 pub use error::DefinitionError;
+pub use extent::MAX_TRIALS;
 pub use form::{Form, FormRow};
 pub use input::Input;
 pub use placeholder::PlaceholderError;
@@ -33,9 +37,11 @@ pub use workload::Workload;
 
 use crate::counted::Counted;
 use crate::series::Series;
+use extent::{Extent, Room, rows};
+use names::{Names, distinct};
 use policy::Policy;
-use wire::WireSize;
-use workload::{inputs, multiplied};
+use wire::{WireSize, WireUse, WireVariant};
+use workload::{Shared, inputs, multiplied};
 
 /// The name of the machine that runs pagelab.
 pub const HOST: &str = "host";
@@ -138,9 +144,9 @@ pub struct Stopping {
 }
 
 impl Wire {
-    /// The names of the suites that it has workloads of.
+    /// The names of the suites that it has workloads of, each once.
     pub fn suites(&self) -> impl Iterator<Item = &str> {
-        self.suite.iter().map(|used| used.name.as_str())
+        self.suite.iter().map(|used| used.name.as_str()).collect::<BTreeSet<&str>>().into_iter()
     }
 
     /// The study of one size, which names no suite.
@@ -164,9 +170,12 @@ impl Wire {
             return Err(DefinitionError::Name { found: self.name.clone() });
         }
         let amount = self.amount(size)?;
-        let (series, of_series) = self.series(amount)?;
-        let workloads = [self.workloads(size, amount, suites)?, of_series].concat();
         let machines = if self.machines.is_empty() { vec![HOST.to_owned()] } else { self.machines.clone() };
+        let used = self.used(suites)?;
+        let variants = variant::of_study(self)?;
+        self.extent(size, amount, &machines, &used, variants.len())?.check()?;
+        let (series, of_series) = self.series(amount)?;
+        let workloads = [self.workloads(size, amount, &used, &variants)?, of_series].concat();
         let has_variants = workloads.iter().any(|workload| !workload.variants.is_empty());
         match has_variants {
             true => at_least("policies", "one or more", 1, self.policies.len())?,
@@ -178,7 +187,7 @@ impl Wire {
         distinct("machines", machines.iter())?;
         distinct("workload", workloads.iter().map(|workload| &workload.name))?;
         let baseline = self.baseline.clone().unwrap_or_else(|| self.policies[0].clone());
-        one_of("baseline", &baseline, &self.policies)?;
+        self.policies.iter().collect::<Names<'_>>().check("baseline", &baseline)?;
         let primary = self.primary.clone().unwrap_or_else(|| "wall".to_owned());
         let decides = |workload: &Workload| workload.primary.clone().unwrap_or_else(|| primary.clone());
         workloads.iter().try_for_each(|workload| workload.has_metric(&decides(workload)))?;
@@ -214,37 +223,65 @@ impl Wire {
         self.sizes.get(size.name()).ok_or_else(|| DefinitionError::no_size(size, self.sizes.keys()))
     }
 
-    /// Workloads of the suites, in the order in which they are named, and those of the file itself.
-    fn workloads(&self, size: Size, amount: &WireSize, suites: &[WireSuite]) -> Result<Vec<Workload>, DefinitionError> {
-        let values = amount.parameters.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
-        let names: Vec<String> = suites.iter().map(|suite| suite.name().to_owned()).collect();
-        let variants = variant::of_study(self)?;
-        let of_suites = self.suite.iter().map(|used| {
-            one_of("suite.name", &used.name, &names)?;
-            let suite = suites.iter().filter(|suite| suite.name() == used.name);
-            Ok(suite
-                .map(|suite| suite.of_study(size, &values, used, &variants))
-                .collect::<Result<Vec<_>, _>>()?
-                .concat())
+    /// The suites that it names, with what it has of each.
+    fn used<'a>(&'a self, suites: &'a [WireSuite]) -> Result<Vec<(&'a WireUse, &'a WireSuite)>, DefinitionError> {
+        distinct("suite.name", self.suite.iter().map(|used| &used.name))?;
+        let names: Names<'_> = suites.iter().map(|suite| &suite.name).collect();
+        self.suite.iter().try_for_each(|used| names.check("suite.name", &used.name))?;
+        let suite = |used| suites.iter().find(|suite| suite.name == used);
+        Ok(self.suite.iter().filter_map(|used| Some((used, suite(used.name.as_str())?))).collect())
+    }
+
+    /// How much all of it multiplies out to.
+    fn extent(
+        &self,
+        size: Size,
+        amount: &WireSize,
+        machines: &[String],
+        used: &[(&WireUse, &WireSuite)],
+        variants: usize,
+    ) -> Result<Extent, DefinitionError> {
+        let of_suites = used.iter().map(|(used, suite)| {
+            let chosen = suite.chosen(size, used).map_err(|error| error.in_suite(suite.name()))?;
+            Ok(rows(chosen, variants))
         });
+        let of_suites = of_suites.collect::<Result<Vec<u128>, DefinitionError>>()?;
+        let all = of_suites.into_iter().fold(rows(&self.workload, variants), u128::saturating_add);
+        Ok(Extent::new(all, self.policies.len(), machines, amount, self.boots.len()))
+    }
+
+    /// Workloads of the suites, in the order in which they are named, and those of the file itself.
+    fn workloads(
+        &self,
+        size: Size,
+        amount: &WireSize,
+        used: &[(&WireUse, &WireSuite)],
+        variants: &BTreeMap<String, WireVariant>,
+    ) -> Result<Vec<Workload>, DefinitionError> {
+        let values = amount.parameters.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
+        let room = Room::new();
+        let of_suites = used.iter().map(|(used, suite)| suite.of_study(size, &values, used, variants, &room));
         let inputs = inputs(&self.input, &values)?;
-        let own = self.workload.iter().map(|workload| multiplied(workload, &values, &inputs, &variants));
+        let shared = Shared { values: &values, inputs: &inputs, variants, room: &room };
+        let own = self.workload.iter().map(|workload| multiplied(workload, &shared));
         Ok(of_suites.chain(own).collect::<Result<Vec<_>, _>>()?.concat())
     }
 
     fn published(&self, workloads: &[Workload]) -> Result<Vec<Published>, DefinitionError> {
         let rows = workloads.iter().flat_map(Workload::row_names);
         let names: Vec<String> = workloads.iter().map(|workload| workload.name.clone()).chain(rows).collect();
-        let suites: Vec<String> = self.suites().map(str::to_owned).collect();
-        let variants = workloads.iter().flat_map(|workload| &workload.variants).map(|variant| variant.name.clone());
-        let variants: Vec<String> = variants.collect();
-        let boots: Vec<String> = self.boots.keys().cloned().collect();
+        let names: Names<'_> = names.iter().collect();
+        let suites: Names<'_> = self.suite.iter().map(|used| &used.name).collect();
+        let policies: Names<'_> = self.policies.iter().collect();
+        let variants = workloads.iter().flat_map(|workload| &workload.variants).map(|variant| &variant.name);
+        let variants: Names<'_> = variants.collect();
+        let boots: Names<'_> = self.boots.keys().collect();
         let published = self.published.iter().filter(|one| one.counted.is_none()).map(|one| {
-            one.workload.iter().try_for_each(|name| one_of("published.workload", name, &names))?;
-            one.suite.iter().try_for_each(|name| one_of("published.suite", name, &suites))?;
-            one.policy.iter().try_for_each(|name| one_of("published.policy", name, &self.policies))?;
-            one.boot.iter().try_for_each(|name| one_of("published.boot", name, &boots))?;
-            one.variant.iter().try_for_each(|name| one_of("published.variant", name, &variants))?;
+            one.workload.iter().try_for_each(|name| names.check("published.workload", name))?;
+            one.suite.iter().try_for_each(|name| suites.check("published.suite", name))?;
+            one.policy.iter().try_for_each(|name| policies.check("published.policy", name))?;
+            one.boot.iter().try_for_each(|name| boots.check("published.boot", name))?;
+            one.variant.iter().try_for_each(|name| variants.check("published.variant", name))?;
             Published::of(one, workloads)
         });
         published.collect()
@@ -271,8 +308,9 @@ impl Wire {
         distinct("counted.cost", counted.events())?;
         at_least("counted.granules", "one or more", 1, counted.granules.len())?;
         at_least("counted.variants", "two or more", 2, counted.variants.len())?;
+        let variants: Names<'_> = counted.variants.iter().collect();
         let figures = figures.map(|(one, saving)| {
-            one_of("published.counted.variant", &saving.variant, &counted.variants)?;
+            variants.check("published.counted.variant", &saving.variant)?;
             published::figure(one, saving)
         });
         let figures = figures.collect::<Result<_, _>>()?;
@@ -291,16 +329,6 @@ impl Stopping {
 
 fn at_least(key: &'static str, expected: &'static str, least: usize, found: usize) -> Result<(), DefinitionError> {
     if found < least { Err(DefinitionError::Count { key, expected, found }) } else { Ok(()) }
-}
-
-fn distinct<'a>(key: &'static str, names: impl Iterator<Item = &'a String>) -> Result<(), DefinitionError> {
-    let mut seen = BTreeSet::new();
-    for name in names {
-        if !seen.insert(name) {
-            return Err(DefinitionError::Twice { key, name: name.clone() });
-        }
-    }
-    Ok(())
 }
 
 /// Refuses two names of one policy, and policies of boots beside those of programs. What is no policy of a host is not looked at.
@@ -361,12 +389,5 @@ fn of_one_clock(boots: &[Boot]) -> Result<(), DefinitionError> {
             Err(DefinitionError::GuestClocks { counts: counts.name.clone(), other: other.name.clone() })
         }
         None => Ok(()),
-    }
-}
-
-fn one_of(key: &str, name: &str, known: &[String]) -> Result<(), DefinitionError> {
-    match known.iter().any(|known| known == name) {
-        true => Ok(()),
-        false => Err(DefinitionError::Unknown { key: key.to_owned(), name: name.to_owned(), known: known.join(", ") }),
     }
 }

@@ -2,6 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::listed::listed;
+
+/// Bytes that a word can have: no argument and no variable of a program can be longer (`MAX_ARG_STRLEN`, execve(2)).
+const MAX_WORD_BYTES: usize = 128 << 10;
+
 /// A word whose placeholders cannot be filled in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceholderError {
@@ -14,6 +19,15 @@ pub enum PlaceholderError {
         name: String,
         /// What there is.
         known: String,
+    },
+    /// A word that no program can be given.
+    #[error(
+        "{begin:?}... has more than {MAX_WORD_BYTES} bytes with its placeholders filled in, and Linux takes no longer argument; \
+         have the program read it from a file"
+    )]
+    TooLong {
+        /// Its first characters.
+        begin: String,
     },
     /// A brace without its partner.
     #[error("{word:?} has a brace without its partner; a brace itself is written twice, {{{{ or }}}}")]
@@ -28,7 +42,11 @@ pub enum PlaceholderError {
 /// # Errors
 /// [`PlaceholderError`].
 pub fn filled(word: &str, values: &BTreeMap<String, String>) -> Result<String, PlaceholderError> {
-    let unclosed = || PlaceholderError::Unclosed { word: word.to_owned() };
+    let unclosed = || PlaceholderError::Unclosed { word: begin(word) };
+    let within = |text: &str| match text.len() > MAX_WORD_BYTES {
+        true => Err(PlaceholderError::TooLong { begin: begin(word) }),
+        false => Ok(()),
+    };
     let mut text = String::with_capacity(word.len());
     let mut rest = word;
     while let Some(at) = rest.find(['{', '}']) {
@@ -41,16 +59,25 @@ pub fn filled(word: &str, values: &BTreeMap<String, String>) -> Result<String, P
         }
         let (name, after) = from.strip_prefix('{').and_then(|from| from.split_once('}')).ok_or_else(unclosed)?;
         text.push_str(values.get(name).ok_or_else(|| unknown(word, name, values))?);
+        within(&text)?;
         rest = after;
     }
     text.push_str(rest);
+    within(&text)?;
     Ok(text)
 }
 
+/// As much of a word as an error shows.
+fn begin(word: &str) -> String {
+    word.chars().take(80).collect()
+}
+
 fn unknown(word: &str, name: &str, values: &BTreeMap<String, String>) -> PlaceholderError {
-    let known: Vec<String> = values.keys().map(|name| format!("{{{name}}}")).collect();
-    let known = if known.is_empty() { "no parameters and axes".to_owned() } else { known.join(", ") };
-    PlaceholderError::Unknown { word: word.to_owned(), name: name.to_owned(), known }
+    let known = match values.is_empty() {
+        true => "no parameters and axes".to_owned(),
+        false => listed(values.keys().map(|name| format!("{{{name}}}"))),
+    };
+    PlaceholderError::Unknown { word: begin(word), name: begin(name), known }
 }
 
 /// Every choice of one value for each axis, the last axis changing fastest.
@@ -90,6 +117,16 @@ mod tests {
         );
         for word in ["{bytes", "a}", "{", "}"] {
             assert!(error(word).contains("without its partner"), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_no_program_can_be_given_is_refused() {
+        let values = BTreeMap::from([("a".to_owned(), "x".repeat(1000))]);
+        assert_eq!(filled(&"{a}".repeat(131), &values).map(|word| word.len()), Ok(131_000));
+        for word in ["{a}".repeat(132), "y".repeat(131_073), "{a}".repeat(1 << 20)] {
+            let error = filled(&word, &values).unwrap_err().to_string();
+            assert!(error.contains("more than 131072 bytes") && error.len() < 400, "{error}");
         }
     }
 

@@ -4,10 +4,15 @@ use std::collections::BTreeMap;
 
 use policy::size::parse_bytes;
 
+use super::names::distinct;
 use super::placeholder::filled;
 use super::wire::WireSeries;
-use super::{DefinitionError, Workload, at_least, distinct};
+use super::{DefinitionError, Workload, at_least};
 use crate::series::Series;
+
+/// Sizes of a series, and layouts: each size is a metric of its own, and is derived for each layout.
+const MAX_SIZES: usize = 1000;
+const MAX_LAYOUTS: usize = 100;
 
 impl WireSeries {
     /// The series, and the workload that measures it.
@@ -17,6 +22,8 @@ impl WireSeries {
             let text = filled(text, values).map_err(|error| wrong(error.to_string()))?;
             parse_bytes(&text).map_err(|error| wrong(error.to_string()))
         };
+        at_most("series.sizes", MAX_SIZES, self.sizes.len())?;
+        at_most("series.layouts", MAX_LAYOUTS, self.layouts.len())?;
         let sizes = self.sizes.iter().map(bytes).collect::<Result<Vec<u64>, _>>()?;
         at_least("series.sizes", "one or more", 1, sizes.len())?;
         at_least("series.layouts", "one or more", 1, self.layouts.len())?;
@@ -58,4 +65,8 @@ impl WireSeries {
             ..Workload::default()
         }
     }
+}
+
+fn at_most(key: &'static str, max: usize, found: usize) -> Result<(), DefinitionError> {
+    if found > max { Err(DefinitionError::TooMany { key, max, found }) } else { Ok(()) }
 }

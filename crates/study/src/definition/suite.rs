@@ -1,10 +1,12 @@
 //! Benchmark sets that are described once: a study names a suite and has its workloads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::wire::{SUITE_SCHEMA, WireSuite, WireUse, WireVariant};
-use super::workload::{Workload, inputs, multiplied};
-use super::{DefinitionError, Size, distinct, one_of};
+use super::extent::Room;
+use super::names::{Names, distinct};
+use super::wire::{SUITE_SCHEMA, WireSuite, WireUse, WireVariant, WireWorkload};
+use super::workload::{Shared, Workload, inputs, multiplied};
+use super::{DefinitionError, Size};
 
 impl WireSuite {
     /// Its name.
@@ -22,7 +24,7 @@ impl WireSuite {
     /// # Errors
     /// Whatever is wrong with it first.
     pub fn of_size(&self, size: Size) -> Result<Vec<Workload>, DefinitionError> {
-        self.workloads(size, &BTreeMap::new(), None, &BTreeMap::new())
+        self.workloads(size, &BTreeMap::new(), &self.workload, &BTreeMap::new(), &Room::new())
     }
 
     /// The workloads that a study has of it, with the study's own values of parameters and its variants.
@@ -32,16 +34,35 @@ impl WireSuite {
         overriding: &BTreeMap<String, String>,
         used: &WireUse,
         variants: &BTreeMap<String, WireVariant>,
+        room: &Room,
     ) -> Result<Vec<Workload>, DefinitionError> {
-        self.workloads(size, overriding, Some(used), variants).map_err(|error| error.in_suite(&self.name))
+        let workloads =
+            self.chosen(size, used).and_then(|chosen| self.workloads(size, overriding, chosen, variants, room));
+        workloads.map_err(|error| error.in_suite(&self.name))
     }
 
-    fn workloads(
+    /// Those of its workloads that a study names.
+    pub(super) fn chosen(&self, size: Size, used: &WireUse) -> Result<Vec<&WireWorkload>, DefinitionError> {
+        let WireUse { name: _, only, without, quick_only } = used;
+        let names: Names<'_> = self.workload.iter().map(|workload| &workload.name).collect();
+        let quick_only = if size == Size::Quick { quick_only.as_slice() } else { &[] };
+        for (key, named) in [("only", only.as_slice()), ("without", without), ("quick_only", quick_only)] {
+            named.iter().try_for_each(|name| names.check(key, name))?;
+        }
+        let [only, without, quick_only] =
+            [only.as_slice(), without, quick_only].map(|named| named.iter().collect::<BTreeSet<&String>>());
+        let is_among = |named: &BTreeSet<&String>, name| named.is_empty() || named.contains(name);
+        let is_wanted = |name| is_among(&only, name) && is_among(&quick_only, name) && !without.contains(name);
+        Ok(self.workload.iter().filter(|workload| is_wanted(&workload.name)).collect())
+    }
+
+    fn workloads<'a>(
         &self,
         size: Size,
         overriding: &BTreeMap<String, String>,
-        used: Option<&WireUse>,
+        chosen: impl IntoIterator<Item = &'a WireWorkload>,
         variants: &BTreeMap<String, WireVariant>,
+        room: &Room,
     ) -> Result<Vec<Workload>, DefinitionError> {
         if self.schema != SUITE_SCHEMA {
             return Err(DefinitionError::SuiteSchema { found: self.schema.clone() });
@@ -51,18 +72,9 @@ impl WireSuite {
             of_size.parameters.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
         values.extend(overriding.clone());
         distinct("workload", self.workload.iter().map(|workload| &workload.name))?;
-        let names: Vec<String> = self.workload.iter().map(|workload| workload.name.clone()).collect();
-        let (only, without) = used.map(|used| (used.only.as_slice(), used.without.as_slice())).unwrap_or_default();
-        only.iter().try_for_each(|name| one_of("only", name, &names))?;
-        without.iter().try_for_each(|name| one_of("without", name, &names))?;
-        let quick_only =
-            used.map(|used| used.quick_only.as_slice()).filter(|_| size == Size::Quick).unwrap_or_default();
-        quick_only.iter().try_for_each(|name| one_of("quick_only", name, &names))?;
-        let is_among = |wanted: &[String], name: &String| wanted.is_empty() || wanted.contains(name);
-        let is_wanted = |name: &String| is_among(only, name) && is_among(quick_only, name) && !without.contains(name);
         let inputs = inputs(&self.input, &values)?;
-        let wanted = self.workload.iter().filter(|workload| is_wanted(&workload.name));
-        let workloads = wanted.map(|workload| multiplied(workload, &values, &inputs, variants));
+        let shared = Shared { values: &values, inputs: &inputs, variants, room };
+        let workloads = chosen.into_iter().map(|workload| multiplied(workload, &shared));
         let workloads = workloads.collect::<Result<Vec<_>, _>>()?;
         let of_suite = |workload| Workload { suite: Some(self.name.clone()), ..workload };
         Ok(workloads.concat().into_iter().map(of_suite).collect())

@@ -25,10 +25,9 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// Whether both run the same.
-    fn is_alike(&self, other: &Variant) -> bool {
-        let all = |one: &Variant| (one.command.clone(), one.server.clone(), one.env.clone(), one.fragmented.clone());
-        all(self) == all(other)
+    /// What makes it another one than others.
+    fn runs(&self) -> impl Ord + '_ {
+        (&self.command, &self.server, &self.env, &self.fragmented)
     }
 }
 
@@ -97,8 +96,9 @@ pub(super) fn values(of_all: &BTreeMap<String, String>, variant: &WireVariant) -
 
 /// Refuses variants of which two run the same.
 pub(super) fn different(workload: &str, variants: &[Variant]) -> Result<(), DefinitionError> {
-    for (at, one) in variants.iter().enumerate() {
-        if let Some(other) = variants[at + 1..].iter().find(|other| one.is_alike(other)) {
+    let mut seen = BTreeMap::new();
+    for other in variants {
+        if let Some(one) = seen.insert(other.runs(), other) {
             return Err(DefinitionError::SameVariant {
                 workload: workload.to_owned(),
                 one: one.name.clone(),

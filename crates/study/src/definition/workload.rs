@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::DefinitionError;
+use super::extent::Room;
 use super::input::Input;
+use super::names::distinct;
 use super::placeholder::{choices, filled};
 use super::variant::{self, Variant, row_name};
 use super::wire::{Value, WireInput, WireVariant, WireWorkload};
-use super::{DefinitionError, distinct};
 use crate::metric::Metric;
 
 /// What is run: one row of the matrix on each machine.
@@ -78,34 +80,41 @@ pub(super) fn inputs(wire: &[WireInput], values: &BTreeMap<String, String>) -> R
     wire.iter().map(input).collect()
 }
 
-/// A workload for every choice of values on its axes. `of_study`: the variants of a workload that has none of its own.
-pub(super) fn multiplied(
-    wire: &WireWorkload,
-    values: &BTreeMap<String, String>,
-    inputs: &[Input],
-    of_study: &BTreeMap<String, WireVariant>,
-) -> Result<Vec<Workload>, DefinitionError> {
+/// What the workloads of a file share.
+pub(super) struct Shared<'a> {
+    /// The values of its parameters.
+    pub values: &'a BTreeMap<String, String>,
+    /// What is made for them.
+    pub inputs: &'a [Input],
+    /// The variants of a workload that has none of its own.
+    pub variants: &'a BTreeMap<String, WireVariant>,
+    /// The bytes that are left for their words.
+    pub room: &'a Room,
+}
+
+/// A workload for every choice of values on its axes.
+pub(super) fn multiplied(wire: &WireWorkload, shared: &Shared<'_>) -> Result<Vec<Workload>, DefinitionError> {
     let is_empty = wire.command.is_empty() && wire.recorded.as_ref().is_none_or(Vec::is_empty) && wire.trace.is_none();
     match &wire.missing {
         None if is_empty => return Err(DefinitionError::Empty { name: wire.name.clone() }),
         Some(_) if !is_empty => return Err(DefinitionError::MissingAndThere { name: wire.name.clone() }),
         _ => {}
     }
-    if let Some(axis) = idle_axis(wire, values, inputs, of_study) {
+    if let Some(axis) = idle_axis(wire, shared) {
         return Err(DefinitionError::IdleAxis { workload: wire.name.clone(), axis: axis.clone() });
     }
     let text = |values: &Vec<Value>| values.iter().map(Value::to_string).collect();
     let axes = wire.axes.iter().map(|(name, values)| (name.clone(), text(values))).collect();
-    let variants = variant::ordered(wire, of_study)?;
-    choices(&axes).iter().map(|choice| with_variants(wire, choice, values, inputs, &variants)).collect()
+    let variants = variant::ordered(wire, shared.variants)?;
+    let plain = WireWorkload { axes: BTreeMap::new(), variants: BTreeMap::new(), ..wire.clone() };
+    choices(&axes).iter().map(|choice| with_variants(&plain, choice, shared, &variants)).collect()
 }
 
 /// The workload of the baseline, with all variants.
 fn with_variants(
     wire: &WireWorkload,
     choice: &BTreeMap<String, String>,
-    values: &BTreeMap<String, String>,
-    inputs: &[Input],
+    shared: &Shared<'_>,
     variants: &[(&String, &WireVariant)],
 ) -> Result<Workload, DefinitionError> {
     let is_run = wire.missing.is_none() && !wire.command.is_empty();
@@ -117,7 +126,8 @@ fn with_variants(
             expected: wire_variant.expected.clone().or_else(|| wire.expected.clone()),
             ..wire.clone()
         };
-        let own = of_choice(&wire, choice, &variant::values(values, wire_variant), inputs)?;
+        let values = variant::values(shared.values, wire_variant);
+        let own = of_choice(&wire, choice, &Shared { values: &values, ..*shared })?;
         let of_all = Variant {
             name: (*name).clone(),
             command: own.command.clone(),
@@ -130,7 +140,7 @@ fn with_variants(
         Ok((own, of_all))
     };
     let all: Vec<(Workload, Variant)> = variants.iter().map(of_variant).collect::<Result<_, DefinitionError>>()?;
-    let Some((first, _)) = all.first().filter(|_| is_run) else { return of_choice(wire, choice, values, inputs) };
+    let Some((first, _)) = all.first().filter(|_| is_run) else { return of_choice(wire, choice, shared) };
     let variants: Vec<Variant> = all.iter().map(|(_, variant)| variant.clone()).collect();
     variant::different(&first.name, &variants)?;
     let mut inputs: Vec<Input> = Vec::new();
@@ -143,23 +153,18 @@ fn with_variants(
 }
 
 /// An axis that no text asks for, of the workload or of its variants: its rows would be the same. What is missing has no text.
-fn idle_axis<'a>(
-    wire: &'a WireWorkload,
-    values: &BTreeMap<String, String>,
-    inputs: &[Input],
-    of_study: &BTreeMap<String, WireVariant>,
-) -> Option<&'a String> {
+fn idle_axis<'a>(wire: &'a WireWorkload, shared: &Shared<'_>) -> Option<&'a String> {
     let texts = wire.command.iter().chain(wire.recorded.iter().flatten()).chain(wire.env.values()).chain(&wire.needs);
     let single = [&wire.server, &wire.ready, &wire.prepare, &wire.input, &wire.answer, &wire.expected];
     let texts =
         texts.chain(single.into_iter().flatten()).chain([&wire.hugetlb_pool, &wire.trace].into_iter().flatten());
-    let of_variants = wire.variants.values().chain(of_study.values()).flat_map(|variant| {
+    let of_variants = wire.variants.values().chain(shared.variants.values()).flat_map(|variant| {
         let single = [&variant.server, &variant.expected].into_iter().flatten();
         variant.command.iter().flatten().chain(variant.env.values()).chain(single)
     });
     let texts: Vec<&String> = texts.chain(of_variants).collect();
     let is_idle = |axis: &&String| {
-        let names = values.keys().chain(inputs.iter().map(|input| &input.name)).chain(wire.axes.keys());
+        let names = shared.values.keys().chain(shared.inputs.iter().map(|input| &input.name)).chain(wire.axes.keys());
         let others = names.filter(|name| name != axis).map(|name| (name.clone(), String::new())).collect();
         texts.iter().all(|text| filled(text, &others).is_ok())
     };
@@ -169,13 +174,18 @@ fn idle_axis<'a>(
 fn of_choice(
     wire: &WireWorkload,
     choice: &BTreeMap<String, String>,
-    values: &BTreeMap<String, String>,
-    inputs: &[Input],
+    shared: &Shared<'_>,
 ) -> Result<Workload, DefinitionError> {
+    let Shared { values, inputs, room, .. } = *shared;
     let places = inputs.iter().map(|input| (input.name.clone(), Input::mark(&input.name)));
     let values: BTreeMap<String, String> = places.chain(values.clone()).chain(choice.clone()).collect();
+    let unfilled = wire.metrics.iter().chain(values.keys()).chain(values.values()).map(String::len);
+    room.take(wire.name.len() + unfilled.sum::<usize>())?;
     let wrong = |error| DefinitionError::Placeholder { workload: wire.name.clone(), error };
-    let fill = |word: &String| filled(word, &values).map_err(wrong);
+    let fill = |word: &String| {
+        let word = filled(word, &values).map_err(wrong)?;
+        room.take(word.len()).map(|()| word)
+    };
     let fill_if_there = |word: &Option<String>| word.as_ref().map(fill).transpose();
     let fill_all = |words: &Vec<String>| words.iter().map(fill).collect::<Result<Vec<String>, _>>();
     let axes = choice.iter().map(|(name, value)| format!(" {name}={value}"));

@@ -28,5 +28,6 @@ pub use paired::{PairedRatio, paired_ratio};
 pub use result::{Analysis, ArmAnalysis, Effect, Outcome, TracerCost, Warning};
 pub use trend::Trend;
 pub use unpaired::unpaired_ratio;
+pub use warnings::DEMOTED_SHARE;
 
 pub(crate) use normal::quantile as normal_quantile;

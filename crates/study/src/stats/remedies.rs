@@ -53,8 +53,12 @@ impl Warning {
                     ratio * 100.0
                 )
             }
-            Warning::DirectMapDemoted { leaf } => {
-                format!("the kernel's direct map was demoted to {leaf} in this boot (pagelab direct-map demote)")
+            Warning::DirectMapDemoted { leaf, ratio } => {
+                let share = match ratio {
+                    Some(ratio) => format!("{:.1} % of it is in leaves that small", ratio * 100.0),
+                    None => "the share of such leaves is not known".to_string(),
+                };
+                format!("the kernel's direct map was demoted to {leaf} in this boot (pagelab direct-map demote): {share}")
             }
             Warning::FreeMemoryReported { block, said_by: None } => format!(
                 "this guest gives its hypervisor free blocks of {block} and more, so the first touch of a large page can fault \

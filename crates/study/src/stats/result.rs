@@ -202,10 +202,14 @@ pub enum Warning {
         /// Time of such looks against wall time.
         ratio: f64,
     },
-    /// pagelab itself split the kernel's direct map in this boot, before or while this was measured.
+    /// pagelab itself split a noticeable part of the kernel's direct map in this boot, before or while this was measured.
     DirectMapDemoted {
         /// The smallest leaf that it was demoted to.
         leaf: PageSize,
+        /// The largest share of the direct map that was in leaves of at most this size; absent where the kernel does not count
+        /// them, and in results of earlier versions.
+        #[serde(default)]
+        ratio: Option<f64>,
     },
     /// The machine is a guest whose free memory its hypervisor takes: large pages are faulted in twice.
     FreeMemoryReported {

@@ -1,5 +1,7 @@
 //! Tasks that are made: which event announces them, what they have of their maker, and who is never announced.
 
+use std::io;
+
 use super::Tree;
 use crate::hugetlb;
 use crate::kin::{maker_of, process_of};
@@ -13,10 +15,10 @@ impl Tree<'_> {
         let child = ptrace::event_message(parent)? as Tid;
         // One that was killed and waited for before this announcement has no tracer any more. It may still be
         // there as a zombie of its parent's, or its id be another's by now.
-        if self.gone_unannounced.remove(&child) && !ptrace::is_traced_here(child) {
+        if self.gone_unannounced.remove(&child) && !ptrace::is_traced_here(child)? {
             return Ok(ptrace::resume(parent, 0)?);
         }
-        let kinship = kinship(parent, child, stop);
+        let kinship = kinship(parent, child, stop)?;
         self.tasks.born(parent, child, kinship);
         if let (Kinship::Copy, Some(witness)) = (kinship, &mut self.witness) {
             witness.forked(self.tasks.get(parent).map_or(parent, |task| task.process), child);
@@ -50,29 +52,29 @@ impl Tree<'_> {
         match served {
             Ok(()) | Err(Lost::Gone) => {}
             Err(Lost::Stopped(stop)) => self.settle(child, stop),
-            Err(Lost::Refused(error)) => {
-                self.refused.get_or_insert(error);
-                self.kill_all();
-            }
+            Err(Lost::Refused(error)) => self.give_up(error),
         }
     }
 
     /// A task that stopped before its announcement waits for it.
-    pub(super) fn early(&mut self, tid: Tid) {
+    pub(super) fn early(&mut self, tid: Tid) -> io::Result<()> {
         self.gone_unannounced.remove(&tid); // it was another one
         self.unannounced.insert(tid);
-        self.adopt_abandoned();
+        self.adopt_abandoned()
     }
 
     /// The maker of a task can be killed between making and announcing it. Such tasks are let go here.
-    pub(super) fn adopt_abandoned(&mut self) {
-        let abandoned: Vec<Tid> =
-            self.unannounced.iter().copied().filter(|tid| !maker_of(*tid).is_some_and(|m| self.knows(m))).collect();
-        for tid in abandoned {
+    pub(super) fn adopt_abandoned(&mut self) -> io::Result<()> {
+        for tid in self.unannounced.iter().copied().collect::<Vec<Tid>>() {
+            if maker_of(tid)?.is_some_and(|maker| self.knows(maker)) {
+                continue;
+            }
             self.unannounced.remove(&tid);
-            self.tasks.insert(tid, Task::first(process_of(tid).unwrap_or(tid)));
+            self.tasks.insert(tid, Task::first(process_of(tid)?.unwrap_or(tid)));
+            // One that was killed meanwhile is not there to be resumed.
             let _ = ptrace::resume(tid, 0);
         }
+        Ok(())
     }
 
     fn knows(&self, process: Tid) -> bool {
@@ -81,14 +83,14 @@ impl Tree<'_> {
 }
 
 /// How a new task relates to its maker. The event alone does not tell: CLONE_VM comes with each of them.
-fn kinship(parent: Tid, child: Tid, stop: Stop) -> Kinship {
-    if stop == Stop::Clone && process_of(child).is_some_and(|process| process != child) {
-        return Kinship::Thread;
+fn kinship(parent: Tid, child: Tid, stop: Stop) -> io::Result<Kinship> {
+    if stop == Stop::Clone && process_of(child)?.is_some_and(|process| process != child) {
+        return Ok(Kinship::Thread);
     }
-    match ptrace::share_memory(parent, child) {
+    Ok(match ptrace::share_memory(parent, child) {
         Some(true) => Kinship::Borrower,
         Some(false) => Kinship::Copy,
         None if stop == Stop::Vfork => Kinship::Borrower,
         None => Kinship::Copy,
-    }
+    })
 }

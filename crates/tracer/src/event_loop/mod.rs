@@ -192,7 +192,8 @@ impl<'a> Tree<'a> {
                 Ok(Some((tid, stop))) => self.handle(tid, stop),
                 Ok(None) => {
                     std::thread::sleep(DOUBT);
-                    self.tasks.retain(ptrace::is_traced_here);
+                    // One of which nothing can be read stays until its end is waited for.
+                    self.tasks.retain(|tid| ptrace::is_traced_here(tid).unwrap_or(true));
                 }
                 Err(_) => return,
             }
@@ -266,15 +267,23 @@ impl<'a> Tree<'a> {
         loop {
             match self.react(tid, stop) {
                 Err(Lost::Stopped(next)) => stop = next,
-                Ok(()) => return,
-                Err(Lost::Gone) => return self.was_killed(tid),
-                Err(Lost::Refused(error)) => {
-                    self.refused.get_or_insert(error);
-                    self.kill_all();
-                    return;
+                Ok(()) => break,
+                Err(Lost::Gone) => {
+                    self.was_killed(tid);
+                    break;
                 }
+                Err(Lost::Refused(error)) => return self.give_up(error),
             }
         }
+        if let Some(error) = self.findings.unread.take() {
+            self.give_up(error);
+        }
+    }
+
+    /// The trial cannot be distinguished from another one any more.
+    fn give_up(&mut self, error: io::Error) {
+        self.refused.get_or_insert(error);
+        self.kill_all();
     }
 
     /// A task was killed meanwhile; its end is reported on its own.
@@ -293,7 +302,7 @@ impl<'a> Tree<'a> {
             Stop::Fork | Stop::Vfork => return self.birth(tid, stop),
             Stop::Exec => return self.executed(tid),
             Stop::Exit => return self.ending(tid),
-            Stop::Trap if self.tasks.get(tid).is_none() => self.early(tid),
+            Stop::Trap if self.tasks.get(tid).is_none() => return Ok(self.early(tid)?),
             Stop::Trap => return self.send_on(tid, 0),
             Stop::Group => return self.stopped(tid),
             Stop::Syscall => return self.first_calls(tid),
@@ -328,8 +337,10 @@ impl<'a> Tree<'a> {
             self.gone_unannounced.insert(tid);
         }
         self.unannounced.remove(&tid);
-        if !self.killing {
-            self.adopt_abandoned();
+        if !self.killing
+            && let Err(error) = self.adopt_abandoned()
+        {
+            self.give_up(error);
         }
     }
 }

@@ -24,7 +24,7 @@ impl Tree<'_> {
             // (`__seccomp_filter` in kernel/seccomp.c).
             return paused.finish(-i64::from(libc::ENOSYS));
         }
-        self.witness_call(&paused, &space.borrow());
+        self.witness_call(&paused, &space.borrow())?;
         if !self.changed.iter().any(|watch| watch.stops(paused.number(), &paused.arguments())) {
             return paused.pass();
         }
@@ -35,22 +35,23 @@ impl Tree<'_> {
     }
 
     /// Has the witness look at what a call is about to give back. What the root has before its program is pagelab's.
-    fn witness_call(&mut self, paused: &Paused, space: &Space) {
+    fn witness_call(&mut self, paused: &Paused, space: &Space) -> Result<(), Lost> {
         let begun = self.witness.as_ref().filter(|_| self.root_started.is_some());
-        let Some(extent) = begun.map(|witness| witness.extent()) else { return };
+        let Some(extent) = begun.map(|witness| witness.extent()) else { return Ok(()) };
         let tid = paused.tid();
         if self.rewriting.hugetlb && leaving::may_shrink_pool(paused) {
             let (process, pool_bytes) =
                 (self.tasks.get(tid).map_or(tid, |task| task.process), space.pool.backed_bytes());
             self.bear_witness(false, |witness| witness.shrinks(tid, process, pool_bytes));
         }
-        for (start, end) in leaving::ranges(paused, space, self.rewriting, extent) {
+        for (start, end) in leaving::ranges(paused, space, self.rewriting, extent)? {
             self.bear_witness(false, |witness| witness.unmaps(tid, start, end));
         }
         let executes = matches!(paused.number(), libc::SYS_execve | libc::SYS_execveat);
         if executes && self.tasks.is_memory_of_one_process(tid) {
             self.bear_witness(false, |witness| witness.replaces(tid));
         }
+        Ok(())
     }
 
     pub(super) fn context(&mut self) -> CallContext<'_> {
@@ -77,20 +78,18 @@ impl Tree<'_> {
         if let Some(witness) = &mut self.witness {
             witness.replaced(tid);
         }
-        let native = calls::is_native(tid);
+        let native = calls::is_native(tid)?;
         if !native {
             self.findings.cause(Cause::ForeignAbi, 0);
         }
-        if calls::lost_privilege(tid) {
+        if calls::lost_privilege(tid)? {
             self.findings.cause(Cause::PrivilegeNotGained, 0);
         }
         if tid == self.root && self.root_started.is_none() {
             self.root_started = Some(Instant::now());
         }
-        if let Some(task) = self.tasks.get_mut(tid)
-            && native
-            && calls::has_early_memory(tid, self.rewriting)
-        {
+        let is_early = native && calls::has_early_memory(tid, self.rewriting)?;
+        if let Some(task) = self.tasks.get_mut(tid).filter(|_| is_early) {
             // The next two stops are the end of execve and the first call of the new image.
             task.stops_to_first_call = Some(2);
         }
@@ -118,7 +117,7 @@ impl Tree<'_> {
             let process = task.process;
             // The first task of a killed process can have ended without a stop.
             let first_is_user = self.tasks.get(process).is_some_and(|first| !first.ending);
-            if process != tid && first_is_user && ptrace::is_zombie(process) {
+            if process != tid && first_is_user && ptrace::is_zombie(process)? {
                 self.was_killed(process);
             }
             if self.tasks.is_last_user_of_memory(tid) {

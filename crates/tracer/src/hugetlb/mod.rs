@@ -3,6 +3,9 @@
 mod watched;
 
 use std::fs;
+use std::io;
+
+use host::if_there;
 
 use policy::call::{Call, Deed};
 use policy::carry_out::Outcome;
@@ -10,6 +13,7 @@ use policy::pool::{self, RseqArea};
 
 use super::call_context::CallContext;
 use super::paused::{Lost, Paused, makes_a_process};
+use super::permission::if_shown;
 use super::ptrace;
 use super::registers::is_error;
 use super::stopped::{Stopped, call_of};
@@ -30,7 +34,7 @@ pub fn serve(context: &mut CallContext, space: &mut Space, mut paused: Paused) -
     let mut stopped = Stopped { context, paused: &mut paused };
     let outcome = match stopped.paused.number() {
         libc::SYS_process_madvise => process_madvise(&mut stopped, space)?,
-        _ => match call_about_memory(&stopped) {
+        _ => match call_about_memory(&stopped)? {
             Some(call) => by_pool(&mut stopped, space, &call)?,
             None => Outcome::Pass,
         },
@@ -56,17 +60,20 @@ fn by_pool(stopped: &mut Stopped, space: &mut Space, call: &Call) -> Result<Outc
 }
 
 /// The call of a stopped task; `None` for one that is about no memory of its own.
-fn call_about_memory(stopped: &Stopped) -> Option<Call> {
+///
+/// # Errors
+/// What a descriptor of it is cannot be read.
+fn call_about_memory(stopped: &Stopped) -> io::Result<Option<Call>> {
     let arguments = stopped.paused.arguments();
-    match stopped.paused.number() {
-        libc::SYS_ioctl => userfaultfd(stopped, arguments),
+    Ok(match stopped.paused.number() {
+        libc::SYS_ioctl => return userfaultfd(stopped, arguments),
         libc::SYS_prctl => {
             let [_, what, address, bytes, ..] = arguments;
             (what == ANON_NAME).then_some(Call::OnRange { address, bytes, deed: Deed::Name })
         }
         number if makes_a_process(number) => fork(stopped),
         number => call_of(number, arguments),
-    }
+    })
 }
 
 /// A process that is about to be copied. The kernel writes to the rseq area of a copy before that can make any call
@@ -92,7 +99,7 @@ fn fork(stopped: &Stopped) -> Option<Call> {
 /// A process that advises itself: each part as madvise would.
 fn process_madvise(stopped: &mut Stopped, space: &mut Space) -> Result<Outcome, Lost> {
     let [descriptor, vector, parts, advice, flags, _] = stopped.paused.arguments();
-    if !is_own_process(stopped, descriptor as i32) || parts > MOST_PARTS {
+    if !is_own_process(stopped, descriptor as i32)? || parts > MOST_PARTS {
         return Ok(Outcome::Pass); // others only take hints; or the kernel refuses it
     }
     let mut bytes = vec![0u8; parts as usize * size_of::<libc::iovec>()];
@@ -124,25 +131,29 @@ fn process_madvise(stopped: &mut Stopped, space: &mut Space) -> Result<Outcome, 
     Ok(Outcome::Returned(advised))
 }
 
-fn is_own_process(stopped: &Stopped, descriptor: i32) -> bool {
+/// Whether a descriptor refers to the task's own process; one that is not open does not.
+fn is_own_process(stopped: &Stopped, descriptor: i32) -> io::Result<bool> {
+    if SELF_DESCRIPTORS.contains(&descriptor) {
+        return Ok(true);
+    }
     let tid = stopped.paused.tid();
     let process = stopped.context.tasks.get(tid).map_or(tid, |task| task.process);
-    let about = fs::read_to_string(format!("/proc/{tid}/fdinfo/{descriptor}")).unwrap_or_default();
-    let named = about.lines().find_map(|line| line.strip_prefix("Pid:")).and_then(|pid| pid.trim().parse().ok());
-    SELF_DESCRIPTORS.contains(&descriptor) || named == Some(process)
+    let about = if_shown(if_there(host::content(format!("/proc/{tid}/fdinfo/{descriptor}"))))?;
+    let named = about.as_deref().and_then(|about| about.lines().find_map(|line| line.strip_prefix("Pid:")));
+    Ok(named.and_then(|pid| pid.trim().parse().ok()) == Some(process))
 }
 
 /// Faults are watched, and pages moved, by base pages: the range that the call names has them from now on.
-fn userfaultfd(stopped: &Stopped, [descriptor, what, argument, ..]: [u64; 6]) -> Option<Call> {
+fn userfaultfd(stopped: &Stopped, [descriptor, what, argument, ..]: [u64; 6]) -> io::Result<Option<Call>> {
     let tid = stopped.paused.tid();
-    let file = fs::read_link(format!("/proc/{tid}/fd/{}", descriptor as i32)).unwrap_or_default();
+    let file = if_shown(if_there(fs::read_link(format!("/proc/{tid}/fd/{}", descriptor as i32))))?;
     // The range of a registration comes first in its argument; the source of a move, and its length, second.
     let mut words = [0u8; 24];
-    let is_known =
-        file.as_os_str() == "anon_inode:[userfaultfd]" && ptrace::read_memory(tid, argument, &mut words).is_ok();
+    let is_known = file.is_some_and(|file| file.as_os_str() == "anon_inode:[userfaultfd]")
+        && ptrace::read_memory(tid, argument, &mut words).is_ok();
     let first = if what as u32 == UFFDIO_REGISTER { 0 } else { 8 };
     let (address, bytes) = (word(&words, first), word(&words, first + 8));
-    is_known.then_some(Call::OnRange { address, bytes, deed: Deed::NeedBasePages })
+    Ok(is_known.then_some(Call::OnRange { address, bytes, deed: Deed::NeedBasePages }))
 }
 
 /// The word at a byte; all supported architectures are little endian.

@@ -38,7 +38,8 @@ pub enum LaunchError {
     Interrupted,
     /// The tracer could not go on with the tree, and killed it.
     #[error(
-        "the kernel refused the tracer a request on the running command ({0}), which was killed; try without the policy, or report this"
+        "the kernel refused the tracer a request on the running command, or what it needs of it could not be read ({0}); the \
+         command was killed; try without the policy, or report this"
     )]
     GivenUp(#[source] io::Error),
     /// Processes of the tree that do not die.
@@ -99,6 +100,7 @@ pub(super) fn ptrace_remedy() -> String {
             "{tracer} already traces pagelab and what it starts, and a process has one tracer at most: run pagelab without it"
         );
     }
+    // Where it cannot be read, the kernel's own answer, which is shown too, has to do.
     match std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").as_deref().map(str::trim) {
         Ok("3") => "kernel.yama.ptrace_scope is 3, which lasts until reboot".into(),
         Ok("2") => "kernel.yama.ptrace_scope is 2: run as root, or sysctl kernel.yama.ptrace_scope=1".into(),

@@ -99,28 +99,8 @@ pub fn start(
     filter: Vec<sock_filter>,
     thp: Option<ThpSetting>,
 ) -> Result<(Subreaper, Started), LaunchError> {
-    let mut subreaper = None;
-    let fork = |prepared: &Prepared| {
-        let (its_subreaper, child) = fork_below_subreaper(prepared, launch.limit)?;
-        subreaper = Some(its_subreaper);
-        Ok(child)
-    };
-    let begun = begin(launch, |prepared| Prepared { filter, thp, ..prepared }, fork);
-    let begun = begun.and_then(|started| match ptrace::seize(started.tid) {
-        Ok(()) => Ok(started),
-        Err(error) => {
-            drop(started); // end of file on `go`: the process ends by itself
-            Err(LaunchError::PtraceForbidden(error, ptrace_remedy()))
-        }
-    });
-    match (begun, subreaper) {
-        (Ok(started), Some(subreaper)) => Ok((subreaper, started)),
-        (Ok(_), None) => Err(LaunchError::Interrupted),
-        (Err(error), subreaper) => {
-            subreaper.iter().for_each(Subreaper::wait);
-            Err(error)
-        }
-    }
+    let attach = |tid| ptrace::seize(tid).map_err(|error| LaunchError::PtraceForbidden(error, ptrace_remedy()));
+    start_below_subreaper(launch, |prepared| Prepared { filter, thp, ..prepared }, attach)
 }
 
 /// Starts a program that nothing is asked of but to end no later than pagelab, up to just before its exec.
@@ -134,6 +114,38 @@ pub fn start_untraced(launch: &Launch) -> Result<Started, LaunchError> {
     let mut started = begin(launch, complete, fork_child)?;
     started.is_own_child = true;
     Ok(started)
+}
+
+/// Starts an untraced program under a subreaper, up to just before its exec. It stays in pagelab's process group,
+/// and may gain privileges by exec as any program.
+pub fn start_supervised(launch: &Launch) -> Result<(Subreaper, Started), LaunchError> {
+    // Where the subreaper is killed, or cannot list its children (no CONFIG_PROC_CHILDREN), the program dies with it.
+    let complete = |prepared| Prepared { dies_with_parent: true, no_new_privileges: false, ..prepared };
+    start_below_subreaper(launch, complete, |_| Ok(()))
+}
+
+/// Starts a program under a subreaper, up to just before its exec, and has something done to it there.
+fn start_below_subreaper(
+    launch: &Launch,
+    complete: impl FnOnce(Prepared) -> Prepared,
+    attach: impl FnOnce(Tid) -> Result<(), LaunchError>,
+) -> Result<(Subreaper, Started), LaunchError> {
+    let mut subreaper = None;
+    let fork = |prepared: &Prepared| {
+        let (its_subreaper, child) = fork_below_subreaper(prepared, launch.limit)?;
+        subreaper = Some(its_subreaper);
+        Ok(child)
+    };
+    // Where it fails, `Started` is dropped: end of file on `go`, and the process ends by itself.
+    let begun = begin(launch, complete, fork).and_then(|started| attach(started.tid).map(|()| started));
+    match (begun, subreaper) {
+        (Ok(started), Some(subreaper)) => Ok((subreaper, started)),
+        (Ok(_), None) => Err(LaunchError::Interrupted),
+        (Err(error), subreaper) => {
+            subreaper.iter().for_each(Subreaper::wait);
+            Err(error)
+        }
+    }
 }
 
 fn begin(
@@ -154,12 +166,12 @@ fn begin(
     let mut prepared =
         complete(Prepared { session, ..prepare(launch, go_read.as_raw_fd(), foreign, report_write.as_raw_fd())? });
     // Without CAP_SYS_ADMIN the kernel takes no filter of a process that could gain a privilege.
-    prepared.no_new_privileges |= !prepared.filter.is_empty() && !may_filter_with_privileges();
+    prepared.no_new_privileges |= !prepared.filter.is_empty() && !may_filter_with_privileges()?;
     if let Some(terminal) = &terminal {
         terminal.streams().iter().zip(&mut prepared.stdio).for_each(|(new, stream)| *stream = new.or(*stream));
     }
     if is_apart {
-        terminal::keep_from_commands();
+        terminal::keep_from_commands()?;
     }
     let child = fork(&prepared)?;
     drop((go_read, report_write));

@@ -1,5 +1,6 @@
 //! What this process may still do once it has given something up for good.
 
+use std::fmt::Display;
 use std::io;
 
 use super::error::{LaunchError, unprepared};
@@ -27,7 +28,7 @@ pub fn disable_thp_for_good() -> Result<(), LaunchError> {
     // SAFETY: prctl with plain numbers, and with a filter that lives until the kernel has copied it.
     unsafe {
         step(1, libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0))?;
-        if !may_filter_with_privileges() {
+        if !may_filter_with_privileges()? {
             gain_no_privilege()?;
         }
         step(3, libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program))
@@ -35,11 +36,16 @@ pub fn disable_thp_for_good() -> Result<(), LaunchError> {
 }
 
 /// With CAP_SYS_ADMIN a filter needs no PR_SET_NO_NEW_PRIVS, and setuid programs keep working.
-pub(super) fn may_filter_with_privileges() -> bool {
+///
+/// # Errors
+/// The capabilities cannot be read.
+pub(super) fn may_filter_with_privileges() -> io::Result<bool> {
+    const STATUS: &str = "/proc/self/status";
     const CAP_SYS_ADMIN: u32 = 21;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let failed = |error: &dyn Display| io::Error::other(format!("{STATUS}: {error}"));
+    let status = host::content(STATUS).map_err(|error| failed(&error))?;
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    effective
-        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .is_some_and(|capabilities| capabilities >> CAP_SYS_ADMIN & 1 == 1)
+    let capabilities = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    let capabilities = capabilities.ok_or_else(|| failed(&"expected a line CapEff"))?;
+    Ok(capabilities >> CAP_SYS_ADMIN & 1 == 1)
 }

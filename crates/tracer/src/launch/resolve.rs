@@ -23,9 +23,8 @@ pub fn resolve(program: &OsStr) -> Result<PathBuf, LaunchError> {
     for candidate in candidates {
         match executable(&candidate) {
             Ok(found) => return Ok(found),
-            Err(LaunchError::NotExecutable(_, Refusal::Directory)) => {}
-            Err(error @ LaunchError::NotExecutable(..)) => refused = refused.or(Some(error)),
-            Err(_) => {}
+            Err(LaunchError::NotExecutable(_, Refusal::Directory) | LaunchError::NotFound(_)) => {}
+            Err(error) => refused = refused.or(Some(error)),
         }
     }
     Err(refused.unwrap_or_else(|| LaunchError::NotFound(program.to_os_string())))
@@ -35,7 +34,10 @@ fn executable(path: &Path) -> Result<PathBuf, LaunchError> {
     let refused = |refusal| Err(LaunchError::NotExecutable(path.to_path_buf(), refusal));
     match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refused(Refusal::Unreachable),
-        Err(_) => Err(LaunchError::NotFound(path.as_os_str().to_os_string())),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Err(LaunchError::NotFound(path.as_os_str().to_os_string()))
+        }
+        Err(error) => Err(LaunchError::Resources(io::Error::new(error.kind(), format!("{}: {error}", path.display())))),
         Ok(meta) if meta.is_dir() => refused(Refusal::Directory),
         Ok(meta) if meta.permissions().mode() & 0o111 == 0 => refused(Refusal::NoPermission),
         Ok(_) => Ok(path.to_path_buf()),

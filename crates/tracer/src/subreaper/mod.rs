@@ -6,8 +6,9 @@
 //!
 //! * a helper's ([`step_between`]): when the helper has ended, when pagelab is dead, or when it is told to
 //!   ([`END`]), it kills what is left and ends as the helper did. Helpers are not traced.
-//! * a traced tree's ([`Subreaper`]): it ends when the tree has ended. When pagelab is dead, when it is told to, or when
-//!   the tree's root has had its time, it kills the tree. What it does stands on a board that the tracer can read.
+//! * a tree's ([`Subreaper`]): it ends when the tree has ended. When pagelab is dead, when it is told to, or when
+//!   the tree's root has had its time, it kills the tree. What it does is on a board that the tracer can read. A
+//!   tree that is not traced stays in pagelab's process group, and may outlive it if asked to ([`Subreaper::dismiss`]).
 //!
 //! # Why killing comes to an end
 //! Processes that fork faster than they are killed are killed all the same:
@@ -37,7 +38,7 @@ use std::time::Duration;
 
 pub use board::{is_ending, monotonic_ns};
 pub use helper::step_between;
-pub use tree::Subreaper;
+pub use tree::{Root, Subreaper};
 
 /// What tells a subreaper to kill everything and end.
 pub const END: libc::c_int = libc::SIGTERM;

@@ -10,7 +10,23 @@ use super::reaping::{KILL_AGAIN, Reaped, kill_all, reap, wait_for_signal};
 use super::{END, split};
 use crate::child;
 
-/// The subreaper of a tree that the calling thread traces. It dies with that thread.
+/// What became of the root of a tree that is not traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// It still runs.
+    Runs,
+    /// It ended by itself.
+    Ended {
+        /// How, as wait(2) says it.
+        status: libc::c_int,
+        /// When, in nanoseconds of [`monotonic_ns`].
+        at_ns: u64,
+    },
+    /// The subreaper killed it, or was killed, which kills an untraced root too.
+    Killed,
+}
+
+/// The subreaper of a tree that the calling thread started. It dies with that thread.
 #[derive(Debug)]
 pub struct Subreaper {
     process: libc::pid_t,
@@ -95,9 +111,25 @@ impl Subreaper {
         {}
     }
 
-    /// Waits until the root or the subreaper has ended, for at most so long: how the root ended, as wait(2) has it, and when, in
-    /// nanoseconds of [`monotonic_ns`]; `None` where it was killed by the subreaper, or lives. For a root that nobody traces.
-    pub fn wait_for_root(&self, patience: Duration) -> Option<(libc::c_int, u64)> {
+    /// Ends it without its children, which become orphans. To be called before it was waited for.
+    pub fn dismiss(&self) {
+        // SAFETY: a plain system call on a child that was not waited for.
+        unsafe { libc::kill(self.process, libc::SIGKILL) };
+    }
+
+    /// Waits at most this long for the end of an untraced root.
+    pub fn wait_for_root(&self, patience: Duration) -> Root {
+        let ended = |(status, at_ns)| Root::Ended { status, at_ns };
+        match self.end_of_root(patience) {
+            Some(end) => ended(end),
+            None if !self.is_over() => Root::Runs,
+            // It may have ended by itself between the two questions.
+            None => self.end_of_root(Duration::ZERO).map_or(Root::Killed, ended),
+        }
+    }
+
+    /// How and when the root ended by itself; `None` if it runs after that time, or the subreaper killed it.
+    fn end_of_root(&self, patience: Duration) -> Option<(libc::c_int, u64)> {
         let board = self.board();
         let seen = || board.root_ended.load(Ordering::SeqCst);
         if seen() == 0 {

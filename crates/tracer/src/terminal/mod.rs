@@ -99,11 +99,18 @@ fn is_terminal(descriptor: RawFd) -> bool {
 }
 
 /// Keeps terminals that pagelab has beside its standard streams from programs that are started from now on.
-pub fn keep_from_commands() {
-    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    let numbers = open.filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok());
-    for descriptor in numbers.filter(|number| *number > libc::STDERR_FILENO && is_terminal(*number)) {
+///
+/// # Errors
+/// Which descriptors are open cannot be read.
+pub fn keep_from_commands() -> io::Result<()> {
+    let failed = |error| io::Error::other(format!("/proc/self/fd: {error}"));
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd").map_err(failed)? {
+        numbers.extend(entry.map_err(failed)?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()));
+    }
+    for descriptor in numbers.into_iter().filter(|number| *number > libc::STDERR_FILENO && is_terminal(*number)) {
         // SAFETY: a plain system call; all that changes is what becomes of the descriptor at an exec.
         unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
+    Ok(())
 }

@@ -121,6 +121,7 @@ pub fn are_same(one: &libc::termios, other: &libc::termios) -> bool {
     flags(one) == flags(other) && one.c_cc == other.c_cc
 }
 
+#[expect(clippy::disallowed_methods, reason = "only root can change /dev")]
 fn controlling() -> Option<OwnedFd> {
     let opened = File::options().read(true).write(true).custom_flags(libc::O_NOCTTY).open("/dev/tty");
     opened.ok().map(OwnedFd::from)

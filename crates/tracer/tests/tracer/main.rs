@@ -1,7 +1,7 @@
 //! Programs of every kind under every policy: they must not notice, and the policy must hold.
 //!
 //! The programs are in `programs`, compiled on the way. What a test needs and does not find (root, a
-//! compiler, a tool) it names as `skipped: needs X`. Settings are changed under `/run/pagelab-test.lock` and
+//! compiler, a tool) it names as `skipped: needs X`. Settings are changed under the lock of pagelab's lease and
 //! put back.
 
 mod confined;
@@ -15,7 +15,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -197,19 +197,26 @@ fn pool_file() -> String {
     "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages".into()
 }
 
-/// Settings that are put back in the end; `None` where this user may not change them.
+/// Settings that are put back in the end. The lock of the tests and that of pagelab's lease are held meanwhile, so that no pagelab
+/// changes them too, or takes them for those to put back.
 struct Settings {
     saved: Vec<(String, String)>,
-    _lock: Flock<File>,
+    _locks: [Flock<File>; 2],
 }
 
 impl Settings {
+    /// `None` where this user may not change them.
     fn lease() -> Option<Settings> {
         if !is_root() {
             return None;
         }
-        let lock = File::options().create(true).append(true).open("/run/pagelab-test.lock").ok()?;
-        Some(Settings { saved: Vec::new(), _lock: Flock::lock(lock, FlockArg::LockExclusive).ok()? })
+        let _ = fs::DirBuilder::new().mode(0o700).create("/run/pagelab");
+        let locked = |path: &str| {
+            let file = File::options().create(true).append(true).open(path).ok()?;
+            Flock::lock(file, FlockArg::LockExclusive).ok()
+        };
+        let locks = [locked("/run/pagelab-test.lock")?, locked("/run/pagelab/lease.lock")?];
+        Some(Settings { saved: Vec::new(), _locks: locks })
     }
 
     /// Whether the setting took.

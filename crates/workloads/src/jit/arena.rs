@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn mappings(addresses: &Range<u64>) -> Vec<Vma> {
-        let mut vmas = maps::of_process(std::process::id() as libc::pid_t);
+        let mut vmas = maps::of_process(std::process::id() as libc::pid_t).unwrap();
         vmas.retain(|vma| vma.start >= addresses.start && vma.end <= addresses.end);
         vmas
     }

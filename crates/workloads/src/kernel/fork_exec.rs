@@ -23,7 +23,7 @@ pub fn run(load: Load, bytes: usize, program: &Path) -> Result<Done, KernelError
         for _ in 0..operations {
             fork(0, |_| {
                 let error = Command::new(program).exec();
-                eprintln!("pagelab: cannot execute {}: {error}; --program names another one", program.display());
+                eprintln!("pagelab: cannot execute {program:?}: {error}; --program names another one");
                 std::process::exit(127)
             })?;
         }

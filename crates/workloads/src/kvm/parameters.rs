@@ -1,8 +1,6 @@
 //! What KVM says of itself on this host, and whether eager splitting can show here at all.
 
-use std::path::Path;
-
-use host::read;
+use host::{HostError, Root, absent};
 
 /// KVM's module parameters, as far as dirty logging depends on them. `None`: not offered by this kernel, or not
 /// readable.
@@ -30,7 +28,7 @@ pub enum EagerSplit {
         /// Why.
         because: String,
     },
-    /// It cannot be told.
+    /// It is not known.
     Unknown {
         /// Why.
         because: String,
@@ -59,23 +57,26 @@ impl EagerSplit {
 const MODULES: &str = "/sys/module";
 
 impl Parameters {
-    /// Of the host whose /sys lies under `root`: `/`, or a captured tree.
-    pub fn read(root: &Path) -> Parameters {
+    /// Of a host.
+    ///
+    /// # Errors
+    /// Which modules are loaded cannot be read. A parameter that cannot be read is not known, as one that is not there.
+    pub fn read(root: &Root) -> Result<Parameters, HostError> {
         let flag = |module: &str, name: &str| {
-            let text = read::text(root, &format!("{MODULES}/{module}/parameters/{name}")).ok()?;
+            let text = root.text(&format!("{MODULES}/{module}/parameters/{name}")).ok()?;
             match text.trim() {
                 "Y" | "1" => Some(true),
                 "N" | "0" => Some(false),
                 _ => None,
             }
         };
-        let modules = read::entries(root, MODULES).into_iter().filter(|name| name.starts_with("kvm_")).collect();
-        Parameters {
+        let modules = absent::names(root, MODULES)?.into_iter().filter(|name| name.starts_with("kvm_")).collect();
+        Ok(Parameters {
             modules,
             tdp_mmu: flag("kvm", "tdp_mmu"),
             eager_page_split: flag("kvm", "eager_page_split"),
             nested_page_tables: flag("kvm_intel", "ept").or_else(|| flag("kvm_amd", "npt")),
-        }
+        })
     }
 
     /// Whether this x86 host shadows the guest's page tables: then no leaf of KVM's is larger than the guest's own
@@ -143,7 +144,7 @@ mod tests {
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, format!("{value}\n")).unwrap();
         }
-        Parameters::read(root.path())
+        Parameters::read(&Root::open(root.path()).unwrap()).unwrap()
     }
 
     #[test]

@@ -186,7 +186,7 @@ impl Fragments {
 fn seize(block: PageSize, whole_ratio: f64) -> Result<Vec<Mapping>, FragmentsError> {
     let reserve_bytes = reserve_bytes()?;
     let refused = |step| move |source| FragmentsError::Refused { step, source };
-    let large = large_folio();
+    let large = large_folio()?;
     let mut seized = Vec::new();
     loop {
         let free = FreeMemory::now(block)?;
@@ -198,7 +198,8 @@ fn seize(block: PageSize, whole_ratio: f64) -> Result<Vec<Mapping>, FragmentsErr
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let piece = Mapping::anonymous(PIECE_BYTES as usize, access, MapFlags::MAP_PRIVATE).map_err(refused("mmap"))?;
         // Where no large block is free, a fault would compact memory for one. A kernel without THP knows neither advice.
-        let _ = match large.is_some_and(has_blocks_of) {
+        let is_large = large.map_or(Ok(false), has_blocks_of)?;
+        let _ = match is_large {
             true => piece.advise(MmapAdvise::MADV_HUGEPAGE),
             false => piece.advise(MmapAdvise::MADV_NOHUGEPAGE),
         };
@@ -211,14 +212,23 @@ fn seize(block: PageSize, whole_ratio: f64) -> Result<Vec<Mapping>, FragmentsErr
 }
 
 /// What THP maps, unless the kernel has none.
-fn large_folio() -> Option<PageSize> {
-    let bytes = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").ok()?;
-    PageSize::new(bytes.trim().parse().ok()?).ok()
+fn large_folio() -> Result<Option<PageSize>, FragmentsError> {
+    const PATH: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
+    let text = host::if_there(host::content(PATH))
+        .map_err(|source| FragmentsError::Refused { step: "reading hpage_pmd_size", source })?;
+    let Some(text) = text else { return Ok(None) };
+    let size = text.trim().parse().ok().and_then(|bytes| PageSize::new(bytes).ok());
+    let found = text.trim().to_string();
+    size.map(Some).ok_or(FragmentsError::Unexpected { path: PATH, expected: "a size in bytes", found })
 }
 
 /// Whether a piece can be filled by folios of a size.
-fn has_blocks_of(large: PageSize) -> bool {
-    FreeMemory::now(large).is_ok_and(|free| free.whole_bytes >= PIECE_BYTES.max(large.bytes()))
+fn has_blocks_of(large: PageSize) -> Result<bool, FragmentsError> {
+    match FreeMemory::now(large) {
+        Ok(free) => Ok(free.whole_bytes >= PIECE_BYTES.max(large.bytes())),
+        Err(FragmentsError::Block { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 fn reserve_bytes() -> Result<u64, FragmentsError> {

@@ -50,6 +50,7 @@ fn obtainable_of(meminfo: &str) -> Option<u64> {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
     };
+    // A kernel without pools has no line for them.
     bytes_of("MemAvailable")?.checked_add(bytes_of("Hugetlb").unwrap_or(0))
 }
 

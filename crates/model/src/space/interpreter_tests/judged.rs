@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ::policy::call::Call;
 use ::policy::census::{Advice, Area, Backing, Census, Folio, Mapping, Region, VmaKind};
-use ::policy::judge::{Aim, Evidence, Examination, Look, Process, Question, THP};
+use ::policy::judge::{Aim, Answer, Evidence, Examination, Look, Process, Question, THP};
 use ::policy::looks::Going;
 use ::policy::remains::Remains;
 use ::policy::size::PageSize;
@@ -37,20 +37,20 @@ struct Place {
 struct Advised(Vec<(u64, Advice)>);
 
 impl Process for Advised {
-    fn is_thp_disabled(&self) -> bool {
-        false
+    fn is_thp_disabled(&self) -> Answer<bool> {
+        Ok(false)
     }
 
-    fn advice(&self, _: u64) -> Vec<(u64, Advice)> {
-        self.0.clone()
+    fn advice(&self, _: u64) -> Answer<Vec<(u64, Advice)>> {
+        Ok(self.0.clone())
     }
 
     fn may_have_folios(&self, _: PageSize) -> bool {
         true
     }
 
-    fn is_pool_exhausted(&self, _: PageSize) -> bool {
-        false
+    fn is_pool_exhausted(&self, _: PageSize) -> Answer<bool> {
+        Ok(false)
     }
 }
 

@@ -63,20 +63,20 @@ pub(super) struct Traced {
 }
 
 impl judge::Process for Traced {
-    fn is_thp_disabled(&self) -> bool {
-        self.mechanism.disable_thp
+    fn is_thp_disabled(&self) -> judge::Answer<bool> {
+        Ok(self.mechanism.disable_thp)
     }
 
-    fn advice(&self, _: u64) -> Vec<(u64, Advice)> {
-        self.vmas().into_iter().map(|(start, _, attributes)| (start, attributes.advice)).collect()
+    fn advice(&self, _: u64) -> judge::Answer<Vec<(u64, Advice)>> {
+        Ok(self.vmas().into_iter().map(|(start, _, attributes)| (start, attributes.advice)).collect())
     }
 
     fn may_have_folios(&self, _: PageSize) -> bool {
         true
     }
 
-    fn is_pool_exhausted(&self, _: PageSize) -> bool {
-        false
+    fn is_pool_exhausted(&self, _: PageSize) -> judge::Answer<bool> {
+        Ok(false)
     }
 }
 

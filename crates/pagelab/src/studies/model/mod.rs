@@ -215,7 +215,9 @@ impl ModelRow {
         if let Some(why) = refused(definition, &self.workload) {
             return Progress::Refused(why);
         }
-        if let Some(trace) = self.workload.trace.as_ref().filter(|trace| !Path::new(trace).exists()) {
+        if let Some(trace) =
+            self.workload.trace.as_ref().filter(|trace| matches!(Path::new(trace).try_exists(), Ok(false)))
+        {
             return Progress::Missing(format!("there is no trace {trace}"));
         }
         match failure {

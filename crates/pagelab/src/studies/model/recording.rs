@@ -4,8 +4,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use results::files;
 use results::store::Store;
 use study::definition::{Definition, Workload};
+use tracer::child::die_with_parent;
 
 use super::subject::{Subject, is_machine, recorded};
 use crate::failure::{Failure, say};
@@ -20,7 +22,7 @@ use crate::studies::programs::Files;
 /// It cannot be recorded, or not wholly; a file cannot be written.
 pub fn trace_of(definition: &Definition, workload: &Workload, store: &Store) -> Result<PathBuf, Failure> {
     let directory = store.path().with_extension("traces");
-    std::fs::create_dir_all(&directory).map_err(|error| Failure::about(&directory, error))?;
+    files::make_directories(&directory).map_err(Failure::input)?;
     let plain = |name: &str| -> String {
         name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect()
     };
@@ -29,7 +31,8 @@ pub fn trace_of(definition: &Definition, workload: &Workload, store: &Store) -> 
     let (whole, partial) = (directory.join(&name), directory.join(format!("{name}.partial")));
     let file = whole.join(TRACE);
     let own = std::env::current_exe().map_err(|error| Failure::about(&file, error))?;
-    let workload = &inputs::ready(workload)?;
+    // Recordings run as the user of pagelab, who executes no file of another user.
+    let workload = &inputs::ready(&Workload { user: None, ..workload.clone() })?;
     let mut words: Vec<String> = recorded(workload).to_vec();
     if let Some(first) = words.first_mut().filter(|first| *first == "pagelab") {
         *first = own.to_string_lossy().into_owned();
@@ -40,19 +43,24 @@ pub fn trace_of(definition: &Definition, workload: &Workload, store: &Store) -> 
         let Workload { skipped, .. } = workload;
         known == subject && sim::is_trace_of(&file, &words, definition.stopping.recorded, *skipped)
     };
-    if std::fs::read_to_string(whole.join(SUBJECT)).is_ok_and(is_of) {
+    let known = files::open_to_read(&whole.join(SUBJECT)).and_then(std::io::read_to_string);
+    if known.is_ok_and(is_of) {
         return Ok(file);
     }
     let mut command = Command::new(&own);
-    remove(&partial)?;
-    std::fs::create_dir_all(&partial).map_err(|error| Failure::about(&partial, error))?;
+    let failed = |path: &Path| {
+        let path = path.to_path_buf();
+        move |error| Failure::about(&path, error)
+    };
+    files::remove_tree(&partial).map_err(failed(&partial))?;
+    files::make_directories(&partial).map_err(Failure::input)?;
     command.args(["record", "--output"]).arg(partial.join(TRACE));
     command.args(options(definition, workload));
     let stdin =
         workload.input.as_ref().map(|input| File::open(input).map_err(|error| Failure::about(input.as_ref(), error)));
     let stdin = stdin.transpose()?.map_or_else(Stdio::null, Stdio::from);
     command.arg("--").args(&words).envs(&workload.env).stdin(stdin).stdout(Stdio::null());
-    let ended = command.output().map_err(|error| Failure::about(&own, error))?;
+    let ended = die_with_parent(&mut command).output().map_err(|error| Failure::about(&own, error))?;
     let said = String::from_utf8_lossy(&ended.stderr);
     said.lines().for_each(|line| say(results::printable(line)));
     if !ended.status.success() {
@@ -64,9 +72,9 @@ pub fn trace_of(definition: &Definition, workload: &Workload, store: &Store) -> 
     if said.contains(OUTSIDE) {
         return Err(Failure::Input("the trace lacks programs that were executed".to_owned()));
     }
-    std::fs::write(partial.join(SUBJECT), subject).map_err(|error| Failure::about(&partial, error))?;
-    remove(&whole)?;
-    std::fs::rename(&partial, &whole).map_err(|error| Failure::about(&whole, error))?;
+    files::write(&partial.join(SUBJECT), subject.as_bytes()).map_err(Failure::input)?;
+    files::remove_tree(&whole).map_err(failed(&whole))?;
+    files::rename(&partial, &whole).map_err(failed(&whole))?;
     Ok(file)
 }
 
@@ -83,11 +91,3 @@ pub fn options(definition: &Definition, workload: &Workload) -> Vec<String> {
 const TRACE: &str = "trace";
 /// Beside it: what was recorded, by which builds.
 const SUBJECT: &str = "recorded.json";
-
-/// Removes a directory with all that is in it, if it is there.
-fn remove(directory: &Path) -> Result<(), Failure> {
-    match std::fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Failure::about(directory, error)),
-        _ => Ok(()),
-    }
-}

@@ -1,12 +1,12 @@
 //! What the tasks of a study have left, merged into its store; and what is missing.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use results::files;
 use results::store::Store;
 use study::definition::Definition;
 
-use super::shards::{Shards, own_directory, publish, told, working_copy};
+use super::shards::{Shards, is_there, own_directory, publish, told, working_copy};
 use super::tasks::{State, Task, tasks};
 use crate::failure::{Failure, say};
 use crate::output::{open, print};
@@ -29,7 +29,7 @@ pub fn collect(which: &Which) -> Result<(), Failure> {
     }
     let own = own_directory(&format!("{}-merge-{}", shards.stem, std::process::id()))?;
     let collected = collected(&definition, &tasks, &shards, &own);
-    fs::remove_dir_all(&own).map_err(|error| Failure::about(&own, error))?;
+    files::remove_tree(&own).map_err(|error| Failure::about(&own, error))?;
     let missing = collected?;
     match missing.is_empty() {
         true => print(&format!("all {} tasks are done; `pagelab study report {}`", tasks.len(), which.words()), false),
@@ -48,12 +48,15 @@ pub fn collect(which: &Which) -> Result<(), Failure> {
 /// Merges in a directory of this node's own, and returns what is missing, a sentence a task.
 fn collected(definition: &Definition, tasks: &[Task], shards: &Shards, own: &Path) -> Result<Vec<String>, Failure> {
     let local = own.join("results.sqlite");
-    let into = match shards.store.exists() {
+    let into = match is_there(&shards.store)? {
         true => working_copy(&shards.store, &local)?,
         false => open(&local)?,
     };
     let (mut copies, mut damaged) = (Vec::new(), Vec::new());
-    for task in tasks.iter().filter(|task| shards.shard(task.number).exists()) {
+    for task in tasks {
+        if !is_there(&shards.shard(task.number))? {
+            continue;
+        }
         match copy(&shards.shard(task.number), own) {
             Ok(copy) => copies.push(copy),
             Err(failure) => {
@@ -85,8 +88,8 @@ fn missing(
     store: &Store,
     is_damaged: bool,
 ) -> Result<Option<String>, Failure> {
-    let halves = shards.halves(task.number);
-    let (shard, printed) = (shards.shard(task.number), shards.printed(task.number));
+    let halves = shards.halves(task.number)?;
+    let (shard, printed) = (shards.shard(task.number), shards.printed(task.number)?);
     let why = match task.state(definition, Some(store))? {
         State::Done => return Ok(None),
         State::Failed(why) => why,
@@ -95,11 +98,12 @@ fn missing(
             let halves: Vec<String> = halves.iter().map(|half| half.display().to_string()).collect();
             format!("the copy of its shard was not finished: {}", halves.join(", "))
         }
-        State::Left(_) if !shard.exists() => match printed.exists() {
+        State::Left(_) if !is_there(&shard)? => match is_there(&printed)? {
             true => format!("it left no shard: it runs, or it was killed; {} has what it printed", printed.display()),
             false => "it left no shard: it has not begun".to_owned(),
         },
-        State::Left(why) => told(&shards.note(task.number)).unwrap_or(why),
+        // Without the task's own reasons the store's has to do.
+        State::Left(why) => told(&shards.note(task.number)).ok().flatten().unwrap_or(why),
     };
     Ok(Some(format!("{}: {}", task.describe(), results::printable(&why))))
 }

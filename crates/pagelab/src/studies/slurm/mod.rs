@@ -19,8 +19,9 @@ pub use collect::collect;
 pub use queue::{Standing, standings};
 pub use task::task;
 
+use results::files;
 use script::{Array, Job};
-use shards::{Shards, own_directory, working_copy};
+use shards::{Shards, is_there, own_directory, working_copy};
 use study::definition::Definition;
 use tasks::{State, Task, tasks};
 
@@ -135,7 +136,7 @@ fn indented(script: &str) -> String {
 fn left(definition: &Definition, shards: &Shards, arguments: &Run) -> Result<Vec<Task>, Failure> {
     let tasks = tasks(definition)?.into_iter().filter(|task| arguments.is_named(&task.workload.name));
     let own = own_directory(&format!("{}-plan-{}", shards.stem, std::process::id()))?;
-    let store = match shards.store.exists() {
+    let store = match is_there(&shards.store)? {
         true => working_copy(&shards.store, &own.join("results.sqlite")).map(Some),
         false => Ok(None),
     };
@@ -150,7 +151,7 @@ fn left(definition: &Definition, shards: &Shards, arguments: &Run) -> Result<Vec
         }
         Ok(left)
     });
-    fs::remove_dir_all(&own).map_err(|error| Failure::about(&own, error))?;
+    files::remove_tree(&own).map_err(|error| Failure::about(&own, error))?;
     left
 }
 

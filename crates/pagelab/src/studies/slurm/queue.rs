@@ -3,7 +3,7 @@
 use study::definition::Definition;
 
 use super::sbatch::{self, Queued};
-use super::shards::{Shards, told};
+use super::shards::{Shards, is_there, told};
 use super::tasks::tasks;
 use crate::failure::Failure;
 use crate::studies::arguments::Which;
@@ -30,39 +30,46 @@ pub struct Standing {
 pub fn standings(definition: &Definition, which: &Which) -> Result<Vec<Standing>, Failure> {
     let shards = Shards::of(definition, which.store.as_deref())?;
     let Ok(tasks) = tasks(definition) else { return Ok(Vec::new()) };
-    if !shards.has_any() {
+    if !shards.has_any()? {
         return Ok(Vec::new());
     }
     // Without Slurm's programs, as on a machine that the shards were copied to, nothing is queued that could be seen.
     let queued = sbatch::tasks_queued(&super::name(&shards));
     let standing = |task: &super::tasks::Task| {
-        let (state, why) = standing(task.number, &shards, &queued);
-        Standing {
+        let (state, why) = standing(task.number, &shards, &queued)?;
+        Ok(Standing {
             task: task.number,
             workload: task.workload.name.clone(),
             machines: task.machines.clone(),
             state,
             why: results::printable(&why),
-        }
+        })
     };
-    Ok(tasks.iter().map(standing).collect())
+    tasks.iter().map(standing).collect()
 }
 
-fn standing(task: usize, shards: &Shards, queued: &Result<Vec<Queued>, Failure>) -> (&'static str, String) {
+fn standing(
+    task: usize,
+    shards: &Shards,
+    queued: &Result<Vec<Queued>, Failure>,
+) -> Result<(&'static str, String), Failure> {
     let own = queued.iter().flatten().find(|one| one.task == task);
     let unknown = queued.as_ref().err().map(|failure| format!("whether it is queued is not known: {failure}"));
-    let (shard, printed, halves) = (shards.shard(task), shards.printed(task), shards.halves(task));
-    match own {
+    let (shard, printed, halves) = (shards.shard(task), shards.printed(task)?, shards.halves(task)?);
+    Ok(match own {
         Some(queued) => ("queued", queued.told.clone()),
-        None if shard.exists() => {
-            let why = told(&shards.note(task)).unwrap_or_else(|| "all its rows are done".to_owned());
+        None if is_there(&shard)? => {
+            let why = match told(&shards.note(task)) {
+                Ok(why) => why.unwrap_or_else(|| "all its rows are done".to_owned()),
+                Err(failure) => format!("which rows are done is not known: {failure}"),
+            };
             ("left a shard", why)
         }
         None if !halves.is_empty() => ("half a shard", halves[0].display().to_string()),
-        None if printed.exists() => {
+        None if is_there(&printed)? => {
             let why = unknown.unwrap_or_else(|| format!("{} has what it printed", printed.display()));
             ("ended or killed", why)
         }
         None => ("not begun", unknown.unwrap_or_default()),
-    }
+    })
 }

@@ -4,10 +4,12 @@
 //! the node's own disk, and back under another name, which becomes its own once all of it is on the disk.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use host::if_there;
+use results::files;
 use results::store::Store;
 use serde_json::Value;
 use study::definition::Definition;
@@ -45,14 +47,24 @@ impl Shards {
     /// # Errors
     /// It cannot be made.
     pub fn make(&self) -> Result<(), Failure> {
-        fs::create_dir_all(&self.directory).map_err(|error| Failure::about(&self.directory, error))
+        files::make_directories(&self.directory).map_err(Failure::input)
     }
 
     /// Whether a task of this study and size has left anything.
-    pub fn has_any(&self) -> bool {
+    ///
+    /// # Errors
+    /// Their directory cannot be read.
+    pub fn has_any(&self) -> Result<bool, Failure> {
         let begin = format!("{}-", self.stem);
-        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
-        entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(&begin))
+        let is_own = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&begin));
+        Ok(self.entries()?.iter().any(is_own))
+    }
+
+    /// What is in the directory; nothing where there is none.
+    fn entries(&self) -> Result<Vec<PathBuf>, Failure> {
+        let failed = |error| Failure::about(&self.directory, error);
+        let Some(entries) = if_there(fs::read_dir(&self.directory)).map_err(failed)? else { return Ok(Vec::new()) };
+        entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
     }
 
     /// What a task has measured.
@@ -66,8 +78,10 @@ impl Shards {
     }
 
     /// What a task has printed: `STEM-7.out`, or of an array that counts from an offset `STEM-1000+7.out`.
-    pub fn printed(&self, task: usize) -> PathBuf {
-        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn printed(&self, task: usize) -> Result<PathBuf, Failure> {
         let is_own = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let number = name.strip_prefix(&self.stem).and_then(|rest| rest.strip_prefix('-')?.strip_suffix(".out"));
@@ -76,20 +90,23 @@ impl Shards {
                 parts.and_then(|(offset, index)| Some(offset.parse::<usize>().ok()? + index.parse::<usize>().ok()?));
             sum == Some(task)
         };
-        entries.into_iter().find(is_own).unwrap_or_else(|| self.directory.join(format!("{}-{task}.out", self.stem)))
+        let own = self.entries()?.into_iter().find(is_own);
+        Ok(own.unwrap_or_else(|| self.directory.join(format!("{}-{task}.out", self.stem))))
     }
 
     /// Copies of a task's shard that somebody began and did not end.
-    pub fn halves(&self, task: usize) -> Vec<PathBuf> {
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn halves(&self, task: usize) -> Result<Vec<PathBuf>, Failure> {
         let begin = format!("{}-{task}.sqlite.", self.stem);
-        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let is_half = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             name.starts_with(&begin) && path.extension().is_some_and(|ending| ending == PARTIAL)
         };
-        let mut halves: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_half).collect();
+        let mut halves: Vec<PathBuf> = self.entries()?.into_iter().filter(is_half).collect();
         halves.sort();
-        halves
+        Ok(halves)
     }
 
     /// Puts a task's store and note where everybody sees them, in place of earlier ones.
@@ -97,21 +114,33 @@ impl Shards {
     /// # Errors
     /// They cannot be written; what was there before is as it was.
     pub fn publish(&self, task: usize, store: &Path, note: &str) -> Result<(), Failure> {
-        for half in self.halves(task) {
-            fs::remove_file(&half).map_err(|error| Failure::about(&half, error))?;
+        for half in self.halves(task)? {
+            files::remove_file(&half).map_err(|error| Failure::about(&half, error))?;
         }
         publish(store, &self.shard(task))?;
         output::write(&self.note(task), &|to| to.write_all(note.as_bytes()))
     }
 }
 
+/// Whether there is such a file.
+///
+/// # Errors
+/// It cannot be told: what is there must not be taken for nothing, and be written over.
+pub fn is_there(path: &Path) -> Result<bool, Failure> {
+    path.try_exists().map_err(|error| Failure::about(path, error))
+}
+
 /// The reasons that a task has given itself in its note; `None` where every row of it is done.
-pub fn told(note: &Path) -> Option<String> {
-    let note: Value = serde_json::from_str(&fs::read_to_string(note).ok()?).ok()?;
+///
+/// # Errors
+/// The note cannot be read, or is none.
+pub fn told(note: &Path) -> Result<Option<String>, Failure> {
+    let text = files::open_to_read(note).and_then(io::read_to_string).map_err(|error| Failure::about(note, error))?;
+    let value: Value = serde_json::from_str(&text).map_err(|error| Failure::about(note, error))?;
+    let rows = value["rows"].as_array().ok_or_else(|| Failure::about(note, io::Error::other("expected rows")))?;
     let row = |row: &Value| Some(format!("{}: {}", row["state"].as_str()?, row["why"].as_str()?));
-    let rows: Vec<String> =
-        note["rows"].as_array()?.iter().filter(|one| one["state"] != "done").filter_map(row).collect();
-    (!rows.is_empty()).then(|| rows.join("; "))
+    let left: Vec<String> = rows.iter().filter(|one| one["state"] != "done").filter_map(row).collect();
+    Ok((!left.is_empty()).then(|| left.join("; ")))
 }
 
 /// Copies a file and gives it its name once it is whole and on the disk.
@@ -125,11 +154,19 @@ pub fn publish(from: &Path, to: &Path) -> Result<(), Failure> {
     name.push(format!(".{node}-{}.{PARTIAL}", std::process::id()));
     let partial = PathBuf::from(name);
     let failed = |error| Failure::about(&partial, error);
-    fs::copy(from, &partial).map_err(failed)?;
-    File::open(&partial).and_then(|file| file.sync_all()).map_err(failed)?;
-    fs::rename(&partial, to).map_err(failed)?;
+    copy(from, &partial).and_then(|file| file.sync_all()).map_err(failed)?;
+    files::rename(&partial, to).map_err(failed)?;
     let directory = to.parent().unwrap_or(Path::new("."));
     File::open(directory).and_then(|file| file.sync_all()).map_err(|error| Failure::about(directory, error))
+}
+
+/// Copies a file, in the place of one that somebody who was killed has left.
+fn copy(from: &Path, to: &Path) -> io::Result<File> {
+    files::remove_file(to)?;
+    let mut read = files::open_to_read(from)?;
+    let mut copy = files::create_new(to)?;
+    io::copy(&mut read, &mut copy)?;
+    Ok(copy)
 }
 
 /// A copy on this node's own disk of a store that nobody has open, looked at wholly.
@@ -139,15 +176,16 @@ pub fn publish(from: &Path, to: &Path) -> Result<(), Failure> {
 pub fn working_copy(from: &Path, to: &Path) -> Result<Store, Failure> {
     let mut log = from.as_os_str().to_owned();
     log.push("-wal");
-    if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+    let found = if_there(fs::metadata(&log)).map_err(|error| Failure::about(log.as_ref(), error))?;
+    if found.is_some_and(|log| log.len() > 0) {
         return Err(Failure::Input(format!(
             "{} is open, or was left by a pagelab that was killed: wait until it is closed, or read it once with `pagelab list comparisons --store`",
             from.display()
         )));
     }
     let partial = to.with_extension(PARTIAL);
-    fs::copy(from, &partial).map_err(|error| Failure::about(from, error))?;
-    fs::rename(&partial, to).map_err(|error| Failure::about(to, error))?;
+    copy(from, &partial).map_err(|error| Failure::about(from, error))?;
+    files::rename(&partial, to).map_err(|error| Failure::about(to, error))?;
     let store = output::open(to)?;
     store.check().map_err(Failure::input)?;
     Ok(store)
@@ -158,9 +196,11 @@ pub fn working_copy(from: &Path, to: &Path) -> Result<Store, Failure> {
 ///
 /// # Errors
 /// It cannot be made, or somebody else has it.
+#[expect(clippy::disallowed_methods, reason = "no other user can change the path of the directory above")]
 pub fn own_directory(of: &str) -> Result<PathBuf, Failure> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let base = variable("SLURM_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let base = files::sheltered_directory(&base).map_err(Failure::input)?;
     let job = variable("SLURM_ARRAY_JOB_ID").or_else(|| variable("SLURM_JOB_ID"));
     let job = job.map_or_else(|| format!("p{}", std::process::id()), |job| job.to_string_lossy().into_owned());
     let directory = base.join(format!("pagelab-{job}-{of}"));

@@ -1,12 +1,12 @@
 //! One task of a study, on the node that Slurm gave it.
 
-use std::fs;
 use std::path::Path;
 
+use results::files;
 use results::store::Store;
 use study::definition::Definition;
 
-use super::shards::{Shards, own_directory, working_copy};
+use super::shards::{Shards, is_there, own_directory, working_copy};
 use super::tasks::tasks;
 use crate::failure::{Failure, say};
 use crate::output::open;
@@ -36,14 +36,14 @@ pub fn task(arguments: &Run, number: usize) -> Result<(), Failure> {
     let whole = store.close().map_err(Failure::input)?;
     shards.publish(number, &whole, &note?)?;
     say(format_args!("study {}: {} holds it", definition.name, shards.shard(number).display()));
-    fs::remove_dir_all(&own).map_err(|error| Failure::about(&own, error))?;
+    files::remove_tree(&own).map_err(|error| Failure::about(&own, error))?;
     ran
 }
 
 /// Takes over what an earlier attempt has left, on whatever node. A shard that is damaged is set aside: it is nothing to
 /// go on with.
 fn go_on(shard: &Path, own: &Path, store: &Store) -> Result<(), Failure> {
-    if !shard.exists() {
+    if !is_there(shard)? {
         return Ok(());
     }
     let copy = own.join("earlier.sqlite");
@@ -58,7 +58,7 @@ fn go_on(shard: &Path, own: &Path, store: &Store) -> Result<(), Failure> {
         results::printable(&failure.to_string()),
         aside.display()
     ));
-    fs::rename(shard, &aside).map_err(|error| Failure::about(shard, error))
+    files::rename(shard, &aside).map_err(|error| Failure::about(shard, error))
 }
 
 fn note(definition: &Definition, store: &Store) -> Result<String, Failure> {

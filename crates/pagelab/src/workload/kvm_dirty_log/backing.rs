@@ -1,6 +1,7 @@
 //! Names of backings, and whether this host can give them now.
 
-use host::{Host, THP, thp_size_enabled};
+use host::admit::thp_in_force;
+use host::{Host, THP};
 use policy::size::{PageSize, format_bytes};
 use workloads::kvm::{HostBacking, KvmError};
 
@@ -68,7 +69,7 @@ impl BackingName {
 
     fn thp(self, host: &Host) -> Result<HostBacking, WorkloadError> {
         let pmd = host.page_sizes().pmd;
-        if pmd.is_some_and(|size| is_on(size, host)) {
+        if is_any_on(pmd, host)? {
             return Ok(HostBacking::Advised);
         }
         let what = match pmd {
@@ -82,12 +83,12 @@ impl BackingName {
     fn mthp(self, host: &Host) -> Result<HostBacking, WorkloadError> {
         let page_sizes = host.page_sizes();
         let remedy = "pagelab exec -p mthp-64k -- pagelab workload kvm-dirty-log, whose memory is that of the policy";
-        if !page_sizes.mthp.iter().any(|size| is_on(*size, host)) {
+        if !is_any_on(page_sizes.mthp.iter().copied(), host)? {
             let what = format!("advised memory gets no folios below PMD size ({THP}/hugepages-*kB/enabled)");
             return Err(self.lacking(what, remedy));
         }
         // The kernel takes the largest size that is on and fits (alloc_anon_folio, mm/memory.c).
-        if page_sizes.pmd.is_some_and(|size| is_on(size, host)) {
+        if is_any_on(page_sizes.pmd, host)? {
             let what = "folios of PMD size are enabled too, and the kernel takes the largest that fits";
             return Err(self.lacking(what.into(), remedy));
         }
@@ -100,11 +101,15 @@ impl BackingName {
     }
 }
 
-/// Whether advised memory can have folios of `size` (`thp_vma_allowable_orders`, include/linux/huge_mm.h).
-fn is_on(size: PageSize, host: &Host) -> bool {
-    let own = host.value(&thp_size_enabled(size)).unwrap_or_else(|| "inherit".into());
-    let value = if own == "inherit" { host.value(&format!("{THP}/enabled")).unwrap_or_default() } else { own };
-    matches!(value.as_str(), "always" | "madvise")
+/// Whether advised memory can have folios of one of these sizes (`thp_vma_allowable_orders`, include/linux/huge_mm.h).
+fn is_any_on(sizes: impl IntoIterator<Item = PageSize>, host: &Host) -> Result<bool, WorkloadError> {
+    for size in sizes {
+        let word = thp_in_force(size, host).map_err(|error| WorkloadError::Host(error.to_string()))?;
+        if matches!(word.as_str(), "always" | "madvise") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     // What was chosen, for the report.
     let arguments = &Arguments { guest_leaves: Some(request.guest_leaf), ..arguments.clone() };
     announce_end()?;
-    let host = Parameters::read(std::path::Path::new("/"));
+    let host = Parameters::read(&host::Root::live()).map_err(|error| WorkloadError::Host(error.to_string()))?;
     let eager = eager_split(&host, arguments.split_chunk.unwrap_or(0));
     let machine = Machine::new(&request)?;
     let phases = Phases::run(machine, arguments, request.bytes / request.page.bytes())?;

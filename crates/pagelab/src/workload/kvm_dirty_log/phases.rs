@@ -130,7 +130,7 @@ impl Running<'_> {
         }
         let memory = self.machine.memory();
         let (start, end) = (memory.address(), memory.address() + memory.bytes());
-        let census = Observer::open().range(std::process::id(), start, end);
+        let census = Observer::open().and_then(|observer| observer.range(std::process::id(), start, end));
         self.phases.host = census.map_err(Unseen::from);
         Ok(())
     }

@@ -27,7 +27,7 @@ pub struct CodeBuffer {
 impl CodeBuffer {
     /// Looks for the writable and executable anonymous mappings of a process.
     pub fn of_process(pid: u32) -> Result<CodeBuffer, BootError> {
-        let mut entries = Observer::open().smaps(pid)?;
+        let mut entries = Observer::open()?.smaps(pid)?;
         entries.retain(|entry| {
             let vma = &entry.vma;
             vma.kind() == VmaKind::Anonymous && !vma.shared && vma.is_writable() && vma.is_executable()
@@ -60,6 +60,7 @@ impl CodeBuffer {
         populated.map_err(|error| BootError::NotPopulated { pid, error })
     }
 
+    #[expect(clippy::disallowed_methods, reason = "a file of /proc")]
     fn write_absent(&self, pid: u32, bytes: u64, page: PageSize) -> io::Result<()> {
         let memory = File::options().write(true).open(format!("/proc/{pid}/mem"))?;
         let presence = Presence::of(pid as i32, page)?;

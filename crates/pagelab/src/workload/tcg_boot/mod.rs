@@ -232,6 +232,7 @@ fn check(arguments: &Arguments, max_cpus: u32) -> Result<(), WorkloadError> {
 /// What PMD leaves should map of the code, by the shape of the buffer and by how much of it was touched. Known
 /// where one vCPU translated everything and nothing was flushed.
 fn expected(arguments: &Arguments, layout: &Layout, jit: &jit::Jit, buffer: &CodeBuffer) -> Option<u64> {
+    // Without the sizes of this kernel nothing is expected, and nothing is reported.
     let pmd: PageSize = host::Host::open("/").ok()?.page_sizes().pmd?;
     let known = arguments.smp == 1 && jit.flushes == 0;
     let mut touched = layout.touched(jit.code_bytes);

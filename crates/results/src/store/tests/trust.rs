@@ -199,7 +199,7 @@ fn a_store_that_is_held_for_a_moment_is_waited_for() {
     let other = plain(&store);
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let releases = std::thread::spawn(move || {
-        std::thread::sleep(BUSY * 2);
+        std::thread::sleep(connection::BUSY * 2);
         other.execute_batch("COMMIT").unwrap();
     });
     store.begin(&sample::empty()).unwrap();

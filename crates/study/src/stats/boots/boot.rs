@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::machine::share_up_to;
 use crate::stats::rank_sum::Stratum;
+use crate::stats::warnings::DEMOTED_SHARE;
 use crate::trial::Answer;
 use policy::size::PageSize;
 use policy::verdict::Holding;
@@ -45,6 +47,13 @@ impl Boot {
     pub fn direct_map(&self) -> String {
         let shares = self.direct_map_ratios.iter().filter(|(_, ratio)| **ratio >= 0.005);
         shares.map(|(leaf, ratio)| format!("{:.0} % {leaf}", ratio * 100.0)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether pagelab demoted so much of its direct map that it can matter, or an unknown share.
+    pub(super) fn is_noticeably_demoted(&self) -> bool {
+        let ratios = self.direct_map_ratios.iter().map(|(leaf, ratio)| (leaf.as_str(), *ratio));
+        let share = self.demoted_to.map(|leaf| share_up_to(leaf, ratios));
+        share.is_some_and(|share| share.is_none_or(|share| share >= DEMOTED_SHARE))
     }
 }
 

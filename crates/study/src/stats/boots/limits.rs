@@ -96,7 +96,7 @@ fn limits_of_arm(design: &Design, boots: &[Boot], arm: usize) -> Vec<Limit> {
     if of_arm(boots, arm).any(after_another) {
         limits.push(Limit::SeveralArmsInABoot { arm });
     }
-    let demoted = of_arm(boots, arm).filter(|boot| boot.demoted_to.is_some()).count() as u32;
+    let demoted = of_arm(boots, arm).filter(|boot| boot.is_noticeably_demoted()).count() as u32;
     limits.extend((demoted > 0).then_some(Limit::Demoted { arm, boots: demoted }));
     limits.extend(shares(design, boots, arm));
     let mut costly = of_arm(boots, arm).flat_map(|boot| boot.kernel_command_line.split_whitespace());

@@ -1,0 +1,51 @@
+//! How files of this host are read: regular ones of a bounded size, without waiting for the writer of a pipe.
+
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use nix::fcntl::OFlag;
+
+/// Bytes of a kernel, a module or a program: the largest of Debian have some tens of MiB.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// Reads a regular file of at most 1 GiB.
+///
+/// # Errors
+/// Those of the system; the file is another one.
+#[expect(clippy::disallowed_methods, reason = "it only reads")]
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(
+            ErrorKind::InvalidInput,
+            "expected a regular file, found a pipe, device or directory",
+        ));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > MAX_BYTES {
+        true => Err(io::Error::new(ErrorKind::InvalidData, "expected at most 1 GiB, found more")),
+        false => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_without_waiting() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for path in [&pipe, Path::new("/dev/zero"), directory.path()] {
+            let error = read(path).unwrap_err().to_string();
+            assert!(error.contains("expected a regular file"), "{}: {error}", path.display());
+        }
+        let plain = directory.path().join("plain");
+        std::fs::write(&plain, "text").unwrap();
+        assert_eq!(read(&plain).unwrap(), b"text");
+    }
+}

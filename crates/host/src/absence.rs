@@ -1,0 +1,38 @@
+//! What may rightly be missing: a file that this kernel does not have, a process that has ended. Any other error of reading stays
+//! an error: it never becomes "none", "0" or "no".
+
+use std::io;
+
+/// What was read; `None` where there is no such file, or its process or device is gone.
+///
+/// # Errors
+/// Anything else that reading returned: no permission, no file descriptor left, a failing device.
+pub fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if is_absence(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether an error says that there is no such thing. ESRCH comes from files of a process that has ended (fs/proc), ENODEV from
+/// attributes of a device that has gone (sysfs).
+pub fn is_absence(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENODEV))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_not_there_is_absent() {
+        let read = |errno| if_there(Err::<(), _>(io::Error::from_raw_os_error(errno)));
+        for errno in [libc::ENOENT, libc::ESRCH, libc::ENODEV] {
+            assert!(matches!(read(errno), Ok(None)), "{errno}");
+        }
+        for errno in [libc::EACCES, libc::EPERM, libc::EMFILE, libc::EIO, libc::EISDIR, libc::ENOTDIR] {
+            assert_eq!(read(errno).unwrap_err().raw_os_error(), Some(errno));
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Keys from standard input, a terminal in raw mode, until the terminal is closed.
+//!
+//! crossterm is not used for this: at end of file and on EIO its event loop (0.29) reads for ever, and in the middle of an escape
+//! sequence it blocks in read(2), where no signal is noticed.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::read;
+
+use super::browse::Key;
+use super::keys::{Begins, first};
+
+/// Bytes that are read at a time.
+const CHUNK_BYTES: usize = 256;
+
+/// What came from the keyboard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// A key.
+    Key(Key),
+    /// No key in that time, or a signal.
+    Nothing,
+    /// The terminal is closed.
+    Closed,
+}
+
+/// A keyboard with the keys that have been read but not returned.
+#[derive(Default)]
+pub struct Keyboard {
+    keys: VecDeque<Key>,
+    half: Vec<u8>,
+}
+
+impl Keyboard {
+    /// The next key. Waits for it at most this long.
+    ///
+    /// # Errors
+    /// Those of poll(2) and read(2), except EIO: the terminal is closed.
+    pub fn next(&mut self, input: impl AsFd, patience: Duration) -> io::Result<Heard> {
+        if let Some(key) = self.keys.pop_front() {
+            return Ok(Heard::Key(key));
+        }
+        let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+        let mut asked = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut asked, patience) {
+            Ok(0) => {
+                // A terminal sends a sequence at once, so the rest will not come.
+                self.half.clear();
+                return Ok(Heard::Nothing);
+            }
+            Ok(_) => {}
+            Err(Errno::EINTR) => return Ok(Heard::Nothing),
+            Err(error) => return Err(error.into()),
+        }
+        let mut bytes = [0; CHUNK_BYTES];
+        match read(input.as_fd(), &mut bytes) {
+            Ok(0) | Err(Errno::EIO) => Ok(Heard::Closed),
+            Ok(count) => {
+                self.take(&bytes[..count]);
+                Ok(self.keys.pop_front().map_or(Heard::Nothing, Heard::Key))
+            }
+            Err(Errno::EINTR | Errno::EAGAIN) => Ok(Heard::Nothing),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Splits bytes that have been read into keys.
+    fn take(&mut self, bytes: &[u8]) {
+        self.half.extend_from_slice(bytes);
+        while !self.half.is_empty() {
+            let Begins::Key(key, length) = first(&self.half) else { return };
+            self.keys.extend(key);
+            self.half.drain(..length);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use nix::pty::openpty;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_key_that_arrives_in_two_parts_is_one_key() {
+        let (from, mut to) = io::pipe().unwrap();
+        let mut keyboard = Keyboard::default();
+        assert_eq!(keyboard.next(&from, Duration::ZERO).unwrap(), Heard::Nothing);
+        to.write_all(b"a\x1b[").unwrap();
+        assert_eq!(keyboard.next(&from, SOON).unwrap(), Heard::Key(Key::Char('a')));
+        to.write_all(b"Ab").unwrap();
+        assert_eq!(keyboard.next(&from, SOON).unwrap(), Heard::Key(Key::Up));
+        assert_eq!(keyboard.next(&from, SOON).unwrap(), Heard::Key(Key::Char('b')));
+    }
+
+    #[test]
+    fn a_terminal_whose_other_end_is_closed_is_closed() {
+        let pair = openpty(None, None).unwrap();
+        drop(pair.master);
+        let mut keyboard = Keyboard::default();
+        for _ in 0..2 {
+            assert_eq!(keyboard.next(&pair.slave, SOON).unwrap(), Heard::Closed);
+        }
+    }
+
+    #[test]
+    fn end_of_file_ends_the_keys() {
+        let (from, mut to) = io::pipe().unwrap();
+        to.write_all(b"q").unwrap();
+        drop(to);
+        let mut keyboard = Keyboard::default();
+        assert_eq!(keyboard.next(&from, SOON).unwrap(), Heard::Key(Key::Char('q')));
+        assert_eq!(keyboard.next(&from, SOON).unwrap(), Heard::Closed);
+    }
+}

@@ -1,0 +1,171 @@
+//! Keys as terminals send them: characters in UTF-8, and escape sequences (ECMA-48 and xterm's).
+
+use super::browse::Key;
+
+const ESCAPE: u8 = 0x1b;
+/// Longer than any sequence that a terminal sends for a key.
+const MAX_SEQUENCE_BYTES: usize = 32;
+
+/// What a sequence of bytes begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begins {
+    /// A key of this many bytes; `None`: one without a meaning in `top`.
+    Key(Option<Key>, usize),
+    /// A key of which more bytes are needed.
+    Half,
+}
+
+/// The first key in what a terminal has sent, which is at least one byte.
+pub fn first(bytes: &[u8]) -> Begins {
+    match bytes[0] {
+        ESCAPE => escaped(bytes),
+        b'\r' | b'\n' => Begins::Key(Some(Key::Enter), 1),
+        0x7f | 0x08 => Begins::Key(Some(Key::Backspace), 1),
+        0x03 => Begins::Key(Some(Key::Interrupt), 1),
+        0x1a => Begins::Key(Some(Key::Suspend), 1),
+        control if control < b' ' => Begins::Key(None, 1),
+        _ => character(bytes),
+    }
+}
+
+/// A character. A byte that is not UTF-8 is a key without a meaning.
+fn character(bytes: &[u8]) -> Begins {
+    let length = match bytes[0] {
+        0xc2..0xe0 => 2,
+        0xe0..0xf0 => 3,
+        0xf0..0xf5 => 4,
+        _ => 1,
+    };
+    let Some(encoded) = bytes.get(..length) else { return Begins::Half };
+    match str::from_utf8(encoded).ok().and_then(|text| text.chars().next()) {
+        Some(character) => Begins::Key(Some(Key::Char(character)), length),
+        None => Begins::Key(None, 1),
+    }
+}
+
+/// The Escape key, or a sequence. A terminal sends a sequence at once, so a single escape byte is the key.
+fn escaped(bytes: &[u8]) -> Begins {
+    match bytes.get(1) {
+        None | Some(&ESCAPE) => Begins::Key(Some(Key::Escape), 1),
+        Some(b'[') => control_sequence(bytes),
+        Some(b'O') => match bytes.get(2) {
+            Some(last) => Begins::Key(of_letter(*last), 3),
+            None => Begins::Half,
+        },
+        // With Alt.
+        Some(_) => match first(&bytes[1..]) {
+            Begins::Key(_, length) => Begins::Key(None, 1 + length),
+            Begins::Half => Begins::Half,
+        },
+    }
+}
+
+/// Parameters from 0x20 to 0x3f, and a final byte. The Linux console's function keys have `[` and a letter.
+fn control_sequence(bytes: &[u8]) -> Begins {
+    let parameters = bytes[2..].iter().take(MAX_SEQUENCE_BYTES).take_while(|byte| (0x20..0x40).contains(*byte)).count();
+    let Some(last) = bytes.get(2 + parameters) else { return Begins::Half };
+    let length = 3 + parameters;
+    match last {
+        b'[' if bytes.len() == length => Begins::Half,
+        b'[' => Begins::Key(None, length + 1),
+        b'~' => Begins::Key(of_number(&bytes[2..2 + parameters]), length),
+        0x40..0x7f => Begins::Key(of_letter(*last), length),
+        // Not a sequence.
+        _ => Begins::Key(None, 2 + parameters),
+    }
+}
+
+fn of_letter(last: u8) -> Option<Key> {
+    Some(match last {
+        b'A' => Key::Up,
+        b'B' => Key::Down,
+        b'H' => Key::Home,
+        b'F' => Key::End,
+        b'M' => Key::Enter, // of the keypad
+        _ => return None,
+    })
+}
+
+/// The first number is the key, the second its modifiers.
+fn of_number(parameters: &[u8]) -> Option<Key> {
+    Some(match parameters.split(|byte| *byte == b';').next()? {
+        b"1" | b"7" => Key::Home,
+        b"4" | b"8" => Key::End,
+        b"5" => Key::PageUp,
+        b"6" => Key::PageDown,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All keys in bytes that came at once, and what is left of them.
+    fn all(mut bytes: &[u8]) -> (Vec<Option<Key>>, usize) {
+        let mut keys = Vec::new();
+        while !bytes.is_empty() {
+            match first(bytes) {
+                Begins::Key(key, length) => {
+                    keys.push(key);
+                    bytes = &bytes[length..];
+                }
+                Begins::Half => break,
+            }
+        }
+        (keys, bytes.len())
+    }
+
+    #[test]
+    fn keys_of_common_terminals_are_recognised() {
+        for (sent, key) in [
+            ("\x1b[A", Key::Up),
+            ("\x1bOB", Key::Down),
+            ("\x1b[1;5A", Key::Up),
+            ("\x1b[5~", Key::PageUp),
+            ("\x1b[6;2~", Key::PageDown),
+            ("\x1b[H", Key::Home),
+            ("\x1b[1~", Key::Home),
+            ("\x1bOF", Key::End),
+            ("\x1b[8~", Key::End),
+            ("\r", Key::Enter),
+            ("\x1b", Key::Escape),
+            ("\x7f", Key::Backspace),
+            ("\x03", Key::Interrupt),
+            ("\x1a", Key::Suspend),
+            ("q", Key::Char('q')),
+            ("ß", Key::Char('ß')),
+            ("𝄞", Key::Char('𝄞')),
+        ] {
+            assert_eq!(all(sent.as_bytes()), (vec![Some(key)], 0), "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_without_a_meaning_is_consumed_whole() {
+        for sent in ["\x1b[15~", "\x1b[[A", "\x1bq", "\x1bß", "\x1b[<0;10;10m", "\x01", "\t", "\x1b[200~"] {
+            assert_eq!(all(sent.as_bytes()), (vec![None], 0), "{sent:?}");
+        }
+        assert_eq!(all(b"\xff\xc0q").0, [None, None, Some(Key::Char('q'))]);
+    }
+
+    #[test]
+    fn several_keys_are_split_and_an_incomplete_one_is_kept() {
+        let keys = [Key::Char('a'), Key::Up, Key::Escape, Key::Up].map(Some);
+        assert_eq!(all("a\x1b[A\x1b\x1b[A\x1b[".as_bytes()), (keys.to_vec(), 2));
+        for half in [&b"\x1b["[..], b"\x1b[1;", b"\x1bO", b"\xe2\x82", b"\x1b[["] {
+            assert_eq!(first(half), Begins::Half, "{half:?}");
+        }
+    }
+
+    #[test]
+    fn random_bytes_are_split_into_keys_without_a_panic() {
+        const ALPHABET: [u8; 12] = [ESCAPE, b'[', b'O', b';', b'1', b'~', b'A', b'q', 0xc3, 0x9f, 0xf0, 0x03];
+        let mut random = testing::Random::new();
+        for _ in 0..20_000 {
+            let length = random.below(24);
+            let bytes: Vec<u8> = (0..length).map(|_| ALPHABET[random.below(ALPHABET.len() as u64) as usize]).collect();
+            assert!(all(&bytes).1 <= 2 + MAX_SEQUENCE_BYTES, "{bytes:?}");
+        }
+    }
+}

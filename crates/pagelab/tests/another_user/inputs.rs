@@ -1,0 +1,162 @@
+//! Inputs of a workload that root runs as another user: what that user plants among them leads root nowhere.
+
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// A study of one workload of the user nobody, whose input is a file.
+const STUDY: &str = r#"
+schema = "pagelab.study/1"
+name = "planted"
+question = "Does root follow it?"
+policies = ["default", "base"]
+[sizes.full]
+blocks = 2
+min_blocks = 1
+[[suite]]
+name = "planted"
+"#;
+
+const SUITE: &str = r#"
+schema = "pagelab.suite/1"
+name = "planted"
+about = "what tests are run with"
+[sizes.full]
+parameters = { lines = 3 }
+[[input]]
+name = "numbers"
+output = "numbers"
+command = ["sh", "-s", "{lines}"]
+script = '''
+SCRIPT
+'''
+[[workload]]
+name = "reader"
+user = "nobody"
+command = ["sh", "WORKLOAD", "{numbers}"]
+input = "{numbers}"
+"#;
+
+/// The study, a cache that only root can change, and a directory of root's alone with a file.
+struct Case {
+    bench: Bench,
+    cache: TempDir,
+    precious: TempDir,
+}
+
+impl Case {
+    /// `script` makes the input, `workload` is run with its path. `PRECIOUS` is replaced by root's file in both.
+    fn new(script: &str, workload: &str) -> Option<Case> {
+        if !needs(&[root(), program("setpriv")]) {
+            return None;
+        }
+        let cache = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
+        let case = Case { bench: Bench::new(), cache, precious: tempfile::tempdir().unwrap() };
+        fs::write(case.file(), "precious").unwrap();
+        fs::set_permissions(case.file(), Permissions::from_mode(0o600)).unwrap();
+        let filled = |text: &str| text.replace("PRECIOUS", &case.file().display().to_string());
+        let workload = case.bench.script("workload", &filled(workload));
+        fs::create_dir(case.bench.path("suites")).unwrap();
+        let suite = SUITE.replace("SCRIPT", &filled(script)).replace("WORKLOAD", &workload);
+        fs::write(case.bench.path("suites/planted.toml"), suite).unwrap();
+        fs::write(case.bench.path("planted.toml"), STUDY).unwrap();
+        Some(case)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.precious.path().join("file")
+    }
+
+    fn study(&self, verb: &str) -> Command {
+        let words = ["study", verb, &self.bench.word("planted.toml"), "--store", &self.bench.store()];
+        let mut study = self.bench.pagelab(&words);
+        study.env("XDG_CACHE_HOME", self.cache.path());
+        study
+    }
+
+    /// Runs the study with more blocks, so that something is left to run.
+    fn again(&self, blocks: u32) -> Ran {
+        let study = STUDY.replace("blocks = 2", &format!("blocks = {blocks}"));
+        fs::write(self.bench.path("planted.toml"), study).unwrap();
+        self.study("run").ran()
+    }
+
+    /// The directory of root's with the input's own directory in it.
+    fn inputs(&self) -> PathBuf {
+        self.cache.path().join("pagelab/inputs")
+    }
+
+    /// The directory that the user nobody owns.
+    fn directory(&self) -> PathBuf {
+        let entries = fs::read_dir(self.inputs()).unwrap().map(|entry| entry.unwrap().path());
+        entries.into_iter().find(|path| path.is_dir()).unwrap()
+    }
+
+    /// Whether root's file is as it was, and alone.
+    fn is_untouched(&self) -> bool {
+        fs::read_to_string(self.file()).unwrap() == "precious"
+            && fs::read_dir(self.precious.path()).unwrap().count() == 1
+    }
+
+    /// Runs a shell as nobody in the input's directory; `$hash` is the only name in it.
+    fn as_nobody(&self, text: &str) {
+        let mut planting = Command::new("sh");
+        planting.args(["-ec", &format!("hash=$(ls); {text}")]).current_dir(self.directory());
+        planting.as_nobody().ran().says(0, &[]);
+    }
+}
+
+#[test]
+fn a_reason_is_not_written_through_a_link_that_the_making_of_an_input_plants() {
+    let script = "for place in .. ../numbers-*-nobody; do ln -s PRECIOUS $place/why-not-made; done\n\
+                  for place in ../numbers-*-nobody; do ln -s PRECIOUS $place.why-not-made; done\nexit 3";
+    let Some(case) = Case::new(script, "cat") else { return };
+    // The second time what the first has planted is there from the beginning.
+    for _ in 0..2 {
+        case.study("run").ran().says(1, &["the input numbers cannot be made"]);
+        assert!(case.is_untouched());
+    }
+    let status = case.study("status").ran();
+    status.prints(&["the input numbers cannot be made: its command failed (exit status 3)"]);
+}
+
+#[test]
+fn root_hands_nobody_no_file_that_a_link_in_an_input_leads_to() {
+    let workload = "cat >> $1.seen; rm -f $1; ln -s PRECIOUS $1";
+    let Some(case) = Case::new("seq $1", workload) else { return };
+    let ran = case.study("run").ran();
+    ran.says(1, &["belongs to user 65534", "links of other users are not followed"]);
+    let content = case.directory().join(fs::read_dir(case.directory()).unwrap().next().unwrap().unwrap().file_name());
+    assert_eq!(fs::read_to_string(content.join("numbers.seen")).unwrap(), "1\n2\n3\n");
+    assert!(case.is_untouched());
+}
+
+#[test]
+fn what_is_planted_in_an_input_that_was_made_is_neither_followed_nor_waited_for() {
+    let Some(case) = Case::new("seq $1", "true") else { return };
+    case.study("run").ran().says(0, &["the input numbers has the hash"]);
+    // A copy for a trial that is a link goes, and what it leads to stays. A pipe beside the content is none of it.
+    case.as_nobody(&format!("ln -s {} $hash.trial; mkfifo $hash/pipe", case.precious.path().display()));
+    case.again(3).says(0, &[]);
+    assert!(case.is_untouched());
+    assert_eq!(fs::read_dir(case.directory()).unwrap().count(), 1, "the copy is gone");
+    let link = format!("rm $hash/numbers; ln -s {} $hash/numbers", case.file().display());
+    for planted in ["rm $hash/numbers; mkfifo $hash/numbers", &link] {
+        case.as_nobody(planted);
+        case.again(4).says(1, &["is not what it was when it was made", "remove that directory"]);
+    }
+    case.as_nobody("mv $hash x; ln -s x $hash");
+    case.again(4).says(1, &["Not a directory"]);
+    assert!(case.is_untouched());
+}
+
+#[test]
+fn the_directory_of_inputs_is_one_that_only_root_can_change() {
+    let Some(case) = Case::new("seq $1", "true") else { return };
+    fs::set_permissions(case.cache.path(), Permissions::from_mode(0o777)).unwrap();
+    case.study("run").ran().says(1, &["another user can change what is at", "pagelab/inputs", "XDG_CACHE_HOME"]);
+    fs::set_permissions(case.cache.path(), Permissions::from_mode(0o755)).unwrap();
+    case.study("run").ran().says(0, &[]);
+}

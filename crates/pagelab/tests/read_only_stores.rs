@@ -1,0 +1,128 @@
+//! Stores that who reads them cannot write: another user's, and those on a file system that is mounted read-only.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::*;
+
+/// What reads stores, in the directory `closed`; the number of stdout's lines does not matter, but that it has what was measured.
+const READERS: [(&[&str], &str); 6] = [
+    (&["list", "comparisons", "--store", "closed/results.sqlite"], "page-touch"),
+    (&["show", "1", "--store", "closed/results.sqlite"], "base"),
+    (&["study", "status", "study.toml", "--store", "closed/results.sqlite"], "touch"),
+    (&["study", "report", "study.toml", "--store", "closed/results.sqlite"], "touch"),
+    (&["study", "run", "study.toml", "--dry-run", "--store", "closed/results.sqlite"], "touch"),
+    (&["study", "merge", "closed/results.sqlite", "--store", "own/results.sqlite"], "0 comparisons added"),
+];
+
+/// A bench with a comparison in a store of its own directory.
+fn bench() -> Bench {
+    let bench = Bench::new();
+    ["closed", "own"].iter().for_each(|name| fs::create_dir(bench.path(name)).unwrap());
+    fs::set_permissions(bench.path("own"), fs::Permissions::from_mode(0o777)).unwrap();
+    let words = [
+        "compare",
+        "--store",
+        "closed/results.sqlite",
+        "-p",
+        "default,base",
+        "--blocks",
+        "1",
+        "--min-blocks",
+        "1",
+        "--",
+    ];
+    let command = bench.touch();
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    bench.pagelab(&[&words[..], &command].concat()).ran().says(0, &[]);
+    let study = "schema = \"pagelab.study/1\"\nname = \"small\"\nquestion = \"?\"\npolicies = [\"default\", \"base\"]\n\
+                 [sizes.full]\n[[workload]]\nname = \"touch\"\ncommand = [\"true\"]\n";
+    fs::write(bench.path("study.toml"), study).unwrap();
+    bench
+}
+
+/// The files of a directory, with their content.
+fn content(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    let mut all: Vec<(String, Vec<u8>)> = entries
+        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), fs::read(entry.path()).unwrap()))
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_store_of_another_user_is_read_and_nothing_is_made_beside_it() {
+    if !needs(&[root(), program("setpriv")]) {
+        return;
+    }
+    let bench = bench();
+    let closed = bench.path("closed");
+    let before = content(&closed);
+    assert_eq!(before.len(), 1, "no log is left: {before:?}");
+    for (words, part) in READERS {
+        bench.pagelab(words).as_nobody().ran().says(0, &[]).prints(&[part]);
+        assert!(content(&closed) == before, "{words:?}");
+    }
+    let compare = ["compare", "--store", "closed/results.sqlite", "-p", "default,base", "--", "true"];
+    bench.pagelab(&compare).as_nobody().ran().says(2, &["cannot write the store", "--store FILE"]);
+    // A directory that can be written, with a file that cannot: no log of another user's is left in it.
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o777)).unwrap();
+    bench.pagelab(READERS[1].0).as_nobody().ran().says(0, &[]).prints(&["base"]);
+    assert!(content(&closed) == before);
+}
+
+#[test]
+fn a_store_on_a_file_system_that_is_mounted_read_only_is_read() {
+    if !needs(&[root(), program("unshare")]) {
+        return;
+    }
+    let bench = bench();
+    let closed = bench.word("closed");
+    let before = content(&bench.path("closed"));
+    for (words, part) in READERS {
+        let mut namespace = Command::new("unshare");
+        let mounts = format!("mount --bind {closed} {closed} && mount -o remount,bind,ro {closed} && exec \"$@\"");
+        namespace.args(["--mount", "sh", "-c", &mounts, "sh"]);
+        wrap(&mut namespace, &bench.pagelab(words));
+        namespace.ran().says(0, &[]).prints(&[part]);
+    }
+    assert!(content(&bench.path("closed")) == before);
+}
+
+/// While its owner writes a store there is a log, which others read by the index that is there with it; what is left of it without an
+/// index they cannot.
+#[test]
+fn a_log_is_read_by_its_index_and_refused_without_one() {
+    if !needs(&[root(), program("setpriv"), program("python3")]) {
+        return;
+    }
+    let bench = bench();
+    let hold = "import sqlite3, sys, time
+store = sqlite3.connect(sys.argv[1], isolation_level=None)
+store.execute('UPDATE comparisons SET started_unix_s = started_unix_s + 1')
+open('held', 'w')
+time.sleep(1000)";
+    let mut python = Command::new("python3");
+    python.args(["-c", hold, &bench.word("closed/results.sqlite")]).current_dir(bench.path("."));
+    let holder = python.stdout(Stdio::null()).begin();
+    assert!(within(Duration::from_secs(300), || bench.path("held").exists()), "it was never held");
+    let show = || bench.pagelab(READERS[1].0).as_nobody().ran();
+    let closed = bench.path("closed");
+    assert!(content(&closed).iter().any(|(name, bytes)| name.ends_with("-wal") && !bytes.is_empty()));
+    show().says(0, &[]).prints(&["base"]);
+    holder.kill();
+    show().says(0, &[]).prints(&["base"]);
+    fs::remove_file(closed.join("results.sqlite-shm")).unwrap();
+    let before = content(&closed);
+    show().says(2, &["has a write-ahead log", "pagelab list comparisons --store", "copy the store and its log"]);
+    assert!(content(&closed) == before);
+    // Who can write the directory brings it into the file.
+    bench.pagelab(READERS[0].0).ran().says(0, &[]);
+    show().says(0, &[]).prints(&["base"]);
+}

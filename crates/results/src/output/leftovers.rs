@@ -1,0 +1,60 @@
+//! The names of files that are being written, and the removal of those that killed runs left.
+//!
+//! It never removes a file of a process that may still run, or of another user. As root it removes nothing in a directory of
+//! another user.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use nix::fcntl::AtFlags;
+use nix::sys::stat::{SFlag, fstatat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use crate::place::{self, Caller, Place};
+use crate::writer::Writer;
+
+/// What the names begin with.
+const KIND: &str = ".pagelab-";
+
+/// Directories that this process has cleaned: once is enough.
+static SEEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// A name for a new file, with the identity of this process and a random number. If /proc cannot be read, it has only the
+/// number, and no later run removes the file.
+pub fn new_name() -> String {
+    let prefix = Writer::this_process().map_or_else(|_| KIND.to_owned(), |this| this.prefix(KIND));
+    format!("{prefix}{:016x}", RandomState::new().hash_one(()))
+}
+
+/// Removes what killed runs of the same user left in the directory of a place, once per process and directory. What cannot be
+/// removed stays.
+pub fn remove_once(caller: &Caller, place: &Place) {
+    let directory = place.directory_path().to_path_buf();
+    if SEEN.lock().unwrap_or_else(PoisonError::into_inner).insert(directory) {
+        remove(caller, place);
+    }
+}
+
+/// Removes it now.
+pub(super) fn remove(caller: &Caller, place: &Place) {
+    if caller.user == 0 && place.directory_stat.st_uid != 0 {
+        return;
+    }
+    let Ok(this) = Writer::this_process() else { return };
+    let listed = fs::read_dir(place::descriptor_path(&place.directory));
+    for name in listed.into_iter().flatten().flatten().map(|entry| entry.file_name()) {
+        let writer = name.to_str().and_then(|name| Writer::of(name, KIND));
+        if !writer.is_some_and(|writer| writer.is_gone(&this)) {
+            continue;
+        }
+        let there = fstatat(&place.directory, name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
+        let is_own =
+            |there| place::kind(&there) == SFlag::S_IFREG && there.st_uid == caller.user && there.st_nlink == 1;
+        if there.is_ok_and(is_own) {
+            let _ = unlinkat(&place.directory, name.as_os_str(), UnlinkatFlags::NoRemoveDir);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What is wrong with a path.
+
+use std::io;
+use std::path::PathBuf;
+
+/// What is wrong with a path.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A link of another user.
+    #[error(
+        "the symbolic link {link} belongs to user {owner}, and links of other users are not followed; name the file that it leads to"
+    )]
+    ForeignLink {
+        /// The link.
+        link: PathBuf,
+        /// Its owner's number.
+        owner: u32,
+    },
+    /// As root, a link where somebody else could have put it.
+    #[error(
+        "another user may have put the symbolic link {link} there (its directory or one above is theirs, or it has a second name), and root does not follow it; name the file that it leads to"
+    )]
+    MovableLink {
+        /// The link.
+        link: PathBuf,
+    },
+    /// Links that lead to each other.
+    #[error("{link} leads through more than 40 symbolic links")]
+    Loop {
+        /// The last link.
+        link: PathBuf,
+    },
+    /// A directory is missing.
+    #[error(
+        "there is no directory {directory} (No such file or directory); make it with mkdir -p, or name another one"
+    )]
+    NoDirectory {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// The path names a directory.
+    #[error("it is a directory; name a file in it")]
+    Directory,
+    /// A directory for what only the caller may see belongs to another user.
+    #[error("{directory} belongs to user {owner}; name a directory of your own, or one that is not there yet")]
+    ForeignDirectory {
+        /// The directory.
+        directory: PathBuf,
+        /// Its owner's number.
+        owner: u32,
+    },
+    /// As root, a directory that another user can write, rename or replace.
+    #[error(
+        "another user can change what is at {directory}; as root, name a directory that only root can change, by the option or the variable (TMPDIR, XDG_CACHE_HOME) that names this one"
+    )]
+    Unsheltered {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// The system refuses a step.
+    #[error("{part}: {source}")]
+    System {
+        /// Where.
+        part: PathBuf,
+        /// What it says.
+        source: io::Error,
+    },
+}
+
+impl From<Error> for io::Error {
+    /// The kind is that of the system call which would have failed.
+    fn from(error: Error) -> io::Error {
+        let kind = match &error {
+            Error::System { source, .. } => source.kind(),
+            Error::NoDirectory { .. } => io::ErrorKind::NotFound,
+            Error::Directory => io::ErrorKind::IsADirectory,
+            _ => io::ErrorKind::PermissionDenied,
+        };
+        io::Error::new(kind, error)
+    }
+}

@@ -1,0 +1,91 @@
+//! A connection of SQLite to a file that somebody else may have written.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
+use rusqlite::{Connection, OpenFlags};
+
+use super::bound::Bound;
+
+/// What no reader or writer of a store needs, and what an attacker could hide in one.
+const OFF: [DbConfig; 6] = [
+    DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA,
+    DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER,
+    DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW,
+    DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA,
+    DbConfig::SQLITE_DBCONFIG_DQS_DML,
+    DbConfig::SQLITE_DBCONFIG_DQS_DDL,
+];
+/// Far more than any store has (<https://sqlite.org/limits.html>).
+const LIMITS: [(Limit, i32); 8] = [
+    (Limit::SQLITE_LIMIT_LENGTH, 256 << 20),
+    (Limit::SQLITE_LIMIT_SQL_LENGTH, 64 << 10),
+    (Limit::SQLITE_LIMIT_COLUMN, 100),
+    (Limit::SQLITE_LIMIT_EXPR_DEPTH, 50),
+    (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 10),
+    (Limit::SQLITE_LIMIT_ATTACHED, 0),
+    (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 10),
+    (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
+];
+/// Instructions of SQLite between two looks at the clock: some tens of microseconds.
+const BETWEEN_LOOKS: i32 = 1000;
+/// How long SQLite itself waits for a lock; then it is asked whether to go on.
+pub(super) const BUSY: Duration = Duration::from_millis(200);
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// To read and write it.
+    Write,
+    /// To read it, with the locks that keep it as it is meanwhile.
+    Read,
+    /// To read it without locks and without its write-ahead log. Whether it changes meanwhile is for the caller to see.
+    Immutable,
+}
+
+/// Opens a file, whose path has no links, as one that anybody may have written.
+pub(super) fn connect(path: &Path, access: Access, bound: Arc<Bound>) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let read_only = flags | OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let mut connection = match access {
+        Access::Write => Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_READ_WRITE)?,
+        Access::Read => Connection::open_with_flags(path, read_only)?,
+        Access::Immutable => Connection::open_with_flags(immutable(path), read_only | OpenFlags::SQLITE_OPEN_URI)?,
+    };
+    connection.busy_timeout(BUSY)?;
+    connection.progress_handler(BETWEEN_LOOKS, Some(move || bound.is_over()))?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    OFF.into_iter().try_for_each(|config| connection.set_db_config(config, false).map(drop))?;
+    LIMITS.into_iter().try_for_each(|(limit, most)| connection.set_limit(limit, most).map(drop))?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    Ok(connection)
+}
+
+/// The name of a file that SQLite opens as one that never changes (<https://sqlite.org/uri.html>).
+fn immutable(path: &Path) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
+    let bytes = path.as_os_str().as_bytes().iter();
+    let escaped: String = bytes
+        .map(|byte| if is_plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02X}") })
+        .collect();
+    format!("file:{escaped}?immutable=1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_cannot_add_to_the_uri() {
+        assert_eq!(
+            immutable(Path::new("/a b/c?mode=rw#%.sqlite")),
+            "file:/a%20b/c%3Fmode%3Drw%23%25.sqlite?immutable=1"
+        );
+    }
+}

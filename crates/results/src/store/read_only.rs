@@ -1,0 +1,148 @@
+//! A store that the caller cannot write: it is read, and nothing is made or changed.
+//!
+//! A store in WAL mode is read through its log and its index, which SQLite makes where there are none. Where it cannot, there are two
+//! cases (<https://sqlite.org/wal.html#read_only_databases>):
+//!
+//! * Nothing is in a log or a journal. Then the file is all of the store, and SQLite reads it as it is (`immutable`). It takes
+//!   no lock then, and somebody else may write the file meanwhile. So the file's times and size are compared after every transaction.
+//! * Something is. Then SQLite reads it by the index that is there; without one it cannot, and the error says what to do.
+
+use std::cell::Cell;
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use nix::unistd::{AccessFlags, eaccess};
+
+use super::bound::Bound;
+use super::connection::{Access, connect};
+use super::place::{self, Prepared};
+use super::{Error, Store, VERSION};
+
+/// How long a file must not have changed for a later change to be seen by its times: FAT, the coarsest file system, counts two seconds.
+const SETTLED: Duration = Duration::from_secs(2);
+/// How long to wait before a file is looked at again.
+const AGAIN: Duration = Duration::from_millis(50);
+
+impl Store {
+    /// Opens the store at `path` to read it; `None` where there is none, or one in which nothing was stored yet. Where the caller
+    /// cannot write the file or its directory, nothing in it is made or changed.
+    ///
+    /// # Errors
+    /// As [`Store::open_until`]; [`Error::UnreadableLog`]. Reading fails with [`Error::Changed`] where somebody writes the store
+    /// meanwhile and SQLite's locks cannot be taken.
+    pub fn find(path: &Path, told_to_stop: fn() -> bool) -> Result<Option<Store>, Error> {
+        let Some(Prepared { path: real, file }) = place::find(path)? else { return Ok(None) };
+        if is_writable(&real) {
+            return Store::open_until(path, told_to_stop).map(Some);
+        }
+        let bound = Arc::new(Bound::new(told_to_stop));
+        bound.begin();
+        let (access, still) = loop {
+            let still = Still::of(&real)?;
+            match is_whole(&real)? {
+                false => break (Access::Read, None),
+                true if still.bytes == 0 => return Ok(None),
+                true if still.is_settled() => break (Access::Immutable, Some(still)),
+                true if bound.is_out_of_patience() => {
+                    return Err(Error::Busy { path: real, waited_s: bound.elapsed_s() });
+                }
+                true => std::thread::sleep(AGAIN),
+            }
+        };
+        let connection = connect(&real, access, bound.clone()).map_err(|error| Error::from_sqlite(&real, error));
+        let (log, compared) = (Cell::new(None), Cell::new(None));
+        let opened = connection.and_then(|connection| {
+            Store { connection, path: real, file, log, told_to_stop, bound, compared, still }.checked_to_read()
+        });
+        match opened {
+            Err(Error::Unopenable { path, .. } | Error::ReadOnly { path, .. }) if access == Access::Read => {
+                Err(Error::UnreadableLog { path })
+            }
+            opened => opened.map(Some),
+        }
+    }
+
+    fn checked_to_read(self) -> Result<Store, Error> {
+        match self.pragma("user_version")? {
+            0..=VERSION => self.check_application()?,
+            found => return Err(Error::Newer { path: self.path.clone(), found, known: VERSION }),
+        }
+        self.read(|_| Ok(()))?;
+        self.refuse_gone().map(|()| self)
+    }
+}
+
+/// Whether the caller can write a file, and make others next to it.
+fn is_writable(path: &Path) -> bool {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    [path, directory].iter().all(|path| eaccess(*path, AccessFlags::W_OK).is_ok())
+}
+
+/// Whether the file alone is all of the store: there is nothing in a log, nor in a journal of a transaction that was not ended.
+fn is_whole(path: &Path) -> Result<bool, Error> {
+    let is_empty = |ending: &str| {
+        let beside = with_ending(path, ending);
+        match fs::symlink_metadata(&beside) {
+            Ok(found) => Ok(found.len() == 0),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(error) => Err(Error::Unopenable { path: beside, reason: error.to_string() }),
+        }
+    };
+    Ok(is_empty("-wal")? && is_empty("-journal")?)
+}
+
+fn with_ending(path: &Path, ending: impl AsRef<OsStr>) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(ending);
+    path.into()
+}
+
+/// A file as it was at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Still {
+    file: (u64, u64),
+    bytes: u64,
+    /// Seconds and nanoseconds of the last changes of content and of attributes.
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Still {
+    fn of(path: &Path) -> Result<Still, Error> {
+        let found = fs::symlink_metadata(path);
+        let found = found.map_err(|error| Error::Unopenable { path: path.to_path_buf(), reason: error.to_string() })?;
+        Ok(Still::from(&found))
+    }
+
+    /// Whether a change from now on has another time.
+    fn is_settled(&self) -> bool {
+        let changed_s = u64::try_from(self.changed.0.max(self.modified.0)).unwrap_or(0);
+        let next = SystemTime::UNIX_EPOCH + Duration::from_secs(changed_s + 1) + SETTLED;
+        // A time to come is another one than that of any change until then.
+        SystemTime::now() >= next || SystemTime::now() < SystemTime::UNIX_EPOCH + Duration::from_secs(changed_s)
+    }
+
+    /// Refuses what was read of a file that is another one by now.
+    pub(super) fn check(&self, path: &Path) -> Result<(), Error> {
+        match Still::of(path)? == *self {
+            true => Ok(()),
+            false => Err(Error::Changed { path: path.to_path_buf() }),
+        }
+    }
+}
+
+impl From<&Metadata> for Still {
+    fn from(found: &Metadata) -> Still {
+        Still {
+            file: (found.dev(), found.ino()),
+            bytes: found.len(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+        }
+    }
+}

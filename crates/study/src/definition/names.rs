@@ -1,0 +1,43 @@
+//! Names that a file makes and those that refer to them.
+
+use std::collections::BTreeSet;
+
+use super::DefinitionError;
+use super::listed::listed;
+
+/// The names that others refer to.
+pub(super) struct Names<'a> {
+    in_order: Vec<&'a str>,
+    sorted: BTreeSet<&'a str>,
+}
+
+impl<'a, T: AsRef<str>> FromIterator<&'a T> for Names<'a> {
+    fn from_iter<I: IntoIterator<Item = &'a T>>(names: I) -> Names<'a> {
+        let in_order: Vec<&str> = names.into_iter().map(AsRef::as_ref).collect();
+        Names { sorted: in_order.iter().copied().collect(), in_order }
+    }
+}
+
+impl Names<'_> {
+    /// Refuses a name that is not among them.
+    pub fn check(&self, key: &str, name: &str) -> Result<(), DefinitionError> {
+        match self.sorted.contains(name) {
+            true => Ok(()),
+            false => {
+                let known = listed(self.in_order.iter().map(|name| (*name).to_owned()));
+                Err(DefinitionError::Unknown { key: key.to_owned(), name: name.to_owned(), known })
+            }
+        }
+    }
+}
+
+/// Refuses a name that is there twice.
+pub(super) fn distinct<'a>(key: &'static str, names: impl Iterator<Item = &'a String>) -> Result<(), DefinitionError> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(DefinitionError::Twice { key, name: name.clone() });
+        }
+    }
+    Ok(())
+}

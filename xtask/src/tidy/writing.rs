@@ -1,0 +1,42 @@
+//! The crates of which code may run as root refuse what `clippy.toml` disallows: writing by path, where another user can plant a link.
+
+use super::Finding;
+use super::crates::Workspace;
+use super::tree::Tree;
+
+/// What the root of such a crate has. Tests may write as they like.
+const REFUSED: &str = "#![cfg_attr(not(test), deny(clippy::disallowed_methods))]";
+/// Tools of developers and tests.
+const TOOLS: [&str; 3] = ["beside", "testing", "xtask"];
+
+/// Findings about crates that do not refuse it.
+pub fn check(workspace: &Workspace, tree: &Tree) -> Vec<Finding> {
+    let members = workspace.members.iter().filter(|member| !TOOLS.contains(&member.name.as_str()));
+    let roots = members.flat_map(|member| &member.roots).filter_map(|root| tree.get(root));
+    let open = roots.filter(|root| !root.code.contains(REFUSED));
+    open.map(|root| Finding::new(&root.path, 1, format!("expected {REFUSED}: its code may run as root"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::crates::Member;
+    use super::*;
+
+    #[test]
+    fn a_crate_that_lets_code_write_by_path_is_found() {
+        let member = |name: &str| Member {
+            name: name.to_owned(),
+            directory: format!("crates/{name}"),
+            roots: vec![format!("crates/{name}/src/lib.rs")],
+            dependencies: Vec::new(),
+        };
+        let workspace = Workspace { members: ["a", "b", "testing"].map(member).to_vec() };
+        let tree = Tree::of(&[
+            ("crates/a/src/lib.rs", REFUSED),
+            ("crates/b/src/lib.rs", "mod c;"),
+            ("crates/testing/src/lib.rs", "mod d;"),
+        ]);
+        let paths: Vec<String> = check(&workspace, &tree).into_iter().map(|finding| finding.path).collect();
+        assert_eq!(paths, ["crates/b/src/lib.rs"]);
+    }
+}
