@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <linux/userfaultfd.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -286,6 +287,12 @@ static char *provoked(const char *cause, const char *file) {
         for (size_t at = 0; at < SIZE; at += PAGE)
             sum += *(volatile char *)(start + at);
     } else if (!strcmp(cause, "swapped")) {
+        // On one processor: MADV_PAGEOUT drains the batches of new pages of its own processor only (lru_add_drain, mm/madvise.c),
+        // and leaves out what is in those of another one.
+        cpu_set_t own;
+        CPU_ZERO(&own);
+        CPU_SET(sched_getcpu(), &own);
+        must(sched_setaffinity(0, sizeof own, &own) == 0, "sched_setaffinity");
         touch(start = memory(), SIZE);
         advise(start, SIZE, MADV_HUGEPAGE);
         for (size_t at = 0; at < SIZE; at += HUGE)
