@@ -10,7 +10,7 @@ const COMMAND: usize = 200;
 
 /// Who has the host's settings on loan now, as any user can see it: `process 7 (COMMAND)`. The lock file itself lies in a
 /// directory that root alone can enter, but the kernel lists locks with their devices and processes (/proc/locks,
-/// proc_locks(5)). `None` where nobody has them, or where it cannot be seen, as in a container: it only explains a refusal.
+/// proc_locks(5)). `None` where no process has them, or where that cannot be seen, as in a container: it only explains a refusal.
 pub fn leaseholder() -> Option<String> {
     let there = std::fs::metadata(LEASE_DIRECTORY).ok()?;
     let device = (libc::major(there.dev()), libc::minor(there.dev()));

@@ -68,7 +68,7 @@ impl Host {
     /// [`Host::state`].
     ///
     /// # Errors
-    /// The base page size cannot be told, a file cannot be read, or says something that is not understood.
+    /// The base page size is not known, or a file cannot be read or is not understood.
     pub fn open(root: impl Into<PathBuf>) -> Result<Host, HostError> {
         let root = Root::open(root)?;
         let page_sizes = page_sizes::read(&root)?;

@@ -7,7 +7,7 @@ use crate::absence::if_there;
 use crate::read::content;
 
 /// Who traces this thread, and so what it forks too (strace -f, gdb with follow-fork-mode): `strace
-/// (process 17)`. `None` where nobody does, or somebody outside of this PID namespace, and where it cannot be read: it only
+/// (process 17)`. `None` where no process does, or one outside of this PID namespace, and where it cannot be read: it only
 /// explains why the kernel refused.
 pub fn outer_tracer() -> Option<String> {
     let tracer = tracer_of("/proc/thread-self/status").ok().flatten().filter(|tracer| *tracer != 0)?;

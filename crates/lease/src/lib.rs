@@ -9,7 +9,7 @@
 //! ```
 //! One lease exists at a time on a machine. A lock file says who has it; the watchdog shares the lock, so
 //! that nobody gets the lease before the settings are back. Who changes nothing, and needs settings to stay as they are,
-//! has a [`Share`] of the same lock: then others can have that too, and nobody the lease. Both are given in the order of
+//! has a [`Share`] of the same lock: then others can have that too, and no process the lease. Both are given in the order of
 //! arrival: a share waits for a lease that was asked for before it, so that shares cannot put a lease off for ever. No
 //! process may therefore wait for a share while it has one. The kernel frees the lock of a process that is gone, however
 //! it went (flock(2)). Every value is in the journal, on the disk,

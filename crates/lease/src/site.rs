@@ -167,7 +167,7 @@ impl Site {
 }
 
 impl Hold {
-    /// Waits until the host's settings are as nobody's lease has them, for at most `patience` as [`Lease::acquire`] does, and
+    /// Waits until no lease changes the host's settings, for at most `patience` as [`Lease::acquire`] does, and
     /// asks `must_change` then. If it says no, settings stay as they are, for this process and for others who change
     /// none, and nothing is written, but what an earlier lease left behind is put back first. If it says yes, this process
     /// takes the lease, before everybody who asked later.

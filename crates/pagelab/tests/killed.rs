@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::*;
 use testing::Random;
 
-/// Within what time a comparison that is told to stop has ended: in less than the ten seconds after which a tree's subreaper
+/// The time within which a comparison ends after a signal: in less than the ten seconds after which a tree's subreaper
 /// ends what is left, and in some hundred times what it takes.
 const ENDED: Duration = Duration::from_secs(8);
 /// All the ways in which settings are changed.

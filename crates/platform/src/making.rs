@@ -13,7 +13,7 @@ use crate::error::{PlatformError, last_words};
 use crate::helper::{command, kill_if, wait};
 use crate::output::Capture;
 
-/// Runs the command to its end, or until pagelab is told to stop.
+/// Runs the command to its end, or until a signal stops pagelab.
 ///
 /// # Errors
 /// It cannot be run, fails ([`PlatformError::Unmade`] has the end of what it wrote to standard error), or was interrupted.

@@ -1,8 +1,8 @@
 //! What `std::fs` does to a path, where other users may plant links.
 //!
 //! [`place`] follows the path, and the last name is used in the directory that is then held open. Whatever root writes, makes,
-//! renames or removes by name goes through here or [`output`]; clippy refuses the functions of the standard library
-//! (`disallowed-methods`), except where nobody else can change the path.
+//! renames or removes by name uses this module or [`output`]; clippy refuses the functions of the standard library
+//! (`disallowed-methods`), except where no other user can change the path.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write};

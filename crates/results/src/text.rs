@@ -27,7 +27,7 @@ pub fn printable(text: &str) -> String {
 }
 
 /// The text with everything but the ends of its lines and tabs as [`printable`] has it: for what is written to a terminal in the
-/// end. Text from outside that is part of a line goes through [`printable`] before.
+/// end. Text from outside that is part of a line is escaped by [`printable`] before.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| disturbs(c) && !matches!(c, '\n' | '\t')) {
         return text.into();

@@ -14,7 +14,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// A running program under a subreaper, which gets the signals that tell pagelab to stop.
 ///
 /// Drop kills the program with its whole tree if it still runs. If it has ended, drop kills the processes that it left only if
-/// pagelab was told to stop; otherwise they continue.
+/// a signal stopped pagelab; otherwise they continue.
 pub struct Supervised {
     subreaper: Subreaper,
     started: Started,

@@ -125,7 +125,7 @@ fn too_large(bytes: u64, max: u64) -> io::Error {
     io::Error::other(format!("expected at most {}, found {}", format_bytes(max), format_bytes(bytes)))
 }
 
-/// A file that may turn out longer than it said: reading more than `max` bytes fails.
+/// A file that may be longer than its size: reading more than `max` bytes fails.
 pub struct Bounded {
     file: File,
     left: u64,

@@ -49,7 +49,7 @@ impl Looks {
         Some(Looks { every, as_lines, metrics, sizes_only: arguments.sizes })
     }
 
-    /// Looks at a process until it ends, until the rows have no reader, or until pagelab is told to stop.
+    /// Looks at a process until it ends, until the rows have no reader, or until a signal stops pagelab.
     pub fn at(&self, pid: u32) -> Result<(), Failure> {
         // With its alarm: a write to a terminal that takes no output (Ctrl-S) blocks.
         signals::catch(PassOn::Kill).map_err(Failure::input)?;
@@ -131,7 +131,7 @@ fn wait(until: Instant, is_over: &AtomicBool) {
     }
 }
 
-/// Whether this was the last look: the process is over, pagelab is told to stop, or standard output has no reader.
+/// Whether this was the last look: the process is over, a signal stops pagelab, or standard output has no reader.
 fn is_to_end(is_over: &AtomicBool) -> bool {
     is_over.load(Ordering::SeqCst) || signals::arrived().is_some() || Reader::of_stdout() == Reader::IsGone
 }

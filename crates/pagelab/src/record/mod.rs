@@ -283,7 +283,7 @@ fn start(command: Vec<OsString>, emulator: &Emulator) -> Result<Supervised, Reco
     Ok(Supervised::start(&launch)?)
 }
 
-/// Waits for the emulator's end. If pagelab was told to stop, this kills what the recording has left.
+/// Waits for the emulator's end. If a signal stopped pagelab, this kills what the recording has left.
 fn wait(started: Supervised) -> ExitStatus {
     let ended = started.wait();
     drop(started);

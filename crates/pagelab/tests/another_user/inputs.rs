@@ -137,7 +137,7 @@ fn root_hands_nobody_no_file_that_a_link_in_an_input_leads_to() {
 fn what_is_planted_in_an_input_that_was_made_is_neither_followed_nor_waited_for() {
     let Some(case) = Case::new("seq $1", "true") else { return };
     case.study("run").ran().says(0, &["the input numbers has the hash"]);
-    // A copy for a trial that is a link goes, and what it leads to stays. A pipe beside the content is none of it.
+    // A copy for a trial that is a link is removed, and its target stays. A pipe next to the content is not part of it.
     case.as_nobody(&format!("ln -s {} $hash.trial; mkfifo $hash/pipe", case.precious.path().display()));
     case.again(3).says(0, &[]);
     assert!(case.is_untouched());

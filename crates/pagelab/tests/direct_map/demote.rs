@@ -26,7 +26,7 @@ fn a_demotion_is_refused_unless_it_is_meant_and_possible() {
 }
 
 /// The one test that changes the direct map of the host: it splits one leaf of 2M, which a reboot alone joins again, and where
-/// that lies in a leaf of 1G, that one too.
+/// that is part of a leaf of 1G, that one too.
 #[test]
 fn a_demotion_of_two_megabytes_splits_one_leaf_marks_and_gives_its_memory_back() {
     if !(needs(&[counts_leaves(), secret_memory()]) && needs(&own_lease())) {

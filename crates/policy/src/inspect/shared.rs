@@ -20,7 +20,7 @@ struct Deciding {
     is_mount: bool,
 }
 
-/// What can be said of shared memory; another word is a value that could not be read.
+/// The words of a setting for shared memory; another word is a value that could not be read.
 const WORDS: [&str; 6] = ["always", "within_size", "advise", "never", "deny", "force"];
 
 /// Why the kernel would refuse shared memory the size now, and what shows it.

@@ -6,7 +6,7 @@
 //!
 //! * a helper's ([`step_between`]): when the helper has ended, when pagelab is dead, or when it is told to
 //!   ([`END`]), it kills what is left and ends as the helper did. Helpers are not traced.
-//! * a tree's ([`Subreaper`]): it ends when the tree has ended. When pagelab is dead, when it is told to, or when
+//! * a tree's ([`Subreaper`]): it ends when the tree has ended. When pagelab is dead, when pagelab asks for it, or when
 //!   the tree's root has had its time, it kills the tree. What it does is on a board that the tracer can read. A
 //!   tree that is not traced stays in pagelab's process group, and may outlive it if asked to ([`Subreaper::dismiss`]).
 //!

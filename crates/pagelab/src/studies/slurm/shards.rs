@@ -125,7 +125,7 @@ impl Shards {
 /// Whether there is such a file.
 ///
 /// # Errors
-/// It cannot be told: what is there must not be taken for nothing, and be written over.
+/// It is not known: an existing file must not count as absent, and be overwritten.
 pub fn is_there(path: &Path) -> Result<bool, Failure> {
     path.try_exists().map_err(|error| Failure::about(path, error))
 }
