@@ -26,6 +26,25 @@ fn thp_of_2m() -> (&'static str, bool) {
     )
 }
 
+/// Faults since the boot for which the kernel had no page of 2M.
+fn fallbacks() -> f64 {
+    let counters = std::fs::read_to_string("/proc/vmstat").unwrap();
+    let counter = counters.lines().find_map(|line| line.strip_prefix("thp_fault_fallback "));
+    counter.expect("thp_fault_fallback in /proc/vmstat").parse().unwrap()
+}
+
+/// Whether the code has every leaf of 2M that its shape lets expect. A leaf may be missing for a fault that found no page of 2M,
+/// and for nothing else; what was to be checked is skipped then.
+fn has_expected_leaves(what: &str, fallbacks_before: f64, of: impl Fn(&str) -> f64) -> bool {
+    let (huge, expected) = (of("code_huge_bytes"), of("code_huge_expected_bytes"));
+    let (missing, fell_back) = ((expected - huge) / f64::from(2 << 20), fallbacks() - fallbacks_before);
+    assert!(
+        (0.0..=fell_back).contains(&missing),
+        "{missing} leaves of 2M are missing, {fell_back} faults fell back: {what}"
+    );
+    needs(&[("free memory in blocks of 2M for all code", missing == 0.0)])
+}
+
 /// The guest, where `cargo xtask tcg-guest` puts it for who runs the tests.
 fn guest() -> PathBuf {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -128,10 +147,13 @@ fn guards_cost_qemu_its_huge_pages_and_that_many_faults() {
     let guest = guest().display().to_string();
     let boot = ["tcg-boot", "--guest", &guest, "--tb-size", "1024"];
     let figures = ["code_huge_bytes", "code_huge_expected_bytes", "code_bytes", "qemu_minor_faults", "flush_count"];
+    let before = fallbacks();
     let document = compared(&bench, &figures, &[&boot[..], &["--max-cpus", "64"]].concat());
     for arm in ARMS {
-        let of = |name| figure(&document, arm, name);
-        assert_eq!(of("code_huge_bytes"), of("code_huge_expected_bytes"), "{arm}");
+        let of = |name: &str| figure(&document, arm, name);
+        if !has_expected_leaves(arm, before, of) {
+            return;
+        }
         assert!(of("code_bytes") > 16e6 && of("flush_count") == 0.0, "{arm}: {} bytes of code", of("code_bytes"));
     }
     let huge = ARMS.map(|arm| figure(&document, arm, "code_huge_bytes"));
@@ -143,12 +165,13 @@ fn guards_cost_qemu_its_huge_pages_and_that_many_faults() {
 
     // Regions of 4M: one window of two is free of guards.
     let _settings = is_root().then(lease);
-    let program = bench.word("pagelab");
+    let (program, before) = (bench.word("pagelab"), fallbacks());
     let ran = std::process::Command::new(program).arg("workload").args(boot).args(["--max-cpus", "32", "--json"]).ran();
     let figures = &ran.json()["figures"];
     let of = |name: &str| figures[name].as_f64().unwrap_or_else(|| panic!("no {name} in {ran}"));
-    assert_eq!(of("code_huge_bytes"), of("code_huge_expected_bytes"), "{ran}");
-    assert!((of("code_huge_bytes") / of("code_bytes") - 0.5).abs() < 0.07, "{ran}");
+    if has_expected_leaves(&ran.to_string(), before, of) {
+        assert!((of("code_huge_bytes") / of("code_bytes") - 0.5).abs() < 0.07, "{ran}");
+    }
 }
 
 #[test]
@@ -158,7 +181,7 @@ fn a_boot_until_the_devices_are_there_generates_more_code() {
         return;
     }
     let (_still, _settings) = (Alone::wait(), is_root().then(lease));
-    let guest = guest().display().to_string();
+    let (guest, before) = (guest().display().to_string(), fallbacks());
     let boot = ["workload", "tcg-boot", "--guest", &guest, "--max-cpus", "32", "--until", "devices", "--json"];
     let ran = Bench::new().pagelab(&boot).ran();
     let document = ran.json();
@@ -167,8 +190,8 @@ fn a_boot_until_the_devices_are_there_generates_more_code() {
     let is_of_7 = document["arguments"]["qemu_version"].as_str().is_some_and(|version| version.starts_with("7."));
     let least = if is_of_7 { 64e6 } else { 48e6 };
     assert!(of("code_bytes") > least && of("flush_count") == 0.0, "{ran}");
-    assert_eq!(of("code_huge_bytes"), of("code_huge_expected_bytes"), "{ran}");
     assert_eq!(document["arguments"]["until"], "devices");
+    has_expected_leaves(&ran.to_string(), before, of);
 }
 
 #[test]

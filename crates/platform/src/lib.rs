@@ -50,6 +50,7 @@ use witness::TrialWitness;
 
 pub use awake::{Awake, AwakeError};
 pub use error::{Blame, PlatformError};
+pub use khugepaged::Stillness;
 pub use making::make;
 pub use server::Server;
 pub use session::{Session, wait_for_lease};

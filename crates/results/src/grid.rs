@@ -2,7 +2,7 @@
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width};
 
-use crate::table::STYLE;
+use crate::table::{LONGEST_CELL, STYLE};
 use crate::text::{fold, printable};
 
 /// The least width of a table whose cells are folded.
@@ -53,6 +53,9 @@ fn laid_out(
 ) -> String {
     let printed = |row: Vec<String>| row.iter().map(|cell| printable(cell)).collect();
     let rows: Vec<Vec<String>> = rows.into_iter().map(printed).collect();
+    if rows.iter().flatten().any(|cell| cell.len() > LONGEST_CELL) {
+        return paragraphs(header, &rows, width);
+    }
     let mut table = table(header, &rows, width);
     arrange(&mut table, &rows);
     let text = table.trim_fmt();
@@ -154,5 +157,13 @@ mod tests {
         let text = plain(["name", "what"], [["one".to_string(), long], ["\u{1b}[31m".into(), String::new()]], 60);
         assert!(text.lines().all(|line| line.chars().count() <= 60), "{text}");
         assert!(!text.contains('\u{1b}') && text.lines().count() > 4);
+    }
+
+    #[test]
+    fn a_cell_that_no_table_has_room_for_is_in_a_paragraph() {
+        let row = || [["one".to_string(), "x".repeat(LONGEST_CELL + 1)]];
+        for text in [plain(["name", "what"], row(), 100), last_folded(["name", "what"], row(), 100)] {
+            assert_eq!(text, format!("one\n  what:\n    {}", "x".repeat(LONGEST_CELL + 1)));
+        }
     }
 }

@@ -20,6 +20,10 @@ const LEAST_TABLE: usize = 80;
 /// The greatest width of a line; longer ones are hard to read.
 const GREATEST_WIDTH: usize = 200;
 
+/// The longest text of a cell, in bytes: laying out a word in a column takes time that grows with its square. A row with a longer
+/// one, which no terminal has room for, is a paragraph.
+pub(crate) const LONGEST_CELL: usize = 4096;
+
 /// A rule below the header and nothing else.
 pub(crate) const STYLE: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('─').junction('─'))
@@ -35,8 +39,11 @@ pub(crate) const STYLE: TableStyle = TableStyle::new()
 pub fn render(comparison: &Comparison, width: usize) -> String {
     let width = width.clamp(LEAST_WIDTH, GREATEST_WIDTH);
     let rows = rows::rows(comparison);
-    let mut text =
-        if width < LEAST_TABLE { paragraphs(comparison, &rows, width) } else { table(comparison, &rows, width) };
+    let is_too_long = |row: &Row<'_>| row.label().len().max(row.outcome().len()) > LONGEST_CELL;
+    let mut text = match width < LEAST_TABLE || rows.iter().any(is_too_long) {
+        true => paragraphs(comparison, &rows, width),
+        false => table(comparison, &rows, width),
+    };
     for note in notes(comparison, &rows) {
         text.push_str(&fold(&note, width, 4));
         text.push('\n');

@@ -21,7 +21,7 @@ pub struct Alone(#[allow(dead_code, reason = "held, not read")] File);
 
 /// No pagelab can change a setting while this lives: the test has the lease itself.
 pub struct Still {
-    _lease: Lease,
+    pub lease: Lease,
     _alone: Alone,
 }
 
@@ -39,7 +39,7 @@ impl Still {
     /// Waits for the lease. Needs root.
     pub fn wait() -> Still {
         let alone = Alone::wait();
-        Still { _lease: lease(), _alone: alone }
+        Still { lease: lease(), _alone: alone }
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use host::Host;
+use host::admit::Terms;
+use platform::Stillness;
 use serde_json::Value;
 
 use super::provoked::{Provoked, causes};
@@ -11,14 +14,26 @@ pub const SIZE: u64 = 16 << 20;
 pub const HUGE: u64 = 2 << 20;
 pub const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
-/// The settings stay as the tests need them while this lives: THP for memory that asks for it.
-pub fn for_advised() -> Option<Still> {
+/// THP for memory that asks for it, and no other test or pagelab that fragments memory, measures, or changes settings.
+pub fn for_advised() -> Option<Advised> {
     if !needs(&[root(), program("gcc")]) {
         return None;
     }
-    let still = Still::wait();
+    let mut still = Still::wait();
     let text = fs::read_to_string(format!("{THP}/enabled")).unwrap_or_default();
-    needs(&[("THP for programs that ask for it (enabled: madvise)", text.contains("[madvise]"))]).then_some(still)
+    needs(&[("THP for programs that ask for it (enabled: madvise)", text.contains("[madvise]"))]).then(|| {
+        let host = Host::open("/").unwrap();
+        let khugepaged = Stillness::of(&host, &Terms::of_this_process(&host, || Ok(()))).unwrap();
+        khugepaged.begin(&mut still.lease).unwrap();
+        Advised { _still: still, _khugepaged: khugepaged }
+    })
+}
+
+/// The lease, and a khugepaged that sleeps: it would make large what a test provoked to be small. Where it finds a tmpfs it also
+/// fills the slot in which a file ends, and takes away the leaves that were there.
+pub struct Advised {
+    _still: Still,
+    _khugepaged: Stillness,
 }
 
 /// A setting that is put back.

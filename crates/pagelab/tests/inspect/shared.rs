@@ -62,8 +62,9 @@ fn a_file_that_ends_in_a_slot_has_no_large_page_there() {
     fs::File::options().write(true).open(within.file()).unwrap().set_len(bytes).unwrap();
     let provoked = Provoked::with("tmpfs_to_its_end", Some(&within.file())).unwrap();
     let region = provoked.region();
-    let (cause, least, or, _) = causes(&region).remove(0);
-    assert_eq!((cause.as_str(), least), ("slot_partly_present", HUGE / 2), "{region:#}");
+    let found = causes(&region);
+    let [(cause, least, or, _)] = found.as_slice() else { panic!("{region:#}") };
+    assert_eq!((cause.as_str(), *least), ("slot_partly_present", HUGE / 2), "{region:#}");
     assert!(or.contains(&"file_ends_in_slot".to_string()), "{region:#}");
     assert_eq!(region["could_be_larger_bytes"].as_u64(), Some(HUGE / 2), "{region:#}");
 }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::causes::{HUGE, SIZE, Set, THP, told_of};
+use super::causes::{HUGE, SIZE, Set, THP, for_advised, told_of};
 use super::provoked::{Provoked, causes};
-use crate::common::{Bench, Runs, Still, needs, program, root, within};
+use crate::common::{Bench, Runs, needs, within};
 
 /// A memory control group, which goes when it is empty.
 struct Group(PathBuf);
@@ -55,19 +55,9 @@ impl Drop for Group {
     }
 }
 
-/// THP for memory that asks for it, and no other test or pagelab that fragments memory, measures, or changes settings.
-fn alone() -> Option<Still> {
-    if !needs(&[root(), program("gcc")]) {
-        return None;
-    }
-    let alone = Still::wait();
-    let text = fs::read_to_string(format!("{THP}/enabled")).unwrap_or_default();
-    needs(&[("THP for programs that ask for it (enabled: madvise)", text.contains("[madvise]"))]).then_some(alone)
-}
-
 #[test]
 fn a_limit_that_admits_no_large_page() {
-    let Some(_alone) = alone() else { return };
+    let Some(_alone) = for_advised() else { return };
     // What fills it, and less than a large page beyond that.
     let Some(group) = Group::new("limit") else { return };
     group.limit(SIZE + HUGE);
@@ -83,7 +73,7 @@ fn a_limit_that_admits_no_large_page() {
 
 #[test]
 fn a_page_that_is_mostly_zero_is_split() {
-    let Some(_alone) = alone() else { return };
+    let Some(_alone) = for_advised() else { return };
     let word = fs::read_to_string(format!("{THP}/shrink_underused")).unwrap_or_default();
     if !needs(&[("pages that are mostly zero are split (shrink_underused: 1, Linux 6.12)", word.trim() == "1")]) {
         return;
@@ -109,7 +99,7 @@ fn fallbacks() -> Vec<String> {
 
 #[test]
 fn a_command_whose_counters_rule_out_what_did_not_happen() {
-    let Some(_alone) = alone() else { return };
+    let Some(_alone) = for_advised() else { return };
     let bench = Bench::new();
     let late = Provoked::start("advised_late").unwrap();
     // Nothing fell back while it ran, whatever did since the boot.
@@ -131,7 +121,7 @@ fn a_command_whose_counters_rule_out_what_did_not_happen() {
 
 #[test]
 fn memory_in_small_pieces() {
-    let Some(_alone) = alone() else { return };
+    let Some(_alone) = for_advised() else { return };
     // Nothing is compacted for a fault.
     let _defrag = Set::to(&format!("{THP}/defrag"), "never");
     let bench = Bench::new();
