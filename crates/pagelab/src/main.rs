@@ -20,7 +20,6 @@ mod merge;
 mod output;
 mod publish;
 mod record;
-mod removed;
 mod restore;
 mod short;
 mod show;
@@ -61,7 +60,7 @@ fn main() -> ExitCode {
 fn refuse(words: &[OsString]) -> ExitCode {
     let plain = Cli::command().styles(Styles::plain());
     let Err(error) = plain.try_get_matches_from(words) else { return ExitCode::from(2) };
-    let said = removed::with_new_way(error, words).render().ansi().to_string();
+    let said = error.render().ansi().to_string();
     say(said.trim_end());
     ExitCode::from(2)
 }

@@ -55,7 +55,7 @@ fn a_store_that_cannot_be_merged_is_named_and_the_others_are_merged() {
         2,
         &[
             "newer.sqlite has version 99",
-            "use the later pagelab",
+            "use the pagelab that wrote it",
             "half.sqlite is damaged",
             "2 stores could not be read completely",
         ],

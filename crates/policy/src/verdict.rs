@@ -30,7 +30,6 @@ pub struct Verdict {
     /// Those of them that are mapped as asked.
     pub covered_bytes: u64,
     /// How much of the peak was looked at; absent where the platform needs no looks, or did not count.
-    #[serde(default)]
     pub peak: Option<Peak>,
     /// Why the rest is not, largest first; and what else should be known.
     pub causes: Vec<CauseShare>,

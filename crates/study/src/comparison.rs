@@ -26,7 +26,6 @@ pub struct Design {
     /// No block begins after this long, counted from the start of the first trial; absent: no limit.
     pub max_time_s: Option<f64>,
     /// A trial that takes longer is ended, and with it its arm; absent: no limit.
-    #[serde(default)]
     pub trial_time_s: Option<f64>,
     /// Half width of the interval at which an arm is measured well enough, as a ratio (0.01 = 1 %).
     pub precision_ratio: f64,
@@ -38,13 +37,11 @@ pub struct Design {
     pub seed: u64,
     /// Whether all memory is looked at before it goes, whatever time that takes; otherwise large ranges, as long as looking takes a
     /// small share of a trial's time. What is not looked at is missing from the census and the verdict.
-    #[serde(default)]
     pub prove_all: bool,
     /// What the kernel's khugepaged does meanwhile.
-    #[serde(default)]
     pub khugepaged: Khugepaged,
     /// How free memory is fragmented before the first trial, until the last; absent: it is as it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub fragmented: Option<Fragmented>,
 }
 
@@ -99,7 +96,6 @@ pub struct Invocation {
     /// The client that drives a server, when there is one.
     pub client: Option<Vec<String>>,
     /// The command that is run before each trial, when there is one.
-    #[serde(default)]
     pub prepare: Option<Vec<String>>,
     /// The whole command line of pagelab.
     pub pagelab: Vec<String>,

@@ -22,8 +22,8 @@ pub struct Machine {
     /// Identifies this boot.
     pub boot_id: String,
     /// Tells hosts apart over their boots: a hash of the installation's id (machine-id(5)). Absent where
-    /// there is none, and in results of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub host_id: Option<String>,
     /// The processor's name.
     pub cpu_model: String,
@@ -37,8 +37,8 @@ pub struct Machine {
     #[serde(rename = "geometry")]
     pub page_sizes: PageSizes,
     /// The kernel's own mapping of all memory, as it was when the machine was read. Absent where the kernel does not count its
-    /// leaves, and in results of earlier versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// leaves.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub direct_map: Option<DirectMap>,
 }
 
@@ -46,10 +46,10 @@ pub struct Machine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectMap {
     /// The leaf that certainly maps nine tenths of it; absent where none is shown to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub leaf: Option<PageSize>,
     /// The smallest leaf that pagelab itself split it into since boot; absent: it is as the boot left it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub demoted_to: Option<PageSize>,
 }
 
@@ -157,11 +157,11 @@ pub struct State {
     pub direct_map_bytes: BTreeMap<String, u64>,
     /// The smallest leaf that pagelab itself demoted the direct map to since boot, as far as the host
     /// knows; absent where it did not. It lasts until reboot and concerns everything that is measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub demoted_to: Option<PageSize>,
     /// Free blocks of at least so many bytes are told to the hypervisor, which takes their memory (free page
     /// reporting): who uses them next pays for its page faults. Absent where nobody is told.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reported_block: Option<PageSize>,
     /// Memory that new programs can have.
     pub available_bytes: u64,

@@ -20,10 +20,9 @@ pub struct Arm {
     /// The policy whose memory the program gets.
     pub policy: Policy,
     /// What the arm is for.
-    #[serde(default)]
     pub role: Role,
     /// The variant of the program that is run; absent where there is but one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub variant: Option<Variant>,
 }
 
@@ -71,7 +70,6 @@ pub struct Answer {
     pub stdout_sha256: Option<String>,
     /// Whether it was killed because it took longer than a trial may ([`crate::comparison::Design::trial_time_s`]); `exit`
     /// then says nothing of the command.
-    #[serde(default)]
     pub too_slow: bool,
     /// How what it wrote stands to the answer that was stated.
     #[serde(default, skip_serializing_if = "Stated::is_nothing")]

@@ -12,11 +12,9 @@ pub struct Variant {
     /// What is run: the program, or the server where there is one, with its arguments.
     pub command: Vec<String>,
     /// Variables of its environment besides those that all variants have, `NAME=VALUE`.
-    #[serde(default)]
     pub variables: Vec<String>,
     /// SHA-256 of the file that the command begins with, in hexadecimal: which build ran. Absent where it cannot be read.
     pub sha256: Option<String>,
     /// How free memory is fragmented during its trials; absent: as it is for all.
-    #[serde(default)]
     pub fragmented: Option<Fragmented>,
 }

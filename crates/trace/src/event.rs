@@ -25,7 +25,7 @@ pub enum Call {
         offset: u64,
         /// What statfs(2) calls the type of the file's file system, where the recorder asked: that of a file of which so
         /// much is mapped that file systems place the mapping differently.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         file_system: Option<u64>,
     },
     /// `munmap`.
@@ -84,7 +84,7 @@ pub enum Call {
         program: String,
         /// Why the recorder did not follow it there; `None` where it did, or where it does not know whether the call would
         /// succeed.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         unrecorded: Option<String>,
     },
     /// `clone`, `fork` or `vfork`: the result is the child.

@@ -7,9 +7,7 @@ use crate::image::Image;
 use crate::run::PAGE_SHIFT;
 
 /// The name and version of the format.
-pub const SCHEMA: &str = "pagelab.trace/5";
-/// The version before, which is read too: it had no timestamps.
-pub const SCHEMA_BEFORE: &str = "pagelab.trace/4";
+pub const SCHEMA: &str = "pagelab.trace/1";
 
 /// Which columns the runs have besides their pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,7 +190,7 @@ pub struct Header {
     /// What recorded or imported it, with its version.
     pub recorder: String,
     /// The emulator that ran what was recorded, if one did: a program's addresses are those that it chose.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub emulator: Option<Emulator>,
     /// The command, argument by argument.
     pub command: Vec<String>,
@@ -207,13 +205,13 @@ pub struct Header {
     /// The part that was recorded, if not all.
     pub window: Option<Window>,
     /// Most instructions of a thread that were recorded, if there was a bound.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_instructions: Option<u64>,
     /// The part of a longer trace that it is, if it is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
     /// The process, if the recorder knows it. A recorder fills it in when it begins.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<Process>,
 }
 

@@ -74,9 +74,7 @@ pub use column::{ColumnError, Encoder};
 pub use dictionary::MAX_PAGES;
 pub use event::{Call, Event};
 pub use footprint::{Footprint, SHIFTS};
-pub use header::{
-    Columns, Emulator, Filter, Header, NotExact, Part, Process, SCHEMA, SCHEMA_BEFORE, TlbGeometry, Window,
-};
+pub use header::{Columns, Emulator, Filter, Header, NotExact, Part, Process, SCHEMA, TlbGeometry, Window};
 pub use image::Image;
 pub use index::Place;
 pub use lru_filter::LruFilter;

@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::block::BlockError;
 use crate::chunk::ChunkError;
 use crate::column::ColumnError;
-use crate::header::{SCHEMA, SCHEMA_BEFORE};
+use crate::header::SCHEMA;
 use crate::timestamp::TimestampError;
 
 /// A file that is no trace, or that this version cannot read.
@@ -35,7 +35,7 @@ pub enum ReadError {
     Newer(#[source] serde_json::Error),
     /// Another version.
     #[error(
-        "the trace is of the format {found:?}; this pagelab reads {SCHEMA:?} and {SCHEMA_BEFORE:?}: record an older trace again, and read a newer one with a newer pagelab"
+        "the trace is of the format {found:?}; this pagelab reads {SCHEMA:?}: use the pagelab that wrote it, or record again"
     )]
     Version {
         /// What the header says.

@@ -10,7 +10,7 @@ use crate::block::{BlockError, Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Pr
 use crate::chunk::Chunk;
 use crate::column::Decoder;
 use crate::event::Event;
-use crate::header::{Header, SCHEMA, SCHEMA_BEFORE};
+use crate::header::{Header, SCHEMA};
 use crate::index::{self, Place};
 use crate::read_error::{Damage, DamageKind, EventsError, HeaderError, ReadError};
 use crate::timestamp::{self, MAX_TIMESTAMP_BYTES, MAX_TIMESTAMPS, Timestamp, TimestampError};
@@ -344,7 +344,7 @@ fn parsed(payload: &[u8]) -> Result<Header, ReadError> {
     let value: serde_json::Value =
         serde_json::from_slice(payload).map_err(|error| ReadError::Header(HeaderError::Json(error)))?;
     match value.get("schema").and_then(serde_json::Value::as_str) {
-        Some(SCHEMA | SCHEMA_BEFORE) => serde_json::from_value(value).map_err(ReadError::Newer),
+        Some(SCHEMA) => serde_json::from_value(value).map_err(ReadError::Newer),
         found => Err(ReadError::Version { found: found.unwrap_or_default().to_owned() }),
     }
 }

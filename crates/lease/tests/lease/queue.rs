@@ -93,7 +93,7 @@ fn a_stopped_process_is_passed_until_it_continues() {
     assert!(first.wait().unwrap().success());
 }
 
-/// Earlier versions lock without a ticket, and leave a text in the lock file when they are killed.
+/// The queue only orders. A holder that was killed leaves its text in the lock file.
 #[test]
 fn the_lock_alone_keeps_others_out() {
     let tree = Tree::new();

@@ -128,12 +128,13 @@ fn by_words(
     let mut all: BTreeMap<Vec<String>, Stored> = BTreeMap::new();
     let Some(store) = store else { return Ok(all) };
     for (OfStudy { subject, .. }, id) in store.comparisons_of(&definition.name).map_err(Failure::input)? {
-        let Some(subject) = Subject::read(&subject).filter(|subject| wanted.contains(subject.words())) else {
+        let Some(subject) = Subject::read(&subject).filter(|subject| wanted.contains(subject.compare.as_slice()))
+        else {
             continue;
         };
-        let (comparisons, ran) = all.entry(subject.words().to_vec()).or_default();
+        let (comparisons, ran) = all.entry(subject.compare).or_default();
         comparisons.push(store.load(id).map_err(Failure::input)?);
-        ran.insert(id, subject.programs());
+        ran.insert(id, subject.programs);
     }
     Ok(all)
 }

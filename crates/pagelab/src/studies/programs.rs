@@ -14,17 +14,11 @@ pub type Programs = BTreeMap<String, String>;
 
 /// What a comparison of a study measured, as the store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Subject {
-    /// With its programs.
-    Built {
-        /// The words of `compare`.
-        compare: Vec<String>,
-        /// What ran.
-        programs: Programs,
-    },
-    /// Of an earlier version, which did not keep them.
-    Words(Vec<String>),
+pub struct Subject {
+    /// The words of `compare`.
+    pub compare: Vec<String>,
+    /// What ran.
+    pub programs: Programs,
 }
 
 impl Subject {
@@ -36,22 +30,6 @@ impl Subject {
     /// What the store keeps.
     pub fn text(&self) -> String {
         serde_json::json!(self).to_string()
-    }
-
-    /// The words of `compare`.
-    pub fn words(&self) -> &[String] {
-        match self {
-            Subject::Built { compare, .. } => compare,
-            Subject::Words(words) => words,
-        }
-    }
-
-    /// What ran; empty where that was not kept.
-    pub fn programs(&self) -> Programs {
-        match self {
-            Subject::Built { programs, .. } => programs.clone(),
-            Subject::Words(_) => Programs::new(),
-        }
     }
 }
 
@@ -97,13 +75,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_subject_of_an_earlier_version_has_no_programs() {
-        let words = vec!["--policy".to_owned(), "thp".to_owned()];
-        let old = Subject::read("[\"--policy\",\"thp\"]").unwrap();
-        assert_eq!((old.words(), old.programs()), (&words[..], Programs::new()));
+    fn a_subject_is_read_as_it_was_written_and_programs_that_differ_are_named() {
         let programs = Programs::from([("sort".to_owned(), "ab".to_owned())]);
-        let new = Subject::Built { compare: words.clone(), programs: programs.clone() };
-        assert_eq!(Subject::read(&new.text()), Some(new));
+        let subject = Subject { compare: vec!["--policy".to_owned(), "thp".to_owned()], programs: programs.clone() };
+        assert_eq!(Subject::read(&subject.text()), Some(subject));
         assert_eq!(Subject::read("{\"trace\":null}"), None, "one of a model");
         let other = Programs::from([("sort".to_owned(), "cd".to_owned())]);
         assert_eq!(rebuilt(&programs, &other).as_deref(), Some("sort"));

@@ -115,6 +115,6 @@ fn of_row(definition: &Definition, row: &HostRow<'_>) -> OfStudy {
     OfStudy {
         study: definition.name.clone(),
         workload: row.workload.name.clone(),
-        subject: Subject::Built { compare, programs: row.programs.clone() }.text(),
+        subject: Subject { compare, programs: row.programs.clone() }.text(),
     }
 }

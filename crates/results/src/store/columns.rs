@@ -1,22 +1,12 @@
-//! Columns of rows: words, numbers and documents, and those that files of earlier versions do not have.
+//! Columns of rows: words, numbers and documents.
 
 use rusqlite::types::{FromSql, Type};
 use rusqlite::{Params, Row, Transaction};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use study::metric::names;
-
-/// What [`names::PAGE_TABLE_SEEN_BYTES`] was called before version 4, as though it were a peak.
-pub(super) const FORMER_PAGE_TABLES: &str = "page_table_bytes";
 
 /// What comes of reading.
 pub(super) type Read<T> = rusqlite::Result<T>;
-
-/// The name that a metric has today.
-pub(super) fn metric_name(row: &Row<'_>, column: &'static str) -> Read<String> {
-    let name: String = row.get(column)?;
-    Ok(if name == FORMER_PAGE_TABLES { names::PAGE_TABLE_SEEN_BYTES.to_string() } else { name })
-}
 
 /// All rows of a query.
 pub(super) fn rows<T>(
@@ -35,14 +25,6 @@ pub(super) fn parsed<S: FromSql, T, E: std::fmt::Display>(
     parse: impl FnOnce(S) -> Result<T, E>,
 ) -> Read<T> {
     parse(row.get(name)?).map_err(|error| unreadable(row, name, error.to_string()))
-}
-
-/// What was read from a column that files of earlier versions do not have, and what stands for it there.
-pub(super) fn if_there<T>(found: Read<T>, before: T) -> Read<T> {
-    match found {
-        Err(rusqlite::Error::InvalidColumnName(_)) => Ok(before),
-        found => found,
-    }
 }
 
 pub(super) fn unreadable(row: &Row<'_>, name: &'static str, why: String) -> rusqlite::Error {

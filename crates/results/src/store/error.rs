@@ -83,11 +83,11 @@ pub enum Error {
         /// What is wrong with it.
         detail: String,
     },
-    /// The store was written by a later pagelab.
+    /// The store has another version.
     #[error(
-        "the store {path} has version {found}, and this pagelab knows versions up to {known}; use the later pagelab, or name another file with --store FILE"
+        "the store {path} has version {found}, and this pagelab reads version {known}; use the pagelab that wrote it, or name another file with --store FILE"
     )]
-    Newer {
+    OtherVersion {
         /// The store.
         path: PathBuf,
         /// Its version.

@@ -51,10 +51,9 @@ use bound::Bound;
 use connection::{Access, connect};
 use place::Prepared;
 use read_only::Still;
-use schema::SCHEMA;
 
-/// The latest version of the schema; the file's `user_version`.
-const VERSION: i64 = 6;
+/// The version of the schema; the file's `user_version`.
+const VERSION: i64 = 1;
 /// The file's `application_id`: `pglb` in ASCII.
 const APPLICATION: i64 = 0x7067_6c62;
 
@@ -178,8 +177,8 @@ impl Store {
     fn check_or_create(&self) -> Result<(), Error> {
         match self.pragma("user_version")? {
             0 => self.create()?,
-            1..=VERSION => self.check_application()?,
-            found => return Err(Error::Newer { path: self.path.clone(), found, known: VERSION }),
+            VERSION => self.check_application()?,
+            found => return Err(Error::OtherVersion { path: self.path.clone(), found, known: VERSION }),
         }
         // Nothing is changed in a store whose schema is not ours.
         self.read(|_| Ok(()))?;
@@ -195,7 +194,7 @@ impl Store {
         if version == 0 || self.compared.get() == Some(state) {
             return Ok(());
         }
-        if let Some(found) = schema::deviation(transaction, version).map_err(sqlite)? {
+        if let Some(found) = schema::deviation(transaction).map_err(sqlite)? {
             return Err(Error::OtherSchema { path: self.path.clone(), found });
         }
         self.compared.set(Some(state));
@@ -235,7 +234,7 @@ impl Store {
             if tables > 0 || pragma("application_id")? != 0 {
                 return Err(write::Failure::Foreign);
             }
-            transaction.execute_batch(SCHEMA)?;
+            schema::create(transaction)?;
             transaction.pragma_update(None, "application_id", APPLICATION)?;
             transaction.pragma_update(None, "user_version", VERSION)?;
             Ok(())
@@ -329,21 +328,10 @@ impl Store {
 }
 
 fn begin(transaction: &Transaction<'_>, comparison: &Comparison) -> Result<i64, write::Failure> {
-    upgrade(transaction)?;
     let id = write::comparison(transaction, comparison)?;
     let mut known = write::Known::default();
     comparison.trials.iter().try_for_each(|record| write::trial(transaction, id, record, &mut known))?;
     Ok(id)
-}
-
-/// Makes an earlier version the latest one. Only a new comparison does so: a file that is merely read stays as it is.
-fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-    let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if found < VERSION {
-        schema::upgrade(transaction, found)?;
-        transaction.pragma_update(None, "user_version", VERSION)?;
-    }
-    Ok(())
 }
 
 fn analysed(mut comparison: Comparison) -> Comparison {

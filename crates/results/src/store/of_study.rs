@@ -3,10 +3,7 @@
 use rusqlite::{OptionalExtension, Transaction, params};
 use study::comparison::{Admission, Comparison};
 
-use super::{Error, Store, begin, upgrade, write};
-
-/// The version since which stores have studies.
-const SINCE: i64 = 5;
+use super::{Error, Store, begin, write};
 
 /// What a comparison is in a study.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,9 +72,6 @@ impl Store {
     pub fn comparisons_of(&self, study: &str) -> Result<Vec<(OfStudy, i64)>, Error> {
         let query = "SELECT workload, subject, comparison FROM study_comparisons WHERE study = ?1 ORDER BY comparison";
         self.read(|transaction| {
-            if !has_studies(transaction)? {
-                return Ok(Vec::new());
-            }
             let of = |row: &rusqlite::Row<'_>| {
                 let of = OfStudy { study: study.to_owned(), workload: row.get(0)?, subject: row.get(1)? };
                 Ok((of, row.get(2)?))
@@ -92,10 +86,7 @@ impl Store {
     /// The store cannot be read.
     pub fn studies(&self) -> Result<Vec<String>, Error> {
         let query = "SELECT study FROM study_comparisons UNION SELECT study FROM study_simulations ORDER BY 1";
-        self.read(|transaction| match has_studies(transaction)? {
-            true => transaction.prepare(query)?.query_map([], |row| row.get(0))?.collect(),
-            false => Ok(Vec::new()),
-        })
+        self.read(|transaction| transaction.prepare(query)?.query_map([], |row| row.get(0))?.collect())
     }
 
     /// Says that a comparison goes on, in which boot, and what of its arms can be given there.
@@ -104,7 +95,6 @@ impl Store {
     /// As [`Store::append`].
     pub fn go_on(&self, id: i64, admissions: &[Admission], resumption: &Resumption) -> Result<(), Error> {
         self.write(|transaction| {
-            upgrade(transaction)?;
             resume(transaction, id, resumption)?;
             write::admissions(transaction, id, admissions)?;
             let query =
@@ -121,9 +111,6 @@ impl Store {
     pub fn resumptions(&self, id: i64) -> Result<Vec<Resumption>, Error> {
         let query = "SELECT trials, started_unix_s, boot_id FROM resumptions WHERE comparison = ?1 ORDER BY position";
         self.read(|transaction| {
-            if !has_studies(transaction)? {
-                return Ok(Vec::new());
-            }
             let of = |row: &rusqlite::Row<'_>| {
                 let trials: i64 = row.get(0)?;
                 Ok(Resumption { trials: trials.max(0) as u64, started_unix_s: row.get(1)?, boot_id: row.get(2)? })
@@ -146,7 +133,6 @@ impl Store {
     /// As [`Store::begin`].
     pub fn keep_simulations(&self, simulations: &[Simulation]) -> Result<(), Error> {
         self.write(|transaction| {
-            upgrade(transaction)?;
             let insert = "INSERT OR REPLACE INTO study_simulations VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
             for Simulation { of, machine, policy, outcome } in simulations {
                 let values = params![of.study, of.workload, of.subject, machine, policy, outcome];
@@ -169,7 +155,6 @@ impl Store {
         let query =
             "SELECT outcome FROM study_simulations WHERE study = ?1 AND subject = ?2 AND machine = ?3 AND policy = ?4";
         self.write(|transaction| {
-            upgrade(transaction)?;
             let mut met = Vec::new();
             for Simulation { of, machine, policy, outcome } in simulations {
                 let key = params![of.study, of.subject, machine, policy];
@@ -194,9 +179,6 @@ impl Store {
     pub fn simulations_of(&self, study: &str) -> Result<Vec<Simulation>, Error> {
         let query = "SELECT workload, subject, machine, policy, outcome FROM study_simulations WHERE study = ?1";
         self.read(|transaction| {
-            if !has_studies(transaction)? {
-                return Ok(Vec::new());
-            }
             let of = |row: &rusqlite::Row<'_>| {
                 let of = OfStudy { study: study.to_owned(), workload: row.get(0)?, subject: row.get(1)? };
                 Ok(Simulation { of, machine: row.get(2)?, policy: row.get(3)?, outcome: row.get(4)? })
@@ -204,11 +186,6 @@ impl Store {
             transaction.prepare(query)?.query_map([study], of)?.collect()
         })
     }
-}
-
-fn has_studies(transaction: &Transaction<'_>) -> rusqlite::Result<bool> {
-    let version: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    Ok(version >= SINCE)
 }
 
 fn resume(transaction: &Transaction<'_>, id: i64, resumption: &Resumption) -> Result<(), write::Failure> {

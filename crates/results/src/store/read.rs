@@ -4,15 +4,12 @@ use std::collections::HashMap;
 
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 use serde_json::json;
-use study::comparison::{Admission, Adoption, Comparison, Design, Ended, Invocation, Khugepaged, Unsupported};
+use study::comparison::{Admission, Adoption, Comparison, Design, Ended, Invocation, Unsupported};
 use study::control::Role;
-use study::metric::{Metric, names};
-use study::stats::Analysis;
+use study::metric::Metric;
 use study::trial::Arm;
 
-use super::columns::{
-    FORMER_PAGE_TABLES, Read, document, if_there, metric_name, optional_document, parsed, rows, unsigned, word,
-};
+use super::columns::{Read, document, optional_document, parsed, rows, unsigned, word};
 use super::summary::Summary;
 use super::trials::trials;
 
@@ -42,9 +39,7 @@ pub(super) fn comparison(transaction: &Transaction<'_>, id: i64) -> Read<Option<
         transaction,
         "SELECT name, unit, direction FROM metrics WHERE comparison = ?1 ORDER BY position",
         [id],
-        |row| {
-            Ok(Metric { name: metric_name(row, "name")?, unit: word(row, "unit")?, direction: word(row, "direction")? })
-        },
+        |row| Ok(Metric { name: row.get("name")?, unit: word(row, "unit")?, direction: word(row, "direction")? }),
     )?;
     comparison.trials = trials(transaction, id)?;
     Ok(Some(comparison))
@@ -89,7 +84,7 @@ fn header(row: &Row<'_>) -> Read<Comparison> {
         invocation: Invocation {
             command: document(row, "command")?,
             client: optional_document(row, "client")?,
-            prepare: if_there(optional_document(row, "prepare"), None)?,
+            prepare: optional_document(row, "prepare")?,
             pagelab: document(row, "pagelab")?,
             version: row.get("version")?,
         },
@@ -97,34 +92,25 @@ fn header(row: &Row<'_>) -> Read<Comparison> {
             arms: Vec::new(),
             baseline: unsigned(row, "baseline")?,
             metrics: Vec::new(),
-            primary: metric_name(row, "primary_metric")?,
+            primary: row.get("primary_metric")?,
             min_blocks: row.get("min_blocks")?,
             max_blocks: row.get("max_blocks")?,
             max_time_s: row.get("max_time_s")?,
-            trial_time_s: if_there(row.get("trial_time_s"), None)?,
+            trial_time_s: row.get("trial_time_s")?,
             precision_ratio: row.get("precision_ratio")?,
             band_ratio: row.get("band_ratio")?,
             confidence: row.get("confidence")?,
             seed: parsed(row, "seed", |seed: String| seed.parse::<u64>())?,
-            prove_all: if_there(row.get("prove_all"), false)?,
-            khugepaged: if_there(word(row, "khugepaged"), Khugepaged::AsIs)?,
-            fragmented: if_there(optional_document(row, "fragmented"), None)?,
+            prove_all: row.get("prove_all")?,
+            khugepaged: word(row, "khugepaged")?,
+            fragmented: optional_document(row, "fragmented")?,
         },
         machine: document(row, "machine_json")?,
         admissions: Vec::new(),
         trials: Vec::new(),
-        analysis: analysis(row)?,
+        analysis: optional_document(row, "analysis")?,
         adoptions: Vec::new(),
         ended: ended(row)?,
-    })
-}
-
-/// What follows from the trials, with the names that metrics have today.
-fn analysis(row: &Row<'_>) -> Read<Option<Analysis>> {
-    let (former, today) = (FORMER_PAGE_TABLES, names::PAGE_TABLE_SEEN_BYTES);
-    parsed(row, "analysis", |json: Option<String>| {
-        json.map(|json| serde_json::from_str(&json.replace(&format!("\"{former}\""), &format!("\"{today}\""))))
-            .transpose()
     })
 }
 
@@ -150,8 +136,8 @@ fn arm(row: &Row<'_>) -> Read<(Arm, Option<Admission>)> {
     let arm = Arm {
         label: row.get("label")?,
         policy: parsed(row, "policy", |policy: String| policy.parse())?,
-        role: if_there(optional_document(row, "role"), None)?.unwrap_or_default(),
-        variant: if_there(optional_document(row, "variant"), None)?,
+        role: optional_document(row, "role")?.unwrap_or_default(),
+        variant: optional_document(row, "variant")?,
     };
     let unsupported = row.get::<_, Option<String>>("reason")?.zip(row.get("remedy")?);
     let admitted = row.get::<_, Option<String>>("mechanism")?.map(|mechanism| Admission::Admitted { mechanism });

@@ -69,8 +69,8 @@ impl Store {
 
     fn checked_to_read(self) -> Result<Store, Error> {
         match self.pragma("user_version")? {
-            0..=VERSION => self.check_application()?,
-            found => return Err(Error::Newer { path: self.path.clone(), found, known: VERSION }),
+            0 | VERSION => self.check_application()?,
+            found => return Err(Error::OtherVersion { path: self.path.clone(), found, known: VERSION }),
         }
         self.read(|_| Ok(()))?;
         self.refuse_gone().map(|()| self)

@@ -1,159 +1,67 @@
-//! Whether a store has the tables that pagelab makes, and nothing else: what another user may write could hold
-//! triggers, views and generated columns that run whatever they say in the name of who reads it.
+//! Whether a store has the tables that pagelab makes, and nothing else. A store that another user can write may hold triggers, views
+//! and generated columns, which would run with the rights of the user who reads it.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-use rusqlite::Transaction;
+use rusqlite::Connection;
 
-pub(super) const SCHEMA: &str = include_str!("schema.sql");
-
-/// Tables that SQLite makes itself: for AUTOINCREMENT, and when somebody has it analyse the store.
-const OF_SQLITE: [(&str, &str); 3] = [
-    ("sqlite_sequence", "CREATE TABLE sqlite_sequence(name,seq)"),
+/// Tables that SQLite adds when a user has it analyse the store.
+const OF_SQLITE: [(&str, &str); 2] = [
     ("sqlite_stat1", "CREATE TABLE sqlite_stat1(tbl,idx,stat)"),
     ("sqlite_stat4", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"),
 ];
-/// Columns that came later, with the version that brought them and their table. They are the last ones of it, in this order.
-pub(super) const LATER: &[(i64, &str, &str)] = &[
-    (2, "comparisons", "prove_all INTEGER NOT NULL DEFAULT 0"),
-    (3, "comparisons", "prepare TEXT"),
-    (4, "comparisons", "trial_time_s REAL"),
-    (4, "comparisons", "khugepaged TEXT NOT NULL DEFAULT 'as_is'"),
-    (4, "arms", "role TEXT"),
-    (4, "trials", "too_slow INTEGER NOT NULL DEFAULT 0"),
-    (4, "verdicts", "peak_seen_bytes INTEGER"),
-    (4, "verdicts", "peak_least_bytes INTEGER"),
-    (4, "verdicts", "peak_most_bytes INTEGER"),
-    (5, "comparisons", "fragmented TEXT"),
-    (6, "arms", "variant TEXT"),
-    (6, "trials", "stated TEXT"),
-];
 
-/// Tables that came later, with the version that brought them.
-pub(super) const LATER_TABLES: &[(i64, &str)] =
-    &[(5, "resumptions"), (5, "study_comparisons"), (5, "study_simulations")];
-
-/// Makes what a version lacks.
-pub(super) fn upgrade(transaction: &Transaction<'_>, found: i64) -> rusqlite::Result<()> {
-    for (_, table, column) in LATER.iter().filter(|(since, ..)| *since > found) {
-        transaction.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {column}"))?;
-    }
-    for (_, table) in LATER_TABLES.iter().filter(|(since, _)| *since > found) {
-        let begins = format!("CREATE TABLE {table} ");
-        let mut own = SCHEMA.split_inclusive(';').filter_map(|statement| Some(&statement[statement.find(&begins)?..]));
-        own.try_for_each(|statement| transaction.execute_batch(statement))?;
-    }
-    Ok(())
+/// Makes the tables of an empty store. Comments are left out, because SQLite keeps the text of a statement, and stores are compared
+/// by it.
+pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
+    let statements = include_str!("schema.sql").lines().map(|line| line.split("--").next().unwrap_or(line).trim_end());
+    connection.execute_batch(&statements.collect::<Vec<_>>().join("\n"))
 }
 
-/// What there is in a store: kind and name, and the words of the statement that made it.
-type Objects = BTreeMap<(String, String), Vec<String>>;
+/// What a store has: the statement that made each table, index, view and trigger, and the table it is of, by kind and name.
+type Objects = BTreeMap<(String, String), Object>;
 
-/// What is wrong with the schema of a store of a version; `None`: nothing.
-pub(super) fn deviation(transaction: &Transaction<'_>, version: i64) -> rusqlite::Result<Option<String>> {
-    let expected = expected(version);
-    let mut missing = expected.clone();
-    let mut statement = transaction.prepare("SELECT type, name, tbl_name, sql FROM sqlite_schema")?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let (kind, name, of): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let Some(sql) = row.get::<_, Option<String>>(3)? else {
-            // The index of a key has no statement.
-            if kind == "index" && name.starts_with("sqlite_autoindex_") {
-                continue;
-            }
-            return Ok(Some(format!("it has {} {name} without a statement", article(&kind))));
-        };
-        if OF_SQLITE.iter().any(|(own, made)| *own == name && words(made) == words(&sql)) {
-            continue;
-        }
-        let key = (kind, name);
-        missing.remove(&key);
-        let (kind, name) = &key;
-        match expected.get(&key) {
-            Some(made) if *made == words(&sql) => {}
+#[derive(PartialEq)]
+struct Object {
+    table: String,
+    /// Absent for the index of a key.
+    sql: Option<String>,
+}
+
+/// What pagelab makes.
+static EXPECTED: LazyLock<Objects> = LazyLock::new(|| {
+    let made = Connection::open_in_memory().and_then(|own| create(&own).and_then(|()| objects(&own)));
+    made.expect("SQLite makes the tables of schema.sql in memory")
+});
+
+fn objects(connection: &Connection) -> rusqlite::Result<Objects> {
+    let mut statement = connection.prepare("SELECT type, name, tbl_name, sql FROM sqlite_schema")?;
+    let rows = statement
+        .query_map([], |row| Ok(((row.get(0)?, row.get(1)?), Object { table: row.get(2)?, sql: row.get(3)? })))?;
+    rows.collect()
+}
+
+/// How the schema of a store differs from pagelab's own; `None`: not at all.
+pub(super) fn deviation(store: &Connection) -> rusqlite::Result<Option<String>> {
+    let found = objects(store)?;
+    for (key, object) in &found {
+        let (kind, name) = key;
+        let is_of_sqlite = OF_SQLITE.iter().any(|(own, made)| own == name && object.sql.as_deref() == Some(made));
+        match EXPECTED.get(key) {
+            Some(made) if made == object => {}
             Some(_) => return Ok(Some(format!("its {kind} {name} is another one than pagelab makes"))),
-            None if of != *name => return Ok(Some(format!("it has {} {name} on {of}", article(kind)))),
+            None if is_of_sqlite => {}
+            None if object.table != *name => {
+                return Ok(Some(format!("it has {} {name} on {}", article(kind), object.table)));
+            }
             None => return Ok(Some(format!("it has {} {name}", article(kind)))),
         }
     }
-    Ok(missing.keys().next().map(|(kind, name)| format!("it lacks the {kind} {name}")))
+    let mut missing = EXPECTED.keys().filter(|key| !found.contains_key(*key));
+    Ok(missing.next().map(|(kind, name)| format!("it lacks the {kind} {name}")))
 }
 
 fn article(kind: &str) -> String {
     if kind == "index" { "an index".to_string() } else { format!("a {kind}") }
-}
-
-/// What a store of a version has.
-fn expected(version: i64) -> Objects {
-    let all = words(SCHEMA);
-    let mut objects = Objects::new();
-    for statement in all.split(|word| word == ";").filter(|statement| statement.len() > 2) {
-        let mut words = statement.to_vec();
-        let table = words[2].clone();
-        if LATER_TABLES.iter().any(|(since, of)| *since > version && *of == table) {
-            continue;
-        }
-        for (.., column) in LATER.iter().filter(|(since, of, _)| *since > version && *of == table) {
-            let column = self::words(&format!(", {column}"));
-            let at = words.windows(column.len()).position(|some| some == column);
-            debug_assert!(at.is_some(), "{column:?}");
-            if let Some(at) = at {
-                words.drain(at..at + column.len());
-            }
-        }
-        objects.insert((words[1].to_lowercase(), words[2].clone()), words);
-    }
-    objects
-}
-
-/// The words and signs of a statement, without comments and space: what ALTER TABLE adds to one that was written with
-/// comments is the same as what is written at once. A text in quotation marks is a word, with its marks.
-fn words(sql: &str) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    let mut rest = sql;
-    while let Some(first) = rest.chars().next() {
-        let length = match first {
-            '-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
-            '/' if rest.starts_with("/*") => rest[2..].find("*/").map_or(rest.len(), |end| end + 4),
-            '\'' | '"' | '`' => rest[1..].find(first).map_or(rest.len(), |end| end + 2),
-            '[' => rest.find(']').map_or(rest.len(), |end| end + 1),
-            _ if is_of_word(first) => rest.find(|other| !is_of_word(other)).unwrap_or(rest.len()),
-            _ => first.len_utf8(),
-        };
-        let (word, after) = rest.split_at(length);
-        let is_nothing = first.is_ascii_whitespace() || word.starts_with("--") || word.starts_with("/*");
-        if !is_nothing {
-            words.push(word.to_string());
-        }
-        rest = after;
-    }
-    words
-}
-
-fn is_of_word(character: char) -> bool {
-    character.is_alphanumeric() || character == '_'
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_do_not_depend_on_space_and_comments() {
-        let one = words("CREATE TABLE a (b INTEGER, -- it's\n c TEXT/* ' */)");
-        assert_eq!(one, words("CREATE  TABLE a(b INTEGER,c TEXT)"));
-        assert_eq!(one, ["CREATE", "TABLE", "a", "(", "b", "INTEGER", ",", "c", "TEXT", ")"]);
-        assert_eq!(words("a'-- b'\"/*\"[--]`'"), ["a", "'-- b'", "\"/*\"", "[--]", "`'"]);
-        assert_ne!(words("a - - b"), words("a -- b"));
-    }
-
-    #[test]
-    fn earlier_versions_lack_their_columns() {
-        let comparisons = |version| expected(version)[&("table".to_string(), "comparisons".to_string())].clone();
-        let has = |version, column: &str| comparisons(version).iter().any(|word| word == column);
-        assert_eq!([1, 2, 3].map(|version| has(version, "prove_all")), [false, true, true]);
-        assert_eq!([1, 2, 3].map(|version| has(version, "prepare")), [false, false, true]);
-        assert_eq!([3, 4, 5].map(|version| expected(version).len()), [15, 15, 18]);
-    }
 }

@@ -1,4 +1,4 @@
--- The store, version 6. docs/reference/formats/store.md describes it; every change raises `VERSION` in mod.rs and adds to `upgrade` there.
+-- The store. docs/reference/formats/store.md describes it. A change raises `VERSION` in mod.rs, unless it changes only comments.
 -- Lists of words and the content of kernel files are JSON; everything that can be asked for is a column.
 
 CREATE TABLE machines (
@@ -26,11 +26,11 @@ CREATE TABLE comparisons (
     ended           TEXT NOT NULL,
     ended_message   TEXT,
     analysis        TEXT,                   -- JSON object, derived from the rest
-    prove_all       INTEGER NOT NULL DEFAULT 0, -- since version 2
-    prepare         TEXT,                   -- JSON list; since version 3
-    trial_time_s    REAL,                   -- since version 4
-    khugepaged      TEXT NOT NULL DEFAULT 'as_is', -- since version 4
-    fragmented      TEXT                    -- JSON object; since version 5
+    prove_all       INTEGER NOT NULL,
+    prepare         TEXT,                   -- JSON list
+    trial_time_s    REAL,
+    khugepaged      TEXT NOT NULL,
+    fragmented      TEXT                    -- JSON object
 ) STRICT;
 
 CREATE TABLE arms (
@@ -41,8 +41,8 @@ CREATE TABLE arms (
     mechanism   TEXT,                       -- where it was admitted
     reason      TEXT,                       -- where it was not
     remedy      TEXT,
-    role        TEXT,                       -- JSON object, of control arms; since version 4
-    variant     TEXT,                       -- JSON object, where the command has variants; since version 6
+    role        TEXT,                       -- JSON object, of control arms
+    variant     TEXT,                       -- JSON object, where the command has variants
     PRIMARY KEY (comparison, arm)
 ) STRICT, WITHOUT ROWID;
 
@@ -89,8 +89,8 @@ CREATE TABLE trials (
     stdout_sha256   TEXT,
     state_before    INTEGER NOT NULL REFERENCES states (id),
     state_after     INTEGER NOT NULL REFERENCES states (id),
-    too_slow        INTEGER NOT NULL DEFAULT 0, -- since version 4
-    stated          TEXT,                   -- JSON object, where the answer was stated; since version 6
+    too_slow        INTEGER NOT NULL,
+    stated          TEXT,                   -- JSON object, where the answer was stated
     UNIQUE (comparison, block, arm, attempt),
     CHECK ((exit_code IS NULL) <> (exit_signal IS NULL)),
     FOREIGN KEY (comparison, arm) REFERENCES arms (comparison, arm) ON DELETE CASCADE
@@ -120,7 +120,7 @@ CREATE TABLE verdicts (
     holding         TEXT NOT NULL,
     concerned_bytes INTEGER NOT NULL,
     covered_bytes   INTEGER NOT NULL,
-    peak_seen_bytes INTEGER,                -- the last three since version 4; NULL where the peak is not known
+    peak_seen_bytes INTEGER,                -- this and the next two: NULL where the peak is not known
     peak_least_bytes INTEGER,
     peak_most_bytes INTEGER
 ) STRICT;
@@ -151,7 +151,7 @@ CREATE TABLE rejections (
     PRIMARY KEY (trial, position)
 ) STRICT, WITHOUT ROWID;
 
--- Where an interrupted comparison went on. Since version 5.
+-- Where an interrupted comparison went on.
 CREATE TABLE resumptions (
     comparison      INTEGER NOT NULL REFERENCES comparisons (id) ON DELETE CASCADE,
     position        INTEGER NOT NULL,       -- counted from 0
@@ -161,7 +161,7 @@ CREATE TABLE resumptions (
     PRIMARY KEY (comparison, position)
 ) STRICT, WITHOUT ROWID;
 
--- Which comparisons are of a study. Since version 5.
+-- Which comparisons are of a study.
 CREATE TABLE study_comparisons (
     study       TEXT NOT NULL,
     workload    TEXT NOT NULL,
@@ -170,7 +170,7 @@ CREATE TABLE study_comparisons (
     PRIMARY KEY (study, comparison)
 ) STRICT, WITHOUT ROWID;
 
--- What a model machine gave under a policy. Since version 5.
+-- What a model machine gave under a policy.
 CREATE TABLE study_simulations (
     study       TEXT NOT NULL,
     workload    TEXT NOT NULL,

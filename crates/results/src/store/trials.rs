@@ -13,9 +13,7 @@ use study::machine::{SettingChange, State};
 use study::metric::{Observation, Provenance};
 use study::trial::{Answer, Exit, Trial, TrialRecord};
 
-use super::columns::{
-    Read, document, if_there, metric_name, optional_document, parsed, rows, unreadable, unsigned, word,
-};
+use super::columns::{Read, document, optional_document, parsed, rows, unreadable, unsigned, word};
 
 /// The trials of a comparison, in the order of the runs.
 pub(super) fn trials(transaction: &Transaction<'_>, comparison: i64) -> Read<Vec<TrialRecord>> {
@@ -105,8 +103,8 @@ fn bare_trial(row: &Row<'_>) -> Read<TrialRecord> {
         answer: Answer {
             exit,
             stdout_sha256: row.get("stdout_sha256")?,
-            too_slow: if_there(row.get("too_slow"), false)?,
-            stated: if_there(optional_document(row, "stated"), None)?.unwrap_or_default(),
+            too_slow: row.get("too_slow")?,
+            stated: optional_document(row, "stated")?.unwrap_or_default(),
         },
         state_before: State::default(),
         state_after: State::default(),
@@ -130,7 +128,7 @@ fn observations(parts: &Parts<'_, '_>, trials: &mut [TrialRecord]) -> Read<()> {
                 provenance
             }
         };
-        let (metric, value) = (metric_name(row, "metric")?, row.get("value")?);
+        let (metric, value) = (row.get("metric")?, row.get("value")?);
         trials[trial].observations.push(Observation { metric, value, provenance });
         Ok(())
     })
@@ -188,9 +186,8 @@ fn verdicts(parts: &Parts<'_, '_>, trials: &mut [TrialRecord]) -> Read<()> {
     })
 }
 
-/// The peak, which files before version 4 do not have.
 fn peak(row: &Row<'_>) -> Read<Option<Peak>> {
-    if if_there(row.get::<_, Option<i64>>("peak_seen_bytes"), None)?.is_none() {
+    if row.get::<_, Option<i64>>("peak_seen_bytes")?.is_none() {
         return Ok(None);
     }
     let [seen_bytes, least_bytes, most_bytes] =

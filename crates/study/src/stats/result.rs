@@ -46,11 +46,9 @@ pub struct ArmAnalysis {
     /// What follows.
     pub outcome: Outcome,
     /// What the tracer's stops cost it, for the metrics of [`crate::comparison::Design::headline_metrics`]; empty where no bare arm shows it.
-    #[serde(default)]
     pub tracer_cost: BTreeMap<String, TracerCost>,
     /// Filled where the outcome is `Better { best: true }`: the other arms that are in the running and
     /// that this arm does not beat. The best arm without ties is the winner.
-    #[serde(default)]
     pub tied: Vec<usize>,
 }
 
@@ -207,8 +205,7 @@ pub enum Warning {
         /// The smallest leaf that it was demoted to.
         leaf: PageSize,
         /// The largest share of the direct map that was in leaves of at most this size; absent where the kernel does not count
-        /// them, and in results of earlier versions.
-        #[serde(default)]
+        /// them.
         ratio: Option<f64>,
     },
     /// The machine is a guest whose free memory its hypervisor takes: large pages are faulted in twice.
@@ -216,7 +213,6 @@ pub enum Warning {
         /// The smallest block that it may take.
         block: PageSize,
         /// The number of the stored comparison that first said so of this host: this one need not say it all again.
-        #[serde(default)]
         said_by: Option<i64>,
     },
     /// The command's first process ends while others go on, as a daemon's does.

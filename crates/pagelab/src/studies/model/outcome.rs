@@ -32,14 +32,12 @@ pub enum Outcome {
         figures: BTreeMap<String, u64>,
         /// Whether the policy held, or asked for nothing.
         is_held: bool,
-        /// Absent in stores of earlier versions, and where nothing was asked.
-        #[serde(default)]
+        /// Absent where nothing was asked.
         coverage_ratio: Option<f64>,
-        /// What must be known to read them; absent in stores of earlier versions.
-        #[serde(default)]
+        /// What must be known to read them.
         notes: Vec<String>,
-        /// Its share of the seconds that recording and simulating took; absent in stores of earlier versions.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        /// Its share of the seconds that recording and simulating took.
+        #[serde(skip_serializing_if = "Option::is_none")]
         took_s: Option<f64>,
     },
     /// There can be none, for this reason.

@@ -26,16 +26,15 @@ pub struct Subject {
     /// Instructions of a thread that are recorded at most.
     instructions: Option<u64>,
     /// Instructions of a thread before these.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     skipped: Option<u64>,
     /// Standard input of what is recorded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<String>,
-    /// The programs that are recorded, as far as they are here. Absent in stores of earlier versions, like the machine.
-    #[serde(default)]
+    /// The programs that are recorded, as far as they are here.
     programs: Programs,
     /// SHA-256 of what was read of the machine's file; absent in what says what is recorded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     machine: Option<String>,
     pagelab: String,
 }
@@ -44,8 +43,7 @@ pub struct Subject {
 struct Trace {
     /// The name of the file.
     file: Option<String>,
-    /// SHA-256 of it; absent where it is not here, and in stores of earlier versions.
-    #[serde(default)]
+    /// SHA-256 of it; absent where it is not here.
     sha256: Option<String>,
 }
 

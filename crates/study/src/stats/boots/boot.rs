@@ -28,8 +28,7 @@ pub struct Boot {
     pub kernel_command_line: String,
     /// The smallest leaf that pagelab demoted the direct map to before or while it was measured.
     pub demoted_to: Option<PageSize>,
-    /// Shares of the direct map by the size of its leaves, as the kernel counts them, before the first of its trials. Empty in
-    /// results of earlier versions.
+    /// Shares of the direct map by the size of its leaves, as the kernel counts them, before the first of its trials.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub direct_map_ratios: BTreeMap<String, f64>,
     /// Trials that count.
