@@ -114,13 +114,17 @@ impl Inspector {
             // Two processes can have the same number and begin in the same clock tick, so that times alone do not tell.
             let held = held(pid)?;
             let before = Identity::of(pid)?;
-            let subject = Live::open(&self.observer, &self.sizes, pid)?;
-            let mut inspection = look::look(&subject, &before, supply, self.detail)?;
+            let inspected = Live::open(&self.observer, &self.sizes, pid)
+                .map_err(InspectError::from)
+                .and_then(|subject| look::look(&subject, &before, supply, self.detail));
             let has_ended = held.as_ref().is_some_and(Held::has_ended);
-            match Identity::of(pid) {
-                Ok(after) if has_ended || after.started_ticks != before.started_ticks => {
-                    return Err(InspectError::Replaced { pid });
-                }
+            let now = Identity::of(pid);
+            // A process that ended is not there for its files, whichever process has its number by now.
+            if now.as_ref().is_ok_and(|after| has_ended || after.started_ticks != before.started_ticks) {
+                return Err(InspectError::Replaced { pid });
+            }
+            let mut inspection = inspected?;
+            match now {
                 Ok(after) if !before.is_same_program(&after) && looks < LOOKS => continue,
                 Ok(after) if !before.is_same_program(&after) => {
                     inspection.partial.push("it executed other programs meanwhile, again and again".into());

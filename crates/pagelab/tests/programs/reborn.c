@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 // Exit code of a kernel that refuses.
-enum { REFUSED = 77, BYTES = 64 << 20 };
+enum { REFUSED = 77, REGIONS = 4000, PAGE = 4096 };
 
 static void live(void) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -34,12 +34,15 @@ static pid_t made(pid_t number) {
 }
 
 int main(void) {
-    // Enough memory for a look to take a while.
-    char *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    // So many regions that inspecting the process takes much longer than ending it: every other page is protected.
+    char *memory = mmap(NULL, 2UL * REGIONS * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return 1;
-    for (size_t at = 0; at < BYTES; at += 4096)
-        memory[at] = 1;
+    for (size_t region = 0; region < REGIONS; region++) {
+        memory[2 * region * PAGE] = 1;
+        if (mprotect(memory + (2 * region + 1) * PAGE, PAGE, PROT_NONE) != 0)
+            return 1;
+    }
     pid_t child = made(0);
     printf("%d\n", child);
     fflush(stdout);
