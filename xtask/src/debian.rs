@@ -199,9 +199,10 @@ pub fn unpack(archive: &Path, into: &Path) -> Result<(), String> {
 /// It cannot be unpacked.
 pub fn unpack_among(archive: &Path, into: &Path) -> Result<(), String> {
     let words = ["-x", "--keep-directory-symlink", "-f", "-", "-C"];
-    match piped(archive, |from| Command::new("tar").args(words).arg(into).stdin(from).status())? {
-        true => Ok(()),
-        false => Err(format!("{} cannot be unpacked", archive.display())),
+    if piped(archive, |from| Command::new("tar").args(words).arg(into).stdin(from).status())? {
+        Ok(())
+    } else {
+        Err(format!("{} cannot be unpacked", archive.display()))
     }
 }
 
@@ -243,9 +244,10 @@ pub fn unpack_matching(archive: &Path, patterns: &[&str], into: &Path) -> Result
     let mut taking = Command::new("tar");
     taking.args(["-x", "-f", "-", "--wildcards"]).arg("-C").arg(into).args(patterns);
     taking.stdin(tar).stderr(Stdio::null()).status().map_err(cannot)?;
-    match unpacking.wait().map_err(cannot)?.success() {
-        true => Ok(()),
-        false => Err(format!("dpkg-deb cannot unpack {}", archive.display())),
+    if unpacking.wait().map_err(cannot)?.success() {
+        Ok(())
+    } else {
+        Err(format!("dpkg-deb cannot unpack {}", archive.display()))
     }
 }
 

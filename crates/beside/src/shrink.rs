@@ -12,10 +12,7 @@ impl Script {
             while at < ops.len() {
                 let mut fewer = ops.clone();
                 fewer.drain(at..(at + chunk).min(ops.len()));
-                match fails(&Script(fewer.clone())) {
-                    true => ops = fewer,
-                    false => at += chunk,
-                }
+                if fails(&Script(fewer.clone())) { ops = fewer } else { at += chunk }
             }
             if chunk == 1 {
                 break;

@@ -25,9 +25,10 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     }
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > MAX_BYTES {
-        true => Err(io::Error::new(ErrorKind::InvalidData, "expected at most 1 GiB, found more")),
-        false => Ok(bytes),
+    if bytes.len() as u64 > MAX_BYTES {
+        Err(io::Error::new(ErrorKind::InvalidData, "expected at most 1 GiB, found more"))
+    } else {
+        Ok(bytes)
     }
 }
 

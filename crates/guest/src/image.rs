@@ -114,18 +114,24 @@ impl Image {
 /// The architecture of an image, or what it is instead.
 fn architecture(bytes: &[u8]) -> Result<Architecture, &'static str> {
     let at = |offset: usize, magic: &[u8]| bytes.get(offset..offset + magic.len()) == Some(magic);
-    match () {
-        () if at(0x202, b"HdrS") => Ok(Architecture::X86_64),
-        () if at(4, b"zimg") => {
-            Err("a compressed image of EFI, which QEMU's loader does not take (Image is the other)")
-        }
-        () if at(0x38, b"ARM\x64") => Ok(Architecture::Arm64),
-        () if at(0x38, b"RSC\x05") => Ok(Architecture::Riscv64),
-        () if at(0, b"\x7fELF") => Err("an ELF file (vmlinux), which no boot loader loads"),
-        () if at(0, &[0x1f, 0x8b]) => Err("a file compressed by gzip; unpack it"),
-        () if at(0, b"!<arch>\n") => Err("a package; unpack it (dpkg-deb -x) and name boot/vmlinuz-* of it"),
-        () if bytes.is_empty() => Err("an empty file"),
-        () => Err("another file"),
+    if at(0x202, b"HdrS") {
+        Ok(Architecture::X86_64)
+    } else if at(4, b"zimg") {
+        Err("a compressed image of EFI, which QEMU's loader does not take (Image is the other)")
+    } else if at(0x38, b"ARM\x64") {
+        Ok(Architecture::Arm64)
+    } else if at(0x38, b"RSC\x05") {
+        Ok(Architecture::Riscv64)
+    } else if at(0, b"\x7fELF") {
+        Err("an ELF file (vmlinux), which no boot loader loads")
+    } else if at(0, &[0x1f, 0x8b]) {
+        Err("a file compressed by gzip; unpack it")
+    } else if at(0, b"!<arch>\n") {
+        Err("a package; unpack it (dpkg-deb -x) and name boot/vmlinuz-* of it")
+    } else if bytes.is_empty() {
+        Err("an empty file")
+    } else {
+        Err("another file")
     }
 }
 

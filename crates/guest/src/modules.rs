@@ -194,9 +194,10 @@ fn unpacked(path: &Path) -> Result<Vec<u8>, ModulesError> {
     let packed = |what: String| ModulesError::Packed { path: path.to_owned(), program, what };
     let output = Command::new(program).arg("-dc").arg(path).stdin(Stdio::null()).output();
     let output = output.map_err(|error| packed(error.to_string()))?;
-    match output.status.success() {
-        true => Ok(output.stdout),
-        false => Err(packed(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        Err(packed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
     }
 }
 

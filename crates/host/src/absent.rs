@@ -37,10 +37,7 @@ pub fn exists(root: &Root, path: &str) -> Result<bool, HostError> {
 
 /// The error of a file that is there and cannot be read.
 pub fn unreadable(root: &Root, path: &str, source: io::Error) -> HostError {
-    match root.is_live() {
-        true => refused(root.under(path), source),
-        false => root.unreadable(path, source),
-    }
+    if root.is_live() { refused(root.under(path), source) } else { root.unreadable(path, source) }
 }
 
 /// The same of a file by its path below the root.

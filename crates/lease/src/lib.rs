@@ -206,10 +206,7 @@ impl Lease {
 
     fn end(&mut self) -> Result<Report, LeaseError> {
         let report = self.site.put_back_all(self.ledger.entries());
-        let removed = match report.has_failed() {
-            true => Ok(()),
-            false => journal::remove(&journal::path_in(&self.site.state)),
-        };
+        let removed = if report.has_failed() { Ok(()) } else { journal::remove(&journal::path_in(&self.site.state)) };
         if let Some(watchdog) = self.watchdog.take() {
             watchdog.dismiss();
         }

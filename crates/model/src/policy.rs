@@ -264,9 +264,10 @@ fn granule(policy: &ModelPolicy, shape: &Shape, format: &str, architecture: Arch
         ModelPolicy::Kernel(policy) => policy.granularity,
         ModelPolicy::BasePage { .. } => return Ok(Granule::Base),
         ModelPolicy::DirectMap(size) => {
-            return match shape.leaves.contains(&size.bytes()) {
-                true => Ok(Granule::Direct(size.bytes())),
-                false => Err(Lack::Leaves { format: format(), has: listed(&shape.leaves) }),
+            return if shape.leaves.contains(&size.bytes()) {
+                Ok(Granule::Direct(size.bytes()))
+            } else {
+                Err(Lack::Leaves { format: format(), has: listed(&shape.leaves) })
             };
         }
         ModelPolicy::Contig64k { .. } => {

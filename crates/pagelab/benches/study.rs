@@ -93,9 +93,10 @@ fn timed(what: &str, mut command: Command) -> Result<(), Box<dyn Error>> {
     let used = ChildrenUsage::now()?.since(&before);
     let cpu_s = used.user_s + used.system_s;
     println!("{what}: {:.2} s, {cpu_s:.2} s of them on a processor", began.elapsed().as_secs_f64());
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("{what}: {}", String::from_utf8_lossy(&output.stderr)).into()),
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!("{what}: {}", String::from_utf8_lossy(&output.stderr)).into())
     }
 }
 

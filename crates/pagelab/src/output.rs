@@ -104,9 +104,10 @@ impl Reader {
         let mut asked = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
         let gone = PollFlags::POLLERR | PollFlags::POLLHUP;
         let answered = poll(&mut asked, PollTimeout::ZERO).is_ok_and(|ready| ready > 0);
-        match answered && asked[0].revents().is_some_and(|events| events.intersects(gone)) {
-            true => Reader::IsGone,
-            false => Reader::Reads,
+        if answered && asked[0].revents().is_some_and(|events| events.intersects(gone)) {
+            Reader::IsGone
+        } else {
+            Reader::Reads
         }
     }
 
@@ -134,9 +135,10 @@ pub fn print(text: &str, json: bool) -> Result<(), Failure> {
 /// The same for output that repeats: whether it still has a reader.
 pub fn print_look(text: &str, json: bool) -> Result<Reader, Failure> {
     let mut out = std::io::stdout().lock();
-    Reader::of(match json {
-        true => writeln!(out, "{}", results::printable_json(text)),
-        false => writeln!(out, "{}", as_the_locale_has_it(&fitted(&results::printable_lines(text)))),
+    Reader::of(if json {
+        writeln!(out, "{}", results::printable_json(text))
+    } else {
+        writeln!(out, "{}", as_the_locale_has_it(&fitted(&results::printable_lines(text))))
     })
 }
 
@@ -155,10 +157,7 @@ fn fitted(text: &str) -> Cow<'_, str> {
 
 /// A sentence as it is printed: folded between words on a terminal, one line elsewhere.
 pub fn folded(sentence: String) -> String {
-    match std::io::stdout().is_terminal() {
-        true => results::fold(&sentence, terminal_width().min(100), 0),
-        false => sentence,
-    }
+    if std::io::stdout().is_terminal() { results::fold(&sentence, terminal_width().min(100), 0) } else { sentence }
 }
 
 /// Columns of the terminal; 100 elsewhere.

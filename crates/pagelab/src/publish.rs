@@ -69,13 +69,12 @@ pub fn comparison(comparison: &Comparison, forms: &Forms, adopt: Adopt) -> Resul
 
 /// The same, of one that was interrupted and went on.
 fn gone_on(comparison: &Comparison, resumptions: &[Resumption], forms: &Forms, adopt: Adopt) -> Result<(), Failure> {
-    let text = match forms.json {
-        true => {
-            let mut document = results::json::document(comparison);
-            document["resumptions"] = resumptions.iter().map(of_resumption).collect();
-            format!("{document:#}")
-        }
-        false => [text(comparison, adopt), resumed(comparison, resumptions)].join("\n\n").trim_end().to_owned(),
+    let text = if forms.json {
+        let mut document = results::json::document(comparison);
+        document["resumptions"] = resumptions.iter().map(of_resumption).collect();
+        format!("{document:#}")
+    } else {
+        [text(comparison, adopt), resumed(comparison, resumptions)].join("\n\n").trim_end().to_owned()
     };
     let printed = print(&text, forms.json);
     let csv = forms.csv.as_ref().map(|file| write(file, &|to| results::csv::write(comparison, to)));
@@ -100,10 +99,7 @@ fn resumed(comparison: &Comparison, resumptions: &[Resumption]) -> String {
         told
     });
     let told: Vec<String> = told.collect();
-    match told.is_empty() {
-        true => String::new(),
-        false => folded(format!("It was interrupted {}.", told.join("; "))),
-    }
+    if told.is_empty() { String::new() } else { folded(format!("It was interrupted {}.", told.join("; "))) }
 }
 
 /// The table, what follows from it, and how to have the best policy for good.
@@ -145,9 +141,10 @@ pub fn stored(stored: &Comparison, resumptions: &[Resumption], forms: &Forms, ad
 /// # Errors
 /// Standard output or a file cannot be written; a boot's answer is another one than the baseline's.
 pub fn merged(merged: &Merged, forms: &Forms) -> Result<(), Failure> {
-    let text = match forms.json {
-        true => format!("{:#}", of_boots::document(merged)),
-        false => of_boots::render(merged, terminal_width()),
+    let text = if forms.json {
+        format!("{:#}", of_boots::document(merged))
+    } else {
+        of_boots::render(merged, terminal_width())
     };
     print(&text, forms.json)?;
     if let Some(file) = &forms.csv {

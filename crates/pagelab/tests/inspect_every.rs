@@ -114,10 +114,9 @@ fn prometheus_reads_what_is_exported_and_never_half_of_it() {
     let linted = lint.stdout(Stdio::piped()).stderr(Stdio::piped()).begin().ran();
     assert_eq!((linted.code, linted.stdout.as_str(), linted.stderr.as_str()), (Some(0), "", ""), "{text}");
     // The OpenMetrics reader of its database, which wants to know when a sample was taken.
-    let stamped = text.lines().map(|line| match line.starts_with('#') {
-        true => format!("{line}\n"),
-        false => format!("{line} 1774101900\n"),
-    });
+    let stamped = text
+        .lines()
+        .map(|line| if line.starts_with('#') { format!("{line}\n") } else { format!("{line} 1774101900\n") });
     fs::write(bench.path("stamped"), stamped.collect::<String>()).unwrap();
     let mut import = Command::new("promtool");
     import.args(["tsdb", "create-blocks-from", "openmetrics"]).arg(bench.path("stamped")).arg(bench.path("blocks"));

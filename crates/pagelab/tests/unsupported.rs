@@ -49,9 +49,10 @@ fn without_root_base_and_thp_are_had_and_proven_and_settings_are_not_needed() {
     let document = bench.stored(1);
     assert_eq!(arm(&document, "base")["verdict"]["holding"], "held", "{ran}");
     let thp = arm(&document, "thp");
-    match thp["admission"]["supported"] == true {
-        true => assert_eq!(thp["verdict"]["holding"], "held", "{ran}"),
-        false => assert!(thp["admission"]["reason"].as_str().unwrap().contains("needs root"), "{thp:#}"),
+    if thp["admission"]["supported"] == true {
+        assert_eq!(thp["verdict"]["holding"], "held", "{ran}")
+    } else {
+        assert!(thp["admission"]["reason"].as_str().unwrap().contains("needs root"), "{thp:#}")
     }
     assert_eq!(settings(), before);
 }

@@ -249,9 +249,10 @@ fn compile_by(compiler: &str, options: &[&str], folder: &Path, name: &str) -> Re
     let program = folder.join(name);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tracer/tests/programs").join(name).with_extension("c");
     let status = Command::new(compiler).args(options).arg("-O1").arg("-o").arg(&program).arg(&source).status();
-    match status.map_err(|error| format!("{compiler}: {error}"))?.success() {
-        true => Ok(program),
-        false => Err(format!("{compiler} could not compile {}", source.display()).into()),
+    if status.map_err(|error| format!("{compiler}: {error}"))?.success() {
+        Ok(program)
+    } else {
+        Err(format!("{compiler} could not compile {}", source.display()).into())
     }
 }
 

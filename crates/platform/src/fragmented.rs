@@ -27,9 +27,10 @@ impl Fragmented {
         if let Some(output) = fragmented.child.stdout.as_mut() {
             BufReader::new(output).read_line(&mut said)?;
         }
-        match said.ends_with('\n') {
-            true => Ok(fragmented),
-            false => Err(PlatformError::NotFragmented { last_words: fragmented.last_words() }),
+        if said.ends_with('\n') {
+            Ok(fragmented)
+        } else {
+            Err(PlatformError::NotFragmented { last_words: fragmented.last_words() })
         }
     }
 

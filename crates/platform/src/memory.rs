@@ -123,9 +123,10 @@ impl Memory {
         let regions = found.areas.iter().flat_map(|area| &area.regions);
         let concerned = regions.filter(|region| region.mapping.is_concerned());
         let fresh = concerned.flat_map(|region| self.seen.gaps(region.start, region.end));
-        self.seen_bytes += match found.areas.is_empty() {
-            true => found.census.concerned_bytes(), // sums only
-            false => fresh.map(|(start, end)| end - start).sum(),
+        self.seen_bytes += if found.areas.is_empty() {
+            found.census.concerned_bytes()
+        } else {
+            fresh.map(|(start, end)| end - start).sum()
         };
     }
 

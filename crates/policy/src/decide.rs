@@ -176,9 +176,10 @@ fn mprotect(mechanism: &Mechanism, start: u64, bytes: u64, protection: u64, view
     }
     let vma = view.vma_at(start);
     if protection == prot::NONE {
-        return match guards::closes_a_guard(vma, start, end, base) {
-            true => Actions::Answer { result: 0, said: Some(guards::CLOSED) },
-            false => Actions::Pass,
+        return if guards::closes_a_guard(vma, start, end, base) {
+            Actions::Answer { result: 0, said: Some(guards::CLOSED) }
+        } else {
+            Actions::Pass
         };
     }
     let (low, high) = guards::without_guards(vma, start, end, base);
@@ -213,9 +214,10 @@ fn thp_disable(
     if !mechanism.answers_thp_disable() || !question && option != pr::SET_THP_DISABLE {
         return Actions::Pass;
     }
-    let refused = match question {
-        true => value | flags != 0,
-        false => flags != 0 && !(value != 0 && flags == EXCEPT_ADVISED && view.excepts_advised()),
+    let refused = if question {
+        value | flags != 0
+    } else {
+        flags != 0 && !(value != 0 && flags == EXCEPT_ADVISED && view.excepts_advised())
     };
     if refused || fourth | fifth != 0 {
         return Actions::Pass;

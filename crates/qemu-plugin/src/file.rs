@@ -36,9 +36,10 @@ impl TraceFile {
     /// Those of the system; it is another file, or a link.
     pub fn open(path: &Path, identity: Option<(u64, u64)>) -> io::Result<TraceFile> {
         let opened = TraceFile::of(path, open_no_link(path)?)?;
-        match identity.is_none_or(|identity| identity == opened.identity) {
-            true => Ok(TraceFile { held: Some(Vec::new()), ..opened }),
-            false => Err(io::Error::other("the file was replaced by another one before anything was recorded")),
+        if identity.is_none_or(|identity| identity == opened.identity) {
+            Ok(TraceFile { held: Some(Vec::new()), ..opened })
+        } else {
+            Err(io::Error::other("the file was replaced by another one before anything was recorded"))
         }
     }
 

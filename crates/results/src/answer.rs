@@ -196,9 +196,10 @@ impl<'a> Field<'a> {
                 lost.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), lost| (least.min(lost), most.max(lost)));
             least * (1.0 + TOLD_APART_RATIO) >= most
         };
-        match near(0) && near(1) {
-            true => format!("{percent} %"),
-            false => format!("{percent} %, or how far walks overlap decides"),
+        if near(0) && near(1) {
+            format!("{percent} %")
+        } else {
+            format!("{percent} %, or how far walks overlap decides")
         }
     }
 
@@ -211,9 +212,10 @@ impl<'a> Field<'a> {
         let total = |entry: &Entry<'a>| [entry.with_kernel().unwrap_or(f64::INFINITY)];
         let best = self.best(total);
         *names = self::names(&best);
-        let with = match self.figures().any(|figure| is_of_kernel(figure) && is_assumed(figure)) {
-            true => "With faults, zeroing and copying, whose cost is assumed",
-            false => "With faults, zeroing and copying",
+        let with = if self.figures().any(|figure| is_of_kernel(figure) && is_assumed(figure)) {
+            "With faults, zeroing and copying, whose cost is assumed"
+        } else {
+            "With faults, zeroing and copying"
         };
         match &best[..] {
             [one] if one.policy == reference.policy => format!("{with}, {} has the fewest cycles", one.policy),

@@ -67,11 +67,10 @@ pub(crate) fn metric(metrics: &[Metric], name: &str) -> Metric {
 
 /// How long a design looks at memory that goes.
 pub(crate) fn proof(design: &Design) -> String {
-    let proof = match design.prove_all {
-        true => {
-            "all memory is inspected before it is given back; wall times contain that where other tasks ran meanwhile (--prove-all)"
-        }
-        false => "large ranges are inspected as long as that takes a small share of the time",
+    let proof = if design.prove_all {
+        "all memory is inspected before it is given back; wall times contain that where other tasks ran meanwhile (--prove-all)"
+    } else {
+        "large ranges are inspected as long as that takes a small share of the time"
     };
     proof.to_owned()
 }

@@ -159,9 +159,10 @@ fn sheltered(path: &Path, missing: Missing) -> Result<PathBuf, Error> {
     // From the root on, so that every directory on the way is seen.
     let whole = std::path::absolute(path).map_err(|source| Error::System { part: path.to_path_buf(), source })?;
     let found = inside(&whole, missing)?;
-    match found.is_sheltered {
-        true => Ok(found.directory_path().to_path_buf()),
-        false => Err(Error::Unsheltered { directory: path.to_path_buf() }),
+    if found.is_sheltered {
+        Ok(found.directory_path().to_path_buf())
+    } else {
+        Err(Error::Unsheltered { directory: path.to_path_buf() })
     }
 }
 

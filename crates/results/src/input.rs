@@ -100,10 +100,7 @@ fn open_any(path: &Path) -> Result<(File, Option<&'static str>), Error> {
 pub fn read(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     open(path)?.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > max_bytes {
-        true => Err(Error::TooLarge { max_bytes }),
-        false => Ok(bytes),
-    }
+    if bytes.len() as u64 > max_bytes { Err(Error::TooLarge { max_bytes }) } else { Ok(bytes) }
 }
 
 /// Reads a definition: a text of at most [`MAX_DEFINITION_BYTES`].

@@ -173,10 +173,7 @@ pub fn give_as(path: &Path, other: &Path) -> io::Result<()> {
     let file = open_no_link(path)?;
     let (own, other) = (fstat(&file)?, fstat(open_no_link(other)?)?);
     let is_new_of_root = own.st_uid == 0 && own.st_nlink == 1 && place::kind(&own) == SFlag::S_IFREG;
-    match is_new_of_root {
-        true => Ok(place::give(&file, Owner { user: other.st_uid, group: other.st_gid })?),
-        false => Ok(()),
-    }
+    if is_new_of_root { Ok(place::give(&file, Owner { user: other.st_uid, group: other.st_gid })?) } else { Ok(()) }
 }
 
 /// How something is written.

@@ -156,9 +156,10 @@ impl Place {
         if path.as_os_str().as_bytes().ends_with(b"/") {
             return Err(Error::Directory);
         }
-        let mut walk = match path.is_absolute() {
-            true => Walk::begin("/", "/".into(), *caller, missing)?,
-            false => Walk::begin(".", current_directory(path)?, *caller, missing)?,
+        let mut walk = if path.is_absolute() {
+            Walk::begin("/", "/".into(), *caller, missing)?
+        } else {
+            Walk::begin(".", current_directory(path)?, *caller, missing)?
         };
         walk.push(path);
         walk.walk()
@@ -312,9 +313,10 @@ impl Walk {
             (self.trusted, self.sheltered) = (root.trusted, root.sheltered);
         }
         self.push(&target);
-        match target.as_os_str().as_bytes().ends_with(b"/") && self.rest.is_empty() {
-            true => Err(Error::Directory),
-            false => Ok(()),
+        if target.as_os_str().as_bytes().ends_with(b"/") && self.rest.is_empty() {
+            Err(Error::Directory)
+        } else {
+            Ok(())
         }
     }
 

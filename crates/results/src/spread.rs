@@ -51,9 +51,8 @@ impl Spread {
     pub fn shown(&self) -> Vec<[String; 6]> {
         let row = |(place, (shown, name)): (usize, &(&str, &str))| {
             let figure = self.figures.iter().find(|figure| figure.name == *name)?;
-            let text = |value: u64| match name.ends_with("_bytes") {
-                true => format_bytes(value),
-                false => figure::long(value as f64, Unit::Count),
+            let text = |value: u64| {
+                if name.ends_with("_bytes") { format_bytes(value) } else { figure::long(value as f64, Unit::Count) }
             };
             let policy = if place == 0 { self.policy.clone() } else { String::new() };
             let values = [figure.fixed, figure.least, figure.median, figure.most].map(text);

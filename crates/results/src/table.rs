@@ -40,9 +40,10 @@ pub fn render(comparison: &Comparison, width: usize) -> String {
     let width = width.clamp(LEAST_WIDTH, GREATEST_WIDTH);
     let rows = rows::rows(comparison);
     let is_too_long = |row: &Row<'_>| row.label().len().max(row.outcome().len()) > LONGEST_CELL;
-    let mut text = match width < LEAST_TABLE || rows.iter().any(is_too_long) {
-        true => paragraphs(comparison, &rows, width),
-        false => table(comparison, &rows, width),
+    let mut text = if width < LEAST_TABLE || rows.iter().any(is_too_long) {
+        paragraphs(comparison, &rows, width)
+    } else {
+        table(comparison, &rows, width)
     };
     for note in notes(comparison, &rows) {
         text.push_str(&fold(&note, width, 4));
@@ -76,9 +77,10 @@ fn paragraphs(comparison: &Comparison, rows: &[Row<'_>], width: usize) -> String
         for [name, median, change, range] in lines {
             let [w0, w1, w2, w3] = columns;
             let line = format!("  {name:w0$} {median:>w1$} {change:>w2$} {range:>w3$}");
-            match line.trim_end().chars().count() <= width {
-                true => text.push_str(line.trim_end()),
-                false => text.push_str(&format!("  {name:w0$} {median:>w1$}\n    {change:>w2$} {range:>w3$}")),
+            if line.trim_end().chars().count() <= width {
+                text.push_str(line.trim_end())
+            } else {
+                text.push_str(&format!("  {name:w0$} {median:>w1$}\n    {change:>w2$} {range:>w3$}"))
             }
             text.push('\n');
         }

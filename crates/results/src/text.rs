@@ -42,10 +42,7 @@ pub fn printable_json(document: &str) -> Cow<'_, str> {
     if !document.chars().any(|c| disturbs(c) && c != '\n') {
         return document.into();
     }
-    let escaped = |c: char| match disturbs(c) && c != '\n' {
-        true => format!("\\u{:04x}", c as u32),
-        false => c.to_string(),
-    };
+    let escaped = |c: char| if disturbs(c) && c != '\n' { format!("\\u{:04x}", c as u32) } else { c.to_string() };
     document.chars().map(escaped).collect::<String>().into()
 }
 

@@ -42,9 +42,10 @@ impl Design {
             let other = &self.arms[*other];
             other.policy == baseline.policy && other.is_same_variant(own)
         };
-        match own.is_same_variant(baseline) {
-            true => self.baseline,
-            false => self.compared().find(is_own).unwrap_or(self.baseline),
+        if own.is_same_variant(baseline) {
+            self.baseline
+        } else {
+            self.compared().find(is_own).unwrap_or(self.baseline)
         }
     }
 

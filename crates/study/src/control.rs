@@ -52,9 +52,10 @@ impl Design {
             variant: variant.cloned(),
         };
         let variants = self.variants();
-        let bares: Vec<Arm> = match variants.is_empty() {
-            true => vec![bare(None)],
-            false => variants.into_iter().map(|variant| bare(Some(variant))).collect(),
+        let bares: Vec<Arm> = if variants.is_empty() {
+            vec![bare(None)]
+        } else {
+            variants.into_iter().map(|variant| bare(Some(variant))).collect()
         };
         let shams: Vec<Arm> = self.arms.iter().enumerate().filter(is_worth).map(sham).collect();
         self.arms.extend(bares.into_iter().chain(shams));

@@ -244,10 +244,12 @@ impl<R: Read> Reader<R> {
             }
         };
         let payload = self.take(prefix.payload_bytes as usize)?;
-        let error = match () {
-            () if payload.len() < prefix.payload_bytes as usize => BlockError::CutOff,
-            () if crc32fast::hash(&payload) != prefix.payload_crc => BlockError::PayloadChecksum,
-            () => return Ok(Found::Block(prefix, payload)),
+        let error = if payload.len() < prefix.payload_bytes as usize {
+            BlockError::CutOff
+        } else if crc32fast::hash(&payload) != prefix.payload_crc {
+            BlockError::PayloadChecksum
+        } else {
+            return Ok(Found::Block(prefix, payload));
         };
         self.return_bytes([bytes, payload].concat());
         Ok(Found::Error(error))

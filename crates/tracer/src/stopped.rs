@@ -126,9 +126,10 @@ impl Kernel for Stopped<'_, '_> {
     /// Of all calls on a range msync does nothing else than to look whether there is one (mm/msync.c).
     fn look(&mut self, (start, bytes): (u64, u64)) -> Result<i64, Lost> {
         let arguments = [start, bytes, libc::MS_ASYNC as u64, 0, 0, 0];
-        match self.context.allows(self.paused, libc::SYS_msync, arguments) {
-            true => self.paused.call(libc::SYS_msync, arguments),
-            false => Ok(0),
+        if self.context.allows(self.paused, libc::SYS_msync, arguments) {
+            self.paused.call(libc::SYS_msync, arguments)
+        } else {
+            Ok(0)
         }
     }
 

@@ -19,9 +19,10 @@ use crate::user::{self, User};
 /// The program could not be started.
 pub fn run_untraced(launch: &Launch) -> Result<Exit, LaunchError> {
     let path = launch::resolve(launch.command.first().ok_or_else(|| LaunchError::NotFound(OsString::new()))?)?;
-    match launch.user.as_ref().is_some_and(User::is_another) {
-        true => run_beside(launch, &path),
-        false => Err(replace_self(launch, &path)),
+    if launch.user.as_ref().is_some_and(User::is_another) {
+        run_beside(launch, &path)
+    } else {
+        Err(replace_self(launch, &path))
     }
 }
 

@@ -172,9 +172,10 @@ fn said(programs: &[&str], words: &[&str]) -> io::Result<Option<Result<String, O
     for program in programs {
         let run = Command::new(program).args(words).stdin(Stdio::null()).stderr(Stdio::null()).output();
         let Some(output) = if_there(run)? else { continue };
-        return Ok(Some(match output.status.success() {
-            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-            false => Err(output.status.code()),
+        return Ok(Some(if output.status.success() {
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        } else {
+            Err(output.status.code())
         }));
     }
     Ok(None)

@@ -44,9 +44,10 @@ pub fn of(root: &Path, mark: &Mark) -> Result<Age, String> {
         git.current_dir(root).args(["rev-list", "--no-merges", "--count", &format!("{commit}..HEAD"), "--"]);
         git.args(&mark.code).arg(":(exclude)*/tests/*");
         let output = git.output().map_err(|error| format!("cannot run git: {error}"))?;
-        match output.status.success() {
-            true => Ok(String::from_utf8_lossy(&output.stdout).trim().parse::<usize>().ok()),
-            false => Err(format!("git: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        if output.status.success() {
+            Ok(String::from_utf8_lossy(&output.stdout).trim().parse::<usize>().ok())
+        } else {
+            Err(format!("git: {}", String::from_utf8_lossy(&output.stderr).trim()))
         }
     };
     match (commits_since(&mark.commit), commits_since("HEAD")) {

@@ -196,13 +196,12 @@ fn checked(root: &Path, guest: &Guest, fetched: Fetched, arguments: &Arguments) 
     let (name, programs) = (&guest.name, &programs);
     let memory = guest.memory.as_deref();
     let boots = Boots { name, board, kernel: &kernel.image, memory, programs, logs: &logs, limit, scope };
-    let (mut said, date) = match arguments.judges {
-        true => {
-            let said = boots.read()?;
-            let first = said.first().map_or(Stage::Together, |(stage, _)| *stage);
-            (said, logged(&boots.log(first), &kernel.image)?)
-        }
-        false => (boots.run()?, crate::command::stamp(root).0),
+    let (mut said, date) = if arguments.judges {
+        let said = boots.read()?;
+        let first = said.first().map_or(Stage::Together, |(stage, _)| *stage);
+        (said, logged(&boots.log(first), &kernel.image)?)
+    } else {
+        (boots.run()?, crate::command::stamp(root).0)
     };
     model::simulate(root, target, programs, &mut said);
     merged::report(&pagelab, &mut said)?;

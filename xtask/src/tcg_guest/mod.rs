@@ -41,9 +41,8 @@ pub struct Wanted {
 
 /// Fetches what is missing and says where it is.
 pub fn run(wanted: Wanted) -> ExitCode {
-    let made = assemble(wanted.again).and_then(|directory| match wanted.system {
-        true => assemble_system(&directory, wanted.again).map(|()| directory),
-        false => Ok(directory),
+    let made = assemble(wanted.again).and_then(|directory| {
+        if wanted.system { assemble_system(&directory, wanted.again).map(|()| directory) } else { Ok(directory) }
     });
     match made {
         Ok(directory) => {

@@ -30,9 +30,10 @@ pub fn find_or_install(root: &Path) -> Result<PathBuf, String> {
     }
     println!("==> installing {PACKAGE} {VERSION}");
     pip_install(&directory, PACKAGE, VERSION, &DIGESTS)?;
-    match is_usable(&directory) {
-        true => Ok(directory),
-        false => Err(format!("{PACKAGE} {VERSION} is installed, and python3 cannot use it")),
+    if is_usable(&directory) {
+        Ok(directory)
+    } else {
+        Err(format!("{PACKAGE} {VERSION} is installed, and python3 cannot use it"))
     }
 }
 

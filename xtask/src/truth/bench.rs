@@ -101,10 +101,7 @@ impl Bench {
         }
         let run = PathBuf::from(filled(&program.run));
         let libraries = directory.0.join("lib");
-        let run = match is_made || program.in_place {
-            true => run,
-            false => copied(&run, &directory.0)?,
-        };
+        let run = if is_made || program.in_place { run } else { copied(&run, &directory.0)? };
         let has_interpreter = copy_libraries(&run, &libraries)?;
         let words = std::iter::once(run.display().to_string()).chain(program.arguments.iter().map(|word| filled(word)));
         let command: Vec<String> = words.collect();
@@ -160,12 +157,11 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), NotReady> {
 fn make(words: &[String], program: &Program) -> Result<(), NotReady> {
     let output = Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()).output();
     let output = output.map_err(|_| NotReady::Missing(format!("{} ({})", program.package, words[0])))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            Err(NotReady::Failed(format!("{}: {}", words.join(" "), said.lines().last().unwrap_or_default())))
-        }
+    if output.status.success() {
+        Ok(())
+    } else {
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(NotReady::Failed(format!("{}: {}", words.join(" "), said.lines().last().unwrap_or_default())))
     }
 }
 

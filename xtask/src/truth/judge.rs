@@ -86,9 +86,10 @@ impl Spread {
 
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.least == self.most {
-            true => write!(f, "{}", self.median),
-            false => write!(f, "{} ({} to {})", self.median, self.least, self.most),
+        if self.least == self.most {
+            write!(f, "{}", self.median)
+        } else {
+            write!(f, "{} ({} to {})", self.median, self.least, self.most)
         }
     }
 }

@@ -104,10 +104,7 @@ fn shown(figure: Figure, cell: &Cell) -> String {
         Cell::Number { measured, simulated } => (measured.to_string(), simulated.to_string()),
         Cell::Word { measured, simulated } => (measured.join(" or "), simulated.clone()),
     };
-    match cell.agrees(figure) {
-        true => format!("{measured} | {simulated}"),
-        false => format!("**{measured}** | **{simulated}**"),
-    }
+    if cell.agrees(figure) { format!("{measured} | {simulated}") } else { format!("**{measured}** | **{simulated}**") }
 }
 
 #[cfg(test)]

@@ -111,10 +111,12 @@ fn is_exhausted(read: impl Fn(&str) -> io::Result<String>, size: PageSize) -> An
 }
 
 fn advice(entry: &SmapsEntry) -> Advice {
-    match () {
-        () if entry.has_flag("nh") => Advice::NoHuge,
-        () if entry.has_flag("hg") => Advice::Huge,
-        () => Advice::None,
+    if entry.has_flag("nh") {
+        Advice::NoHuge
+    } else if entry.has_flag("hg") {
+        Advice::Huge
+    } else {
+        Advice::None
     }
 }
 

@@ -38,9 +38,10 @@ pub fn look(
     let mapped = look.vmas()?;
     let bounds_before = if subject.is_live() { bounds(&mapped) } else { Vec::new() };
     let mut facts: Vec<VmaFacts> = mapped.into_iter().map(|vma| look.facts(vma)).collect();
-    let told = match detail.sizes_only && subject.is_by_page() {
-        true => FromSmaps::default(),
-        false => look.tell(&mut facts, &mut partial),
+    let told = if detail.sizes_only && subject.is_by_page() {
+        FromSmaps::default()
+    } else {
+        look.tell(&mut facts, &mut partial)
     };
     let facts = look.cut_at_guards(facts);
     subject.usable()?;
@@ -52,9 +53,10 @@ pub fn look(
         let (kind, how) = recognise(&facts[group.clone()], before, &around);
         regions.push(look.region(&facts[group.clone()], kind, how, outline, (seen, told.knows_flags)));
     };
-    match subject.is_by_page() {
-        true => look.pages(&facts, &groups, &mut partial, &mut finish),
-        false => look.sums(&facts, &groups, told.sums, &mut finish),
+    if subject.is_by_page() {
+        look.pages(&facts, &groups, &mut partial, &mut finish)
+    } else {
+        look.sums(&facts, &groups, told.sums, &mut finish)
     }
     if subject.is_live() && look.vmas().is_ok_and(|later| bounds(&later) != bounds_before) {
         partial.push(
@@ -188,12 +190,13 @@ impl Look<'_> {
         if !facts.iter().any(has_guards) {
             return facts;
         }
-        let cut = |facts: VmaFacts| match has_guards(&facts) {
-            true => {
+        let cut = |facts: VmaFacts| {
+            if has_guards(&facts) {
                 let guards = self.subject.guards(facts.start, facts.end);
                 facts.cut_at(&guards)
+            } else {
+                vec![facts]
             }
-            false => vec![facts],
         };
         facts.into_iter().flat_map(cut).collect()
     }
@@ -317,10 +320,7 @@ impl Look<'_> {
             sees_folios: self.subject.sees_folios(),
         };
         // Without advice, flags and guards a cause would be a guess.
-        let causes = match knows_flags {
-            true => explain(outline, &kind, vmas, &all_cuts, &seen, &ground),
-            false => Vec::new(),
-        };
+        let causes = if knows_flags { explain(outline, &kind, vmas, &all_cuts, &seen, &ground) } else { Vec::new() };
         explain_windows(outline, &kind, vmas, &all_cuts, &mut seen, &ground, &causes);
         let whole = || vmas.iter().filter(|vma| vma.part == VmaPart::First);
         let sum = |bytes: fn(&Told) -> u64| whole().map(|vma| vma.told.as_ref().map(bytes)).sum::<Option<u64>>();

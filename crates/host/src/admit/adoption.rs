@@ -129,14 +129,13 @@ fn transparent_pages(size: PageSize, host: &Host) -> Vec<Adoption> {
         ways.push(in_code());
     }
     let line = format!("thp_anon={size}:always");
-    let (boot, line): (Vec<&str>, _) = match size == pmd {
-        true => {
-            (Vec::new(), way("every program, at each boot: the kernel command line", ["transparent_hugepage=always"]))
-        }
-        false => (
+    let (boot, line): (Vec<&str>, _) = if size == pmd {
+        (Vec::new(), way("every program, at each boot: the kernel command line", ["transparent_hugepage=always"]))
+    } else {
+        (
             vec!["never"],
             way("every program, at each boot: the kernel command line (Linux 6.12; unnamed sizes are off)", [&line]),
-        ),
+        )
     };
     let settings = |value| {
         let file = if size == pmd { format!("{THP}/enabled") } else { thp_size_enabled(size) };

@@ -173,11 +173,10 @@ fn folios(host: &Host, terms: &Terms) -> Result<Fact, HostError> {
         Err(error) => Err(absent::unreadable(host.root(), path, error)),
     };
     let visible = terms.privilege == Privilege::Root && (!host.is_live() || is_readable()?);
-    Ok(match visible {
-        true => good(FOLIOS, "visible", format!("{path} and the frame numbers of pagemap can be read")),
-        false => {
-            limited(FOLIOS, "not visible", format!("mTHP cannot be told from base pages without {path}: run as root"))
-        }
+    Ok(if visible {
+        good(FOLIOS, "visible", format!("{path} and the frame numbers of pagemap can be read"))
+    } else {
+        limited(FOLIOS, "not visible", format!("mTHP cannot be told from base pages without {path}: run as root"))
     })
 }
 
@@ -262,11 +261,10 @@ fn fragmentation(pmd: PageSize, host: &Host, state: &State) -> Fact {
     let all: u64 = state.free_blocks_by_order.iter().enumerate().map(bytes).sum();
     let large: u64 = state.free_blocks_by_order.iter().enumerate().skip(order).map(bytes).sum();
     let value = format!("{} of {} free in blocks of {pmd} or more", format_bytes(large), format_bytes(all));
-    match large.saturating_mul(4) >= all {
-        true => good("fragmentation", value, ""),
-        false => {
-            limited("fragmentation", value, "large pages may be lacking; as root: echo 1 > /proc/sys/vm/compact_memory")
-        }
+    if large.saturating_mul(4) >= all {
+        good("fragmentation", value, "")
+    } else {
+        limited("fragmentation", value, "large pages may be lacking; as root: echo 1 > /proc/sys/vm/compact_memory")
     }
 }
 

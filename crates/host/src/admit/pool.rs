@@ -46,9 +46,10 @@ impl Pool {
 pub fn hugetlb(size: PageSize, host: &Host, terms: &Terms) -> Result<Lowering, Unsupported> {
     let sizes = &host.page_sizes().hugetlb;
     if !sizes.contains(&size) {
-        let (reason, remedy) = match sizes.is_empty() {
-            true => ("this kernel has no hugetlb pools".into(), "a kernel with CONFIG_HUGETLBFS=y".into()),
-            false => (format!("this kernel has no pool of {size} pages"), format!("one of {}", list(sizes))),
+        let (reason, remedy) = if sizes.is_empty() {
+            ("this kernel has no hugetlb pools".into(), "a kernel with CONFIG_HUGETLBFS=y".into())
+        } else {
+            (format!("this kernel has no pool of {size} pages"), format!("one of {}", list(sizes)))
         };
         return Err(Unsupported { reason, remedy });
     }

@@ -50,9 +50,10 @@ fn content(root: &Root, path: &str) -> io::Result<String> {
     let file = root.file(path)?;
     let is_packed = path.ends_with(".gz");
     let mut bytes = Vec::new();
-    match is_packed {
-        true => GzDecoder::new(file).take(GREATEST_BYTES + 1).read_to_end(&mut bytes)?,
-        false => file.take(GREATEST_BYTES + 1).read_to_end(&mut bytes)?,
+    if is_packed {
+        GzDecoder::new(file).take(GREATEST_BYTES + 1).read_to_end(&mut bytes)?
+    } else {
+        file.take(GREATEST_BYTES + 1).read_to_end(&mut bytes)?
     };
     if bytes.len() as u64 > GREATEST_BYTES {
         let greatest = format_bytes(GREATEST_BYTES);

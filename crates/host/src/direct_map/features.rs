@@ -237,9 +237,10 @@ fn secretmem(host: &Host, boot: &Boot) -> Feature {
 
 fn collapses(host: &Host) -> Result<Option<Feature>, HostError> {
     let Some(version) = host.kernel_version()? else { return Ok(None) };
-    let (value, meaning) = match version >= COLLAPSES {
-        true => ("yes", "large leaves are rebuilt where code is made read-only and executable; not after memfd_secret"),
-        false => ("no", "a split leaf stays split until reboot"),
+    let (value, meaning) = if version >= COLLAPSES {
+        ("yes", "large leaves are rebuilt where code is made read-only and executable; not after memfd_secret")
+    } else {
+        ("no", "a split leaf stays split until reboot")
     };
     Ok(Some(Feature { name: "collapses", value: value.into(), meaning: meaning.into() }))
 }

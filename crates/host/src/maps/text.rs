@@ -83,10 +83,7 @@ pub fn parse_line(line: &str) -> Result<Vma, &'static str> {
     let vma = fields(line).ok_or(LINE)?;
     let is_aligned = (vma.start | vma.end).is_multiple_of(SMALLEST_PAGE);
     let is_user = vma.end <= MAX_USER_END && vma.name != VSYSCALL.0;
-    match is_aligned && (is_user || (vma.name.as_str(), vma.start, vma.end) == VSYSCALL) {
-        true => Ok(vma),
-        false => Err(RANGE),
-    }
+    if is_aligned && (is_user || (vma.name.as_str(), vma.start, vma.end) == VSYSCALL) { Ok(vma) } else { Err(RANGE) }
 }
 
 fn fields(line: &str) -> Option<Vma> {

@@ -121,9 +121,10 @@ impl Root {
     pub fn lines(&self, path: &str) -> io::Result<Box<dyn BufRead>> {
         const PIECE: usize = 1 << 16;
         let file = self.file(path)?;
-        Ok(match self.is_live() {
-            true => Box::new(BufReader::with_capacity(PIECE, file)),
-            false => Box::new(BufReader::with_capacity(PIECE, Bounded::new(file, MAX_STREAM_BYTES))),
+        Ok(if self.is_live() {
+            Box::new(BufReader::with_capacity(PIECE, file))
+        } else {
+            Box::new(BufReader::with_capacity(PIECE, Bounded::new(file, MAX_STREAM_BYTES)))
         })
     }
 

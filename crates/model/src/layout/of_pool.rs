@@ -33,9 +33,8 @@ impl Layout {
                 let address = if is_fixed { self.address(recorded) } else { self.hint(address, pages(bytes)) };
                 let call = Call::Mmap { address, bytes, protection, flags, file: file as u64, offset };
                 self.serve(call, event, &mut changes, |layout, to| {
-                    match is_fixed && layout.means(recorded, bytes, to) {
-                        true => {}
-                        false => layout.mean_instead(recorded, pages(bytes), to),
+                    if !(is_fixed && layout.means(recorded, bytes, to)) {
+                        layout.mean_instead(recorded, pages(bytes), to)
                     }
                     if !is_fixed {
                         layout.reservations.note(&event.call, recorded, to);
@@ -118,10 +117,7 @@ impl Layout {
         let heap = self.heap_place(self.heap.unwrap_or_default());
         let Some(pool) = &mut self.pool else { return };
         let result = pool.serve(call, event, heap, &mut self.taken, changes);
-        match is_error(result) {
-            true => changes.push(Change::Refused),
-            false => then(self, result as u64),
-        }
+        if is_error(result) { changes.push(Change::Refused) } else { then(self, result as u64) }
     }
 
     /// Whether all of a recorded range is these addresses already.

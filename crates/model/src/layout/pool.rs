@@ -202,10 +202,12 @@ impl Addresses<'_> {
             return ENOMEM;
         }
         let moved = self.vmas.within(old, old.saturating_add(old_bytes.min(new_bytes)));
-        let to = match () {
-            () if flags & mremap::FIXED != 0 => target,
-            () if stays => old,
-            () => self.taken.place_memory(new_bytes),
+        let to = if flags & mremap::FIXED != 0 {
+            target
+        } else if stays {
+            old
+        } else {
+            self.taken.place_memory(new_bytes)
         };
         if !keeps {
             self.vmas.clear(old, old_end);

@@ -150,20 +150,19 @@ impl Judge<'_> {
 
     /// Sets of a cache with so many entries and ways.
     fn sets(&self, key: &str, entries: u32, ways: u32) -> Result<u32, MachineError> {
-        match () {
-            () if entries == 0 => Err(self.wrong(&format!("{key}.entries"), 0, "at least one entry")),
-            () if entries > MAX_ENTRIES => {
-                Err(self.wrong(&format!("{key}.entries"), entries, format!("at most {MAX_ENTRIES} entries")))
-            }
-            () if ways == 0 => Err(self.wrong(&format!("{key}.ways"), 0, "at least one way")),
-            () if !entries.is_multiple_of(ways) => {
-                Err(self.wrong(&format!("{key}.ways"), ways, format!("a divisor of the {entries} entries")))
-            }
-            () if !(entries / ways).is_power_of_two() || entries / ways > MAX_SETS => {
-                let found = format!("{entries} entries in {ways} ways, which are {} sets", entries / ways);
-                Err(self.wrong(&format!("{key}.entries"), found, format!("a power of two of up to {MAX_SETS} sets")))
-            }
-            () => Ok(entries / ways),
+        if entries == 0 {
+            Err(self.wrong(&format!("{key}.entries"), 0, "at least one entry"))
+        } else if entries > MAX_ENTRIES {
+            Err(self.wrong(&format!("{key}.entries"), entries, format!("at most {MAX_ENTRIES} entries")))
+        } else if ways == 0 {
+            Err(self.wrong(&format!("{key}.ways"), 0, "at least one way"))
+        } else if !entries.is_multiple_of(ways) {
+            Err(self.wrong(&format!("{key}.ways"), ways, format!("a divisor of the {entries} entries")))
+        } else if !(entries / ways).is_power_of_two() || entries / ways > MAX_SETS {
+            let found = format!("{entries} entries in {ways} ways, which are {} sets", entries / ways);
+            Err(self.wrong(&format!("{key}.entries"), found, format!("a power of two of up to {MAX_SETS} sets")))
+        } else {
+            Ok(entries / ways)
         }
     }
 

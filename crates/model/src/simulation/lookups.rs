@@ -77,12 +77,16 @@ impl Simulation {
         for (id, bits) in ids.iter().zip(kinds) {
             let number = numbers[usize::from(*id)];
             let has = |kind: Kind| bits & kind.bits() == kind.bits();
-            let lanes = match () {
-                () if has(Kind::FETCH) => [Some(0), None],
-                () if has(Kind::LOAD) && has(Kind::STORE_FIRST) => [Some(2 | READ_ONLY), Some(1)],
-                () if has(Kind::LOAD) && has(Kind::STORE) => [Some(1), Some(2 | READ_ONLY)],
-                () if has(Kind::STORE) => [Some(2 | READ_ONLY), None],
-                () => [Some(1), None],
+            let lanes = if has(Kind::FETCH) {
+                [Some(0), None]
+            } else if has(Kind::LOAD) && has(Kind::STORE_FIRST) {
+                [Some(2 | READ_ONLY), Some(1)]
+            } else if has(Kind::LOAD) && has(Kind::STORE) {
+                [Some(1), Some(2 | READ_ONLY)]
+            } else if has(Kind::STORE) {
+                [Some(2 | READ_ONLY), None]
+            } else {
+                [Some(1), None]
             };
             lanes.into_iter().flatten().for_each(|lane| self.lookups.push(&self.lineage.own.slots, number, lane));
         }

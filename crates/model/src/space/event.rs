@@ -94,10 +94,13 @@ impl<F: Format> Paged<F> {
 
     fn hear_other(&mut self, event: &Event) -> Result<(), SpaceError> {
         match &event.call {
-            Call::Brk { .. } => match self.brk(event.result as u64)? == event.result as u64 {
-                true => Ok(()),
-                false => self.refuse(),
-            },
+            Call::Brk { .. } => {
+                if self.brk(event.result as u64)? == event.result as u64 {
+                    Ok(())
+                } else {
+                    self.refuse()
+                }
+            }
             Call::Prctl { option: PR_SET_THP_DISABLE, argument } => {
                 self.processes.running.thp_disabled = *argument != 0;
                 Ok(())

@@ -112,10 +112,7 @@ impl Oracle {
             }
             (None, true) => {
                 self.counted.anonymous_faults += 1;
-                let window = match self.huge {
-                    true => self.huge_window(page),
-                    false => self.window(page, self.folio_bytes),
-                };
+                let window = if self.huge { self.huge_window(page) } else { self.window(page, self.folio_bytes) };
                 let huge = self.huge && window.is_some();
                 self.own(&window.unwrap_or(vec![page]), huge);
             }

@@ -250,9 +250,10 @@ impl<F: Format + Send> Space for Paged<F> {
     fn exec(&mut self, shares: bool) -> Result<u32, SpaceError> {
         let (before, next) = (self.processes.number, self.processes.add_program()?);
         self.processes.enter(next, &mut self.costs);
-        match shares {
-            true => self.costs.processes += 1,
-            false => self.processes.remove(before, &mut self.costs),
+        if shares {
+            self.costs.processes += 1
+        } else {
+            self.processes.remove(before, &mut self.costs)
         }
         Ok(next)
     }

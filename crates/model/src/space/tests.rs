@@ -17,12 +17,11 @@ pub(super) const PLACE: u64 = 1 << 37;
 pub(super) fn space(machine: &str, policy: &str, physical: Physical) -> Box<dyn Space> {
     let plan = Plan::new(&policy.parse().unwrap(), &built_in(machine).unwrap()).unwrap();
     let space = new(&plan, &physical).unwrap();
-    match plan.mechanism.hugetlb {
-        true => {
-            let scheme = Scheme { pool: Some(plan.mechanism), ..Scheme::default() };
-            Box::new(Served { layout: Layout::new(scheme, Image::default()), space })
-        }
-        false => space,
+    if plan.mechanism.hugetlb {
+        let scheme = Scheme { pool: Some(plan.mechanism), ..Scheme::default() };
+        Box::new(Served { layout: Layout::new(scheme, Image::default()), space })
+    } else {
+        space
     }
 }
 

@@ -153,10 +153,7 @@ impl OfDepth {
 
     /// Touches pages: their indexes and keys, by identifier; from the most sets on where many are in no stack.
     pub fn touch(&mut self, ids: &[u16], pages: &[(u32, u32)], from_most: bool) {
-        with_depth!(self, all => match from_most {
-            true => all.touch_from_most(ids, pages),
-            false => all.touch_from_fewest(ids, pages),
-        });
+        with_depth!(self, all => if from_most { all.touch_from_most(ids, pages) } else { all.touch_from_fewest(ids, pages) });
     }
 
     /// How often a page was in no stack so far.

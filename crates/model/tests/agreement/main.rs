@@ -214,10 +214,12 @@ hit_cycles = { is = 0, assumed = "test" }
     let accesses = accesses(pages, 10);
     let stored = |tlb: &TlbShape, address: u64| {
         let holds = |bytes: u64| tlb.holds.iter().any(|size| size.bytes() == bytes);
-        match () {
-            () if address < end && holds(2 << 20) => Some((21, address >> 21)),
-            () if address < end && tlb.name == "L1" => None,
-            () => holds(4096).then_some((12, address >> 12)),
+        if address < end && holds(2 << 20) {
+            Some((21, address >> 21))
+        } else if address < end && tlb.name == "L1" {
+            None
+        } else {
+            holds(4096).then_some((12, address >> 12))
         }
     };
     let expected = expected(&machine, &accesses, stored);

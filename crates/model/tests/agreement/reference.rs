@@ -72,9 +72,11 @@ impl Reference {
 fn half_used_longer_ago(times: &[u64]) -> usize {
     let half = times.len() / 2;
     let (lower, upper) = times.split_at(half);
-    match () {
-        () if half == 0 => 0,
-        () if lower.iter().max() < upper.iter().max() => half_used_longer_ago(lower),
-        () => half + half_used_longer_ago(upper),
+    if half == 0 {
+        0
+    } else if lower.iter().max() < upper.iter().max() {
+        half_used_longer_ago(lower)
+    } else {
+        half + half_used_longer_ago(upper)
     }
 }

@@ -29,10 +29,7 @@ pub fn exit(comparison: &Comparison, blame: Blame) -> Result<(), Failure> {
         Ended::Interrupted => Err(Failure::Interrupted(signals::arrived().unwrap_or(signals::CAUGHT[0]))),
         Ended::NothingAdmitted => Err(nothing_admitted(comparison)),
         _ if comparison.analysis.as_ref().is_some_and(has_wrong_answer) => {
-            let what = match comparison.design.variants().is_empty() {
-                true => "a policy changed the answer of the command",
-                false => "an arm gave a wrong answer",
-            };
+            let what = if comparison.design.variants().is_empty() { "a policy changed the answer of the command" } else { "an arm gave a wrong answer" };
             Err(Failure::Command(format!("{what}; see the table")))
         }
         _ if comparison.trials.iter().any(|record| record.answer.too_slow && record.rejected.is_empty()) => {

@@ -101,9 +101,10 @@ impl Shown {
     /// # Errors
     /// Something cannot be written, or boots do not agree.
     pub fn publish(&self, comparison: &Comparison, store: &Store) -> Result<(), Failure> {
-        match self.with_boots {
-            true => boots::publish_with(store, comparison, &self.forms),
-            false => publish::comparison(comparison, &self.forms, self.adopt),
+        if self.with_boots {
+            boots::publish_with(store, comparison, &self.forms)
+        } else {
+            publish::comparison(comparison, &self.forms, self.adopt)
         }
     }
 }

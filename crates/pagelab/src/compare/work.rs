@@ -100,9 +100,10 @@ fn input(input: &Path, user: Option<&User>) -> Result<Open, Failure> {
         return Err(refused(&format_args!("expected a file that every trial can read, found {found}; make it one")));
     }
     let path = input.to_path_buf();
-    let open: Open = match user.is_some_and(User::is_another) {
-        true => Box::new(move || files::open_to_read(&path)),
-        false => Box::new(move || File::open(&path)),
+    let open: Open = if user.is_some_and(User::is_another) {
+        Box::new(move || files::open_to_read(&path))
+    } else {
+        Box::new(move || File::open(&path))
     };
     open().map_err(|error| refused(&error))?;
     Ok(open)

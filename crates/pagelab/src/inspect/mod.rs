@@ -103,9 +103,10 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
         }
         let supply = inspector.supply().map_err(Failure::input)?;
         let inspected = inspector.process(pid, &supply).map_err(Failure::input)?;
-        return match arguments.collapse {
-            true => collapse::run(arguments, &inspector, &supply, &inspected),
-            false => show(arguments, &inspector, &inspected),
+        return if arguments.collapse {
+            collapse::run(arguments, &inspector, &supply, &inspected)
+        } else {
+            show(arguments, &inspector, &inspected)
         };
     }
     let processes = match (&arguments.tree, &arguments.cgroup) {
@@ -146,9 +147,10 @@ fn show(arguments: &Inspect, inspector: &Inspector, inspected: &Inspection) -> R
     if let Some(file) = &arguments.html {
         write_page(file, &html::report(inspected, &setting(inspector, inspected)))?;
     }
-    let text = match arguments.json {
-        true => format!("{:#}", inspection::json::one(inspected)),
-        false => inspection::process(inspected, arguments.regions, terminal_width()),
+    let text = if arguments.json {
+        format!("{:#}", inspection::json::one(inspected))
+    } else {
+        inspection::process(inspected, arguments.regions, terminal_width())
     };
     print(&text, arguments.json)
 }

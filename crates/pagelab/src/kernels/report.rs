@@ -53,10 +53,12 @@ impl Shown<'_> {
         // Documents and pages have the form of a study's. What is read has kernels first, because they are the question.
         let (of_study, read) = (report(&policies, kernels), kernels.map(|kernels| report(kernels, Some(&policies))));
         let read = read.as_ref().unwrap_or(&of_study);
-        let text = match () {
-            () if self.forms.json => format!("{:#}", shown::document(&of_study)),
-            () if self.mail => shown::mail(read),
-            () => shown::render(read, terminal_width()),
+        let text = if self.forms.json {
+            format!("{:#}", shown::document(&of_study))
+        } else if self.mail {
+            shown::mail(read)
+        } else {
+            shown::render(read, terminal_width())
         };
         print(text.trim_end(), self.forms.json || self.mail)?;
         match &self.forms.html {

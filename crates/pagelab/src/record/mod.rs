@@ -155,11 +155,12 @@ const FOREIGN: &str = "; a dynamic program for another instruction set needs --s
 /// What may be the matter with a QEMU that is newer than those that were tried.
 fn newer(emulator: &Emulator) -> String {
     let (version, tried) = (&emulator.told.version, program::TRIED);
-    match emulator.is_newer_than_tried() {
-        true => format!(
+    if emulator.is_newer_than_tried() {
+        format!(
             "; version {version} is newer than those that recording was tried with: if that is why, put one of {tried} first in PATH"
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     }
 }
 

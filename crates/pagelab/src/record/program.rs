@@ -113,9 +113,10 @@ impl Emulator {
     pub fn nothing_recorded(&self, ended: ExitStatus, hint: String) -> RecordError {
         let (path, version) = (self.path.clone(), self.told.version.clone());
         // Asked only now, because it takes as long as a short program.
-        match self.lacks_plugins() {
-            true => RecordError::NoPlugins { path, version },
-            false => RecordError::NothingRecorded { emulator: path, ended: ended.to_string(), hint },
+        if self.lacks_plugins() {
+            RecordError::NoPlugins { path, version }
+        } else {
+            RecordError::NothingRecorded { emulator: path, ended: ended.to_string(), hint }
         }
     }
 
@@ -169,9 +170,10 @@ pub fn plugin(named: Option<&Path>) -> Result<PathBuf, RecordError> {
     let looked = named.as_ref().map_or_else(|| places(&program), |path| vec![path.clone()]);
     let found = looked.iter().find(|path| path.is_file()).and_then(|path| path.canonicalize().ok());
     let found = found.ok_or(RecordError::NoPlugin { looked })?;
-    match named.is_some() || is_as_trusted(&found, &program) {
-        true => Ok(found),
-        false => Err(RecordError::ForeignPlugin { path: found }),
+    if named.is_some() || is_as_trusted(&found, &program) {
+        Ok(found)
+    } else {
+        Err(RecordError::ForeignPlugin { path: found })
     }
 }
 

@@ -95,9 +95,10 @@ pub fn run(arguments: &Chase) -> Result<(), Failure> {
     let points = sizes.map(|bytes| point(&machine, bytes, arguments.seed, &mut unmeasured));
     let points: Vec<Point> = points.collect::<Result<_, _>>()?;
     notes.extend(unmeasured.into_iter().flatten());
-    let text = match arguments.json {
-        true => format!("{:#}", json_document(&machine, &cpu, &points, &notes, arguments.seed)),
-        false => text(&machine, &points, &notes),
+    let text = if arguments.json {
+        format!("{:#}", json_document(&machine, &cpu, &points, &notes, arguments.seed))
+    } else {
+        text(&machine, &points, &notes)
     };
     print(&text, arguments.json)?;
     match &arguments.html {

@@ -52,9 +52,10 @@ pub fn page(simulated: &[Simulated], used: &[Machine], request: &Request) -> Doc
         settings
             .push(("layouts of addresses".to_owned(), format!("{layouts} randomised by the seed, and one without")));
     }
-    settings.extend(match request.accesses_only {
-        true => vec![("kernel".to_owned(), "none: the accesses alone".to_owned())],
-        false => of_the_kernel(&request.kernel),
+    settings.extend(if request.accesses_only {
+        vec![("kernel".to_owned(), "none: the accesses alone".to_owned())]
+    } else {
+        of_the_kernel(&request.kernel)
     });
     let files: Vec<&str> = simulated.iter().map(|simulated| simulated.file.as_str()).collect();
     Document {

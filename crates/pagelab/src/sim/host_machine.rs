@@ -68,9 +68,10 @@ fn nothing_fits(id: &str, name: &str, architecture: &str, hypervisor: Option<&st
         machines.iter().map(one).collect::<Vec<_>>().join(", ")
     };
     let near: Vec<Machine> = known().filter(is_near).collect();
-    let candidates = match near.is_empty() {
-        false => format!("those of its maker: {}", listed(near)),
-        true => format!("those of its instruction set: {}", listed(known().filter(is_of_this_set).collect())),
+    let candidates = if !near.is_empty() {
+        format!("those of its maker: {}", listed(near))
+    } else {
+        format!("those of its instruction set: {}", listed(known().filter(is_of_this_set).collect()))
     };
     format!(
         "machine \"{NAME}\": no machine file describes this processor ({}, {name}{shown}); {candidates}; name one of them with -m, \

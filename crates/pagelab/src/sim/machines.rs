@@ -29,9 +29,10 @@ pub fn chosen(names: &[String]) -> Result<Vec<Machine>, Failure> {
 
 /// What must be known of this host, where it is one of the machines that were named.
 pub fn host_notes(names: &[String]) -> Result<Vec<String>, Failure> {
-    match names.iter().any(|name| name == host_machine::NAME) {
-        true => Ok(host_machine::of_this_host()?.notes),
-        false => Ok(Vec::new()),
+    if names.iter().any(|name| name == host_machine::NAME) {
+        Ok(host_machine::of_this_host()?.notes)
+    } else {
+        Ok(Vec::new())
     }
 }
 

@@ -109,9 +109,10 @@ fn replay(arguments: &Replay) -> Result<(), Failure> {
     let request = Request::of(arguments)?;
     let (mut all, used) = simulate::all(&request)?;
     layouts::simulate(&mut all, &request)?;
-    let text = match arguments.json {
-        true => format!("{:#}", document::json(&all, &used, &request)),
-        false => report::texts(&all, &used, terminal_width()),
+    let text = if arguments.json {
+        format!("{:#}", document::json(&all, &used, &request))
+    } else {
+        report::texts(&all, &used, terminal_width())
     };
     print(&text, arguments.json)?;
     if let Some(file) = &arguments.html {

@@ -96,9 +96,12 @@ fn causes(ran: &[&Outcome], width: usize) -> Vec<String> {
         }
     }
     let everywhere = ran.chunk_by(|one, other| one.machine == other.machine).count();
-    let line = |(text, machines): &(String, Vec<&str>)| match machines.len() == everywhere {
-        true => fold(text, width, 2),
-        false => fold(&format!("{} under {text}", machines.join(", ")), width, 2),
+    let line = |(text, machines): &(String, Vec<&str>)| {
+        if machines.len() == everywhere {
+            fold(text, width, 2)
+        } else {
+            fold(&format!("{} under {text}", machines.join(", ")), width, 2)
+        }
     };
     lines.iter().map(line).collect()
 }

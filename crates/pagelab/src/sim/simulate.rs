@@ -86,10 +86,8 @@ fn run(
     for cell in cells {
         places.push(cell.map(|simulation| simulations.push(simulation)));
     }
-    let replayed = match simulations.is_empty() {
-        true => Replayed::default(),
-        false => replayed(file, &mut simulations, request)?,
-    };
+    let replayed =
+        if simulations.is_empty() { Replayed::default() } else { replayed(file, &mut simulations, request)? };
     let mut ran = simulations.iter();
     let mut cells = Vec::new();
     for place in places {

@@ -25,14 +25,8 @@ struct Examined {
 /// # Errors
 /// There is no such study, or one that makes no sense.
 pub fn doctor(arguments: &Doctor) -> Result<(), Failure> {
-    let all = match arguments.studies.is_empty() {
-        true => everything()?,
-        false => of_studies(&arguments.studies)?,
-    };
-    match arguments.json {
-        true => print(&format!("{:#}", document(&all)), true),
-        false => print(&text(&all), false),
-    }
+    let all = if arguments.studies.is_empty() { everything()? } else { of_studies(&arguments.studies)? };
+    if arguments.json { print(&format!("{:#}", document(&all)), true) } else { print(&text(&all), false) }
 }
 
 /// All suites, and what studies have beside them.
@@ -103,13 +97,14 @@ fn text(all: &[Examined]) -> String {
     let header = ["suite or study", "workload", "", "packages", "why"];
     let table = grid::last_folded(header, all.iter().map(row), terminal_width());
     let packages = packages(all);
-    let get = match packages.is_empty() {
-        true => "every program is here".to_owned(),
-        false => format!(
+    let get = if packages.is_empty() {
+        "every program is here".to_owned()
+    } else {
+        format!(
             "on Debian: apt-get install --no-install-recommends {}\n\
-             elsewhere: the packages that bring the same programs",
+         elsewhere: the packages that bring the same programs",
             packages.join(" ")
-        ),
+        )
     };
     let place = inputs::directory().map_or_else(
         |error| error.to_string(),

@@ -70,9 +70,10 @@ pub fn gathered<'a>(definition: &'a Definition, store: Option<&Store>) -> Result
     let (of_boots, published): (Vec<Published>, Vec<Published>) =
         published.into_iter().partition(|one| one.boot.is_some());
     let matrix = Matrix::of(&definition.policies, &definition.baseline, rows, &published);
-    let over_boots = match are_guests(definition) {
-        true => guests::of_kernels(definition, &on_hosts, &of_boots),
-        false => over_boots::of_boots(definition, &on_hosts, &of_boots),
+    let over_boots = if are_guests(definition) {
+        guests::of_kernels(definition, &on_hosts, &of_boots)
+    } else {
+        over_boots::of_boots(definition, &on_hosts, &of_boots)
     };
     let forms = hosts.iter().filter_map(|host| form(definition, &on_hosts, host)).collect();
     let measured = hosts.iter().flat_map(|host| on_hosts.iter().map(move |row| (row, host)));
@@ -158,9 +159,10 @@ fn form(definition: &Definition, rows: &[HostRow<'_>], host: &Known) -> Option<F
         let Some(comparison) = latest(row, host) else { return Vec::new() };
         let within =
             |variant: &Variant| Some((row_name(&row.workload.name, &variant.name), comparison.within(&variant.name)?));
-        match row.workload.variants.is_empty() {
-            true => vec![(row.workload.name.clone(), comparison.clone())],
-            false => row.workload.variants.iter().filter_map(within).collect(),
+        if row.workload.variants.is_empty() {
+            vec![(row.workload.name.clone(), comparison.clone())]
+        } else {
+            row.workload.variants.iter().filter_map(within).collect()
         }
     };
     let named: Vec<(String, Comparison)> = rows.iter().flat_map(of_row).collect();

@@ -42,9 +42,10 @@ fn of_policy(policy: &str) -> Result<(), String> {
 fn of_machine(machine: &str) -> Result<(), String> {
     let known: Vec<String> =
         std::iter::once(HOST).chain(BUILT_IN.iter().map(|(name, _)| *name)).map(str::to_owned).collect();
-    match machine.ends_with(".toml") || known.iter().any(|known| known == machine) {
-        true => Ok(()),
-        false => Err(unknown("machines", "machine", machine, &known)),
+    if machine.ends_with(".toml") || known.iter().any(|known| known == machine) {
+        Ok(())
+    } else {
+        Err(unknown("machines", "machine", machine, &known))
     }
 }
 

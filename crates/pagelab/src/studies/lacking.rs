@@ -61,13 +61,14 @@ fn of_input(input: &Input, of_workload: &[String]) -> Vec<Lack> {
 
 /// A path is one of a file; a name is one of a program.
 fn lack(needed: &str, packages: &[String]) -> Option<Lack> {
-    let what = match needed.starts_with('/') && !needed.contains("/bin/") {
-        true => match Path::new(needed).try_exists() {
+    let what = if needed.starts_with('/') && !needed.contains("/bin/") {
+        match Path::new(needed).try_exists() {
             Ok(true) => return None,
             Ok(false) => format!("there is no {needed}"),
             Err(error) => format!("{needed}: {error}"),
-        },
-        false => tracer::resolve(&OsString::from(needed)).err()?.to_string(),
+        }
+    } else {
+        tracer::resolve(&OsString::from(needed)).err()?.to_string()
     };
     Some(Lack { what, packages: packages.to_vec() })
 }

@@ -107,9 +107,10 @@ pub struct Counted {
 }
 
 fn different(from: Store, into: &Store) -> Result<Store, Failure> {
-    match from.path() == into.path() {
-        true => Err(Failure::Input(format!("{} is the store to merge into; name other stores", from.path().display()))),
-        false => Ok(from),
+    if from.path() == into.path() {
+        Err(Failure::Input(format!("{} is the store to merge into; name other stores", from.path().display())))
+    } else {
+        Ok(from)
     }
 }
 
@@ -162,11 +163,14 @@ fn met(there: &str, new: &str) -> Meeting {
     let (there_read, new_read) = (Outcome::read(there), Outcome::read(new));
     let failed = |outcome: &Option<Outcome>| outcome.as_ref().is_some_and(|outcome| outcome.failure().is_some());
     let agree = || there_read.as_ref().zip(new_read.as_ref()).is_some_and(|(one, two)| one.agrees(two));
-    match () {
-        () if there == new || failed(&new_read) => Meeting::There,
-        () if failed(&there_read) => Meeting::GivesWay,
-        () if agree() => Meeting::There,
-        () => Meeting::Conflict,
+    if there == new || failed(&new_read) {
+        Meeting::There
+    } else if failed(&there_read) {
+        Meeting::GivesWay
+    } else if agree() {
+        Meeting::There
+    } else {
+        Meeting::Conflict
     }
 }
 
@@ -207,24 +211,22 @@ fn take(
         return Ok(());
     };
     let (old, new) = (&there.trials, &comparison.trials);
-    match () {
-        () if old.starts_with(new) => counted.there += 1,
-        () if new.starts_with(old) => {
-            grow(into, there, &comparison, &resumptions)?;
-            *there = Comparison { id: there.id, ..comparison };
-            counted.grown += 1;
-        }
-        () => {
-            say(format_args!(
-                "pagelab: {}: comparison {} of {} conflicts with comparison {} of {}: their first trials are the same, and the others differ",
-                from.path().display(),
-                comparison.id,
-                results::printable(&of.workload),
-                there.id,
-                into.path().display()
-            ));
-            counted.conflicts += 1;
-        }
+    if old.starts_with(new) {
+        counted.there += 1
+    } else if new.starts_with(old) {
+        grow(into, there, &comparison, &resumptions)?;
+        *there = Comparison { id: there.id, ..comparison };
+        counted.grown += 1;
+    } else {
+        say(format_args!(
+            "pagelab: {}: comparison {} of {} conflicts with comparison {} of {}: their first trials are the same, and the others differ",
+            from.path().display(),
+            comparison.id,
+            results::printable(&of.workload),
+            there.id,
+            into.path().display()
+        ));
+        counted.conflicts += 1;
     }
     Ok(())
 }

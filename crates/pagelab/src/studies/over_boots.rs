@@ -145,9 +145,12 @@ pub fn of_boots(definition: &Definition, rows: &[HostRow<'_>], published: &[Publ
             let all = hosts.iter().flat_map(|(host, all)| all.iter().map(move |one| (host.clone(), *one)));
             let named: Vec<(String, &Comparison)> = all.filter(|(_, one)| one.machine.ground() == ground).collect();
             let made = axis::rows(definition, &row.workload.name, &named).into_iter();
-            let made = made.map(move |row| match row.machine == axis::ALL_HOSTS && ground != Ground::Metal {
-                true => Row { machine: of_ground(ground), ..row },
-                false => row,
+            let made = made.map(move |row| {
+                if row.machine == axis::ALL_HOSTS && ground != Ground::Metal {
+                    Row { machine: of_ground(ground), ..row }
+                } else {
+                    row
+                }
             });
             made.map(|row| as_of_ground(row, &own)).collect::<Vec<Row>>()
         });

@@ -34,11 +34,14 @@ pub fn report(arguments: &Report) -> Result<(), Failure> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let form = &arguments.form;
-    let text = match () {
-        () if form.json => format!("{:#}", shown::document(&report)),
-        () if form.markdown => shown::markdown(&report),
-        () if form.mail => shown::mail(&report),
-        () => shown::render(&report, terminal_width()),
+    let text = if form.json {
+        format!("{:#}", shown::document(&report))
+    } else if form.markdown {
+        shown::markdown(&report)
+    } else if form.mail {
+        shown::mail(&report)
+    } else {
+        shown::render(&report, terminal_width())
     };
     // Forms for other readers are the same on every terminal.
     let is_document = form.json || form.markdown || form.mail;
@@ -67,9 +70,10 @@ pub fn export(arguments: &Export) -> Result<(), Failure> {
         labelled.iter().map(|(workload, machine, comparison)| of((*workload, machine.as_str(), *comparison))).collect();
     if all.is_empty() {
         let (name, store) = (&definition.name, store.path().display());
-        let modelled = match gathered.on_models.is_empty() {
-            true => "",
-            false => "; simulations have none, and `pagelab study report --json` has their figures",
+        let modelled = if gathered.on_models.is_empty() {
+            ""
+        } else {
+            "; simulations have none, and `pagelab study report --json` has their figures"
         };
         return Err(Failure::Input(format!("{store}: there is no sample of the study {name}{modelled}")));
     }

@@ -149,9 +149,10 @@ impl Source {
     pub fn as_suite(&self) -> Result<WireSuite, Failure> {
         let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("suite {}: {error}", self.name));
         let suite: WireSuite = toml_file::read(self.text()?).map_err(|error| wrong(&error))?;
-        match suite.name() == self.name {
-            true => Ok(suite),
-            false => Err(wrong(&format_args!("its `name` is {:?}; expected that of its file", suite.name()))),
+        if suite.name() == self.name {
+            Ok(suite)
+        } else {
+            Err(wrong(&format_args!("its `name` is {:?}; expected that of its file", suite.name())))
         }
     }
 }

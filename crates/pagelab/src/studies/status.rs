@@ -58,10 +58,7 @@ pub fn status(arguments: &Status) -> Result<(), Failure> {
         return print(&format!("{document:#}"), true);
     }
     let text = text(&definition, &gathered);
-    match tasks.is_empty() {
-        true => print(&text, false),
-        false => print(&format!("{text}\n\n{}", of_tasks(&tasks)), false),
-    }
+    if tasks.is_empty() { print(&text, false) } else { print(&format!("{text}\n\n{}", of_tasks(&tasks)), false) }
 }
 
 fn of_task(task: &Standing) -> Value {
@@ -159,9 +156,10 @@ fn counted(gathered: &Gathered<'_>) -> String {
     let simulated = gathered.on_models.iter().filter(|row| row.told().0 == "done").count();
     let counted = gathered.counted.iter().filter(|counted| counted.told().0 == "done").count();
     let all = gathered.on_hosts.len() + gathered.on_models.len() + gathered.counted.iter().count();
-    let missing = match gathered.missing.is_empty() {
-        true => String::new(),
-        false => format!("; missing: {}", results::printable(&gathered.missing.join("; "))),
+    let missing = if gathered.missing.is_empty() {
+        String::new()
+    } else {
+        format!("; missing: {}", results::printable(&gathered.missing.join("; ")))
     };
     format!("{} of {all} rows are done{missing}", done + simulated + counted)
 }

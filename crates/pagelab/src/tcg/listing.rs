@@ -174,11 +174,12 @@ fn text(rows: &[Row], map: &Shading, target: &Target, width: usize) -> String {
     let first = rows.iter().find_map(|row| row.placed.as_ref().err());
     let first = first.map(|why| format!("\n-: {why}")).unwrap_or_default();
     let is_anywhere = |row: &Row| row.placed.as_ref().is_ok_and(|placed| placed.placement == Placement::AnyPage);
-    let anywhere = match rows.iter().any(is_anywhere) {
-        true => format!(
+    let anywhere = if rows.iter().any(is_anywhere) {
+        format!(
             "\nA to B: at the worst and at the best place; Linux {kernel} begins such a buffer at another base page in each run"
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     };
     format!(
         "{table}\n\nusable: a region without its guard page, in bytes; the last region has what was left over, too\n\

@@ -71,9 +71,10 @@ fn once(watcher: &mut Watcher, browse: &Browse, arguments: &TopArguments) -> Res
     watcher.frame(Thoroughness::All, |_| Ok(()))?;
     std::thread::sleep(Duration::from_secs_f64(arguments.every.min(1.0)));
     let view = watcher.frame(Thoroughness::All, |_| Ok(()))?;
-    let text = match arguments.json {
-        true => format!("{:#}", document::document(&view, browse)),
-        false => whole(&view, browse, terminal_width() as u16, usize::MAX),
+    let text = if arguments.json {
+        format!("{:#}", document::document(&view, browse))
+    } else {
+        whole(&view, browse, terminal_width() as u16, usize::MAX)
     };
     print(&text, arguments.json)
 }

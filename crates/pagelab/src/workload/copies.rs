@@ -172,16 +172,18 @@ fn one(copy: usize, processor: usize, command: &[String], start: &Start) -> Resu
     chosen?;
     let program = command[0].clone();
     let not_started = |source| CopiesError::NotStarted { program: program.clone(), source };
-    let mut child = match program == PAGELAB {
-        true => Command::new(std::env::current_exe().map_err(not_started)?),
-        false => Command::new(&program),
+    let mut child = if program == PAGELAB {
+        Command::new(std::env::current_exe().map_err(not_started)?)
+    } else {
+        Command::new(&program)
     };
     child.args(&command[1..]).stdin(Stdio::null()).stderr(Stdio::inherit());
     let begun = Instant::now();
     let ended = die_with_parent(&mut child).output().map_err(not_started)?;
-    match ended.status.success() {
-        true => Ok((ended.stdout, begun.elapsed().as_secs_f64())),
-        false => Err(CopiesError::Failed { copy, program, status: ended.status }),
+    if ended.status.success() {
+        Ok((ended.stdout, begun.elapsed().as_secs_f64()))
+    } else {
+        Err(CopiesError::Failed { copy, program, status: ended.status })
     }
 }
 

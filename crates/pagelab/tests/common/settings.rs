@@ -111,10 +111,7 @@ pub fn settings() -> Settings {
 fn collect(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
-        match path.is_dir() {
-            true => collect(&path, found),
-            false => read(&path, found),
-        }
+        if path.is_dir() { collect(&path, found) } else { read(&path, found) }
     }
 }
 

@@ -91,16 +91,13 @@ impl Damaged {
         // It may be gone with its directory.
         let Ok(there) = fs::symlink_metadata(&path) else { return };
         // Nor is a file that was made large damaged again, which takes longer than all the rest.
-        match there.is_file() && there.len() < 1 << 20 && random.below(4) > 0 {
-            true => {
-                let mut bytes = fs::read(&path).unwrap();
-                let what = damage_content(&mut bytes, random);
-                self.replace(name, what, |path| fs::write(path, bytes).unwrap());
-            }
-            false => {
-                let other: &PathBuf = chosen(names, random);
-                self.replace_kind(name, other, random);
-            }
+        if there.is_file() && there.len() < 1 << 20 && random.below(4) > 0 {
+            let mut bytes = fs::read(&path).unwrap();
+            let what = damage_content(&mut bytes, random);
+            self.replace(name, what, |path| fs::write(path, bytes).unwrap());
+        } else {
+            let other: &PathBuf = chosen(names, random);
+            self.replace_kind(name, other, random);
         }
     }
 

@@ -49,9 +49,10 @@ impl Tree {
     /// Puts something else in the place of a file.
     fn with(self, name: &str, put: impl FnOnce(&Path)) -> Tree {
         let path = self.root.join(name);
-        match path.is_dir() {
-            true => fs::remove_dir_all(&path).unwrap(),
-            false => fs::remove_file(&path).unwrap(),
+        if path.is_dir() {
+            fs::remove_dir_all(&path).unwrap()
+        } else {
+            fs::remove_file(&path).unwrap()
         }
         put(&path);
         self

@@ -92,11 +92,13 @@ impl Contender for Linear {
     }
 
     fn protect(&mut self, range: &Range) {
-        let read_only =
-            self.mapping.modify_range(&Linear::region(range), &|_, descriptor| match descriptor.is_table() {
-                true => Ok(()),
-                false => descriptor.modify_flags(El1Attributes::READ_ONLY, El1Attributes::empty()),
-            });
+        let read_only = self.mapping.modify_range(&Linear::region(range), &|_, descriptor| {
+            if descriptor.is_table() {
+                Ok(())
+            } else {
+                descriptor.modify_flags(El1Attributes::READ_ONLY, El1Attributes::empty())
+            }
+        });
         read_only.expect("all is mapped");
     }
 

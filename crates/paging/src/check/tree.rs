@@ -127,9 +127,10 @@ impl<F: Format> Tree<'_, F> {
         let known: Vec<Option<u64>> = entries.iter().copied().map(Some).collect();
         let members = Members { format, level, va, entries: &known };
         let mut faults = Vec::new();
-        match is_group {
-            true => members.group_faults(|index, rule| faults.push((index, rule))),
-            false => members.run_faults(|index, rule| faults.push((index, rule))),
+        if is_group {
+            members.group_faults(|index, rule| faults.push((index, rule)))
+        } else {
+            members.run_faults(|index, rule| faults.push((index, rule)))
         }
         let span = self.format.geometry().span(level);
         for (index, rule) in faults {

@@ -85,9 +85,10 @@ impl<S: Stage> Format for Arm64<S> {
     #[inline]
     fn table_pattern(&self) -> Pattern {
         let value = VALID.mask | TABLE.mask;
-        match self.is_wide {
-            true => Pattern::NONE,
-            false => Pattern { mask: value, value, address: mask(47, self.granule.shift()) },
+        if self.is_wide {
+            Pattern::NONE
+        } else {
+            Pattern { mask: value, value, address: mask(47, self.granule.shift()) }
         }
     }
 
@@ -269,10 +270,11 @@ impl<S: Stage> Arm64<S> {
     fn encoded(&self, attributes: Attributes) -> Result<u64, Error> {
         let inexpressible = |what| Err(Error::Inexpressible { what, format: self.name() });
         let (write, dirty) = (attributes.flags.contains(Flags::WRITE), attributes.flags.contains(Flags::DIRTY));
-        match () {
-            () if dirty && !self.hardware_dirty => return inexpressible("dirty state without FEAT_HAFDBS"),
-            () if dirty && !write => return inexpressible("dirty memory that cannot be written"),
-            () => {}
+        if dirty && !self.hardware_dirty {
+            return inexpressible("dirty state without FEAT_HAFDBS");
+        } else if dirty && !write {
+            return inexpressible("dirty memory that cannot be written");
+        } else {
         }
         let accessed = AF.when(attributes.flags.contains(Flags::ACCESSED));
         S::encoded(self, attributes).map(|bits| bits | accessed).or_else(inexpressible)

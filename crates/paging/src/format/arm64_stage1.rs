@@ -78,11 +78,13 @@ impl Stage for Stage1 {
 
     fn encoded(format: &Arm64Stage1, attributes: Attributes) -> Result<u64, &'static str> {
         let Attributes { flags, memory, key } = attributes;
-        match () {
-            () if !flags.contains(Flags::READ) => return Err("memory that is valid and cannot be read"),
-            () if memory > 7 => return Err("an AttrIndx above 7"),
-            () if key > 7 || key != 0 && !format.stage.overlay => return Err("this overlay index"),
-            () => {}
+        if !flags.contains(Flags::READ) {
+            return Err("memory that is valid and cannot be read");
+        } else if memory > 7 {
+            return Err("an AttrIndx above 7");
+        } else if key > 7 || key != 0 && !format.stage.overlay {
+            return Err("this overlay index");
+        } else {
         }
         let writable = match (flags.contains(Flags::WRITE), format.hardware_dirty) {
             (false, _) => AP_READ_ONLY.mask,

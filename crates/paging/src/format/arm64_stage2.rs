@@ -88,13 +88,13 @@ impl Stage for Stage2 {
             (true, false) if by_level => 0b11,
             _ => return Err("execution by one exception level alone without FEAT_XNX"),
         };
-        match () {
-            () if flags.intersects(Flags::USER | Flags::GLOBAL | Flags::GUARDED) => {
-                return Err("user, global or guarded memory at stage 2");
-            }
-            () if memory > 15 => return Err("a MemAttr above 15"),
-            () if key != 0 => return Err("a protection key"),
-            () => {}
+        if flags.intersects(Flags::USER | Flags::GLOBAL | Flags::GUARDED) {
+            return Err("user, global or guarded memory at stage 2");
+        } else if memory > 15 {
+            return Err("a MemAttr above 15");
+        } else if key != 0 {
+            return Err("a protection key");
+        } else {
         }
         let bit = |condition: bool, bit: u64| if condition { bit } else { 0 };
         let writable = match (flags.contains(Flags::WRITE), format.hardware_dirty) {

@@ -92,23 +92,21 @@ impl RiscV {
         let Attributes { flags, memory, key } = attributes;
         let execute = flags & (Flags::KERNEL_EXECUTE | Flags::USER_EXECUTE);
         let user = flags.contains(Flags::USER);
-        match () {
-            () if flags.contains(Flags::WRITE) && !flags.contains(Flags::READ) => {
-                return inexpressible("memory that can be written and not read");
-            }
-            () if !flags.contains(Flags::READ) && execute.is_empty() => {
-                return inexpressible("a leaf that may be neither read nor executed");
-            }
-            () if !execute.is_empty() && execute != self.execute(user) => {
-                return inexpressible("execution by the level that the page is not for");
-            }
-            () if flags.contains(Flags::GUARDED) => return inexpressible("guarded pages"),
-            () if self.stage == Stage::Guest && flags.intersects(Flags::USER | Flags::GLOBAL) => {
-                return inexpressible("user or global memory at the G-stage");
-            }
-            () if memory > 2 || memory != 0 && !self.memory_types => return inexpressible("this memory type"),
-            () if key != 0 => return inexpressible("a protection key"),
-            () => {}
+        if flags.contains(Flags::WRITE) && !flags.contains(Flags::READ) {
+            return inexpressible("memory that can be written and not read");
+        } else if !flags.contains(Flags::READ) && execute.is_empty() {
+            return inexpressible("a leaf that may be neither read nor executed");
+        } else if !execute.is_empty() && execute != self.execute(user) {
+            return inexpressible("execution by the level that the page is not for");
+        } else if flags.contains(Flags::GUARDED) {
+            return inexpressible("guarded pages");
+        } else if self.stage == Stage::Guest && flags.intersects(Flags::USER | Flags::GLOBAL) {
+            return inexpressible("user or global memory at the G-stage");
+        } else if memory > 2 || memory != 0 && !self.memory_types {
+            return inexpressible("this memory type");
+        } else if key != 0 {
+            return inexpressible("a protection key");
+        } else {
         }
         // The G-stage treats every access as one of user mode.
         let of_guest = U.when(self.stage == Stage::Guest);

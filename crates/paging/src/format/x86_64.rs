@@ -91,16 +91,19 @@ impl X86_64 {
         let Attributes { flags, memory, key } = attributes;
         let user = flags.contains(Flags::USER);
         let execute = flags & (Flags::KERNEL_EXECUTE | Flags::USER_EXECUTE);
-        match () {
-            () if !flags.contains(Flags::READ) => return inexpressible("memory that is present and cannot be read"),
-            () if flags.contains(Flags::GUARDED) => return inexpressible("guarded pages"),
-            () if !execute.is_empty() && execute != self.execute(user) => {
-                return inexpressible("execution by one of the two levels alone in a page of the other");
-            }
-            () if execute.is_empty() && !self.execute_disable => return inexpressible("no execution without XD"),
-            () if memory > 7 => return inexpressible("a PAT index above 7"),
-            () if key > 15 || key != 0 && !self.keys => return inexpressible("this protection key"),
-            () => {}
+        if !flags.contains(Flags::READ) {
+            return inexpressible("memory that is present and cannot be read");
+        } else if flags.contains(Flags::GUARDED) {
+            return inexpressible("guarded pages");
+        } else if !execute.is_empty() && execute != self.execute(user) {
+            return inexpressible("execution by one of the two levels alone in a page of the other");
+        } else if execute.is_empty() && !self.execute_disable {
+            return inexpressible("no execution without XD");
+        } else if memory > 7 {
+            return inexpressible("a PAT index above 7");
+        } else if key > 15 || key != 0 && !self.keys {
+            return inexpressible("this protection key");
+        } else {
         }
         let pat = PWT.when(memory & 1 != 0) | PCD.when(memory & 2 != 0) | X86_64::pat(level).when(memory & 4 != 0);
         Ok(FLAGS.encode(flags) | pat | XD.when(execute.is_empty()) | KEY.put(u64::from(key)))
@@ -139,9 +142,10 @@ impl Format for X86_64 {
     #[inline]
     fn leaf_pattern(&self, level: u8) -> Pattern {
         let mask = P.mask | PS.when(level > 0);
-        match self.has_leaf(level) {
-            true => Pattern { mask, value: mask, address: self.address_mask() & !(self.geometry.span(level) - 1) },
-            false => Pattern::NONE,
+        if self.has_leaf(level) {
+            Pattern { mask, value: mask, address: self.address_mask() & !(self.geometry.span(level) - 1) }
+        } else {
+            Pattern::NONE
         }
     }
 

@@ -286,15 +286,14 @@ fn whole(format: &impl Format, level: u8, va: u64, members: &[u64]) -> Result<Wh
     let (expected, software) = (attributes(first), first & format.software_bits());
     let mut state = Flags::empty();
     for (index, entry) in (0u64..).zip(members) {
-        match () {
-            () if format.kind(level, *entry) != Kind::Leaf => return Err("expected leaves without a hole"),
-            () if address(*entry, va + index * span) != pa + index * span => {
-                return Err("expected leaves of consecutive memory");
-            }
-            () if attributes(*entry) != expected || entry & format.software_bits() != software => {
-                return Err("expected leaves with the same attributes");
-            }
-            () => state |= format.state(*entry),
+        if format.kind(level, *entry) != Kind::Leaf {
+            return Err("expected leaves without a hole");
+        } else if address(*entry, va + index * span) != pa + index * span {
+            return Err("expected leaves of consecutive memory");
+        } else if attributes(*entry) != expected || entry & format.software_bits() != software {
+            return Err("expected leaves with the same attributes");
+        } else {
+            state |= format.state(*entry)
         }
     }
     Ok(Whole { pa, attributes: Attributes { flags: expected.flags | state, ..expected }, software })

@@ -75,9 +75,8 @@ pub fn observations(readings: &[Reading]) -> Vec<Observation> {
     let data_walks = figure(Quantity::DataWalks).or_else(|| sum(&[Quantity::LoadWalks, Quantity::StoreWalks]));
     let walk_cycles = sum(&[Quantity::LoadWalkCycles, Quantity::StoreWalkCycles, Quantity::InstructionWalkCycles]);
     let ratio = walk_cycles.zip(figure(Quantity::Cycles)).filter(|(_, cycles)| cycles.value > 0.0);
-    let observed = |name, figure: Figure| match figure.scaled {
-        true => Observation::derived(name, figure.value),
-        false => Observation::measured(name, figure.value),
+    let observed = |name, figure: Figure| {
+        if figure.scaled { Observation::derived(name, figure.value) } else { Observation::measured(name, figure.value) }
     };
     [
         data_walks.map(|walks| observed(names::DTLB_WALKS, walks)),

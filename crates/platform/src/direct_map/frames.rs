@@ -69,9 +69,10 @@ impl Frames {
 /// The file cannot be read, or hides addresses.
 pub(super) fn memory(host: &Host) -> io::Result<Vec<Range<u64>>> {
     let found = of_resources(&host.root().text(RESOURCES)?);
-    match found.is_empty() {
-        true => Err(io::Error::other(format!("{RESOURCES} tells no addresses of System RAM"))),
-        false => Ok(found),
+    if found.is_empty() {
+        Err(io::Error::other(format!("{RESOURCES} tells no addresses of System RAM")))
+    } else {
+        Ok(found)
     }
 }
 

@@ -51,17 +51,19 @@ impl History<'_> {
 
     /// Of a folio that is there, and is mapped in part.
     pub fn of_part(&self) -> (Cause, Vec<Cause>) {
-        match self.has_forked() {
-            true => (Cause::SplitAfterFork, vec![Cause::FolioPartlyMapped]),
-            false => (Cause::FolioPartlyMapped, Vec::new()),
+        if self.has_forked() {
+            (Cause::SplitAfterFork, vec![Cause::FolioPartlyMapped])
+        } else {
+            (Cause::FolioPartlyMapped, Vec::new())
         }
     }
 
     /// Of a folio that is there whole, and whose leaf was split.
     pub fn of_split(&self) -> (Cause, Vec<Cause>) {
-        match self.has_forked() || self.ground.process.is_fork {
-            true => (Cause::SplitAfterFork, vec![Cause::LeafSplit]),
-            false => (Cause::LeafSplit, Vec::new()),
+        if self.has_forked() || self.ground.process.is_fork {
+            (Cause::SplitAfterFork, vec![Cause::LeafSplit])
+        } else {
+            (Cause::LeafSplit, Vec::new())
         }
     }
 
@@ -79,9 +81,10 @@ impl History<'_> {
         let fork = self.has_forked().then_some(Cause::SplitAfterFork);
         let file = is_within_size.then_some(Cause::FileEndsInSlot);
         let others: Vec<Cause> = file.into_iter().chain(fork).chain(self.of_zeroes()).chain(self.fell_back()).collect();
-        match is_swapped {
-            true => (Cause::SwappedOut, std::iter::once(Cause::SlotPartlyPresent).chain(others).collect()),
-            false => (Cause::SlotPartlyPresent, others),
+        if is_swapped {
+            (Cause::SwappedOut, std::iter::once(Cause::SlotPartlyPresent).chain(others).collect())
+        } else {
+            (Cause::SlotPartlyPresent, others)
         }
     }
 

@@ -91,12 +91,11 @@ pub struct Sight {
 impl Sight {
     /// How each kind of figure was obtained, a clause each.
     pub fn describe(&self) -> Vec<String> {
-        let leaves = match self.by_page {
-            true => "leaf sizes and places: PAGEMAP_SCAN, exact",
-            false => {
-                "leaf sizes: sums of smaps (PAGEMAP_SCAN needs Linux 6.7); places inside a mapping, zero pages and \
-                      folios are not visible"
-            }
+        let leaves = if self.by_page {
+            "leaf sizes and places: PAGEMAP_SCAN, exact"
+        } else {
+            "leaf sizes: sums of smaps (PAGEMAP_SCAN needs Linux 6.7); places inside a mapping, zero pages and \
+                  folios are not visible"
         };
         let folios = match (self.folios, self.by_page) {
             (true, _) => "folio sizes: pagemap frames and /proc/kpageflags, exact",
@@ -105,11 +104,10 @@ impl Sight {
             }
             (false, false) => "folio sizes: not visible",
         };
-        let flags = match self.flags {
-            true => "advice and flags: VmFlags in smaps",
-            false => {
-                "advice, flags, swap and guards inside mappings: not read (smaps); so it is not known why pages are not larger"
-            }
+        let flags = if self.flags {
+            "advice and flags: VmFlags in smaps"
+        } else {
+            "advice, flags, swap and guards inside mappings: not read (smaps); so it is not known why pages are not larger"
         };
         let source = if self.is_live { None } else { Some("all of it: from a capture, not from a running kernel") };
         [leaves, folios, flags].into_iter().chain(source).map(String::from).collect()

@@ -262,10 +262,7 @@ impl Seen {
         standing: &impl Fn(&Mapping) -> Standing,
         is_misplaced: bool,
     ) {
-        let (first, last) = match is_misplaced {
-            true => (vma.start, vma.end),
-            false => slots_of(vma, target),
-        };
+        let (first, last) = if is_misplaced { (vma.start, vma.end) } else { slots_of(vma, target) };
         let bytes = |wanted: Standing| -> u64 {
             let inside = |run: &Run| run.end.min(last).saturating_sub(run.start.max(first));
             runs.iter().filter(|run| standing(&run.mapping) == wanted).map(inside).sum()

@@ -109,10 +109,12 @@ impl VmFlags {
 
     /// What the mapping was advised.
     pub fn advice(self) -> Advice {
-        match () {
-            () if self.has("nh") => Advice::NoHuge,
-            () if self.has("hg") => Advice::Huge,
-            () => Advice::None,
+        if self.has("nh") {
+            Advice::NoHuge
+        } else if self.has("hg") {
+            Advice::Huge
+        } else {
+            Advice::None
         }
     }
 }

@@ -105,9 +105,10 @@ impl SlotCounts {
 fn cut_folios(moved: &BTreeMap<String, u64>, size: PageSize) -> u64 {
     let by = |name: &str| moved.get(name).copied().unwrap_or(0);
     let own = |name: &str| by(&format!("hugepages-{}kB/{name}", size.bytes() >> 10));
-    match moved.keys().any(|name| name.starts_with("hugepages-")) {
-        true => own("split_deferred") + own("split"),
-        false => by("thp_deferred_split_page") + by("thp_split_page"),
+    if moved.keys().any(|name| name.starts_with("hugepages-")) {
+        own("split_deferred") + own("split")
+    } else {
+        by("thp_deferred_split_page") + by("thp_split_page")
     }
 }
 

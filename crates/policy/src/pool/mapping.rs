@@ -81,9 +81,10 @@ impl Serving<'_> {
             }
             return Ok(Some(result));
         }
-        let (from, to) = match anonymous && protection & WRITE != 0 {
-            true => self.show_in_shared_pages(start, end, protection).await?,
-            false => (start, end),
+        let (from, to) = if anonymous && protection & WRITE != 0 {
+            self.show_in_shared_pages(start, end, protection).await?
+        } else {
+            (start, end)
         };
         if from >= to {
             return Ok(Some(start as i64));

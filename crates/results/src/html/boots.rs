@@ -42,9 +42,10 @@ fn result(merged: &Merged) -> String {
 fn limits(merged: &Merged) -> String {
     let item = |note: &String| format!("<li>{}</li>\n", escape(&typeset(note)));
     let items: String = boots::notes(merged).iter().map(item).collect();
-    match items.is_empty() {
-        true => items,
-        false => format!("<h3>What cannot be concluded</h3>\n<ul class=\"warnings\">\n{items}</ul>\n"),
+    if items.is_empty() {
+        items
+    } else {
+        format!("<h3>What cannot be concluded</h3>\n<ul class=\"warnings\">\n{items}</ul>\n")
     }
 }
 

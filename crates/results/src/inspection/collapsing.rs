@@ -35,9 +35,10 @@ pub fn text(before: &Inspection, after: &Inspection, collapsed: &[Collapsed], le
         std::iter::once(head).chain(refused).map(|line| fold(&line, width, 6)).collect::<Vec<_>>().join("\n")
     };
     let paragraphs: Vec<String> = collapsed.iter().map(paragraph).collect();
-    match paragraphs.is_empty() {
-        true => "nothing to collapse: no region could be larger".into(),
-        false => format!("{CHANGES}\n{}", paragraphs.join("\n")),
+    if paragraphs.is_empty() {
+        "nothing to collapse: no region could be larger".into()
+    } else {
+        format!("{CHANGES}\n{}", paragraphs.join("\n"))
     }
 }
 

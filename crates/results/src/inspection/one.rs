@@ -13,10 +13,7 @@ use crate::text::{fold, printable};
 
 /// The whole answer. `all_regions` puts the regions in the place of their kinds.
 pub fn process(inspection: &Inspection, all_regions: bool, width: usize) -> String {
-    let memory = match all_regions {
-        true => super::regions(inspection, width),
-        false => kinds(inspection, width),
-    };
+    let memory = if all_regions { super::regions(inspection, width) } else { kinds(inspection, width) };
     // Every region tells its own.
     let causes = if all_regions { String::new() } else { why(inspection, width) };
     let parts = [head(inspection), memory, causes, supply(inspection, width), sight(inspection, width)];

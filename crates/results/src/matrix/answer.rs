@@ -37,10 +37,7 @@ fn of_matrix(matrix: &Matrix, noun: &str) -> String {
         false => measured.into_iter().chain(modelled).collect(),
     };
     let of_ground = |ground: &&(&str, Provenance)| {
-        let clauses = match has_figure(ground) {
-            true => clauses(matrix, **ground),
-            false => lacks(matrix, **ground),
-        };
+        let clauses = if has_figure(ground) { clauses(matrix, **ground) } else { lacks(matrix, **ground) };
         format!("{} ({}): {}", ground.0, provenance(ground.1), clauses.join(", "))
     };
     told.iter().map(of_ground).collect::<Vec<_>>().join("; ") + "."

@@ -114,9 +114,10 @@ pub fn of_origin(weighed: &Weighed<'_>) -> Vec<Sheet> {
 
 /// Further tables: visits and time, published figures, their sources, costs.
 pub fn others(weighed: &Weighed<'_>) -> Vec<Sheet> {
-    match weighed.table.rows.is_empty() {
-        true => Vec::new(),
-        false => vec![of_time(weighed), of_published(weighed), of_rounds(weighed), of_costs(weighed)],
+    if weighed.table.rows.is_empty() {
+        Vec::new()
+    } else {
+        vec![of_time(weighed), of_published(weighed), of_rounds(weighed), of_costs(weighed)]
     }
 }
 
@@ -261,20 +262,19 @@ pub fn sentences(weighed: &Weighed<'_>) -> Vec<String> {
 pub fn standing(weighed: &Weighed<'_>) -> Claim {
     let sets = weighed.sets();
     let found: Vec<(f64, Range)> = sets.iter().filter_map(|set| Some((set.figure.saved, set.found?))).collect();
-    let is_for = |(published, range): &(f64, Range)| match *published > 0.0 {
-        true => range.low > 0.0,
-        false => range.high < 0.0,
-    };
-    let is_against = |(published, range): &(f64, Range)| match *published > 0.0 {
-        true => range.high < 0.0,
-        false => range.low > 0.0,
-    };
-    match () {
-        () if sets.is_empty() => Claim::NothingPublished,
-        () if found.is_empty() => Claim::Undecided,
-        () if found.iter().all(is_for) => Claim::Direction,
-        () if found.iter().any(is_against) && !found.iter().any(is_for) => Claim::Contradicted,
-        () => Claim::Undecided,
+    let is_for = |(published, range): &(f64, Range)| if *published > 0.0 { range.low > 0.0 } else { range.high < 0.0 };
+    let is_against =
+        |(published, range): &(f64, Range)| if *published > 0.0 { range.high < 0.0 } else { range.low > 0.0 };
+    if sets.is_empty() {
+        Claim::NothingPublished
+    } else if found.is_empty() {
+        Claim::Undecided
+    } else if found.iter().all(is_for) {
+        Claim::Direction
+    } else if found.iter().any(is_against) && !found.iter().any(is_for) {
+        Claim::Contradicted
+    } else {
+        Claim::Undecided
     }
 }
 
@@ -300,9 +300,10 @@ pub fn claim(weighed: &Weighed<'_>) -> String {
         .filter(|cost| cost.basis == Basis::Assumed)
         .map(|cost| cost.event.as_str())
         .collect();
-    let width = match assumed.is_empty() {
-        true => String::new(),
-        false => format!("; the ranges are wide because no source says what these cost: {}", assumed.join(", ")),
+    let width = if assumed.is_empty() {
+        String::new()
+    } else {
+        format!("; the ranges are wide because no source says what these cost: {}", assumed.join(", "))
     };
     let note = weighed.counted.note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
     let why = super::cells::why(&differences(weighed));

@@ -47,12 +47,13 @@ fn sheet(form: &Filled) -> Sheet {
 fn interleaving(form: &Filled) -> String {
     let apart: Vec<&str> =
         form.rows.iter().filter(|row| !row.is_interleaved && row.runs > 0).map(|row| row.name.as_str()).collect();
-    match apart.is_empty() {
-        true => "All are of the same blocks.".to_owned(),
-        false => format!(
+    if apart.is_empty() {
+        "All are of the same blocks.".to_owned()
+    } else {
+        format!(
             "Not of the same blocks as the first, so their changes include what the machine did meanwhile: {}.",
             apart.join("; ")
-        ),
+        )
     }
 }
 

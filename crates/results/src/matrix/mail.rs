@@ -159,9 +159,10 @@ fn workload(row: &Row) -> String {
 fn zeros(row: &Row, title: &str, metric: &str) -> String {
     let is_compared = |cell: &&Cell| !matches!(cell.standing, Standing::Baseline | Standing::None { .. });
     let lacks = |cell: &Cell| cell.medians.contains_key(metric) && !cell.effects.contains_key(metric);
-    match row.cells.iter().filter(is_compared).any(lacks) {
-        true => fold(&format!("{title}: none where a trial has 0, to which there is no ratio"), WIDTH, 2) + "\n",
-        false => String::new(),
+    if row.cells.iter().filter(is_compared).any(lacks) {
+        fold(&format!("{title}: none where a trial has 0, to which there is no ratio"), WIDTH, 2) + "\n"
+    } else {
+        String::new()
     }
 }
 
@@ -206,9 +207,10 @@ fn broken(name: &str, width: usize) -> Vec<String> {
     let mut parts = vec![String::new()];
     for word in name.split_inclusive(['_', ' ', '-']) {
         let last = parts.len() - 1;
-        match parts[last].is_empty() || parts[last].len() + word.trim_end().len() <= width {
-            true => parts[last].push_str(word),
-            false => parts.push(word.to_owned()),
+        if parts[last].is_empty() || parts[last].len() + word.trim_end().len() <= width {
+            parts[last].push_str(word)
+        } else {
+            parts.push(word.to_owned())
         }
     }
     parts.iter().map(|part| cut(part.trim_end(), width)).collect()
@@ -228,9 +230,10 @@ fn below(word: &str, cells: impl Iterator<Item = String>, width: usize) -> Strin
 
 /// The first column of a line. A name that is longer has a line of its own.
 fn named(name: &str, width: usize) -> String {
-    match name.chars().count() > width {
-        true => format!("{}\n{:width$}", cut(name, WIDTH), ""),
-        false => format!("{name:<width$}"),
+    if name.chars().count() > width {
+        format!("{}\n{:width$}", cut(name, WIDTH), "")
+    } else {
+        format!("{name:<width$}")
     }
 }
 

@@ -20,9 +20,10 @@ pub fn of_blocks(comparison: &Comparison, blocks: u32) -> String {
     let number = (blocks > design.max_blocks).then(|| format!("--blocks {blocks}"));
     let time = time_s(comparison, blocks).map(|time_s| format!("--max-time {}", rounded_up(time_s)));
     let options: Vec<String> = number.into_iter().chain(time).collect();
-    match options.is_empty() {
-        true => format!("about {blocks} blocks would settle it, which its limits allow: let it run to its end"),
-        false => format!("about {blocks} blocks would settle it: {}", options.join(" ")),
+    if options.is_empty() {
+        format!("about {blocks} blocks would settle it, which its limits allow: let it run to its end")
+    } else {
+        format!("about {blocks} blocks would settle it: {}", options.join(" "))
     }
 }
 

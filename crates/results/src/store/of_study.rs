@@ -275,10 +275,7 @@ mod tests {
             outcome: outcome.into(),
         };
         let add = |simulations: &[Simulation], meeting: Meeting| {
-            store.add_simulations(simulations, &|there, new| match there == new {
-                true => Meeting::There,
-                false => meeting,
-            })
+            store.add_simulations(simulations, &|there, new| if there == new { Meeting::There } else { meeting })
         };
         let both = [simulation("base", "{}"), simulation("thp", "{}")];
         assert_eq!(add(&both, Meeting::Conflict).unwrap(), [None, None]);

@@ -129,10 +129,7 @@ impl Still {
 
     /// Refuses what was read of a file that is another one by now.
     pub(super) fn check(&self, path: &Path) -> Result<(), Error> {
-        match Still::of(path)? == *self {
-            true => Ok(()),
-            false => Err(Error::Changed { path: path.to_path_buf() }),
-        }
+        if Still::of(path)? == *self { Ok(()) } else { Err(Error::Changed { path: path.to_path_buf() }) }
     }
 }
 

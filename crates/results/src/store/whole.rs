@@ -15,10 +15,7 @@ impl Store {
                 .connection
                 .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
                 .map_err(|error| Error::from_sqlite(&self.path, error))?;
-            match is_busy {
-                true => Err(Error::Busy { path: self.path.clone(), waited_s: 0.0 }),
-                false => Ok(()),
-            }
+            if is_busy { Err(Error::Busy { path: self.path.clone(), waited_s: 0.0 }) } else { Ok(()) }
         })?;
         Ok(self.path)
     }
@@ -30,9 +27,10 @@ impl Store {
     pub fn check(&self) -> Result<(), Error> {
         let found: String =
             self.read(|transaction| transaction.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)))?;
-        match found == "ok" {
-            true => Ok(()),
-            false => Err(Error::Damaged { path: self.path.clone(), detail: found.replace('\n', " ") }),
+        if found == "ok" {
+            Ok(())
+        } else {
+            Err(Error::Damaged { path: self.path.clone(), detail: found.replace('\n', " ") })
         }
     }
 }

@@ -70,9 +70,10 @@ fn cost_note(comparison: &Comparison, rows: &[Row<'_>]) -> Option<String> {
     let others = rows.iter().filter(|row| row.index != baseline.index && row.unsupported().is_none());
     let (own, same): (Vec<&Row<'_>>, Vec<&Row<'_>>) = others.partition(|row| row.cost(primary).is_some());
     let names = |rows: &[&Row<'_>]| enumerate(&rows.iter().map(|row| row.label()).collect::<Vec<_>>());
-    let own = match own.is_empty() {
-        true => String::new(),
-        false => format!("; of {} against {}, by runs with the same stops (sham)", names(&own), baseline.label()),
+    let own = if own.is_empty() {
+        String::new()
+    } else {
+        format!("; of {} against {}, by runs with the same stops (sham)", names(&own), baseline.label())
     };
     let same = match &same[..] {
         [] => String::new(),

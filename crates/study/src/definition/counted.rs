@@ -131,15 +131,13 @@ impl WireCost {
 }
 
 fn range(event: &str, [low, high]: [f64; 2]) -> Result<Range, CountedError> {
-    match low >= 0.0 && low <= high && high.is_finite() {
-        true => Ok(Range { low, high }),
-        false => Err(CountedError::Range { event: event.to_owned(), low, high }),
+    if low >= 0.0 && low <= high && high.is_finite() {
+        Ok(Range { low, high })
+    } else {
+        Err(CountedError::Range { event: event.to_owned(), low, high })
     }
 }
 
 fn source(event: &str, source: &str) -> Result<String, CountedError> {
-    match source.trim().is_empty() {
-        true => Err(CountedError::Source { event: event.to_owned() }),
-        false => Ok(source.to_owned()),
-    }
+    if source.trim().is_empty() { Err(CountedError::Source { event: event.to_owned() }) } else { Ok(source.to_owned()) }
 }

@@ -177,9 +177,10 @@ impl Wire {
         let (series, of_series) = self.series(amount)?;
         let workloads = [self.workloads(size, amount, &used, &variants)?, of_series].concat();
         let has_variants = workloads.iter().any(|workload| !workload.variants.is_empty());
-        match has_variants {
-            true => at_least("policies", "one or more", 1, self.policies.len())?,
-            false => at_least("policies", "two or more", 2, self.policies.len())?,
+        if has_variants {
+            at_least("policies", "one or more", 1, self.policies.len())?
+        } else {
+            at_least("policies", "two or more", 2, self.policies.len())?
         }
         at_least("workload", "one or more", 1, workloads.len())?;
         distinct("policies", self.policies.iter())?;

@@ -21,12 +21,11 @@ impl<'a, T: AsRef<str>> FromIterator<&'a T> for Names<'a> {
 impl Names<'_> {
     /// Refuses a name that is not among them.
     pub fn check(&self, key: &str, name: &str) -> Result<(), DefinitionError> {
-        match self.sorted.contains(name) {
-            true => Ok(()),
-            false => {
-                let known = listed(self.in_order.iter().map(|name| (*name).to_owned()));
-                Err(DefinitionError::Unknown { key: key.to_owned(), name: name.to_owned(), known })
-            }
+        if self.sorted.contains(name) {
+            Ok(())
+        } else {
+            let known = listed(self.in_order.iter().map(|name| (*name).to_owned()));
+            Err(DefinitionError::Unknown { key: key.to_owned(), name: name.to_owned(), known })
         }
     }
 }

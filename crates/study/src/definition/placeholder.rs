@@ -43,9 +43,8 @@ pub enum PlaceholderError {
 /// [`PlaceholderError`].
 pub fn filled(word: &str, values: &BTreeMap<String, String>) -> Result<String, PlaceholderError> {
     let unclosed = || PlaceholderError::Unclosed { word: begin(word) };
-    let within = |text: &str| match text.len() > MAX_WORD_BYTES {
-        true => Err(PlaceholderError::TooLong { begin: begin(word) }),
-        false => Ok(()),
+    let within = |text: &str| {
+        if text.len() > MAX_WORD_BYTES { Err(PlaceholderError::TooLong { begin: begin(word) }) } else { Ok(()) }
     };
     let mut text = String::with_capacity(word.len());
     let mut rest = word;
@@ -73,9 +72,10 @@ fn begin(word: &str) -> String {
 }
 
 fn unknown(word: &str, name: &str, values: &BTreeMap<String, String>) -> PlaceholderError {
-    let known = match values.is_empty() {
-        true => "no parameters and axes".to_owned(),
-        false => listed(values.keys().map(|name| format!("{{{name}}}"))),
+    let known = if values.is_empty() {
+        "no parameters and axes".to_owned()
+    } else {
+        listed(values.keys().map(|name| format!("{{{name}}}")))
     };
     PlaceholderError::Unknown { word: begin(word), name: begin(name), known }
 }

@@ -49,9 +49,10 @@ pub(super) fn of_study(wire: &Wire) -> Result<BTreeMap<String, WireVariant>, Def
         let name = fragmented.as_ref().map_or_else(|| "fresh".to_owned(), |wish| format!("{wish} fragmented"));
         (name, WireVariant { baseline: at == 0, fragmented, ..WireVariant::default() })
     };
-    match is_axis {
-        true => Ok(wire.fragmented.all().iter().enumerate().map(variant).collect()),
-        false => Ok(wire.variants.clone()),
+    if is_axis {
+        Ok(wire.fragmented.all().iter().enumerate().map(variant).collect())
+    } else {
+        Ok(wire.variants.clone())
     }
 }
 

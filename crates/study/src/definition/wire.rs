@@ -167,9 +167,10 @@ fn sizes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
     let texts = Vec::<String>::deserialize(from)?;
     let sizes =
         texts.iter().map(|text| parse_bytes(text)).collect::<Result<Vec<u64>, _>>().map_err(D::Error::custom)?;
-    match sizes.is_sorted_by(|one, next| one < next) {
-        true => Ok(sizes),
-        false => Err(D::Error::custom(format!("expected sizes that rise, found {}", texts.join(", ")))),
+    if sizes.is_sorted_by(|one, next| one < next) {
+        Ok(sizes)
+    } else {
+        Err(D::Error::custom(format!("expected sizes that rise, found {}", texts.join(", "))))
     }
 }
 

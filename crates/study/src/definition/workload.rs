@@ -256,9 +256,10 @@ impl Workload {
 
     /// The names of its rows: one for each variant, or its own alone.
     pub fn row_names(&self) -> Vec<String> {
-        match self.variants.is_empty() {
-            true => vec![self.name.clone()],
-            false => self.variants.iter().map(|variant| row_name(&self.name, &variant.name)).collect(),
+        if self.variants.is_empty() {
+            vec![self.name.clone()]
+        } else {
+            self.variants.iter().map(|variant| row_name(&self.name, &variant.name)).collect()
         }
     }
 

@@ -142,16 +142,13 @@ fn filled(
 /// One against the other, block by block where they have blocks in common.
 fn effect(one: &Runs<'_>, other: &Runs<'_>, metric: &str) -> Option<Effect> {
     let confidence = Design::CONFIDENCE;
-    let (blocks, found) = match one.is_beside(other) {
-        true => {
-            let pairs = one.pairs(other, metric);
-            let (figures, baselines): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
-            (figures.len(), paired_ratio(&figures, &baselines, confidence)?)
-        }
-        false => {
-            let (figures, baselines) = (one.values(metric), other.values(metric));
-            (figures.len().min(baselines.len()), unpaired_ratio(&figures, &baselines, confidence)?)
-        }
+    let (blocks, found) = if one.is_beside(other) {
+        let pairs = one.pairs(other, metric);
+        let (figures, baselines): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
+        (figures.len(), paired_ratio(&figures, &baselines, confidence)?)
+    } else {
+        let (figures, baselines) = (one.values(metric), other.values(metric));
+        (figures.len().min(baselines.len()), unpaired_ratio(&figures, &baselines, confidence)?)
     };
     let (low, high) = found.interval.unzip();
     Some(Effect { blocks: blocks as u32, ratio: found.ratio, low, high, p_adjusted: None })

@@ -62,10 +62,7 @@ fn cumulative(t: f64, degrees: u32) -> f64 {
         let of = f64::from(2 * k);
         term *= cosine * cosine * if is_odd { of / (of + 1.0) } else { (of - 1.0) / of };
     }
-    let within = match is_odd {
-        true => 2.0 / std::f64::consts::PI * (angle + sine * sum),
-        false => sine * sum,
-    };
+    let within = if is_odd { 2.0 / std::f64::consts::PI * (angle + sine * sum) } else { sine * sum };
     (1.0 + within) / 2.0
 }
 

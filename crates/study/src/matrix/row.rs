@@ -197,10 +197,10 @@ impl Row {
         if matches!(unit, Unit::Count | Unit::Bytes) {
             return self;
         }
-        let cells = self.cells.into_iter().map(|cell| match is_figure(&cell.standing) {
-            true => Cell { standing: Standing::Emulated, ..cell },
-            false => cell,
-        });
+        let cells = self
+            .cells
+            .into_iter()
+            .map(|cell| if is_figure(&cell.standing) { Cell { standing: Standing::Emulated, ..cell } } else { cell });
         let note = "an emulator ran it: its times are those of the emulator, and no claim about a processor".to_owned();
         Row {
             cells: cells.collect(),
@@ -334,10 +334,13 @@ fn race(analysis: &Analysis, direction: Direction, policy_of: &dyn Fn(usize) -> 
     };
     let running: Vec<usize> = (0..analysis.arms.len()).filter(has_figures).collect();
     let best = analysis.best();
-    let is_unbeaten = |arm: &usize| match best.is_empty() {
-        // Nobody beats the baseline: it shares with those that it does not beat.
-        true => !matches!(outcome(*arm), Outcome::Worse),
-        false => best.contains(arm) || best.iter().all(|one| analysis.arms[*one].tied.contains(arm)),
+    let is_unbeaten = |arm: &usize| {
+        if best.is_empty() {
+            // No arm beats the baseline, so it shares the first place with those that it does not beat.
+            !matches!(outcome(*arm), Outcome::Worse)
+        } else {
+            best.contains(arm) || best.iter().all(|one| analysis.arms[*one].tied.contains(arm))
+        }
     };
     let cost = |arm: &usize| {
         let ratio = analysis.arms[*arm].effects.get(&analysis.primary).map_or(1.0, |effect| effect.ratio);

@@ -14,9 +14,10 @@ impl<P: Platform> Comparing<'_, P> {
         let deviates = |arm: &usize| deviations[*arm].is_some();
         let arms = || (0..deviations.len()).filter(|arm| self.in_race[*arm]);
         if let Some(expected) = answers::expected(self.design, &self.trials).filter(|answer| !answer.succeeded()) {
-            let whom = match arms().any(|arm| self.design.is_compared(arm) && deviates(&arm)) {
-                true => format!("under the baseline {baseline}"),
-                false => "under every policy".to_string(),
+            let whom = if arms().any(|arm| self.design.is_compared(arm) && deviates(&arm)) {
+                format!("under the baseline {baseline}")
+            } else {
+                "under every policy".to_string()
             };
             return Err(failed(format!(
                 "the command fails {whom}: {}; {}if it is meant to end like this, give `sh -c 'COMMAND; true'` as the \

@@ -303,9 +303,12 @@ impl<'a, P: Platform> Comparing<'a, P> {
             (self.listener)(Event::Started(&trial));
             let arm = &self.design.arms[trial.arm];
             let record = self.platform.prepare().and_then(|()| self.platform.run(arm, trial));
-            let mut record = record.map_err(|error| match self.platform.interrupted() {
-                true => Ended::Interrupted,
-                false => failed(format!("the trial of {} in block {} failed: {error}", arm.label, trial.block)),
+            let mut record = record.map_err(|error| {
+                if self.platform.interrupted() {
+                    Ended::Interrupted
+                } else {
+                    failed(format!("the trial of {} in block {} failed: {error}", arm.label, trial.block))
+                }
             })?;
             record.trial = trial;
             (self.listener)(Event::Finished(&record));
@@ -334,10 +337,12 @@ impl<'a, P: Platform> Comparing<'a, P> {
     /// An arm that once took too long would do so again. Without it there may be nothing left to compare.
     fn leave_race(&mut self, arm: usize, message: &str) -> Result<(), Ended> {
         self.in_race[arm] = false;
-        let why = match () {
-            () if arm == self.design.baseline => "",
-            () if self.compared() == 0 => ", and no other arm is left",
-            () => return Ok(()),
+        let why = if arm == self.design.baseline {
+            ""
+        } else if self.compared() == 0 {
+            ", and no other arm is left"
+        } else {
+            return Ok(());
         };
         let label = &self.design.arms[arm].label;
         let message = format!(

@@ -113,9 +113,10 @@ pub(crate) fn explains(design: &Design, bound: &Bound, change: &Effect) -> bool 
     if outcome::improves(design, change.ratio) == bound.stops_more {
         return false;
     }
-    let is_beyond = match change.ratio > 1.0 {
-        true => change.low.zip(bound.effect.high).is_some_and(|(low, most)| low > most),
-        false => change.high.zip(bound.effect.low).is_some_and(|(high, least)| high < least),
+    let is_beyond = if change.ratio > 1.0 {
+        change.low.zip(bound.effect.high).is_some_and(|(low, most)| low > most)
+    } else {
+        change.high.zip(bound.effect.low).is_some_and(|(high, least)| high < least)
     };
     !is_beyond
 }

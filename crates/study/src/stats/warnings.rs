@@ -205,9 +205,10 @@ fn share_of_wall(blocks: &Blocks<'_>, arm: usize, name: &str) -> Option<f64> {
 /// The metric that decides: where the first process ends while others go on, wall time is not the program's.
 pub(crate) fn deciding_metric(design: &Design, blocks: &Blocks<'_>) -> String {
     let is_wall = design.primary == names::WALL_S && design.metrics.iter().any(|metric| metric.name == names::CPU_S);
-    match is_wall && outlived_share(blocks, 0..design.arms.len()).is_some() {
-        true => names::CPU_S.to_owned(),
-        false => design.primary.clone(),
+    if is_wall && outlived_share(blocks, 0..design.arms.len()).is_some() {
+        names::CPU_S.to_owned()
+    } else {
+        design.primary.clone()
     }
 }
 

@@ -156,10 +156,7 @@ impl Platform for Fake {
     fn prepare(&mut self) -> Result<(), String> {
         self.asked.push(None);
         self.clock_s += std::mem::take(&mut self.waits_s);
-        match self.unprepared == Some(self.runs) {
-            true => Err("there is no wood".into()),
-            false => Ok(()),
-        }
+        if self.unprepared == Some(self.runs) { Err("there is no wood".into()) } else { Ok(()) }
     }
 
     fn run(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, String> {

@@ -157,9 +157,10 @@ fn compile(compiler: &str, options: &[&str], folder: &Path) -> Result<PathBuf, B
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/repeats.c");
     let program = folder.join(format!("repeats-{compiler}"));
     let status = Command::new(compiler).args(options).args(["-O1", "-o"]).arg(&program).arg(source).status();
-    match status.map_err(|error| format!("{compiler}: {error}"))?.success() {
-        true => Ok(program),
-        false => Err(format!("{compiler} could not compile repeats.c").into()),
+    if status.map_err(|error| format!("{compiler}: {error}"))?.success() {
+        Ok(program)
+    } else {
+        Err(format!("{compiler} could not compile repeats.c").into())
     }
 }
 

@@ -239,9 +239,10 @@ impl<'a> Tree<'a> {
             self.lost = true;
             self.kill_all();
         }
-        match self.killing {
-            true => self.put_down(tid, stop),
-            false => self.settle(tid, stop),
+        if self.killing {
+            self.put_down(tid, stop)
+        } else {
+            self.settle(tid, stop)
         }
         self.in_hand += since.elapsed();
     }

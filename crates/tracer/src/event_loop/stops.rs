@@ -135,10 +135,12 @@ impl Tree<'_> {
         };
         let since = Instant::now();
         look(*witness);
-        let took = match () {
-            () if self.root_ended.is_some() => &mut self.looks.after_s,
-            () if root_is_done || self.tasks.is_single() => &mut self.looks.apart_s,
-            () => &mut self.looks.within_s,
+        let took = if self.root_ended.is_some() {
+            &mut self.looks.after_s
+        } else if root_is_done || self.tasks.is_single() {
+            &mut self.looks.apart_s
+        } else {
+            &mut self.looks.within_s
         };
         *took += since.elapsed().as_secs_f64();
     }

@@ -106,9 +106,10 @@ pub fn start(
 /// Starts a program that nothing is asked of but to end no later than pagelab, up to just before its exec.
 /// Where it disables transparent huge pages, a filter answers the program's own PR_SET_THP_DISABLE.
 pub fn start_untraced(launch: &Launch) -> Result<Started, LaunchError> {
-    let (thp, filter) = match launch.disable_thp {
-        true => (Some(ThpSetting::Disabled), filter::program(&thp_disable::watches_without_tracer())),
-        false => (None, Vec::new()),
+    let (thp, filter) = if launch.disable_thp {
+        (Some(ThpSetting::Disabled), filter::program(&thp_disable::watches_without_tracer()))
+    } else {
+        (None, Vec::new())
     };
     let complete = |prepared| Prepared { dies_with_parent: true, thp, filter, ..prepared };
     let mut started = begin(launch, complete, fork_child)?;

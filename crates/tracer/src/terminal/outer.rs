@@ -31,12 +31,13 @@ impl Outer {
         let output = terminals([1, 2, 0]).find(|stream| mode(*stream) != OFlag::O_RDONLY);
         let output = output.map(duplicate).transpose()?;
         // A command whose input is no terminal may still ask there, for a password.
-        let (input, can_read) = match is_terminal[0] {
-            true => (duplicate(streams[0])?, mode(streams[0]) != OFlag::O_WRONLY),
-            false => match controlling() {
+        let (input, can_read) = if is_terminal[0] {
+            (duplicate(streams[0])?, mode(streams[0]) != OFlag::O_WRONLY)
+        } else {
+            match controlling() {
                 Some(terminal) => (terminal, true),
                 None => (duplicate(first)?, false),
-            },
+            }
         };
         // In a pipe the keys may be for somebody else: then it is in front as soon as it reads, as under sudo.
         let in_pipe = is_pipe(streams[0]) || is_pipe(streams[1]);

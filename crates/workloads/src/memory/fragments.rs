@@ -138,10 +138,7 @@ impl FreeMemory {
             }
         }
         let largest = PageSize::new(base.bytes() << orders).unwrap_or(base);
-        match block > base && block <= largest {
-            true => Ok(free),
-            false => Err(FragmentsError::Block { block, base, largest }),
-        }
+        if block > base && block <= largest { Ok(free) } else { Err(FragmentsError::Block { block, base, largest }) }
     }
 
     /// The part of it that lies in smaller blocks; 0 where nothing is free.
@@ -199,10 +196,8 @@ fn seize(block: PageSize, whole_ratio: f64) -> Result<Vec<Mapping>, FragmentsErr
         let piece = Mapping::anonymous(PIECE_BYTES as usize, access, MapFlags::MAP_PRIVATE).map_err(refused("mmap"))?;
         // Where no large block is free, a fault would compact memory for one. A kernel without THP knows neither advice.
         let is_large = large.map_or(Ok(false), has_blocks_of)?;
-        let _ = match is_large {
-            true => piece.advise(MmapAdvise::MADV_HUGEPAGE),
-            false => piece.advise(MmapAdvise::MADV_NOHUGEPAGE),
-        };
+        let _ =
+            if is_large { piece.advise(MmapAdvise::MADV_HUGEPAGE) } else { piece.advise(MmapAdvise::MADV_NOHUGEPAGE) };
         for page in piece.addresses().step_by(base_page().bytes() as usize) {
             // SAFETY: the page is this mapping's, writable, and nothing refers to it.
             unsafe { (page as *mut u8).write_volatile(1) };

@@ -45,10 +45,7 @@ impl Mapping {
         // SAFETY: the mapping replaces none (MAP_FIXED_NOREPLACE, Linux 4.17; an earlier kernel takes the address as a hint).
         let start = unsafe { mmap_anonymous(Some(at), bytes, access, flags) }?;
         let mapping = Mapping { start: start.cast(), bytes };
-        match mapping.start.addr() == at {
-            true => Ok(mapping),
-            false => Err(io::Error::from(nix::Error::EEXIST)),
-        }
+        if mapping.start.addr() == at { Ok(mapping) } else { Err(io::Error::from(nix::Error::EEXIST)) }
     }
 
     /// Anonymous memory, whole base pages of it, that begins at a multiple of `alignment`.

@@ -42,9 +42,10 @@ impl Maintainer {
                 |part: &str| !part.trim().is_empty() && !part.contains(['<', '>']) && !part.contains(char::is_control);
             plain(name) && plain(address) && address.contains('@') && !address.contains(char::is_whitespace)
         });
-        match fits {
-            true => Ok(Maintainer(text.to_owned())),
-            false => Err(format!("--maintainer expects 'NAME <ADDRESS>', found {text:?}")),
+        if fits {
+            Ok(Maintainer(text.to_owned()))
+        } else {
+            Err(format!("--maintainer expects 'NAME <ADDRESS>', found {text:?}"))
         }
     }
 }

@@ -26,9 +26,10 @@ pub fn judge(part: &Part) -> Result<String, String> {
         let phases: Vec<String> = first.iter().map(|(name, count)| format!("{name} {count}")).collect();
         seen.push(format!("{chunk}: {}", phases.join(", ")));
     }
-    match seen.is_empty() {
-        true => Err("nothing ran".to_owned()),
-        false => Ok(format!("{:.2} % apart at most; instructions of {}", apart * 100.0, seen.join("; "))),
+    if seen.is_empty() {
+        Err("nothing ran".to_owned())
+    } else {
+        Ok(format!("{:.2} % apart at most; instructions of {}", apart * 100.0, seen.join("; ")))
     }
 }
 

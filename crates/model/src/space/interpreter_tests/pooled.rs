@@ -223,10 +223,12 @@ impl Pooled {
         if !stays && flags & mremap::MAY_MOVE == 0 {
             return -12;
         }
-        let to = match () {
-            () if is_fixed => target,
-            () if stays => old,
-            () => self.place(new_bytes),
+        let to = if is_fixed {
+            target
+        } else if stays {
+            old
+        } else {
+            self.place(new_bytes)
         };
         let distance = to.wrapping_sub(old);
         let was = |pages: &BTreeSet<u64>| moved.iter().map(|(page, _)| pages.contains(page)).collect::<Vec<bool>>();
@@ -254,9 +256,10 @@ impl Pooled {
 
     /// Where Linux puts so many bytes of memory.
     fn place(&self, bytes: u64) -> u64 {
-        match bytes >= HUGE && bytes.is_multiple_of(HUGE) {
-            true => aligned(self.highest(bytes + HUGE)),
-            false => self.highest(bytes),
+        if bytes >= HUGE && bytes.is_multiple_of(HUGE) {
+            aligned(self.highest(bytes + HUGE))
+        } else {
+            self.highest(bytes)
         }
     }
 

@@ -56,10 +56,8 @@ pub fn run(arguments: &Sweep) -> Result<(), Failure> {
     let threads = threads(arguments.threads);
     let all = arguments.files.iter().map(|file| Ok((file.as_path(), chosen_of(file, &chosen, threads)?)));
     let all = all.collect::<Result<Vec<_>, Failure>>()?;
-    let text = match arguments.json {
-        true => format!("{:#}", json(&all, &chosen)),
-        false => report::texts(&all, terminal_width()),
-    };
+    let text =
+        if arguments.json { format!("{:#}", json(&all, &chosen)) } else { report::texts(&all, terminal_width()) };
     print(&text, arguments.json)?;
     match &arguments.html {
         Some(file) => write_page(file, &results::html::simulation::report(&page(all, &chosen))),
@@ -72,10 +70,7 @@ fn chosen_of(file: &Path, chosen: &Chosen, threads: usize) -> Result<Swept, Fail
     let mut swept = swept(file, &chosen.page_shifts, chosen.ways.most, threads)?;
     say_damage(file, &swept.damage);
     swept.sweep.geometries.retain(|geometry| chosen.has(geometry));
-    match swept.sweep.geometries.is_empty() {
-        true => Err(Failure::about(file, chosen::NoneExact)),
-        false => Ok(swept),
-    }
+    if swept.sweep.geometries.is_empty() { Err(Failure::about(file, chosen::NoneExact)) } else { Ok(swept) }
 }
 
 fn json(all: &[(&Path, Swept)], chosen: &Chosen) -> Value {

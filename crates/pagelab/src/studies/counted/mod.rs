@@ -59,9 +59,10 @@ impl<'a> CountedState<'a> {
 
     /// A word for how far it is, and what is missing.
     pub fn told(&self) -> (&'static str, String) {
-        match self.missing.is_empty() {
-            true => ("done", String::new()),
-            false => ("missing", format!("granules {} not counted yet", self.missing.join(", "))),
+        if self.missing.is_empty() {
+            ("done", String::new())
+        } else {
+            ("missing", format!("granules {} not counted yet", self.missing.join(", ")))
         }
     }
 

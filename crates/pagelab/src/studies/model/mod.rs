@@ -67,9 +67,10 @@ pub fn rows(definition: &Definition, store: Option<&Store>) -> Result<Vec<ModelR
     let machines = machines_of(definition)?;
     let mut files = Files::default();
     let subject = |one: Workload| (Subject::of(definition, &one, &mut files), one);
-    let asked: Vec<(Subject, Workload)> = match machines.is_empty() {
-        true => Vec::new(),
-        false => modelled_workloads(definition).flat_map(Workload::apart).map(subject).collect(),
+    let asked: Vec<(Subject, Workload)> = if machines.is_empty() {
+        Vec::new()
+    } else {
+        modelled_workloads(definition).flat_map(Workload::apart).map(subject).collect()
     };
     let mut rows = Vec::new();
     for (named, machine) in &machines {

@@ -31,27 +31,23 @@ pub fn collect(which: &Which) -> Result<(), Failure> {
     let collected = collected(&definition, &tasks, &shards, &own);
     files::remove_tree(&own).map_err(|error| Failure::about(&own, error))?;
     let missing = collected?;
-    match missing.is_empty() {
-        true => print(&format!("all {} tasks are done; `pagelab study report {}`", tasks.len(), which.words()), false),
-        false => {
-            print(&format!("missing:\n    {}", missing.join("\n    ")), false)?;
-            Err(Failure::Command(format!(
-                "{} of {} tasks have no result; `pagelab study run {} --on slurm` submits them again",
-                missing.len(),
-                tasks.len(),
-                which.words()
-            )))
-        }
+    if missing.is_empty() {
+        print(&format!("all {} tasks are done; `pagelab study report {}`", tasks.len(), which.words()), false)
+    } else {
+        print(&format!("missing:\n    {}", missing.join("\n    ")), false)?;
+        Err(Failure::Command(format!(
+            "{} of {} tasks have no result; `pagelab study run {} --on slurm` submits them again",
+            missing.len(),
+            tasks.len(),
+            which.words()
+        )))
     }
 }
 
 /// Merges in a directory of this node's own, and returns what is missing, a sentence a task.
 fn collected(definition: &Definition, tasks: &[Task], shards: &Shards, own: &Path) -> Result<Vec<String>, Failure> {
     let local = own.join("results.sqlite");
-    let into = match is_there(&shards.store)? {
-        true => working_copy(&shards.store, &local)?,
-        false => open(&local)?,
-    };
+    let into = if is_there(&shards.store)? { working_copy(&shards.store, &local)? } else { open(&local)? };
     let (mut copies, mut damaged) = (Vec::new(), Vec::new());
     for task in tasks {
         if !is_there(&shards.shard(task.number))? {
@@ -98,10 +94,13 @@ fn missing(
             let halves: Vec<String> = halves.iter().map(|half| half.display().to_string()).collect();
             format!("the copy of its shard was not finished: {}", halves.join(", "))
         }
-        State::Left(_) if !is_there(&shard)? => match is_there(&printed)? {
-            true => format!("it left no shard: it runs, or it was killed; {} has what it printed", printed.display()),
-            false => "it left no shard: it has not begun".to_owned(),
-        },
+        State::Left(_) if !is_there(&shard)? => {
+            if is_there(&printed)? {
+                format!("it left no shard: it runs, or it was killed; {} has what it printed", printed.display())
+            } else {
+                "it left no shard: it has not begun".to_owned()
+            }
+        }
         // Without the task's own reasons the store's has to do.
         State::Left(why) => told(&shards.note(task.number)).ok().flatten().unwrap_or(why),
     };

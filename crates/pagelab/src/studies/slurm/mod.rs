@@ -76,12 +76,13 @@ pub fn submit(arguments: &Run) -> Result<(), Failure> {
 /// A study is not submitted to one store twice at once.
 fn refuse_queued(name: &str) -> Result<(), Failure> {
     let queued = sbatch::queued(&[name, &format!("{name}-merge")])?;
-    match queued.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Input(format!(
+    if queued.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Input(format!(
             "jobs of this study and store wait or run already: {}; wait for them, or end them with scancel",
             queued.join(", ")
-        ))),
+        )))
     }
 }
 
@@ -136,9 +137,10 @@ fn indented(script: &str) -> String {
 fn left(definition: &Definition, shards: &Shards, arguments: &Run) -> Result<Vec<Task>, Failure> {
     let tasks = tasks(definition)?.into_iter().filter(|task| arguments.is_named(&task.workload.name));
     let own = own_directory(&format!("{}-plan-{}", shards.stem, std::process::id()))?;
-    let store = match is_there(&shards.store)? {
-        true => working_copy(&shards.store, &own.join("results.sqlite")).map(Some),
-        false => Ok(None),
+    let store = if is_there(&shards.store)? {
+        working_copy(&shards.store, &own.join("results.sqlite")).map(Some)
+    } else {
+        Ok(None)
     };
     let left = store.and_then(|store| {
         let mut left = Vec::new();
@@ -158,9 +160,10 @@ fn left(definition: &Definition, shards: &Shards, arguments: &Run) -> Result<Vec
 /// The words by which a node finds the study and its store.
 fn words(which: &Which, store: &Path) -> Result<Vec<String>, Failure> {
     let path = Path::new(&which.study);
-    let study = match which.is_file() {
-        true => fs::canonicalize(path).map_err(|error| Failure::about(path, error))?.to_string_lossy().into_owned(),
-        false => which.study.clone(),
+    let study = if which.is_file() {
+        fs::canonicalize(path).map_err(|error| Failure::about(path, error))?.to_string_lossy().into_owned()
+    } else {
+        which.study.clone()
     };
     let quick = which.quick.then(|| "--quick".to_owned());
     let store = ["--store".to_owned(), store.to_string_lossy().into_owned()];

@@ -17,9 +17,10 @@ pub fn submit(script: &str, directory: &Path, after: Option<&str>) -> Result<Str
     let printed = ran(command, script)?;
     // `NUMBER`, or `NUMBER;CLUSTER`.
     let number = printed.trim().split(';').next().unwrap_or_default();
-    match !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => Ok(number.to_owned()),
-        false => Err(Failure::Input(format!("sbatch said {printed:?}, and no number of a job"))),
+    if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) {
+        Ok(number.to_owned())
+    } else {
+        Err(Failure::Input(format!("sbatch said {printed:?}, and no number of a job")))
     }
 }
 
@@ -66,10 +67,7 @@ fn task_queued(line: &str) -> Option<Queued> {
     let mut parts = line.trim().splitn(5, '|');
     let (offset, index) = (parts.next()?.parse().unwrap_or(0), parts.next()?.parse::<usize>().ok()?);
     let (state, nodes, reason) = (parts.next()?, parts.next()?, parts.next()?);
-    let told = match nodes.is_empty() {
-        true => format!("{state} ({reason})"),
-        false => format!("{state} on {nodes}"),
-    };
+    let told = if nodes.is_empty() { format!("{state} ({reason})") } else { format!("{state} on {nodes}") };
     Some(Queued { task: offset + index, told })
 }
 
@@ -105,11 +103,10 @@ fn ran(mut command: Command, input: &str) -> Result<String, Failure> {
     }
     let output = child.wait_with_output().map_err(failed)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    match output.status.success() {
-        true => Ok(text(&output.stdout)),
-        false => {
-            Err(Failure::Input(format!("{program} ended with {}: {}", output.status, told(&text(&output.stderr)))))
-        }
+    if output.status.success() {
+        Ok(text(&output.stdout))
+    } else {
+        Err(Failure::Input(format!("{program} ended with {}: {}", output.status, told(&text(&output.stderr)))))
     }
 }
 

@@ -163,10 +163,8 @@ fn ranges(numbers: &[usize]) -> String {
             _ => ranges.push((*number, *number)),
         }
     }
-    let told = ranges.iter().map(|(first, last)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
-    });
+    let told =
+        ranges.iter().map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") });
     told.collect::<Vec<_>>().join(",")
 }
 

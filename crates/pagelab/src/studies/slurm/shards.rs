@@ -211,11 +211,12 @@ pub fn own_directory(of: &str) -> Result<PathBuf, Failure> {
     }
     let found = fs::symlink_metadata(&directory).map_err(failed)?;
     let is_own = found.is_dir() && found.uid() == nix::unistd::geteuid().as_raw() && found.mode() & 0o022 == 0;
-    match is_own {
-        true => Ok(directory),
-        false => Err(Failure::Input(format!(
+    if is_own {
+        Ok(directory)
+    } else {
+        Err(Failure::Input(format!(
             "{} exists and is not this user's own directory; remove it, or set SLURM_TMPDIR or TMPDIR",
             directory.display()
-        ))),
+        )))
     }
 }

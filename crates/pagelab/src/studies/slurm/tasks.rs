@@ -99,9 +99,10 @@ fn simulated(rows: &[ModelRow]) -> State {
     });
     let missing = rows.iter().filter(|row| row.progress != Simulated::Done);
     let missing: Vec<&str> = missing.map(|row| row.machine.as_str()).collect();
-    match missing.is_empty() {
-        true => State::Done,
-        false => failed.unwrap_or_else(|| State::Left(format!("not simulated yet on {}", missing.join(", ")))),
+    if missing.is_empty() {
+        State::Done
+    } else {
+        failed.unwrap_or_else(|| State::Left(format!("not simulated yet on {}", missing.join(", "))))
     }
 }
 

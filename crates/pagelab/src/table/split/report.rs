@@ -14,9 +14,10 @@ const CONFIDENCE: f64 = 0.95;
 /// Whether the compiler was told to make the measured code fast.
 const OPTIMISED: bool = !cfg!(debug_assertions);
 /// What to say where it was not.
-pub const NOT_OPTIMISED: Option<&str> = match OPTIMISED {
-    true => None,
-    false => Some("this pagelab was built without optimisation: its times say little (cargo build --release)"),
+pub const NOT_OPTIMISED: Option<&str> = if OPTIMISED {
+    None
+} else {
+    Some("this pagelab was built without optimisation: its times say little (cargo build --release)")
 };
 
 /// What a variant saves against vanilla, as a ratio.

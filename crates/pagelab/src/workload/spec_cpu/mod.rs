@@ -76,10 +76,7 @@ fn written(arguments: &Arguments) -> Result<Vec<PathBuf>, SpecError> {
     }
     let files: Vec<PathBuf> =
         text.lines().filter_map(|line| line.trim().strip_prefix(WRITTEN)).map(|path| path.trim().into()).collect();
-    match files.is_empty() {
-        true => Err(SpecError::NoFile { program, last_words: last_words() }),
-        false => Ok(files),
-    }
+    if files.is_empty() { Err(SpecError::NoFile { program, last_words: last_words() }) } else { Ok(files) }
 }
 
 fn in_its_shell(spec: &Path, words: &[String]) -> Result<Command, SpecError> {

@@ -64,12 +64,13 @@ pub fn report(inspection: &Inspection, setting: &Setting) -> String {
 fn header(inspection: &Inspection, setting: &Setting) -> String {
     let about = &inspection.process;
     let when = setting.unix_s.map_or("from a capture".to_string(), date_time);
-    let command = match about.command.is_empty() {
-        true => String::new(),
-        false => format!(
+    let command = if about.command.is_empty() {
+        String::new()
+    } else {
+        format!(
             "<pre class=\"command\" aria-label=\"command line\"><code>{}</code></pre>\n",
             escape(&command_line(&about.command))
-        ),
+        )
     };
     format!(
         "<header>\n<p class=\"kicker\">pagelab · inspection of process {} · {}</p>\n<h1>{}</h1>\n{command}</header>\n",

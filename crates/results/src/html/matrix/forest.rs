@@ -30,13 +30,14 @@ pub fn forests(matrix: &Matrix, anchors: Anchors) -> String {
             }
         }
     }
-    match forests.is_empty() {
-        true => forests,
-        false => format!(
+    if forests.is_empty() {
+        forests
+    } else {
+        format!(
             "<p>Cost, with {} intervals; throughput is inverted. The last line is the geometric mean. Hollow: the change is not \
-             claimed to be the policy's.</p>\n<div class=\"figures named\">\n{forests}</div>\n",
+         claimed to be the policy's.</p>\n<div class=\"figures named\">\n{forests}</div>\n",
             figure::confidence(0.95)
-        ),
+        )
     }
 }
 

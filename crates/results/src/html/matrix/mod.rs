@@ -120,9 +120,12 @@ fn table(sheet: &Sheet) -> String {
 
 /// A heading whose words are not broken at their hyphens, where they are names of a usual length.
 fn whole(title: &str) -> String {
-    let word = |word: &str| match word.contains('-') && word.chars().count() <= 24 {
-        true => format!("<span class=\"name\">{}</span>", escape(word)),
-        false => escape(word),
+    let word = |word: &str| {
+        if word.contains('-') && word.chars().count() <= 24 {
+            format!("<span class=\"name\">{}</span>", escape(word))
+        } else {
+            escape(word)
+        }
     };
     title.split(' ').map(word).collect::<Vec<String>>().join(" ")
 }

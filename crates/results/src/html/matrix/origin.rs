@@ -38,11 +38,10 @@ fn line(row: &Row, anchor: &str) -> String {
 fn made(origin: &Origin) -> String {
     let shown = origin.comparison.map(|id| format!("<code>pagelab show {id}</code>"));
     let commands: Vec<String> = origin.commands.iter().map(|words| escape(&command_line(words))).collect();
-    let commands = match commands.is_empty() {
-        true => String::new(),
-        false => {
-            format!("<details><summary>command</summary><pre><code>{}</code></pre></details>", commands.join("\n"))
-        }
+    let commands = if commands.is_empty() {
+        String::new()
+    } else {
+        format!("<details><summary>command</summary><pre><code>{}</code></pre></details>", commands.join("\n"))
     };
     let program = |(name, sha256): (&String, &String)| {
         let short: String = sha256.chars().take(12).collect();

@@ -25,15 +25,16 @@ pub fn trades(matrix: &Matrix) -> String {
             pictures.push_str(&captioned(&picture(&points, of_baseline, &format!("trade{at}")), &place(ground)));
         }
     }
-    match pictures.is_empty() {
-        true => pictures,
-        false => format!(
+    if pictures.is_empty() {
+        pictures
+    } else {
+        format!(
             "<p>Cost to the right, memory upwards (peak resident set, with the page tables that were seen, and of a model with \
-             what is held and not mapped), both against the baseline, as geometric means over the workloads of which both are \
-             known, with {} intervals. Filled and joined: no policy has less of the one and no more of the other.</p>\n<div \
-             class=\"figures named\">\n{pictures}</div>\n",
+         what is held and not mapped), both against the baseline, as geometric means over the workloads of which both are \
+         known, with {} intervals. Filled and joined: no policy has less of the one and no more of the other.</p>\n<div \
+         class=\"figures named\">\n{pictures}</div>\n",
             figure::confidence(0.95)
-        ),
+        )
     }
 }
 

@@ -22,14 +22,15 @@ pub fn shares(matrix: &Matrix) -> String {
             pictures.push_str(&captioned(&picture, &place(ground)));
         }
     }
-    match pictures.is_empty() {
-        true => pictures,
-        false => format!(
+    if pictures.is_empty() {
+        pictures
+    } else {
+        format!(
             "<p>Filled: workloads in which the policy beats every other one, the baseline included. Hatched: it is one of \
-             several that none beats. The mark: its estimate is the least, whatever the noise; that is what published win \
-             shares count. In the shaded band these would be by chance alone in 95 % of cases, were all policies alike.</p>\n\
-             <div class=\"figures named\">\n{pictures}</div>\n"
-        ),
+         several that none beats. The mark: its estimate is the least, whatever the noise; that is what published win \
+         shares count. In the shaded band these would be by chance alone in 95 % of cases, were all policies alike.</p>\n\
+         <div class=\"figures named\">\n{pictures}</div>\n"
+        )
     }
 }
 

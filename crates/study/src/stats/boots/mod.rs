@@ -125,9 +125,10 @@ fn arms(design: &Design, boots: &[Boot]) -> Vec<BootArm> {
 
 fn boot_arm(design: &Design, boots: &[Boot], arm: usize, compared: usize) -> BootArm {
     let effect = |name: &String| Some((name.clone(), effect(design, boots, arm, name, compared)?));
-    let effects: BTreeMap<String, Effect> = match arm == design.baseline {
-        true => BTreeMap::new(),
-        false => design.metrics.iter().filter_map(|metric| effect(&metric.name)).collect(),
+    let effects: BTreeMap<String, Effect> = if arm == design.baseline {
+        BTreeMap::new()
+    } else {
+        design.metrics.iter().filter_map(|metric| effect(&metric.name)).collect()
     };
     let hosts: BTreeSet<&str> = of_arm(boots, arm).map(|boot| boot.host.as_str()).collect();
     let median = |name: &String| {
@@ -189,9 +190,10 @@ fn deviation(design: &Design, boots: &[Boot], arm: usize) -> Option<Deviation> {
     let expected = &of_arm(boots, design.baseline).find(|boot| !boot.answer.too_slow)?.answer;
     let other = of_arm(boots, arm).find(|boot| boot.answer != *expected)?;
     let boot = &other.boot_id;
-    Some(match other.answer.too_slow {
-        true => Deviation::TooSlow(format!("took longer than a trial may (--trial-time) in boot {boot}")),
-        false => Deviation::Other(format!("its answer in boot {boot} is another one than the baseline's")),
+    Some(if other.answer.too_slow {
+        Deviation::TooSlow(format!("took longer than a trial may (--trial-time) in boot {boot}"))
+    } else {
+        Deviation::Other(format!("its answer in boot {boot} is another one than the baseline's"))
     })
 }
 

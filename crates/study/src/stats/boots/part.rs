@@ -71,9 +71,12 @@ pub fn same_design(one: &Part, other: &Part) -> Result<(), MergeError> {
         format!("{}, primary {}", names.join(" "), part.design.primary)
     };
     let levels = |part: &Part| format!("band {}, confidence {}", part.design.band_ratio, part.design.confidence);
-    let proofs = |part: &Part| match part.design.prove_all {
-        true => "all of it, with --prove-all".to_owned(),
-        false => "for a share of the time, without --prove-all".to_owned(),
+    let proofs = |part: &Part| {
+        if part.design.prove_all {
+            "all of it, with --prove-all".to_owned()
+        } else {
+            "for a share of the time, without --prove-all".to_owned()
+        }
     };
     let prepare = |part: &Part| match &part.invocation.prepare {
         Some(words) => words.join(" "),

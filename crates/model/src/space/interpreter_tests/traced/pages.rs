@@ -170,9 +170,10 @@ impl Traced {
         let is_empty = |at: &u64| !self.present.contains_key(at) && !self.zeros.contains(at);
         let fits = pages.all(|at| self.is_one(page, at) && is_empty(&at));
         let fits = fits && (bytes < LARGE || !self.tables.contains(&slot));
-        let (from, bytes) = match attributes.advice == Advice::Huge && !self.mechanism.disable_thp && fits {
-            true => (slot, bytes),
-            false => (page, PAGE),
+        let (from, bytes) = if attributes.advice == Advice::Huge && !self.mechanism.disable_thp && fits {
+            (slot, bytes)
+        } else {
+            (page, PAGE)
         };
         let present = Present { folio: self.folios, bytes, by_leaf: bytes == LARGE };
         self.zeros.remove(&page);
