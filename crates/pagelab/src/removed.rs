@@ -1,18 +1,18 @@
-//! Options of earlier versions that are verbs or keys of a file now: whoever uses one is told the new way.
+//! Options of earlier versions that have become verbs or file keys: the error names the replacement.
 
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// An option that there is no more.
+/// An option that was removed.
 struct Removed {
     /// The verb that had it.
     verb: &'static str,
-    /// Its name, with the dashes.
+    /// The option's name with its dashes.
     option: &'static str,
-    /// What to use; `VALUE` stands for what was given with it.
+    /// The replacement; `VALUE` is replaced by the option's argument.
     now: &'static str,
-    /// What is said for `VALUE` where nothing was given.
+    /// The text for `VALUE` if the option had no argument.
     value: &'static str,
 }
 
@@ -38,10 +38,10 @@ const REMOVED: [Removed; 10] = [
     removed("sim", "--instruction-rate", "use --linux FILE.toml with `instructions_per_s = VALUE`", "N"),
 ];
 
-/// An error of the command line, with the new way where it is an option of earlier versions that is not known.
+/// Adds the replacement to a command-line error if it is about a removed option.
 pub fn with_new_way(mut error: clap::Error, words: &[OsString]) -> clap::Error {
     let Some(new_way) = new_way(&error, words) else { return error };
-    // What merely sounds alike would lead astray.
+    // A suggestion of a similarly spelled option would be misleading.
     error.remove(ContextKind::SuggestedArg);
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![new_way.into()]));
     error

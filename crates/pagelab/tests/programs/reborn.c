@@ -1,6 +1,5 @@
-// A process whose number is given to another one: prints the number of a child, and for each line that it reads ends the
-// child and makes another one with the same number (clone3 with set_tid, Linux 5.5, which takes CAP_SYS_ADMIN or
-// CAP_CHECKPOINT_RESTORE).
+// Reuses a PID: prints the PID of a child, and for each line that it reads kills the child and forks another one with the
+// same PID (clone3 with set_tid, Linux 5.5, which requires CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE).
 #define _GNU_SOURCE
 #include <linux/sched.h>
 #include <signal.h>
@@ -12,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Exit code of a kernel that refuses.
+// Exit code if the kernel refuses.
 enum { REFUSED = 77, BYTES = 64 << 20 };
 
 static void live(void) {
@@ -34,7 +33,7 @@ static pid_t made(pid_t number) {
 }
 
 int main(void) {
-    // Enough memory for a look to take a while.
+    // Enough memory that sampling it takes some time.
     char *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return 1;

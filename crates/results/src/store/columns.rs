@@ -1,4 +1,4 @@
-//! Columns of rows: words, numbers and documents, and those that files of earlier versions do not have.
+//! Reads columns of rows: words, numbers and documents, and columns that files of earlier versions lack.
 
 use rusqlite::types::{FromSql, Type};
 use rusqlite::{Params, Row, Transaction};
@@ -6,13 +6,13 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use study::metric::names;
 
-/// What [`names::PAGE_TABLE_SEEN_BYTES`] was called before version 4, as though it were a peak.
+/// Name of [`names::PAGE_TABLE_SEEN_BYTES`] before version 4, as if it were a peak.
 pub(super) const FORMER_PAGE_TABLES: &str = "page_table_bytes";
 
-/// What comes of reading.
+/// Result of reading.
 pub(super) type Read<T> = rusqlite::Result<T>;
 
-/// The name that a metric has today.
+/// The current name of a metric.
 pub(super) fn metric_name(row: &Row<'_>, column: &'static str) -> Read<String> {
     let name: String = row.get(column)?;
     Ok(if name == FORMER_PAGE_TABLES { names::PAGE_TABLE_SEEN_BYTES.to_string() } else { name })
@@ -28,7 +28,7 @@ pub(super) fn rows<T>(
     transaction.prepare_cached(query)?.query_map(params, read)?.collect()
 }
 
-/// A column by way of a function that can fail.
+/// Reads a column through a function that can fail.
 pub(super) fn parsed<S: FromSql, T, E: std::fmt::Display>(
     row: &Row<'_>,
     name: &'static str,
@@ -37,7 +37,7 @@ pub(super) fn parsed<S: FromSql, T, E: std::fmt::Display>(
     parse(row.get(name)?).map_err(|error| unreadable(row, name, error.to_string()))
 }
 
-/// What was read from a column that files of earlier versions do not have, and what stands for it there.
+/// The value read from a column that files of earlier versions lack, and its default.
 pub(super) fn if_there<T>(found: Read<T>, before: T) -> Read<T> {
     match found {
         Err(rusqlite::Error::InvalidColumnName(_)) => Ok(before),

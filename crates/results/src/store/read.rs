@@ -1,4 +1,4 @@
-//! From rows to the types of `study`.
+//! Converts rows to the types of `study`.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use super::columns::{
 use super::summary::Summary;
 use super::trials::trials;
 
-/// The comparison of that number; `None` where there is none.
+/// The comparison with this id; `None` if there is none.
 pub(super) fn comparison(transaction: &Transaction<'_>, id: i64) -> Read<Option<Comparison>> {
     let header = transaction
         .query_row(
@@ -50,7 +50,7 @@ pub(super) fn comparison(transaction: &Transaction<'_>, id: i64) -> Read<Option<
     Ok(Some(comparison))
 }
 
-/// Every comparison in short, the oldest first.
+/// Summaries of all comparisons, oldest first.
 pub(super) fn summaries(transaction: &Transaction<'_>) -> Read<Vec<Summary>> {
     let mut summaries = rows(
         transaction,
@@ -119,7 +119,7 @@ fn header(row: &Row<'_>) -> Read<Comparison> {
     })
 }
 
-/// What follows from the trials, with the names that metrics have today.
+/// The analysis, with the current names of metrics.
 fn analysis(row: &Row<'_>) -> Read<Option<Analysis>> {
     let (former, today) = (FORMER_PAGE_TABLES, names::PAGE_TABLE_SEEN_BYTES);
     parsed(row, "analysis", |json: Option<String>| {

@@ -1,5 +1,5 @@
-//! Whether a store has the tables that pagelab makes, and nothing else: what another user may write could hold
-//! triggers, views and generated columns that run whatever they say in the name of who reads it.
+//! Checks that a store has the tables that pagelab creates, and nothing else: a file that another user may write could
+//! contain triggers, views and generated columns that execute arbitrary SQL on behalf of its reader.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,14 @@ use rusqlite::Transaction;
 
 pub(super) const SCHEMA: &str = include_str!("schema.sql");
 
-/// Tables that SQLite makes itself: for AUTOINCREMENT, and when somebody has it analyse the store.
+/// Tables that SQLite creates itself: for AUTOINCREMENT, and for ANALYZE.
 const OF_SQLITE: [(&str, &str); 3] = [
     ("sqlite_sequence", "CREATE TABLE sqlite_sequence(name,seq)"),
     ("sqlite_stat1", "CREATE TABLE sqlite_stat1(tbl,idx,stat)"),
     ("sqlite_stat4", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"),
 ];
-/// Columns that came later, with the version that brought them and their table. They are the last ones of it, in this order.
+/// Columns that were added later, with the version that added them and their table. They are the last columns of their
+/// table, in this order.
 pub(super) const LATER: &[(i64, &str, &str)] = &[
     (2, "comparisons", "prove_all INTEGER NOT NULL DEFAULT 0"),
     (3, "comparisons", "prepare TEXT"),
@@ -29,11 +30,11 @@ pub(super) const LATER: &[(i64, &str, &str)] = &[
     (6, "trials", "stated TEXT"),
 ];
 
-/// Tables that came later, with the version that brought them.
+/// Tables that were added later, with the version that added them.
 pub(super) const LATER_TABLES: &[(i64, &str)] =
     &[(5, "resumptions"), (5, "study_comparisons"), (5, "study_simulations")];
 
-/// Makes what a version lacks.
+/// Adds what a version lacks.
 pub(super) fn upgrade(transaction: &Transaction<'_>, found: i64) -> rusqlite::Result<()> {
     for (_, table, column) in LATER.iter().filter(|(since, ..)| *since > found) {
         transaction.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {column}"))?;
@@ -46,10 +47,10 @@ pub(super) fn upgrade(transaction: &Transaction<'_>, found: i64) -> rusqlite::Re
     Ok(())
 }
 
-/// What there is in a store: kind and name, and the words of the statement that made it.
+/// The objects of a store: kind and name, and the words of the statement that creates them.
 type Objects = BTreeMap<(String, String), Vec<String>>;
 
-/// What is wrong with the schema of a store of a version; `None`: nothing.
+/// A difference between the schema of a store and that of a version; `None` if there is none.
 pub(super) fn deviation(transaction: &Transaction<'_>, version: i64) -> rusqlite::Result<Option<String>> {
     let expected = expected(version);
     let mut missing = expected.clone();
@@ -84,7 +85,7 @@ fn article(kind: &str) -> String {
     if kind == "index" { "an index".to_string() } else { format!("a {kind}") }
 }
 
-/// What a store of a version has.
+/// The objects of a store of a version.
 fn expected(version: i64) -> Objects {
     let all = words(SCHEMA);
     let mut objects = Objects::new();
@@ -107,8 +108,8 @@ fn expected(version: i64) -> Objects {
     objects
 }
 
-/// The words and signs of a statement, without comments and space: what ALTER TABLE adds to one that was written with
-/// comments is the same as what is written at once. A text in quotation marks is a word, with its marks.
+/// The words and symbols of a statement, without comments and white space: a column added by ALTER TABLE to a commented
+/// statement compares equal to one created with it. A quoted text is one word, including its quotation marks.
 fn words(sql: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut rest = sql;

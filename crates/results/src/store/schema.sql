@@ -1,5 +1,6 @@
--- The store, version 6. docs/reference/formats/store.md describes it; every change raises `VERSION` in mod.rs and adds to `upgrade` there.
--- Lists of words and the content of kernel files are JSON; everything that can be asked for is a column.
+-- The store, version 6, described in docs/reference/formats/store.md. Every change increments `VERSION` in mod.rs and extends
+-- `upgrade` there.
+-- Lists of words and the content of kernel files are JSON; everything that can be queried is a column.
 
 CREATE TABLE machines (
     hash        TEXT PRIMARY KEY,           -- SHA-256 of `machine`
@@ -151,7 +152,7 @@ CREATE TABLE rejections (
     PRIMARY KEY (trial, position)
 ) STRICT, WITHOUT ROWID;
 
--- Where an interrupted comparison went on. Since version 5.
+-- Resumptions of interrupted comparisons. Since version 5.
 CREATE TABLE resumptions (
     comparison      INTEGER NOT NULL REFERENCES comparisons (id) ON DELETE CASCADE,
     position        INTEGER NOT NULL,       -- counted from 0
@@ -161,7 +162,7 @@ CREATE TABLE resumptions (
     PRIMARY KEY (comparison, position)
 ) STRICT, WITHOUT ROWID;
 
--- Which comparisons are of a study. Since version 5.
+-- The comparisons of a study. Since version 5.
 CREATE TABLE study_comparisons (
     study       TEXT NOT NULL,
     workload    TEXT NOT NULL,
@@ -170,7 +171,7 @@ CREATE TABLE study_comparisons (
     PRIMARY KEY (study, comparison)
 ) STRICT, WITHOUT ROWID;
 
--- What a model machine gave under a policy. Since version 5.
+-- The result of a model machine under a policy. Since version 5.
 CREATE TABLE study_simulations (
     study       TEXT NOT NULL,
     workload    TEXT NOT NULL,
@@ -181,7 +182,7 @@ CREATE TABLE study_simulations (
     PRIMARY KEY (study, subject, machine, policy)
 ) STRICT, WITHOUT ROWID;
 
--- The changes against the baseline, out of the derived analysis.
+-- The changes against the baseline, from the derived analysis.
 CREATE VIEW effects AS
 SELECT comparisons.id AS comparison, outcome.key AS arm, arms.label, effect.key AS metric,
        effect.value ->> 'ratio' AS ratio, effect.value ->> 'low' AS low_ratio, effect.value ->> 'high' AS high_ratio,
