@@ -2,15 +2,15 @@
 # Counts the instructions of KVM's stage 2 walks on arm64 (arch/arm64/kvm/hyp/pgtable.c of Debian's Linux 6.12), as
 # studies/stage2-split.toml has them.
 #
-#     count.sh DIRECTORY        an empty or a former one, for what is fetched and built
+#     count.sh DIRECTORY        for downloads and builds: an empty one, or that of an earlier run
 #
-# It compiles the kernel's file as Debian's kernel has it, with Debian's configuration and compiler, links it with a program
-# of user mode (harness.c, kernel.c), and runs it in QEMU's user emulation with a plugin that counts (counter.c). It needs
+# It compiles the file of Debian's kernel with Debian's configuration and compiler, links it with a user-space program
+# (harness.c, kernel.c), and runs it in QEMU's user emulation with a plugin that counts instructions (counter.c). It needs
 # aarch64-linux-gnu-gcc, qemu-aarch64, gcc and apt, and no root. Nothing is installed.
 #
-# Not as in a kernel: the stack protector's value is a variable and not that of a task (the same number of instructions), an
-# hvc and a read of CurrentEL are a move, capabilities that are checked with a branch to the likely side are there, and table
-# pages are given by the harness. What a call of get_page takes is read from the compiled mmu.c, which is not run.
+# Differences from a kernel: the stack protector's canary is a variable instead of a field of the task (the same number of
+# instructions), an hvc and a read of CurrentEL are replaced by a move, capabilities checked with a likely branch are present, and
+# the harness provides table pages. The cost of get_page is read from the compiled mmu.c, which is not run.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1" && cd "$1"
@@ -31,7 +31,7 @@ CONF
         "linux-headers-$release-arm64-16k=$version" "linux-source-6.12=$version")
     for package in packages/*.deb; do dpkg-deb -x "$package" .; done
     tar -xf usr/src/linux-source-6.12.tar.xz --wildcards '*/arch/arm64/kvm/*'
-    # Debian has no kernel with pages of 64K: that of 16K, with what follows from the page.
+    # Debian has no kernel with pages of 64K: uses that of 16K with the options that depend on the page size.
     cp -r "usr/src/linux-headers-$release-arm64-16k" "usr/src/linux-headers-$release-arm64-64k"
     sed -i 's/CONFIG_ARM64_16K_PAGES/CONFIG_ARM64_64K_PAGES/; s/PAGE_SIZE_16KB/PAGE_SIZE_64KB/; /CONFIG_ARM64_LPA2/d
         s/CONFIG_PAGE_SHIFT 14/CONFIG_PAGE_SHIFT 16/; s/CONFIG_PGTABLE_LEVELS 4/CONFIG_PGTABLE_LEVELS 3/' \
@@ -40,7 +40,7 @@ fi
 
 common=usr/src/linux-headers-$release-common
 
-# compiled GRANULE INPUT OUTPUT.s: as the kernel's own build does it
+# compiled GRANULE INPUT OUTPUT.s: compiles as the kernel's build does
 compiled() {
     case $1 in 4k) own=usr/src/linux-headers-$release-arm64 ;; *) own=usr/src/linux-headers-$release-arm64-$1 ;; esac
     aarch64-linux-gnu-gcc -S -nostdinc -w -I$common/arch/arm64/include -I"$own/arch/arm64/include/generated" \
@@ -68,7 +68,7 @@ compiled 4k linux-source-6.12/arch/arm64/kvm/mmu.c mmu.s
 aarch64-linux-gnu-gcc -march=armv8.5-a -c mmu.s -o mmu.o
 aarch64-linux-gnu-objdump -d mmu.o --disassemble=kvm_host_get_page | sed -n '/<kvm_host_get_page>:/,$p'
 
-# of GRANULE WHAT LEAF STEP: instructions of a run over 1G
+# of GRANULE WHAT LEAF STEP: prints the instructions of a run over 1G
 of() { qemu-aarch64 -plugin ./counter.so ./harness-"$1" "$2" 0x40000000 "$3" "$4"; }
 
 printf 'granule leaf step map protect split protect-again\n'

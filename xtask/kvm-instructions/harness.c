@@ -1,5 +1,5 @@
-/* harness WHAT BYTES LEAF STEP: maps BYTES with leaves of LEAF bytes, and then goes over them in steps.
- * WHAT: 0 maps; 1 takes write permission too; 2 splits too; 3 takes write permission twice. */
+/* harness WHAT BYTES LEAF STEP: maps BYTES with leaves of LEAF bytes, and then walks over them in steps.
+ * WHAT: 0 only maps; 1 then removes write permission; 2 also splits; 3 removes write permission twice. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -12,7 +12,7 @@ extern int kernel_protect(u64 ipa, u64 bytes);
 extern int kernel_split(u64 ipa, u64 bytes);
 extern u64 kernel_page_bytes(void);
 
-/* What the kernel's file names and never calls here. */
+/* Functions that the kernel's file references but never calls here. */
 void alt_cb_patch_nops(void) { }
 
 static char *next;

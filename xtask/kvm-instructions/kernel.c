@@ -1,4 +1,4 @@
-/* The side of the harness that knows the kernel's types: tables of stage 2, and KVM's own functions on them. */
+/* The part of the harness that uses the kernel's types: stage 2 tables, and KVM's functions for them. */
 #include <linux/kvm_host.h>
 
 #include <asm/kvm_pgtable.h>
@@ -8,7 +8,7 @@ extern void *table_page(void);
 
 static struct kvm kvm;
 static struct kvm_pgtable pgt;
-/* Enough for every table of 1G. */
+/* Enough for all tables of 1G. */
 static struct kvm_mmu_memory_cache first = { .nobjs = 1000000 };
 
 static void *zalloc_page(void *cache)
@@ -76,7 +76,7 @@ int kernel_protect(u64 ipa, u64 bytes)
 
 int kernel_split(u64 ipa, u64 bytes)
 {
-	/* As many as a chunk of 1G can need: 513. */
+	/* The most tables that a chunk of 1G can need: 513. */
 	kvm.arch.mmu.split_page_cache.nobjs = 600;
 	return kvm_pgtable_stage2_split(&pgt, ipa, bytes, &kvm.arch.mmu.split_page_cache);
 }

@@ -1,10 +1,10 @@
-//! What tasks fetch and make once: a place for it, one run at a time, and files that are whole or absent.
+//! The cache for what tasks fetch and build: its directory, a lock that allows one run at a time, and atomic writes of files.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// `$XDG_CACHE_HOME`, or `~/.cache` (XDG Base Directory Specification); `pagelab workload tcg-boot` looks there.
+/// `$XDG_CACHE_HOME`, or `~/.cache` (XDG Base Directory Specification). `pagelab workload tcg-boot` searches there too.
 ///
 /// # Errors
 /// Neither is an absolute path.
@@ -14,19 +14,18 @@ pub fn cache() -> Result<PathBuf, String> {
     cache.ok_or_else(|| "neither XDG_CACHE_HOME nor HOME is an absolute path; set one".to_string())
 }
 
-/// A directory for what is not whole yet. It goes when it is done with, and what an interrupted run has left goes when
-/// the next begins; one run has it at a time.
+/// A temporary directory for incomplete files, used by one run at a time. It is removed when this is dropped. Files that an
+/// interrupted run has left are removed when the next run begins.
 pub struct Work {
-    /// The directory.
     pub path: PathBuf,
     _lock: fs::File,
 }
 
 impl Work {
-    /// Waits for another run to end.
+    /// Waits for another run to end, and makes the directory.
     ///
     /// # Errors
-    /// What cannot be made, and why.
+    /// The directory or the lock cannot be made; the message says why.
     pub fn begin(directory: &Path) -> Result<Work, String> {
         let (path, lock) = (directory.join("work"), directory.join("lock"));
         let cannot = |path: &Path| {
@@ -49,10 +48,10 @@ impl Drop for Work {
     }
 }
 
-/// Writes a file at once or not at all; one that holds the same already is left alone.
+/// Writes a file atomically. Leaves a file alone that has the same content already.
 ///
 /// # Errors
-/// The file, and why it cannot be written.
+/// The file cannot be written; the message names it.
 pub fn put(directory: &Path, name: &str, content: &[u8], work: &Work) -> Result<(), String> {
     let path = directory.join(name);
     if fs::read(&path).is_ok_and(|found| found == content) {
@@ -67,18 +66,18 @@ pub fn put(directory: &Path, name: &str, content: &[u8], work: &Work) -> Result<
 pub mod tests {
     use super::*;
 
-    /// A directory that goes with the test.
+    /// A directory of a test, removed when this is dropped.
     pub struct Scratch(pub PathBuf);
 
     impl Scratch {
-        /// One of this name.
+        /// Makes an empty directory with this name.
         pub fn new(name: &str) -> Scratch {
             let path = std::env::temp_dir().join(format!("pagelab-xtask-{name}-{}", std::process::id()));
             fs::create_dir(&path).unwrap();
             Scratch(path)
         }
 
-        /// What is in it, sorted.
+        /// The names of the entries, sorted.
         pub fn names(&self) -> Vec<String> {
             let entries = fs::read_dir(&self.0).unwrap();
             let mut names: Vec<String> =

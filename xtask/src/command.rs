@@ -1,24 +1,24 @@
-//! Commands that tasks run, and what they say of the day and the commit.
+//! Runs the commands of tasks, and reads the date and the commit from their output.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a command to its end.
+/// Runs a command and waits for it.
 ///
 /// # Errors
-/// It could not be started, or did not succeed.
+/// It cannot be started, or fails.
 pub fn succeed(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("cannot run {command:?}: {error}"))?;
     if status.success() { Ok(()) } else { Err(status.to_string()) }
 }
 
-/// The commit in what `pagelab --version` prints: `pagelab 0.1.0 (d63f1c75481f)`.
+/// The commit in the output of `pagelab --version`: `pagelab 0.1.0 (d63f1c75481f)`.
 pub fn commit_in(version: &str) -> String {
     let commit = version.split_once('(').and_then(|(_, rest)| rest.split_once(')')).map(|(commit, _)| commit);
     commit.unwrap_or(version).trim().to_owned()
 }
 
-/// Today, and the commit that stands here.
+/// Today's date, and the commit that is checked out.
 pub fn stamp(root: &Path) -> (String, String) {
     let output = |program: &str, words: &[&str]| {
         let output = Command::new(program).args(words).current_dir(root).output();

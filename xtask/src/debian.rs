@@ -1,5 +1,5 @@
-//! Debian's packages for any of its releases and architectures, without root: apt with a state of its own in the cache, so that
-//! what is installed stays as it is, and apt checks every signature.
+//! Fetches Debian's packages for any release and architecture, without root. apt uses a separate state directory in the cache, so
+//! that the installed packages do not change, and apt checks every signature.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use crate::cache::Work;
 
-/// Where Debian's own keys are (package debian-archive-keyring).
+/// Debian's archive keys (package debian-archive-keyring).
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// What one release has for one architecture.
+/// The packages of one release for one architecture.
 #[derive(Debug)]
 pub struct Archive {
-    /// The release by its name, such as trixie; sid is one.
+    /// The name of the release, such as trixie or sid.
     pub release: String,
     /// Debian's name of the architecture.
     pub architecture: &'static str,
@@ -21,11 +21,11 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// The archive with its lists below a directory of the cache. They are fetched where they are missing and, with `again`,
-    /// anew; where that fails, those that are there serve, and that is said.
+    /// Opens the archive, whose package lists are in a directory of the cache. Fetches the lists if they are missing, and again
+    /// with `again`. If that fails, prints a message and uses the existing lists.
     ///
     /// # Errors
-    /// No apt, no source of Debian among apt's, no list.
+    /// There is no apt, apt has no Debian source, or there is no list.
     pub fn open(cache: &Path, release: &str, architecture: &'static str, again: bool) -> Result<Archive, String> {
         let state = cache.join(format!("apt/{release}-{architecture}"));
         let archive = Archive { release: release.to_owned(), architecture, state };
@@ -41,7 +41,7 @@ impl Archive {
         }
     }
 
-    /// Fetches the lists.
+    /// Fetches the package lists.
     fn update(&self) -> Result<(), String> {
         let cannot = |error: std::io::Error| format!("cannot write {}: {error}", self.state.display());
         for directory in ["lists/partial", "archives/partial", "parts"] {
@@ -55,7 +55,7 @@ impl Archive {
         fs::write(self.state.join("fetched"), "").map_err(cannot)
     }
 
-    /// A program of apt with this state and no other.
+    /// A command of apt that uses only this state.
     fn apt(&self, program: &str) -> Command {
         let state = self.state.display();
         let mut command = Command::new(program);
@@ -80,19 +80,19 @@ impl Archive {
         command
     }
 
-    /// The newest version of a package, `None` where there is none.
+    /// The newest version of a package, `None` if there is no such package.
     ///
     /// # Errors
-    /// apt's.
+    /// apt fails.
     pub fn newest(&self, package: &str) -> Result<Option<String>, String> {
         let policy = succeeded(self.apt("apt-cache").args(["policy", package]))?;
         Ok(candidate(&policy))
     }
 
-    /// What the newest version of a package cannot do without, by name.
+    /// The names of the packages that the newest version of a package depends on.
     ///
     /// # Errors
-    /// apt's; also where there is no such package.
+    /// apt fails, or there is no such package.
     pub fn dependencies(&self, package: &str) -> Result<Vec<String>, String> {
         let shown = succeeded(self.apt("apt-cache").args(["show", "--no-all-versions", package]))
             .map_err(|problem| format!("{} has no {package}: {problem}", self.name()))?;
@@ -101,10 +101,10 @@ impl Archive {
         Ok(names.map(str::to_owned).collect())
     }
 
-    /// Fetches the newest version of a package: its file, in the room of this run.
+    /// Fetches the newest version of a package into the temporary directory of this run, and returns its file.
     ///
     /// # Errors
-    /// apt's: no such package, no network, no room on the disk.
+    /// apt fails: no such package, no network, no space on the disk.
     pub fn fetch(&self, package: &str, work: &Work) -> Result<PathBuf, String> {
         let into = work.path.join(format!("{}-{}-{package}", self.release, self.architecture));
         fs::create_dir_all(&into).map_err(|error| format!("cannot make {}: {error}", into.display()))?;
@@ -115,11 +115,11 @@ impl Archive {
         file.ok_or_else(|| format!("apt-get download {package} left no file in {}", into.display()))
     }
 
-    /// Fetches packages and all that they cannot do without, as apt would install them on an empty machine: their files, by
-    /// name, in the room of this run. Patterns of apt (`?essential`) are packages too.
+    /// Fetches packages and all their dependencies, as apt would install them on an empty machine, into the temporary directory of
+    /// this run. Returns their files, sorted by name. apt's patterns (`?essential`) are allowed in place of package names.
     ///
     /// # Errors
-    /// apt's: no such package, no network, no room on the disk.
+    /// apt fails: no such package, no network, no space on the disk.
     pub fn fetch_all(&self, packages: &[&str], work: &Work) -> Result<Vec<PathBuf>, String> {
         let into = work.path.join(format!("{}-{}", self.release, self.architecture));
         let cannot = |error: std::io::Error| format!("cannot make {}: {error}", into.display());
@@ -135,25 +135,25 @@ impl Archive {
         Ok(files)
     }
 
-    /// The archive in words.
+    /// The archive as text for a message.
     pub fn name(&self) -> String {
         format!("Debian {} for {}", self.release, self.architecture)
     }
 }
 
-/// Where apt of this machine has Debian from.
+/// The Debian mirrors in the apt configuration of this machine.
 #[derive(Debug, PartialEq)]
 pub struct Mirrors {
-    /// Releases.
+    /// The mirror of the releases.
     pub main: String,
     security: Option<String>,
 }
 
 impl Mirrors {
-    /// Those of the machine's own sources.
+    /// Reads the mirrors from this machine's apt sources.
     ///
     /// # Errors
-    /// No apt, or no source of Debian.
+    /// There is no apt, or no Debian source.
     pub fn of_apt() -> Result<Mirrors, String> {
         let format = "$(ORIGIN)/$(LABEL) $(REPO_URI)";
         let targets = succeeded(Command::new("apt-get").args(["indextargets", "--format", format]))?;
@@ -162,7 +162,7 @@ impl Mirrors {
         })
     }
 
-    /// The lines of sources.list(5): a release, and what its security team has for it.
+    /// The lines of sources.list(5) for a release, with its security updates.
     pub fn sources(&self, release: &str, architecture: &str) -> String {
         let line = |uri: &str, suite: &str| format!("deb [arch={architecture} signed-by={KEYS}] {uri} {suite} main\n");
         let security = self.security.as_ref().filter(|_| release != "sid");
@@ -179,21 +179,21 @@ fn read_mirrors(targets: &str) -> Option<Mirrors> {
     Some(Mirrors { main: of("Debian/Debian")?, security: of("Debian/Debian-Security") })
 }
 
-/// The version that `apt-cache policy` would install.
+/// The version that apt would install, from the output of `apt-cache policy`.
 fn candidate(policy: &str) -> Option<String> {
     let version = policy.lines().find_map(|line| line.trim().strip_prefix("Candidate: "))?;
     (version != "(none)").then(|| version.to_owned())
 }
 
-/// Unpacks a package, without installing it.
+/// Unpacks a package without installing it.
 ///
 /// # Errors
-/// dpkg-deb's: a file that is none, no room on the disk.
+/// dpkg-deb fails: the file is not a package, or there is no space on the disk.
 pub fn unpack(archive: &Path, into: &Path) -> Result<(), String> {
     succeeded(Command::new("dpkg-deb").arg("--extract").arg(archive).arg(into)).map(drop)
 }
 
-/// Unpacks a package among others, where directories may be links that stand for them (a merged /usr).
+/// Unpacks a package into a directory with other packages, where directories may be symbolic links (a merged /usr).
 ///
 /// # Errors
 /// It cannot be unpacked.
@@ -206,7 +206,7 @@ pub fn unpack_among(archive: &Path, into: &Path) -> Result<(), String> {
     }
 }
 
-/// Gives a package's files, as one of tar's, to a command; whether both succeeded.
+/// Pipes the files of a package, as a tar archive, into a command. Returns whether both succeeded.
 fn piped(archive: &Path, to: impl FnOnce(Stdio) -> std::io::Result<ExitStatus>) -> Result<bool, String> {
     let cannot = |error: std::io::Error| format!("cannot unpack {}: {error}", archive.display());
     let mut unpacking = Command::new("dpkg-deb").arg("--fsys-tarfile").arg(archive).stdout(Stdio::piped()).spawn();
@@ -217,10 +217,10 @@ fn piped(archive: &Path, to: impl FnOnce(Stdio) -> std::io::Result<ExitStatus>) 
     Ok(taken.map_err(cannot)?.success() && unpacked.success())
 }
 
-/// Takes one file out of a package.
+/// Extracts one file from a package.
 ///
 /// # Errors
-/// There is no such file in it, or it cannot be unpacked.
+/// The package does not contain the file, or cannot be unpacked.
 pub fn unpack_file(archive: &Path, path: &str, to: &Path) -> Result<(), String> {
     let file = fs::File::create(to).map_err(|error| format!("cannot unpack {}: {error}", archive.display()))?;
     let found = |from: Stdio| Command::new("tar").args(["-x", "-O", "-f", "-", path]).stdin(from).stdout(file).status();
@@ -230,8 +230,8 @@ pub fn unpack_file(archive: &Path, path: &str, to: &Path) -> Result<(), String> 
     Err(format!("{} has no {path}; the package has changed, and xtask must", archive.display()))
 }
 
-/// Takes the files out of a package that match one of these patterns. A pattern that nothing matches is none too few: packages of
-/// other versions have other files.
+/// Extracts the files of a package that match one of these patterns. It is no error if nothing matches a pattern, because the files
+/// differ between versions of a package.
 ///
 /// # Errors
 /// It cannot be unpacked.
@@ -251,7 +251,7 @@ pub fn unpack_matching(archive: &Path, patterns: &[&str], into: &Path) -> Result
     }
 }
 
-/// The standard output of a command that succeeded.
+/// The standard output of a command that succeeds.
 fn succeeded(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("cannot run {program}: {error}; this needs Debian's apt"))?;
@@ -262,10 +262,10 @@ fn succeeded(command: &mut Command) -> Result<String, String> {
     Err(format!("{program} failed: {}", said.trim()))
 }
 
-/// Makes the directories of a system's root, and the links to them, that packages of a merged /usr expect.
+/// Makes the directories of a system's root and the symbolic links to them that packages for a merged /usr expect.
 ///
 /// # Errors
-/// What cannot be made.
+/// A directory or a link cannot be made.
 pub fn merged(root: &Path) -> std::io::Result<()> {
     for name in ["bin", "sbin", "lib"] {
         fs::create_dir_all(root.join("usr").join(name))?;

@@ -1,7 +1,8 @@
-//! Tasks of the workspace. `cargo xtask test` runs everything there is to test, `cargo xtask tidy` only
-//! the rules that no compiler checks; `cargo xtask truth` sets programs on the running kernel beside their simulations,
-//! `cargo xtask docs` builds the book, `cargo xtask dist` builds for other machines, `cargo xtask guests` boots other kernels,
-//! `cargo xtask kvm-arm64` measures changes of KVM, `cargo xtask base-pages` compares kernels with other base pages, and `cargo xtask tcg-guest` makes the guest of a workload.
+//! Tasks of the workspace. `cargo xtask test` runs all tests. `cargo xtask tidy` runs only the checks of rules that no compiler
+//! checks. `cargo xtask truth` compares programs on the running kernel with their simulations. `cargo xtask docs` builds the book,
+//! and `cargo xtask dist` builds for other machines. `cargo xtask guests` boots other kernels. `cargo xtask kvm-arm64` measures
+//! changes of KVM, `cargo xtask base-pages` compares kernels with other base page sizes, and `cargo xtask tcg-guest` makes the
+//! guest of a workload.
 #![forbid(unsafe_code)]
 
 mod base_pages;
@@ -61,13 +62,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// The directory above this package, which cargo names when it runs a program.
+/// The parent directory of this package, which cargo passes in the environment.
 fn workspace_root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     package.and_then(|directory| directory.parent().map(Path::to_path_buf)).unwrap_or_else(|| PathBuf::from("."))
 }
 
-/// The cargo that runs this program, in the workspace.
+/// The cargo that runs this program, in the workspace directory.
 fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);

@@ -1,6 +1,7 @@
-//! Free blocks of all sizes.
+//! Memory compaction before a measurement.
 
-/// Makes free blocks of all sizes, as far as they can be made: the model has them. Needs root; without it nothing happens.
+/// Asks the kernel to compact all memory, so that free blocks of every size are available, as the model assumes. Needs root;
+/// without it nothing happens.
 pub fn compact() {
     let _ = std::fs::write("/proc/sys/vm/compact_memory", "1");
 }

@@ -1,24 +1,24 @@
-//! Kinds of differences that are known, each with its reason: what a script that is off and made small may be an instance of.
+//! The kinds of differences whose reasons are known. A script that differs, shrunk to its minimum, may be an instance of one.
 
 use crate::script::{Op, Script, Touch};
 use crate::scripts::Off;
 
-/// A kind of difference.
+/// A known reason why the measured and the simulated figures of a script differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The tracer serves a call in steps, and what a page of the pool held between two of them nobody could look at: what was
-    /// measured says so by a verdict that is `unknown`, and tables that were there meanwhile were not seen. Memory that is
-    /// populated in the place of other memory is so elsewhere, and moved then (mmap with MAP_POPULATE, mremap): where it has
-    /// zero pages only, the verdict does not miss them.
+    /// The tracer performs a call in several steps, and cannot inspect what a hugetlb page holds between two of them. The measured
+    /// verdict is then `unknown`, and page tables that existed only in between were not seen. When memory is populated in place of
+    /// other memory (mmap with MAP_POPULATE, mremap), it is populated elsewhere first and then moved. If it holds only zero pages,
+    /// the verdict does not notice that they were missed.
     UnseenMeanwhile,
-    /// A page of the pool was loaded from, protected or shared with a forked process, and is stored to in several places: of the
-    /// stores behind the first one some fault natively, for which the kernel's rules have no cause. How many is chance.
+    /// A hugetlb page was loaded from, protected or shared with a forked process, and several places in it are stored to. Of the
+    /// stores after the first, some fault natively without a cause in the kernel's rules. Their number is random.
     StoresAgain,
 }
 
 impl Kind {
-    /// The kind of a script that is off: it may be off by such figures alone, and `least`, from which nothing can be taken, is
-    /// off as the kind is.
+    /// The kind of a script that differs. All figures that differ must be ones that this kind can change, both in the script and in
+    /// `least`, its minimum, and `least` must match the pattern of the kind.
     pub fn of(off: &[Off], least: &Script, least_off: &[Off]) -> Option<Kind> {
         let both = || off.iter().chain(least_off);
         [Kind::UnseenMeanwhile, Kind::StoresAgain].into_iter().find(|kind| {
@@ -30,7 +30,7 @@ impl Kind {
         })
     }
 
-    /// Whether a figure may be off by it.
+    /// Whether this kind can make the figure differ.
     pub fn has(self, off: &Off) -> bool {
         off.policy.starts_with("hugetlb-")
             && match self {
@@ -39,7 +39,7 @@ impl Kind {
             }
     }
 
-    /// Why it is so, in one line.
+    /// The reason for the difference, in one line.
     pub fn reason(self) -> &'static str {
         match self {
             Kind::UnseenMeanwhile => {
@@ -52,7 +52,7 @@ impl Kind {
     }
 }
 
-/// Whether what was measured says of itself that it was not all.
+/// Whether every measured verdict is `unknown`.
 fn is_unknown(off: &Off) -> bool {
     off.figure == "verdict" && off.measured.iter().all(|measured| measured == "unknown")
 }
@@ -61,7 +61,7 @@ fn saw_less(off: &Off) -> bool {
     off.figure == "bytes of tables" && numbers(off).is_some_and(|(measured, simulated)| measured < simulated)
 }
 
-/// Whether memory is populated in the place of other memory.
+/// Whether the script populates memory in place of other memory.
 fn populates_over(script: &Script) -> bool {
     script.0.iter().any(|op| matches!(op, Op::Over { kind: crate::script::Kind::Populate, .. }))
 }
@@ -70,14 +70,14 @@ fn has_more_faults(off: &Off) -> bool {
     off.figure == "faults" && numbers(off).is_some_and(|(measured, simulated)| measured > simulated)
 }
 
-/// The least that was measured, and what was simulated.
+/// The smallest measured value, and the simulated value.
 fn numbers(off: &Off) -> Option<(u64, u64)> {
     let measured = off.measured.iter().map(|measured| measured.parse::<u64>());
     let measured: Vec<u64> = measured.collect::<Result<_, _>>().ok()?;
     Some((measured.into_iter().min()?, off.simulated.parse().ok()?))
 }
 
-/// Whether a slot is stored to in several pages behind a load from it, a protection or a fork.
+/// Whether several pages of a slot are stored to after a load from it, a protection of it or a fork.
 fn stores_again(script: &Script) -> bool {
     let at = |wanted: &dyn Fn(&Op, usize) -> bool, slot: usize, from: usize| {
         script.0.iter().skip(from).position(|op| wanted(op, slot)).map(|at| from + at)

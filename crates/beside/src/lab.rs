@@ -1,5 +1,5 @@
-//! A program on the running kernel beside the simulation of its recorded trace: what `pagelab compare --prove-all` measures, and
-//! what `pagelab record` and `pagelab sim` say.
+//! Runs a program on the running kernel and simulates its recorded trace. The measured figures come from `pagelab compare
+//! --prove-all`, the simulated ones from `pagelab record` and `pagelab sim`.
 
 use std::fmt;
 use std::fs::File;
@@ -10,37 +10,38 @@ use serde_json::Value;
 
 use crate::launch::Launch;
 
-/// Tests that compare settings run one at a time, in whatever program they are.
+/// The lock file of tests that compare settings: they run one at a time, across all test programs.
 pub const TURN: &str = "/run/pagelab-test.lock";
-/// The model machine. What it caches matters to no figure here.
+/// The machine to simulate. Its caches do not affect any figure used here.
 const MACHINE: &str = "cascade-lake";
 
-/// What a program did to memory under a policy. Counts are of all its processes.
+/// What a program did to memory under a policy. All counts are sums over its processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figures {
-    /// Minor faults. Natively those of the launch are among them, which a recorded program has not.
+    /// Minor faults. The native number includes the faults of the launch, which the recorded program does not have.
     pub faults: u64,
-    /// Memory that the policy concerns, and that part of it that was mapped as asked: looked at before it went, and at the end.
+    /// Bytes of memory that the policy applies to. `covered_bytes` is the part that was mapped as the policy asks. Both are sampled
+    /// just before memory is unmapped, and at the end.
     pub concerned_bytes: u64,
     /// See `concerned_bytes`.
     pub covered_bytes: u64,
-    /// Page tables of each process at their largest, without the root.
+    /// Bytes of page tables: the peak of each process, without the root table.
     pub table_bytes: u64,
     /// Whether the policy held: `held`, `partly`, `not_held`, `unknown`.
     pub holding: String,
 }
 
-/// What each counted trial of a policy was.
+/// The figures of each counted trial of a policy.
 pub type Trials = Result<Vec<Figures>, NoTrials>;
 
 /// Why a policy has no trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoTrials {
-    /// The machine cannot give it.
+    /// The machine does not support the policy; the reason.
     Unsupported(String),
-    /// The program did not do what it does under other policies: the outcome and its message.
+    /// The program behaved differently under this policy: the outcome and its message.
     Wrong(String, String),
-    /// The document has none.
+    /// The document has no counted trial of the policy.
     Absent,
 }
 
@@ -56,14 +57,14 @@ impl fmt::Display for NoTrials {
 
 impl std::error::Error for NoTrials {}
 
-/// Why a program could not be set beside its simulation.
+/// Why a program could not be compared with its simulation.
 #[derive(Debug)]
 pub enum Problem {
     /// A command could not be started.
     Start(String, std::io::Error),
-    /// A command failed: itself, its exit code if it has one, and the end of what it said.
+    /// A command failed: its name, its exit code if it has one, and the last lines of its standard error.
     Failed(String, Option<i32>, String),
-    /// What a command printed has not what is read off it.
+    /// The output of a command lacks an expected field: the command, and the problem.
     Unread(String, String),
     /// A policy has no trial.
     NoTrials(NoTrials),
@@ -83,35 +84,35 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// Where programs are measured and simulated. Needs root, for pools and for what maps a page.
+/// The setup in which programs are measured and simulated. Needs root, to fill hugetlb pools and to read page mappings.
 #[derive(Clone, Debug)]
 pub struct Lab {
-    /// The pagelab to use.
+    /// The pagelab program to use.
     pub pagelab: PathBuf,
-    /// Its recorder.
+    /// The recorder plugin of that program.
     pub plugin: PathBuf,
-    /// In tmpfs: traces, and the store of comparisons.
+    /// A directory in tmpfs for traces and for the store of comparisons.
     pub directory: PathBuf,
-    /// How long one command may take, in seconds, before it is ended.
+    /// The timeout of one command, in seconds.
     pub limit_s: u64,
-    /// As whom the program runs; root without it.
+    /// The user that runs the program; root if `None`.
     pub user: Option<String>,
-    /// Its standard input; none without it.
+    /// The file used as standard input; no input if `None`.
     pub input: Option<PathBuf>,
-    /// Run before each run of the program: a command line as a shell splits it.
+    /// A command line, split as a shell does, that runs before each run of the program.
     pub prepare: Option<String>,
 }
 
 impl Lab {
-    /// A path in the directory, as a word of a command line.
+    /// The path of a file in the directory, as a word of a command line.
     pub fn word(&self, name: &str) -> String {
         self.directory.join(name).display().to_string()
     }
 
-    /// Records a program and simulates it under these policies: one of the figures for each, in their order.
+    /// Records a program and simulates it under these policies. Returns one set of figures for each policy, in their order.
     ///
     /// # Errors
-    /// Where it cannot be recorded or simulated.
+    /// The program cannot be recorded or simulated.
     pub fn simulated(&self, launch: &Launch, command: &[String], policies: &[&str]) -> Result<Vec<Figures>, Problem> {
         let trace = self.word("trace");
         self.record(launch, command, &trace)?;
@@ -127,7 +128,7 @@ impl Lab {
         policies.iter().map(of).collect()
     }
 
-    /// Makes a trace of a program, and of the processes that it forks, in place of those that were there.
+    /// Records a program and the processes that it forks. Replaces the traces of an earlier recording.
     fn record(&self, launch: &Launch, command: &[String], trace: &str) -> Result<(), Problem> {
         for entry in std::fs::read_dir(&self.directory).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with("trace") {
@@ -147,10 +148,11 @@ impl Lab {
         self.output("pagelab record", launch.in_environment(&mut record)).map(drop)
     }
 
-    /// Runs a program under these policies, so many times each after a first one that does not count: the trials of each.
+    /// Runs a program under these policies: one warm-up trial that does not count, then `runs` trials of each. Returns the trials
+    /// of each policy.
     ///
     /// # Errors
-    /// Where the comparison fails. A policy that this machine cannot give is no error.
+    /// The comparison fails. A policy that this machine does not support is no error.
     pub fn measured(
         &self,
         launch: &Launch,
@@ -159,12 +161,12 @@ impl Lab {
         runs: usize,
     ) -> Result<Vec<Trials>, Problem> {
         let store = self.word("results.sqlite");
-        // One policy alone is no comparison.
+        // A comparison needs at least two policies.
         let other = ["base", "thp"].into_iter().filter(|other| policies.len() == 1 && policies != [*other]).take(1);
         let compared: Vec<&str> = policies.iter().copied().chain(other).collect();
         let (compared, runs) = (compared.join(","), runs.to_string());
         let mut words: Vec<&str> = vec!["compare", "--store", &store, "--json", "--prove-all", "--check-output"];
-        // Which trials khugepaged wakes up in is chance, and the model's has another clock.
+        // It is random in which trials khugepaged wakes up, and the model's khugepaged runs on a different clock.
         words.extend(["--khugepaged", "off", "--blocks", &runs, "--min-blocks", &runs, "-p", &compared]);
         let limit = format!("{}s", self.limit_s);
         words.extend(["--trial-time", &limit]);
@@ -193,7 +195,7 @@ impl Lab {
         serde_json::from_slice(&printed).map_err(|error| Problem::Unread(name.to_owned(), format!("JSON: {error}")))
     }
 
-    /// What a command prints.
+    /// The standard output of a command that succeeds.
     fn output(&self, name: &str, command: &mut Command) -> Result<Vec<u8>, Problem> {
         let start = |error| Problem::Start(name.to_owned(), error);
         let input = self.input.as_ref().map(File::open).transpose().map_err(start)?;
@@ -206,7 +208,7 @@ impl Lab {
         Err(Problem::Failed(name.to_owned(), output.status.code(), said))
     }
 
-    /// The command, ended after a time in which it could have run many trials.
+    /// The command with a timeout that is long enough for many trials.
     fn limited(&self, command: &Command) -> Command {
         let mut limited = Command::new("timeout");
         limited.args(["--kill-after=20", &(self.limit_s * 40).to_string()]);
@@ -219,7 +221,8 @@ impl Lab {
 }
 
 impl Figures {
-    /// Those of a simulation, as `pagelab sim --json` prints it; `None` where it was stopped, or is none.
+    /// The figures of a simulation, as `pagelab sim --json` prints it; `None` if it was stopped or the document is not a
+    /// simulation.
     pub fn simulated(simulation: &Value) -> Option<Figures> {
         if !simulation["stopped"].is_null() {
             return None;
@@ -255,10 +258,10 @@ impl Figures {
     }
 }
 
-/// The trials of a policy that count, in what `pagelab compare --json` prints.
+/// The counted trials of a policy in the output of `pagelab compare --json`.
 ///
 /// # Errors
-/// There are none, and why.
+/// There are none; the reason.
 pub fn trials(document: &Value, policy: &str) -> Trials {
     let arm = document["arms"].as_array().and_then(|arms| arms.iter().find(|arm| arm["label"] == policy));
     let arm = arm.ok_or(NoTrials::Absent)?;
@@ -275,7 +278,7 @@ pub fn trials(document: &Value, policy: &str) -> Trials {
     figures.filter(|figures| !figures.is_empty()).ok_or(NoTrials::Absent)
 }
 
-/// The turn of whoever compares settings, while it lives; `None` where nobody can wait for one.
+/// Takes the lock of tests that compare settings. It is held until the file is dropped; `None` if it cannot be taken.
 fn turn() -> Option<File> {
     let file = File::options().create(true).append(true).open(Path::new(TURN)).ok()?;
     file.lock().ok().map(|()| file)

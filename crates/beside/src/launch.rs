@@ -1,7 +1,7 @@
-//! How a program is started natively and under QEMU, so that it maps the same on both sides.
+//! How a program is started natively and under QEMU, so that its memory layout is the same on both sides.
 //!
-//! What no trace tells of is taken out: randomised addresses, an environment that differs, what the interpreter allocates by
-//! the processor, and programs that allocate by the addresses that they have.
+//! This removes what a trace does not record: randomised addresses, different environments, allocations of the interpreter that
+//! depend on the processor, and the effect of addresses on programs whose allocations depend on them.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -9,47 +9,47 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 const BASE_BYTES: u64 = 4096;
-/// By how much the limits of the stack differ that are tried: whatever is aligned for large pages stays so.
+/// The step between the stack limits that are tried. It is a multiple of 2M, so that the alignment for large pages does not change.
 const LARGE_BYTES: u64 = 2 << 20;
 
-/// What a program is started with.
+/// How a program is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// All of its environment: no other variable is there.
+    /// The whole environment: no other variable is set.
     pub environment: Vec<(String, String)>,
-    /// Words before the native command.
+    /// Words in front of the native command.
     pub wrapper: Vec<String>,
 }
 
-/// Until when what a program maps is compared.
+/// The point up to which the mappings of a program are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
-    /// The call that follows the memory of the first thread, which the interpreter makes.
+    /// The call `set_robust_list`, which the interpreter makes after it has allocated the memory of the first thread.
     Program,
-    /// Its end.
+    /// The end of the program.
     End,
 }
 
 /// How a program's memory grows.
 #[derive(Debug, PartialEq, Eq)]
 enum Grown {
-    /// Pages of a mapping that it makes anywhere.
+    /// An mmap without an address: its length in base pages.
     Mapped(u64),
-    /// Bytes from the end of the heap that it set before.
+    /// A change of the end of the heap since the previous brk, in bytes.
     Heap(i64),
 }
 
 impl Launch {
-    /// Without randomised addresses.
+    /// A launch without randomised addresses.
     pub fn new(environment: Vec<(String, String)>) -> Launch {
         Launch { environment, wrapper: ["setarch", "--addr-no-randomize"].map(str::to_owned).into() }
     }
 
-    /// One in which the interpreter of a program maps the same lengths in the same order on both sides; `None` where none was
+    /// A launch in which the interpreter of a program maps the same lengths in the same order on both sides; `None` if none was
     /// found. The interpreter allocates memory for the vDSO, which QEMU 7.2 does not have, and for the names of the processor's
-    /// directories of libraries, which differ: some 900 bytes, by which a page more or less is mapped, and all that follows
-    /// lies a page further. The length of `LD_LIBRARY_PATH` decides where that happens, and there are lengths at which it
-    /// happens on neither side: `libraries` makes one that is so many bytes longer than its shortest.
+    /// library directories, which differ. The difference is some 900 bytes. It can make one side map one page more, which moves all
+    /// later mappings by a page. The length of `LD_LIBRARY_PATH` decides where that happens, and with some lengths it happens on
+    /// neither side. `libraries` returns a value that is the given number of bytes longer than its shortest value.
     pub fn same_start(&self, command: &[String], libraries: impl Fn(usize) -> String) -> Option<Launch> {
         let padded = |bytes| {
             let mut launch = self.clone();
@@ -63,8 +63,8 @@ impl Launch {
         (0..4096).step_by(64).map(padded).find(is_same)
     }
 
-    /// One for a program that allocates by the addresses that it has: with a limit of its stack below which its memory lies
-    /// where it maps the same, from its beginning to its end, as it does at QEMU's addresses; `None` where none was found.
+    /// A launch for a program whose allocations depend on its addresses; `None` if none was found. It sets the stack limit, below
+    /// which mmap places memory, such that the program maps the same from its beginning to its end as it does at QEMU's addresses.
     pub fn same_addresses(&self, command: &[String]) -> Option<Launch> {
         const LEAST_GAP_BYTES: u64 = 128 << 20;
         const GUARD_BYTES: u64 = 1 << 20;
@@ -79,12 +79,12 @@ impl Launch {
         (0..32).map(limited).find(is_same)
     }
 
-    /// Gives a command this environment, and nothing else of one.
+    /// Gives a command exactly this environment.
     pub fn in_environment<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)))
     }
 
-    /// A command in this environment behind the wrapper.
+    /// A command in this environment, started through the wrapper.
     pub fn natively<'a>(&'a self, words: impl IntoIterator<Item = &'a OsStr>) -> Command {
         let mut all = self.wrapper.iter().map(AsRef::as_ref).chain(words);
         let mut command = Command::new(all.next().unwrap_or(OsStr::new("true")));
@@ -93,10 +93,10 @@ impl Launch {
         command
     }
 
-    /// Whether a program maps so natively.
+    /// Whether the program makes exactly the expected mappings natively.
     fn maps_natively(&self, command: &[String], until: Until, expected: &[Grown]) -> bool {
         let words = self.wrapper.iter().cloned().chain(["strace".to_owned()]).chain(command.iter().cloned());
-        // What differs is known before its end.
+        // A difference is known before the program ends.
         let goes_on = |grown: &[Grown]| expected.starts_with(grown);
         self.mapped(&words.collect::<Vec<_>>(), until, goes_on).is_some_and(|grown| grown == expected)
     }
@@ -106,12 +106,12 @@ impl Launch {
         self.mapped(&words.collect::<Vec<_>>(), until, |_| true)
     }
 
-    /// What a command that traces another maps, in order, from what it says in the format of strace, for as long as it
-    /// `goes_on`; `None` where it says nothing of it.
+    /// The mappings that a traced command makes, in order, read from the output of strace on standard error. Reading stops as soon
+    /// as `goes_on` returns false; `None` if there are no mappings.
     fn mapped(&self, words: &[String], until: Until, goes_on: impl Fn(&[Grown]) -> bool) -> Option<Vec<Grown>> {
         let mut traced = Command::new(&words[0]);
         traced.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        // A group of its own: what strace runs does not end with it.
+        // A process group of its own, because the children of strace do not end with it.
         let mut child = self.in_environment(&mut traced).process_group(0).spawn().ok()?;
         let lines = BufReader::new(child.stderr.take()?).split(b'\n').map_while(Result::ok);
         let lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
@@ -122,7 +122,7 @@ impl Launch {
     }
 }
 
-/// How memory grows by the calls in these lines.
+/// How memory grows by the calls in these lines of strace output.
 fn grown(lines: impl Iterator<Item = String>, goes_on: impl Fn(&[Grown]) -> bool) -> Vec<Grown> {
     let mut heap_end = None;
     let mut grown = Vec::new();
@@ -142,7 +142,7 @@ fn grown(lines: impl Iterator<Item = String>, goes_on: impl Fn(&[Grown]) -> bool
     grown
 }
 
-/// Kills a child and its group.
+/// Kills a child and its process group.
 fn end_group(mut child: Child) {
     let group = format!("-{}", child.id());
     let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();

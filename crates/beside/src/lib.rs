@@ -1,10 +1,10 @@
-//! Programs on the running kernel beside their simulations: what `pagelab compare --prove-all` measures, and what `pagelab
-//! record` and `pagelab sim` say of the same program.
+//! Compares programs on the running kernel with their simulations: the output of `pagelab compare --prove-all` with the output of
+//! `pagelab record` and `pagelab sim` for the same program.
 //!
-//! [`lab`] runs both and reads figures, [`launch`] starts a program so that it maps the same on both sides, [`script`] makes
-//! random programs, which `shrink` makes small again, and [`scripts`] finds what of them is off; [`kinds`]
-//! knows what differs for reasons that are known. `cargo xtask truth` and tests
-//! stand on it. It uses nothing else of this workspace.
+//! [`lab`] runs both and reads their figures. [`launch`] starts a program so that its memory layout is the same on both sides.
+//! [`script`] makes random programs, which `shrink` reduces, and [`scripts`] finds the figures that differ. [`kinds`] lists the
+//! differences whose reasons are known. `cargo xtask truth` and tests use this crate. It depends on no other crate of this
+//! workspace.
 
 #![forbid(unsafe_code)]
 

@@ -1,53 +1,52 @@
-//! Random programs of system calls and touches, as scripts of `crates/pagelab/tests/programs/script.c`.
+//! Random programs of system calls and memory accesses, written as scripts for `crates/pagelab/tests/programs/script.c`.
 //!
-//! A script is a list of operations that may ask for anything. What it becomes as text is only what a kernel lets succeed, and
-//! only touches of memory that may be touched so: taking operations out leaves a script that runs, which is what shrinking
-//! one needs.
+//! A script is a list of arbitrary operations. Its text contains only calls that the kernel lets succeed, and only accesses that
+//! the protection of the memory allows. A script therefore still runs when operations are taken out, which shrinking needs.
 
 use std::fmt::Write as _;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// Places for mappings; the first is the heap.
+/// The number of slots, each of which holds one mapping; the first is the heap.
 pub(crate) const SLOTS: usize = 4;
 const HEAP: usize = 0;
-/// Bits of protections.
+/// Bits of a slot's protection.
 const LOADS: u8 = 1;
 const STORES: u8 = 2;
 const BOTH: u8 = LOADS | STORES;
-/// How deep forks go.
+/// The largest nesting depth of forks.
 const DEPTH: usize = 2;
-/// The most bytes that a script may have: the interpreter keeps it in so many.
+/// The longest text of a script, in bytes: the size of the interpreter's buffer.
 const TEXT_BYTES: usize = 30_000;
 
-/// An operation. Offsets and lengths are in base pages; what of them does not lie in the slot is left out.
+/// An operation. Offsets and lengths are in base pages; a part that is outside the slot is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "fields of one meaning in all of them")]
 pub enum Op {
-    /// Maps memory, which is the slot's from then on.
+    /// Maps memory and assigns it to the slot.
     Map { slot: usize, pages: usize, protection: u8, kind: Kind },
-    /// Maps memory in the place of a part of the slot.
+    /// Maps memory in place of a part of the slot.
     Over { slot: usize, offset: usize, pages: usize, protection: u8, kind: Kind },
-    /// Unmaps a part.
+    /// Unmaps a part of the slot.
     Unmap { slot: usize, offset: usize, pages: usize },
-    /// Makes all of a slot longer or shorter.
+    /// Resizes the whole slot with mremap.
     Remap { slot: usize, pages: usize },
-    /// Gives a part another protection.
+    /// Changes the protection of a part.
     Protect { slot: usize, offset: usize, pages: usize, protection: u8 },
-    /// Advises a part.
+    /// Calls madvise on a part.
     Advise { slot: usize, offset: usize, pages: usize, advice: Advice },
-    /// Moves the end of the heap.
+    /// Moves the end of the heap with brk.
     Heap { pages: usize },
-    /// Touches each page of so many.
+    /// Accesses every `step`-th page of a part.
     Touch { slot: usize, offset: usize, pages: usize, step: usize, touch: Touch },
-    /// What follows is done by a forked process, until it ends; its parent waits.
+    /// Forks. The child executes the operations up to the matching `End`, and the parent waits for it.
     Fork,
-    /// The forked process ends.
+    /// Ends the forked process.
     End,
 }
 
-/// What a mapping is, as the interpreter numbers it.
+/// The kind of a mapping, numbered as the interpreter does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "flags of mmap(2) by their names")]
 pub enum Kind {
@@ -58,7 +57,7 @@ pub enum Kind {
     Stack = 4,
 }
 
-/// Advice, by its number in `include/uapi/asm-generic/mman-common.h`.
+/// madvise advice, with the numbers of `include/uapi/asm-generic/mman-common.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "values of madvise(2) by their names")]
 pub enum Advice {
@@ -70,41 +69,41 @@ pub enum Advice {
     PopulateWrite = 23,
 }
 
-/// How memory is touched.
+/// How memory is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
     /// A load.
     Load,
     /// A store.
     Store,
-    /// An instruction that loads and stores.
+    /// One instruction that loads and stores.
     Add,
-    /// The kernel stores, of a call.
+    /// A store by the kernel, in a system call.
     Kernel,
 }
 
-/// A random program.
+/// A random program, as a list of operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script(pub Vec<Op>);
 
-/// A slot as the script knows it: each page with its protection, if it is mapped.
+/// The state of a slot: the protection of each page, or `None` if it is not mapped.
 #[derive(Clone, Debug, Default)]
 struct Slot {
     pages: Vec<Option<u8>>,
     shared: bool,
-    /// One mapping from its beginning to its end, as far as the script did.
+    /// The slot is a single VMA, judging from the operations so far.
     whole: bool,
 }
 
 impl Script {
-    /// The script of a seed.
+    /// Makes the script of a seed.
     pub fn random(seed: u64) -> Script {
         let random = &mut Pcg64::seed_from_u64(seed);
         let count = 4 + below(random, 22);
         let mut ops = Vec::new();
         for _ in 0..count {
             ops.push(op(random));
-            // What is mapped is touched at once in half of the cases.
+            // In half of the cases the new mapping is accessed immediately.
             if let Some(Op::Map { slot, pages, .. }) = ops.last().copied()
                 && below(random, 2) == 0
             {
@@ -114,7 +113,7 @@ impl Script {
         Script(ops)
     }
 
-    /// The script as the interpreter reads it.
+    /// The script in the syntax of the interpreter.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let mut slots = vec![Slot::default(); SLOTS];
@@ -142,12 +141,12 @@ impl Script {
     }
 }
 
-/// A number below `end`, which is not zero.
+/// A random number below `end`, which must not be zero.
 fn below(random: &mut Pcg64, end: u64) -> u64 {
     random.random_range(0..end)
 }
 
-/// An operation by chance.
+/// A random operation.
 fn op(random: &mut Pcg64) -> Op {
     let slot = below(random, SLOTS as u64) as usize;
     let (offset, pages) = (offset(random), pages(random));
@@ -165,7 +164,7 @@ fn op(random: &mut Pcg64) -> Op {
     }
 }
 
-/// Lengths around those at which something changes: a page, a folio of 64K, a table.
+/// A length near one at which behaviour changes: a page, a 64K folio, the range of a page table.
 fn pages(random: &mut Pcg64) -> usize {
     let pages = match below(random, 10) {
         0..=1 => 1 + below(random, 8),
@@ -212,7 +211,7 @@ fn touch(random: &mut Pcg64) -> Touch {
     [Touch::Load, Touch::Store, Touch::Store, Touch::Store, Touch::Add, Touch::Kernel][below(random, 6) as usize]
 }
 
-/// Writes what an operation can do to the slots as they are, and does it to them.
+/// Writes the part of an operation that the state of the slots allows, and updates that state.
 fn write(op: &Op, slots: &mut [Slot], text: &mut String) {
     match *op {
         Op::Map { slot, pages, protection, kind } => {
@@ -221,7 +220,7 @@ fn write(op: &Op, slots: &mut [Slot], text: &mut String) {
             slots[slot] = Slot { pages: vec![Some(protection); pages], shared, whole: true };
         }
         Op::Over { slot, offset, pages, protection, kind } => {
-            // Shared memory in the middle of other is a slot of two kinds.
+            // Shared memory in the middle of private memory would give the slot two kinds.
             let kind = if kind == Kind::Shared { Kind::Private } else { kind };
             if slots[slot].shared {
                 return;
@@ -268,7 +267,7 @@ fn write(op: &Op, slots: &mut [Slot], text: &mut String) {
         }
         Op::Heap { pages } => {
             let heap = &mut slots[HEAP];
-            // What was mapped over and unmapped stands in the way.
+            // After parts were mapped over or unmapped, other mappings are in the way.
             if heap.whole {
                 let _ = writeln!(text, "b {pages}");
                 heap.pages.resize(pages, Some(BOTH));
@@ -293,7 +292,7 @@ fn write(op: &Op, slots: &mut [Slot], text: &mut String) {
 }
 
 impl Slot {
-    /// The stretches of a range that are mapped with a protection that will do: offsets and lengths.
+    /// The mapped runs of a range whose protection satisfies `may`: offsets and lengths.
     fn runs(&self, offset: usize, pages: usize, may: impl Fn(u8) -> bool) -> Vec<(usize, usize)> {
         let end = (offset + pages).min(self.pages.len());
         let mut runs: Vec<(usize, usize)> = Vec::new();
@@ -306,7 +305,7 @@ impl Slot {
         runs
     }
 
-    /// Makes pages so. What is changed in part is one mapping no more.
+    /// Sets the protection of pages. A slot that is changed in part is no longer a single mapping.
     fn set(&mut self, offset: usize, pages: usize, protection: Option<u8>) {
         self.whole &= pages == self.pages.len() && protection.is_some();
         self.pages[offset..offset + pages].fill(protection);

@@ -1,4 +1,4 @@
-//! Scripts natively beside their simulations: all figures are the same, to the fault and to the byte.
+//! Runs scripts natively and compares them with their simulations: every figure must be equal, to the fault and to the byte.
 
 use std::fmt;
 use std::path::Path;
@@ -8,31 +8,31 @@ use crate::lab::{Figures, Lab, Problem};
 use crate::launch::Launch;
 use crate::script::Script;
 
-/// Runs of a script that was off once: one of them that agrees is enough.
+/// Further runs of a script whose first run differed. One that agrees is enough.
 const AGAIN: usize = 3;
 
-/// What runs scripts and simulates them.
+/// Runs scripts and simulates them.
 #[derive(Debug)]
 pub struct Scripts<'a> {
     lab: Lab,
     launch: Launch,
     policies: &'a [&'a str],
-    /// Faults of a launch natively, under each policy: what a script that does nothing has more than it is simulated with.
+    /// For each policy, the native faults of a launch: how many more an empty script has natively than in its simulation.
     launch_faults: Vec<Vec<u64>>,
-    /// What that script is simulated with.
+    /// The simulated figures of the empty script, for each policy.
     nothing: Vec<Figures>,
 }
 
-/// A figure of a script that is off.
+/// A figure of a script that differs from its simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Off {
-    /// Under which policy.
+    /// The policy under which it differs.
     pub policy: String,
-    /// The figure.
+    /// The name of the figure.
     pub figure: &'static str,
-    /// What was measured, once or several times.
+    /// The distinct measured values of all runs.
     pub measured: Vec<String>,
-    /// What was simulated.
+    /// The simulated value.
     pub simulated: String,
 }
 
@@ -44,13 +44,13 @@ impl fmt::Display for Off {
 }
 
 impl<'a> Scripts<'a> {
-    /// Compiles the interpreter from its source and runs a script that does nothing.
+    /// Compiles the interpreter from its source and runs an empty script.
     ///
     /// # Errors
-    /// Where that cannot be done.
+    /// The compiler or the script fails.
     pub fn new(lab: Lab, source: &Path, policies: &'a [&'a str]) -> Result<Scripts<'a>, Problem> {
-        // pagelab's child touches each of its allocator's arenas before the execve (`__malloc_fork_unlock_child`), and how many
-        // its threads have made is chance.
+        // pagelab's child touches every arena of its allocator before the execve (`__malloc_fork_unlock_child`), and the number of
+        // arenas that its threads have made is random.
         let one_arena = ("MALLOC_ARENA_MAX", "1".to_owned());
         let environment = [("PATH", std::env::var("PATH").unwrap_or_default()), ("HOME", lab.word("")), one_arena];
         let launch = Launch::new(environment.map(|(name, value)| (name.to_owned(), value)).into());
@@ -64,8 +64,8 @@ impl<'a> Scripts<'a> {
         Ok(scripts)
     }
 
-    /// Measures what a launch has under a policy. It is pagelab that has these faults, and what its child touches before the
-    /// execve changes with what pagelab has done before.
+    /// Measures the faults of a launch under a policy. They are faults of pagelab: what its child touches before the execve depends
+    /// on what pagelab did before.
     fn measure_launch(&mut self, number: usize) -> Result<(), Problem> {
         let trials = self.measured("", &self.policies[number..=number], AGAIN)?;
         let more = |trial: &Figures| trial.faults.saturating_sub(self.nothing[number].faults);
@@ -73,10 +73,10 @@ impl<'a> Scripts<'a> {
         Ok(())
     }
 
-    /// What is off of a script.
+    /// The figures of a script that differ from its simulation.
     ///
     /// # Errors
-    /// Where it cannot be run, recorded or simulated.
+    /// It cannot be run, recorded or simulated.
     pub fn off(&mut self, text: &str) -> Result<Vec<Off>, Problem> {
         let simulated = self.simulated(text)?;
         let once = self.measured(text, self.policies, 1)?;
@@ -92,7 +92,7 @@ impl<'a> Scripts<'a> {
         Ok(all)
     }
 
-    /// A script that is off by the same figure under the same policy as another one, and from which nothing can be taken.
+    /// Shrinks a script for as long as one of these figures still differs under the same policy.
     pub fn shrunk(&mut self, script: &Script, off: &[Off]) -> Script {
         let is_same = |one: &Off| off.iter().any(|other| (&other.policy, other.figure) == (&one.policy, one.figure));
         script.shrunk(|script| self.off(&script.text()).is_ok_and(|off| off.iter().any(is_same)))
@@ -114,10 +114,11 @@ impl<'a> Scripts<'a> {
         measured.into_iter().map(|trials| trials.map_err(Problem::NoTrials)).collect()
     }
 
-    /// The figures of which no trial is as the simulation says.
+    /// The figures for which no trial agrees with the simulation.
     fn differs(&self, number: usize, trials: &[Figures], simulated: &Figures) -> Vec<Off> {
         let policy = self.policies[number].to_owned();
-        // Those that are as simulated for some launch, or else for the first.
+        // Subtracts the launch's faults: those of the launch with which the result equals the simulation, otherwise those of the
+        // first launch.
         let faults = |trial: &Figures| {
             let all = self.launch_faults[number].iter().map(|less| trial.faults.saturating_sub(*less));
             all.clone().find(|faults| *faults == simulated.faults).or(all.clone().next()).unwrap_or(trial.faults)
@@ -142,7 +143,7 @@ impl<'a> Scripts<'a> {
     }
 }
 
-/// Compiles the interpreter.
+/// Compiles the interpreter of scripts with gcc.
 fn compile(source: &Path, program: &str) -> Result<(), Problem> {
     let mut gcc = Command::new("gcc");
     gcc.args(["-O1", "-static", "-nostdlib", "-fno-stack-protector", "-fno-pie", "-no-pie", "-o", program]);

@@ -1,9 +1,10 @@
-//! A script made small: nothing can be taken from it without losing what it shows.
+//! Shrinks a script: removes and reduces its operations for as long as it still shows the difference.
 
 use crate::script::{Kind, Op, Script, Touch};
 
 impl Script {
-    /// A script from which nothing can be taken without `fails` saying `false`: parts of it, and then lengths.
+    /// A minimal script for which `fails` still returns true. Removes operations first, then reduces the lengths of those that are
+    /// left.
     pub fn shrunk(&self, mut fails: impl FnMut(&Script) -> bool) -> Script {
         let mut ops = self.0.clone();
         let mut chunk = ops.len().div_ceil(2).max(1);
@@ -32,7 +33,7 @@ impl Script {
     }
 }
 
-/// Operations that do less, the least first.
+/// Variants of an operation that do less, the smallest first.
 fn smaller(op: &Op) -> Vec<Op> {
     let fewer = |pages: usize| [1, pages / 2, pages - pages / 4, pages - pages / 16];
     let lengths = |pages: usize| fewer(pages).into_iter().filter(move |fewer| *fewer > 0 && *fewer < pages);

@@ -1,12 +1,13 @@
-//! What a census costs, and how it compares with `tools/mm/thpmaps` of the kernel's sources.
+//! The cost of a census, compared with `tools/mm/thpmaps` of the kernel's sources.
 //!
 //! ```text
 //! cargo bench -p census --bench census -- [--bytes SIZE] [--thpmaps FILE] [--python PROGRAM] [--runs N] [--only KIND]
 //! ```
-//! For processes that map `SIZE` (default 8G) in base pages and in THP, in 64K folios where root can
-//! switch them on, in base pages while another process has THP (`base+thp`), and for a small process: milliseconds of a census without and with root, the best
-//! and the median of N runs; the same of an inspection, which also says why, and of one that does not (`--sizes`); with `--thpmaps`, the run time of that script (as root, needs Python and
-//! numpy) on the same process, minus the start of Python with numpy, and whether both say the same. `--only` measures one of these processes.
+//! Measures processes that map `SIZE` (default 8G) in base pages and in THP, in 64K folios where root can enable them, in base
+//! pages while another process has THP (`base+thp`), and a small process. Prints milliseconds of a census without and with root,
+//! the best and the median of N runs; the same for an inspection, which also determines causes, and for one that does not
+//! (`--sizes`); with `--thpmaps`, the run time of that script (as root, needs Python and numpy) on the same process, minus the
+//! start of Python with numpy, and whether both results agree. `--only` measures one of these processes.
 //!
 //! Without arguments it runs on 64 MiB, so that tests can run it.
 use std::collections::BTreeMap;
@@ -29,7 +30,7 @@ const SMOKE_BYTES: u64 = 64 << 20;
 struct Arguments {
     bytes: u64,
     thpmaps: Option<String>,
-    /// A Python with numpy.
+    /// A Python interpreter with numpy.
     python: String,
     runs: usize,
     only: Option<String>,
@@ -81,11 +82,10 @@ fn read_arguments(words: &[String]) -> Result<Arguments, Box<dyn Error>> {
     Ok(arguments)
 }
 
-/// The measured process: maps and touches the bytes as the kind says, and waits for the end of its
-/// standard input.
+/// The measured process: maps and touches memory as the kind specifies, and waits for the end of its standard input.
 fn hold(kind: &str, bytes: usize) -> Result<(), Box<dyn Error>> {
     let advice = if matches!(kind, "thp" | "mthp-64k") { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
-    // SAFETY: a fresh private mapping of its own; it is touched only inside its length.
+    // SAFETY: a fresh private mapping; it is touched only inside its length.
     let start = unsafe {
         let start = libc::mmap(
             std::ptr::null_mut(),
@@ -137,7 +137,7 @@ impl Drop for Held {
     }
 }
 
-/// Settings that a kind of process needs while it touches its memory, put back afterwards.
+/// Settings that a kind of process needs while it touches its memory, restored afterwards.
 struct Knobs(Vec<(String, String)>);
 
 impl Knobs {
@@ -178,7 +178,7 @@ fn measure(kind: &str, bytes: u64, arguments: &Arguments) -> Result<(), Box<dyn 
             return Ok(());
         }
     };
-    // The settings stay until it has been looked at: khugepaged would make larger folios of these.
+    // The settings stay until the process has been measured: khugepaged would make larger folios of its memory.
     let held = Held::start(kind, bytes)?;
     let pid = held.0.id();
     let gibibytes = bytes as f64 / (1u64 << 30) as f64;
@@ -199,7 +199,7 @@ fn measure(kind: &str, bytes: u64, arguments: &Arguments) -> Result<(), Box<dyn 
         privileged = Some((census.clone(), print("census, root", times, &summary(&census))));
     }
     inspections(pid, arguments.runs, &print)?;
-    // Of a small process the script's time is less than the start of Python varies.
+    // For a small process the script's time is less than the variation of Python's start.
     let script = arguments.thpmaps.as_ref().filter(|_| bytes >= SMOKE_BYTES);
     if let (Some(script), Some((census, privileged))) = (script, privileged) {
         let start_ms =
@@ -225,7 +225,7 @@ fn measure(kind: &str, bytes: u64, arguments: &Arguments) -> Result<(), Box<dyn 
     Ok(())
 }
 
-/// What `pagelab inspect PID` costs beside the start of the program, as root and without, with the causes and without.
+/// The cost of `pagelab inspect PID` without the start of the program, as root and without root, with causes and without.
 fn inspections(pid: u32, runs: usize, print: &dyn Fn(&str, Vec<f64>, &str) -> f64) -> Result<(), Box<dyn Error>> {
     for (method, as_root, sizes_only) in [
         ("inspect", false, false),
@@ -250,7 +250,7 @@ fn inspections(pid: u32, runs: usize, print: &dyn Fn(&str, Vec<f64>, &str) -> f6
     Ok(())
 }
 
-/// What the whole examination of a small process costs, as at an exit stop.
+/// The cost of the whole examination of a small process, as at an exit stop.
 fn examine_small(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let held = Held::start("small", 256 << 10)?;
     let (host, observer) = (Host::open("/")?, Observer::open()?);

@@ -1,40 +1,40 @@
-//! What can keep a census from being made.
+//! What can prevent a census.
 
 use std::io;
 use std::path::Path;
 
 use host::maps::MalformedLine;
 
-/// What cannot be read, and what to do about it.
+/// What cannot be read, and how to remedy it.
 #[derive(Debug, thiserror::Error)]
 pub enum CensusError {
-    /// There is no such process any more, or none that this user sees.
+    /// There is no such process any more, or none that is visible to this user.
     #[error("there is no process {pid} any more, or /proc hides it (mount option hidepid): {path} is not there")]
     Gone {
-        /// The process.
+        /// PID of the process.
         pid: u32,
         /// The file that was to be read.
         path: String,
     },
-    /// The process may not be looked at.
+    /// This user may not inspect the process.
     #[error(
         "{path}: {error}; process {pid} may be inspected by root, and by a user who may trace it (same user, \
          a program that this user may read, not setuid, /proc/sys/kernel/yama/ptrace_scope)"
     )]
     Forbidden {
-        /// The process.
+        /// PID of the process.
         pid: u32,
         /// The file that was to be read.
         path: String,
-        /// What the kernel answered.
+        /// The kernel's error.
         #[source]
         error: io::Error,
     },
-    /// The process has no memory: a kernel thread, or a thread that has already ended. Another thread of
-    /// the same process may still have it.
+    /// The process has no memory: it is a kernel thread, or a thread that has already ended. Another thread of the same process
+    /// may still have memory.
     #[error("process {pid} has no address space: it is a kernel thread, or has ended (ask for a thread that lives)")]
     NoAddressSpace {
-        /// The process or thread.
+        /// PID or TID.
         pid: u32,
     },
     /// A file could not be read.
@@ -42,20 +42,20 @@ pub enum CensusError {
     Io {
         /// The file.
         path: String,
-        /// What the kernel answered.
+        /// The kernel's error.
         #[source]
         error: io::Error,
     },
-    /// A file does not look as it should.
+    /// A file has an unexpected format.
     #[error(transparent)]
     Malformed(#[from] MalformedLine),
-    /// A part of a mapping cannot be told from the rest without PAGEMAP_SCAN.
+    /// A part of a mapping cannot be distinguished from the rest without PAGEMAP_SCAN.
     #[error("a part of a mapping can be inspected since Linux 6.7 (PAGEMAP_SCAN); this kernel has only smaps")]
     NeedsPagemapScan,
 }
 
 impl CensusError {
-    /// The error without the number of its process, for a reader who sees many runs of one program.
+    /// The error without the PID, for a reader who sees many runs of one program.
     pub fn of_any_process(&self) -> String {
         let number = match self {
             CensusError::Gone { pid, .. }

@@ -1,4 +1,4 @@
-//! The file systems behind mappings, by the device number that a mapping shows.
+//! The file systems of mappings, by the device number that a mapping shows.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,20 +15,19 @@ use crate::CensusError;
 /// The major and minor number of a device.
 type Device = (u32, u32);
 
-/// Knows the file systems that were seen. A device number that is given to another file system while
-/// this lives is not noticed.
+/// The file systems found so far. If a device number is reused for another file system while this exists, that is not noticed.
 pub struct FileSystems {
-    /// The kernel's own tmpfs, which holds memfds, shared anonymous and System V shared memory and is mounted nowhere (`shm_mnt`,
-    /// mm/shmem.c).
+    /// The kernel's internal tmpfs, which holds memfds, shared anonymous and System V shared memory and is not mounted
+    /// (`shm_mnt`, mm/shmem.c).
     own: Device,
     known: Mutex<HashMap<Device, Option<FileSystem>>>,
 }
 
 impl FileSystems {
-    /// Knows the kernel's own tmpfs: a memfd tells its device number.
+    /// Determines the device number of the kernel's internal tmpfs with a memfd.
     ///
     /// # Errors
-    /// No memfd can be made.
+    /// No memfd can be created.
     pub fn new() -> Result<FileSystems, CensusError> {
         let made = || -> nix::Result<Device> {
             let file = memfd_create(c"pagelab", MFdFlags::MFD_CLOEXEC)?;
@@ -39,11 +38,11 @@ impl FileSystems {
         Ok(FileSystems { own: made().map_err(failed)?, known: Mutex::default() })
     }
 
-    /// Whether files of this device are shared memory. A disk has a major number of its own; the rest
-    /// stands in the process's mount table, and what does not stand there is taken for files.
+    /// Whether files of this device are shared memory. A disk has a non-zero major number; other devices are looked up in the
+    /// process's mount table. A device that it does not list is taken for one of ordinary files.
     ///
     /// # Errors
-    /// The mount table cannot be read or is not understood.
+    /// The mount table cannot be read or parsed.
     pub fn is_shmem(&self, pid: u32, device: Device) -> Result<bool, CensusError> {
         if device.0 != 0 || device == self.own {
             return Ok(device == self.own);
@@ -51,7 +50,7 @@ impl FileSystems {
         Ok(self.of(pid, device)?.is_some_and(|on| is_tmpfs(&on.name)))
     }
 
-    /// The file system of a device, as the mount table of a process has it.
+    /// The file system of a device in the mount table of a process.
     ///
     /// # Errors
     /// As [`FileSystems::is_shmem`].
@@ -74,8 +73,8 @@ fn is_tmpfs(name: &str) -> bool {
     matches!(name, "tmpfs" | "devtmpfs")
 }
 
-/// The file system with this device number, in a mount table (`/proc/PID/mountinfo`, proc(5)). Its paths may hold any bytes; a
-/// space or newline in them is an octal escape, so that neither separates anything.
+/// The file system with this device number in a mount table (`/proc/PID/mountinfo`, proc(5)). Its paths may contain any bytes; a
+/// space or newline in them is an octal escape, so splitting at these is safe.
 fn mounted(table: io::Result<Vec<u8>>, device: Device) -> io::Result<Option<FileSystem>> {
     let (table, wanted) = (table?, format!("{}:{}", device.0, device.1));
     let mut lines = table.split(|byte| *byte == b'\n');
@@ -84,7 +83,7 @@ fn mounted(table: io::Result<Vec<u8>>, device: Device) -> io::Result<Option<File
         let line = String::from_utf8_lossy(line);
         io::Error::other(format!("expected a mount as in proc(5), found {line:?}"))
     };
-    // Optional fields end with a dash; behind it are the type, the source and the options.
+    // Optional fields end with a dash; type, source and options follow it.
     let mut rest = words(line).skip_while(|word| *word != b"-").skip(1);
     let (name, options) = (rest.next().ok_or_else(malformed)?, rest.last().ok_or_else(malformed)?);
     let huge = options.split(|byte| *byte == b',').find_map(|option| option.strip_prefix(b"huge="));

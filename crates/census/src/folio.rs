@@ -1,27 +1,26 @@
-//! Which folios stand behind base-page entries: frame numbers from `/proc/PID/pagemap`, folio
-//! boundaries from `/proc/kpageflags` (`stable_page_flags` in fs/proc/page.c).
+//! The folios behind base-page PTEs: frame numbers from `/proc/PID/pagemap`, folio boundaries from `/proc/kpageflags`
+//! (`stable_page_flags` in fs/proc/page.c).
 //!
-//! A folio of 2^n pages begins at a frame number that is a multiple of 2^n; its first page shows
-//! COMPOUND_HEAD, all others COMPOUND_TAIL. So the head of a tail page is found by rounding its frame
-//! number down to ever larger powers of two, and the size of a folio by looking for the first power of
-//! two after the head that is no tail. Where the kernel says which sizes exist at all
-//! (`hugepages-*kB/stats/nr_anon`), one look tells for a whole aligned block that it has no larger folio.
+//! A folio of 2^n pages begins at a frame number that is a multiple of 2^n; its first page has COMPOUND_HEAD, all others have
+//! COMPOUND_TAIL. The head of a tail page is found by rounding its frame number down to ever larger powers of two. The size of a
+//! folio is found by looking for the first power of two after the head that is not a tail. Where the kernel reports which sizes
+//! exist at all (`hugepages-*kB/stats/nr_anon`), one query shows for a whole aligned block that it has no larger folio.
 
 use std::io;
 
 use policy::census::Folio;
 use policy::size::PageSize;
 
-/// First page of a folio of several pages.
+/// Flag of the first page of a large folio.
 pub const HEAD: u64 = 1 << 15;
-/// Any other page of such a folio.
+/// Flag of every other page of a large folio.
 pub const TAIL: u64 = 1 << 16;
 
-/// Where the flags of page frames come from.
+/// The source of the flags of page frames.
 pub trait FrameFlags {
-    /// The flags of a frame; 0 beyond the last.
+    /// The flags of a frame; 0 beyond the last frame.
     fn at(&mut self, frame: u64) -> io::Result<u64>;
-    /// Says that all of these frames will be asked for, in their order.
+    /// Announces that all of these frames will be queried, in this order.
     fn expect(&mut self, frames: std::ops::Range<u64>);
 }
 
@@ -36,16 +35,16 @@ pub struct Run {
     pub pages: u64,
 }
 
-/// Which folios there can be.
+/// The folio orders that may exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Orders {
-    /// Nothing is known.
+    /// Nothing is known about the orders.
     Any,
     /// Only base pages and these orders, smallest first.
     Only(Vec<u32>),
 }
 
-/// No folio is larger than this many doublings of a base page; far above every kernel's limit.
+/// The largest order that is considered; far above every kernel's limit.
 const GREATEST_ORDER: u32 = 30;
 
 impl Orders {
@@ -56,7 +55,7 @@ impl Orders {
         }
     }
 
-    /// The orders that are possible, then all others, in case the kernel changed its mind meanwhile.
+    /// The orders that are expected, then all others, in case the kernel has created other folios in the meantime.
     fn candidates(&self) -> impl Iterator<Item = u32> + '_ {
         let likely: &[u32] = match self {
             Orders::Any => &[],
@@ -66,8 +65,8 @@ impl Orders {
     }
 }
 
-/// Says for every page of the run to which folio it belongs: `tell(first page, pages, folio)`, in the
-/// order of addresses and without gaps.
+/// Finds for every page of the run the folio that contains it: calls `tell(first page, pages, folio)` in address order and
+/// without gaps.
 ///
 /// # Errors
 /// Those of reading the flags.
@@ -95,16 +94,16 @@ pub fn resolve(
     Ok(())
 }
 
-/// A folio of several pages.
+/// A large folio.
 struct Found {
     head: u64,
     order: u32,
 }
 
-/// The folio of several pages that holds `frame`; `None` where it is a single page. A tail whose head
-/// is gone belonged to a folio that was freed or split while this looked: its pages are single ones now.
+/// The large folio that contains `frame`; `None` where it is a single page. A tail whose head is gone belonged to a folio that
+/// was freed or split during the reading; its pages are single ones now.
 fn folio_of(frame: u64, orders: &Orders, flags: &mut impl FrameFlags) -> io::Result<Option<Found>> {
-    // Frames of a process may be scattered over few blocks: one look at a block's first frame serves them all.
+    // The frames of a process may be scattered over few blocks: one query of a block's first frame is enough for all of them.
     let block = match orders {
         Orders::Any => frame,
         Orders::Only(_) => frame & !((1 << orders.smallest()) - 1),
@@ -137,7 +136,7 @@ fn head_below(frame: u64, orders: &Orders, flags: &mut impl FrameFlags) -> io::R
     Ok(None)
 }
 
-/// How much of the folio the run maps from `frame` on, and whether that is all of it.
+/// The number of pages of the folio that the run maps from `frame` on, and whether that is the whole folio.
 fn mapped_part(found: Found, page: u64, frame: u64, end: u64, base: PageSize) -> (u64, Folio) {
     let folio_end = found.head + (1 << found.order);
     let pages = folio_end.min(end) - frame;
@@ -147,7 +146,7 @@ fn mapped_part(found: Found, page: u64, frame: u64, end: u64, base: PageSize) ->
     (pages, folio)
 }
 
-/// Pages up to the end of the smallest block that a larger folio would fill.
+/// Number of pages up to the end of the smallest block that a larger folio would fill.
 fn base_pages(frame: u64, end: u64, orders: &Orders) -> u64 {
     let smallest = orders.smallest();
     let block_end = if *orders == Orders::Any { frame + 1 } else { (frame | ((1 << smallest) - 1)) + 1 };
@@ -160,7 +159,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// Physical memory as folios of given orders, one after the other, each naturally aligned.
+    /// Physical memory as consecutive folios of given orders, each naturally aligned.
     struct Memory {
         flags: Vec<u64>,
         folio: Vec<(u64, u32)>,
@@ -200,8 +199,8 @@ mod tests {
         fn expect(&mut self, _: std::ops::Range<u64>) {}
     }
 
-    /// Page by page: a folio is whole when every one of its frames is mapped where it belongs, in one
-    /// run, and at an aligned address.
+    /// Page by page: a folio is complete when every one of its frames is mapped in its place, in one run, and at an aligned
+    /// address.
     fn slow(memory: &Memory, run: Run) -> BTreeMap<u64, Folio> {
         let mapped = |frame: u64| (run.frame..run.frame + run.pages).contains(&frame);
         (0..run.pages)

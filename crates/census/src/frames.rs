@@ -8,12 +8,12 @@ use std::os::unix::fs::FileExt;
 use super::folio::{FrameFlags, Run};
 
 const ENTRY_BYTES: u64 = 8;
-/// In an entry of pagemap: the page is present.
+/// Bit of a pagemap entry: the page is present.
 pub const PRESENT: u64 = 1 << 63;
-/// In the entry of a present page: its frame.
+/// Mask of a present page's entry: its frame number.
 pub const FRAME: u64 = (1 << 55) - 1;
 
-/// Reads `/proc/kpageflags`: single entries, or windows where all of a range will be needed.
+/// Reads `/proc/kpageflags`: single entries, or windows where all entries of a range will be needed.
 pub struct FlagsReader<'a> {
     file: &'a File,
     expected: Range<u64>,
@@ -23,9 +23,9 @@ pub struct FlagsReader<'a> {
 }
 
 impl<'a> FlagsReader<'a> {
-    /// Frames of one read at most.
+    /// The most frames in one read.
     const WINDOW: u64 = 4096;
-    /// Single entries that are remembered, by the lowest bits of their frame.
+    /// Number of cached single entries, indexed by a hash of their frame.
     const RECENT: usize = 4096;
 
     /// A reader of the file.
@@ -56,7 +56,7 @@ impl FrameFlags for FlagsReader<'_> {
             self.move_window(frame)?;
             return Ok(self.window[0]);
         }
-        // Heads of folios follow each other at powers of two: mix in higher bits.
+        // Heads of folios are spaced at powers of two, so higher bits are mixed in.
         let slot = ((frame ^ (frame >> 4) ^ (frame >> 9) ^ (frame >> 18)) as usize) % FlagsReader::RECENT;
         if self.recent[slot].0 != frame {
             let mut entry = [0u64];
@@ -71,8 +71,7 @@ impl FrameFlags for FlagsReader<'_> {
     }
 }
 
-/// Tells the runs of present pages in the pages `start..end` of a process. The frame is 0 where the
-/// kernel hides it.
+/// Reports the runs of present pages in the pages `start..end` of a process. The frame is 0 where the kernel hides it.
 ///
 /// # Errors
 /// Those of reading pagemap.
@@ -104,7 +103,7 @@ pub fn runs(pagemap: &File, start: u64, end: u64, mut tell: impl FnMut(Run) -> i
     open.map_or(Ok(()), tell)
 }
 
-/// Fills `entries` from entry `first` on; returns how many there were before the end of the file.
+/// Fills `entries` from entry `first` on; returns how many entries there were before the end of the file.
 pub fn read_entries(file: &File, first: u64, entries: &mut [u64]) -> io::Result<usize> {
     // SAFETY: every u64 is a valid destination for any bytes, and the slice covers exactly its memory.
     let bytes =

@@ -1,24 +1,22 @@
-//! The census: what really maps the memory of a process, read from the kernel.
+//! The census: how the memory of a process is really mapped, read from the kernel.
 //!
 //! # Where each fact comes from
 //! * The mappings: `/proc/PID/maps`, or PROCMAP_QUERY for a part of the address space.
-//! * Presence, leaf size, zero pages, file pages: ioctl PAGEMAP_SCAN (Linux 6.7), which any user may
-//!   call for processes that he may trace. PAGE_IS_HUGE says that a PMD leaf maps the memory, or a
-//!   hugetlb page of any size; the size of the latter is the mapping's page size (PROCMAP_QUERY, or
-//!   KernelPageSize in smaps before Linux 6.11), never guessed from its name.
-//! * Folios behind base-page entries: frame numbers from pagemap (CAP_SYS_ADMIN) and
-//!   `/proc/kpageflags` (root). They are not read where they cannot tell anything new: behind PMD
-//!   leaves, and for sizes of which the whole system has no anonymous folio
-//!   (`hugepages-*kB/stats/nr_anon`, Linux 6.12, readable by every user); nor behind file pages and
-//!   shared memory, which no policy concerns, unless [`Observer::with_file_folios`] asks for them.
-//! * On older kernels the sums of `/proc/PID/smaps` stand in ([`Source::Smaps`]): bytes by leaf size are
-//!   the same, but zero pages, folios and places inside a mapping are not visible.
+//! * Presence, leaf size, zero pages, file pages: ioctl PAGEMAP_SCAN (Linux 6.7), which any user may call for processes that the
+//!   user may trace. PAGE_IS_HUGE means that a PMD leaf maps the memory, or a hugetlb page of any size; the size of the latter is
+//!   the mapping's page size (PROCMAP_QUERY, or KernelPageSize in smaps before Linux 6.11) and is never guessed from its name.
+//! * Folios behind base-page PTEs: frame numbers from pagemap (CAP_SYS_ADMIN) and `/proc/kpageflags` (root). They are not read
+//!   where they provide no new information: behind PMD leaves, and for sizes of which the whole system has no anonymous folio
+//!   (`hugepages-*kB/stats/nr_anon`, Linux 6.12, readable by every user). Nor are they read behind file pages and shared memory,
+//!   to which no policy applies, unless [`Observer::with_file_folios`] requests it.
+//! * On older kernels the sums of `/proc/PID/smaps` are used instead ([`Source::Smaps`]): bytes by leaf size are the same, but
+//!   zero pages, folios and addresses inside a mapping are not visible.
 //!
 //! # What it is not
-//! A census of a running process is no snapshot: the kernel is asked about one stretch of addresses
-//! after the other. At a ptrace stop of all threads it is one, except for what the kernel does on its
-//! own (khugepaged, migration, reclaim). Mappings of devices (VM_PFNMAP), the vdso and its data are no
-//! memory of the process and are left out; swapped pages are not present.
+//! A census of a running process is not a snapshot: the kernel is queried for one address range after the other. At a ptrace stop
+//! of all threads it is a snapshot, except for changes that the kernel makes on its own (khugepaged, migration, reclaim).
+//! Mappings of devices (VM_PFNMAP), the vdso and its data are not memory of the process and are left out; swapped pages are not
+//! present.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod error;
@@ -50,10 +48,10 @@ use page_sizes::FolioCounters;
 use process_census::Process;
 use scan::Scanner;
 
-/// Threads that walk one large process at most.
+/// The most threads that scan one large process.
 const MOST_THREADS: usize = 8;
 
-/// What is read of smaps in one call: the kernel makes a page of it, or as much as one mapping needs.
+/// Bytes of smaps that are read in one call; the kernel returns a page of it, or as much as one mapping needs.
 const SMAPS_PIECE: usize = 1 << 16;
 
 /// How a census was made.
@@ -61,11 +59,11 @@ const SMAPS_PIECE: usize = 1 << 16;
 pub enum Source {
     /// PAGEMAP_SCAN; exact for every page.
     PagemapScan,
-    /// The sums of smaps, on kernels before 6.7: no zero pages, no folios, no places.
+    /// The sums of smaps, on kernels before 6.7: no zero pages, no folios, no addresses.
     Smaps,
 }
 
-/// Looks at processes. Opened once; every process is then opened for itself.
+/// Makes censuses of processes. Opened once; each process is then opened separately.
 pub struct Observer {
     base: PageSize,
     pmd: Option<PageSize>,
@@ -78,27 +76,27 @@ pub struct Observer {
     threads: u64,
 }
 
-/// The census of one process, with its places.
+/// The census of one process, with addresses.
 #[derive(Clone, Debug)]
 pub struct ProcessCensus {
-    /// The process.
+    /// PID of the process.
     pub pid: u32,
     /// Bytes by mapping.
     pub census: Census,
-    /// How it was made.
+    /// The source of the census.
     pub source: Source,
-    /// Which anonymous folios exist in the system, where that was read; it is read when base pages of
-    /// anonymous memory were found, and before a large process is looked at.
+    /// The anonymous folio sizes that exist in the system, where they were read. They are read when base pages of anonymous
+    /// memory were found, and before a large process is scanned.
     pub folios_of_system: Option<AnonymousFolios>,
     /// The mappings with their present memory; empty where the source is [`Source::Smaps`].
     pub areas: Vec<Area>,
 }
 
 impl Observer {
-    /// Opens what is needed, as far as it is permitted: without root folios stay unknown.
+    /// Opens the necessary files, as far as permitted: without root folios stay unknown.
     ///
     /// # Errors
-    /// What anybody may read cannot be read, or there is no file descriptor left.
+    /// A file that every user may read cannot be read, or no file descriptor is free.
     pub fn open() -> Result<Observer, CensusError> {
         let base = page_sizes::base_page();
         Ok(Observer {
@@ -114,38 +112,38 @@ impl Observer {
         })
     }
 
-    /// The same, but without looking at folios, as if opened without root.
+    /// The same observer without folios, as if opened without root.
     pub fn without_folios(mut self) -> Observer {
         self.frame_flags = None;
         self
     }
 
-    /// The same, but looks at the folios of files and shared memory too. Page cache is scattered over
-    /// physical memory, so that a small process costs about twice as much.
+    /// The same observer, which also reads the folios of files and shared memory. The page cache is scattered over physical
+    /// memory, so a small process costs about twice as much.
     pub fn with_file_folios(mut self) -> Observer {
         self.file_folios = true;
         self
     }
 
-    /// The same, but looks at the frames of all anonymous base pages, also where no larger folio can stand behind them: they
-    /// may be contiguous all the same.
+    /// The same observer, which reads the frame numbers of all anonymous base pages, even where no larger folio can be behind
+    /// them: the frames may be contiguous nevertheless.
     pub fn with_tlb_runs(mut self) -> Observer {
         self.tlb_runs = true;
         self
     }
 
-    /// The same, but with smaps only, as on a kernel before 6.7.
+    /// The same observer, which uses smaps only, as on a kernel before 6.7.
     pub fn with_smaps_only(mut self) -> Observer {
         self.source = Source::Smaps;
         self
     }
 
-    /// Whether the folios behind base pages can be seen (root in the initial user namespace).
+    /// Whether the folios behind base pages are visible (root in the initial user namespace).
     pub fn sees_folios(&self) -> bool {
         self.frame_flags.is_some() && self.source == Source::PagemapScan
     }
 
-    /// How a census is made here.
+    /// The source of censuses on this kernel.
     pub fn source(&self) -> Source {
         self.source
     }
@@ -160,11 +158,11 @@ impl Observer {
         self.pmd
     }
 
-    /// The census of a process, or of the process that a thread belongs to. At the exit stop of a thread
-    /// (PTRACE_EVENT_EXIT) give the thread's own id: its process may already have lost its first thread.
+    /// The census of a process, or of the process that a thread belongs to. At the exit stop of a thread (PTRACE_EVENT_EXIT) pass
+    /// the thread's own TID: the first thread of its process may be gone already.
     ///
     /// # Errors
-    /// [`CensusError`]; the process may have ended, or may not be looked at.
+    /// [`CensusError`]; the process may have ended, or this user may not inspect it.
     pub fn process(&self, pid: u32) -> Result<ProcessCensus, CensusError> {
         if self.source == Source::Smaps {
             return self.by_smaps(pid, 0, u64::MAX);
@@ -178,17 +176,16 @@ impl Observer {
         Process::at(self, pid)?.census(vmas, 0, u64::MAX)
     }
 
-    /// The census of the addresses `start..end` of a process, for memory that is about to be unmapped. A
-    /// folio that the range cuts counts as a part.
+    /// The census of the addresses `start..end` of a process, for memory that is about to be unmapped. A folio that the range
+    /// cuts counts as mapped in part.
     ///
     /// # Errors
-    /// As [`Observer::process`]; and [`CensusError::NeedsPagemapScan`] on kernels before 6.7, where the
-    /// range cuts a mapping.
+    /// As [`Observer::process`]; and [`CensusError::NeedsPagemapScan`] on kernels before 6.7, where the range cuts a mapping.
     pub fn range(&self, pid: u32, start: u64, end: u64) -> Result<Census, CensusError> {
         self.range_with_places(pid, start, end).map(|census| census.census)
     }
 
-    /// The same, with places.
+    /// As [`Observer::range`], with addresses.
     ///
     /// # Errors
     /// As [`Observer::range`].
@@ -202,7 +199,7 @@ impl Observer {
         process.census(vmas, start, end)
     }
 
-    /// Reads smaps: the flags of all mappings. Costs a walk over every page of the process.
+    /// Reads smaps, including the flags of all mappings. Costs a walk over every page of the process.
     ///
     /// # Errors
     /// As [`Observer::process`].
@@ -219,8 +216,8 @@ impl Observer {
         smaps::read(file, &path, failed, tell)
     }
 
-    /// A folio that is mapped whole begins at a multiple of its size and is at most of PMD size: it never
-    /// reaches over a multiple of this.
+    /// A folio that is mapped completely begins at a multiple of its size and has at most PMD size, so it never crosses a
+    /// multiple of this.
     fn chunk_alignment(&self) -> PageSize {
         self.pmd.unwrap_or(self.base)
     }
@@ -257,10 +254,10 @@ fn read_text(pid: u32, path: &str) -> Result<String, CensusError> {
     host::content(path).map_err(|error| CensusError::io(pid, path, error))
 }
 
-/// A file that only root may open, or that this kernel does not have: then `None`.
+/// Opens a file; `None` where only root may open it, or this kernel does not have it.
 ///
 /// # Errors
-/// Anything else keeps it from being opened.
+/// Any other error of opening it.
 fn permitted<T>(path: &str, open: impl FnOnce(&str) -> io::Result<T>) -> Result<Option<T>, CensusError> {
     match host::if_there(open(path)) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
@@ -268,7 +265,7 @@ fn permitted<T>(path: &str, open: impl FnOnce(&str) -> io::Result<T>) -> Result<
     }
 }
 
-/// Whether pagemap shows frame numbers: it hides them as 0 from those without CAP_SYS_ADMIN.
+/// Whether pagemap shows frame numbers: it shows 0 to processes without CAP_SYS_ADMIN.
 fn frames_visible(base: PageSize) -> bool {
     let touched = Box::new(1u8);
     let page = std::ptr::from_ref(touched.as_ref()) as u64 / base.bytes();
@@ -282,7 +279,7 @@ fn frames_visible(base: PageSize) -> bool {
     read.is_ok() && seen
 }
 
-/// Tries PAGEMAP_SCAN on this process. Where `/proc` cannot be read at all, the census itself says so.
+/// Tries PAGEMAP_SCAN on this process. Where `/proc` cannot be read at all, the census itself reports it.
 fn probe_source(base: PageSize) -> Source {
     let Ok(pagemap) = File::open("/proc/self/pagemap") else { return Source::PagemapScan };
     match Scanner::new().scan(&pagemap, base.bytes(), 2 * base.bytes(), scan::HUGE, &mut Vec::new()) {

@@ -1,4 +1,4 @@
-//! The page sizes of the running kernel, and which folio sizes exist at this moment.
+//! The page sizes of the running kernel, and the folio sizes that currently exist.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,10 +21,10 @@ pub fn base_page() -> PageSize {
     PageSize::new(bytes as u64).expect("a page of the kernel has a size of a power of two")
 }
 
-/// The size that a PMD leaf maps; `None` where the kernel has no THP.
+/// The size of a PMD leaf; `None` where the kernel has no THP.
 ///
 /// # Errors
-/// The file that tells it cannot be read, or holds no size.
+/// The file with the size cannot be read, or contains no size.
 pub fn pmd_leaf() -> Result<Option<PageSize>, CensusError> {
     pmd_leaf_in(&Path::new(THP).join("hpage_pmd_size"))
 }
@@ -37,26 +37,24 @@ fn pmd_leaf_in(file: &Path) -> Result<Option<PageSize>, CensusError> {
     size.map(Some).ok_or_else(wrong)
 }
 
-/// The counters `hugepages-*kB/stats/nr_anon` (Linux 6.12), open for reading again and again. Without one that cannot be opened
-/// nothing is known of any size: `None`.
+/// The counters `hugepages-*kB/stats/nr_anon` (Linux 6.12), kept open for repeated reading. If one cannot be opened, nothing is
+/// known about any size: `None`.
 pub struct FolioCounters(Option<Vec<(PageSize, File)>>);
 
-/// How many anonymous folios of each size above the base page exist in the whole system, PMD-mapped or
-/// not.
+/// The number of anonymous folios of each size above the base page in the whole system, PMD-mapped or not.
 ///
-/// What is counted was counted when the folio was made; so a size that shows 0 after a process was
-/// stopped does not occur in it.
+/// The kernel counts a folio when it is made. A size that shows 0 after a process was stopped therefore does not occur in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnonymousFolios(BTreeMap<PageSize, u64>);
 
 impl FolioCounters {
-    /// The counters of the running kernel; none on kernels that have none.
+    /// The counters of the running kernel, if it has them.
     pub fn open() -> FolioCounters {
         FolioCounters::open_below(Path::new(THP))
     }
 
-    /// The counters below another directory. Sizes without the file cannot be anonymous
-    /// (`THP_ORDERS_ALL_ANON`, include/linux/huge_mm.h).
+    /// The counters below another directory. Sizes without the file cannot be anonymous (`THP_ORDERS_ALL_ANON`,
+    /// include/linux/huge_mm.h).
     fn open_below(directory: &Path) -> FolioCounters {
         let open = || -> io::Result<Vec<(PageSize, File)>> {
             let mut counters = Vec::new();
@@ -68,11 +66,11 @@ impl FolioCounters {
             }
             Ok(counters)
         };
-        // What is not known of a size is looked for page by page.
+        // Without the counters, folios are determined page by page.
         FolioCounters(open().ok())
     }
 
-    /// The values of this moment; `None` where the kernel does not say.
+    /// The current values; `None` where the kernel does not report them.
     pub fn read(&self) -> Option<AnonymousFolios> {
         let counts: Option<BTreeMap<PageSize, u64>> =
             self.0.iter().flatten().map(|(size, file)| Some((*size, read_number(file)?))).collect();
@@ -87,7 +85,7 @@ fn read_number(file: &File) -> Option<u64> {
 }
 
 impl AnonymousFolios {
-    /// Whether there is a folio of this size.
+    /// Whether there is an anonymous folio of this size.
     pub fn exist(&self, size: PageSize) -> bool {
         self.0.get(&size).is_some_and(|count| *count > 0)
     }
@@ -97,14 +95,14 @@ impl AnonymousFolios {
         self.0.values().all(|count| *count == 0)
     }
 
-    /// The orders that exist.
+    /// The orders that currently exist.
     pub fn orders(&self, base: PageSize) -> Orders {
         let existing = self.0.iter().filter(|(_, count)| **count > 0);
         Orders::Only(existing.map(|(size, _)| size.order(base)).collect())
     }
 }
 
-/// The size that the name of a folder such as `hugepages-64kB` stands for.
+/// The size in the name of a directory such as `hugepages-64kB`.
 pub fn folder_size(name: &str) -> Option<PageSize> {
     let kilobytes: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
     PageSize::new(kilobytes.checked_mul(1024)?).ok()

@@ -1,19 +1,19 @@
-//! Walks over a long stretch of addresses on several processors: the kernel takes its locks for one
-//! page table at a time, so that readers do not wait for each other.
+//! Scans a long address range on several processors. The kernel takes its locks for one page table at a time, so readers do not
+//! wait for each other.
 
 use std::io;
 use std::thread::ScopedJoinHandle;
 
 use policy::size::PageSize;
 
-/// A thread of its own is worth its start from so many bytes of addresses on.
+/// The address range in bytes from which on a separate thread is worth its start.
 const WORTH_A_THREAD_BYTES: u64 = 256 << 20;
 
-/// Does `work(from, to)` for consecutive parts of `start..end` that begin and end at multiples of
-/// `alignment` (the outer ends excepted), on at most `threads` threads; the results are in order.
+/// Calls `work(from, to)` for consecutive parts of `start..end` that begin and end at multiples of `alignment` (except the outer
+/// ends), on at most `threads` threads; the results are in order.
 ///
 /// # Errors
-/// The first error in the order of addresses.
+/// The first error in address order.
 pub fn map<T: Send>(
     start: u64,
     end: u64,
@@ -31,7 +31,7 @@ pub fn map<T: Send>(
         let threads: Vec<_> = parts.iter().map(|(from, to)| (spawn(*from, *to), *from, *to)).collect();
         let join = |(thread, from, to): (io::Result<ScopedJoinHandle<_>>, u64, u64)| match thread {
             Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            // No further thread is allowed here: this one does the work.
+            // No further thread is allowed here, so this one does the work.
             Err(_) => work(from, to),
         };
         threads.into_iter().map(join).collect()

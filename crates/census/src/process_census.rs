@@ -1,4 +1,4 @@
-//! One process, looked at by PAGEMAP_SCAN, pagemap and kpageflags.
+//! The census of one process by PAGEMAP_SCAN, pagemap and kpageflags.
 
 use std::cell::{Cell, OnceCell};
 use std::fs::File;
@@ -16,33 +16,33 @@ use super::scan::{self, Scanner};
 use super::smaps::SmapsEntry;
 use super::{CensusError, Observer, ProcessCensus, Source, frames, parallel, read_text};
 
-/// A process that is being looked at.
+/// A process whose census is being made.
 pub struct Process<'a> {
     observer: &'a Observer,
     pid: u32,
     pagemap: File,
     maps: File,
-    /// Read at the first need.
+    /// Read when first needed.
     folios_of_system: OnceCell<Option<AnonymousFolios>>,
-    /// Read at the first need, on kernels without PROCMAP_QUERY.
+    /// Read when first needed, on kernels without PROCMAP_QUERY.
     smaps: OnceCell<Vec<SmapsEntry>>,
-    /// What was counted of the mapping that is being looked at.
+    /// TLB figures of the current mapping.
     tlb_runs: Cell<TlbRuns>,
 }
 
-/// What is present in one mapping.
+/// Present memory in one mapping.
 pub struct Present {
-    /// The runs of memory, in the order of addresses.
+    /// The runs of memory in address order.
     pub regions: Vec<Region>,
-    /// Memory by the entries of a TLB that could hold it; nothing where frames were not looked at.
+    /// Memory by the size of the TLB entry that could hold it; empty where frame numbers were not read.
     pub tlb_runs: TlbRuns,
 }
 
 impl<'a> Process<'a> {
-    /// Opens what is needed.
+    /// Opens the necessary files.
     ///
     /// # Errors
-    /// The process has ended, or may not be looked at.
+    /// The process has ended, or this user may not inspect it.
     pub fn at(observer: &'a Observer, pid: u32) -> Result<Process<'a>, CensusError> {
         let open = |name: &str| {
             let path = format!("/proc/{pid}/{name}");
@@ -59,10 +59,10 @@ impl<'a> Process<'a> {
         })
     }
 
-    /// Guards inside a mapping, in order; none where the kernel does not tell them (before Linux 6.15).
+    /// Guards inside a mapping, in address order; empty where the kernel does not report them (before Linux 6.15).
     ///
     /// # Errors
-    /// The kernel tells them, and they cannot be read.
+    /// The kernel reports guards, but they cannot be read.
     pub fn guards(&self, start: u64, end: u64) -> io::Result<Vec<(u64, u64)>> {
         let mut found = Vec::new();
         match Scanner::new().scan_for(&self.pagemap, start..end, scan::GUARD, 0, &mut found) {
@@ -75,7 +75,7 @@ impl<'a> Process<'a> {
         CensusError::io(self.pid, &format!("/proc/{}/{name}", self.pid), error)
     }
 
-    /// The mappings that reach into `start..end`.
+    /// The mappings that overlap `start..end`.
     ///
     /// # Errors
     /// Those of reading them.
@@ -119,7 +119,7 @@ impl<'a> Process<'a> {
         })
     }
 
-    /// What is present in each of the mappings, between `start` and `end`.
+    /// Present memory in each of the mappings, between `start` and `end`.
     ///
     /// # Errors
     /// Those of reading.
@@ -159,7 +159,7 @@ impl<'a> Process<'a> {
         Ok(found)
     }
 
-    /// What stands behind the pages of a mapping, where that is known.
+    /// The facts about a mapping that are needed to classify its pages.
     fn surroundings<'b>(&self, vma: &'b Vma, hugetlb: Option<PageSize>) -> Result<Surroundings<'b>, CensusError> {
         Ok(Surroundings {
             vma,
@@ -184,8 +184,8 @@ impl<'a> Process<'a> {
         Ok(regions)
     }
 
-    /// The page size of a hugetlb mapping. Only mappings with a file that show huge leaves are asked
-    /// for: hugetlb mappings, private anonymous ones included, always have a file.
+    /// The page size of a hugetlb mapping. Only mappings with a file that have huge leaves are queried: hugetlb mappings,
+    /// including private anonymous ones, always have a file.
     fn hugetlb(&self, vma: &Vma, inside: &[scan::PageRegion]) -> Result<Option<PageSize>, CensusError> {
         if vma.inode == 0 || inside.iter().all(|part| part.categories & scan::HUGE == 0) {
             return Ok(None);
@@ -209,7 +209,7 @@ impl<'a> Process<'a> {
         Ok(entries.into_iter().find(|entry| entry.vma.start == vma.start).and_then(SmapsEntry::hugetlb))
     }
 
-    /// Appends a region, cut by the folios behind it where they can be known.
+    /// Appends a region, cut at folio boundaries where these can be determined.
     fn with_folios(&self, region: Region, regions: &mut Vec<Region>) -> Result<(), CensusError> {
         let Mapping { backing, folio: Folio::Unknown, .. } = region.mapping else {
             region::push(regions, region);
@@ -235,13 +235,13 @@ impl<'a> Process<'a> {
         Ok(())
     }
 
-    /// Which anonymous folios exist, read once.
+    /// The anonymous folio sizes that exist, read once.
     pub fn folios_of_system(&self) -> Option<&AnonymousFolios> {
         self.folios_of_system.get_or_init(|| self.observer.folio_counters.read()).as_ref()
     }
 }
 
-/// Cuts a region by the folios behind it.
+/// Cuts a region at the boundaries of the folios behind it.
 fn read_folios(
     observer: &Observer,
     pagemap: &File,
@@ -266,7 +266,7 @@ fn read_folios(
     })
 }
 
-/// Bytes of a folio of which all is mapped, and which does not count as whole: it lies out of place.
+/// Bytes of a folio that is mapped completely but does not count as such because it is misaligned.
 fn misplaced_bytes(folio: Folio, mapped_bytes: u64) -> u64 {
     match folio {
         Folio::Part(size) if size.bytes() == mapped_bytes => mapped_bytes,

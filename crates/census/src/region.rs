@@ -1,4 +1,4 @@
-//! From what the kernel says of pages to rows of a census: pure, and tested on captured processes.
+//! Converts page information from the kernel to rows of a census: pure functions, tested on captured processes.
 
 use host::maps::{Vma, VmaKind};
 pub use policy::census::Region;
@@ -7,42 +7,41 @@ use policy::size::PageSize;
 
 use super::scan::{self, PageRegion};
 
-/// A mapping and the memory that is present in it, in the order of addresses.
+/// A mapping and its present memory, in address order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Area {
     /// The mapping.
     pub vma: Vma,
-    /// Its present memory; holes are left out.
+    /// The present memory; holes are left out.
     pub regions: Vec<Region>,
 }
 
-/// What classifying a region needs beside its categories.
+/// The facts, apart from its categories, that are needed to classify a region.
 pub struct Surroundings<'a> {
-    /// The mapping that holds it.
+    /// The mapping that contains it.
     pub vma: &'a Vma,
     /// The page size of the mapping where it belongs to a hugetlb pool.
     pub hugetlb: Option<PageSize>,
-    /// Whether the file behind the mapping lies in shared memory (tmpfs) and not on a disk.
+    /// Whether the file of the mapping is in shared memory (tmpfs) and not on a disk.
     pub shmem: bool,
-    /// The base page.
+    /// The base page size.
     pub base: PageSize,
-    /// The PMD leaf; absent where the kernel has no THP.
+    /// The size of a PMD leaf; absent where the kernel has no THP.
     pub pmd: Option<PageSize>,
 }
 
 impl Area {
-    /// As the judge of policies sees it.
+    /// The area in the form that the policy judge takes.
     pub fn as_seen(&self) -> policy::census::Area<'_> {
         let Vma { start, end, .. } = self.vma;
         policy::census::Area { start, end, kind: self.vma.kind(), regions: &self.regions }
     }
 }
 
-/// How pages of these categories are mapped; `None` for what is no memory of the process.
+/// How pages of these categories are mapped; `None` for pages that are not memory of the process.
 ///
-/// The folio is [`Folio::Unknown`] where base pages are mapped, for they may belong to a larger folio.
-/// Behind a PMD leaf stands a folio of PMD size: anonymous and page-cache folios are never larger
-/// (`MAX_PAGECACHE_ORDER`, include/linux/pagemap.h).
+/// The folio is [`Folio::Unknown`] for base pages, because they may belong to a larger folio. The folio behind a PMD leaf has PMD
+/// size: anonymous and page-cache folios are never larger (`MAX_PAGECACHE_ORDER`, include/linux/pagemap.h).
 pub fn classify(categories: u64, around: &Surroundings) -> Option<Mapping> {
     let kind = around.vma.kind();
     if kind == VmaKind::Special {
@@ -64,26 +63,26 @@ fn backing_of(categories: u64, kind: VmaKind, shmem: bool) -> Option<Backing> {
     } else if categories & scan::FILE != 0 {
         Some(if shmem { Backing::Shmem } else { Backing::File })
     } else if kind == VmaKind::Shared {
-        // Shared memory is never anonymous: a page without a `struct page` of a file is a device's.
+        // Shared memory is never anonymous: a page that is not a file's belongs to a device.
         None
     } else {
         Some(Backing::Anonymous)
     }
 }
 
-/// Whether the scan of a mapping has to ask which pages are a file's.
+/// Whether the scan of a mapping must request the category of file pages.
 pub fn needs_file_category(vma: &Vma) -> bool {
     !matches!(vma.kind(), VmaKind::Anonymous | VmaKind::Stack)
 }
 
-/// Whether a mapping is looked at by itself: it cannot have pages of a file, and is worth a call.
+/// Whether a mapping is scanned separately: it cannot have file pages, and is large enough to be worth a call.
 fn is_large_anonymous(vma: &Vma) -> bool {
     const WORTH_A_CALL_BYTES: u64 = 4 << 20;
     !needs_file_category(vma) && vma.length_bytes() >= WORTH_A_CALL_BYTES
 }
 
-/// The ranges to scan, and whether with [`scan::FILE`]: as few calls as possible, but large anonymous
-/// mappings without the category that they cannot have.
+/// The ranges to scan, and whether with [`scan::FILE`]: as few calls as possible, but large anonymous mappings without that
+/// category, which they cannot have.
 pub fn plan(vmas: &[Vma]) -> Vec<(u64, u64, bool)> {
     let mut ranges: Vec<(u64, u64, bool)> = Vec::new();
     for vma in vmas {
@@ -96,8 +95,8 @@ pub fn plan(vmas: &[Vma]) -> Vec<(u64, u64, bool)> {
     ranges
 }
 
-/// The part of each scanned region that lies inside the mapping; both are in the order of addresses,
-/// and `next` remembers the first region that may reach into it or into a later mapping.
+/// The part of each scanned region that is inside the mapping. Both are in address order, and `next` is the index of the first
+/// region that may overlap this or a later mapping.
 pub fn within<'a>(vma: &Vma, scanned: &'a [PageRegion], next: &mut usize) -> impl Iterator<Item = PageRegion> + 'a {
     while scanned.get(*next).is_some_and(|region| region.end <= vma.start) {
         *next += 1;
@@ -110,7 +109,7 @@ pub fn within<'a>(vma: &Vma, scanned: &'a [PageRegion], next: &mut usize) -> imp
     })
 }
 
-/// Appends a region, or lengthens the last one that it continues.
+/// Appends a region, or extends the last one if the region continues it.
 pub fn push(regions: &mut Vec<Region>, region: Region) {
     match regions.last_mut() {
         Some(last) if last.end == region.start && last.mapping == region.mapping => last.end = region.end,
@@ -118,7 +117,7 @@ pub fn push(regions: &mut Vec<Region>, region: Region) {
     }
 }
 
-/// The census of areas.
+/// The census of all regions in the areas.
 pub fn count(areas: &[Area]) -> Census {
     let mut census = Census::default();
     for region in areas.iter().flat_map(|area| &area.regions) {
@@ -175,7 +174,7 @@ mod tests {
         assert_eq!(ranges, [(0, 2 << 20, true), (8 << 20, 99 << 20, false), (100 << 20, 164 << 20, true)]);
     }
 
-    /// The captured regions, through everything between the ioctl and the census.
+    /// Processes the captured regions with all code between the ioctl and the census.
     #[test]
     fn a_captured_process_has_its_census() {
         let vmas = host::maps::parse(include_str!("../../../fixtures/census/maps"), "maps").unwrap();
@@ -209,7 +208,7 @@ mod tests {
         let rows: Vec<(Backing, PageSize, u64)> =
             census.rows().map(|(mapping, bytes)| (mapping.backing, mapping.leaf, bytes >> 10)).collect();
         let golden = [
-            // 3 MiB advised against, 16 KiB of /dev/zero, heap, stack, and the program's own data.
+            // 3 MiB with MADV_NOHUGEPAGE, 16 KiB of /dev/zero, heap, stack, and the program's own data.
             (Backing::Anonymous, PageSize::K4, 3072 + 16 + 76 + 12 + 28),
             (Backing::Anonymous, PageSize::M2, 4096),
             (Backing::Hugetlb, PageSize::M2, 2048),

@@ -5,18 +5,18 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-/// Page of a file, of shared memory, or another page that is not anonymous.
+/// Category: page of a file, of shared memory, or another page that is not anonymous.
 pub const FILE: u64 = 1 << 2;
-/// Page that is present.
+/// Category: page that is present.
 pub const PRESENT: u64 = 1 << 3;
-/// Guard inside a mapping (MADV_GUARD_INSTALL); reported since Linux 6.15.
+/// Category: guard inside a mapping (MADV_GUARD_INSTALL); reported since Linux 6.15.
 pub const GUARD: u64 = 1 << 8;
-/// The shared page of zeros, of base or of PMD size.
+/// Category: the shared zero page, of base or of PMD size.
 pub const ZERO: u64 = 1 << 5;
-/// Page that is mapped by a PMD leaf, or a hugetlb page of any size.
+/// Category: page that is mapped by a PMD leaf, or a hugetlb page of any size.
 pub const HUGE: u64 = 1 << 6;
 
-/// A run of pages of the same categories; the kernel's `struct page_region`.
+/// A run of pages with the same categories; the kernel's `struct page_region`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageRegion {
@@ -24,7 +24,7 @@ pub struct PageRegion {
     pub start: u64,
     /// The address after the last.
     pub end: u64,
-    /// What was found, as far as it was asked for.
+    /// The categories found, among those requested.
     pub categories: u64,
 }
 
@@ -48,13 +48,13 @@ struct ScanArgument {
 
 const PAGEMAP_SCAN: libc::Ioctl = libc::_IOWR::<ScanArgument>(b'f' as u32, 16);
 
-/// Reads the categories of the pages that are present.
+/// Reads the categories of present pages.
 pub struct Scanner {
     buffer: Vec<PageRegion>,
 }
 
 impl Scanner {
-    /// Regions that one call of the kernel can return.
+    /// The most regions that one call of the kernel can return.
     const REGIONS: usize = 1024;
 
     /// A scanner with its buffer.
@@ -62,12 +62,12 @@ impl Scanner {
         Scanner { buffer: vec![PageRegion::default(); Scanner::REGIONS] }
     }
 
-    /// Appends the regions of present pages in `start..end` to `found`, in the order of addresses;
-    /// neighbours of the same categories are one region. `wanted` are the categories to report: to ask
-    /// for [`FILE`] costs a look at every page's `struct page`, about three times the scan itself.
+    /// Appends the regions of present pages in `start..end` to `found`, in address order; neighbours with the same categories are
+    /// one region. `wanted` are the categories to report. Requesting [`FILE`] costs an access to every page's `struct page`,
+    /// about three times the scan itself.
     ///
     /// # Errors
-    /// `ENOTTY` on kernels before 6.7; `ESRCH` or an empty answer where the process is gone.
+    /// `ENOTTY` on kernels before 6.7; `ESRCH` or an empty result where the process is gone.
     pub fn scan(
         &mut self,
         pagemap: &File,
@@ -79,7 +79,7 @@ impl Scanner {
         self.scan_for(pagemap, start..end, PRESENT, wanted, found)
     }
 
-    /// The same for pages of the categories `all_of`.
+    /// As [`Scanner::scan`], for pages with all categories in `all_of`.
     ///
     /// # Errors
     /// As [`Scanner::scan`]; `EINVAL` where the kernel does not know a category.
@@ -97,9 +97,9 @@ impl Scanner {
             for region in &self.buffer[..count] {
                 push_region(found, *region);
             }
-            // The kernel fills the buffer in several walks and, where the last of them reaches the end,
-            // leaves the end of the one before in `walk_end` (do_pagemap_scan, fs/proc/task_mmu.c, 6.7 to
-            // 6.18): what was returned may reach further.
+            // The kernel fills the buffer in several walks. If the last of them reaches the end, the kernel leaves the end of the
+            // previous walk in `walk_end` (do_pagemap_scan, fs/proc/task_mmu.c, 6.7 to 6.18), so the returned regions may extend
+            // further.
             let returned = self.buffer[..count].last().map_or(0, |region| region.end);
             let next = walk_end.max(returned);
             if next <= at {
@@ -128,7 +128,7 @@ impl Scanner {
     }
 }
 
-/// Appends a region, or lengthens the last one that it continues.
+/// Appends a region, or extends the last one if the region continues it.
 pub fn push_region(found: &mut Vec<PageRegion>, region: PageRegion) {
     match found.last_mut() {
         Some(last) if last.end == region.start && last.categories == region.categories => last.end = region.end,

@@ -1,5 +1,5 @@
-//! `/proc/PID/smaps`: the flags of mappings (`VmFlags`), which no other file has, and the sums that
-//! stand in for a scan on kernels before 6.7.
+//! `/proc/PID/smaps`: the flags of mappings (`VmFlags`), which no other file has, and the sums that replace a scan on kernels
+//! before 6.7.
 
 use std::io::{self, BufRead};
 
@@ -11,16 +11,16 @@ use policy::size::PageSize;
 
 use super::CensusError;
 
-/// One mapping with the sums and flags that smaps prints of it.
+/// One mapping with its sums and flags from smaps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmapsEntry {
     /// The mapping.
     pub vma: Vma,
-    /// Sums in bytes by the name that smaps gives them.
+    /// Sums in bytes by their names in smaps.
     sums: Vec<(Sum, u64)>,
     /// The two-letter mnemonics of `show_smap_vma_flags`, separated by spaces.
     flags: String,
-    /// Whether the kernel would give it some transparent size (Linux 5.0).
+    /// Whether the kernel reports that some transparent size is possible (Linux 5.0).
     thp_eligible: Option<bool>,
 }
 
@@ -56,12 +56,12 @@ const NAMES: [(&str, Sum); 12] = [
 ];
 
 impl SmapsEntry {
-    /// Whether the mapping carries a flag, for example `nh` (MADV_NOHUGEPAGE) or `hg` (MADV_HUGEPAGE).
+    /// Whether the mapping has a flag, for example `nh` (MADV_NOHUGEPAGE) or `hg` (MADV_HUGEPAGE).
     pub fn has_flag(&self, mnemonic: &str) -> bool {
         self.flags.split_ascii_whitespace().any(|flag| flag == mnemonic)
     }
 
-    /// The page size of the pool where the mapping is hugetlb (`ht`).
+    /// The page size of the pool, where it is a hugetlb mapping (`ht`).
     pub fn hugetlb(&self) -> Option<PageSize> {
         let size = || PageSize::new(self.bytes(Sum::KernelPageSize)).ok();
         self.has_flag("ht").then(size).flatten()
@@ -72,15 +72,15 @@ impl SmapsEntry {
         self.bytes(Sum::Rss)
     }
 
-    /// Bytes that PMD leaves map: of anonymous memory, of shmem and of files.
+    /// Bytes mapped by PMD leaves: anonymous memory, shmem and files.
     pub fn pmd_mapped_bytes(&self) -> u64 {
         [Sum::AnonHugePages, Sum::ShmemPmdMapped, Sum::FilePmdMapped].map(|sum| self.bytes(sum)).iter().sum()
     }
 
-    /// What an inspection asks of a mapping.
+    /// The facts about a mapping that an inspection uses.
     pub fn told(&self) -> Told {
         let (ksm_bytes, anonymous) = (self.bytes(Sum::Ksm), self.bytes(Sum::Anonymous));
-        // The pages of files, and those that KSM merged, are shared by other ways than a fork.
+        // File pages and pages merged by KSM are shared for reasons other than a fork.
         let is_anonymous = matches!(self.vma.kind(), VmaKind::Anonymous | VmaKind::Stack);
         let shared = self.bytes(Sum::SharedClean) + self.bytes(Sum::SharedDirty);
         Told {
@@ -97,8 +97,8 @@ impl SmapsEntry {
         self.sums.iter().find(|(sum, _)| *sum == wanted).map_or(0, |(_, bytes)| *bytes)
     }
 
-    /// Adds the mapping's present memory to a census. The folios behind base pages stay unknown, and so
-    /// do zero pages, of which smaps says nothing at all.
+    /// Adds the mapping's present memory to a census. The folios behind base pages stay unknown, and so do zero pages, which
+    /// smaps does not report at all.
     pub fn count(&self, base: PageSize, pmd: Option<PageSize>, shmem: bool, census: &mut Census) {
         if self.vma.kind() == VmaKind::Special || self.has_flag("pf") {
             return;
@@ -123,16 +123,16 @@ impl SmapsEntry {
     }
 }
 
-/// What was expected where a line is not understood.
+/// What was expected where a line cannot be parsed.
 const LINE: &str = "a line of a mapping, as in proc(5)";
 const SUM: &str = "sums that have a place in 64 bits, all mappings together";
 const ORDER: &str = "a mapping above those before it";
 
-/// Reads smaps mapping by mapping: the text of a process with many is hundreds of times larger than what is kept of it. `path` is
-/// named in errors, and `failed` makes the error of a failed read.
+/// Reads smaps mapping by mapping: for a process with many mappings the text is hundreds of times larger than the data that is
+/// kept. `path` is used in errors, and `failed` makes the error of a failed read.
 ///
 /// # Errors
-/// A line that is not understood, or a failed read.
+/// A line that cannot be parsed, or a failed read.
 pub fn read(
     mut text: impl BufRead,
     path: &str,
@@ -156,7 +156,7 @@ pub fn read(
             }
             Some((name, value)) => {
                 let bytes = open.as_mut().and_then(|entry| entry.add(name, value.trim()));
-                // Whatever is added up of them later, it has a place.
+                // The total must fit in 64 bits, so that all later sums do.
                 sum = sum.checked_add(bytes.ok_or_else(|| malformed(LINE))?).ok_or_else(|| malformed(SUM))?;
             }
         }
@@ -166,7 +166,7 @@ pub fn read(
 }
 
 impl SmapsEntry {
-    /// Adds a line, and gives its bytes where it has some; `None` where it is not understood.
+    /// Adds a line, and returns its value in bytes if it has one; `None` where it cannot be parsed.
     fn add(&mut self, name: &str, value: &str) -> Option<u64> {
         if name == "VmFlags" {
             self.flags = value.to_string();
@@ -175,7 +175,7 @@ impl SmapsEntry {
         } else if let Some((_, sum)) = NAMES.iter().find(|(known, _)| *known == name) {
             let kilobytes: u64 = value.strip_suffix(" kB")?.parse().ok()?;
             let bytes = kilobytes.checked_mul(1024)?;
-            // Of most sums most mappings have nothing.
+            // Most sums are 0 for most mappings.
             if bytes > 0 {
                 self.sums.push((*sum, bytes));
             }
@@ -185,7 +185,7 @@ impl SmapsEntry {
     }
 }
 
-/// Reads the text of `/proc/PID/smaps`.
+/// Parses the text of `/proc/PID/smaps`.
 #[cfg(test)]
 pub fn parse(text: &str, path: &str) -> Result<Vec<SmapsEntry>, CensusError> {
     let mut entries = Vec::new();

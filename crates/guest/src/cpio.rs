@@ -1,11 +1,11 @@
-//! An initramfs as the kernel reads it: cpio, "newc" (Documentation/driver-api/early-userspace/buffer-format.rst).
+//! An initramfs in the format that the kernel reads: cpio, "newc" (Documentation/driver-api/early-userspace/buffer-format.rst).
 
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Packs files: name, mode and content of each.
+/// Packs files, each given by its name, mode and content.
 pub fn archive(files: &[(&str, u32, &[u8])]) -> Vec<u8> {
     let mut archive = Vec::new();
     for (number, (name, mode, content)) in (1..).zip(files) {
@@ -15,11 +15,11 @@ pub fn archive(files: &[(&str, u32, &[u8])]) -> Vec<u8> {
     archive
 }
 
-/// Packs what is in a directory into a file, by name: directories, files and links, as root's. What `without` names is left
-/// out, with all that is in it.
+/// Packs the content of a directory into an archive, sorted by name: directories, files and links, all owned by root. Leaves out
+/// the entries named in `without`, with everything below them.
 ///
 /// # Errors
-/// What cannot be read or written.
+/// A file cannot be read, or the archive cannot be written.
 pub fn of_directory(root: &Path, without: &[&str], to: &mut impl Write) -> io::Result<()> {
     let (mut number, mut below) = (0, vec![String::new()]);
     while let Some(directory) = below.pop() {
@@ -80,7 +80,7 @@ fn entry(archive: &mut Vec<u8>, inode: u32, name: &str, mode: u32, content: &[u8
     pad(archive);
 }
 
-/// Names and contents begin and end at multiples of 4.
+/// Pads to a multiple of 4 bytes, at which names and contents must begin and end.
 fn pad(archive: &mut Vec<u8>) {
     archive.resize(archive.len().next_multiple_of(4), 0);
 }

@@ -1,4 +1,4 @@
-//! How files of this host are read: regular ones of a bounded size, without waiting for the writer of a pipe.
+//! Reads files of this host: only regular ones, of a bounded size, without blocking on a FIFO.
 
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read};
@@ -7,13 +7,13 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
-/// Bytes of a kernel, a module or a program: the largest of Debian have some tens of MiB.
+/// The largest size of a kernel, a module or a program, in bytes. The largest of Debian's have some tens of MiB.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// Reads a regular file of at most 1 GiB.
 ///
 /// # Errors
-/// Those of the system; the file is another one.
+/// A system error, or the file is not such a file.
 #[expect(clippy::disallowed_methods, reason = "it only reads")]
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;

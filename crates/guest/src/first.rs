@@ -1,11 +1,12 @@
-//! The first process of a guest: has the modules loaded, puts the host's files below memory, runs the job there, and powers off.
+//! The first process of a guest. It loads the modules, mounts an overlayfs of a tmpfs on the host's files, runs the job in it, and
+//! powers the guest off.
 //!
 //! ```text
 //! /host    the host's files, read-only (9p)       ┐
 //! /memory  what is written, until the guest ends  ┴─► /root (overlayfs), in which the job runs
 //! ```
-//! The job finds /proc, /sys and /dev of the guest, and of the host neither /run nor what pagelab keeps in /var/lib/pagelab: a lease there
-//! is one of the host's settings.
+//! The job sees the guest's own /proc, /sys and /dev. It sees neither the host's /run nor what pagelab keeps in the host's
+//! /var/lib/pagelab: a lease there concerns the host's settings.
 #![expect(clippy::disallowed_methods, reason = "the first process of a guest: there is no other user yet")]
 
 use std::fs::{self, File};
@@ -24,14 +25,15 @@ use crate::initrd::{JOB, MODULES};
 use crate::machine::TAG;
 use crate::{FIRST, PORT, SAYS};
 
-/// How the host's files are had: each page of them is kept in the guest's page cache, because nobody waits for changes of them.
+/// Mount options for the host's files. The guest keeps each page of them in its page cache (`cache=loose`), because nothing in the
+/// guest depends on later changes.
 const SHARE_OPTIONS: &str = "trans=virtio,version=9p2000.L,msize=512000,cache=loose";
-/// How long the port may take to come up when its module is loaded.
+/// The timeout for the port to appear after its module is loaded.
 const PORT_PATIENCE: Duration = Duration::from_secs(30);
-/// Where the job's file system is put together.
+/// The mount point of the job's file system.
 const ROOT: &str = "/root";
 
-/// Why the job was not run.
+/// Why the job did not run.
 #[derive(Debug, thiserror::Error)]
 enum FirstError {
     #[error("{0}: {1}")]
@@ -57,7 +59,7 @@ pub fn is_first() -> bool {
     std::process::id() == 1 && std::env::args_os().nth(1).is_some_and(|word| word == FIRST)
 }
 
-/// Runs a guest from its first process to its end. `command` makes the command of the job; its standard output becomes the port.
+/// Runs a guest from its first process to its end. `command` makes the command of the job, whose standard output becomes the port.
 pub fn run(command: impl FnOnce(&[u8]) -> io::Result<Command>) -> ! {
     if let Err(error) = job(command) {
         tell(&error.to_string());
@@ -66,12 +68,12 @@ pub fn run(command: impl FnOnce(&[u8]) -> io::Result<Command>) -> ! {
     nix::unistd::sync();
     match reboot(RebootMode::RB_POWER_OFF) {
         Ok(never) => match never {},
-        // The kernel panics when its first process ends, and QEMU ends with it.
+        // The kernel panics when its first process exits, which ends QEMU too.
         Err(_) => std::process::exit(1),
     }
 }
 
-/// Says something on the console, in a line that is known to be of this process.
+/// Prints a line on the console, with a prefix that marks it as coming from this process.
 fn tell(what: &str) {
     eprintln!("\n{SAYS}{what}");
 }
@@ -92,7 +94,8 @@ fn job(command: impl FnOnce(&[u8]) -> io::Result<Command>) -> Result<(), FirstEr
     wait_for(Pid::from_raw(child.id().cast_signed()))
 }
 
-/// Waits until the job's process has ended; those that it leaves behind are the first one's children, and are waited for meanwhile.
+/// Waits until the job's process has exited. Orphans that it leaves behind become children of this process and are reaped
+/// meanwhile.
 fn wait_for(job: Pid) -> Result<(), FirstError> {
     loop {
         match waitpid(None, None)? {
@@ -118,13 +121,13 @@ fn load_modules() -> Result<(), FirstError> {
     Ok(())
 }
 
-/// `9p` of `/modules/004-9p`.
+/// The name of a module from its path: `9p` of `/modules/004-9p`.
 fn name_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     name.split_once('-').map_or(name.clone(), |(_, name)| name.to_owned())
 }
 
-/// The port, opened, as soon as it is there.
+/// Opens the port as soon as it exists.
 fn port() -> Result<File, FirstError> {
     let until = Instant::now() + PORT_PATIENCE;
     loop {
@@ -146,7 +149,7 @@ fn device_of_port() -> Option<PathBuf> {
     Some(Path::new("/dev").join(port.file_name()?))
 }
 
-/// Puts the job's file system together.
+/// Assembles the job's file system.
 fn put_together() -> Result<(), FirstError> {
     mounted(TAG, "/host", "9p", SHARE_OPTIONS, MsFlags::MS_RDONLY)?;
     mounted("memory", "/memory", "tmpfs", "", MsFlags::empty())?;
@@ -161,11 +164,11 @@ fn put_together() -> Result<(), FirstError> {
     for (place, kind) in [("dev/pts", "devpts"), ("dev/shm", "tmpfs"), ("run", "tmpfs")] {
         within(kind, place, kind, "")?;
     }
-    // Nobody else may have written what a lease is put back by.
+    // Only root may write the file from which a lease is restored.
     within("leases", "var/lib/pagelab", "tmpfs", "mode=0700")
 }
 
-/// Mounts something in the job's file system, at a place that is made where it is missing.
+/// Mounts something in the job's file system, and makes the mount point if it is missing.
 fn within(what: &'static str, place: &str, kind: &'static str, options: &str) -> Result<(), FirstError> {
     let place = Path::new(ROOT).join(place);
     fs::create_dir_all(&place).map_err(|error| FirstError::File(place.clone(), error))?;
@@ -182,7 +185,7 @@ fn mounted(
     mount(Some(what), place, Some(kind), flags, Some(options)).map_err(|error| FirstError::Mount { what, error })
 }
 
-/// Programs that are their own clients have an address; where nothing can give it, they say so.
+/// Brings up the loopback interface, which programs that connect to themselves need. If that fails, prints a line on the console.
 fn bring_loopback_up() {
     let mut command = Command::new("ip");
     command.args(["link", "set", "lo", "up"]).env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin").stdout(Stdio::null());

@@ -1,7 +1,7 @@
-//! A kernel's image: its architecture and its release, from its first bytes.
+//! Finds the architecture and the release of a kernel image from its first bytes.
 //!
 //! Sources: Documentation/arch/x86/boot.rst (`HdrS`, `kernel_version`), Documentation/arch/arm64/booting.rst,
-//! Documentation/arch/riscv/boot-image-header.rst, and for the machine of an EFI program PE/COFF.
+//! Documentation/arch/riscv/boot-image-header.rst, and PE/COFF for the machine of an EFI program.
 
 use std::fmt;
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::file;
 
-/// An instruction set that kernels are booted for.
+/// An architecture for which kernels can be booted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
     /// 64-bit x86.
@@ -20,57 +20,57 @@ pub enum Architecture {
     Riscv64,
 }
 
-/// A kernel that can be booted.
+/// A kernel image that can be booted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// Its file, as an absolute path.
+    /// The absolute path of the file.
     pub path: PathBuf,
-    /// What it is for.
+    /// The architecture that the kernel is for.
     pub architecture: Architecture,
-    /// Its release: `6.1.0-56-amd64`.
+    /// The kernel release, such as `6.1.0-56-amd64`.
     pub release: String,
 }
 
-/// Why a file is no kernel that can be booted.
+/// Why a file cannot be booted as a kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{}: {error}", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// Its first bytes are none of a kernel.
+    /// The first bytes are not those of a kernel image.
     #[error(
         "{}: expected the image of a kernel (vmlinuz, bzImage, Image), found {found}; name the file that a boot loader loads",
         path.display()
     )]
     NoKernel {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it is.
+        /// What the file is instead.
         found: &'static str,
     },
-    /// It says no release.
+    /// The image does not contain a release.
     #[error("{}: expected the image of a kernel, found one that says no release", path.display())]
     NoRelease {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
 }
 
 impl Architecture {
-    /// All of them.
+    /// All architectures.
     pub const ALL: [Architecture; 3] = [Architecture::X86_64, Architecture::Arm64, Architecture::Riscv64];
 
-    /// The one of this program; `None` where kernels are booted for no such one.
+    /// The architecture that this program runs on; `None` if no kernels can be booted for it.
     pub fn own() -> Option<Architecture> {
         Architecture::ALL.into_iter().find(|one| one.name() == std::env::consts::ARCH)
     }
 
-    /// The machine of its ELF files (e_machine: EM_X86_64, EM_AARCH64, EM_RISCV of <elf.h>).
+    /// The e_machine of its ELF files (EM_X86_64, EM_AARCH64, EM_RISCV of <elf.h>).
     pub(crate) fn elf_machine(self) -> u16 {
         match self {
             Architecture::X86_64 => 62,
@@ -79,7 +79,7 @@ impl Architecture {
         }
     }
 
-    /// Its name as the kernel has it (uname -m), but for `riscv64` with Rust's.
+    /// Its name as `uname -m` prints it, except `riscv64`, which is Rust's name.
     pub fn name(self) -> &'static str {
         match self {
             Architecture::X86_64 => "x86_64",
@@ -96,7 +96,7 @@ impl fmt::Display for Architecture {
 }
 
 impl Image {
-    /// What a file is.
+    /// Reads a kernel image.
     ///
     /// # Errors
     /// [`ImageError`].
@@ -111,7 +111,7 @@ impl Image {
     }
 }
 
-/// The architecture of an image, or what it is instead.
+/// The architecture of an image; on failure, what the file is instead.
 fn architecture(bytes: &[u8]) -> Result<Architecture, &'static str> {
     let at = |offset: usize, magic: &[u8]| bytes.get(offset..offset + magic.len()) == Some(magic);
     if at(0x202, b"HdrS") {
@@ -135,7 +135,7 @@ fn architecture(bytes: &[u8]) -> Result<Architecture, &'static str> {
     }
 }
 
-/// The release: x86 has it in its header, others where the kernel prints it at its start.
+/// The release: x86 has it in the setup header, the others in the banner that the kernel prints at boot.
 fn release(bytes: &[u8], architecture: Architecture) -> Option<String> {
     const BANNER: &[u8] = b"Linux version ";
     let word = |text: &[u8]| {

@@ -1,4 +1,4 @@
-//! The first file system of a guest: pagelab, the modules, and the job.
+//! The initial file system of a guest: pagelab, the modules, and the job.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -8,21 +8,21 @@ use crate::modules::Module;
 use crate::own;
 use crate::sysroot::Sysroot;
 
-/// Where the modules lie in it, in the order in which they are loaded.
+/// The directory of the modules. Their file names give the order in which they are loaded.
 pub(crate) const MODULES: &str = "modules";
-/// The job.
+/// The file with the job.
 pub(crate) const JOB: &str = "job";
 
-/// Why there is no first file system.
+/// Why the initial file system cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum InitrdError {
-    /// A file of this program cannot be read.
+    /// A file of pagelab cannot be read.
     #[error("the files of pagelab itself, which a guest begins with, cannot be read: {0}")]
     Own(#[from] io::Error),
 }
 
-/// The first file system of a guest that loads these modules and then does this job ([`crate::first`]). `sysroot`: whose files it has in
-/// place of the host's.
+/// Makes the initial file system of a guest that loads these modules and then runs this job ([`crate::first`]). With a `sysroot`,
+/// the guest uses its files instead of the host's.
 ///
 /// # Errors
 /// pagelab cannot be read.
@@ -40,7 +40,7 @@ pub fn initrd(modules: &[Module], job: &[u8], sysroot: Option<&Sysroot>) -> Resu
     Ok(cpio::archive(&entries))
 }
 
-/// The directories above a file, the outermost first.
+/// The parent directories of a file, the outermost first.
 fn above(name: &str) -> impl Iterator<Item = String> {
     name.match_indices('/').map(|(at, _)| name[..at].to_owned())
 }
@@ -49,7 +49,7 @@ fn above(name: &str) -> impl Iterator<Item = String> {
 mod tests {
     use super::*;
 
-    /// The names in an archive, in its order.
+    /// The names in an archive, in order.
     fn names(archive: &[u8]) -> Vec<String> {
         let (mut names, mut at) = (Vec::new(), 0);
         while archive.get(at..at + 6) == Some(b"070701") {

@@ -1,17 +1,17 @@
-//! Kernels that are booted in QEMU: what is booted, with which words, and the first process inside.
+//! Kernels booted in QEMU: the image, the arguments of QEMU, and the first process inside the guest.
 //!
 //! ```text
 //! image ─► Image { architecture, release } ─┐
 //! modules beside it, in their order ────────┼─► initrd ─► QEMU (Machine::words) ─► first process ─► the job
 //! pagelab, with its libraries ──────────────┘                                        │
-//!        the host's files, read-only (9p), below memory (overlayfs, tmpfs) ◄─────────┘
+//! the host's files, read-only (9p), below memory (overlayfs, tmpfs) ◄─────────┘
 //! ```
-//! The guest has the host's files, or those of a system in a directory, and nothing of what is written there is the host's. What is to be done is in its initrd, and what
-//! comes of it goes through one port ([`PORT`]) into QEMU's standard output. So no file with a name is made on the host, and
-//! nothing lies about when pagelab is killed.
+//! The guest uses the host's files, or those of a system in a directory, and writes nothing back to the host. The initrd contains
+//! the job. Its result is written to one port ([`PORT`]), which is QEMU's standard output. Therefore no file with a name is
+//! created on the host, and nothing is left over when pagelab is killed.
 //!
-//! This crate starts no process on the host: who boots a guest holds it on a leash. It knows no policy and no study, and what a job is
-//! decides who gives it.
+//! This crate starts no process on the host: the caller that boots a guest also makes sure that it ends. It knows no policy and no
+//! study. The caller defines the content of a job.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -32,11 +32,11 @@ pub use machine::{Accelerator, Machine};
 pub use modules::{Module, ModulesError, find as modules};
 pub use sysroot::{Sysroot, SysrootError};
 
-/// The port through which a guest says what came of its job, as /sys/class/virtio-ports has it.
+/// The port to which a guest writes the result of its job, by its name in /sys/class/virtio-ports.
 pub const PORT: &str = "pagelab.0";
 
-/// The argument of the first process, which tells it from other ways to run pagelab.
+/// The argument of the first process. It distinguishes the first process from other uses of pagelab.
 pub const FIRST: &str = "guest-first";
 
-/// What stands in front of the lines on the console that are of the first process.
+/// The prefix of the first process's lines on the console.
 pub const SAYS: &str = "pagelab guest: ";

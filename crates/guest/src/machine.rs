@@ -1,43 +1,43 @@
-//! The machine that QEMU makes, in QEMU's words.
+//! The virtual machine of a guest, as arguments of QEMU.
 
 use std::path::PathBuf;
 
 use crate::image::Architecture;
 use crate::{FIRST, PORT};
 
-/// What executes a guest's instructions.
+/// How the instructions of a guest are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accelerator {
-    /// The processor.
+    /// By the host's processor, with KVM.
     Kvm,
-    /// QEMU, which translates them.
+    /// By QEMU's translator (TCG).
     Emulation,
-    /// QEMU, on one processor whose clock goes on by a nanosecond with each instruction and by nothing else.
+    /// By QEMU's translator, on one processor whose clock advances by exactly one nanosecond per instruction.
     Counting,
 }
 
-/// A machine.
+/// The virtual machine of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// Its instruction set.
+    /// The architecture of the guest.
     pub architecture: Architecture,
-    /// What executes it.
+    /// How it is executed.
     pub accelerator: Accelerator,
-    /// Its memory, in bytes.
+    /// Memory of the guest, in bytes.
     pub memory_bytes: u64,
-    /// Its processors.
+    /// Number of processors.
     pub cpus: u32,
-    /// Words of the kernel's command line.
+    /// Additional words of the kernel's command line.
     pub kernel_words: Vec<String>,
-    /// The directory whose files it has, read-only.
+    /// The directory that the guest sees as its files, read-only.
     pub files: PathBuf,
 }
 
-/// The tag of the host's files.
+/// The 9p mount tag of the host's files.
 pub(crate) const TAG: &str = "pagelab-host";
 
 impl Architecture {
-    /// QEMU's program, and Debian's package that has it.
+    /// The program name of QEMU, and Debian's package that contains it.
     pub fn emulator(self) -> (&'static str, &'static str) {
         match self {
             Architecture::X86_64 => ("qemu-system-x86_64", "qemu-system-x86"),
@@ -46,7 +46,7 @@ impl Architecture {
         }
     }
 
-    /// The console's device, as the kernel calls it.
+    /// The kernel's name of the console device.
     fn console(self) -> &'static str {
         match self {
             Architecture::X86_64 | Architecture::Riscv64 => "ttyS0",
@@ -67,14 +67,14 @@ impl Architecture {
         match (self, accelerator) {
             (_, Accelerator::Kvm) => "host",
             (Architecture::X86_64, _) => "max",
-            // Pointer authentication that is imitated cheaply, which is half of the time otherwise.
+            // A cheap implementation of pointer authentication, which otherwise takes half of the time.
             (Architecture::Arm64, _) => "max,pauth-impdef=on,lpa2=off",
             (Architecture::Riscv64, _) => "rv64,svnapot=on",
         }
     }
 
-    /// What the kernel is told besides. On x86-64 it waits for ticks of a timer at its start, and panics where a busy host lets
-    /// QEMU make none meanwhile.
+    /// Further words of the kernel's command line. At boot on x86-64 the kernel waits for timer ticks, and panics if QEMU delivers
+    /// none meanwhile, which happens on a busy host.
     fn kernel_words(self, accelerator: Accelerator) -> &'static [&'static str] {
         match (self, accelerator) {
             (Architecture::X86_64, Accelerator::Emulation | Accelerator::Counting) => &["no_timer_check"],
@@ -84,13 +84,13 @@ impl Architecture {
 }
 
 impl Machine {
-    /// QEMU's arguments. The first file system is standard input, what the guest says through its port is standard output, and its
-    /// console is standard error: each is opened again by its name in /proc, so what is behind it can have no other name.
+    /// QEMU's arguments. The initrd is standard input, the port is standard output, and the console is standard error. QEMU opens
+    /// each of them again by its name in /proc, so none of them needs a name of its own.
     pub fn words(&self, kernel: &str) -> Vec<String> {
         let Machine { architecture, accelerator, memory_bytes, cpus, .. } = self;
         let accel = match accelerator {
             Accelerator::Kvm => "kvm",
-            // One thread for all processors is what --icount asks for.
+            // --icount requires one thread for all processors.
             Accelerator::Emulation => "tcg",
             Accelerator::Counting => "tcg,thread=single",
         };
@@ -120,13 +120,13 @@ impl Machine {
         words
     }
 
-    /// The directory, as QEMU's option has it: a comma in a path is written twice.
+    /// The directory in the syntax of a QEMU option: a comma in a path is doubled.
     fn share(&self) -> String {
         let path = self.files.display().to_string().replace(',', ",,");
         format!("local,id=host,path={path},security_model=none,readonly=on,multidevs=remap")
     }
 
-    /// The kernel's command line. What stands behind `--` is for the first process.
+    /// The kernel's command line. The words after `--` are arguments of the first process.
     fn command_line(&self) -> String {
         let own =
             [format!("console={}", self.architecture.console()), "panic=-1".to_owned(), "rdinit=/pagelab".to_owned()];

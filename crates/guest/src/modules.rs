@@ -1,8 +1,8 @@
-//! The modules that a kernel needs before it has the host's files: found beside its image, with what they depend on, in the order in
-//! which they can be loaded.
+//! Finds the modules that a kernel needs before it can mount the host's files. They are searched near the image, together with
+//! their dependencies, and returned in the order in which they can be loaded.
 //!
-//! A package that is unpacked and not installed has no `modules.dep` (depmod makes it), so what a module depends on is read from
-//! itself: `depends=` in its section `.modinfo`.
+//! A package that is unpacked but not installed has no `modules.dep` (depmod makes it). The dependencies of a module are therefore
+//! read from the module: `depends=` in its section `.modinfo`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 use crate::file;
 use crate::image::Image;
 
-/// What a guest needs: the bus, the host's files, memory above them, the port. A name as `modules.builtin` has it, and the option of the
-/// kernel's configuration that gives it.
+/// What a guest needs: the PCI bus, the host's files, an overlay over them, and the port. Each has its name in `modules.builtin`
+/// and the option of the kernel's configuration that enables it.
 const NEEDED: [(&str, &str); 5] = [
     ("virtio_pci", "CONFIG_VIRTIO_PCI"),
     ("9pnet_virtio", "CONFIG_NET_9P_VIRTIO"),
@@ -22,75 +22,72 @@ const NEEDED: [(&str, &str); 5] = [
     ("virtio_console", "CONFIG_VIRTIO_CONSOLE"),
 ];
 
-/// How modules are compressed, and what unpacks them to standard output.
+/// The file name extensions of compressed modules, and the programs that decompress them to standard output.
 const PACKED: [(&str, &str); 3] = [("xz", "xz"), ("zst", "zstd"), ("gz", "gzip")];
 
-/// Directories that hold no modules and much else, in a tree in which a kernel was built.
+/// Directories of a kernel build tree that contain no modules but many other files.
 const PASSED_OVER: [&str; 5] = [".git", "Documentation", "tools", "source", "build"];
 
-/// A module, ready to be loaded.
+/// A module that is ready to be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// Its name: `9pnet_virtio`.
+    /// Name of the module, such as `9pnet_virtio`.
     pub name: String,
-    /// Its file's content, unpacked.
+    /// Decompressed content of its file.
     pub content: Vec<u8>,
 }
 
-/// Why a kernel cannot have the host's files.
+/// Why a kernel cannot mount the host's files.
 #[derive(Debug, thiserror::Error)]
 pub enum ModulesError {
-    /// What is needed is neither built in nor there as a module.
+    /// A required module is neither built in nor present.
     #[error(
         "{}: no {name} in this kernel: it is neither built in nor a module in {}; build it with {option}=y or =m",
         image.display(), place.display()
     )]
     Lacks {
-        /// The image.
+        /// Path of the image.
         image: PathBuf,
-        /// The module.
+        /// Name of the module.
         name: String,
-        /// The option of the kernel's configuration.
+        /// The option of the kernel's configuration that enables it.
         option: String,
-        /// Where modules were looked for.
+        /// The directory that was searched for modules.
         place: PathBuf,
     },
-    /// There are no modules, and nothing that says what is built in.
+    /// There are neither modules nor a list of built-in ones.
     #[error(
         "{}: no modules of {release} beside it: expected lib/modules/{release} in a directory above it, or the tree that it was built in; \
          unpack the image's package whole, or run `make modules_install INSTALL_MOD_PATH=DIRECTORY` and put the image there",
         image.display()
     )]
     NoPlace {
-        /// The image.
+        /// Path of the image.
         image: PathBuf,
-        /// Its release.
+        /// The kernel's release.
         release: String,
     },
-    /// A file of them cannot be read.
+    /// A module or a list of modules cannot be read.
     #[error("{}: {error}", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// A compressed module cannot be unpacked.
+    /// A compressed module cannot be decompressed.
     #[error("{}: it cannot be unpacked by {program}: {what}", path.display())]
     Packed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What unpacks it.
+        /// The program that decompresses it.
         program: &'static str,
-        /// What it said.
+        /// The error message of that program.
         what: String,
     },
 }
 
-/// The modules that a guest with this kernel loads, each after those that it depends on.
-///
-/// # Errors
-/// [`ModulesError`].
+/// The modules that a guest with this kernel loads, each after its dependencies.
 pub fn find(image: &Image) -> Result<Vec<Module>, ModulesError> {
     let no_place = || ModulesError::NoPlace { image: image.path.clone(), release: image.release.clone() };
     let place = place(image).ok_or_else(no_place)?;
@@ -110,24 +107,25 @@ pub fn find(image: &Image) -> Result<Vec<Module>, ModulesError> {
     Ok(found.order)
 }
 
-/// Where the modules of an image are: `lib/modules/RELEASE` in a directory above it, or the tree in which it was built.
+/// The directory with the modules of an image: `lib/modules/RELEASE` in a directory above the image, or the tree in which it was
+/// built.
 fn place(image: &Image) -> Option<PathBuf> {
     let above = || image.path.ancestors().skip(1);
     let installed = above().flat_map(|place| ["lib/modules", "usr/lib/modules"].map(|below| place.join(below)));
     let mut installed = installed.map(|modules| modules.join(&image.release));
     let built = || above().find(|place| place.join("modules.builtin").is_file() && place.join(".config").is_file());
-    // A kernel that was built here and installed nowhere is newer than one of the same release that was.
+    // A kernel built here and not installed is newer than an installed one with the same release.
     built().map(Path::to_owned).or_else(|| installed.find(|modules| modules.join("modules.builtin").is_file()))
 }
 
-/// The names of what is built in.
+/// The names of the built-in modules.
 fn built_in(place: &Path) -> Result<BTreeSet<String>, ModulesError> {
     let path = place.join("modules.builtin");
     let text = fs::read_to_string(&path).map_err(|error| ModulesError::Unreadable { path, error })?;
     Ok(text.lines().filter_map(|line| name_of(Path::new(line))).collect())
 }
 
-/// The modules below a directory by name.
+/// All module files below a directory, by module name.
 fn files(place: &Path) -> Result<BTreeMap<String, PathBuf>, ModulesError> {
     let mut all = BTreeMap::new();
     let mut left = vec![place.to_owned()];
@@ -147,7 +145,7 @@ fn files(place: &Path) -> Result<BTreeMap<String, PathBuf>, ModulesError> {
     Ok(all)
 }
 
-/// The name of a module by its file: `9pnet_virtio` of `net/9p/9pnet_virtio.ko.xz`.
+/// The name of a module from its file: `9pnet_virtio` of `net/9p/9pnet_virtio.ko.xz`.
 fn name_of(path: &Path) -> Option<String> {
     let file = path.file_name()?.to_str()?;
     let (name, packed) = file.split_once(".ko")?;
@@ -155,7 +153,7 @@ fn name_of(path: &Path) -> Option<String> {
     (packed.is_empty() || packed.strip_prefix('.').is_some_and(is_packed)).then(|| name.replace('-', "_"))
 }
 
-/// What has been found so far.
+/// The state of the search.
 struct Found {
     built_in: BTreeSet<String>,
     files: BTreeMap<String, PathBuf>,
@@ -164,13 +162,13 @@ struct Found {
 }
 
 enum Wrong {
-    /// There is no such module.
+    /// The module does not exist.
     Lacks(String),
     Error(ModulesError),
 }
 
 impl Found {
-    /// Takes a module, and before it what it depends on.
+    /// Adds a module, after its dependencies.
     fn take(&mut self, name: &str) -> Result<(), Wrong> {
         if self.built_in.contains(name) || !self.seen.insert(name.to_owned()) {
             return Ok(());
@@ -185,7 +183,7 @@ impl Found {
     }
 }
 
-/// A module's content.
+/// The decompressed content of a module.
 fn unpacked(path: &Path) -> Result<Vec<u8>, ModulesError> {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     let Some((_, program)) = PACKED.iter().find(|(one, _)| *one == ending) else {
@@ -201,7 +199,8 @@ fn unpacked(path: &Path) -> Result<Vec<u8>, ModulesError> {
     }
 }
 
-/// What a module says that it depends on (`depends=virtio,virtio_ring` in its section .modinfo, whose texts end with a zero).
+/// The dependencies that a module declares (`depends=virtio,virtio_ring` in its section .modinfo, whose strings end with a zero
+/// byte).
 fn depends(content: &[u8]) -> Vec<String> {
     const KEY: &[u8] = b"\0depends=";
     let Some(at) = content.windows(KEY.len()).position(|window| window == KEY) else { return Vec::new() };
@@ -216,7 +215,7 @@ mod tests {
     use super::*;
     use crate::image::Architecture;
 
-    /// A directory with an image, and modules with what each depends on.
+    /// A directory with an image and with modules, each with its dependencies.
     fn kernel(modules: &[(&str, &str)], built_in: &str) -> (tempfile::TempDir, Image) {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().join("lib/modules/6.1.0/kernel");

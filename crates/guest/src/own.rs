@@ -1,5 +1,6 @@
-//! The files of pagelab, so that it can be the first process of a guest that has no others yet. Of this program: itself, the loader that
-//! it names, and the libraries that are loaded now. Of a system in a directory: its pagelab, which is static.
+//! The files of pagelab in a guest's initial file system, where it is the first process and no other files exist yet. Without a
+//! sysroot these are the running program, the loader that it names and the libraries that are loaded now. With a sysroot it is the
+//! static pagelab in it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,13 +10,13 @@ use std::path::PathBuf;
 use crate::elf::loader;
 use crate::sysroot::Sysroot;
 
-/// Where the program lies in a guest's first file system.
+/// The name of the program in a guest's initial file system.
 pub const PROGRAM: &str = "pagelab";
 
-/// The files by the paths that they have in the guest's first file system, without the `/` in front.
+/// The files by their paths in the guest's initial file system, without a leading `/`.
 ///
 /// # Errors
-/// One of them cannot be read.
+/// A file cannot be read.
 pub fn files(sysroot: Option<&Sysroot>) -> io::Result<BTreeMap<String, Vec<u8>>> {
     match sysroot {
         Some(sysroot) => Ok(BTreeMap::from([(PROGRAM.to_owned(), fs::read(sysroot.file())?)])),
@@ -40,7 +41,7 @@ fn of_this_program() -> io::Result<BTreeMap<String, Vec<u8>>> {
     Ok(files)
 }
 
-/// What is mapped to be executed, out of /proc/self/maps.
+/// The executable mappings in /proc/self/maps.
 fn libraries(maps: &str) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = maps
         .lines()

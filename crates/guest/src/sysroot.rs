@@ -1,5 +1,5 @@
-//! A system whose files a guest has in place of the host's: a directory with the root of a system for the kernel's architecture, and
-//! pagelab in it. Who boots a guest writes nothing there.
+//! A sysroot: a directory with the root of a system for the kernel's architecture, including pagelab. A guest uses its files
+//! instead of the host's. Booting a guest writes nothing there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,54 +8,54 @@ use crate::elf;
 use crate::file;
 use crate::image::Architecture;
 
-/// Where pagelab lies in a system.
+/// The path of pagelab in a sysroot.
 pub const PROGRAM: &str = "usr/bin/pagelab";
 
-/// A system that can be a guest's.
+/// A sysroot that a guest can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sysroot {
-    /// Its directory, as an absolute path.
+    /// The absolute path of the directory.
     pub path: PathBuf,
 }
 
-/// Why a directory is no system for a guest.
+/// Why a guest cannot use a directory as a sysroot.
 #[derive(Debug, thiserror::Error)]
 pub enum SysrootError {
-    /// It, or pagelab in it, cannot be read.
+    /// The directory, or pagelab in it, cannot be read.
     #[error(
         "{}: {error}; expected the root of a system for {architecture} with pagelab in {PROGRAM} (cargo xtask dist makes a static one)",
         path.display()
     )]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the kernel is for.
+        /// The architecture of the kernel.
         architecture: Architecture,
-        /// What the system said.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// Its pagelab is a program for other processors.
+    /// pagelab in it is for another architecture.
     #[error("{}: expected a program for {expected}, found one for {found}", path.display())]
     OtherArchitecture {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the kernel is for.
+        /// The architecture of the kernel.
         expected: Architecture,
-        /// What the program is for.
+        /// The architecture of the program.
         found: String,
     },
-    /// Its pagelab needs libraries, which the first file system of a guest does not have.
+    /// pagelab in it needs shared libraries, which a guest's initial file system does not contain.
     #[error("{}: expected a static program, found one that is loaded by {loader}; cargo xtask dist makes a static one", path.display())]
     NotStatic {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The loader that it names.
+        /// The loader that the program names.
         loader: String,
     },
 }
 
 impl Sysroot {
-    /// The system in a directory, for a kernel of this architecture.
+    /// Opens the sysroot in a directory, for a kernel of this architecture.
     ///
     /// # Errors
     /// [`SysrootError`].
@@ -80,12 +80,12 @@ impl Sysroot {
         }
     }
 
-    /// pagelab in the system, where the guest has it.
+    /// The path of pagelab inside the guest.
     pub fn program(&self) -> PathBuf {
         Path::new("/").join(PROGRAM)
     }
 
-    /// pagelab in the system, where this host has it.
+    /// The path of pagelab on this host.
     pub fn file(&self) -> PathBuf {
         self.path.join(PROGRAM)
     }
@@ -95,7 +95,7 @@ impl Sysroot {
 mod tests {
     use super::*;
 
-    /// The beginning of a static ELF file for a machine.
+    /// The first bytes of a static ELF file for a machine.
     fn elf(machine: u16) -> Vec<u8> {
         let mut bytes = vec![0; 64];
         bytes[..5].copy_from_slice(b"\x7fELF\x02");

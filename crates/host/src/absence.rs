@@ -1,12 +1,12 @@
-//! What may rightly be missing: a file that this kernel does not have, a process that has ended. Any other error of reading stays
-//! an error: it never becomes "none", "0" or "no".
+//! What may legitimately be missing: a file that this kernel does not have, or a process that has ended. Any other read error
+//! stays an error; it never becomes "none", "0" or "no".
 
 use std::io;
 
-/// What was read; `None` where there is no such file, or its process or device is gone.
+/// The value read; `None` where the file does not exist, or its process or device is gone.
 ///
 /// # Errors
-/// Anything else that reading returned: no permission, no file descriptor left, a failing device.
+/// Any other error of reading: no permission, no free file descriptor, a failing device.
 pub fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(value) => Ok(Some(value)),
@@ -15,8 +15,8 @@ pub fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Whether an error says that there is no such thing. ESRCH comes from files of a process that has ended (fs/proc), ENODEV from
-/// attributes of a device that has gone (sysfs).
+/// Whether an error means that the object does not exist. ESRCH comes from files of a process that has ended (fs/proc), ENODEV
+/// from attributes of a removed device (sysfs).
 pub fn is_absence(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENODEV))
 }

@@ -1,4 +1,4 @@
-//! Files that a host may lack. One that is there and cannot be read is an error, which names it and its remedy.
+//! Files that a host may lack. A file that exists but cannot be read is an error with the file's name and a remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,35 +12,35 @@ use crate::root::Root;
 /// The whole content of a file; `None` where the host has no such file.
 ///
 /// # Errors
-/// It is there, and cannot be read.
+/// It exists but cannot be read.
 pub fn text(root: &Root, path: &str) -> Result<Option<String>, HostError> {
     if_there(root.text(path)).map_err(|source| unreadable(root, path, source))
 }
 
-/// The names in a directory, sorted; none where there is no such directory.
+/// The names in a directory, sorted; empty where the directory does not exist.
 ///
 /// # Errors
-/// It is there, and cannot be read.
+/// It exists but cannot be read.
 pub fn names(root: &Root, path: &str) -> Result<Vec<String>, HostError> {
     let names = if_there(root.entries(path)).map_err(|source| unreadable(root, path, source))?;
-    // A missing directory holds nothing.
+    // A missing directory counts as empty.
     Ok(names.unwrap_or_default())
 }
 
-/// Whether the host has such a file.
+/// Whether the host has this file.
 ///
 /// # Errors
-/// It is not known.
+/// This cannot be determined.
 pub fn exists(root: &Root, path: &str) -> Result<bool, HostError> {
     root.has(path).map_err(|source| unreadable(root, path, source))
 }
 
-/// The error of a file that is there and cannot be read.
+/// The error for a file that exists but cannot be read.
 pub fn unreadable(root: &Root, path: &str, source: io::Error) -> HostError {
     if root.is_live() { refused(root.under(path), source) } else { root.unreadable(path, source) }
 }
 
-/// The same of a file by its path below the root.
+/// As [`unreadable`], for a path that already includes the root.
 pub fn refused(path: PathBuf, source: io::Error) -> HostError {
     let remedy = match source.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => "run as root, or make it readable",
@@ -50,12 +50,12 @@ pub fn refused(path: PathBuf, source: io::Error) -> HostError {
     HostError::Unreadable { path, source, remedy }
 }
 
-/// The error of a file that says something else than expected.
+/// The error for a file with unexpected content.
 pub fn unexpected(root: &Root, path: &str, expected: &'static str, found: &str) -> HostError {
     HostError::Unexpected { path: root.under(path), expected, found: found.to_string() }
 }
 
-/// What depends on a file that cannot be read is not to be had.
+/// A policy or feature that depends on an unreadable file is not available.
 impl From<HostError> for Unsupported {
     fn from(error: HostError) -> Unsupported {
         match error {

@@ -1,5 +1,4 @@
-//! What the kernel does about page sizes while somebody looks: faults, refusals, collapses, compaction, and the memory that
-//! is free for it.
+//! The kernel's activity around page sizes for a live view: faults, failed allocations, collapses, compaction, and free memory.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +8,24 @@ use super::counters::{self, Counters};
 use super::read::{self, HostError};
 use super::{Host, KHUGEPAGED, THP, hugetlb_file, state};
 
-/// Page faults that needed no I/O and those that did, in /proc/vmstat; both counted once a fault, whatever size it got
-/// (mm/memory.c, `mm_account_fault`): major faults are in `pgfault` too.
+/// All page faults, from /proc/vmstat. A fault counts once, whatever page size it got (mm/memory.c, `mm_account_fault`); major
+/// faults are included.
 pub const FAULTS: &str = "pgfault";
-/// Page faults that waited for I/O.
+/// Page faults that waited for I/O, from /proc/vmstat.
 pub const MAJOR_FAULTS: &str = "pgmajfault";
 /// How often khugepaged has gone through all processes (`khugepaged/full_scans`).
 pub const FULL_SCANS: &str = "khugepaged/full_scans";
 
-/// One reading of the whole system. Rates are what moved from one to the next.
+/// One reading of the whole system. Rates are differences between two readings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// [`Host::counters`], and with them [`FAULTS`], [`MAJOR_FAULTS`] and [`FULL_SCANS`].
+    /// [`Host::counters`], extended by [`FAULTS`], [`MAJOR_FAULTS`] and [`FULL_SCANS`].
     pub counters: Counters,
-    /// Free blocks of the buddy allocator by order, all zones together.
+    /// Free blocks of the buddy allocator by order, summed over all zones.
     pub free_blocks_by_order: Vec<u64>,
-    /// All memory (`MemTotal`); absent where /proc/meminfo does not say.
+    /// Total memory in bytes (`MemTotal`); absent where /proc/meminfo does not have it.
     pub memory_bytes: Option<u64>,
-    /// Memory that new programs can have (`MemAvailable`).
+    /// Memory available to new programs in bytes (`MemAvailable`).
     pub available_bytes: Option<u64>,
     /// Anonymous folios of each size (`hugepages-*kB/stats/nr_anon`, Linux 6.12); empty on older kernels.
     pub anonymous_folios: BTreeMap<PageSize, u64>,
@@ -37,9 +36,9 @@ pub struct Activity {
 /// A pool of hugetlb pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// Pages that it has.
+    /// Number of pages in the pool.
     pub pages: u64,
-    /// Those of them that nobody uses; some may be reserved.
+    /// Pages that are not in use; some may be reserved.
     pub free: u64,
 }
 

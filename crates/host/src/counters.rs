@@ -1,4 +1,4 @@
-//! The kernel's event counters: how often it gave, split, refused or compacted.
+//! The kernel's event counters: allocations, splits, failures and compaction.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use super::{Host, Root, THP};
 /// `vmstat_text`).
 const VMSTAT: [&str; 5] = ["thp_", "compact_", "htlb_", "direct_map_level", "pgmigrate_"];
 
-/// Windows that khugepaged has made into large pages (mm/khugepaged.c, `khugepaged_pages_collapsed`).
+/// Windows that khugepaged has collapsed into large pages (mm/khugepaged.c, `khugepaged_pages_collapsed`).
 pub const COLLAPSED: &str = "khugepaged/pages_collapsed";
 /// Large pages that were allocated for such windows, and for those of MADV_COLLAPSE (mm/khugepaged.c, `alloc_charge_folio`).
 pub const COLLAPSE_ALLOCATIONS: &str = "thp_collapse_alloc";
-/// Faults of anonymous memory that found no page of the PMD's size (mm/huge_memory.c, `vma_alloc_anon_folio_pmd`).
+/// Anonymous page faults that did not get a page of PMD size (mm/huge_memory.c, `vma_alloc_anon_folio_pmd`).
 pub const FALLBACKS: &str = "thp_fault_fallback";
-/// Times that an allocation waited for compaction (mm/page_alloc.c, `__alloc_pages_direct_compact`).
+/// Allocations that waited for compaction (mm/page_alloc.c, `__alloc_pages_direct_compact`).
 pub const COMPACTIONS: &str = "compact_stall";
-/// Those after which it had its page (the same).
+/// Allocations that succeeded after waiting for compaction (in the same function).
 pub const COMPACTED: &str = "compact_success";
 
-/// A file that holds one counter.
+/// A file that contains one counter.
 #[derive(Clone, Debug)]
 pub struct CounterFile {
     name: String,
@@ -35,39 +35,39 @@ impl CounterFile {
     }
 }
 
-/// Event counters of the whole system, since it was booted.
+/// Event counters of the whole system since boot.
 ///
-/// Names are those of /proc/vmstat (`thp_fault_fallback`), `hugepages-64kB/anon_fault_fallback` for
-/// the counters that a folio size has of its own, and `khugepaged/pages_collapsed`.
+/// Names are those of /proc/vmstat (`thp_fault_fallback`), `hugepages-64kB/anon_fault_fallback` for the counters of a folio size,
+/// and `khugepaged/pages_collapsed`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     values: BTreeMap<String, u64>,
 }
 
 impl Counters {
-    /// One counter; `None` where this kernel has none of that name.
+    /// The value of a counter; `None` where this kernel has none of that name.
     pub fn get(&self, name: &str) -> Option<u64> {
         self.values.get(name).copied()
     }
 
-    /// By how much one moved from `self` to `later`; `None` where it is not known.
+    /// How much a counter moved from `self` to `later`; `None` where this is not known.
     pub fn moved(&self, later: &Counters, name: &str) -> Option<u64> {
         later.get(name)?.checked_sub(self.get(name)?)
     }
 
-    /// These, and others.
+    /// These counters, extended by others.
     pub(crate) fn with<'a>(mut self, others: impl Iterator<Item = (&'a str, u64)>) -> Counters {
         self.values.extend(others.map(|(name, value)| (name.to_string(), value)));
         self
     }
 
-    /// All of them, by name.
+    /// All counters by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.values.iter().map(|(name, value)| (name.as_str(), *value))
     }
 
-    /// The counters that moved from `self` to `later`, and by how much. A counter that only one of the
-    /// two knows is left out: it is not known by how much it moved.
+    /// How much each counter moved from `self` to `later`; counters that did not move are left out. A counter that only one of
+    /// the two has is left out, because its movement is not known.
     pub fn delta(&self, later: &Counters) -> BTreeMap<String, u64> {
         let moved = |(name, before): (&String, &u64)| {
             let by = later.values.get(name)?.checked_sub(*before)?;
@@ -77,7 +77,7 @@ impl Counters {
     }
 }
 
-/// The counter files of the host; gauges (`nr_anon`) are none.
+/// The counter files of the host, without gauges (`nr_anon`).
 ///
 /// # Errors
 /// A directory of counters cannot be read.
@@ -100,10 +100,10 @@ pub fn read(host: &Host) -> Result<Counters, HostError> {
     of(host, &host.root.required("/proc/vmstat")?)
 }
 
-/// The counters of the host, with those of /proc/vmstat from a text that has just been read.
+/// The counters of the host, with those of /proc/vmstat taken from `text`, which has just been read.
 ///
 /// # Errors
-/// The file of a counter cannot be read, or holds no number.
+/// The file of a counter cannot be read, or contains no number.
 pub fn of(host: &Host, text: &str) -> Result<Counters, HostError> {
     let mut values = vmstat(text);
     for CounterFile { name, path } in &host.counters {

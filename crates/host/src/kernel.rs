@@ -1,4 +1,4 @@
-//! What of the kernel decides what pagelab may do on it.
+//! Properties of the kernel that decide what pagelab may do.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub struct KernelVersion(pub u32, pub u32);
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Where it is mounted.
+    /// Its mount point.
     pub point: String,
     /// Its type.
     pub kind: String,
@@ -21,7 +21,7 @@ pub struct Mount {
     pub options: Vec<String>,
 }
 
-/// What Yama lets a process trace (Documentation/admin-guide/LSM/Yama.rst).
+/// Which processes Yama allows a process to trace (Documentation/admin-guide/LSM/Yama.rst).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PtraceLimit {
     /// No Yama, or its scope is 0: every process of the same user.
@@ -30,7 +30,7 @@ pub enum PtraceLimit {
     Descendants,
     /// Scope 2: CAP_SYS_PTRACE only.
     Privileged,
-    /// Scope 3: nobody, until reboot.
+    /// Scope 3: no process, until reboot.
     Nobody,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for KernelVersion {
 }
 
 impl KernelVersion {
-    /// That of a release, such as `6.18.44-fc`; `None` where it does not begin with two numbers.
+    /// The version in a release such as `6.18.44-fc`; `None` where it does not begin with two numbers.
     pub fn parse(release: &str) -> Option<KernelVersion> {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().ok());
         Some(KernelVersion(numbers.next()??, numbers.next()??))
@@ -49,7 +49,7 @@ impl KernelVersion {
 }
 
 impl Host {
-    /// The release of the kernel; `None` where it does not begin with two numbers.
+    /// The version of the kernel; `None` where its release does not begin with two numbers.
     ///
     /// # Errors
     /// The release cannot be read.
@@ -57,11 +57,11 @@ impl Host {
         Ok(KernelVersion::parse(&self.root.required("/proc/sys/kernel/osrelease")?))
     }
 
-    /// The mount that holds `path`: the longest mount point that leads to it, the last of several. `None` where the host has
-    /// no table of mounts, as in a capture without one.
+    /// The mount that contains `path`: the one with the longest mount point that is a prefix, the last of several. `None` where
+    /// the host has no mount table, as in a capture without one.
     ///
     /// # Errors
-    /// The table of mounts cannot be read.
+    /// The mount table cannot be read.
     pub fn mount_of(&self, path: &str) -> Result<Option<Mount>, HostError> {
         let Some(text) = absent::text(&self.root, "/proc/self/mounts")? else { return Ok(None) };
         let leads = |mount: &Mount| {
@@ -71,19 +71,19 @@ impl Host {
         Ok(text.lines().filter_map(mount).filter(leads).max_by_key(|mount| mount.point.len()))
     }
 
-    /// Whether the file system that holds `path` is mounted read-only, as sysfs is in most containers.
+    /// Whether the file system that contains `path` is mounted read-only, as sysfs is in most containers.
     ///
     /// # Errors
-    /// The table of mounts cannot be read.
+    /// The mount table cannot be read.
     pub fn is_read_only(&self, path: &str) -> Result<bool, HostError> {
         let mount = self.mount_of(path)?;
         Ok(mount.is_some_and(|mount| mount.options.iter().any(|option| option == "ro")))
     }
 
-    /// How far tracing is limited by Yama.
+    /// How Yama limits tracing.
     ///
     /// # Errors
-    /// Its setting is there, and cannot be read.
+    /// Its setting exists but cannot be read.
     pub fn ptrace_limit(&self) -> Result<PtraceLimit, HostError> {
         Ok(match self.number("/proc/sys/kernel/yama/ptrace_scope")? {
             None | Some(0) => PtraceLimit::None,
@@ -93,8 +93,8 @@ impl Host {
         })
     }
 
-    /// The value of an option on the kernel command line (`transparent_hugepage`), the last one given; `None` also in a
-    /// capture without the command line.
+    /// The last value of an option on the kernel command line (`transparent_hugepage`); also `None` in a capture without the
+    /// command line.
     ///
     /// # Errors
     /// The command line cannot be read.
@@ -112,7 +112,8 @@ fn mount(line: &str) -> Option<Mount> {
     Some(Mount { point: unescaped(point), kind: kind.into(), options })
 }
 
-/// A field of a table of mounts, where space, tab, newline and backslash are three octal digits (`mangle`, fs/proc_namespace.c).
+/// A field of a mount table with space, tab, newline and backslash decoded from octal escapes of three digits (`mangle`,
+/// fs/proc_namespace.c).
 fn unescaped(field: &str) -> String {
     let mut parts = field.split('\\');
     let first = parts.next().unwrap_or(field).to_string();

@@ -1,16 +1,17 @@
-//! Who has the host's settings on loan. To hold them is another matter: that is the lease's.
+//! Which process has the host's settings on loan. Holding a lease is up to the crate `lease`.
 
 use std::os::unix::fs::MetadataExt;
 
-/// The directory of the lock file of leases; gone after a reboot.
+/// The directory of the lock file of leases; it does not survive a reboot.
 pub const LEASE_DIRECTORY: &str = "/run/pagelab";
 
-/// Characters of a command line that are told.
+/// The most characters of a command line that are shown.
 const COMMAND: usize = 200;
 
-/// Who has the host's settings on loan now, as any user can see it: `process 7 (COMMAND)`. The lock file itself lies in a
-/// directory that root alone can enter, but the kernel lists locks with their devices and processes (/proc/locks,
-/// proc_locks(5)). `None` where no process has them, or where that cannot be seen, as in a container: it only explains a refusal.
+/// The process that currently has the host's settings on loan, as any user can see it: `process 7 (COMMAND)`. The lock file
+/// itself is in a directory that only root can enter, but the kernel lists locks with their devices and processes (/proc/locks,
+/// proc_locks(5)). `None` where no process has them, or where this is not visible, as in a container; the result only explains a
+/// refusal.
 pub fn leaseholder() -> Option<String> {
     let there = std::fs::metadata(LEASE_DIRECTORY).ok()?;
     let device = (libc::major(there.dev()), libc::minor(there.dev()));
@@ -29,7 +30,7 @@ pub fn leaseholder() -> Option<String> {
     Some(format!("process {pid} (`{command}`)"))
 }
 
-/// The process of a line of /proc/locks, where that is an exclusive flock on a file of the device.
+/// The PID in a line of /proc/locks, if the line is an exclusive flock on a file of the device.
 fn locker_on(line: &str, device: (u32, u32)) -> Option<i32> {
     let [_, "FLOCK", _, "WRITE", pid, place, ..] = line.split_whitespace().collect::<Vec<_>>()[..] else { return None };
     let [major, minor, _] = place.split(':').collect::<Vec<_>>()[..] else { return None };

@@ -1,8 +1,7 @@
-//! What the host is and how it stands: its page sizes, its settings, its counters.
+//! Reads a host: its page sizes, settings and counters.
 //!
-//! Everything is read from a root directory: `/` on a running host, or a tree of files captured from
-//! /proc and /sys of another one. A captured tree answers the same questions, apart from those that
-//! only a running kernel can answer ([`Host::is_live`]).
+//! Everything is read from a root directory: `/` on a running host, or a tree of files captured from /proc and /sys of another
+//! one. A captured tree gives the same answers, apart from those that only a running kernel can give ([`Host::is_live`]).
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod absence;
@@ -47,9 +46,9 @@ pub use root::{MAX_STREAM_BYTES, MAX_TEXT_BYTES, Root};
 pub use settings::IDLE_LATENCY;
 pub use tlbs::ToldTlb;
 
-/// Where khugepaged is controlled (the same document).
+/// The directory of khugepaged's settings (Documentation/admin-guide/mm/transhuge.rst).
 pub const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
-/// Where the hugetlb pools are (Documentation/admin-guide/mm/hugetlbpage.rst).
+/// The directory of the hugetlb pools (Documentation/admin-guide/mm/hugetlbpage.rst).
 pub const HUGETLB: &str = "/sys/kernel/mm/hugepages";
 
 /// A host, running or captured.
@@ -62,13 +61,12 @@ pub struct Host {
 }
 
 impl Host {
-    /// The host whose /proc and /sys lie under `root`: `/`, or a captured tree.
+    /// The host whose /proc and /sys are below `root`: `/`, or a captured tree.
     ///
-    /// The page sizes and the names of the settings are read once, here; their values at each
-    /// [`Host::state`].
+    /// The page sizes and the names of the settings are read once, here; the values of settings at each [`Host::state`].
     ///
     /// # Errors
-    /// The base page size is not known, or a file cannot be read or is not understood.
+    /// The base page size is not known, or a file cannot be read or parsed.
     pub fn open(root: impl Into<PathBuf>) -> Result<Host, HostError> {
         let root = Root::open(root)?;
         let page_sizes = page_sizes::read(&root)?;
@@ -78,12 +76,12 @@ impl Host {
         Ok(Host { root, page_sizes, settings, counters })
     }
 
-    /// The directory that stands for `/`.
+    /// The root directory of the host.
     pub fn root(&self) -> &Root {
         &self.root
     }
 
-    /// Whether this is the kernel that this process runs on.
+    /// Whether this is the kernel on which this process runs.
     pub fn is_live(&self) -> bool {
         self.root.is_live()
     }
@@ -93,7 +91,7 @@ impl Host {
         &self.page_sizes
     }
 
-    /// The machine, as far as it does not change.
+    /// The properties of the machine that do not change.
     ///
     /// # Errors
     /// A file that every kernel has cannot be read (`/proc/meminfo`, the release, the boot id).
@@ -101,7 +99,8 @@ impl Host {
         self.verified(machine::read(self)?)
     }
 
-    /// The processor as machine files name it, and what it tells of how it translates. What it does not tell is absent.
+    /// The processor by the name that machine files use, and what it reports about address translation. Facts that it does not
+    /// report are absent.
     ///
     /// # Errors
     /// /proc/cpuinfo cannot be read.
@@ -109,24 +108,24 @@ impl Host {
         processor::read(&self.root)
     }
 
-    /// The settings and the memory as they are now. Takes well under 2 ms, so that it can be called
-    /// around every trial. A setting that is there and cannot be read has the value `unknown: ` and why.
+    /// The current settings and memory state. Takes well under 2 ms, so that it can be called around every trial. A setting that
+    /// exists but cannot be read has the value `unknown: ` with the reason.
     ///
     /// # Errors
-    /// `/proc/meminfo`, `/proc/buddyinfo`, `/proc/loadavg` or what tells of page reporting cannot be read.
+    /// `/proc/meminfo`, `/proc/buddyinfo`, `/proc/loadavg` or a file about page reporting cannot be read.
     pub fn state(&self) -> Result<State, HostError> {
         self.verified(state::read(self)?)
     }
 
-    /// Memory that new programs can have now (`MemAvailable`).
+    /// Bytes of memory that are currently available to new programs (`MemAvailable`).
     ///
     /// # Errors
-    /// `/proc/meminfo` cannot be read, or does not say.
+    /// `/proc/meminfo` cannot be read, or does not have it.
     pub fn available_bytes(&self) -> Result<u64, HostError> {
         state::available_bytes(self)
     }
 
-    /// The kernel's event counters as they are now.
+    /// The current values of the kernel's event counters.
     ///
     /// # Errors
     /// `/proc/vmstat` or the file of a counter cannot be read.
@@ -134,7 +133,7 @@ impl Host {
         self.verified(counters::read(self)?)
     }
 
-    /// What the kernel does about page sizes, as it is counted now: for a live view.
+    /// The kernel's current activity around page sizes, for a live view.
     ///
     /// # Errors
     /// `/proc/vmstat`, `/proc/meminfo`, `/proc/buddyinfo` or a counter cannot be read.
@@ -142,7 +141,7 @@ impl Host {
         self.verified(activity::read(self)?)
     }
 
-    /// The processes that have memory, in no order: one small file a process is read.
+    /// The processes that have memory, in no particular order; one small file is read for each.
     ///
     /// # Errors
     /// `/proc` cannot be listed, or the file of a process cannot be read although it is visible.
@@ -150,29 +149,29 @@ impl Host {
         processes::list(self)
     }
 
-    /// The value of a setting (the chosen word of a file with choices); `None` where there is no such file.
+    /// The value of a setting (the chosen word of a file with choices); `None` where the file does not exist.
     ///
     /// # Errors
-    /// It is there, and cannot be read.
+    /// It exists but cannot be read.
     pub fn value(&self, path: &str) -> Result<Option<String>, HostError> {
         Ok(absent::text(&self.root, path)?.map(|text| chosen_word(&text).to_string()))
     }
 
-    /// Whether there is such a file.
+    /// Whether the file exists.
     ///
     /// # Errors
-    /// It is not known.
+    /// This cannot be determined.
     pub fn has(&self, path: &str) -> Result<bool, HostError> {
         absent::exists(&self.root, path)
     }
 
-    /// What was read, unless a file of a captured tree was refused meanwhile.
+    /// The value read, unless a file of a captured tree was refused in the meantime.
     fn verified<T>(&self, read: T) -> Result<T, HostError> {
         self.root.verify().map(|()| read)
     }
 
-    /// Every file that a host is read from, as paths on the running host: what a capture of it needs beside the head of
-    /// `/proc/self/smaps`, which says the base page.
+    /// Every file that a host is read from, as paths on the running host: a capture needs these and the beginning of
+    /// `/proc/self/smaps`, which contains the base page size.
     pub fn files(&self) -> Vec<String> {
         const FIXED: [&str; 6] = [
             "/proc/meminfo",
@@ -190,26 +189,26 @@ impl Host {
         FIXED.map(String::from).into_iter().chain(settings).chain(counters).chain(pools).collect()
     }
 
-    /// A number in a file of its own; `None` where there is no such file.
+    /// The number in a file that contains nothing else; `None` where the file does not exist.
     ///
     /// # Errors
-    /// It is there, and cannot be read or holds no number.
+    /// It exists but cannot be read or contains no number.
     pub fn number(&self, path: &str) -> Result<Option<u64>, HostError> {
         let number =
             |found: String| found.parse().map_err(|_| absent::unexpected(&self.root, path, "a number", &found));
         self.value(path)?.map(number).transpose()
     }
 
-    /// The same of a file that must be there.
+    /// As [`Host::number`], for a file that must exist.
     ///
     /// # Errors
-    /// It is not there, cannot be read or holds no number.
+    /// It does not exist, cannot be read or contains no number.
     pub fn required_number(&self, path: &str) -> Result<u64, HostError> {
         self.number(path)?.ok_or_else(|| absent::unreadable(&self.root, path, io::ErrorKind::NotFound.into()))
     }
 }
 
-/// A file of the hugetlb pool of `size`.
+/// The path of a file of the hugetlb pool of `size`.
 pub fn hugetlb_file(size: PageSize, file: &str) -> String {
     format!("{HUGETLB}/hugepages-{}kB/{file}", size.bytes() >> 10)
 }

@@ -1,4 +1,4 @@
-//! The machine: what does not change while it runs.
+//! The properties of the machine that do not change while it runs.
 
 use sha2::{Digest, Sha256};
 use study::machine::{DirectMap, Machine};
@@ -29,15 +29,15 @@ pub fn read(host: &Host) -> Result<Machine, HostError> {
     })
 }
 
-/// The direct map as the kernel counts it. A dump of its tables, which other kernels have, takes too long to be read for this.
+/// The direct map from the kernel's counters. The dump of page tables that other kernels have takes too long to read here.
 fn direct_map(host: &Host, meminfo: &str) -> Result<Option<DirectMap>, HostError> {
     let Some(leaves) = crate::direct_map::counted_leaves(meminfo, host)? else { return Ok(None) };
     let mark = crate::direct_map::mark_of(&host.root, host.page_sizes.base);
     Ok(Some(DirectMap { leaf: leaves.shown(), demoted_to: mark.map(|mark| mark.leaf) }))
 }
 
-/// The kernel's name of the instruction set: a file since Linux 6.1, else uname(2), which only the
-/// running kernel answers.
+/// The kernel's name of the instruction set: from a file since Linux 6.1, otherwise from uname(2), which is only valid for the
+/// running kernel.
 fn arch(root: &Root) -> Result<String, HostError> {
     match root.required("/proc/sys/kernel/arch") {
         Ok(arch) => Ok(arch.trim().to_string()),
@@ -49,7 +49,7 @@ fn arch(root: &Root) -> Result<String, HostError> {
     }
 }
 
-/// The installation's id is not to be shown to others (machine-id(5)), so it is hashed, with our name.
+/// The machine id must not be disclosed (machine-id(5)), so it is hashed together with pagelab's name.
 fn host_id(root: &Root) -> Result<Option<String>, HostError> {
     let id = absent::text(root, "/etc/machine-id")?;
     let hashed = |id: &str| {
@@ -59,7 +59,7 @@ fn host_id(root: &Root) -> Result<Option<String>, HostError> {
     Ok(id.as_deref().map(str::trim).filter(|id| !id.is_empty() && *id != "uninitialized").map(hashed))
 }
 
-/// The name as the architecture gives it: `model name` (x86), `uarch` (RISC-V), `cpu` (POWER), or the
+/// The processor's name in the field that the architecture uses: `model name` (x86), `uarch` (RISC-V), `cpu` (POWER), or the
 /// implementer and part numbers of the MIDR register (arm64).
 fn cpu_model(cpuinfo: &str) -> String {
     let field = |name: &str| {
@@ -79,7 +79,7 @@ fn cpu_model(cpuinfo: &str) -> String {
     named.unwrap_or_else(|| "unknown: /proc/cpuinfo does not say".into())
 }
 
-/// Processors in a list such as `0-3,8`.
+/// The number of processors in a list such as `0-3,8`.
 fn cpus(list: &str, root: &Root) -> Result<u32, HostError> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -102,8 +102,8 @@ fn total_memory(root: &Root, meminfo: &str) -> Result<u64, HostError> {
     })
 }
 
-/// What shows of a hypervisor: its name in sysfs (Xen), its CPUID signature, the firmware's product
-/// name, or only the processor flag that there is one.
+/// Evidence of a hypervisor: its name in sysfs (Xen), its CPUID signature, the firmware's product name, or only the processor
+/// flag that there is one.
 fn hypervisor(host: &Host, cpuinfo: &str) -> Option<String> {
     let virtual_cpu = cpuinfo.lines().any(|line| {
         line.strip_prefix("flags").is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"))
@@ -112,7 +112,7 @@ fn hypervisor(host: &Host, cpuinfo: &str) -> Option<String> {
     let value = |path: &str| host.value(path).unwrap_or_else(|error| Some(format!("unknown: {error}")));
     let firmware = || {
         let vendor = value("/sys/class/dmi/id/sys_vendor")?;
-        // Firmware need not name the product.
+        // Firmware may not name the product.
         let product = value("/sys/class/dmi/id/product_name").unwrap_or_default();
         let known = ["QEMU", "VMware", "Xen", "innotek", "Amazon EC2", "Google", "Parallels", "Bochs"];
         let is_virtual = virtual_cpu
@@ -128,7 +128,7 @@ fn hypervisor(host: &Host, cpuinfo: &str) -> Option<String> {
     value("/sys/hypervisor/type").or_else(from_cpuid).or_else(firmware).or_else(tree).or_else(flag)
 }
 
-/// The twelve letters of CPUID leaf 0x40000000, by the name of the hypervisor where it is well known
+/// The twelve letters of CPUID leaf 0x40000000, replaced by the name of the hypervisor where it is well known
 /// (Documentation/virt/kvm/x86/cpuid.rst; arch/x86/kernel/cpu/hypervisor.c).
 #[cfg(target_arch = "x86_64")]
 fn cpuid_signature() -> Option<String> {

@@ -1,4 +1,4 @@
-//! Who traces a task already, as /proc says it. A task has one tracer at most.
+//! Which process already traces a task, from /proc. A task has at most one tracer.
 
 use std::fs;
 use std::io;
@@ -6,8 +6,8 @@ use std::io;
 use crate::absence::if_there;
 use crate::read::content;
 
-/// Who traces this thread, and so what it forks too (strace -f, gdb with follow-fork-mode): `strace
-/// (process 17)`. `None` where no process does, or one outside of this PID namespace, and where it cannot be read: it only
+/// The tracer of this thread, and therefore of processes that it forks (strace -f, gdb with follow-fork-mode): `strace (process
+/// 17)`. `None` where there is none, where it is outside this PID namespace, and where it cannot be read; the result only
 /// explains why the kernel refused.
 pub fn outer_tracer() -> Option<String> {
     let tracer = tracer_of("/proc/thread-self/status").ok().flatten().filter(|tracer| *tracer != 0)?;
@@ -15,7 +15,7 @@ pub fn outer_tracer() -> Option<String> {
     Some(format!("{} (process {tracer})", String::from_utf8_lossy(&name).trim_end()))
 }
 
-/// TracerPid of a file such as /proc/PID/status; 0 where the task is not traced, `None` where it is gone.
+/// TracerPid in a file such as /proc/PID/status; 0 where the task is not traced, `None` where it is gone.
 ///
 /// # Errors
 /// The file cannot be read.

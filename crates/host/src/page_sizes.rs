@@ -18,8 +18,8 @@ pub fn read(root: &Root) -> Result<PageSizes, HostError> {
     let pmd = pmd_leaf(root, base)?;
     let mut mthp = Vec::new();
     for size in sizes(root, THP)?.into_iter().filter(|size| pmd.is_none_or(|pmd| *size < pmd)) {
-        // A size whose folder has no `enabled` is for shared memory only (order 1; mm/huge_memory.c,
-        // `thpsize_create`): anonymous memory cannot have it.
+        // A size whose directory has no `enabled` is for shared memory only (order 1; mm/huge_memory.c, `thpsize_create`):
+        // anonymous memory cannot have it.
         if absent::exists(root, &super::thp_size_enabled(size))? {
             mthp.push(size);
         }
@@ -27,8 +27,8 @@ pub fn read(root: &Root) -> Result<PageSizes, HostError> {
     Ok(PageSizes { base, pmd, mthp, hugetlb: sizes(root, HUGETLB)? })
 }
 
-/// The base page: of the running kernel from sysconf(3); of a captured one from the first mapping in
-/// `/proc/self/smaps`, whose kernel page size is the base page.
+/// The base page size: of the running kernel from sysconf(3); of a captured one from the first mapping in `/proc/self/smaps`,
+/// whose kernel page size is the base page size.
 fn base_page(root: &Root) -> Result<PageSize, HostError> {
     let wrong = |path: &str, found: String| HostError::Unexpected {
         path: root.under(path),
@@ -46,7 +46,7 @@ fn base_page(root: &Root) -> Result<PageSize, HostError> {
     base.ok_or_else(|| wrong("/proc/self/smaps", bytes.to_string()))
 }
 
-/// The first kernel page size in smaps.
+/// The first kernel page size in smaps, in bytes.
 fn kernel_page_bytes(root: &Root) -> io::Result<Option<u64>> {
     let (mut lines, mut line) = (root.lines("/proc/self/smaps")?, Vec::new());
     while read::next_line(&mut lines, &mut line)? {
@@ -57,8 +57,8 @@ fn kernel_page_bytes(root: &Root) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// The PMD leaf that THP maps; `None` where the kernel has no THP. Since Linux 4.10 a file says it;
-/// without it the size is not guessed.
+/// The size of the PMD leaf that THP maps; `None` where the kernel has no THP. Since Linux 4.10 a file contains it; without that
+/// file the size is not guessed.
 fn pmd_leaf(root: &Root, base: PageSize) -> Result<Option<PageSize>, HostError> {
     if !absent::exists(root, &format!("{THP}/enabled"))? {
         return Ok(None);
@@ -73,7 +73,7 @@ fn pmd_leaf(root: &Root, base: PageSize) -> Result<Option<PageSize>, HostError> 
     })
 }
 
-/// The sizes in the names `hugepages-64kB` of a folder, smallest first.
+/// The sizes in the names `hugepages-64kB` of a directory, smallest first.
 fn sizes(root: &Root, folder: &str) -> Result<Vec<PageSize>, HostError> {
     let size = |name: &String| {
         let kilobytes: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! The processes of the host, as `/proc/PID/stat` tells of them: cheap enough to be asked again and again.
+//! The processes of the host from `/proc/PID/stat`, which is cheap enough to read repeatedly.
 
 use std::io;
 
@@ -12,27 +12,28 @@ use super::read::{self, HostError};
 /// A task without memory of its own (`PF_KTHREAD`, include/linux/sched.h).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// A process at one moment (proc(5), `/proc/PID/stat`).
+/// A snapshot of a process (proc(5), `/proc/PID/stat`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessStat {
-    /// Its id.
+    /// Its PID.
     pub pid: u32,
-    /// Its name (`comm`), at most 15 bytes, as the process has it: nothing in it is escaped.
+    /// Its name (`comm`), at most 15 bytes, unescaped.
     pub name: String,
     /// Its state: `R`, `S`, `Z` and so on.
     pub state: char,
-    /// When it was started, in ticks since boot: with the id it names a process for good.
+    /// Its start time in clock ticks since boot. Together with the PID it identifies the process uniquely.
     pub started_ticks: u64,
-    /// Faults that needed no I/O, of all its threads so far.
+    /// Faults without I/O, of all its threads so far.
     pub minor_faults: u64,
-    /// Faults that waited for I/O.
+    /// Faults that waited for I/O, of all its threads so far.
     pub major_faults: u64,
-    /// Resident memory, hugetlb pages left out. The kernel counts in parts, a processor each: off by some hundred kilobytes.
+    /// Resident memory in bytes, without hugetlb pages. The kernel keeps one count for each processor, so the sum can be off by
+    /// some hundred kilobytes.
     pub resident_bytes: u64,
 }
 
-/// The state of a task of this kernel: `b'R'`, `b'S'`, `b'Z'` and so on (the third field of `/proc/TID/stat`, proc(5)); `None` where
-/// it is gone.
+/// The state of a task of this kernel: `b'R'`, `b'S'`, `b'Z'` and so on (the third field of `/proc/TID/stat`, proc(5)); `None`
+/// where the task is gone.
 ///
 /// # Errors
 /// It cannot be read.
@@ -42,13 +43,13 @@ pub fn task_state(tid: libc::pid_t) -> io::Result<Option<u8>> {
 
 fn state_in(stat: io::Result<String>) -> io::Result<Option<u8>> {
     let Some(stat) = if_there(stat)? else { return Ok(None) };
-    // The name before it can hold anything, a parenthesis too.
+    // The name before it may contain any character, including a parenthesis.
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.bytes().next());
     state.map(Some).ok_or_else(|| io::Error::other(format!("expected the state of a task, found {stat:?}")))
 }
 
-/// The processes of the host that have memory: no kernel thread, and none that has ended. A process that ends while it is
-/// read is left out, and so is one of another user under `hidepid=1`, which forbids its files (proc(5)).
+/// The processes of the host that have memory: no kernel threads, and none that has ended. A process that ends while it is read
+/// is left out, and so is one of another user under `hidepid=1`, which makes its files unreadable (proc(5)).
 ///
 /// # Errors
 /// `/proc` cannot be listed, or a file of a visible process cannot be read.
@@ -65,15 +66,15 @@ pub fn list(host: &Host) -> Result<Vec<ProcessStat>, HostError> {
     Ok(processes)
 }
 
-/// Reads the line of `/proc/PID/stat`; `None` for a task without memory, and where the line is cut. The name can hold
-/// anything, brackets and spaces too, so that what follows begins after the last bracket.
+/// Parses the line of `/proc/PID/stat`; `None` for a task without memory, and where the line is truncated. The name may contain
+/// any character, including parentheses and spaces, so the other fields begin after the last parenthesis.
 fn parse(pid: u32, line: &str, base: PageSize) -> Option<ProcessStat> {
     let (before, after) = line.rsplit_once(')')?;
     let name = before.split_once('(')?.1.to_string();
     let fields: Vec<&str> = after.split_ascii_whitespace().collect();
-    // The state is field 3 of the manual.
+    // The state is field 3 in the manual page.
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    // What stands after the last number that is used says that it is whole.
+    // A number after the last field that is used shows that the line is complete.
     number(25)?;
     let (flags, addresses, pages) = (number(9)?, number(23)?, number(24)?);
     let process = ProcessStat {

@@ -1,24 +1,24 @@
-//! The processor that a host has, as machine files name it, and what it tells of its translation.
+//! The processor of a host by the name that machine files use, and what it reports about address translation.
 
 use crate::Root;
 use crate::read::HostError;
 use crate::tlbs::{self, ToldTlb};
 
-/// What a host's processor is, and what can be known of how it translates.
+/// A host's processor, and what is known about its address translation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Processor {
-    /// As machine files have it: `VENDOR/FAMILY/MODEL` in decimal (x86), `IMPLEMENTER/PART` (arm64), the `uarch` (RISC-V);
-    /// empty where /proc/cpuinfo says none of these.
+    /// The name that machine files use: `VENDOR/FAMILY/MODEL` in decimal (x86), `IMPLEMENTER/PART` (arm64), the `uarch` (RISC-V);
+    /// empty where /proc/cpuinfo has none of these.
     pub id: String,
-    /// The name of the page-table format that the kernel uses, without options, where /proc/cpuinfo tells it: `x86-64`,
+    /// The name of the page-table format that the kernel uses, without options, where /proc/cpuinfo shows it: `x86-64`,
     /// `x86-64-la57`, `sv48`.
     pub table_format: Option<String>,
-    /// Its TLBs as CPUID tells them; none where it does not: another instruction set, a captured host, a hypervisor that
+    /// Its TLBs from CPUID; empty where CPUID does not report them: another instruction set, a captured host, a hypervisor that
     /// leaves these leaves empty.
     pub tlbs: Vec<ToldTlb>,
 }
 
-/// The processor of a host; CPUID is asked only on the running one.
+/// Reads the processor of a host; CPUID is used only on the running host.
 pub(crate) fn read(root: &Root) -> Result<Processor, HostError> {
     let cpuinfo = root.required("/proc/cpuinfo")?;
     let id = id(&cpuinfo);
@@ -26,7 +26,7 @@ pub(crate) fn read(root: &Root) -> Result<Processor, HostError> {
     Ok(Processor { table_format: table_format(&cpuinfo), id, tlbs })
 }
 
-/// A field of the first processor that has it.
+/// The value of a field for the first processor that has it.
 fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     fields.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
@@ -42,8 +42,8 @@ fn id(cpuinfo: &str) -> String {
     known.or_else(|| joined(&["uarch"])).unwrap_or_default()
 }
 
-/// Linux leaves the flag `la57` out where it does not use five levels (`no5lvl`, or it was built so); RISC-V's `mmu` is what
-/// the kernel was started with.
+/// Linux leaves out the flag `la57` where it does not use five levels (`no5lvl`, or its configuration); RISC-V's `mmu` is the
+/// mode that the kernel was started with.
 fn table_format(cpuinfo: &str) -> Option<String> {
     match (field(cpuinfo, "mmu"), field(cpuinfo, "flags")) {
         (Some(mmu), _) if mmu.starts_with("sv") => Some(mmu.to_owned()),

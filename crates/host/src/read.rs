@@ -1,4 +1,4 @@
-//! Text of /proc and /sys: what it consists of, and what is wrong with it. Which file it comes from: [`crate::Root`].
+//! Reads and parses text of /proc and /sys. [`crate::Root`] decides which file the text comes from.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use policy::size::format_bytes;
 
-/// A file of the host that could not be read or understood.
+/// A file of the host that could not be read or parsed.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// It could not be read.
@@ -15,30 +15,30 @@ pub enum HostError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
-        /// What to do.
+        /// How to remedy it.
         remedy: &'static str,
     },
-    /// It says something else than expected.
+    /// It has unexpected content.
     #[error("{}: expected {expected}, found {found:?}; report it with the file's content", path.display())]
     Unexpected {
         /// The file.
         path: PathBuf,
-        /// What should stand there.
+        /// The expected content.
         expected: &'static str,
-        /// What stands there.
+        /// The content that was found.
         found: String,
     },
 }
 
-/// `path` (absolute, as on the running host) under `root`.
+/// Joins `path` (absolute, as on the running host) to `root`.
 pub fn under(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }
 
-/// The whole content of a file of the running system. One `open`, as few `read` as the content needs, no `stat`. Bytes that are
-/// not UTF-8 are [`escaped`].
+/// The whole content of a file of the running system: one `open`, as few `read` calls as the content needs, no `stat`. Bytes that
+/// are not UTF-8 are [`escaped`].
 ///
 /// # Errors
 /// It cannot be opened or read.
@@ -57,13 +57,13 @@ pub fn content(file: impl AsRef<Path>) -> io::Result<String> {
     Ok(escaped(bytes))
 }
 
-/// Bytes as text. Each byte that belongs to no UTF-8 character becomes `\ooo`, as the kernel writes what it escapes in paths
+/// Converts bytes to text. Each byte that is not part of a UTF-8 character becomes `\ooo`, the kernel's escape for paths
 /// (seq_path, fs/seq_file.c), so that different names stay different.
 pub fn escaped(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|wrong| escaped_line(wrong.as_bytes()).into_owned())
 }
 
-/// As [`escaped`], without a copy of what is UTF-8.
+/// As [`escaped`], without copying text that is already UTF-8.
 pub fn escaped_line(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = str::from_utf8(bytes) {
         return Cow::Borrowed(text);
@@ -76,10 +76,10 @@ pub fn escaped_line(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// No line of maps, smaps or a file of ours is longer: a path has at most 4096 bytes, of which each may be escaped.
+/// The longest line of maps, smaps or a file of pagelab: a path has at most 4096 bytes, each of which may be escaped.
 pub const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// Reads the next line into `line`, without its end. `false` after the last.
+/// Reads the next line into `line`, without its end. Returns `false` after the last line.
 ///
 /// # Errors
 /// It cannot be read, or is longer than [`MAX_LINE_BYTES`].
@@ -101,13 +101,13 @@ pub fn keyed_number(text: &str, key: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The same in bytes, where the line ends in `kB`; `None` too where the number has no place in 64 bits.
+/// As [`keyed_number`], converted to bytes from lines that end in `kB`; also `None` where the number exceeds 64 bits.
 pub fn keyed_bytes(text: &str, key: &str) -> Option<u64> {
     keyed_number(text, key)?.checked_mul(1024)
 }
 
-/// The chosen word of a file that lists its choices with the chosen one in brackets
-/// (`always [madvise] never`), else the whole text without the space around it.
+/// The chosen word of a file that lists its choices with the chosen one in brackets (`always [madvise] never`), otherwise the
+/// whole text without surrounding space.
 pub fn chosen_word(text: &str) -> &str {
     let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     bracketed.map_or(text.trim(), |(word, _)| word)

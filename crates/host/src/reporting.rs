@@ -1,11 +1,11 @@
-//! Free memory that a guest reports to its hypervisor, which then takes it (mm/page_reporting.c).
+//! Free memory that a guest reports to its hypervisor, which then takes it away (mm/page_reporting.c).
 //!
-//! A balloon device reports free blocks from an order on (virtio 1.2, 5.5.6.6 "Free Page Reporting"), which is that of
-//! huge pages unless somebody chose another. A host that takes their memory must fault it in again when the guest uses
-//! them: large pages are made of such blocks, base pages mostly of what was used a moment ago.
+//! A balloon device reports free blocks from a certain order on (virtio 1.2, 5.5.6.6 "Free Page Reporting"); by default that is
+//! the order of huge pages. A host that takes their memory must fault it in again when the guest uses them. Large pages are made
+//! of such blocks, base pages mostly of recently used memory.
 //!
-//! The device decides whether anything is reported. The order does not: it is there without a device (11, which is `MAX_ORDER`, until
-//! Linux 6.1, and -1 since), it stays when the device is removed, and root can set it at any time.
+//! Whether anything is reported depends on the device, not on the order: the order exists without a device (11, which is
+//! `MAX_ORDER`, until Linux 6.1, and -1 since), it stays when the device is removed, and root can set it at any time.
 
 use policy::size::PageSize;
 
@@ -16,30 +16,30 @@ use super::read::HostError;
 /// The smallest order that is reported, since Linux 5.14.
 const ORDER: &str = "/sys/module/page_reporting/parameters/page_reporting_order";
 const VIRTIO: &str = "/sys/bus/virtio/devices";
-/// The number of a balloon among virtio devices.
+/// The device id of a balloon among virtio devices.
 const BALLOON: u64 = 5;
 /// VIRTIO_BALLOON_F_REPORTING (include/uapi/linux/virtio_balloon.h).
 const REPORTING: usize = 5;
 /// VIRTIO_CONFIG_S_DRIVER_OK: a driver uses the device (include/uapi/linux/virtio_config.h).
 const DRIVER_OK: u64 = 4;
-/// The devices that Hyper-V's balloon driver has, by the name of each (a GUID), next to its attributes.
+/// The devices of Hyper-V's balloon driver, by their names (GUIDs), next to the driver's attributes.
 const HYPERV: &str = "/sys/bus/vmbus/drivers/hv_balloon";
 
-/// The smallest free block that is reported; `None` where none is. `orders`: how many orders of free blocks there are.
+/// The size of the smallest free block that is reported; `None` where none is. `orders`: the number of orders of free blocks.
 ///
 /// # Errors
-/// What says so is there, and cannot be read.
+/// A file with this information exists but cannot be read.
 pub fn smallest_block(host: &Host, orders: usize) -> Result<Option<PageSize>, HostError> {
     if !has_reporting_balloon(host)? && !has_hyperv_balloon(host)? {
         return Ok(None);
     }
     let Some(order) = host.value(ORDER)? else { return Ok(host.page_sizes.pmd) };
-    // Hyper-V's driver reports only where the hypervisor takes it, and sets the order then. -1 is no order.
+    // Hyper-V's driver reports only where the hypervisor accepts it, and sets the order then. -1 is not an order.
     let order = order.parse().ok().filter(|order: &u64| *order < orders as u64);
     Ok(order.and_then(|order| PageSize::new(host.page_sizes.base.bytes() << order).ok()))
 }
 
-/// A balloon in use whose driver has agreed on the feature. The text of the features has a digit for each.
+/// Whether there is a balloon in use whose driver has negotiated the feature. The text of the features has one digit for each.
 fn has_reporting_balloon(host: &Host) -> Result<bool, HostError> {
     let number = |text: String| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
     for device in absent::names(&host.root, VIRTIO)? {

@@ -1,4 +1,4 @@
-//! Which files are settings that can influence page sizes and their cost.
+//! The files that are settings with an influence on page sizes and their cost.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -10,7 +10,7 @@ use super::absent;
 use super::read::{self, HostError};
 use super::{HUGETLB, Root, THP};
 
-/// Files below /proc/sys that are settings of memory management.
+/// Files below /proc/sys with settings of memory management.
 const SYSCTLS: [&str; 19] = [
     "kernel/numa_balancing",
     "kernel/randomize_va_space",
@@ -33,7 +33,7 @@ const SYSCTLS: [&str; 19] = [
     "vm/zone_reclaim_mode",
 ];
 
-/// Other files that are settings.
+/// Other files with settings.
 const SINGLE: [&str; 7] = [
     "/sys/devices/system/cpu/cpufreq/boost",
     "/sys/devices/system/cpu/intel_pstate/no_turbo",
@@ -44,18 +44,18 @@ const SINGLE: [&str; 7] = [
     "/sys/kernel/mm/numa/demotion_enabled",
 ];
 
-/// The longest time in microseconds that an idle processor may take to wake up; a device, which root alone may read.
-/// Beside it stand 2,000 seconds where nobody asked for less (PM_QOS_CPU_LATENCY_DEFAULT_VALUE, include/linux/pm_qos.h).
+/// The longest time in microseconds that an idle processor may take to wake up; a device that only root can read. Without a
+/// request it reads as 2,000 seconds (PM_QOS_CPU_LATENCY_DEFAULT_VALUE, include/linux/pm_qos.h).
 pub const IDLE_LATENCY: &str = "/dev/cpu_dma_latency";
 
-/// Files beside the settings that count, or that never change.
+/// Files in the same directories that are counters or never change.
 const NOT_SETTINGS: [&str; 3] = ["pages_collapsed", "full_scans", "hpage_pmd_size"];
 
-/// A file that is a setting.
+/// A file that contains a setting.
 #[derive(Clone, Debug)]
 pub struct Setting {
     path: String,
-    /// The file with the surplus pages of the pool, where the setting is the size of a pool.
+    /// The file with the number of surplus pages, where the setting is the size of a pool.
     surplus: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl Setting {
     }
 }
 
-/// Every setting that the host has.
+/// All settings of the host.
 ///
 /// # Errors
 /// A directory of settings cannot be read.
@@ -80,18 +80,18 @@ pub fn list(root: &Root) -> Result<Vec<Setting>, HostError> {
         let surplus = path.strip_suffix("/nr_hugepages").map(|pool| format!("{pool}/surplus_hugepages"));
         Setting { path, surplus }
     };
-    // Of what cannot be looked at, the value is unknown.
+    // A setting that cannot be checked stays in the list; its value is unknown.
     let is_there = |setting: &Setting| root.has_file(&setting.path).unwrap_or(true);
     let mut settings: Vec<Setting> = paths.into_iter().map(setting).filter(is_there).collect();
-    // A device on the running host, a file in a captured tree; whatever else is there might never answer.
+    // On the running host it is a device, in a captured tree a file; reading anything else might block.
     let is_device = || Path::new(IDLE_LATENCY).metadata().is_ok_and(|it| it.file_type().is_char_device());
     let idle_latency = Some(setting(IDLE_LATENCY.to_string()));
     settings.extend(idle_latency.filter(|setting| is_there(setting) || root.is_live() && is_device()));
     Ok(settings)
 }
 
-/// The values now. A file that vanished (a processor went off line) is absent; the value of one that cannot be read is
-/// `unknown: ` and why, which is no word of any setting.
+/// The current values. A file that vanished (a processor was taken offline) is absent. The value of a file that cannot be read is
+/// `unknown: ` with the reason, which is not a word of any setting.
 pub fn values(root: &Root, settings: &[Setting]) -> BTreeMap<String, String> {
     settings.iter().filter_map(|setting| Some((setting.path.clone(), value(root, setting)?))).collect()
 }
@@ -114,8 +114,8 @@ fn known(read: io::Result<String>) -> Option<String> {
     if_there(read).unwrap_or_else(|error| Some(format!("unknown: {error}")))
 }
 
-/// The limit in microseconds as the device tells it, a binary number of 32 bits (kernel/power/qos.c, cpu_latency_qos_read);
-/// absent for all but root.
+/// The limit in microseconds from the device, a binary number of 32 bits (kernel/power/qos.c, cpu_latency_qos_read); absent
+/// except for root.
 fn idle_latency(root: &Root) -> Option<String> {
     let mut bytes = [0; 4];
     let read = root.file(IDLE_LATENCY).and_then(|mut device| device.read_exact(&mut bytes));
@@ -125,8 +125,8 @@ fn idle_latency(root: &Root) -> Option<String> {
     }
 }
 
-/// `nr_hugepages` reads as the pages that the pool has, the surplus ones included, which come and go
-/// with the programs that use them; what is set are the others (mm/hugetlb.c, `persistent_huge_pages`).
+/// The persistent pages of a pool. `nr_hugepages` reads as all pages of the pool, including surplus pages, which come and go with
+/// the programs that use them; the setting is the number of the others (mm/hugetlb.c, `persistent_huge_pages`).
 fn persistent_pages(pages: &str, surplus: &str) -> String {
     match (pages.trim().parse::<u64>(), surplus.trim().parse::<u64>()) {
         (Ok(pages), Ok(surplus)) => pages.saturating_sub(surplus).to_string(),
@@ -145,8 +145,8 @@ fn thp(root: &Root) -> Result<Vec<String>, HostError> {
     Ok(files)
 }
 
-/// The pools of the system and, on a machine with several memory nodes, of each node.
-/// `nr_hugepages_mempolicy` and `vm.nr_hugepages` are other names of the same numbers.
+/// The pools of the system and, on a machine with several NUMA nodes, of each node. `nr_hugepages_mempolicy` and
+/// `vm.nr_hugepages` are other names of the same numbers.
 fn pools(root: &Root) -> Result<Vec<String>, HostError> {
     const NODES: &str = "/sys/devices/system/node";
     let nodes: Vec<String> = absent::names(root, NODES)?
@@ -205,7 +205,7 @@ mod tests {
         std::fs::create_dir(tree.path().join("dev")).unwrap();
         let device = root.under(IDLE_LATENCY);
         nix::unistd::mkfifo(&device, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        // No process writes to this pipe, so opening it would not return.
+        // No process writes to this FIFO, so opening it would block.
         let value = values(&root, &list(&root).unwrap()).remove(IDLE_LATENCY).unwrap();
         assert!(value.starts_with("unknown: ") && value.contains("found a FIFO"), "{value}");
         std::fs::remove_file(&device).unwrap();

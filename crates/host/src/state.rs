@@ -1,4 +1,4 @@
-//! The state of memory management at one moment.
+//! A snapshot of the state of memory management.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub fn read(host: &Host) -> Result<State, HostError> {
     let free_blocks_by_order = free_blocks(host, &buddyinfo)?;
     let mark = crate::direct_map::mark_of(&host.root, host.page_sizes.base);
     let mut settings = settings::values(&host.root, &host.settings);
-    // A demotion under a trial is a change like that of a setting.
+    // A demotion during a trial counts as a change of a setting.
     settings.extend(mark.iter().map(|mark| (mark.file.to_string(), mark.text.clone())));
     Ok(State {
         settings: settings.into(),
@@ -29,7 +29,7 @@ pub fn read(host: &Host) -> Result<State, HostError> {
     })
 }
 
-/// Memory that new programs can have.
+/// Bytes of memory available to new programs.
 pub fn available_bytes(host: &Host) -> Result<u64, HostError> {
     available(host, &host.root.required("/proc/meminfo")?)
 }
@@ -37,7 +37,7 @@ pub fn available_bytes(host: &Host) -> Result<u64, HostError> {
 /// Free blocks of all zones by order.
 ///
 /// # Errors
-/// What is found there is not understood.
+/// The content cannot be parsed.
 pub fn free_blocks(host: &Host, buddyinfo: &str) -> Result<Vec<u64>, HostError> {
     blocks_by_order(buddyinfo, host.page_sizes.base).ok_or_else(|| HostError::Unexpected {
         path: host.root.under("/proc/buddyinfo"),
@@ -46,9 +46,9 @@ pub fn free_blocks(host: &Host, buddyinfo: &str) -> Result<Vec<u64>, HostError> 
     })
 }
 
-/// Characters of a file that an error shows.
+/// The most characters of a file that an error shows.
 const SHOWN: usize = 200;
-/// Orders of the buddy allocator: far more than any kernel has (MAX_PAGE_ORDER, include/linux/mmzone.h).
+/// More orders than the buddy allocator of any kernel has (MAX_PAGE_ORDER, include/linux/mmzone.h).
 const MAX_ORDERS: usize = 32;
 
 /// Lines such as `Node 0, zone   Normal   1982   1305 ...`, one number for each order.

@@ -1,25 +1,25 @@
-//! TLBs as CPUID tells them: leaf 18H (Intel SDM, volume 2, CPUID), leaves 80000005H and 80000006H (AMD APM, volume 3,
-//! appendix E). A hypervisor can say anything there, and often says nothing.
+//! TLBs from CPUID: leaf 18H (Intel SDM, volume 2, CPUID), leaves 80000005H and 80000006H (AMD APM, volume 3, appendix E). A
+//! hypervisor can report anything there, and often reports nothing.
 
 /// A TLB, or the part of one that is for one page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToldTlb {
-    /// 1 or 2.
+    /// Level 1 or 2.
     pub level: u8,
-    /// Whether instruction fetches look into it.
+    /// Whether instruction fetches use it.
     pub fetch: bool,
-    /// Whether loads do.
+    /// Whether loads use it.
     pub load: bool,
-    /// The page size.
+    /// The page size in bytes.
     pub page_bytes: u64,
-    /// Its entries.
+    /// Number of entries.
     pub entries: u32,
 }
 
-/// Four registers.
+/// The registers EAX, EBX, ECX and EDX.
 type Leaf = [u32; 4];
 
-/// What CPUID of this processor says; nothing where there is none.
+/// The TLBs that CPUID of this processor reports; empty where it reports none.
 pub(crate) fn told(id: &str) -> Vec<ToldTlb> {
     match id.split('/').next() {
         Some("GenuineIntel") => (0..=LAST_SUBLEAF).flat_map(|sub| intel(leaf(0x18, sub))).collect(),
@@ -28,10 +28,10 @@ pub(crate) fn told(id: &str) -> Vec<ToldTlb> {
     }
 }
 
-/// More sub-leaves than any processor has; those that it has not are empty.
+/// More sub-leaves than any processor has; a sub-leaf that does not exist is empty.
 const LAST_SUBLEAF: u32 = 15;
 
-/// A leaf that this processor has, or an empty one: what is asked of a leaf above the highest is answered with another one.
+/// A leaf that this processor has, or an empty one: CPUID answers for a leaf above the highest with the content of another leaf.
 #[cfg(target_arch = "x86_64")]
 fn leaf(number: u32, sub: u32) -> Leaf {
     use core::arch::x86_64::{__cpuid, __cpuid_count};
@@ -54,7 +54,7 @@ fn intel([_, ebx, ecx, edx]: Leaf) -> Vec<ToldTlb> {
         1 | 4 => (false, true),
         2 => (true, false),
         3 => (true, true),
-        // None, and one for stores alone.
+        // No TLB, or one for stores only.
         _ => return Vec::new(),
     };
     let sizes = [(0, 4 << 10), (1, 2 << 20), (3, 1 << 30)].into_iter().filter(|(bit, _)| ebx >> bit & 1 == 1);
@@ -68,8 +68,8 @@ fn intel([_, ebx, ecx, edx]: Leaf) -> Vec<ToldTlb> {
     sizes.map(of).filter(|tlb| tlb.entries > 0).collect()
 }
 
-/// Level 1 in leaf 80000005H: EAX for 2M and EBX for 4K, fetches in the lower half. Level 2 in 80000006H: the same, with four
-/// bits for ways, 0 where there is none.
+/// Level 1 is in leaf 80000005H: EAX for 2M and EBX for 4K, with fetches in the lower half. Level 2 is in 80000006H in the same
+/// layout, with four bits for the ways, 0 where there is no TLB.
 fn amd(first: Leaf, second: Leaf) -> Vec<ToldTlb> {
     let tlb = |level, fetch, page_bytes, entries| ToldTlb { level, fetch, load: !fetch, page_bytes, entries };
     let sizes = [(0, 2 << 20), (1, 4 << 10)];
@@ -98,17 +98,17 @@ mod tests {
 
     #[test]
     fn leaf_18h_is_read_by_its_fields() {
-        // A second level for 4K and 2M that fetches and loads share, of 8 ways and 128 sets.
+        // A second level for 4K and 2M, shared by fetches and loads, with 8 ways and 128 sets.
         let shared = intel([0, 8 << 16 | 0b0011, 128, 2 << 5 | 3]);
         assert_eq!(shared.len(), 2);
         assert_eq!([entries(&shared, 2, true, 4 << 10), entries(&shared, 2, false, 2 << 20)], [1024; 2]);
-        // Loads alone, 1G, 8 entries that are fully associative.
+        // Loads only, 1G, 8 fully associative entries.
         let loads = intel([0, 8 << 16 | 0b1000, 1, 1 << 8 | 1 << 5 | 4]);
         assert_eq!([entries(&loads, 1, true, 1 << 30), entries(&loads, 1, false, 1 << 30)], [8, 0]);
         assert!(intel([0; 4]).is_empty() && intel([0, 8 << 16 | 1, 16, 1 << 5 | 5]).is_empty());
     }
 
-    /// What Zen 2 and 3 say: 64 entries of each kind in level 1, 2048 for data and 512 for fetches in level 2.
+    /// The values of Zen 2 and 3: 64 entries of each kind in level 1, 2048 for data and 512 for fetches in level 2.
     #[test]
     fn amds_leaves_are_read_by_their_halves() {
         let tlbs = amd([0xff40_ff40, 0xff40_ff40, 0, 0], [0x4800_2200, 0x6800_4200, 0, 0]);

@@ -1,4 +1,4 @@
-//! What hosts can give, on captured hosts and on this one.
+//! What hosts support, on captured hosts and on this one.
 
 use std::path::{Path, PathBuf};
 
@@ -178,13 +178,13 @@ fn every_command_to_adopt_a_policy_names_a_file_of_the_host() {
             let ways = admit::adoption(&Policy::plain(granularity), &host, &[]);
             let needs_none = granularity == Granularity::Default || host.page_sizes().pmd.is_none();
             let is_hugetlb = matches!(granularity, Granularity::Hugetlb(_));
-            // Nobody wants leaves of several sizes: a boot has them.
+            // No way leads to leaves of several sizes: a boot has them by default.
             let is_mixed = granularity == Granularity::DirectMap(DirectMapLeaves::Mixed);
             assert!(!ways.is_empty() || is_mixed || (needs_none && !is_hugetlb), "{name}: {granularity}");
             let text: Vec<String> = ways.into_iter().flat_map(|way| way.commands).collect();
             let text = text.join("\n");
             let files: Vec<&str> = text.split_whitespace().filter(|word| word.starts_with("/sys/")).collect();
-            // A pattern of the shell stands for files of the folder before it.
+            // A shell pattern represents files of the directory before it.
             let is_there = |file: &&str| host.has(file.split("/hugepages-*").next().unwrap_or(file)).unwrap();
             assert!(files.iter().all(is_there), "{name}: {granularity}: {files:?}");
         }
@@ -197,7 +197,7 @@ fn every_command_to_adopt_a_policy_names_a_file_of_the_host() {
     assert!(admit::adoption(&"mthp-64k".parse().unwrap(), &arm, &[]).is_empty(), "not on this kernel");
 }
 
-/// The least intrusive way stands first and is complete, settings and switch together.
+/// The least intrusive way comes first and is sufficient, settings and switch together.
 #[test]
 fn the_first_way_to_adopt_a_policy_suffices() {
     let first = |host: &str, policy: &str, command: &[&str]| {

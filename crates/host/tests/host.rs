@@ -1,4 +1,4 @@
-//! Reads captured hosts, and the host that the test runs on.
+//! Reads captured hosts, and the host on which the test runs.
 
 use std::path::{Path, PathBuf};
 
@@ -107,14 +107,14 @@ fn free_memory_that_a_hypervisor_takes_is_part_of_the_state() {
         std::fs::write(file, text).unwrap();
     };
     assert_eq!(reported(), None);
-    // Without a device the order says nothing: MAX_ORDER until 6.1, -1 since, and whatever a device left or root has set.
+    // Without a device the order means nothing: it is MAX_ORDER until 6.1, -1 since, or a value that a device or root has set.
     let order = "sys/module/page_reporting/parameters/page_reporting_order";
     for text in ["11\n", "-1\n", "4294967295\n", "9\n", "0\n"] {
         write(order, text);
         assert_eq!(reported(), None, "{text:?}");
     }
     std::fs::remove_file(root.join(order)).unwrap();
-    // A kernel before 5.14: a balloon, with the feature agreed on or not.
+    // A kernel before 5.14: a balloon, with and without the feature negotiated.
     let device = |file: &str| format!("sys/bus/virtio/devices/virtio3/{file}");
     write(&device("device"), "0x0005\n");
     write(&device("status"), "0x0000000f\n");
@@ -133,7 +133,7 @@ fn free_memory_that_a_hypervisor_takes_is_part_of_the_state() {
     write(&device("status"), "0x0000000f\n");
     write(&device("device"), "0x0001\n");
     assert_eq!(reported(), None, "a network device has other features");
-    // Hyper-V: the driver is there without a device, with one whose hypervisor takes nothing, and with one whose does.
+    // Hyper-V: the driver without a device, with a device whose hypervisor does not accept reports, and with one that does.
     let balloon = "sys/bus/vmbus/drivers/hv_balloon";
     write(&format!("{balloon}/module/refcnt"), "0\n");
     assert_eq!(reported(), None);
@@ -207,7 +207,7 @@ fn this_host_agrees_with_the_commands_that_everybody_uses() {
 #[test]
 fn a_state_reads_each_file_once() {
     let host = Host::open("/").unwrap();
-    // Calls of this thread that read (proc(5), /proc/PID/io).
+    // Number of read calls of this thread (proc(5), /proc/PID/io).
     let reads = || {
         let io = std::fs::read_to_string("/proc/thread-self/io").unwrap();
         io.lines().find_map(|line| line.strip_prefix("syscr: ")).unwrap().parse::<usize>().unwrap()
@@ -215,7 +215,7 @@ fn a_state_reads_each_file_once() {
     let before = reads();
     let settings = host.state().unwrap().settings.len();
     let read = reads() - before;
-    // A file is read to its end, which takes one call more; a pool has two, and some ten files are no settings.
+    // A file is read to its end, which takes one more call; a pool has two files, and some ten files are not settings.
     println!("state: {read} reads for {settings} settings");
     assert!(settings > 0 && read <= 3 * (settings + 16), "{read} reads for {settings} settings");
 }

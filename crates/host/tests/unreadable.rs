@@ -50,7 +50,7 @@ fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
-/// Whether a text names the file, and says that it could not be read.
+/// Whether a text names the file and reports that it could not be read.
 fn tells(text: &str, file: &str) -> bool {
     text.contains(file) && text.contains(A_DIRECTORY)
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a lease, and what to do about it.
+//! Errors of a lease, with remedies.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use super::holder::Holder;
 use super::report::Report;
 
-/// A lease that could not be had, used or ended.
+/// Why a lease could not be taken, used or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     /// Another process has the lease.
     #[error("the system settings are leased {holder}; try again when it is done, or end it")]
     Held {
-        /// Who has it.
+        /// The process that has the lease.
         holder: Holder,
     },
-    /// The callback of the waiting gave up.
+    /// The callback ended the waiting.
     #[error("interrupted while waiting for the system settings, leased {holder}")]
     Interrupted {
-        /// Who has them.
+        /// The process that has the lease.
         holder: Holder,
     },
     /// A directory of pagelab is not safe to use, or cannot be made.
@@ -26,33 +26,33 @@ pub enum LeaseError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
-        /// What to do about it.
+        /// How to remedy it.
         remedy: String,
     },
-    /// A setting that pagelab does not touch.
+    /// A setting that pagelab does not change.
     #[error("{path:?} is not a setting that pagelab changes: expected a file below {allowed}")]
     NotAllowed {
-        /// What was asked for.
+        /// The requested path.
         path: String,
-        /// Where settings may lie.
+        /// The directories in which settings may be.
         allowed: String,
     },
-    /// A value that no setting has.
+    /// A value that no setting can have.
     #[error("{value:?} is not a value for {path}: expected one line of 1 to {most} bytes")]
     NotAValue {
-        /// The setting.
+        /// Path of the setting.
         path: String,
-        /// The value.
+        /// The requested value.
         value: String,
-        /// Most bytes that a value has.
+        /// The most bytes that a value can have.
         most: usize,
     },
-    /// There is no such setting.
+    /// The setting does not exist.
     #[error("{path} does not exist; this kernel lacks it (`pagelab doctor` says what it has)")]
     Missing {
-        /// The setting.
+        /// Path of the setting.
         path: String,
     },
     /// The file system is mounted read-only.
@@ -61,80 +61,80 @@ pub enum LeaseError {
          run outside the container, or as root: mount -o remount,rw {mount}"
     )]
     ReadOnly {
-        /// The setting.
+        /// Path of the setting.
         path: String,
-        /// Where the file system is mounted.
+        /// The mount point of the file system.
         mount: &'static str,
     },
-    /// The kernel does not let this process.
+    /// The kernel denies access to this process.
     #[error("not allowed to {operation} {path}; run as root, outside a container")]
     Denied {
         /// `read` or `write`.
         operation: &'static str,
-        /// The setting.
+        /// Path of the setting.
         path: String,
     },
-    /// The kernel does not know the value.
+    /// The kernel refuses the value.
     #[error("{path} does not take {value:?} (EINVAL); it takes: {takes}")]
     Refused {
-        /// The setting.
+        /// Path of the setting.
         path: String,
-        /// The value.
+        /// The refused value.
         value: String,
-        /// What the file shows now: for a choice, the choices.
+        /// The current content of the file; for a choice, the choices.
         takes: String,
     },
-    /// The kernel took the value without complaint, and has another one.
+    /// The kernel accepted the write, but the setting has another value.
     #[error("{path}: wrote {asked:?}, the kernel has {got:?}; another program may be writing it")]
     NotTaken {
-        /// The setting.
+        /// Path of the setting.
         path: String,
-        /// What was written.
+        /// The value that was written.
         asked: String,
-        /// What is there.
+        /// The value that the setting has.
         got: String,
     },
-    /// Somebody else changed a leased setting meanwhile.
+    /// Another process changed a leased setting in the meantime.
     #[error("{path} is {found:?}, which pagelab did not write; stop what changes it (tuned? a boot script?)")]
     ChangedByOther {
-        /// The setting.
+        /// Path of the setting.
         path: String,
-        /// Its value.
+        /// The value that was found.
         found: String,
     },
-    /// Any other failure of the system.
+    /// Any other error of the system.
     #[error("cannot {operation} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// On what.
+        /// The path of the file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The process that would restore the settings is gone.
+    /// The watchdog, which would restore the settings, is gone.
     #[error("the watchdog of the lease is gone (killed?); settings are not changed without it; start again")]
     WatchdogGone,
-    /// More different settings and values than the lease can remember.
+    /// More different settings and values than the lease can record.
     #[error("a lease remembers {most} settings and values, and {path} is one more; use fewer policies at a time")]
     Full {
-        /// How many.
+        /// The limit.
         most: usize,
-        /// The one too many.
+        /// The setting that exceeded the limit.
         path: String,
     },
-    /// The journal of an earlier lease cannot be read.
+    /// The journal of an earlier lease cannot be parsed.
     #[error(
         "{}, line {line}: {what}; the settings of an earlier lease were not put back. Look at the file: each line \
          names a setting and its value `before`. Write those back by hand, then delete the file",
         path.display()
     )]
     JournalCorrupt {
-        /// The journal.
+        /// Path of the journal.
         path: PathBuf,
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
     /// The journal was written by another version of pagelab.
@@ -143,24 +143,24 @@ pub enum LeaseError {
         path.display()
     )]
     JournalVersion {
-        /// The journal.
+        /// Path of the journal.
         path: PathBuf,
-        /// Its schema.
+        /// The schema in the journal.
         found: String,
-        /// The schema that is understood.
+        /// The schema that this version reads.
         expected: &'static str,
     },
-    /// An earlier lease left settings that could not be put back now either.
+    /// An earlier lease left settings that could not be restored now either.
     #[error("settings of an earlier lease could not be put back, so no new one begins:\n{report}")]
     Unrestored {
-        /// What was tried.
+        /// The result of the attempt.
         report: Report,
     },
 }
 
 impl LeaseError {
-    /// Whether there can be no lease here at all, by anybody: its directories cannot be had, or not be written. What an earlier
-    /// lease left, and what could not be read of it, is another matter.
+    /// Whether no process can have a lease here at all: the directories of leases cannot be created or written. Settings left by
+    /// an earlier lease, and a journal that could not be read, do not count.
     pub fn is_without_place(&self) -> bool {
         match self {
             LeaseError::Directory { .. } => true,
@@ -186,7 +186,7 @@ impl LeaseError {
         }
     }
 
-    /// The error of an operation on a file of pagelab's own.
+    /// The error of an operation on one of pagelab's own files.
     pub(super) fn of_file(operation: &'static str, path: &Path, source: io::Error) -> LeaseError {
         LeaseError::Io { operation, path: path.display().to_string(), source }
     }

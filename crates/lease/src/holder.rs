@@ -1,4 +1,4 @@
-//! Who has the lease.
+//! The process that has the lease.
 
 use std::fmt;
 use std::io;
@@ -7,35 +7,34 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use host::if_there;
 use serde::{Deserialize, Serialize};
 
-/// Characters of a command line that are kept.
+/// The most characters of a command line that are kept.
 const COMMAND: usize = 200;
 
-/// The process that has the lease, as it wrote it into the lock file.
+/// The process that has the lease, as recorded in the lock file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Holder {
-    /// Its process id; 0 where the lock file does not say (it is being written, or the lease given up).
+    /// Its PID; 0 where the lock file does not contain it (it is being written, or the lease is being given up).
     pub pid: i32,
-    /// When it started, in clock ticks since boot (field 22 of /proc/PID/stat), so that a process id
-    /// that was given again is not taken for it.
+    /// Its start time in clock ticks since boot (field 22 of /proc/PID/stat), so that a reused PID is not mistaken for it.
     pub start_ticks: u64,
     /// Its command line.
     pub command: String,
-    /// When it took the lease, in seconds since 1970.
+    /// The time at which it took the lease, in seconds since 1970.
     pub since_unix_s: u64,
-    /// How many others share it.
+    /// Number of other processes that share it.
     #[serde(skip)]
     pub sharing: usize,
-    /// How many processes waited for it before the one that asks, and still do.
+    /// Number of processes that were already waiting for it before the caller, and still are.
     #[serde(skip)]
     pub in_front: usize,
 }
 
 impl Holder {
-    /// This process, now.
+    /// This process, with the current time.
     ///
     /// # Errors
-    /// When it started cannot be read.
+    /// Its start time cannot be read.
     pub fn this_process() -> io::Result<Holder> {
         let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let command: String = words.join(" ").chars().take(COMMAND).collect();
@@ -44,7 +43,8 @@ impl Holder {
         Ok(Holder { pid, start_ticks, command, since_unix_s: now_unix_s(), sharing: 0, in_front: 0 })
     }
 
-    /// A process that shares the lock, and wrote nothing: since when is when it started. `None` where it is gone.
+    /// A process that shares the lock and has recorded nothing: its start time is used as the time at which it took the lock.
+    /// `None` where it is gone.
     ///
     /// # Errors
     /// It cannot be read.
@@ -55,7 +55,7 @@ impl Holder {
         let uptime = host::content("/proc/uptime")?;
         let uptime_s = uptime.split_whitespace().next().and_then(|word| word.parse::<f64>().ok());
         let uptime_s = uptime_s.ok_or_else(|| io::Error::other(format!("/proc/uptime: found {uptime:?}")))?;
-        // SAFETY: a question without pointers.
+        // SAFETY: a query without pointers.
         let ticks_a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
         let age_s = (uptime_s - start_ticks as f64 / ticks_a_second as f64).max(0.0) as u64;
         let command = words.chars().take(COMMAND).collect();
@@ -63,18 +63,18 @@ impl Holder {
         Ok(Some(Holder { pid, start_ticks, command, since_unix_s, sharing: 0, in_front: 0 }))
     }
 
-    /// A holder that did not say who it is.
+    /// A holder that has not recorded its identity.
     pub(super) fn unknown() -> Holder {
         Holder { pid: 0, start_ticks: 0, command: String::new(), since_unix_s: now_unix_s(), sharing: 0, in_front: 0 }
     }
 
-    /// Whether the process still runs. It may be gone while its watchdog, which has the lock too, puts
-    /// the settings back. One of which it cannot be read counts as running.
+    /// Whether the process still runs. It may be gone while its watchdog, which also holds the lock, restores the settings. If
+    /// this cannot be read, the process counts as running.
     pub fn is_running(&self) -> bool {
         start_ticks(self.pid).map_or(true, |ticks| ticks == Some(self.start_ticks))
     }
 
-    /// For how long it has had the lease.
+    /// How long it has had the lease.
     pub fn age(&self) -> Duration {
         Duration::from_secs(now_unix_s().saturating_sub(self.since_unix_s))
     }
@@ -104,7 +104,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Whether the process is stopped, by a signal or by a tracer.
+/// Whether the process is stopped by a signal or a tracer.
 ///
 /// # Errors
 /// It cannot be read.
@@ -112,7 +112,7 @@ pub(super) fn is_stopped(pid: i32) -> io::Result<bool> {
     Ok(stat_field(pid, 3)?.is_some_and(|state| matches!(state.as_str(), "T" | "t")))
 }
 
-/// When a process started; `None` where it is gone.
+/// The start time of a process; `None` where it is gone.
 fn start_ticks(pid: i32) -> io::Result<Option<u64>> {
     let Some(ticks) = stat_field(pid, 22)? else { return Ok(None) };
     ticks.parse().map(Some).map_err(|_| io::Error::other(format!("/proc/{pid}/stat: found the start time {ticks:?}")))
@@ -121,7 +121,7 @@ fn start_ticks(pid: i32) -> io::Result<Option<u64>> {
 /// A field of /proc/PID/stat from the third on, by its number in proc_pid_stat(5); `None` where the process is gone.
 fn stat_field(pid: i32, number: usize) -> io::Result<Option<String>> {
     let Some(stat) = if_there(host::content(format!("/proc/{pid}/stat")))? else { return Ok(None) };
-    // The second field is the program's name in parentheses, which can hold anything.
+    // The second field is the program's name in parentheses, which may contain any character.
     let field = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(number - 3));
     let field = field.ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat: found {stat:?}")))?;
     Ok(Some(field.to_owned()))

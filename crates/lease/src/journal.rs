@@ -1,5 +1,5 @@
-//! The journal: what the lease wrote, on disk, for the case that pagelab and its watchdog are both
-//! killed. Its format is described in docs/reference/formats/journal.md.
+//! The journal: the settings that the lease wrote, on disk, in case pagelab and its watchdog are both killed. Its format is
+//! described in docs/reference/formats/journal.md.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, Write};
@@ -15,15 +15,15 @@ use super::setting::Kind;
 /// The name and version of the format.
 pub const SCHEMA: &str = "pagelab.lease-journal/1";
 
-/// The first line.
+/// The first line of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
-    /// [`SCHEMA`].
+    /// The schema, [`SCHEMA`].
     pub schema: String,
-    /// The boot during which the settings were written; another boot has its own.
+    /// The id of the boot during which the settings were written; a journal of another boot is void.
     pub boot_id: String,
-    /// Who wrote.
+    /// The process that wrote the journal.
     pub holder: Holder,
 }
 
@@ -33,15 +33,15 @@ pub struct Header {
 pub struct Record {
     /// The setting, as an absolute path on the host.
     pub path: String,
-    /// What its values mean.
+    /// The meaning of its values.
     pub kind: RecordKind,
     /// The value before the lease.
     pub before: String,
-    /// The value to be written; empty where the kernel chooses.
+    /// The value to be written; empty where the kernel chooses it.
     pub written: String,
 }
 
-/// [`Kind`], on disk.
+/// [`Kind`] in the form on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordKind {
@@ -49,7 +49,7 @@ pub enum RecordKind {
     Value,
     /// The size of a hugetlb pool.
     Pages,
-    /// A value that the kernel changes with another one.
+    /// A value that the kernel changes together with another one.
     Kept,
 }
 
@@ -73,7 +73,7 @@ impl From<RecordKind> for Kind {
     }
 }
 
-/// A journal that is being written. It appears on disk with its first records.
+/// A journal that is being written. The file is created with its first records.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -84,17 +84,17 @@ pub struct Journal {
 /// A journal that was found.
 #[derive(Debug)]
 pub struct Found {
-    /// Its first line.
+    /// The first line.
     pub header: Header,
     /// The other lines.
     pub records: Vec<Record>,
 }
 
 impl Journal {
-    /// A journal that will lie at `path`.
+    /// A journal with the path `path`, not yet on disk.
     ///
     /// # Errors
-    /// What it says of this process cannot be read.
+    /// Facts about this process cannot be read.
     pub fn new(path: PathBuf, boot_id: String) -> Result<Journal, LeaseError> {
         let holder = Holder::this_process();
         let holder = holder.map_err(|source| LeaseError::of_file("name this process in", &path, source))?;
@@ -102,7 +102,7 @@ impl Journal {
         Ok(Journal { path, header, file: None })
     }
 
-    /// Writes records; when it returns they are on the disk.
+    /// Writes records; when it returns they are on disk.
     pub fn append(&mut self, records: &[Record]) -> Result<(), LeaseError> {
         if records.is_empty() {
             return Ok(());
@@ -115,8 +115,7 @@ impl Journal {
         done.map_err(|source| LeaseError::of_file("write the journal", &self.path, source))
     }
 
-    /// The first records come into being together with the file: under another name first, so that no
-    /// moment shows half a journal.
+    /// Creates the file together with the first records: under another name first, so that there is never half a journal.
     #[expect(clippy::disallowed_methods, reason = "no other user can enter the directory (private_directory)")]
     fn begin(&mut self, lines: &str) -> io::Result<()> {
         let unfinished = self.path.with_extension("new");
@@ -132,7 +131,7 @@ impl Journal {
     }
 }
 
-/// Appends all of `bytes` or, on a full disk, nothing: half a line would spoil the next one.
+/// Appends all of `bytes` or, on a full disk, nothing: half a line would corrupt the next one.
 fn append_whole(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     let length = file.metadata()?.len();
     file.write_all(bytes).and_then(|()| file.sync_data()).or_else(|error| {
@@ -142,12 +141,12 @@ fn append_whole(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Where the journal lies.
+/// The path of the journal.
 pub fn path_in(state: &Path) -> PathBuf {
     state.join("lease.jsonl")
 }
 
-/// Removes the journal, for good.
+/// Removes the journal permanently.
 #[expect(clippy::disallowed_methods, reason = "no other user can enter the directory (private_directory)")]
 pub fn remove(path: &Path) -> Result<(), LeaseError> {
     let removed = match std::fs::remove_file(path) {
@@ -158,8 +157,8 @@ pub fn remove(path: &Path) -> Result<(), LeaseError> {
     removed.map_err(|source| LeaseError::of_file("remove the journal", path, source))
 }
 
-/// Reads the journal; `None` where there is none. A last line without its end is a record whose writing
-/// did not finish, so that its setting was not written: it is left out.
+/// Reads the journal; `None` where there is none. A last line without a newline is a record whose write did not complete; its
+/// setting was not written, so the record is left out.
 pub fn read(path: &Path) -> Result<Option<Found>, LeaseError> {
     let bytes = match std::fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -183,7 +182,7 @@ fn header(line: &str, path: &Path) -> Result<Header, LeaseError> {
         line: 1,
         what: error.to_string(),
     };
-    // The version is read first, because the rest of another version may look different.
+    // The version is checked first, because other versions may have another format.
     let value: serde_json::Value = serde_json::from_str(line).map_err(corrupt)?;
     match value.get("schema").and_then(serde_json::Value::as_str) {
         Some(SCHEMA) | None => serde_json::from_value(value).map_err(corrupt),

@@ -1,15 +1,14 @@
-//! What the lease wrote, in memory that it shares with its watchdog.
+//! The settings that the lease wrote, in memory shared with its watchdog.
 //!
-//! The lease appends; an entry is complete before the count says that it is there, and is never changed
-//! afterwards. So the watchdog sees every setting that may have been written, at whatever instruction
-//! the lease was killed.
+//! The lease appends entries. An entry is complete before the count includes it, and is never changed afterwards. So the watchdog
+//! sees every setting that may have been written, at whatever instruction the lease was killed.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::setting::Entry;
 
-/// Most pairs of a setting and a value in one lease.
+/// The most pairs of a setting and a value in one lease.
 pub const MOST: usize = 1024;
 
 #[repr(C)]
@@ -23,7 +22,7 @@ pub struct Ledger {
     shared: NonNull<Shared>,
 }
 
-// SAFETY: the mapping belongs to this value alone in this process; `push` takes `&mut self`.
+// SAFETY: in this process the mapping belongs to this value alone; `push` takes `&mut self`.
 unsafe impl Send for Ledger {}
 // SAFETY: `&Ledger` only reads entries below `count`, which never change again.
 unsafe impl Sync for Ledger {}
@@ -32,11 +31,11 @@ impl Ledger {
     /// An empty ledger.
     ///
     /// # Errors
-    /// No memory.
+    /// The memory cannot be mapped.
     pub fn map() -> std::io::Result<Ledger> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), size_of::<Shared>(), protection, flags, -1, 0) };
         match NonNull::new(start.cast::<Shared>()) {
             Some(shared) if start != libc::MAP_FAILED => Ok(Ledger { shared }),
@@ -45,14 +44,14 @@ impl Ledger {
     }
 
     fn count(&self) -> &AtomicUsize {
-        // SAFETY: the mapping is zeroed, aligned to a page and lives as long as `self`; zero is a count.
+        // SAFETY: the mapping is zeroed, page aligned and exists as long as `self`; zero is a valid count.
         unsafe { &(*self.shared.as_ptr()).count }
     }
 
     /// The entries so far.
     pub fn entries(&self) -> &[Entry] {
         let count = self.count().load(Ordering::Acquire).min(MOST);
-        // SAFETY: the first `count` entries are initialised (see `push`) and do not change any more.
+        // SAFETY: the first `count` entries are initialised (see `push`) and no longer change.
         unsafe {
             let first = std::ptr::addr_of!((*self.shared.as_ptr()).entries).cast::<Entry>();
             std::slice::from_raw_parts(first, count)
@@ -65,7 +64,7 @@ impl Ledger {
         if count >= MOST {
             return None;
         }
-        // SAFETY: the slot lies inside the mapping, and nobody reads it while the count does not say so.
+        // SAFETY: the slot is inside the mapping, and it is not read before the count includes it.
         unsafe {
             let first = std::ptr::addr_of_mut!((*self.shared.as_ptr()).entries).cast::<Entry>();
             first.add(count).write(*entry);
@@ -77,7 +76,7 @@ impl Ledger {
 
 impl Drop for Ledger {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own and is not used again.
+        // SAFETY: the mapping belongs to this value and is not used again.
         unsafe { libc::munmap(self.shared.as_ptr().cast(), size_of::<Shared>()) };
     }
 }

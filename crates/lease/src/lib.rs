@@ -1,4 +1,4 @@
-//! System settings on loan: saved before, put back after success, error, a signal or SIGKILL.
+//! System settings on loan: saved before, restored after success, error, a signal or SIGKILL.
 //!
 //! ```text
 //! pagelab ── Lease ──┬─ writes ─► journal (disk)   ─► setting (sysfs, sysctl)
@@ -7,23 +7,21 @@
 //! watchdog ───────────────────────────┘  when pagelab dies: puts back, removes the journal
 //! recover() reads the journal            when both died
 //! ```
-//! One lease exists at a time on a machine. A lock file says who has it; the watchdog shares the lock, so
-//! that nobody gets the lease before the settings are back. Who changes nothing, and needs settings to stay as they are,
-//! has a [`Share`] of the same lock: then others can have that too, and no process the lease. Both are given in the order of
-//! arrival: a share waits for a lease that was asked for before it, so that shares cannot put a lease off for ever. No
-//! process may therefore wait for a share while it has one. The kernel frees the lock of a process that is gone, however
-//! it went (flock(2)). Every value is in the journal, on the disk,
-//! and in the ledger before it is written to the setting.
+//! At most one lease exists on a machine at a time. A lock file records the holder. The watchdog shares the lock, so no other
+//! process gets the lease before the settings are restored. A process that changes nothing but needs settings to stay unchanged
+//! takes a [`Share`] of the same lock. Other processes can then have a share too, but none can have the lease. Leases and shares
+//! are given in the order of arrival: a share waits for a lease that was requested before it, so that shares cannot delay a lease
+//! for ever. Therefore no process may wait for a share while it has one. The kernel releases the lock of a process that is gone,
+//! however it ended (flock(2)). Every value is in the journal, on disk, and in the ledger before it is written to the setting.
 //!
-//! A setting is put back only while it has a value that the lease wrote (or fewer pages of a pool than
-//! the lease asked for). Where it has another one, somebody else changed it: it is left alone and
-//! reported, with the command that would undo it.
+//! A setting is restored only while it has a value that the lease wrote (or a pool has fewer pages than the lease requested).
+//! If it has another value, another process changed it: it is left unchanged and reported, with the command that would undo the
+//! change.
 //!
 //! # Signals
-//! The program handles its own. It may end its work and drop the lease, or simply exit: a lease whose
-//! process is gone is put back by the watchdog, whatever ended the process. What must not happen is that
-//! a process that was forked and not executed keeps the lease's descriptors open: the watchdog would
-//! wait for it. Executed programs do not have them.
+//! The program handles its own signals. It may end its work and drop the lease, or simply exit: the watchdog restores the settings
+//! of a lease whose process is gone, however it ended. A process that was forked and has not executed a program must not keep the
+//! lease's descriptors open, because the watchdog would wait for it. Executed programs do not have the descriptors.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod error;
@@ -54,68 +52,68 @@ use lock::Lock;
 use setting::{Entry, File, Kind, Value};
 use watchdog::Watchdog;
 
-/// Where settings may lie that a lease changes.
+/// The directories in which a lease changes settings.
 pub const ALLOWED: [&str; 3] = ["/sys/kernel/mm/", "/proc/sys/vm/", "/sys/devices/system/cpu/cpufreq/"];
 
-/// The kernel recomputes it when THP of PMD size is switched on or off (`set_recommended_min_free_kbytes`,
-/// mm/khugepaged.c), and an administrator's own value would be lost.
+/// The kernel recomputes it when THP of PMD size is enabled or disabled (`set_recommended_min_free_kbytes`, mm/khugepaged.c),
+/// which would lose an administrator's value.
 const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";
 
-/// Where the settings and pagelab's own files lie.
+/// The directories of the settings and of pagelab's own files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Stands for `/` before the name of every setting.
+    /// The directory that replaces `/` in the path of every setting.
     pub root: PathBuf,
-    /// Holds the lock; gone after a reboot.
+    /// The directory of the lock; it does not survive a reboot.
     pub run: PathBuf,
-    /// Holds the journal; survives a reboot.
+    /// The directory of the journal; it survives a reboot.
     pub state: PathBuf,
 }
 
-/// What became of a value that was written.
+/// The result of writing a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// The setting has it.
+    /// The setting has the value.
     Whole,
-    /// The pool has fewer pages than asked for: there is no more free contiguous memory.
+    /// The pool has fewer pages than requested: there is no more contiguous free memory.
     Granted {
-        /// Pages asked for.
+        /// Number of pages requested.
         asked: u64,
-        /// Pages that the pool has.
+        /// Number of pages in the pool.
         got: u64,
     },
 }
 
-/// What [`recover`] found.
+/// The result of [`recover`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recovered {
-    /// No journal: nothing is left of an earlier lease.
+    /// No journal: an earlier lease left nothing.
     Nothing,
-    /// A journal of this boot; what became of its settings.
+    /// A journal of this boot, with the result for each of its settings.
     PutBack(Report),
-    /// A journal of an earlier boot, which the reboot made void; it is removed.
+    /// A journal of an earlier boot, which is void after the reboot; it is removed.
     Rebooted {
-        /// How many settings it named.
+        /// Number of settings in the journal.
         settings: usize,
     },
 }
 
-/// Settings stay as they are while it lives, for all who have one.
+/// Keeps settings unchanged as long as any process has one.
 #[derive(Debug)]
 pub struct Share {
     _lock: Lock,
 }
 
-/// What a process has whose need to change settings depends on how they are.
+/// What a process gets that decides by the current settings whether to change them.
 #[derive(Debug)]
 pub enum Hold {
-    /// It changes none.
+    /// The process changes no setting.
     Share(Share),
-    /// It changes some.
+    /// The process changes settings.
     Lease(Box<Lease>),
 }
 
-/// System settings on loan. Dropping it puts them back.
+/// System settings on loan. Dropping it restores them.
 pub struct Lease {
     site: Site,
     lock: Option<Lock>,
@@ -126,30 +124,29 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Takes the lease of the host's settings, waiting for at most `patience` for the process that has it and for those that asked before.
-    /// `on_wait` hears who has it and for how long this process has waited, about fifty times a second; it ends the
-    /// waiting with `false`.
+    /// Takes the lease of the host's settings. Waits for at most `patience` for the process that has it and for those that
+    /// requested it earlier. `on_wait` is called about fifty times a second with the holder and the waiting time so far; it ends
+    /// the waiting by returning `false`.
     ///
-    /// Nothing is changed yet, but what an earlier lease left behind is put back first
-    /// ([`Lease::recovered`]).
+    /// Nothing is changed yet, except that settings left by an earlier lease are restored first ([`Lease::recovered`]).
     ///
     /// # Errors
-    /// [`LeaseError::Held`] after `patience`, [`LeaseError::Interrupted`]; directories that are not root's
-    /// own; a corrupt journal, or one whose settings cannot be put back; no process for the watchdog.
+    /// [`LeaseError::Held`] after `patience`, [`LeaseError::Interrupted`]; directories that are not root's own; a corrupt
+    /// journal, or one whose settings cannot be restored; no process for the watchdog.
     pub fn acquire(patience: Duration, on_wait: impl FnMut(&Holder, Duration) -> bool) -> Result<Lease, LeaseError> {
         Site::host().acquire(patience, on_wait)
     }
 
-    /// What was left of an earlier lease and put back when this one began.
+    /// The settings of an earlier lease that were restored when this one began.
     pub fn recovered(&self) -> &Recovered {
         &self.recovered
     }
 
-    /// Gives a setting a value for the time of the lease, and verifies that the kernel took it.
+    /// Gives a setting a value for the time of the lease, and verifies that the kernel accepted it.
     ///
     /// # Errors
-    /// The path is not one that a lease changes, the kernel lacks the setting, refuses the value or this
-    /// process, took another value, or somebody else changed the setting since the lease wrote it.
+    /// The path is not one that a lease changes, the kernel lacks the setting, refuses the value or denies access, the setting
+    /// has another value after the write, or another process changed the setting since the lease wrote it.
     pub fn set(&mut self, path: &str, wanted: &str) -> Result<Taken, LeaseError> {
         if !self.watchdog.as_ref().is_some_and(Watchdog::is_alive) {
             return Err(LeaseError::WatchdogGone);
@@ -167,8 +164,8 @@ impl Lease {
         verify(path, kind, &wanted, &read(path, &file, kind)?)
     }
 
-    /// Makes exactly these settings differ from what was before the lease: every other leased setting
-    /// gets its old value back, then these are set, in this order. The answer has one entry for each.
+    /// Makes exactly these settings differ from their values before the lease: restores every other leased setting, then sets
+    /// these in this order. Returns one result for each.
     ///
     /// # Errors
     /// As [`Lease::set`].
@@ -195,8 +192,8 @@ impl Lease {
         settings.into_iter().map(|(path, value)| self.set(path, value)).collect()
     }
 
-    /// Puts everything back, removes the journal, dismisses the watchdog and lets the lock go. Where a
-    /// setting could not be put back the journal stays, for [`recover`].
+    /// Restores everything, removes the journal, ends the watchdog and releases the lock. If a setting could not be restored, the
+    /// journal stays for [`recover`].
     ///
     /// # Errors
     /// The journal cannot be removed.
@@ -216,7 +213,7 @@ impl Lease {
         removed.map(|()| report)
     }
 
-    /// A leased setting must still have a value of the lease's own.
+    /// Checks that a leased setting still has a value that the lease wrote.
     fn refuse_foreign(&self, path: &str, file: &File, found: &Value) -> Result<(), LeaseError> {
         let same = |entry: &&Entry| entry.file.as_bytes() == file.as_bytes();
         let Some(first) = self.ledger.entries().iter().find(same) else { return Ok(()) };
@@ -227,7 +224,7 @@ impl Lease {
         Err(LeaseError::ChangedByOther { path: path.to_string(), found: found.lossy() })
     }
 
-    /// Puts a value that is about to be written into the journal and the ledger, unless it is there.
+    /// Records a value that is about to be written in the journal and the ledger, unless it is already there.
     fn remember(&mut self, path: &str, entry: Entry) -> Result<(), LeaseError> {
         let same = |other: &&Entry| other.file.as_bytes() == entry.file.as_bytes();
         let known: Vec<&Entry> = self.ledger.entries().iter().filter(same).collect();
@@ -251,8 +248,8 @@ impl Lease {
         Ok(())
     }
 
-    /// The setting that the kernel changes together with `path`, if it is not in the ledger yet. It comes
-    /// before the other one, so that it is put back after it.
+    /// The setting that the kernel changes together with `path`, if it is not in the ledger yet. It is recorded before the other
+    /// one, so that it is restored after it.
     fn kept_with(&self, path: &str) -> Result<Option<Entry>, LeaseError> {
         let is_thp = path.starts_with("/sys/kernel/mm/transparent_hugepage/") && path.ends_with("enabled");
         let file = self.site.file(MIN_FREE)?;
@@ -296,16 +293,15 @@ impl std::fmt::Debug for Lease {
     }
 }
 
-/// How long a watchdog may take to put settings back, before it is no watchdog that has the lease: freeing a large
-/// pool takes the longest.
+/// How long a watchdog may take to restore settings; a lease held for longer belongs to another process. Freeing a large pool
+/// takes longest.
 const WATCHDOG_TIME: Duration = Duration::from_secs(3);
 
-/// Puts back what an earlier lease left on the host when pagelab and its watchdog were both killed; for
-/// `pagelab restore`.
+/// Restores settings that an earlier lease left on the host when pagelab and its watchdog were both killed; for `pagelab
+/// restore`.
 ///
 /// # Errors
-/// Somebody has the lease and keeps it for seconds (their watchdog will put things back), or the journal cannot be
-/// read.
+/// Another process keeps the lease for seconds (its watchdog will restore the settings), or the journal cannot be read.
 pub fn recover() -> Result<Recovered, LeaseError> {
     Site::host().recover()
 }

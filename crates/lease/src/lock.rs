@@ -1,4 +1,4 @@
-//! One lease at a time: a lock file in the private directory.
+//! The lock file in the private directory, which ensures that there is one lease at a time.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -12,20 +12,20 @@ use super::holder::Holder;
 use super::private::open;
 use super::queue::Ticket;
 
-/// How often a waiting process looks again.
+/// The interval at which a waiting process tries again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Who else may have the lock.
+/// Which other processes may have the lock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Nobody: settings are going to be changed.
+    /// None: settings will be changed.
     Exclusive,
-    /// Whoever does not change settings either. Nothing is written.
+    /// Those that do not change settings either. Nothing is written to the lock file.
     Shared,
 }
 
-/// The lock, held. It is held by the open file, which a forked child shares: it ends when the last of
-/// them closes it, or one of them says so.
+/// A held lock. The lock belongs to the open file, which a forked child shares: it ends when the last of them closes the file, or
+/// one of them unlocks it.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
@@ -33,8 +33,8 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock of the directory `run` when it is the ticket's turn, waiting for at most `patience`; `on_wait` hears
-    /// who has it, about fifty times a second, and ends the waiting with `false`.
+    /// Takes the lock of the directory `run` when the ticket is first in the queue. Waits for at most `patience`; `on_wait` is
+    /// called with the holder about fifty times a second, and ends the waiting by returning `false`.
     pub fn take(
         run: &Path,
         ticket: &Ticket,
@@ -55,7 +55,7 @@ impl Lock {
             }
             let holder = match sharing(&file) {
                 Ok(sharing) => sharing.unwrap_or_else(|| read_holder(&file)),
-                // What the file says may be of somebody who is gone.
+                // The file may still contain a process that is gone.
                 Err(_) => Holder::unknown(),
             };
             let holder = Holder { in_front, ..holder };
@@ -84,12 +84,12 @@ impl Lock {
         self.file.as_raw_fd()
     }
 
-    /// Lets it go, whoever else still has the file open.
+    /// Releases the lock, even if other processes still have the file open.
     pub fn release(self) {}
 }
 
 impl Drop for Lock {
-    /// Closing the file is not enough: a process that was forked, and has not yet executed, has it too.
+    /// Closing the file is not enough: a process that was forked and has not yet executed a program has it open too.
     fn drop(&mut self) {
         if self.mode == Mode::Exclusive {
             let _ = self.file.set_len(0);
@@ -116,14 +116,14 @@ fn try_lock(file: &File, mode: Mode) -> io::Result<bool> {
     }
 }
 
-/// Whether the locked file is the one that others will find: it may have been deleted in between.
+/// Whether the locked file still has this path: it may have been deleted in between.
 fn is_still(file: &File, path: &Path) -> io::Result<bool> {
     let (mine, there) = (file.metadata()?, host::if_there(std::fs::symlink_metadata(path))?);
     Ok(there.is_some_and(|there| (mine.dev(), mine.ino()) == (there.dev(), there.ino())))
 }
 
-/// The one of those who share the lock that runs the longest, as the kernel knows them (proc_locks(5)); `None` where
-/// nobody shares it. What the file says is then of somebody who is gone.
+/// The longest-running of the processes that share the lock, according to the kernel (proc_locks(5)); `None` where no process
+/// shares it. The content of the file is then from a process that is gone.
 fn sharing(file: &File) -> io::Result<Option<Holder>> {
     let locks = host::content("/proc/locks")?;
     let metadata = file.metadata()?;

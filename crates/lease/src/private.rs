@@ -7,9 +7,9 @@ use std::path::Path;
 
 use super::error::LeaseError;
 
-/// Makes sure that `path` is a directory of this user that nobody else can enter, and makes it if it is
-/// missing. A symbolic link, another owner or open permissions are refused, because whoever controls the
-/// directory would control what is written to the system's settings.
+/// Makes sure that `path` is a directory of this user that no other user can enter, and creates it if it is missing. A symbolic
+/// link, another owner or open permissions are refused, because a user who controls the directory would control the values
+/// written to the system's settings.
 #[expect(clippy::disallowed_methods, reason = "a link is not followed by mkdir(2), and is refused below")]
 pub fn directory(path: &Path) -> Result<(), LeaseError> {
     match std::fs::DirBuilder::new().mode(0o700).create(path) {
@@ -44,8 +44,8 @@ pub fn directory(path: &Path) -> Result<(), LeaseError> {
     Ok(())
 }
 
-/// Why a directory cannot be made. What it lies in is not pagelab's to make: `mkdir` and a mount differ in what
-/// outlives the boot.
+/// The error when a directory cannot be created. pagelab does not create the parent directory: whether it survives a reboot
+/// depends on how it is made (`mkdir` or a mount).
 fn not_made(path: &Path, error: &io::Error) -> LeaseError {
     let parent = path.parent().unwrap_or(Path::new("/")).display();
     let (what, remedy) = match error.kind() {

@@ -1,44 +1,44 @@
-//! How putting back went, setting by setting.
+//! The result of restoring, setting by setting.
 
 use std::fmt;
 use std::io;
 
 use super::setting::{Entry, PutBack};
 
-/// What became of every setting of a lease.
+/// The results for all settings of a lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// One for each setting, in the order in which they were put back.
+    /// One entry for each setting, in the order in which they were restored.
     pub settings: Vec<SettingReport>,
 }
 
-/// What became of one setting.
+/// The result for one setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingReport {
-    /// The setting.
+    /// Path of the setting.
     pub path: String,
     /// Its value before the lease.
     pub before: String,
-    /// What became of it.
+    /// The result.
     pub fate: Fate,
 }
 
-/// What became of a setting.
+/// The result of restoring a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It had its old value already.
+    /// It already had its old value.
     Unchanged,
     /// It has its old value again.
     Restored,
-    /// Somebody else gave it another value meanwhile, which was left alone: writing the old one over it
-    /// could undo what an administrator did on purpose.
+    /// Another process gave it a different value in the meantime, which was left unchanged: overwriting it could undo an
+    /// intentional change by an administrator.
     Foreign {
-        /// The value it has.
+        /// Its current value.
         found: String,
     },
-    /// It could not be put back.
+    /// It could not be restored.
     Failed {
-        /// Why.
+        /// The reason, as text.
         reason: String,
     },
 }
@@ -55,12 +55,12 @@ impl Report {
         self.settings.push(SettingReport { path, before: entry.before.lossy(), fate });
     }
 
-    /// Whether a setting could not be put back.
+    /// Whether a setting could not be restored.
     pub fn has_failed(&self) -> bool {
         self.settings.iter().any(|setting| matches!(setting.fate, Fate::Failed { .. }))
     }
 
-    /// The settings that somebody else changed.
+    /// The settings that another process changed.
     pub fn foreign(&self) -> impl Iterator<Item = &SettingReport> {
         self.settings.iter().filter(|setting| matches!(setting.fate, Fate::Foreign { .. }))
     }

@@ -1,8 +1,7 @@
-//! One setting: reading it, writing it, and putting its old value back.
+//! Reads, writes and restores one setting.
 //!
-//! Nothing here allocates, locks or panics, because the watchdog runs it in the child of a fork of a
-//! program that may have other threads, where only async-signal-safe calls are allowed
-//! (signal-safety(7)).
+//! Nothing here allocates, locks or panics: the watchdog runs it in the child of a fork of a program that may have other threads,
+//! where only async-signal-safe calls are allowed (signal-safety(7)).
 
 use std::ffi::CStr;
 use std::io;
@@ -10,63 +9,62 @@ use std::time::Duration;
 
 use super::text::Text;
 
-/// Most bytes of a file's name.
+/// The most bytes of a file's name.
 pub const FILE_BYTES: usize = 512;
-/// Most bytes of a value, a zero byte included.
+/// The most bytes of a value, including a terminating zero byte.
 pub const VALUE_BYTES: usize = 128;
 
-/// How often something is tried that a program that is ending can disturb, and the pause in between: a
-/// second in all, which is less than ending takes.
+/// How often an operation is tried that a program that is ending can disturb, and the pause in between: one second in total.
 const TRIES: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A file's name, with the root before it.
+/// A file's name, including the root.
 pub type File = Text<FILE_BYTES>;
 /// A value of a setting.
 pub type Value = Text<VALUE_BYTES>;
 
-/// What the values of a setting mean when it is put back.
+/// The meaning of a setting's values when it is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A word or a number that stays as it was written.
+    /// A word or a number that keeps the written value.
     Value,
-    /// The size of a hugetlb pool: the kernel may give fewer pages than asked for.
+    /// The size of a hugetlb pool: the kernel may provide fewer pages than requested.
     Pages,
     /// A value that the kernel itself changes when another setting is written.
     Kept,
 }
 
-/// A value that was, or is about to be, written to a setting; and the one before the lease.
+/// A value that was, or is about to be, written to a setting, with the value before the lease.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Entry {
-    /// The file.
+    /// Path of the file.
     pub file: File,
-    /// What its values mean.
+    /// The meaning of its values.
     pub kind: Kind,
-    /// The value before the lease wrote to it for the first time.
+    /// The value before the lease first wrote to it.
     pub before: Value,
     /// The value that the lease writes; empty where the kind is `Kept`.
     pub written: Value,
 }
 
-/// How putting back a setting went.
+/// The result of restoring a setting.
 #[derive(Clone, Copy)]
 pub enum PutBack {
-    /// It had its old value already.
+    /// It already had its old value.
     Unchanged,
     /// It has its old value again.
     Restored,
-    /// It has a value that neither the lease wrote nor the setting had before; it was left alone.
+    /// It has a value that is neither one that the lease wrote nor the old one; it was left unchanged.
     Foreign(Value),
-    /// The kernel took the old value without complaint, and has another one.
+    /// The kernel accepted the write, but the setting has another value.
     NotTaken(Value),
-    /// The system said no; an `errno`.
+    /// The system returned an error, an `errno`.
     Failed(i32),
 }
 
-/// Puts back every setting in `entries`, the last one first, and tells `report` of each.
+/// Restores every setting in `entries`, the last one first, and calls `report` for each.
 pub fn put_back_all(entries: &[Entry], mut report: impl FnMut(&Entry, PutBack)) {
     for (index, entry) in entries.iter().enumerate().rev() {
         let same = |other: &&Entry| other.file.as_bytes() == entry.file.as_bytes();
@@ -79,8 +77,8 @@ pub fn put_back_all(entries: &[Entry], mut report: impl FnMut(&Entry, PutBack)) 
 }
 
 impl Entry {
-    /// Whether `found` can come from this entry: it is what was written; or some of the pages that the
-    /// pool was asked for; or anything, where the kernel chooses.
+    /// Whether `found` can result from this entry: it is the written value; or fewer pages than the pool was asked for; or any
+    /// value, where the kernel chooses it.
     pub fn could_have_made(&self, found: &Value) -> bool {
         match self.kind {
             Kind::Value => found.as_bytes() == self.written.as_bytes(),
@@ -95,7 +93,7 @@ impl Entry {
     }
 }
 
-/// Puts back one setting if its value is one that the lease `wrote`.
+/// Restores one setting if its value is one that the lease `wrote`.
 pub fn put_back(entry: &Entry, wrote: impl Fn(&Value) -> bool) -> PutBack {
     let found = match read(&entry.file, entry.kind) {
         Ok(found) => found,
@@ -117,19 +115,19 @@ pub fn put_back(entry: &Entry, wrote: impl Fn(&Value) -> bool) -> PutBack {
     }
 }
 
-/// Writes the old value of a setting, and leaves no pages behind where it makes a pool smaller.
+/// Writes the old value of a setting, and leaves no pages behind if that makes a pool smaller.
 fn give_back(entry: &Entry) -> Result<(), i32> {
     let before = if entry.kind == Kind::Pages { Pool::read(&entry.file)? } else { None };
     write(&entry.file, &entry.before)?;
     before.map_or(Ok(()), |before| free_idle_surplus(entry, before.surplus))
 }
 
-/// Frees pages that making a pool smaller has left free, unreserved and surplus, which nothing else frees.
+/// Frees pages that shrinking a pool has left free, unreserved and surplus, which nothing else frees.
 ///
-/// The kernel (`set_max_huge_pages`, mm/hugetlb.c) counts the pages in use and reserved, frees the others
-/// without its lock, and only then makes the counted ones surplus, so that they are freed with their last
-/// use. What a program that is being killed gives back in between stays free, and is made surplus all the
-/// same. A pool that is raised to all its pages has no surplus, and is lowered once more.
+/// The kernel (`set_max_huge_pages`, mm/hugetlb.c) counts the pages in use and reserved, frees the others without its lock, and
+/// only then makes the counted ones surplus, so that they are freed after their last use. Pages that a program that is being
+/// killed gives back in between stay free, and are made surplus nevertheless. Raising the pool to all its pages removes the
+/// surplus; then it is lowered once more.
 fn free_idle_surplus(entry: &Entry, surplus_before: u64) -> Result<(), i32> {
     for _ in 0..TRIES {
         let Some(pool) = Pool::read(&entry.file)? else { return Ok(()) };
@@ -138,29 +136,29 @@ fn free_idle_surplus(entry: &Entry, surplus_before: u64) -> Result<(), i32> {
         }
         write(&entry.file, &decimal(pool.pages).ok_or(libc::ERANGE)?)?;
         write(&entry.file, &entry.before)?;
-        // The program may not be gone yet.
+        // The program may not have ended yet.
         std::thread::sleep(PAUSE);
     }
     Ok(())
 }
 
-/// What the kernel says of a hugetlb pool, in pages.
+/// The kernel's figures for a hugetlb pool, in pages.
 struct Pool {
-    /// All of them, which is what the file of the pool shows.
+    /// All pages, as in the pool's own file.
     pages: u64,
-    /// Those above the size that was asked for.
+    /// Pages above the requested size.
     surplus: u64,
-    /// Free ones that nobody has reserved.
+    /// Free pages that are not reserved.
     idle: u64,
 }
 
 impl Pool {
-    /// `None` where the files beside that of the pool are not there.
+    /// `None` where the files next to that of the pool do not exist.
     ///
     /// # Errors
-    /// An `errno`: a file cannot be read or holds no number (EINVAL), or the pool changes again and again (EAGAIN).
+    /// An `errno`: a file cannot be read or contains no number (EINVAL), or the pool keeps changing (EAGAIN).
     fn read(file: &File) -> Result<Option<Pool>, i32> {
-        // Pages and surplus shrink together while a program ends, so both must be of one moment.
+        // Pages and surplus shrink together while a program ends, so both must be from the same moment.
         let Some(mut surplus) = sibling_number(file, b"surplus_hugepages")? else { return Ok(None) };
         for _ in 0..TRIES {
             let pages = number(&read_file(file)?).ok_or(libc::EINVAL)?;
@@ -178,8 +176,8 @@ impl Pool {
     }
 }
 
-/// The value of a setting, which is its first line: the chosen word of a file with choices; the persistent
-/// pages of a pool, which are those that are not surplus.
+/// The value of a setting, which is its first line: the chosen word of a file with choices; for a pool its persistent pages,
+/// which are those that are not surplus.
 ///
 /// # Errors
 /// An `errno`.
@@ -190,9 +188,8 @@ pub fn read(file: &File, kind: Kind) -> Result<Value, i32> {
     }
 }
 
-/// Writes a value as one line in one call, as `echo` does: the kernel takes it whole or not at all. The
-/// file is not cut off first, because a process that is killed in between would leave it empty where it
-/// is a plain file.
+/// Writes a value as one line in one call, as `echo` does: the kernel accepts it completely or not at all. The file is not
+/// truncated first, because a process that is killed in between would leave it empty where it is a plain file.
 ///
 /// # Errors
 /// An `errno`.
@@ -201,7 +198,7 @@ pub fn write(file: &File, value: &Value) -> Result<(), i32> {
     line.push(value.as_bytes()).and_then(|()| line.push(b"\n")).ok_or(libc::ERANGE)?;
     let opened = open(file, libc::O_WRONLY)?;
     let bytes = line.as_bytes();
-    // SAFETY: the pointer and the length are those of one slice.
+    // SAFETY: pointer and length belong to one slice.
     let written = retry(|| unsafe { libc::write(opened.0, bytes.as_ptr().cast(), bytes.len()) });
     match written {
         Ok(length) if length == bytes.len() => Ok(()),
@@ -210,12 +207,12 @@ pub fn write(file: &File, value: &Value) -> Result<(), i32> {
     }
 }
 
-/// A descriptor that closes itself.
+/// A descriptor that is closed when dropped.
 struct Open(libc::c_int);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // SAFETY: the descriptor is this value's own.
+        // SAFETY: this value owns the descriptor.
         unsafe { libc::close(self.0) };
     }
 }
@@ -231,7 +228,7 @@ fn open(file: &File, flags: libc::c_int) -> Result<Open, i32> {
 fn read_file(file: &File) -> Result<Value, i32> {
     let opened = open(file, libc::O_RDONLY)?;
     let mut buffer = [0u8; 1024];
-    // SAFETY: the pointer and the length are those of one buffer.
+    // SAFETY: pointer and length belong to one buffer.
     let length = retry(|| unsafe { libc::read(opened.0, buffer.as_mut_ptr().cast(), buffer.len()) })?;
     let bytes = buffer.get(..length).unwrap_or_default();
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -276,7 +273,7 @@ fn decimal(number: u64) -> Option<Value> {
     }
 }
 
-/// The number in a file next to another one; `None` where there is none.
+/// The number in a file in the same directory; `None` where the file does not exist.
 fn sibling_number(file: &File, name: &[u8]) -> Result<Option<u64>, i32> {
     match read_file(&sibling(file, name).ok_or(libc::ENAMETOOLONG)?) {
         Err(libc::ENOENT) => Ok(None),
@@ -300,7 +297,7 @@ mod tests {
         Entry { file: File::EMPTY, kind, before: value(before), written: value(written) }
     }
 
-    /// The file of a pool of 8 pages of which 3 are surplus.
+    /// The file of a pool of 8 pages, 3 of them surplus.
     fn pool(directory: &std::path::Path) -> File {
         let put = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
         put("nr_hugepages", "8\n");

@@ -1,4 +1,4 @@
-//! Taking, sharing and recovering what lies at a site.
+//! Takes, shares and recovers the lease of a site.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,12 +16,12 @@ use super::watchdog::Watchdog;
 use super::{ALLOWED, Hold, Lease, Recovered, Share, Site, WATCHDOG_TIME, value};
 
 impl Site {
-    /// The running host.
+    /// The site of the running host.
     pub fn host() -> Site {
         Site { root: "/".into(), run: host::LEASE_DIRECTORY.into(), state: "/var/lib/pagelab".into() }
     }
 
-    /// A tree below `root`, for tests: settings, lock and journal all lie in it.
+    /// A tree below `root`, for tests: settings, lock and journal are all in it.
     pub fn under(root: &Path) -> Site {
         Site { root: root.into(), run: root.join("run/pagelab"), state: root.join("var/lib/pagelab") }
     }
@@ -39,7 +39,7 @@ impl Site {
         self.begin(Lock::take(&self.run, &ticket, Mode::Exclusive, patience, on_wait)?)
     }
 
-    /// Puts back what an earlier lease of this site left; see [`recover`](super::recover).
+    /// Restores settings that an earlier lease of this site left; see [`recover`](super::recover).
     ///
     /// # Errors
     /// See [`recover`](super::recover).
@@ -65,7 +65,7 @@ impl Site {
         let mut lock = take(Mode::Shared)?;
         let journal = journal::path_in(&self.state);
         if journal.try_exists().map_err(|source| LeaseError::of_file("look for", &journal, source))? {
-            // Settings of a lease that died are still in force, and to put them back takes a lease.
+            // Settings of a lease that died are still in force, and restoring them requires a lease.
             lock.release();
             self.begin(take(Mode::Exclusive)?)?.restore()?;
             lock = take(Mode::Shared)?;
@@ -83,7 +83,7 @@ impl Site {
         Ticket::take(&self.run)
     }
 
-    /// Begins the lease that the lock is for.
+    /// Begins a lease with its lock.
     fn begin(&self, lock: Lock) -> Result<Lease, LeaseError> {
         let recovered = self.replay()?;
         if let Recovered::PutBack(report) = &recovered
@@ -100,7 +100,7 @@ impl Site {
         Ok(Lease { site: self.clone(), lock, journal, ledger, watchdog, recovered })
     }
 
-    /// With the lock held: puts back what the journal says, and removes it unless something failed.
+    /// With the lock held: restores the settings in the journal, and removes it unless something failed.
     fn replay(&self) -> Result<Recovered, LeaseError> {
         let path = journal::path_in(&self.state);
         let Some(found) = journal::read(&path)? else { return Ok(Recovered::Nothing) };
@@ -126,7 +126,7 @@ impl Site {
         Ok(Recovered::PutBack(report))
     }
 
-    /// Puts back every setting in `entries`, the last one first.
+    /// Restores every setting in `entries`, the last one first.
     pub(super) fn put_back_all(&self, entries: &[Entry]) -> Report {
         let mut report = Report::default();
         setting::put_back_all(entries, |entry, outcome| report.add(self.path_of(entry), entry, outcome));
@@ -148,7 +148,7 @@ impl Site {
         })
     }
 
-    /// The file of a setting that a lease may change.
+    /// The file of a setting, if a lease may change it.
     pub(super) fn file(&self, path: &str) -> Result<File, LeaseError> {
         let not_allowed = || LeaseError::NotAllowed { path: path.to_string(), allowed: ALLOWED.join(", ") };
         let is_plain = path.split('/').skip(1).all(|part| !matches!(part, "" | "." | "..")) && !path.contains('\0');
@@ -167,10 +167,10 @@ impl Site {
 }
 
 impl Hold {
-    /// Waits until no lease changes the host's settings, for at most `patience` as [`Lease::acquire`] does, and
-    /// asks `must_change` then. If it says no, settings stay as they are, for this process and for others who change
-    /// none, and nothing is written, but what an earlier lease left behind is put back first. If it says yes, this process
-    /// takes the lease, before everybody who asked later.
+    /// Waits until no lease changes the host's settings, for at most `patience` as in [`Lease::acquire`], and then calls
+    /// `must_change`. If it returns false, settings stay unchanged for this process and for others that change none. Nothing is
+    /// written then, except that settings left by an earlier lease are restored first. If it returns true, this process takes the
+    /// lease, before all processes that requested it later.
     ///
     /// # Errors
     /// Those of [`Lease::acquire`].

@@ -1,5 +1,4 @@
-//! Text of bounded length without allocation, so that it can lie in shared memory and be used where
-//! nothing may be allocated.
+//! Text of bounded length without allocation, for shared memory and for code that must not allocate.
 
 /// Up to `N` bytes.
 #[derive(Clone, Copy)]
@@ -10,17 +9,17 @@ pub struct Text<const N: usize> {
 }
 
 impl<const N: usize> Text<N> {
-    /// No text.
+    /// The empty text.
     pub const EMPTY: Text<N> = Text { length: 0, bytes: [0; N] };
 
-    /// The text of `bytes`; `None` where they do not fit, with a zero byte behind them.
+    /// The text of `bytes`; `None` where they do not fit together with a terminating zero byte.
     pub fn new(bytes: &[u8]) -> Option<Text<N>> {
         let mut text = Text::EMPTY;
         text.push(bytes)?;
         Some(text)
     }
 
-    /// Appends.
+    /// Appends bytes; `None` where they do not fit.
     pub fn push(&mut self, bytes: &[u8]) -> Option<()> {
         let end = self.length.checked_add(bytes.len()).filter(|end| *end < N)?;
         self.bytes.get_mut(self.length..end)?.copy_from_slice(bytes);
@@ -28,7 +27,7 @@ impl<const N: usize> Text<N> {
         Some(())
     }
 
-    /// The text.
+    /// The bytes without the terminating zero.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or_default()
     }
@@ -38,7 +37,7 @@ impl<const N: usize> Text<N> {
         std::ffi::CStr::from_bytes_until_nul(&self.bytes).ok()
     }
 
-    /// The text for reading.
+    /// The text as a string, with invalid UTF-8 replaced.
     pub fn lossy(&self) -> String {
         String::from_utf8_lossy(self.as_bytes()).into_owned()
     }

@@ -1,19 +1,17 @@
-//! The process that puts the settings back when pagelab is killed.
+//! The process that restores the settings when pagelab is killed.
 //!
-//! It is a fork, not a re-execution of the program, for three reasons: it works from whatever program
-//! uses this library, tests included; nothing can fail between the fork and the moment at which it is
-//! armed; and it needs no memory that is not there already, so that it also works when pagelab was killed
-//! because memory ran out. The price is that it may only do what is async-signal-safe, because the
-//! program may have other threads: its work is reading and writing small files, which
-//! [`super::setting`] does without allocation.
+//! It is a fork, not a re-execution of the program, for three reasons. It works in every program that uses this library,
+//! including tests. Nothing can fail between the fork and the moment at which it is armed. And it needs no additional memory, so
+//! it also works when pagelab was killed because memory ran out. In return it may only do what is async-signal-safe, because the
+//! program may have other threads: it reads and writes small files, which [`super::setting`] does without allocation.
 //!
-//! It lives in a session of its own with every signal blocked, so that Ctrl-C and a closed terminal do
-//! not reach it. It keeps three things open: the lock, one end of a socket pair, a descriptor of pagelab's
-//! process, and nothing else of the program's (its standard streams are /dev/null). When that process ends,
-//! or the other end of the socket closes, without a goodbye, pagelab is dead: it puts the settings back,
-//! removes the journal, lets the lock go, and ends. The end of the socket alone would not tell, and closing
-//! the lock not free it, where pagelab was killed between a fork and the exec after it: the new process has
-//! both. The grandchild is not a child of pagelab, so that a tracer waiting for any child does not meet it.
+//! It runs in a session of its own with every signal blocked, so that Ctrl-C and a closed terminal do not reach it. It keeps
+//! three descriptors open: the lock, one end of a socket pair, and a pidfd of pagelab, but nothing else of the program's (its
+//! standard streams are /dev/null). If that process ends, or the other end of the socket is closed, without a goodbye message,
+//! pagelab is dead. The watchdog then restores the settings, removes the journal, releases the lock, and exits. The end of the
+//! socket alone is not sufficient, and closing the lock would not release it, if pagelab was killed between a fork and the
+//! following exec: the new process has both descriptors. The watchdog is not a child of pagelab but a grandchild, so that a
+//! tracer that waits for any child does not receive it.
 
 use std::ffi::CString;
 use std::io;
@@ -25,14 +23,14 @@ use super::ledger::Ledger;
 use super::lock::Lock;
 use super::setting::{self, PutBack};
 
-/// What the lease says when it has put the settings back itself.
+/// The message of the lease after it has restored the settings itself.
 static GOODBYE: u8 = b'G';
-/// What the watchdog says when it is armed.
+/// The message of the watchdog when it is armed.
 static READY: u8 = b'R';
-/// How long the two wait for each other's answer.
+/// How long each side waits for the other's answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// The lease's end of the line to its watchdog.
+/// The lease's end of the connection to its watchdog.
 #[derive(Debug)]
 pub struct Watchdog {
     line: OwnedFd,
@@ -42,7 +40,7 @@ impl Watchdog {
     /// Forks the watchdog, and returns when it is armed.
     ///
     /// # Errors
-    /// No process, no descriptor, or no answer.
+    /// No process or descriptor is available, or the watchdog does not answer.
     pub fn start(ledger: &Ledger, lock: &Lock, journal: &Path) -> io::Result<Watchdog> {
         let journal = CString::new(journal.as_os_str().as_encoded_bytes()).map_err(io::Error::other)?;
         let (ours, its) = socket_pair()?;
@@ -66,32 +64,32 @@ impl Watchdog {
         }
     }
 
-    /// Whether it is there.
+    /// Whether the watchdog still runs.
     pub fn is_alive(&self) -> bool {
         !matches!(self.read(Duration::ZERO), Ok(None))
     }
 
-    /// Says goodbye, and waits until it is gone.
+    /// Sends the goodbye message, and waits until the watchdog has ended.
     pub fn dismiss(self) {
-        // SAFETY: the pointer and the length are those of one byte. MSG_NOSIGNAL: a watchdog that was
-        // killed must not kill the program by SIGPIPE.
+        // SAFETY: pointer and length belong to one byte. MSG_NOSIGNAL: a watchdog that was killed must not kill the program by
+        // SIGPIPE.
         let sent = unsafe { libc::send(self.line.as_raw_fd(), (&raw const GOODBYE).cast(), 1, libc::MSG_NOSIGNAL) };
         if sent == 1 {
             let _ = self.read(ANSWER);
         }
     }
 
-    /// The next byte; `None` at the end of the line.
+    /// The next byte; `None` at the end of the connection.
     ///
     /// # Errors
-    /// `TimedOut`, where nothing comes within `patience`.
+    /// `TimedOut`, where nothing arrives within `patience`.
     fn read(&self, patience: Duration) -> io::Result<Option<u8>> {
         let start = Instant::now();
         loop {
             let left = patience.saturating_sub(start.elapsed());
             let mut poll = libc::pollfd { fd: self.line.as_raw_fd(), events: libc::POLLIN, revents: 0 };
             let milliseconds = libc::c_int::try_from(left.as_millis()).unwrap_or(libc::c_int::MAX);
-            // SAFETY: one pollfd, and the count says so.
+            // SAFETY: one pollfd, as the count says.
             match unsafe { libc::poll(&raw mut poll, 1, milliseconds) } {
                 0 if start.elapsed() >= patience => return Err(io::ErrorKind::TimedOut.into()),
                 ready if ready > 0 => return receive(self.line.as_raw_fd()),
@@ -104,7 +102,7 @@ impl Watchdog {
 fn receive(line: libc::c_int) -> io::Result<Option<u8>> {
     let mut byte = 0u8;
     loop {
-        // SAFETY: the pointer and the length are those of one byte.
+        // SAFETY: pointer and length belong to one byte.
         match unsafe { libc::read(line, (&raw mut byte).cast(), 1) } {
             1 => return Ok(Some(byte)),
             0 => return Ok(None),
@@ -124,53 +122,53 @@ fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     if made != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the two descriptors are new and belong to nobody else.
+    // SAFETY: the two descriptors are new and have no other owner.
     Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
 }
 
-/// A descriptor that can be read when this process has ended; `None` before Linux 5.3, which has none.
+/// A pidfd of this process, which becomes readable when the process ends; `None` before Linux 5.3, which has no pidfds.
 fn this_process() -> Option<OwnedFd> {
     // SAFETY: plain system calls.
     let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) } as libc::c_int;
-    // SAFETY: the descriptor is new and belongs to nobody else.
+    // SAFETY: the descriptor is new and has no other owner.
     (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Waits for a word from pagelab, or its end. Whether it said goodbye.
+/// Waits for a message from pagelab, or its end. Returns whether the message was a goodbye.
 fn says_goodbye(line: libc::c_int, program: libc::c_int) -> bool {
     // poll(2) ignores a negative descriptor.
     let wait = |descriptor| libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
     let mut ends = [wait(line), wait(program)];
     let mut word = 0u8;
-    // SAFETY: two pollfds, and the count says so; then the pointer and the length are those of one byte.
+    // SAFETY: two pollfds, as the count says; then pointer and length belong to one byte.
     unsafe {
         while libc::poll(ends.as_mut_ptr(), 2, -1) < 1 {}
         libc::recv(line, (&raw mut word).cast(), 1, libc::MSG_DONTWAIT) == 1 && word == GOODBYE
     }
 }
 
-/// Waits for the child between the lease and the watchdog.
+/// Waits for the intermediate child between the lease and the watchdog.
 fn reap(child: libc::pid_t) -> io::Result<()> {
     loop {
-        // SAFETY: a null pointer says that the status is not wanted.
+        // SAFETY: a null pointer means that the status is not requested.
         if unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) } == child {
             return Ok(());
         }
         match io::Error::last_os_error() {
             error if error.kind() == io::ErrorKind::Interrupted => {}
-            // Somebody else waits for every child, or nobody needs to: it is gone all the same.
+            // Another thread reaps every child, or children are reaped automatically: it is gone in either case.
             error if error.raw_os_error() == Some(libc::ECHILD) => return Ok(()),
             error => return Err(error),
         }
     }
 }
 
-/// The signal mask of this thread, while every signal is blocked.
+/// The previous signal mask of this thread, while every signal is blocked.
 struct Signals(libc::sigset_t);
 
 impl Signals {
     fn block_all() -> Signals {
-        // SAFETY: both sets are this function's own; a signal set of zeros is a value of its type.
+        // SAFETY: both sets are local variables; an all-zero signal set is valid.
         unsafe {
             let mut all: libc::sigset_t = std::mem::zeroed();
             let mut before: libc::sigset_t = std::mem::zeroed();
@@ -181,16 +179,16 @@ impl Signals {
     }
 
     fn restore(&mut self) {
-        // SAFETY: the set is the one that `block_all` was given.
+        // SAFETY: the set is the one that `block_all` received.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
     }
 }
 
-/// The life of the watchdog, in the child of the fork. Every signal is blocked already.
+/// The main function of the watchdog, in the child of the fork. Every signal is already blocked.
 fn guard(ledger: &Ledger, keep: [libc::c_int; 3], journal: &CString) -> ! {
     let [line, lock, program] = keep;
-    // SAFETY: async-signal-safe calls with valid pointers; the first child ends, the second goes on, so
-    // that its parent is not the program.
+    // SAFETY: async-signal-safe calls with valid pointers. The first child exits and the second continues, so that its parent is
+    // not the program.
     unsafe {
         libc::setsid();
         match libc::fork() {
@@ -215,12 +213,12 @@ fn guard(ledger: &Ledger, keep: [libc::c_int; 3], journal: &CString) -> ! {
             libc::flock(lock, libc::LOCK_UN);
         }
     }
-    // SAFETY: ends the process without running anything of the program's.
+    // SAFETY: ends the process without running any code of the program.
     unsafe { libc::_exit(0) }
 }
 
-/// Puts everything back. The journal goes only when every setting has its old value: what somebody else
-/// changed, and what failed, is for `pagelab restore` to tell.
+/// Restores everything. The journal is removed only if every setting has its old value: `pagelab restore` reports settings that
+/// another process changed or that failed.
 fn put_back(ledger: &Ledger, journal: &CString) {
     let mut all_is_back = true;
     setting::put_back_all(ledger.entries(), |_, outcome| {
@@ -232,10 +230,10 @@ fn put_back(ledger: &Ledger, journal: &CString) {
     }
 }
 
-/// Where root allows it, memory that runs out kills others first (proc(5), oom_score_adj).
+/// If root allows it, other processes are killed first when memory runs out (proc(5), oom_score_adj).
 fn spare_from_oom() {
     let value = b"-1000";
-    // SAFETY: the name is a C string, the pointer and the length are those of one array.
+    // SAFETY: the name is a C string; pointer and length belong to one array.
     unsafe {
         let file = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
         if file >= 0 {
@@ -245,8 +243,8 @@ fn spare_from_oom() {
     }
 }
 
-/// Closes every descriptor but the standard streams and those to keep: pipes of a caller that waits for
-/// their end must not stay open.
+/// Closes every descriptor except the standard streams and those to keep: pipes must not stay open if a caller waits for their
+/// end.
 fn close_all_but(mut keep: [libc::c_int; 3]) {
     keep.sort_unstable();
     let mut first = 3;
@@ -267,7 +265,7 @@ fn close_range(first: libc::c_int, last: libc::c_int) {
         return;
     }
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure is this function's own.
+    // SAFETY: the structure is a local variable.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
     let end = libc::c_int::try_from(limit.rlim_cur).unwrap_or(libc::c_int::MAX).min(last.saturating_add(1));
     for descriptor in first..end {

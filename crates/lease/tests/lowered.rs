@@ -1,4 +1,4 @@
-//! What a policy takes, leased on this host: it is what a user would need, and no more.
+//! Leases what a policy needs on this host: it gives a user what is needed and no more.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use policy::size::PageSize;
 use policy::{Granularity, Policy};
 use testing::skip;
 
-/// How long a test may wait for those that have the host's settings.
+/// How long a test may wait for processes that have the host's settings.
 const TURN: Duration = Duration::from_secs(900);
 
 /// Maps, advises and touches `bytes`, and unmaps them.

@@ -1,11 +1,11 @@
-//! What recording costs: CPU time of `pagelab record` against plain QEMU user emulation of the same command.
+//! The cost of recording: CPU time of `pagelab record` relative to plain QEMU user emulation of the same command.
 //!
 //! ```text
 //! cargo build --release -p qemu-plugin
 //! cargo bench -p pagelab --bench record -- [--rounds N] [CMD...]
 //! ```
-//! Plain and recorded runs alternate; printed are the medians of both (user and system time of all threads), the median of
-//! the ratios of neighbours, and the size of the trace. Without a command it sorts a small file; the tests run that.
+//! Plain and recorded runs alternate. The output contains the medians of both (user and system time of all threads), the median of
+//! the ratios of adjacent runs, and the size of the trace. Without a command it sorts a small file; the tests run that.
 
 use std::error::Error;
 use std::path::Path;
@@ -14,12 +14,12 @@ use std::process::{Command, Stdio};
 use trace::{Block, Reader};
 use tracer::child::ChildrenUsage;
 
-/// Lines of the file that is sorted where no command is given.
+/// The number of lines of the file that is sorted if no command is given.
 const LINES: u32 = 20_000;
 const ROUNDS: usize = 5;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // cargo adds a word of its own.
+    // cargo adds an argument of its own.
     let mut words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let mut rounds = ROUNDS;
     if words.first().is_some_and(|word| word == "--rounds") {
@@ -30,15 +30,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What was measured.
+/// The result of a measurement.
 pub struct Cost {
-    /// CPU time recorded over plain.
+    /// CPU time of recorded runs divided by that of plain runs.
     pub ratio: f64,
     /// Loads and stores in the trace.
     pub accesses: u64,
 }
 
-/// Runs a command plainly and recorded in turn, and prints what both cost.
+/// Runs a command alternately plain and recorded, and prints the cost of both.
 pub fn compare(
     pagelab: &Path,
     plugin: Option<&Path>,
@@ -49,7 +49,7 @@ pub fn compare(
     let sort = ["sort".to_owned(), lines(folder.path())?];
     let command = if command.is_empty() { &sort[..] } else { command };
     let trace = folder.path().join("trace");
-    // Under the same name, so that both find the same program.
+    // Both use the same path, so that they run the same program.
     let program = which(&command[0]).ok_or_else(|| format!("{} is not in PATH", command[0]))?;
     let mut plain = Command::new(format!("qemu-{}", std::env::consts::ARCH));
     plain.arg(program).args(&command[1..]);
@@ -71,7 +71,7 @@ pub fn compare(
     Ok(Cost { ratio, accesses })
 }
 
-/// A file of lines in no order; its path.
+/// Writes a file with unsorted lines, and returns its path.
 fn lines(folder: &Path) -> std::io::Result<String> {
     let path = folder.join("lines");
     let line = |number: u32| format!("{:08x} a line\n", number.wrapping_mul(0x9e37_79b9));
@@ -87,7 +87,7 @@ fn which(name: &str) -> Option<std::path::PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// The user and system time of a command and its children.
+/// The user and system time of a command and its children, in seconds.
 fn cpu_s(command: &mut Command) -> Result<f64, Box<dyn Error>> {
     let before = ChildrenUsage::now()?;
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
@@ -95,7 +95,7 @@ fn cpu_s(command: &mut Command) -> Result<f64, Box<dyn Error>> {
     if status.success() { Ok(used.user_s + used.system_s) } else { Err(format!("{command:?}: {status}").into()) }
 }
 
-/// Loads and stores in a trace, and all runs.
+/// The number of loads and stores in a trace, and the number of all runs in it.
 fn counted(trace: &Path) -> Result<(u64, usize), Box<dyn Error>> {
     let mut reader = Reader::new(std::io::BufReader::new(std::fs::File::open(trace)?))?;
     let (mut accesses, mut all) = (0, 0);

@@ -1,10 +1,10 @@
-//! How long a large study takes beside its trials: to plan 100,000 of them, to merge 100 stores of 10,000 samples, and to make
-//! the report of all that.
+//! The cost of a large study apart from its trials: planning 100,000 of them, merging 100 stores of 10,000 samples each, and making
+//! the report of the merged store.
 //!
 //! ```text
 //! cargo bench -p pagelab --bench study [-- PROGRAM]
 //! ```
-//! PROGRAM is another pagelab than the one that is built. Each step is to take less than five seconds.
+//! PROGRAM is a pagelab to use instead of the one that cargo builds. Each step should take less than five seconds.
 
 use std::error::Error;
 use std::fs;
@@ -25,14 +25,14 @@ use study::stats;
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
 use tracer::child::ChildrenUsage;
 
-/// How large a study is.
+/// The size of a study.
 #[derive(Clone, Copy)]
 pub struct Extent {
-    /// Workloads that are planned, of 100 trials each.
+    /// The number of planned workloads, with 100 trials each.
     pub planned: usize,
-    /// Stores that are merged, a workload each.
+    /// The number of merged stores, with one workload each.
     pub stores: usize,
-    /// Blocks of each of their comparisons: 40 samples a block.
+    /// The number of blocks of each comparison, with 40 samples in each block.
     pub blocks: u32,
 }
 
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     steps(Path::new(pagelab), directory.path(), extent)
 }
 
-/// Plans, merges and reports, and prints how long each takes.
+/// Plans, merges and reports, and prints the duration of each.
 pub fn steps(pagelab: &Path, directory: &Path, extent: Extent) -> Result<(), Box<dyn Error>> {
     let study = |words: &[&str], store: &Path| {
         let mut command = Command::new(pagelab);
@@ -100,7 +100,7 @@ fn timed(what: &str, mut command: Command) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// A study of so many workloads.
+/// Writes a study with this number of workloads.
 fn written(directory: &Path, name: &str, workloads: usize) -> Result<String, Box<dyn Error>> {
     let mut text = format!(
         "schema = \"pagelab.study/1\"\nname = \"{name}\"\nquestion = \"How long?\"\npolicies = {POLICIES:?}\n\
@@ -112,7 +112,7 @@ fn written(directory: &Path, name: &str, workloads: usize) -> Result<String, Box
     Ok(file.to_string_lossy().into_owned())
 }
 
-/// A comparison whose figures differ a little.
+/// A comparison whose figures vary a little.
 fn comparison(number: usize, blocks: u32) -> Comparison {
     let arms: Vec<Arm> = POLICIES.map(|name| Arm::of_policy(name, name.parse().expect("a policy"))).into();
     let mut design = Design::new(arms, 0, number as u64);
@@ -153,7 +153,7 @@ fn comparison(number: usize, blocks: u32) -> Comparison {
     }
 }
 
-/// A state with as many settings as a host of today has.
+/// A state with as many settings as a current host has.
 fn state_of_host() -> State {
     let path = |at: u32| format!("/sys/kernel/mm/transparent_hugepage/hugepages-{at}kB/shmem_enabled");
     let settings = (0..60).map(|at| (path(at), "never".to_owned())).collect();

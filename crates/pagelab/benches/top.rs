@@ -1,10 +1,10 @@
-//! What `pagelab top` costs: its share of one processor on a terminal, with processes beside it that do nothing.
+//! The cost of `pagelab top`: its share of one processor on a terminal, on a host with additional idle processes.
 //!
 //! ```text
 //! cargo bench -p pagelab --bench top -- [--processes N] [--seconds S]
 //! ```
-//! Without options 200 processes of 20 MiB each (python3), for 60 seconds. What else runs on the host is looked at too. Printed is
-//! the CPU time from its start to its end, over that time.
+//! The default is 200 processes of 20 MiB each (python3), for 60 seconds. `top` also inspects the other processes of the host. The
+//! output is the CPU time of `top` from its start to its end, divided by that time.
 
 use std::error::Error;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Processes that have memory and do nothing, until they are dropped.
+/// Idle processes with memory, until they are dropped.
 struct Idle(Vec<Child>);
 
 impl Drop for Idle {
@@ -37,14 +37,14 @@ impl Drop for Idle {
     }
 }
 
-/// The share of one processor that `top` takes beside so many processes.
+/// The share of one processor that `top` uses with this number of additional processes.
 pub fn share(pagelab: &Path, processes: u32, seconds: u32) -> Result<f64, Box<dyn Error>> {
     let idle = || {
         let code = "import time; memory = bytearray(b'x') * (12 << 20); print(flush=True); time.sleep(86400)";
         Command::new("python3").args(["-c", code]).stdin(Stdio::null()).stdout(Stdio::null()).spawn()
     };
     let idle = Idle((0..processes).map(|_| idle()).collect::<Result<_, _>>()?);
-    // They have started when they sleep.
+    // They have started once they sleep.
     std::thread::sleep(Duration::from_secs(2 + u64::from(processes / 20)));
     let before = ChildrenUsage::now()?;
     let began = Instant::now();

@@ -21,7 +21,7 @@ use crate::top::TopArguments;
 use crate::trace_file::TraceArguments;
 use crate::workload::WorkloadArguments;
 
-/// The version, and the commit that it was built from (`build.rs`).
+/// The version and the commit it was built from (set by `build.rs`).
 const VERSION: &str = env!("PAGELAB_VERSION");
 
 /// Which page size should this memory be mapped with, what does it gain, what does it cost, and why?

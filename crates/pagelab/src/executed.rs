@@ -1,9 +1,9 @@
-//! Programs that recorded processes executed, in words.
+//! Text about the programs that recorded processes executed.
 
-/// Programs that are named where there are many.
+/// The most programs that are listed by name.
 const MOST_PROGRAMS: usize = 8;
 
-/// Programs, each with something about it and how many times it was executed, the most often executed first.
+/// Lists programs, each with a remark and how often it was executed, most frequent first.
 pub fn programs_by_times<'a>(programs: impl Iterator<Item = (&'a str, Option<&'a str>, u64)>) -> String {
     let mut programs: Vec<_> = programs.collect();
     programs.sort_by_key(|(.., times)| std::cmp::Reverse(*times));

@@ -1,4 +1,4 @@
-//! What went wrong, and the exit code for it.
+//! Errors of pagelab's verbs and their exit codes.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -10,60 +10,60 @@ use crate::locale::as_the_locale_has_it;
 use crate::status_line;
 use tracer::LaunchError;
 
-/// Why a verb did not succeed.
+/// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The measured command failed or gave a wrong answer.
+    /// The measured command failed or returned a wrong answer.
     #[error("{0}")]
     Command(String),
-    /// Bad arguments or input, or a system that does not let pagelab work.
+    /// Arguments or input are invalid, or the system does not allow the operation.
     #[error("{0}")]
     Input(String),
     /// A command cannot be run.
     #[error("{message}")]
     Unrunnable {
-        /// Why.
+        /// The error message.
         message: String,
-        /// What a shell ends with: 127 where there is no such command, 126 where it cannot be executed.
+        /// The exit code that a shell uses: 127 if the command does not exist, 126 if it cannot be executed.
         code: u8,
     },
-    /// A built-in workload did not come to a right answer.
+    /// A built-in workload failed or computed a wrong answer.
     #[error("{message}")]
     Workload {
-        /// Why.
+        /// The error message.
         message: String,
-        /// The exit code that it has for it.
+        /// The workload's exit code for this failure.
         code: u8,
     },
-    /// There is no result in the time that was given.
+    /// The time limit ended the measurement before there was a result.
     #[error("{0}")]
     NoResult(String),
-    /// Nothing could be admitted.
+    /// No policy could be admitted.
     #[error("{0}")]
     NothingAdmitted(String),
-    /// The tables that were checked break rules.
+    /// The checked page tables break rules.
     #[error("{0}")]
     Faults(String),
-    /// pagelab was told to stop by a signal.
+    /// A signal stopped pagelab.
     #[error("stopped by signal {0}; what was measured until then is stored, and system settings are restored")]
     Interrupted(i32),
-    /// A signal stopped what leaves nothing in a store; the words say what it has left.
+    /// A signal stopped a verb that stores nothing; the string says what it has left behind.
     #[error("stopped by signal {0}; {1}")]
     Stopped(i32, &'static str),
 }
 
 impl Failure {
-    /// Bad input, from any error and its causes.
+    /// An input failure from any error and its causes.
     pub fn input(error: impl Error) -> Failure {
         Failure::Input(told(&error))
     }
 
-    /// Bad input in a file, from any error and its causes.
+    /// An input failure about a file, from any error and its causes.
     pub fn about(file: &Path, error: impl Error) -> Failure {
         Failure::Input(format!("{}: {}", file.display(), told(&error)))
     }
 
-    /// A command that could not be started.
+    /// The failure for a command that could not be started.
     pub fn launch(error: &LaunchError) -> Failure {
         match error.exit_code() {
             Some(code) => Failure::Unrunnable { message: told(error), code },
@@ -71,7 +71,7 @@ impl Failure {
         }
     }
 
-    /// What went wrong in a guest, by the exit code that it has there.
+    /// The failure for an exit code of pagelab in a guest.
     pub fn of_code(code: u8, message: String) -> Failure {
         match code {
             1 => Failure::Command(message),
@@ -82,7 +82,7 @@ impl Failure {
         }
     }
 
-    /// The exit code: 1 to 4, what a shell has for commands that it cannot run, or 128 and the signal.
+    /// The exit code: 1 to 4, a shell's code for commands that it cannot run, or 128 plus the signal number.
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Command(_) | Failure::Faults(_) => 1,
@@ -96,13 +96,13 @@ impl Failure {
         }
     }
 
-    /// The same, as a process ends with it.
+    /// The exit code as [`ExitCode`].
     pub fn code(&self) -> ExitCode {
         ExitCode::from(self.exit_code())
     }
 }
 
-/// An error and what caused it, each once: most messages name their cause themselves, where it says most.
+/// Formats an error and its causes without repetition: most messages already contain the message of their cause.
 pub fn told(error: &dyn Error) -> String {
     let mut told = error.to_string();
     let mut cause = error.source();
@@ -117,8 +117,8 @@ pub fn told(error: &dyn Error) -> String {
     told
 }
 
-/// Writes lines to standard error; nothing in them moves the cursor of a terminal. Without a reader (`2>&1 | head`) it is lost, and nothing
-/// else: `eprintln!` would end the program, with settings to put back.
+/// Writes lines to standard error, with control characters escaped so that they cannot move a terminal's cursor. If there is
+/// no reader (`2>&1 | head`), only the output is lost: `eprintln!` would panic before settings are restored.
 pub fn say(line: impl Display) {
     let line = line.to_string();
     let line = results::printable_lines(&line);
@@ -130,7 +130,7 @@ pub fn say(line: impl Display) {
 mod tests {
     use super::*;
 
-    /// An error whose message may name its cause.
+    /// An error whose message may or may not contain that of its cause.
     #[derive(Debug, thiserror::Error)]
     enum Outer {
         #[error("the file cannot be read")]

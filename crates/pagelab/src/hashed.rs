@@ -1,4 +1,4 @@
-//! What a file is, by the hash of its content.
+//! Identifies a file by the hash of its content.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use results::input;
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of a regular file, in hexadecimal.
+/// The SHA-256 of a regular file, in hexadecimal.
 ///
 /// # Errors
 /// The file cannot be read.

@@ -1,20 +1,20 @@
-//! What characters the locale has.
+//! Checks which characters the locale can show.
 
 use std::borrow::Cow;
 
-/// The text, in ASCII where the locale has no other characters (`LC_ALL=C`).
+/// The text, reduced to ASCII if the locale has no other characters (`LC_ALL=C`).
 pub fn as_the_locale_has_it(text: &str) -> Cow<'_, str> {
     if has_all_characters() { Cow::Borrowed(text) } else { results::ascii(text) }
 }
 
-/// Whether the locale has more characters than those of ASCII.
+/// Whether the locale has characters beyond ASCII.
 pub fn has_all_characters() -> bool {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
     is_utf8(locale.as_deref())
 }
 
-/// Whether a locale has all characters. Where none is set a terminal of today has them, as systemd assumes too.
+/// Whether a locale is UTF-8. If none is set, UTF-8 is assumed, as systemd does.
 fn is_utf8(locale: Option<&str>) -> bool {
     locale.is_none_or(|name| {
         let name = name.to_ascii_lowercase();

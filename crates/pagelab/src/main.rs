@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what is wrong with the command line. Its words come from outside, so that no style of clap's is among them.
+/// Reports an error in the command line. It contains user input, so clap's styling is disabled.
 fn refuse(words: &[OsString]) -> ExitCode {
     let plain = Cli::command().styles(Styles::plain());
     let Err(error) = plain.try_get_matches_from(words) else { return ExitCode::from(2) };

@@ -1,4 +1,4 @@
-//! Where results go: the terminal, files, the store.
+//! Writes results: to the terminal, files, and the store.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
@@ -12,18 +12,18 @@ use results::store::{self, Store};
 use crate::failure::{Failure, say};
 use crate::locale::as_the_locale_has_it;
 
-/// Opens the store that was named, or the default one; makes it where there is none.
+/// Opens the named store, or the default one. Creates it if it does not exist.
 pub fn open_store(path: Option<&Path>) -> Result<Store, Failure> {
     open(&store_path(path)?)
 }
 
-/// Opens the store that was named, or the default one, to read it; the path where there is none.
+/// Opens the named store, or the default one, for reading. Returns the path if it does not exist.
 pub fn find_store(path: Option<&Path>) -> Result<Result<Store, PathBuf>, Failure> {
     let path = store_path(path)?;
     Ok(read_store(&path)?.ok_or(path))
 }
 
-/// Opens a store to read it; `None` where there is none, or one in which nothing was stored yet. No file is made or changed.
+/// Opens a store for reading; `None` if it does not exist or has never been written. No file is created or changed.
 ///
 /// # Errors
 /// As [`Store::find`].
@@ -31,7 +31,7 @@ pub fn read_store(path: &Path) -> Result<Option<Store>, Failure> {
     Store::find(path, is_told_to_stop).map_err(Failure::input)
 }
 
-/// Opens a store. What it does has an end once pagelab is told to stop.
+/// Opens a store. Its operations are cancelled once pagelab is asked to stop.
 ///
 /// # Errors
 /// As [`Store::open`].
@@ -43,32 +43,32 @@ fn is_told_to_stop() -> bool {
     tracer::signals::arrived().is_some()
 }
 
-/// The path of the store that was named, or of the default one.
+/// The path of the named store, or of the default one.
 ///
 /// # Errors
-/// There is no place for the default one.
+/// There is no location for the default store.
 pub fn store_path(path: Option<&Path>) -> Result<PathBuf, Failure> {
     path.map_or_else(|| store::default_path().map_err(Failure::input), |path| Ok(path.to_path_buf()))
 }
 
-/// Refuses files that cannot be written, and changes nothing.
+/// Fails if one of the files cannot be written; changes nothing.
 pub fn can_be_written<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Failure> {
     files.into_iter().try_for_each(|file| output::check(file).map_err(Failure::input))
 }
 
-/// Writes a page and says where it is.
+/// Writes a page and reports its path.
 pub fn write_page(file: &Path, html: &str) -> Result<(), Failure> {
     write(file, &|to| to.write_all(html.as_bytes()))?;
     say(format_args!("report: {}", file.display()));
     Ok(())
 }
 
-/// Writes a file, which is there wholly or not at all; or a pipe, whose reader may stop when it likes.
+/// Writes a file atomically, or writes to a pipe, whose reader may stop at any time.
 pub fn write(file: &Path, content: &dyn Fn(&mut dyn Write) -> std::io::Result<()>) -> Result<(), Failure> {
     write_look(file, content).map(drop)
 }
 
-/// The same for a file that is written repeatedly: whether it still has a reader.
+/// As [`write()`], for a file that is written repeatedly: returns whether it still has a reader.
 pub fn write_look(file: &Path, content: &dyn Fn(&mut dyn Write) -> std::io::Result<()>) -> Result<Reader, Failure> {
     let failed = |error: std::io::Error| {
         Failure::input(output::Error { path: file.to_path_buf(), why: output::Why::from(error) })
@@ -76,7 +76,7 @@ pub fn write_look(file: &Path, content: &dyn Fn(&mut dyn Write) -> std::io::Resu
     let mut to = std::io::BufWriter::new(Output::create(file).map_err(Failure::input)?);
     match content(&mut to).and_then(|()| to.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe && to.get_ref().is_stream() => {
-            // What is left in the buffer is for nobody.
+            // The rest of the buffer has no reader: drop it unwritten.
             drop(to.into_parts());
             Ok(Reader::IsGone)
         }
@@ -91,14 +91,14 @@ pub fn write_look(file: &Path, content: &dyn Fn(&mut dyn Write) -> std::io::Resu
 /// Whether output still has a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// It has, as far as the kernel can tell.
+    /// There is a reader, as far as the kernel can tell.
     Reads,
-    /// The other end of the pipe (`| head`) or the terminal is closed: output that repeats ends.
+    /// The other end of the pipe (`| head`) or the terminal is closed, so periodic output ends.
     IsGone,
 }
 
 impl Reader {
-    /// The reader of standard output, asked by poll(2) without a write.
+    /// The reader of standard output, determined by poll(2) without a write.
     pub fn of_stdout() -> Reader {
         let stdout = std::io::stdout();
         let mut asked = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
@@ -115,24 +115,24 @@ impl Reader {
         match printed {
             Ok(()) => Ok(Reader::Reads),
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Reader::IsGone),
-            // EIO of a closed terminal, which a disk could report too.
+            // A closed terminal returns EIO, but so may a disk; `of_stdout` distinguishes them.
             Err(_) if Reader::of_stdout() == Reader::IsGone => Ok(Reader::IsGone),
             Err(error) => Err(Failure::Input(format!("standard output cannot be written: {error}"))),
         }
     }
 }
 
-/// `pagelab ... | head` is no error.
+/// Treats a closed pipe (`pagelab ... | head`) as success.
 pub fn ignore_closed_pipe(printed: std::io::Result<()>) -> Result<(), Failure> {
     Reader::of(printed).map(drop)
 }
 
-/// Prints a text for people, or a document (`json`), which is UTF-8 whatever the terminal shows. Nothing in it moves the cursor.
+/// Prints a text for people, or a document (`json`), which is UTF-8 whatever the locale. Control characters are escaped.
 pub fn print(text: &str, json: bool) -> Result<(), Failure> {
     print_look(text, json).map(drop)
 }
 
-/// The same for output that repeats: whether it still has a reader.
+/// As [`print()`], for periodic output: returns whether it still has a reader.
 pub fn print_look(text: &str, json: bool) -> Result<Reader, Failure> {
     let mut out = std::io::stdout().lock();
     Reader::of(if json {
@@ -142,8 +142,8 @@ pub fn print_look(text: &str, json: bool) -> Result<Reader, Failure> {
     })
 }
 
-/// The text with the lines folded that are longer than the terminal is wide. Lines that are indented by four are commands,
-/// to be copied, or have been folded.
+/// Folds lines that are longer than the terminal is wide. Lines indented by four spaces are kept: they are commands to be
+/// copied, or have been folded already.
 fn fitted(text: &str) -> Cow<'_, str> {
     let width = terminal_width();
     let is_long = |line: &str| line.chars().count() > width && !line.starts_with("    ");
@@ -155,12 +155,12 @@ fn fitted(text: &str) -> Cow<'_, str> {
     lines.collect::<Vec<_>>().join("\n").into()
 }
 
-/// A sentence as it is printed: folded between words on a terminal, one line elsewhere.
+/// Folds a sentence between words on a terminal; one line elsewhere.
 pub fn folded(sentence: String) -> String {
     if std::io::stdout().is_terminal() { results::fold(&sentence, terminal_width().min(100), 0) } else { sentence }
 }
 
-/// Columns of the terminal; 100 elsewhere.
+/// The width of the terminal in columns; 100 if standard output is not a terminal.
 pub fn terminal_width() -> usize {
     if !std::io::stdout().is_terminal() {
         return 100;

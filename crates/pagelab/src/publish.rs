@@ -1,4 +1,4 @@
-//! How comparisons and what boots say come out: as a table or a document on standard output, as CSV, as a page.
+//! Publishes comparisons and merged boots: as a table or a document on standard output, as CSV, and as a page.
 
 use std::path::PathBuf;
 
@@ -40,26 +40,26 @@ pub enum Adopt {
 }
 
 impl Forms {
-    /// Files that are written at the end are tried at the start: nobody measures for an hour in vain.
+    /// Checks at the start that output files can be written at the end, so that no long measurement is wasted.
     ///
     /// # Errors
-    /// One of them cannot be written.
+    /// One of the files cannot be written.
     pub fn can_be_written(&self) -> Result<(), Failure> {
         can_be_written([&self.html, &self.csv].into_iter().flatten())
     }
 }
 
-/// The first failure decides how pagelab ends; the others are said as well.
+/// Returns the first failure, which decides the exit code, and prints the others.
 ///
 /// # Errors
-/// The first failure, where there is one.
+/// The first failure, if any.
 pub fn first_of(mut failures: impl Iterator<Item = Failure>) -> Result<(), Failure> {
     let first = failures.next();
     failures.for_each(|failure| say(format_args!("pagelab: {}", results::printable(&failure.to_string()))));
     first.map_or(Ok(()), Err)
 }
 
-/// A comparison in the forms that were asked for. Each of them is made, whatever becomes of the others.
+/// Publishes a comparison in the requested forms. Each form is written even if another one fails.
 ///
 /// # Errors
 /// Standard output or a file cannot be written.
@@ -67,7 +67,7 @@ pub fn comparison(comparison: &Comparison, forms: &Forms, adopt: Adopt) -> Resul
     gone_on(comparison, &[], forms, adopt)
 }
 
-/// The same, of one that was interrupted and went on.
+/// As [`comparison`], for one that was interrupted and resumed.
 fn gone_on(comparison: &Comparison, resumptions: &[Resumption], forms: &Forms, adopt: Adopt) -> Result<(), Failure> {
     let text = if forms.json {
         let mut document = results::json::document(comparison);
@@ -86,7 +86,7 @@ fn of_resumption(one: &Resumption) -> Value {
     json!({ "trials": one.trials, "started_unix_s": one.started_unix_s, "boot_id": one.boot_id })
 }
 
-/// Where a comparison was interrupted, and whether it went on in another boot; nothing where it was not.
+/// Text on where a comparison was interrupted, and whether it resumed in another boot; empty if it was not interrupted.
 fn resumed(comparison: &Comparison, resumptions: &[Resumption]) -> String {
     let mut boot = &comparison.machine.boot_id;
     let of_one = |one: &Resumption, before: &str| {
@@ -102,12 +102,12 @@ fn resumed(comparison: &Comparison, resumptions: &[Resumption]) -> String {
     if told.is_empty() { String::new() } else { folded(format!("It was interrupted {}.", told.join("; "))) }
 }
 
-/// The table, what follows from it, and how to have the best policy for good.
+/// The table, the conclusion, and how to adopt the best policy permanently.
 fn text(comparison: &Comparison, adopt: Adopt) -> String {
     let table = results::table::render(comparison, terminal_width());
     let sentence = folded(results::sentence::conclude(comparison));
     let adoption = results::adopting::adoption(comparison, adopt == Adopt::All);
-    // Commands stay whole, to be copied.
+    // Commands are not folded, so that they can be copied.
     let folded_unless_command =
         |line: &str| if line.starts_with(' ') { line.to_owned() } else { folded(line.to_owned()) };
     let adoption = adoption.lines().map(folded_unless_command).collect::<Vec<_>>().join("\n");
@@ -118,14 +118,14 @@ fn text(comparison: &Comparison, adopt: Adopt) -> String {
     format!("{unmeasured}{}\n\n{}", table.trim_end(), [sentence, adoption].join("\n").trim_end())
 }
 
-/// Says of a comparison whose figures nobody measured that nobody did (`compare::fake`), whoever shows it.
+/// A warning if the figures of a comparison were not measured (`compare::fake`), whichever verb shows it.
 fn unmeasured(comparison: &Comparison) -> Option<&'static str> {
     let mut observations = comparison.trials.iter().flat_map(|record| &record.observations);
     let is_modelled = observations.any(|observation| observation.provenance == Provenance::Modelled);
     is_modelled.then_some("NO FIGURE BELOW WAS MEASURED: they are those of a fake platform, for tests of pagelab")
 }
 
-/// What a comparison says: of arms over boots where it is one of them, and else of policies.
+/// Publishes a stored comparison: as arms over boots if its design is over boots, otherwise as policies.
 ///
 /// # Errors
 /// As [`comparison`] and [`merged`].
@@ -136,10 +136,10 @@ pub fn stored(stored: &Comparison, resumptions: &[Resumption], forms: &Forms, ad
     }
 }
 
-/// What boots say together, in the forms that were asked for.
+/// Publishes the merged result of boots in the requested forms.
 ///
 /// # Errors
-/// Standard output or a file cannot be written; a boot's answer is another one than the baseline's.
+/// Standard output or a file cannot be written, or a boot's answer differs from the baseline's.
 pub fn merged(merged: &Merged, forms: &Forms) -> Result<(), Failure> {
     let text = if forms.json {
         format!("{:#}", of_boots::document(merged))
@@ -156,7 +156,7 @@ pub fn merged(merged: &Merged, forms: &Forms) -> Result<(), Failure> {
     agreed(merged)
 }
 
-/// Whether every boot gave an answer, and the same.
+/// Checks that every boot has an answer and that all answers agree.
 fn agreed(merged: &Merged) -> Result<(), Failure> {
     let has = |which: fn(&Outcome) -> bool| merged.arms.iter().any(|arm| which(&arm.outcome));
     let failed = |what: &str| Err(Failure::Command(format!("{what}; see the table")));

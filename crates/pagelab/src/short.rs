@@ -1,6 +1,6 @@
-//! Figures in few columns.
+//! Formats figures in few columns.
 
-/// A rate: `0/s`, `2.5/s`, `12.3k/s`; `-` where it is not known.
+/// A rate: `0/s`, `2.5/s`, `12.3k/s`; `-` if unknown.
 pub fn rate(per_s: Option<f64>) -> String {
     per_s.map_or_else(|| "-".to_string(), |per_s| format!("{}/s", count(per_s)))
 }
@@ -20,7 +20,7 @@ pub fn count(value: f64) -> String {
     }
 }
 
-/// A share in at most four characters: `97%`; never 100 where something is missing, never 0 where something is there.
+/// A share in at most four characters: `97%`. It rounds neither up to 100% nor down to 0%.
 pub fn share(ratio: f64) -> String {
     match ratio {
         r if r < 1.0 && r > 0.995 => ">99%".to_string(),
@@ -38,7 +38,7 @@ pub fn seconds(seconds: f64) -> String {
     }
 }
 
-/// The text in exactly so many columns, cut with `…` where it is longer, at the left or at the right.
+/// The text in exactly `width` columns, truncated with `…` if longer, aligned left or right.
 pub fn fitted(text: &str, width: usize, right: bool) -> String {
     let length = text.chars().count();
     if length > width {

@@ -1,4 +1,4 @@
-//! The memory of a process by size, and the classes into which a table divides it.
+//! The memory of a process by size, and the size classes of tables.
 
 use std::collections::BTreeMap;
 
@@ -6,30 +6,30 @@ use policy::PageSizes;
 use policy::census::{Backing, Census, Folio};
 use policy::size::PageSize;
 
-/// Bytes by the size as which the kernel and the processor can treat them: the leaf, or a larger folio behind it that is
-/// mapped whole.
+/// Bytes by the size at which the kernel or the processor can handle them: the leaf size, or that of a larger folio that is
+/// mapped completely by smaller entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     bytes: BTreeMap<PageSize, u64>,
-    /// Bytes behind base-page entries whose folios were not seen.
+    /// Bytes mapped by base-page PTEs whose folios were not inspected.
     unseen_bytes: u64,
 }
 
-/// The sizes between which a table divides memory.
+/// The size classes of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Base pages.
     Base,
-    /// Folios between base page and PMD leaf, mapped by base-page entries.
+    /// Folios larger than a base page and smaller than a PMD leaf, mapped by base-page PTEs.
     Mthp,
-    /// PMD leaves, THP and hugetlb.
+    /// PMD leaves: THP and hugetlb.
     Pmd,
-    /// Larger ones: PUD leaves.
+    /// Larger leaves: PUD leaves.
     Larger,
 }
 
 impl Sizes {
-    /// Those of a census. Zero pages are no memory.
+    /// The sizes in a census. Zero pages do not count, because they use no memory.
     pub fn of(census: &Census) -> Sizes {
         let mut sizes = Sizes::default();
         for (mapping, bytes) in census.rows() {
@@ -42,22 +42,22 @@ impl Sizes {
         sizes
     }
 
-    /// All of it.
+    /// The total in bytes.
     pub fn total_bytes(&self) -> u64 {
         self.bytes.values().sum()
     }
 
-    /// Whether folios behind base-page entries were seen.
+    /// Whether the folios behind base-page PTEs were inspected.
     pub fn folios_seen(&self) -> bool {
         self.unseen_bytes == 0
     }
 
-    /// By exact size, smallest first.
+    /// Bytes by exact size, smallest first.
     pub fn iter(&self) -> impl Iterator<Item = (PageSize, u64)> {
         self.bytes.iter().map(|(size, bytes)| (*size, *bytes))
     }
 
-    /// Bytes of a class; `None` where they are not known: folios behind base pages that were not seen.
+    /// Bytes of a class; `None` if unknown because folios behind base pages were not inspected.
     pub fn class_bytes(&self, class: Class, kernel: &PageSizes) -> Option<u64> {
         if class == Class::Mthp && self.unseen_bytes > 0 {
             return None;
@@ -65,7 +65,7 @@ impl Sizes {
         Some(self.iter().filter(|(size, _)| class_of(*size, kernel) == class).map(|(_, bytes)| bytes).sum())
     }
 
-    /// The share of a class; `None` where there is no memory, or it is not known.
+    /// The share of a class; `None` if unknown or if there is no memory.
     pub fn share(&self, class: Class, kernel: &PageSizes) -> Option<f64> {
         let total = self.total_bytes();
         let bytes = self.class_bytes(class, kernel)?;
@@ -73,14 +73,14 @@ impl Sizes {
     }
 }
 
-/// The class of a size on a kernel.
+/// The class of a size on this kernel.
 fn class_of(size: PageSize, kernel: &PageSizes) -> Class {
     match kernel.pmd {
         _ if size <= kernel.base => Class::Base,
         Some(pmd) if size == pmd => Class::Pmd,
         Some(pmd) if size > pmd => Class::Larger,
         Some(_) => Class::Mthp,
-        // Without THP what is above the base page is hugetlb.
+        // Without THP, larger leaves are hugetlb.
         None => Class::Larger,
     }
 }

@@ -1,20 +1,20 @@
-//! The line on the terminal that says what runs: whatever else is written takes it away meanwhile.
+//! The status line on the terminal: it is hidden while other output is written.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::ProgressBar;
 
-/// The line that is on the terminal.
+/// The current status line.
 static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Says that this line is on the terminal from now on.
+/// Registers the line as the current status line.
 pub fn put(line: ProgressBar) {
     *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
 }
 
-/// Draws a line anew at every interval, as long as it is there. Where there can be no thread for it, the line changes only with what
-/// it says.
+/// Redraws a line periodically as long as it exists. If no thread can be started for that, it is redrawn only when its text
+/// changes.
 pub fn tick(line: &ProgressBar, every: Duration) {
     let line = line.downgrade();
     let draw = move || {
@@ -27,12 +27,12 @@ pub fn tick(line: &ProgressBar, every: Duration) {
     drop(std::thread::Builder::new().name("line".into()).spawn(draw));
 }
 
-/// Says that the line is gone.
+/// Unregisters the status line.
 pub fn take() {
     *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
-/// Writes to standard error with the line taken away meanwhile.
+/// Writes to standard error with the status line hidden meanwhile.
 pub fn apart(write: impl FnOnce()) {
     let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match shown {

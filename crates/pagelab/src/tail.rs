@@ -1,20 +1,20 @@
-//! The last of what a program says, kept by a thread while it speaks.
+//! Keeps the end of a program's output, which a thread reads.
 
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// The last bytes of a pipe.
+/// The last bytes of a pipe, collected by a thread.
 pub struct Tail {
     kept: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
 }
 
 impl Tail {
-    /// Reads until the end, and keeps so many of the last bytes, at most twice as many.
+    /// Reads until end of file in a thread, and keeps at least the last `kept_bytes` bytes and at most twice as many.
     ///
     /// # Errors
-    /// There can be no thread.
+    /// The thread cannot be started.
     pub fn of(mut from: impl Read + Send + 'static, kept_bytes: usize) -> io::Result<Tail> {
         let kept: Arc<Mutex<Vec<u8>>> = Arc::default();
         let into = Arc::clone(&kept);
@@ -37,17 +37,17 @@ impl Tail {
         Ok(Tail { kept, reader })
     }
 
-    /// What is kept now.
+    /// The text that is kept at this time.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.kept.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 
-    /// Whether all has been read.
+    /// Whether the output has been read completely.
     pub fn is_whole(&self) -> bool {
         self.reader.is_finished()
     }
 
-    /// Waits until all has been read, and returns what is kept of it.
+    /// Waits for end of file, and returns the kept text.
     pub fn whole(self) -> String {
         let Tail { kept, reader } = self;
         let _ = reader.join();

@@ -1,4 +1,4 @@
-//! Whom the measured command runs as, and with which variables.
+//! The user and the environment variables of the measured command.
 
 use std::ffi::OsString;
 
@@ -8,7 +8,7 @@ use tracer::environment::Variables;
 use crate::failure::Failure;
 use crate::words::Variable;
 
-/// The user named with --user, or under sudo the one who called it. Only root can become another user.
+/// The user named with --user, or under sudo the user who called it. Only root can switch to another user.
 pub fn to_run_as(named: Option<&str>) -> Result<Option<User>, Failure> {
     let is_root = tracer::user::effective_id() == 0;
     match named {
@@ -19,7 +19,7 @@ pub fn to_run_as(named: Option<&str>) -> Result<Option<User>, Failure> {
     }
 }
 
-/// The variables of `--env`; one that is named alone has the value that it has for pagelab.
+/// The variables of `--env`; a name without a value takes pagelab's own value.
 pub fn variables(options: &[Variable]) -> Result<Variables, Failure> {
     options.iter().map(|option| option.resolve(std::env::var_os(&option.name))).collect()
 }

@@ -1,8 +1,8 @@
-//! What is said while pagelab waits for another one.
+//! The message while pagelab waits for another pagelab.
 
 use crate::failure::say;
 
-/// Tells the user whom pagelab waits for.
+/// Reports which process holds the lease.
 pub fn say_who_holds_the_lease(holder: &str) {
     let holder = results::printable(holder);
     say(format_args!("pagelab: waiting for the lease on system settings, held {holder}"));

@@ -1,4 +1,4 @@
-//! What words of the command line mean: policies, sizes, percentages, times, variables.
+//! Parses command-line arguments: policies, sizes, percentages, times, variables.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -7,49 +7,49 @@ use policy::size::{PageSize, SizeError, parse_bytes};
 use policy::{Policy, PolicyError};
 use study::comparison::Fragmented;
 
-/// A word of the command line that is not what it should be.
+/// An invalid command-line argument.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WordError {
-    /// No percentage.
+    /// The argument is not a percentage.
     #[error("expected a percentage such as 1%, found {0:?}")]
     Percent(String),
-    /// A percentage that is nothing, or everything.
+    /// The percentage is not above 0% and below 100%.
     #[error("expected more than 0% and less than 100%, found {0}")]
     PercentRange(String),
-    /// No part of the memory.
+    /// The argument is not a degree of fragmentation.
     #[error("expected 1% to 100%, with a size of blocks if it is not 2M (80%, 80%@64K), found {0:?}")]
     Fragmented(String),
-    /// No time.
+    /// The argument is not a duration.
     #[error("expected a time such as 90s, 10m or 1h, found {0:?}")]
     Duration(String),
-    /// No time, where there may be none.
+    /// The argument is neither a duration nor `none`.
     #[error("expected a time such as 90s, 10m or 1h, found {0:?}; or none")]
     TrialTime(String),
-    /// No name of a variable.
+    /// The name cannot be that of an environment variable.
     #[error(
         "expected NAME or NAME=VALUE with a name of letters, digits and _ that begins with no digit, found the name {0:?}"
     )]
     Variable(OsString),
 }
 
-/// A policy of the host, such as `thp+no-guards`.
+/// Parses a policy of the host, such as `thp+no-guards`.
 pub fn parse_policy(text: &str) -> Result<Policy, PolicyError> {
     text.parse()
 }
 
-/// A size such as `64K`, in bytes.
+/// Parses a size such as `64K` to bytes.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     parse_bytes(text)
 }
 
-/// `1%`, `0.5%` or `1`: percent, as a ratio.
+/// Parses a percentage (`1%`, `0.5%` or `1`) to a ratio.
 pub fn parse_percent(text: &str) -> Result<f64, WordError> {
     let percent: f64 = text.trim_end_matches('%').parse().map_err(|_| WordError::Percent(text.to_owned()))?;
     let fits = percent > 0.0 && percent < 100.0;
     if fits { Ok(percent / 100.0) } else { Err(WordError::PercentRange(text.to_owned())) }
 }
 
-/// `80%`, `80%@64K`, `80`: so much of the free memory in blocks below 2M, or below that size.
+/// Parses `80%`, `80%@64K` or `80`: the share of free memory to hold in blocks below 2M, or below the given size.
 pub fn parse_fragmented(text: &str) -> Result<Fragmented, WordError> {
     let wrong = || WordError::Fragmented(text.to_owned());
     let (percent, block) = text.split_once('@').map_or((text, None), |(percent, block)| (percent, Some(block)));
@@ -58,7 +58,7 @@ pub fn parse_fragmented(text: &str) -> Result<Fragmented, WordError> {
     (1..=100).contains(&percent).then_some(Fragmented { percent, block }).ok_or_else(wrong)
 }
 
-/// `90s`, `10m`, `1h`, `500ms`; seconds.
+/// Parses `90s`, `10m`, `1h` or `500ms` to seconds.
 pub fn parse_duration(text: &str) -> Result<f64, WordError> {
     let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let split = units.iter().find_map(|(unit, s)| text.strip_suffix(unit).map(|number| (number, *s)));
@@ -67,16 +67,16 @@ pub fn parse_duration(text: &str) -> Result<f64, WordError> {
     number.ok_or_else(|| WordError::Duration(text.to_owned()))
 }
 
-/// How long a trial may take, as it was asked for.
+/// The requested time limit of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TrialTime {
-    /// As long as it likes.
+    /// No limit.
     Unlimited,
-    /// This long, in seconds.
+    /// The limit in seconds.
     Limited(f64),
 }
 
-/// A time, or `none`.
+/// Parses a duration, or `none`.
 pub fn parse_trial_time(text: &str) -> Result<TrialTime, WordError> {
     match text {
         "none" => Ok(TrialTime::Unlimited),
@@ -84,16 +84,16 @@ pub fn parse_trial_time(text: &str) -> Result<TrialTime, WordError> {
     }
 }
 
-/// An environment variable as `--env` names it.
+/// An environment variable as given to `--env`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// Its name.
+    /// The name of the variable.
     pub name: String,
-    /// Its value; `None`: the one that it has for pagelab.
+    /// Its value; `None` means pagelab's own value.
     pub value: Option<OsString>,
 }
 
-/// `NAME=VALUE` or `NAME`. Names are those that a shell can set (POSIX); a value can be anything.
+/// Parses `NAME=VALUE` or `NAME`. Names are those that a shell can set (POSIX); a value can be anything.
 pub fn parse_variable(text: OsString) -> Result<Variable, WordError> {
     let bytes = text.as_bytes();
     let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {

@@ -1,6 +1,6 @@
-//! `compare --awake`: the request is in force while something is measured, and gone afterwards.
+//! `compare --awake`: the request is in force during the measurement, and gone afterwards.
 //!
-//! A test program of its own: other comparisons would see the setting change.
+//! This is a test program of its own, because other comparisons would see the setting change.
 
 mod common;
 

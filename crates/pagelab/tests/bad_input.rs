@@ -1,4 +1,4 @@
-//! Bad input and hosts that do not let pagelab work: a message that says what to do, and the exit code.
+//! Invalid input, and hosts on which pagelab cannot work: the message must contain a remedy, and the exit code must be right.
 
 mod common;
 
@@ -65,7 +65,7 @@ fn arguments_that_cannot_be_read_end_with_2_and_say_what_was_expected() {
     bench.pagelab(&["show", "9", "--store", &bench.store()]).ran().says(2, &["no comparison 9"]);
 }
 
-/// Who only reads leaves nothing behind.
+/// A command that only reads leaves nothing behind.
 #[test]
 fn a_store_that_is_not_there_is_not_made_to_be_read() {
     let bench = Bench::new();
@@ -109,11 +109,11 @@ fn a_command_that_cannot_run_ends_as_in_a_shell_and_with_its_name() {
         }
         if command.starts_with('/') {
             let shell = std::process::Command::new("sh").args(["-c", "\"$0\"", command]).output().unwrap();
-            // That a script's interpreter is missing some shells say with the one, some with the other.
+            // For a missing interpreter of a script, some shells use one exit code and some the other.
             assert!(shell.status.code() == Some(code) || command == broken, "{command}: {shell:?}");
         }
     }
-    // Another user's rights are known when the command is started.
+    // Another user's permissions are known only when the command is started.
     if needs(&[("root", is_root())]) {
         let private = bench.script("private", ":");
         fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).unwrap();
@@ -151,7 +151,7 @@ fn a_figure_that_is_not_printed_ends_with_1_and_what_was_printed() {
     zero.says(1, &["rps is 0", "--primary"]);
 }
 
-/// What a program sees of PR_SET_THP_DISABLE, which base sets, is its output.
+/// The program prints PR_SET_THP_DISABLE as it sees it, which base sets.
 #[test]
 fn a_wrong_answer_under_one_policy_ends_with_1() {
     if !needs(&[(
@@ -224,14 +224,14 @@ fn a_corrupt_store_is_left_as_it_is() {
     bench.pagelab(&["show", "1", "--store", &bench.store()]).ran().says(2, &["damaged"]);
 }
 
-/// A file system of this size at the bench's `small`, for one command.
+/// Runs a command with a file system of this size mounted at the bench's `small`.
 fn on_a_small_disk(bench: &Bench, kib: u32, command: &Command) -> Ran {
     let small = bench.word("small");
     fs::create_dir_all(&small).unwrap();
     in_namespace(&format!("mount -t tmpfs -o size={kib}k none {small}"), command)
 }
 
-/// Runs a command after these mounts, which nobody else sees.
+/// Runs a command after these mounts, in a mount namespace of its own.
 fn in_namespace(mounts: &str, command: &Command) -> Ran {
     let mut outer = Command::new("unshare");
     outer.args(["--mount", "sh", "-c", &format!("{mounts} && exec \"$@\""), "sh"]);
@@ -317,7 +317,7 @@ fn a_program_that_is_traced_already_is_said() {
     under_strace(&bench.pagelab(&["exec", "-p", "base+prefault", "--", "true"])).says(3, &already);
 }
 
-/// What cannot be printed is said, and what goes to files is written all the same.
+/// A message reports the output that cannot be printed. Files are written all the same.
 #[test]
 fn a_full_standard_output_ends_with_2() {
     let bench = Bench::new();
@@ -346,7 +346,7 @@ fn a_closed_pipe_is_no_error() {
         (format!("{program} doctor"), 0),
         (format!("{program} show 1 --store {store} --json"), 0),
     ] {
-        // The reader is gone before the first word is written.
+        // The reader has closed the pipe before the first word is written.
         let script = format!("( sleep 0.3; {verb} 3>&-; echo $? >&3 ) | true");
         let output =
             Command::new("bash").args(["-c", &format!("{{ {script}; }} 3>&1")]).stdin(Stdio::null()).output().unwrap();

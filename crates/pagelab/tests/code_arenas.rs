@@ -1,4 +1,4 @@
-//! Code buffers with guard pages, QEMU's own and pagelab's: what maps them is what their shape lets expect.
+//! Code buffers with guard pages, QEMU's and pagelab's: their mappings must match the prediction from their shape.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn leaves(bench: &Bench) -> (f64, f64) {
     (document["page_bytes"].as_f64().unwrap(), document["pmd_bytes"].as_f64().unwrap())
 }
 
-/// Regions of a PMD leaf each, and half of all memory 2M pages, are what these tests count.
+/// These tests count regions of a PMD leaf each, and need half of all memory in 2M pages.
 fn thp_of_2m() -> (&'static str, bool) {
     let read = |file: &str| std::fs::read_to_string(format!("/sys/kernel/mm/transparent_hugepage/{file}"));
     let on = read("enabled").is_ok_and(|enabled| !enabled.contains("[never]"));
@@ -26,15 +26,15 @@ fn thp_of_2m() -> (&'static str, bool) {
     )
 }
 
-/// Faults since the boot for which the kernel had no page of 2M.
+/// Faults since boot for which the kernel had no 2M page.
 fn fallbacks() -> f64 {
     let counters = std::fs::read_to_string("/proc/vmstat").unwrap();
     let counter = counters.lines().find_map(|line| line.strip_prefix("thp_fault_fallback "));
     counter.expect("thp_fault_fallback in /proc/vmstat").parse().unwrap()
 }
 
-/// Whether the code has every leaf of 2M that its shape lets expect. A leaf may be missing for a fault that found no page of 2M,
-/// and for nothing else; what was to be checked is skipped then.
+/// Whether the code has every 2M leaf that its shape predicts. A leaf may be missing only because a fault found no 2M page; then
+/// the check is skipped.
 fn has_expected_leaves(what: &str, fallbacks_before: f64, of: impl Fn(&str) -> f64) -> bool {
     let (huge, expected) = (of("code_huge_bytes"), of("code_huge_expected_bytes"));
     let (missing, fell_back) = ((expected - huge) / f64::from(2 << 20), fallbacks() - fallbacks_before);
@@ -45,7 +45,7 @@ fn has_expected_leaves(what: &str, fallbacks_before: f64, of: impl Fn(&str) -> f
     needs(&[("free memory in blocks of 2M for all code", missing == 0.0)])
 }
 
-/// The guest, where `cargo xtask tcg-guest` puts it for who runs the tests.
+/// The guest, in the cache of the user that runs the tests, where `cargo xtask tcg-guest` puts it.
 fn guest() -> PathBuf {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
@@ -63,7 +63,7 @@ fn empty_guest(directory: &std::path::Path) {
     }
 }
 
-/// A comparison of the three policies, one block, with these figures of the workload in every trial.
+/// A comparison of the three policies with one block, in which every trial records these figures of the workload.
 fn compared(bench: &Bench, figures: &[&str], workload: &[&str]) -> Value {
     let patterns: Vec<String> = figures.iter().map(|name| format!("{name}:lower= {name}=([0-9.]+)")).collect();
     let metrics = patterns.iter().flat_map(|pattern| ["--metric", pattern.as_str()]);
@@ -83,7 +83,7 @@ fn figure(document: &Value, label: &str, name: &str) -> f64 {
     observed(trial, name).unwrap_or_else(|| panic!("no {name} in {trial:#}"))
 }
 
-/// Faults that PMD leaves of so many bytes save.
+/// The number of faults that PMD leaves of this size in total save.
 fn saved_faults(huge_bytes: f64, (page, pmd): (f64, f64)) -> f64 {
     huge_bytes / page - huge_bytes / pmd
 }
@@ -163,7 +163,7 @@ fn guards_cost_qemu_its_huge_pages_and_that_many_faults() {
     assert!(((faults[0] - faults[1]) / saved - 1.0).abs() < 0.1, "{faults:?}, expected {saved} fewer without guards");
     assert!(((faults[2] - faults[0]) / saved).abs() < 0.1, "{faults:?}: guards of 2M regions are as bad as no-huge");
 
-    // Regions of 4M: one window of two is free of guards.
+    // Regions of 4M: one of two 2M windows has no guard page.
     let _settings = is_root().then(lease);
     let (program, before) = (bench.word("pagelab"), fallbacks());
     let ran = std::process::Command::new(program).arg("workload").args(boot).args(["--max-cpus", "32", "--json"]).ran();
@@ -186,7 +186,8 @@ fn a_boot_until_the_devices_are_there_generates_more_code() {
     let ran = Bench::new().pagelab(&boot).ran();
     let document = ran.json();
     let of = |name: &str| document["figures"][name].as_f64().unwrap_or_else(|| panic!("no {name} in {ran}"));
-    // The kernel alone is 32 MB with QEMU 7.2, and this 90; QEMU 10 makes less of the same instructions, 60 MB of this.
+    // With QEMU 7.2 the kernel alone makes 32 MB of code, and this 90. QEMU 10 makes less from the same instructions: 60 MB for
+    // this.
     let is_of_7 = document["arguments"]["qemu_version"].as_str().is_some_and(|version| version.starts_with("7."));
     let least = if is_of_7 { 64e6 } else { 48e6 };
     assert!(of("code_bytes") > least && of("flush_count") == 0.0, "{ran}");

@@ -1,4 +1,4 @@
-//! `pagelab compare` from the command line to the table, the exports and the store, on the running kernel.
+//! `pagelab compare` on the running kernel, from the command line to the table, the exports and the store.
 
 mod common;
 
@@ -34,7 +34,7 @@ fn a_comparison_is_shown_exported_and_kept() {
         assert!(arm["verdict"]["coverage_ratio"].as_f64().unwrap() >= 0.9, "{arm:#}");
         assert!(!arm["adoptions"].as_array().unwrap().is_empty(), "{arm:#}");
     }
-    // Of 24 MiB, nearly all is mapped as asked: what the census says, not the verdict.
+    // Nearly all of 24 MiB is mapped as the policy asks, according to the census, not to the verdict.
     for (label, leaf_bytes, folio_bytes) in
         [("base", 4 << 10, 4 << 10), ("thp", 2 << 20, 2 << 20), ("mthp-64k", 4 << 10, 64 << 10)]
     {
@@ -164,7 +164,7 @@ fn the_command_runs_as_another_user() {
     assert_eq!(arm(&document, "base")["medians"]["uid"], 65534.0, "{:#}", document["ended"]);
 }
 
-/// A setting that has another value while this lives.
+/// Changes a setting while this exists.
 struct Changed {
     path: &'static str,
     before: String,
@@ -185,7 +185,7 @@ impl Drop for Changed {
     }
 }
 
-/// A size that is on for everybody says nothing about a program that may not have it.
+/// A size that is enabled for all programs does not disprove the policy for a program that may not use it.
 #[test]
 fn base_is_proven_without_root_where_other_sizes_are_on() {
     const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
@@ -193,7 +193,7 @@ fn base_is_proven_without_root_where_other_sizes_are_on() {
     if !needs(&[root(), has_size, program("setpriv"), program("unshare")]) {
         return;
     }
-    // No other pagelab may take this for the setting to put back.
+    // Other pagelabs must not take this value for the one to restore.
     let leased = Bench::with_own_lease();
     let _on = Changed::to("always", SETTING);
     let options = [&["-p", "default,base"][..], &QUICK].concat();
@@ -205,9 +205,9 @@ fn base_is_proven_without_root_where_other_sizes_are_on() {
     assert_eq!((&verdict["holding"], &verdict["coverage_ratio"]), (&"held".into(), &1.0.into()), "{verdict:#}");
     assert_eq!(verdict["causes"][0]["code"], "proven_by_thp_disable", "{verdict:#}");
 
-    // What root sees of the same: the size was there to be had, and base had none of it.
+    // The same with root: the size was available, and base used none of it.
     let document = leased.compare(&[&options[..], &["--json"]].concat(), &leased.touch()).ran().json();
-    // How much of it depends on the free memory of the host.
+    // How much of it is used depends on the free memory of the host.
     assert!(census_bytes(arm(&document, "default"), 4096, 65536) > 1 << 20, "{document:#}");
     let rows = arm(&document, "base")["census"].as_array().unwrap().iter();
     let anonymous = rows.filter(|row| row["backing"] == "anonymous");
@@ -223,18 +223,18 @@ fn a_setting_changed_under_a_trial_rejects_it_and_it_is_repeated() {
     }
     let bench = Bench::with_own_lease();
     let before = std::fs::read_to_string(SETTING).unwrap().trim().to_string();
-    // The measured command itself writes it, once.
+    // The measured command itself writes the setting, once.
     let (other, mark) = (before.parse::<u64>().unwrap() + 1, bench.word("mark"));
     let command = shell(&format!("if mkdir {mark} 2>/dev/null; then echo {other} > {SETTING}; fi; true"));
     let ran = bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &command).ran();
-    // And then always: nothing is wrong with the command.
+    // And now in every run: the command is not at fault.
     let always = shell(&format!("read now < {SETTING}; echo $((now + 1)) > {SETTING}"));
     let given_up = bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &always).ran();
     std::fs::write(SETTING, &before).unwrap();
     given_up.says(2, &["was rejected 5 times", "scan_sleep_millisecs", "stop it and start again"]);
     ran.says(0, &[]).prints(&["rejected", "scan_sleep_millisecs"]);
     let document = bench.stored(1);
-    // It may have been the bare arm's.
+    // The rejected trial may have been one of the bare arm.
     let of = |key: &str| document[key].as_array().unwrap().clone();
     let (trials, controls) = (of("trials"), of("control_trials"));
     let kind = if controls.len() == 4 { controls.as_slice() } else { trials.as_slice() };
@@ -248,7 +248,7 @@ fn a_setting_changed_under_a_trial_rejects_it_and_it_is_repeated() {
     assert!(document["warnings"].to_string().contains("rejected"), "{:#}", document["warnings"]);
 }
 
-/// `+no-huge` and `base` do nothing to this tree that the tracer would have to stop it for.
+/// `+no-huge` and `base` need no stops by the tracer in this tree.
 #[test]
 fn a_tree_of_subshells_stops_no_more_under_policies_that_need_no_stops() {
     let bench = Bench::new();
@@ -272,8 +272,8 @@ fn a_tree_of_subshells_stops_no_more_under_policies_that_need_no_stops() {
     assert!(cost["low_ratio"].as_f64() <= cost["ratio"].as_f64() && cost["blocks"] == 8, "{cost}");
 }
 
-/// Every mprotect of it stops, and the policy finds nothing to do. That such a change is not taken for one of the policy's is
-/// shown by simulated comparisons (`study`, tracer_cost), where chance has a seed.
+/// Every mprotect of this program is stopped, and the policy has nothing to do. Simulated comparisons with a seed (`study`,
+/// tracer_cost) show that such a change is not attributed to the policy.
 #[test]
 fn stops_that_do_nothing_have_a_sham_and_a_cost() {
     if !needs(&[program("gcc")]) {

@@ -1,5 +1,5 @@
-//! Trials that do not end by themselves: they are ended, and it is said; a signal is heard at any moment; and the exit
-//! codes of what gave no result.
+//! Trials that do not end by themselves are ended, and this is reported. A signal takes effect at any moment. The exit codes of
+//! runs without a result are checked.
 
 mod common;
 #[path = "common/terminal.rs"]
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use common::*;
 use terminal::{PATIENCE, Typist};
 
-/// The time within which a comparison ends after a signal: in less than the ten seconds after which a tree's subreaper
-/// ends what is left, and in some hundred times what it takes.
+/// The time within which a comparison must end after a signal. It is shorter than the ten seconds after which a tree's subreaper
+/// kills what is left, and some hundred times longer than it usually takes.
 const ENDED: Duration = Duration::from_secs(8);
-/// How often one is told to.
+/// The number of signals that are sent.
 const SIGNALS: u64 = 30;
 
-/// The program of trees that are hard to end.
+/// The program whose process trees are hard to end.
 fn forks(bench: &Bench) -> Option<String> {
     if !needs(&[program("gcc")]) {
         return None;
@@ -28,11 +28,11 @@ fn forks(bench: &Bench) -> Option<String> {
     Some(bench.word("forks"))
 }
 
-/// Numbers that look random, and are the same for a seed (splitmix64).
+/// Pseudorandom numbers from a seed (splitmix64).
 struct Random(u64);
 
 impl Random {
-    /// A seed of its own for every run, which is printed.
+    /// A new seed for each run, which is printed.
     fn seeded() -> Random {
         let mut seed = [0; 8];
         std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut seed).unwrap();
@@ -70,7 +70,7 @@ fn a_chain_of_forks_is_a_trial_that_ends() {
     }
 }
 
-/// As the measured command, and as what is run before each trial, which nobody traces.
+/// The tree is tested as the measured command, and as the command before each trial, which is not traced.
 #[test]
 fn a_signal_ends_any_tree_at_any_moment() {
     let leases = is_root() && has("unshare");
@@ -117,13 +117,13 @@ fn what_escapes_the_tracer_holds_nobody() {
     let options = [&["-p", "default,base,default+no-huge", "--check-output", "--json"][..], &QUICK].concat();
     let ran = bench.compare(&options, &words_of(&[&forks, "escape"])).ran();
     let document = ran.says(0, &[]).json();
-    // What sha256sum says of the line `printed`.
+    // The output of sha256sum for the line `printed`.
     let hash = "8f521f0f3624853f48fafedc6205f0f45cfd4851d0e1ac7a615f2fd4b87ab4c5";
     assert_eq!(document["trials"][0]["answer"]["stdout_sha256"], hash);
     nobody_is_left(&bench);
 }
 
-/// A command that hangs where THP is disabled for it, with a child that hides.
+/// A command that hangs if THP is disabled for it, with a child that detaches.
 fn hangs_under_base(bench: &Bench) -> Vec<String> {
     let forever = bench.script("forever", "while :; do sleep 0.05; done");
     let script = bench.script(
@@ -227,7 +227,7 @@ fn an_input_that_can_be_read_once_is_refused() {
     bench.compare(&["--input", &fifo], &words_of(&["cat"])).ran().says(2, &["--input", "found a pipe"]);
 }
 
-/// A terminal that shows nothing any more (Ctrl-S) does not make a comparison deaf.
+/// A comparison responds to signals even if its terminal accepts no output (Ctrl-S).
 #[test]
 fn a_terminal_that_takes_nothing_holds_no_comparison() {
     if !needs(&[program("setsid"), program("setpriv")]) {
@@ -236,12 +236,12 @@ fn a_terminal_that_takes_nothing_holds_no_comparison() {
     let bench = Bench::new();
     let store = bench.store();
     let words = ["compare", "--store", &store, "-p", "default,base", "--blocks", "1000", "--", "sleep", "0.01"];
-    // Without privileges it holds no lease all that time, and other tests can run.
+    // Without privileges it holds no lease during that time, and other tests can run.
     let compare = bench.pagelab(&words);
     let mut typist = Typist::at(&if is_root() { compare.as_nobody() } else { compare });
     typist.sees("trial 3 of");
     typist.types("\x13");
-    // It fills what the terminal still takes, and then stands.
+    // It fills the buffer of the terminal, and then blocks.
     let pid = typist.command.id();
     let stands = || std::fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|at| at.contains("wait_woken"));
     assert!(within(PATIENCE, stands), "it goes on writing");

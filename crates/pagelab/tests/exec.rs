@@ -1,4 +1,4 @@
-//! `pagelab exec`: a command under one policy, as if it had been run by itself.
+//! `pagelab exec`: runs a command under one policy, as if it were run directly.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use common::*;
 
-/// Policies that need no settings; those that change some need root.
+/// Policies that need no settings. Those that change settings need root.
 fn policies() -> Vec<&'static str> {
     let mut policies = vec!["default", "base", "thp+no-huge"];
     if needs(&[root()]) {
@@ -62,7 +62,7 @@ fn default_replaces_pagelab_itself() {
     assert_eq!(child.ran().stdout, format!("{pid}\n"));
 }
 
-/// What the program itself sees of its memory, not what pagelab says of it.
+/// Checks the memory as the program itself sees it, not as pagelab reports it.
 #[test]
 fn the_program_has_the_pages_that_were_asked_for() {
     if !needs(&[root(), program("python3")]) {
@@ -83,7 +83,8 @@ fn the_program_has_the_pages_that_were_asked_for() {
     }
 }
 
-/// The program's own prctl would end it. Nobody stands by: the kernel answers for pagelab.
+/// The program's own prctl would end the policy. No tracer is attached: a seccomp filter of pagelab makes the kernel answer the
+/// call.
 #[test]
 fn base_holds_against_the_program_itself() {
     if !needs(&[program("python3")]) {
@@ -112,7 +113,7 @@ fn base_holds_against_the_program_itself() {
     }
 }
 
-/// There is no row that could say it.
+/// There is no table row that could report it.
 #[test]
 fn what_the_tracer_did_and_what_it_prevents_is_said_at_the_end() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! What a comparison prints, writes and ends with, with the figures of a fake platform: no lease, no root, no time.
+//! The output, the files and the exit codes of a comparison, with the figures of a fake platform: without a lease, root or time.
 
 mod common;
 
@@ -7,21 +7,21 @@ use serde_json::Value;
 
 /// Figures of three policies (fixtures/platform).
 const THREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/platform/three-policies.toml");
-/// Blocks enough for an interval.
+/// Enough blocks for a confidence interval.
 const EIGHT: [&str; 4] = ["--blocks", "8", "--min-blocks", "8"];
 
-/// Whether this program has a fake platform; one that is released has none.
+/// Whether this program has a fake platform, which release builds do not have.
 fn has_fake_platform() -> bool {
     needs(&[("a build with debug assertions", cfg!(debug_assertions))])
 }
 
-/// A comparison on a fake platform of this file.
+/// Runs a comparison on a fake platform defined by this file.
 fn faked(bench: &Bench, file: &str, options: &[&str]) -> Ran {
     let options = [&["--fake-platform", file, "--trial-time", "none"], options].concat();
     bench.compare(&options, &words_of(&["true"])).ran()
 }
 
-/// A fake platform with these lines, on the captured host of the fixture.
+/// Writes a fake platform with these lines, on the captured host of the fixture.
 fn written(bench: &Bench, lines: &str) -> String {
     let file = bench.word("platform.toml");
     let host = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/host/x86_64-6.18");
@@ -29,7 +29,7 @@ fn written(bench: &Bench, lines: &str) -> String {
     file
 }
 
-/// A document without what is of the moment and of the command line.
+/// A document without the start time and the command line.
 fn timeless(mut document: Value) -> Value {
     (document["started_unix_s"], document["invocation"]) = (Value::Null, Value::Null);
     document
@@ -177,7 +177,7 @@ fn every_end_has_its_exit_code_and_its_reason() {
 
 // ---- terminals ----
 
-/// Whether a line is one that only a word too long for the terminal made.
+/// Whether a line is too long only because of a single word that is longer than the terminal is wide.
 fn is_long_word(line: &str) -> bool {
     !line.trim().contains(' ')
 }

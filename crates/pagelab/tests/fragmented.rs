@@ -1,4 +1,4 @@
-//! `compare --fragmented`: free memory is in small blocks while something is measured, and nobody holds it afterwards.
+//! `compare --fragmented`: free memory is in small blocks during the measurement, and is given back afterwards.
 
 mod common;
 
@@ -37,13 +37,13 @@ fn free_memory_is_fragmented_while_a_command_is_measured() {
             some.iter().enumerate().map(|(order, count)| count.as_f64().unwrap() * f64::from(1u32 << order)).sum()
         };
         let reached = bytes(&blocks[..9]) / bytes(blocks) * 100.0;
-        // Others take and free memory meanwhile.
+        // Other processes take and free memory meanwhile.
         assert!(
             (percent - 4.0..percent + 20.0).contains(&reached),
             "{before} % before, {percent} % wanted, {reached} %"
         );
     }
-    // What it held goes with it; where others put their pages meanwhile is no longer its business.
+    // The held memory is freed when the process ends. The page placement of other processes may still fragment memory.
     assert_eq!(processes_with("workload fragments"), []);
     let shown = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
     shown.prints(&["free memory was fragmented: ", &format!("(--fragmented {wish})")]);

@@ -1,4 +1,4 @@
-//! `pagelab inspect --every` and `--html`: a process over time, for people, for programs, and for Prometheus.
+//! `pagelab inspect --every` and `--html`: a process over time, for users, for programs, and for Prometheus.
 
 mod common;
 
@@ -11,12 +11,12 @@ use common::{Bench, Ran, Running, Runs, needs, program, send, within};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A process that does nothing until it is killed.
+/// A process that sleeps until it is killed.
 fn sleeper() -> Running {
     Command::new("sleep").arg("600").stdin(Stdio::null()).begin()
 }
 
-/// A program that shows looks, when it has shown some.
+/// A running command that has printed some samples.
 struct Watching {
     running: Running,
     stdout: BufReader<ChildStdout>,
@@ -34,7 +34,7 @@ impl Watching {
         Watching { running, stdout, shown }
     }
 
-    /// Waits for its end.
+    /// Waits until it ends.
     fn ran(mut self) -> Ran {
         self.stdout.read_to_string(&mut self.shown).unwrap();
         Ran { stdout: self.shown, ..self.running.ran() }
@@ -86,7 +86,7 @@ fn a_command_is_looked_at_while_it_runs_and_at_its_end() {
     assert!(ran.stdout.matches('▁').count() > 2, "{ran}");
 }
 
-/// What Prometheus itself says of the file, while it is replaced again and again.
+/// Checks the file with Prometheus itself, while it is replaced again and again.
 #[test]
 fn prometheus_reads_what_is_exported_and_never_half_of_it() {
     if !needs(&[program("promtool")]) {

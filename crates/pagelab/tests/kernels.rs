@@ -1,4 +1,4 @@
-//! `compare --kernel`: kernels of Debian in guests of QEMU. All of these are emulated, counting instructions, so that what they say does not
+//! `compare --kernel`: Debian's kernels in QEMU guests. All guests are emulated and count instructions, so that the results do not
 //! depend on /dev/kvm.
 
 mod common;
@@ -12,12 +12,12 @@ use std::time::Duration;
 use common::*;
 use serde_json::Value;
 
-/// How long a run with guests may take.
+/// The timeout of a run with guests.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// How soon a guest must be gone.
+/// The time within which a guest must be gone.
 const SOON: Duration = Duration::from_secs(10);
 
-/// A kernel with its modules, as `cargo xtask guests --fetch` leaves it.
+/// A kernel with its modules, in the place where `cargo xtask guests --fetch` puts it.
 fn image() -> PathBuf {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
@@ -34,7 +34,7 @@ fn has_guests() -> bool {
     ])
 }
 
-/// A comparison in guests of the kernel, which goes by these names, each with words of its command line.
+/// A comparison in guests of this kernel, under several names, each with additional words of the command line.
 fn compare(bench: &Bench, kernels: &[(&str, &str)], options: &[&str], command: &[String]) -> Command {
     let temporary = bench.path("tmp");
     fs::create_dir_all(&temporary).unwrap();
@@ -49,14 +49,14 @@ fn compare(bench: &Bench, kernels: &[(&str, &str)], options: &[&str], command: &
     compare
 }
 
-/// Runs it to its end. Emulated guests take minutes where others use the processors.
+/// Runs it until it ends. Emulated guests take minutes if others use the processors.
 fn ran(mut command: Command) -> Ran {
     let mut running = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
     assert!(within(PATIENCE, || running.is_over()), "it still runs after {PATIENCE:?}: {command:?}");
     running.ran()
 }
 
-/// What of a comparison is a time.
+/// The times in the trials of a comparison.
 fn times(comparison: &Value) -> Vec<String> {
     let trials =
         comparison["trials"].as_array().unwrap().iter().flat_map(|trial| trial["observations"].as_array().unwrap());
@@ -65,12 +65,12 @@ fn times(comparison: &Value) -> Vec<String> {
     names.filter(|name| name.ends_with("_s")).collect()
 }
 
-/// Guests of a run, by a word of the kernel's command line.
+/// The number of running guests of a run, identified by a word of the kernel's command line.
 fn guests(name: &str) -> usize {
     processes_with(&format!("pagelab.kernel={name} ")).len()
 }
 
-/// How many guests' files are left in a directory.
+/// The number of files of guests left in a directory.
 fn left_in(directory: &Path) -> usize {
     fs::read_dir(directory).unwrap().count()
 }
@@ -85,8 +85,8 @@ fn two_kernels_are_booted_and_compared_without_a_time_and_nothing_they_write_is_
     let program = bench.word("pagelab");
     let script =
         format!("echo x > {written} && cat {written} && {program} workload page-touch --bytes 64M --answer-only");
-    // Debian's kernels zero what they allocate (init_on_alloc), and this one zeroes a huge page once more for the fault: that
-    // takes as many instructions as the faults that it saves.
+    // Debian's kernels zero memory when they allocate it (init_on_alloc), and this one zeroes a huge page once more for the fault.
+    // That takes as many instructions as the avoided faults save.
     let words = |enabled: &str| format!("transparent_hugepage={enabled} init_on_alloc=0");
     let (never, always) = (words("never"), words("always"));
     let kernels = [("never", never.as_str()), ("always", always.as_str())];

@@ -1,4 +1,5 @@
-//! `compare --khugepaged off`, on a host whose khugepaged is made to be at work all the time; and what rows say of it.
+//! `compare --khugepaged off`, on a host whose khugepaged is configured to work all the time, and the reports about khugepaged in
+//! rows.
 
 mod common;
 
@@ -10,17 +11,18 @@ use serde_json::Value;
 const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
 const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-/// What the host is made to be like: khugepaged scans much, and often.
+/// Settings that make khugepaged scan many pages, and often.
 const EAGER: [(&str, &str); 3] =
     [("pages_to_scan", "1000000"), ("scan_sleep_millisecs", "10"), ("max_ptes_none", "511")];
-/// Windows that the program leaves to khugepaged: so many that it can make no other's of them only.
+/// The number of windows that the program leaves to khugepaged: so many that khugepaged cannot collapse only those of another
+/// program.
 const WINDOWS: &str = "32";
 
-/// A host like that, put back at the end.
+/// A host with these settings, restored at the end.
 struct EagerHost(Settings);
 
 impl EagerHost {
-    /// While the bench has the lease of the host, so that no other pagelab takes this for the settings to put back.
+    /// Takes a bench as the proof that the host's lease is held, so that no other pagelab takes these values for those to restore.
     fn make(_bench: &Bench) -> EagerHost {
         let host = EagerHost(settings());
         for (name, value) in EAGER {
@@ -38,7 +40,7 @@ impl Drop for EagerHost {
     }
 }
 
-/// Whether the host has what these tests are about.
+/// Whether the host meets the conditions of these tests.
 fn can_be_held() -> bool {
     let thp = fs::read_to_string(ENABLED).unwrap_or_default();
     needs(&[
@@ -49,7 +51,7 @@ fn can_be_held() -> bool {
     ])
 }
 
-/// The program that leaves windows to khugepaged, and says whether it made one large before it lost patience.
+/// A program that leaves windows to khugepaged, and prints whether one was collapsed before its timeout.
 fn left_to_khugepaged(bench: &Bench, patience_ms: &str) -> Vec<String> {
     let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/left_to_khugepaged.c");
     let compiled = bench.word("left_to_khugepaged");
@@ -72,7 +74,7 @@ fn khugepaged_sleeps_in_every_trial_and_is_as_before_afterwards() {
     let _host = EagerHost::make(&bench);
     let before = settings();
     let run = |how: &str, patience_ms: &str| {
-        // Policies that switch the size of a PMD leaf off and on: khugepaged begins anew each time.
+        // Policies that disable and enable the PMD size: khugepaged starts again each time.
         let options =
             ["--khugepaged", how, "-p", "default,mthp-64k,thp", "--aa", "--blocks", "2", "--min-blocks", "1", "--json"];
         bench.compare(&options, &left_to_khugepaged(&bench, patience_ms)).ran().says(0, &[]).json()

@@ -1,4 +1,4 @@
-//! Killed and interrupted comparisons: settings return, nobody is left over, the store stays whole.
+//! Killed and interrupted comparisons: settings are restored, no process is left over, and the store stays intact.
 
 mod common;
 
@@ -11,16 +11,15 @@ use std::time::Duration;
 use common::*;
 use testing::Random;
 
-/// The time within which a comparison ends after a signal: in less than the ten seconds after which a tree's subreaper
-/// ends what is left, and in some hundred times what it takes.
+/// The time within which a comparison must end after a signal. It is shorter than the ten seconds after which a tree's subreaper
+/// kills what is left, and some hundred times longer than it usually takes.
 const ENDED: Duration = Duration::from_secs(8);
-/// All the ways in which settings are changed.
+/// Policies that use all the ways of changing settings.
 const POLICIES: &str = "base,mthp-64k,hugetlb-2m";
-/// How often pagelab is killed.
+/// The number of times that pagelab is killed.
 const KILLS: u32 = 50;
 
-/// A comparison that changes settings all the time, of a command that has the bench's directory in its
-/// command line.
+/// Starts a comparison that changes settings all the time. The command line of its command contains the bench's directory.
 fn start(bench: &Bench) -> Running {
     let options = ["-p", POLICIES, "--blocks", "1000", "--min-blocks", "1000"];
     let script = bench.word("measured");
@@ -40,24 +39,24 @@ fn bench() -> Bench {
     bench
 }
 
-/// What differs from before once no process holds the lease.
+/// The settings that differ from `before` once no process holds the lease.
 fn differences_at_rest(bench: &Bench, before: &Settings) -> Settings {
     bench.settings_at_rest().into_iter().filter(|setting| !before.contains(setting)).collect()
 }
 
-/// Waits until the settings are as before. The number of huge pages holds those that a killed program is still giving back.
+/// Waits until the settings are as before. The number of huge pages includes those that a killed program has not freed yet.
 fn await_as_before(bench: &Bench, before: &Settings, when: &str) {
     let as_before = within(LIMIT, || differences_at_rest(bench, before).is_empty());
     assert!(as_before, "{when}: {:?}", differences_at_rest(bench, before));
 }
 
-/// What is not as before at this moment.
+/// The settings that differ from `before` now.
 fn differences_now(before: &Settings) -> Settings {
     settings().into_iter().filter(|setting| !before.contains(setting)).collect()
 }
 
-/// Whether a setting is not as before at this moment. Pages beyond a pool (`surplus_hugepages`) count in the number of its pages, and
-/// a trial that has just ended may still be giving them back when nothing is lent any more.
+/// Whether a setting differs now because it is lent. Surplus pages of a pool (`surplus_hugepages`) are included in its number of
+/// pages, and a trial that has just ended may still be freeing them when no setting is lent any more.
 fn is_lent(before: &Settings) -> bool {
     let number = |path: &Path| std::fs::read_to_string(path).unwrap().trim().parse::<u64>().unwrap();
     let is_set = |path: &Path| {
@@ -76,16 +75,16 @@ fn is_lent(before: &Settings) -> bool {
     })
 }
 
-/// The watchdog of a run: its fork, with its command line, as a program about to start is.
+/// The watchdog of a run: a fork of pagelab with the same command line. A process that is about to exec a program looks the same.
 fn watchdog(bench: &Bench, child: &Running) -> Vec<u32> {
     let others = processes_with(&bench.store()).into_iter().map(|(pid, _)| pid);
     others.filter(|pid| *pid != child.id()).collect()
 }
 
-/// Stops a run at a moment at which settings are not as before.
+/// Stops a run at a moment when settings differ from before.
 fn stop_with_changed_settings(bench: &Bench, child: &Running, before: &Settings) {
     bench.await_lease(child);
-    // Some moments lie between the lease and the first change.
+    // Some moments are between the lease and the first change.
     let changed = within(LIMIT, || {
         stop(child.id());
         let changed = is_lent(before);
@@ -100,18 +99,18 @@ fn stop_with_changed_settings(bench: &Bench, child: &Running, before: &Settings)
 /// Kills a run and its watchdog between two changes of settings.
 fn kill_with_watchdog(bench: &Bench, child: Running, before: &Settings) {
     stop_with_changed_settings(bench, &child, before);
-    // Stopped, so that it puts nothing back between the two kills.
+    // The run is stopped, so that it restores nothing between the two kills.
     watchdog(bench, &child).into_iter().for_each(|pid| send("KILL", pid));
     child.kill();
     nobody_is_left(bench);
 }
 
-/// The number of the last comparison in the store; 0 where there is none.
+/// The number of the last comparison in the store; 0 if there is none.
 fn last_number(bench: &Bench) -> u64 {
     bench.listed().iter().filter_map(|one| one["number"].as_u64()).max().unwrap_or(0)
 }
 
-/// Waits until a comparison after this one has stored a trial.
+/// Waits until a later comparison than this one has stored a trial.
 fn await_trial(bench: &Bench, after: u64) {
     let is_stored =
         || bench.listed().iter().any(|one| one["number"].as_u64() > Some(after) && one["trials"].as_u64() > Some(0));
@@ -135,7 +134,7 @@ fn after_sigkill_at_any_moment_settings_return_and_the_store_is_whole() {
     for round in 0..KILLS {
         let earlier = last_number(&bench);
         let child = start(&bench);
-        // From its start on, while it has the lease, or after its first trials.
+        // Kill it right after its start, while it holds the lease, or after its first trials.
         match round % 3 {
             0 => {}
             1 => bench.await_lease(&child),
@@ -184,13 +183,13 @@ fn after_ctrl_c_and_sigterm_what_was_finished_is_stored_and_said() {
     }
 }
 
-/// A terminal's Ctrl-C reaches the program too, which may end in any way before pagelab can kill it.
+/// Ctrl-C on a terminal also reaches the program, which may end in any way before pagelab can kill it.
 #[test]
 fn a_trial_that_ended_while_pagelab_was_told_to_stop_does_not_count() {
     let _alone = is_root().then(Alone::wait);
     let bench = Bench::new();
     let (runs, own_id, go) = (bench.word("runs"), bench.word("own-id"), bench.word("go"));
-    // The fourth run, the last of its block, waits without a call or a child that stops for the tracer, and fails.
+    // The fourth run, the last of its block, waits without a system call or a child that would stop for the tracer, and then fails.
     let program = bench.script(
         "measured",
         &format!(
@@ -198,7 +197,7 @@ fn a_trial_that_ended_while_pagelab_was_told_to_stop_does_not_count() {
              echo $$ > {own_id}; while [ ! -e {go} ]; do :; done; exit 7"
         ),
     );
-    // By this seed the last run of the first block is one of a policy.
+    // With this seed the last run of the first block is one with a policy.
     let options = ["-p", "default,default+prefault", "--seed", "2", "--blocks", "1000", "--min-blocks", "1000"];
     let mut compare = bench.compare(&options, &words_of(&[&program]));
     let child = compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).begin();
@@ -211,7 +210,7 @@ fn a_trial_that_ended_while_pagelab_was_told_to_stop_does_not_count() {
     stop(child.id());
     send("INT", child.id());
     std::fs::write(&go, "").unwrap();
-    // It has its exit status, and stands there for its tracer.
+    // It has exited, and is stopped for its tracer.
     await_stop(id.trim().parse().unwrap());
     send("CONT", child.id());
     child.ran().says(130, &["stopped by signal 2", "stored"]);
@@ -233,7 +232,7 @@ fn is_same(open: &Metadata, file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|file| (file.dev(), file.ino()) == (open.dev(), open.ino()))
 }
 
-/// A watchdog that is not as fast as a user's next command.
+/// A watchdog that is slower than a user's next command.
 #[test]
 fn restore_right_after_sigkill_leaves_the_watchdog_its_time() {
     if !needs(&own_lease()) {
@@ -260,7 +259,7 @@ fn restore_right_after_sigkill_leaves_the_watchdog_its_time() {
     nobody_is_left(&bench);
 }
 
-/// The whole process tree of a session at once: what a service manager or the OOM killer can do.
+/// Kills the whole process tree of a session at once, as a service manager or the OOM killer can do.
 #[test]
 fn after_the_watchdog_died_too_restore_restores() {
     if !needs(&own_lease()) {
@@ -293,11 +292,11 @@ fn the_next_comparison_restores_what_a_crash_left() {
     await_as_before(&bench, &before, "after a comparison");
 }
 
-/// The client is no part of the traced tree.
+/// The client is not part of the traced tree.
 #[test]
 fn a_killed_comparison_leaves_neither_server_nor_client() {
     let bench = if is_root() && has("unshare") { Bench::with_own_lease() } else { Bench::new() };
-    // In short sleeps, so that none of them outlives its killed shell for long.
+    // Short sleeps, so that none of them outlives its killed shell for long.
     let forever = "while :; do sleep 0.05; done";
     let (server, client) = (bench.script("server", forever), bench.script("client", forever));
     let mut compare =

@@ -1,4 +1,4 @@
-//! `workload kvm-dirty-log` as a command, on the real /dev/kvm. Without one a test says `skipped: needs /dev/kvm`.
+//! `workload kvm-dirty-log` as a command, on the real /dev/kvm. Without it, a test reports `skipped: needs /dev/kvm`.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
@@ -151,7 +151,7 @@ fn the_answer_is_decided_by_the_arguments() {
     assert_ne!(answer(""), answer("--cycles 2"));
 }
 
-/// Whether advised memory gets folios of PMD size, so that large leaves are to be expected.
+/// Whether advised memory gets PMD-size folios, so that large leaves can be expected.
 fn has_thp() -> bool {
     let given = run(&format!("--bytes {} --backing thp --answer-only", 8 << 20)).status.success();
     if !given {
@@ -181,7 +181,7 @@ fn large_leaves_are_split_and_come_back() {
         assert_eq!((large("write 1"), large("repopulate")), (Some(0), Some(before)));
         let eager = document["kvm"]["eager_splitting"].as_str().unwrap();
         let split_in = document["split_in"].as_str().unwrap();
-        // What the parameters say must be what the counters show.
+        // The parameters must agree with the counters.
         match eager {
             "shown" => assert_eq!(split_in, mode),
             "not_shown" => assert_eq!(split_in, "write 1"),
@@ -190,7 +190,7 @@ fn large_leaves_are_split_and_come_back() {
     }
 }
 
-/// Leaves of 4K and larger ones after `populate`, `write 1` and `repopulate`; `None` where KVM does not count them.
+/// Leaves of 4K and larger leaves after `populate`, `write 1` and `repopulate`; `None` if KVM does not count them.
 fn leaves(document: &Value) -> Option<[(u64, u64); 3]> {
     let phases = document["phases"].as_array().unwrap();
     let after = |name: &str| {
@@ -201,7 +201,7 @@ fn leaves(document: &Value) -> Option<[(u64, u64); 3]> {
     Some([after("populate")?, after("write 1")?, after("repopulate")?])
 }
 
-/// Whether there are as many leaves of 4K as the memory has pages, the loop and what KVM maps around it aside.
+/// Whether there are as many 4K leaves as the memory has pages, apart from the loop and what KVM maps around it.
 fn all_of_4k(found: (u64, u64), bytes: u64) -> bool {
     found.1 == 0 && (bytes / 4096..bytes / 4096 + 64).contains(&found.0)
 }
@@ -268,7 +268,8 @@ fn people_are_told_what_the_host_can_show_and_what_maps_the_memory() {
     let document = document(&format!("--bytes {} --backing base --with-model", 4 << 20));
     let model = &document["model"];
     assert_eq!(model["provenance"], "modelled");
-    // 4 MiB of pages of 4K in words of 64: 16 walks, each through a root, a level 2 and 64 entries of level 3.
+    // 4 MiB of 4K pages, cleared in bitmap words of 64 pages: 16 walks, each through a root, a level 2 table and 64 entries of
+    // level 3.
     let vanilla = &model["cases"][0]["variants"][0]["counters"];
     assert_eq!((&model["cases"][0]["granule_bytes"], &vanilla["walks"]), (&4096.into(), &16.into()));
     assert_eq!(vanilla["entries_read"], 16 * (1 + 1 + 64));

@@ -1,4 +1,4 @@
-//! `pagelab sim --layouts N`: what it shows, and that the figures spread as those of programs do that run with randomised addresses.
+//! `pagelab sim --layouts N`: its output, and that its figures have the same spread as those of programs with randomised addresses.
 
 mod common;
 #[path = "common/traced.rs"]
@@ -11,11 +11,11 @@ use common::{Alone, Bench, Runs, arm, needs, observed, program, recording, root,
 use serde_json::Value;
 use traced::Traced;
 
-/// Runs under the kernel that are measured, and layouts that are simulated.
+/// The number of measured runs on the kernel, and of simulated layouts.
 const MEASURED: &str = "20";
 const LAYOUTS: &str = "48";
 
-/// The program of `layouts.c`, and its trace, in the bench.
+/// Compiles and records the program of `layouts.c` in the bench, and returns its path.
 fn recorded(bench: &Bench) -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/layouts.c");
     let path = bench.word("layouts");
@@ -34,7 +34,7 @@ fn can_record() -> bool {
     needs(&[recording("qemu-x86_64"), program("gcc")])
 }
 
-/// The figure of a policy over the layouts of a document.
+/// The spread of a figure under a policy over the layouts of a document.
 fn spread<'a>(document: &'a Value, policy: &str, figure: &str) -> &'a Value {
     let spreads = document["traces"][0]["layouts"]["spreads"].as_array().unwrap();
     let spread = spreads.iter().find(|spread| spread["policy"] == policy).unwrap();
@@ -73,7 +73,7 @@ fn figures_spread_over_layouts_and_the_seed_decides() {
         ["without_randomisation", "least", "median", "most"].map(|key| thp[key].as_u64().unwrap());
     assert_eq!(ten["traces"][0]["simulations"][1]["faults"], fixed);
     assert!(least <= median && median <= most && most > least + 256, "{thp}");
-    // Base pages are as many wherever they lie.
+    // The number of base pages does not depend on the layout.
     let base = spread(&ten, "base", "anonymous_faults");
     assert_eq!((&base["least"], &base["most"]), (&base["median"], &base["without_randomisation"]));
     let text = sim(&["--layouts", "3", "--html", &page]);
@@ -93,7 +93,7 @@ fn what_has_no_other_layout_is_refused() {
     assert!(!traced.sim(&["-p", "base"]).stdout.contains("without randomisation"), "its addresses are its own");
 }
 
-/// Faults of trials that count under a policy, with randomisation, less those of a program that only exits.
+/// The faults of the counted trials under a policy, with randomisation.
 fn measured(bench: &Bench, path: &str) -> Vec<f64> {
     let options = ["--json", "--khugepaged", "off", "--blocks", MEASURED, "--min-blocks", MEASURED, "-p", "base,thp"];
     let ran = bench.compare(&options, &words_of(&[path])).ran();
@@ -107,10 +107,10 @@ fn measured(bench: &Bench, path: &str) -> Vec<f64> {
     faults
 }
 
-/// The ranges overlap so that each contains the median of the other: the ends of both are chance, and their middles are not.
-/// If both are drawn from one distribution without ties, all of 20 runs are on one side of the median of 48 layouts once in
-/// 43,000 tests, and all 48 layouts on one side of the median of the runs once in 4 million (counted by orders of 68 values).
-/// Ties and what is allowed besides, 2 % and five faults as for predictions of one layout, make it rarer.
+/// The ranges overlap if each contains the median of the other. The ends of both ranges are random, and their middles are not. If
+/// both are drawn from one distribution without ties, all of 20 runs are on one side of the median of 48 layouts once in 43,000
+/// tests, and all 48 layouts on one side of the median of the runs once in 4 million (counted by orders of 68 values). Ties and the
+/// tolerance, 2 % and five faults as for predictions of one layout, make it rarer.
 #[test]
 fn measured_and_simulated_faults_spread_over_the_same_range() {
     let here = [("x86-64", cfg!(target_arch = "x86_64")), root(), recording("qemu-x86_64"), program("gcc")];
@@ -138,7 +138,7 @@ fn measured_and_simulated_faults_spread_over_the_same_range() {
     let (runs, launches) = (measured(&bench, &path), measured(&bench, &exits));
     let middle = |sorted: &[f64]| sorted[sorted.len() / 2];
     let figure = |document: &Value, key: &str| spread(document, "thp", "faults")[key].as_f64().unwrap();
-    // Faults before the execve, and the few of the vDSO, which no trace has.
+    // Faults before the execve, and the few of the vDSO, which no trace contains.
     let launch = middle(&launches) - figure(&of_exits, "median");
     let (least, median, most) = (runs[0] - launch, middle(&runs) - launch, runs[runs.len() - 1] - launch);
     let [own_least, own_median, own_most] = ["least", "median", "most"].map(|key| figure(&simulated, key));
@@ -147,7 +147,7 @@ fn measured_and_simulated_faults_spread_over_the_same_range() {
     assert!(runs.len() >= 20 && most - least > 256.0 && own_most - own_least > 256.0, "it spreads");
     assert!(median >= own_least - allowed(own_least) && median <= own_most + allowed(own_most));
     assert!(own_median >= least - allowed(least) && own_median <= most + allowed(most));
-    // No run is beyond what can happen: all large pages, or none that could be missed.
+    // No run is outside the possible range: all pages large, or none that could be missed.
     let width = own_most - own_least;
     assert!(least >= own_least - width / 2.0 && most <= own_most + width / 2.0);
 }

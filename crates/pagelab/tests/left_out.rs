@@ -1,5 +1,5 @@
-//! What `compare` leaves out of a verdict without `--prove-all`: the difference that the option makes on a running kernel, and
-//! what `sim` says of it.
+//! Memory that `compare` leaves out of a verdict without `--prove-all`: the difference that the option makes on a running kernel,
+//! and the prediction of `sim`.
 
 mod common;
 
@@ -10,11 +10,11 @@ use common::{Alone, Bench, Runs, arm, needs, program, recording, root};
 use serde_json::Value;
 
 const POLICIES: [&str; 2] = ["base", "thp"];
-/// What the start of a program gives back, which differs under QEMU.
+/// The memory that a program frees during its start, which differs under QEMU.
 const ALLOWED_BYTES: f64 = 131072.0;
 
-/// Bytes that the verdict on a policy concerns and covers, in the middle one of its trials: the tracer also leaves out what would
-/// take it too long, which is more where the machine is busy.
+/// Bytes that the verdict on a policy concerns and covers, in the median trial. The tracer also leaves out memory that would take
+/// too long to check, which is more on a busy machine.
 fn verdict(comparison: &Value, policy: &str) -> [f64; 2] {
     arm(comparison, policy);
     let trials = comparison["trials"].as_array().unwrap();
@@ -48,7 +48,7 @@ fn what_is_left_out_without_prove_all_is_predicted() {
     bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin, "--", &compiled]).ran().says(0, &[]);
     let compare = |option: &[&str]| {
         let options = ["--json", "--blocks", "7", "--min-blocks", "7", "-p", &policies, "--khugepaged", "off"];
-        // Where mappings lie decides which of them hold a large page, and the two comparisons are to have the same.
+        // The addresses of mappings decide which of them contain a large page, and both comparisons need the same addresses.
         let command = ["setarch", "--addr-no-randomize", &compiled].map(str::to_owned);
         let ran = bench.compare(&[&options[..], option].concat(), &command).ran();
         assert_eq!(ran.code, Some(0), "{ran}");

@@ -1,4 +1,5 @@
-//! Files that a user names: whose links and pipes are followed, whom files belong to, and what is written as it comes.
+//! Output files that a user names: which links and FIFOs are followed, the owner of new files, and output that is written as it is
+//! produced.
 
 mod common;
 
@@ -8,10 +9,10 @@ use std::process::Command;
 
 use common::*;
 
-/// The user that has no rights.
+/// The ID of the user without privileges.
 const NOBODY: u32 = 65534;
 
-/// Verbs with a file that they write, which `FILE` stands for.
+/// Verbs with a file that they write; `FILE` is replaced by its path.
 const WRITING: [&[&str]; 7] = [
     &["compare", "-p", "default,base", "--html", "FILE", "--", "true"],
     &["compare", "-p", "default,base", "--csv", "FILE", "--", "true"],
@@ -22,7 +23,7 @@ const WRITING: [&[&str]; 7] = [
     &["trace", "import", "--from", "lackey", "trace.txt", "-o", "FILE"],
 ];
 
-/// A bench whose directory is as /tmp, with something that must stay as it is.
+/// A bench whose directory has the mode of /tmp, and a file that must not change.
 fn bench() -> (Bench, tempfile::TempDir) {
     let bench = Bench::new();
     fs::set_permissions(bench.path("."), fs::Permissions::from_mode(0o1777)).unwrap();
@@ -103,7 +104,8 @@ fn pipes_and_descriptors_are_written_as_they_come_and_own_links_are_followed() {
     assert_eq!(ran.stderr, whole, "a reader that goes is no error, and one that stays gets all");
 }
 
-/// What of a study is kept next to its store, what is generated, and what a model machine's traces are recorded into.
+/// Covers the files of a study next to its store, generated files, and the directory into which a model machine's traces are
+/// recorded.
 #[test]
 fn root_makes_and_replaces_nothing_through_a_directory_that_another_user_links() {
     if !needs(&[root()]) {
@@ -134,7 +136,7 @@ fn root_makes_and_replaces_nothing_through_a_directory_that_another_user_links()
     assert_eq!(fs::read_dir(precious.path()).unwrap().count(), 1, "the file of before");
 }
 
-/// A capture of this process.
+/// Captures this process.
 fn capture(bench: &Bench, directory: &str) -> Command {
     bench.pagelab(&["inspect", &std::process::id().to_string(), "--capture", directory])
 }

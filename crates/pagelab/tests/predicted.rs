@@ -1,9 +1,9 @@
-//! What the model of the kernel predicts from a recorded trace, against what the running kernel did: minor faults, page
-//! tables and bytes by page size under every policy.
+//! Compares the model's predictions from a recorded trace with the running kernel: minor faults, page tables and bytes by page size
+//! under every policy.
 //!
-//! Both sides have the same addresses: programs run under `setarch --addr-no-randomize`, and the model places mappings as
-//! Linux does then. They lie in tmpfs, because the kernel maps large folios of a file whole (`filemap_map_folio_range`,
-//! mm/filemap.c), and which there are depends on how a file came into the page cache. Everything that may differ is an
+//! Both sides use the same addresses: programs run under `setarch --addr-no-randomize`, and the model places mappings as Linux does
+//! in that case. The programs are in tmpfs: elsewhere the kernel maps large folios of a file whole (`filemap_map_folio_range`,
+//! mm/filemap.c), and the folios depend on how the file was read into the page cache. Every other permitted difference is an
 //! [`Allowance`].
 
 mod common;
@@ -19,32 +19,32 @@ use common::{Alone, Bench, Ran, Runs, arm, needs, observed, program, recording, 
 use serde_json::Value;
 
 const POLICIES: [&str; 4] = ["base", "mthp-64k", "thp", "hugetlb-2m"];
-/// How far a prediction may be off.
+/// The allowed relative error of a prediction.
 const TOLERANCE: f64 = 0.02;
-/// Faults that are not the memory's: the vDSO and its data, which QEMU does not have, code that libraries choose by the
-/// processor, and the few by which one launch differs from another.
+/// Faults that are not caused by the program's memory: those of the vDSO and its data, which QEMU does not have, those of code that
+/// libraries choose by the processor, and the few by which launches differ.
 const STRAY_FAULTS: f64 = 5.0;
 /// The size that `mthp-64k` asks for.
 const WINDOW_BYTES: f64 = 65536.0;
-/// Base pages of it.
+/// The number of base pages in a window.
 const WINDOW_PAGES: f64 = 16.0;
 
-/// What the built-in workloads are given: a heap that is as long as it will ever be from the beginning. What the parser of
-/// arguments takes of it differs by 100K under QEMU, and decides whether its end is given back, and a large page with it.
+/// The environment of the built-in workloads: from the start, the heap has the largest size that it will ever need. Under QEMU the
+/// argument parser uses 100K more or less of it, which decides whether the end of the heap is given back, and a large page with it.
 const LONG_HEAP: Variables = &[("GLIBC_TUNABLES", "glibc.malloc.top_pad=2097152")];
 
 /// Variables and their values.
 type Variables = &'static [(&'static str, &'static str)];
 
-/// What a prediction may be off beside [`TOLERANCE`].
+/// The allowed error of a prediction in addition to [`TOLERANCE`].
 struct Allowance {
     processes: f64,
-    /// Aligned windows of `mthp-64k` that may be used more or less than predicted, because programs may place memory by its
-    /// addresses, which under QEMU are others.
+    /// The number of aligned windows of `mthp-64k` that may be used more or less than predicted, because the allocations of
+    /// programs may depend on their addresses, which differ under QEMU.
     windows: f64,
 }
 
-/// A program on both sides.
+/// The results of a program on both sides.
 struct Compared {
     native: Value,
     simulated: Value,
@@ -67,14 +67,14 @@ fn plugin() -> String {
     testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab"))).display().to_string()
 }
 
-/// A system program, as a copy in the bench.
+/// Copies a system program into the bench.
 fn copied(bench: &Bench, path: &str) -> String {
     let copy = bench.word(path.rsplit('/').next().unwrap());
     std::fs::copy(path, &copy).unwrap();
     copy
 }
 
-/// A program of `tests/programs`.
+/// Compiles a program of `tests/programs`.
 fn compiled(bench: &Bench, name: &str) -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
     let compiled = bench.word(name);
@@ -82,7 +82,7 @@ fn compiled(bench: &Bench, name: &str) -> String {
     compiled
 }
 
-/// How a program is started so that its interpreter maps the same on both sides, with these variables.
+/// A launch with these variables in which the interpreter of a program maps the same on both sides.
 fn same_start(bench: &Bench, command: &[String], variables: Variables) -> Launch {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut environment = vec![("PATH".to_owned(), path), ("HOME".to_owned(), bench.word(""))];
@@ -94,7 +94,7 @@ fn same_start(bench: &Bench, command: &[String], variables: Variables) -> Launch
     })
 }
 
-/// As [`same_start`], for a program that allocates by the addresses that it has.
+/// As [`same_start`], for a program whose allocations depend on its addresses.
 fn same_addresses(bench: &Bench, command: &[String]) -> Launch {
     same_start(bench, command, &[]).same_addresses(command).unwrap_or_else(|| {
         panic!("{command:?} maps differently under QEMU with every limit of its stack that was tried")
@@ -107,7 +107,7 @@ fn compared(bench: &Bench, policies: &[&str], command: &[String], launch: &Launc
     let mut record = bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin(), "--"]);
     record.args(command);
     launch.in_environment(&mut record).ran().says(0, &[]);
-    // Which trials it wakes up in is chance, and the model's khugepaged has another clock.
+    // It is random in which trials khugepaged wakes up, and the model's khugepaged runs on a different clock.
     let still = ["--khugepaged", "off"];
     let options = ["--json", "--prove-all", "--blocks", "2", "--min-blocks", "1", "-p", &policies];
     let options = [&options[..], &still].concat();
@@ -123,7 +123,7 @@ fn compared(bench: &Bench, policies: &[&str], command: &[String], launch: &Launc
 }
 
 impl Compared {
-    /// A trial of the policy that counts, and its simulation.
+    /// A counted trial of the policy, and its simulation.
     fn of(&self, policy: &str) -> (&Value, &Value) {
         arm(&self.native, policy);
         let trials = self.native["trials"].as_array().unwrap();
@@ -138,7 +138,7 @@ impl Compared {
     }
 }
 
-/// Faults before the execve, which the launcher has and a recorded program has not: those of a program that only exits.
+/// Faults before the execve, which are the launcher's and do not occur in a recorded program: those of a program that only exits.
 fn launch_faults(bench: &Bench) -> f64 {
     let command = [copied(bench, "/bin/true")];
     let exits = compared(bench, &["base", "thp"], &command, &same_start(bench, &command, &[]));
@@ -159,7 +159,7 @@ fn agrees(bench: &Bench, command: &[String], allowance: &Allowance) {
     agrees_when(&same_start(bench, command, &[]), bench, command, allowance);
 }
 
-/// As [`agrees`], of a program that is started so.
+/// As [`agrees`], for a program with this launch.
 fn agrees_when(launch: &Launch, bench: &Bench, command: &[String], allowance: &Allowance) {
     agrees_under(&POLICIES, launch, bench, command, allowance);
 }
@@ -219,7 +219,7 @@ fn mappings_that_come_and_go_are_predicted() {
     workload_agrees(&["mmap-churn", "--rounds", "10"], 1.0);
 }
 
-/// Which of them comes first decides how many faults there are, and what maps the page.
+/// The order of loads and stores decides how many faults there are, and how the page is mapped.
 #[test]
 fn loads_before_stores_are_predicted() {
     if can_compare() && needs(&[program("gcc")]) {
@@ -229,7 +229,7 @@ fn loads_before_stores_are_predicted() {
     }
 }
 
-/// Memory that processes share and protect, of which parts go, and which is advised.
+/// Memory that processes share and protect, of which parts are dropped and parts are advised.
 #[test]
 fn memory_of_which_parts_are_shared_dropped_and_advised_is_predicted() {
     if can_compare() && needs(&[program("gcc")]) {
@@ -284,7 +284,7 @@ fn a_compiler_is_predicted() {
         let path = Command::new("gcc").arg("-print-prog-name=cc1").output().unwrap().stdout;
         let compiler = copied(&bench, String::from_utf8(path).unwrap().trim());
         let function = "(int *a, int n) { int s = 0; for (int i = 0; i < n; i++) s += a[i] * n; return s; }\n";
-        // It has a table for each 16M of addresses where it has memory.
+        // The compiler has a page table for each 16M of addresses in which it has memory.
         for functions in [10, 60] {
             let text: String = (0..functions).map(|number| format!("int f{number}{function}")).collect();
             std::fs::write(bench.path("functions.c"), text).unwrap();
@@ -295,7 +295,7 @@ fn a_compiler_is_predicted() {
     }
 }
 
-/// Debian's is linked for a fixed address.
+/// Debian's Python is linked for a fixed address.
 #[test]
 fn python_is_predicted() {
     let Ok(path) = std::fs::canonicalize("/usr/bin/python3") else {
@@ -306,8 +306,8 @@ fn python_is_predicted() {
         let bench = Bench::in_memory();
         let python = copied(&bench, path.to_str().unwrap());
         let script = "print(sum(hash(str(i)) % 7 for i in range(30000)))";
-        // Its own allocator aligns pools of 16K in arenas that lie on any page: which pages it uses is decided by the page at which
-        // the interpreter of this processor ends.
+        // Python's own allocator aligns pools of 16K in arenas that start at any page. The page at which the interpreter of this
+        // processor ends decides which pages it uses.
         let command = words_of(&[&python, "-c", script]);
         let launch = same_start(&bench, &command, &[("PYTHONMALLOC", "malloc")]);
         agrees_when(&launch, &bench, &command, &Allowance { processes: 1.0, windows: 0.0 });

@@ -1,5 +1,5 @@
-//! What the model predicts of programs in which it matters which thread or process is first, against what the running kernel
-//! did: minor faults.
+//! Compares the model's predictions with the running kernel for programs in which the order of threads or processes matters: minor
+//! faults.
 
 mod common;
 
@@ -9,9 +9,9 @@ use std::process::Command;
 use common::{Alone, Bench, Runs, arm, needs, observed, program, recording, root, words_of};
 use serde_json::Value;
 
-/// How far a prediction may be off what was measured in some trial.
+/// The allowed relative difference of a prediction from the value of some trial.
 const TOLERANCE: f64 = 0.02;
-/// Faults by which one launch differs from another, with a thread.
+/// The number of faults by which launches of a program with a thread differ.
 const STRAY_FAULTS: f64 = 10.0;
 
 fn can_compare() -> bool {
@@ -19,7 +19,7 @@ fn can_compare() -> bool {
     needs(&here) && needs(&[program("gcc"), ("tmpfs at /dev/shm", Path::new("/dev/shm").is_dir())])
 }
 
-/// A program of `tests/programs`.
+/// Compiles a program of `tests/programs`.
 fn compiled(bench: &Bench, name: &str) -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(format!("{name}.c"));
     let compiled = bench.word(name);
@@ -30,15 +30,15 @@ fn compiled(bench: &Bench, name: &str) -> String {
 
 /// Faults of a command under a policy.
 struct Faults {
-    /// Of the trials the least and the most.
+    /// The minimum and the maximum of the trials.
     measured: [f64; 2],
-    /// Of its trace.
+    /// The simulated faults.
     simulated: f64,
 }
 
 /// Faults of a command under each policy.
 fn faults(bench: &Bench, policies: &[&str], command: &[String]) -> Vec<Faults> {
-    // One policy alone is no comparison.
+    // A comparison needs at least two policies.
     let compared = if policies.len() == 1 { "base,thp".to_owned() } else { policies.join(",") };
     let (joined, trace) = (policies.join(","), bench.word("trace"));
     let plugin = testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab"))).display().to_string();
@@ -46,7 +46,7 @@ fn faults(bench: &Bench, policies: &[&str], command: &[String]) -> Vec<Faults> {
     let simulated = bench.pagelab(&["sim", &trace, "-m", "cascade-lake", "-p", &joined, "--json"]).ran();
     assert_eq!(simulated.code, Some(0), "{simulated}");
     let options = ["--json", "--khugepaged", "off", "--blocks", "4", "--min-blocks", "1", "-p", &compared];
-    // The children of one recording are in the way of the next.
+    // The traces of child processes of an earlier recording would be simulated too.
     std::fs::read_dir(bench.path("")).unwrap().flatten().for_each(|entry| {
         if entry.file_name().to_string_lossy().starts_with("trace") {
             std::fs::remove_file(entry.path()).unwrap();
@@ -75,8 +75,8 @@ fn faults(bench: &Bench, policies: &[&str], command: &[String]) -> Vec<Faults> {
     policies.iter().map(of).collect()
 }
 
-/// Compares the faults of a command, but for those before the execve and around it, which `true` has too. `by_chance` are those
-/// that one run may have and another not.
+/// Compares the faults of a command, without those before the execve and around it, which `true` also has. `by_chance` is the
+/// number of faults that may differ between runs.
 fn agrees(bench: &Bench, policies: &[&str], command: &[String], by_chance: f64) {
     let exits = faults(bench, &["base", "thp"], &words_of(&["/bin/true"]));
     let launch = exits[0].measured[0] - exits[0].simulated;
@@ -93,8 +93,8 @@ fn agrees(bench: &Bench, policies: &[&str], command: &[String], by_chance: f64) 
     assert!(off.is_empty(), "{}", off.join("\n"));
 }
 
-/// The kernel is the first to touch the buffer: a consumer that came first would get the zero page, and the producer then
-/// a page at a time.
+/// The kernel is the first to touch the buffer. If the consumer came first, it would get the zero page, and the producer would then
+/// fault once for each page.
 #[test]
 fn a_producer_that_reads_and_its_consumer_are_predicted() {
     if can_compare() {
@@ -103,8 +103,8 @@ fn a_producer_that_reads_and_its_consumer_are_predicted() {
     }
 }
 
-/// What is copied depends on who stores while the other lives. Under `thp` the kernel copies more pages of 2M that one process
-/// alone has left than the model does.
+/// What is copied depends on which process stores while the other is alive. Under `thp` the kernel copies more 2M pages that belong
+/// to one process alone than the model does.
 #[test]
 fn a_parent_that_stores_before_its_child_is_predicted() {
     if can_compare() {
@@ -113,11 +113,11 @@ fn a_parent_that_stores_before_its_child_is_predicted() {
     }
 }
 
-/// Pages of a buffer of zstd, of 128K and a header.
+/// The number of pages of a zstd buffer: 128K and a header.
 const BUFFER_PAGES: f64 = 33.0;
 
-/// A thread that waited while others went on had its last runs in the file after theirs, too late for the replay. Under other
-/// policies the kernel itself has a quarter more or less from one run to the next.
+/// Regression test: the last runs of a thread that waited while others continued were in the file after theirs, too late for the
+/// replay. Under other policies the kernel's own figure varies by a quarter between runs.
 #[test]
 fn zstd_with_its_threads_is_predicted() {
     if can_compare() && needs(&[program("zstd")]) {
@@ -125,7 +125,7 @@ fn zstd_with_its_threads_is_predicted() {
         let lines: String = (0..200_000u32).map(|line| format!("{}\n", line.wrapping_mul(2_654_435_761))).collect();
         std::fs::write(bench.path("lines"), lines).unwrap();
         let command = words_of(&["zstd", "-3", "-q", "-c", "-T2", &bench.word("lines")]);
-        // Which thread is ahead decides how many of its buffers are in flight: natively one more or less from run to run.
+        // The relative speed of the threads decides how many buffers are in flight: natively the number varies by one between runs.
         agrees(&bench, &["base"], &command, BUFFER_PAGES);
     }
 }

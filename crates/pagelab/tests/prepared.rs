@@ -1,4 +1,4 @@
-//! What is run before each trial.
+//! The command that runs before each trial.
 
 mod common;
 
@@ -10,10 +10,10 @@ use common::*;
 /// A setting that mthp-64k changes.
 const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
 
-/// Pages of 4K or of what is larger that `tail -c 64M` must touch.
+/// The number of 4K pages that `tail -c 64M` must touch.
 const PREPARED_PAGES: f64 = 64.0 * 1024.0 / 4.0;
 
-/// A script that writes its name, and what `said` prints, to the log.
+/// A script that appends its name and the output of `said` to the log.
 fn logging(bench: &Bench, name: &str, said: &str, then: &str) -> String {
     bench.script(name, &format!("echo {name} $({said}) >> {}\n{then}", bench.word("log")))
 }
@@ -39,13 +39,13 @@ fn it_comes_before_each_trial_untimed_and_is_told() {
     let document = bench.compare(&options, &words_of(&[&measured])).ran().json();
     let all_s = since.elapsed().as_secs_f64();
     let trials = document["trials"].as_array().unwrap();
-    // More where a setting of the host changed during one.
+    // There are more trials if a setting of the host changed during one.
     assert!(trials.len() >= 6, "two arms, two blocks and a discarded one: {:#}", document["ended"]);
     for trial in trials {
         let faults = observed(trial, "minor_faults").unwrap();
         assert!(faults < PREPARED_PAGES, "{faults} faults: what prepares is not measured");
     }
-    // However busy the machine is: the half second of sleep before each trial is in none.
+    // However busy the machine is: no trial contains the half second of sleep before it.
     let controls = document["control_trials"].as_array().unwrap();
     let (runs, all) = (trials.len() + controls.len(), trials.iter().chain(controls));
     let measured_s: f64 = all.map(|trial| observed(trial, "wall_s").unwrap()).sum();
@@ -117,7 +117,7 @@ fn its_failure_ends_the_comparison_and_loses_nothing() {
     assert_eq!(log(&bench).iter().filter(|line| *line == "measured").count(), 3, "nothing more was run");
 }
 
-/// Its own children too, in sessions of their own.
+/// Its own children too, which have sessions of their own.
 #[test]
 fn nothing_of_it_is_left_behind() {
     let bench = Bench::new();
@@ -126,7 +126,7 @@ fn nothing_of_it_is_left_behind() {
     for (signal, code) in [("INT", Some(130)), ("KILL", None)] {
         let mut compare = bench.compare(&["-p", "default,base", "--prepare", &prepare], &words_of(&["true"]));
         let pagelab = compare.stdout(Stdio::null()).stderr(Stdio::null()).begin();
-        // Another comparison on this host may have the lease for a while.
+        // Another comparison on this host may hold the lease for a while.
         assert!(within(LIMIT, || processes_with(&grandchild).len() >= 2), "it has begun");
         send(signal, pagelab.id());
         assert_eq!(pagelab.ran().code, code);

@@ -1,4 +1,4 @@
-//! `compare --prove-all`: memory that goes before the exit is all seen, and the output says what that took.
+//! `compare --prove-all`: all memory that is unmapped before the exit is sampled, and the output contains the cost.
 
 mod common;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 const ROUNDS: u64 = 300;
 const MAPPED_BYTES: u64 = 1 << 20;
-/// So much that the looks of the first milliseconds are a small part.
+/// So much memory that the samples of the first milliseconds are only a small part.
 const GONE_BYTES: u64 = ROUNDS * MAPPED_BYTES;
 
-/// Mappings of 1M, which come and go.
+/// A workload with mappings of 1M that come and go.
 fn churn(bench: &Bench) -> Vec<String> {
     let (program, rounds) = (bench.word("pagelab"), ROUNDS.to_string());
     words_of(&[&program, "workload", "mmap-churn", "--bytes", "1M", "--rounds", &rounds, "--answer-only"])
@@ -20,7 +20,7 @@ fn freed_unseen(arm: &Value) -> Option<&Value> {
     arm["verdict"]["causes"].as_array().unwrap().iter().find(|cause| cause["code"] == "freed_before_exit")
 }
 
-/// Trials of `base`, which needs no privilege.
+/// The trials of `base`, which needs no privilege.
 fn of_base(document: &Value) -> impl Iterator<Item = &Value> {
     document["trials"].as_array().unwrap().iter().filter(|trial| trial["label"] == "base")
 }

@@ -1,4 +1,4 @@
-//! Stores that who reads them cannot write: another user's, and those on a file system that is mounted read-only.
+//! Stores that the reader cannot write: those of another user, and those on a read-only file system.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::*;
 
-/// What reads stores, in the directory `closed`; the number of stdout's lines does not matter, but that it has what was measured.
+/// Commands that read stores in the directory `closed`, and a word that their output must contain.
 const READERS: [(&[&str], &str); 6] = [
     (&["list", "comparisons", "--store", "closed/results.sqlite"], "page-touch"),
     (&["show", "1", "--store", "closed/results.sqlite"], "base"),
@@ -20,7 +20,7 @@ const READERS: [(&[&str], &str); 6] = [
     (&["study", "merge", "closed/results.sqlite", "--store", "own/results.sqlite"], "0 comparisons added"),
 ];
 
-/// A bench with a comparison in a store of its own directory.
+/// A bench with a comparison in a store in a directory of its own.
 fn bench() -> Bench {
     let bench = Bench::new();
     ["closed", "own"].iter().for_each(|name| fs::create_dir(bench.path(name)).unwrap());
@@ -71,7 +71,7 @@ fn a_store_of_another_user_is_read_and_nothing_is_made_beside_it() {
     }
     let compare = ["compare", "--store", "closed/results.sqlite", "-p", "default,base", "--", "true"];
     bench.pagelab(&compare).as_nobody().ran().says(2, &["cannot write the store", "--store FILE"]);
-    // A directory that can be written, with a file that cannot: no log of another user's is left in it.
+    // A directory that can be written, with a file that cannot: the reader must leave no log in it.
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o777)).unwrap();
     bench.pagelab(READERS[1].0).as_nobody().ran().says(0, &[]).prints(&["base"]);
     assert!(content(&closed) == before);
@@ -95,8 +95,8 @@ fn a_store_on_a_file_system_that_is_mounted_read_only_is_read() {
     assert!(content(&bench.path("closed")) == before);
 }
 
-/// While its owner writes a store there is a log, which others read by the index that is there with it; what is left of it without an
-/// index they cannot.
+/// While the owner writes to a store, there is a log, which others read through its index file. They cannot read a leftover log
+/// without an index.
 #[test]
 fn a_log_is_read_by_its_index_and_refused_without_one() {
     if !needs(&[root(), program("setpriv"), program("python3")]) {
@@ -122,7 +122,7 @@ time.sleep(1000)";
     let before = content(&closed);
     show().says(2, &["has a write-ahead log", "pagelab list comparisons --store", "copy the store and its log"]);
     assert!(content(&closed) == before);
-    // Who can write the directory brings it into the file.
+    // A user who can write to the directory moves the log into the store.
     bench.pagelab(READERS[0].0).ran().says(0, &[]);
     show().says(0, &[]).prints(&["base"]);
 }

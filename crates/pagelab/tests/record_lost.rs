@@ -1,4 +1,4 @@
-//! Recordings that cannot write what they record, and what killed ones leave behind.
+//! Recordings that cannot write their data, and leftovers of killed recordings.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn record(bench: &Bench, output: &str, command: &[&str]) -> Command {
     record
 }
 
-/// Runs a command with a file system of this size at the bench's `small`.
+/// Runs a command with a file system of this size mounted at the bench's `small`.
 fn on_a_small_disk(bench: &Bench, kib: u32, command: &Command, after: &str) -> Ran {
     let small = bench.word("small");
     fs::create_dir_all(&small).unwrap();
@@ -48,10 +48,10 @@ fn a_full_disk_ends_with_2_and_says_what_is_lost() {
             "ended with exit status: 0",
         ],
     );
-    // What is there can be read, and says that its end is missing.
+    // The written part can be read, and is reported as cut off.
     let told = bench.pagelab(&["sim", "kept", "-p", "base", "--json"]).ran().json();
     assert_eq!(told["traces"][0]["cut_off"], true);
-    // Of another process than the first.
+    // The trace that cannot be completed is that of another process than the first.
     let shell = format!("/usr/bin/perl -e '{script}'; exit 3");
     let command = record(&bench, &trace, &["/bin/sh", "-c", &shell]);
     let ran = on_a_small_disk(&bench, 128, &command, ":");
@@ -59,15 +59,15 @@ fn a_full_disk_ends_with_2_and_says_what_is_lost() {
         2,
         &["No space left on device", ".exec1: it could not be written any further", "ended with exit status: 3"],
     );
-    // Where not even a beginning can be written.
+    // Not even the header can be written.
     let full = record(&bench, &trace, &["/bin/true"]);
     let ran = on_a_small_disk(&bench, 4, &full, ":");
     ran.says(2, &["No space left on device", "Free some space"]);
-    // With room enough nothing is said.
+    // With enough space there is no message.
     on_a_small_disk(&bench, 65536, &record(&bench, &trace, &["/bin/true"]), ":").says(0, &[]);
 }
 
-/// The directories for temporary files that a recording has in these places.
+/// The temporary directories of a recording in these places.
 fn directories(places: &[PathBuf], process: u32) -> Vec<PathBuf> {
     let entries = places.iter().flat_map(|place| fs::read_dir(place).into_iter().flatten());
     let prefix = format!("pagelab-record-{process}-");
@@ -76,7 +76,7 @@ fn directories(places: &[PathBuf], process: u32) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).filter(is_of_process).collect()
 }
 
-/// Processes that work in the bench's directory: those of its recordings, whatever they execute.
+/// The processes whose working directory is the bench's: those of its recordings, whatever program they execute.
 fn processes_in(bench: &Bench) -> Vec<(u32, String)> {
     let processes =
         fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -86,7 +86,7 @@ fn processes_in(bench: &Bench) -> Vec<(u32, String)> {
     processes.filter(is_in).map(|pid| (pid, line(pid))).collect()
 }
 
-/// Forks and execs without end, out of sight of its parent too; and a machine that runs for ever.
+/// A command that forks and execs without end, including detached children; or a machine that runs forever.
 fn endless(bench: &Bench, is_system: bool) -> Vec<String> {
     if is_system {
         let machine = "qemu-system-aarch64 -nodefaults -no-user-config -display none -m 64M -M virt -cpu cortex-a57";
@@ -96,10 +96,10 @@ fn endless(bench: &Bench, is_system: bool) -> Vec<String> {
     vec!["/bin/sh".to_owned(), bench.script("program", &format!("setsid {loops} & while :; do :; done"))]
 }
 
-/// A header, which is the first thing in a trace, is shorter than this.
+/// The header at the start of a trace is shorter than this.
 const HEADER_BYTES: u64 = 4096;
 
-/// How often a recorder is killed: `PAGELAB_TORTURE=full` asks for the large number.
+/// The number of times that a recorder is killed. `PAGELAB_TORTURE=full` selects the larger number.
 fn kills() -> u32 {
     if std::env::var_os("PAGELAB_TORTURE").is_some_and(|size| size == "full") { 60 } else { 5 }
 }
@@ -109,7 +109,7 @@ fn record_killed_by_sigkill_leaves_no_process_and_no_file_but_a_readable_trace()
     if !needs(&[recording("qemu-x86_64"), program("setsid")]) {
         return;
     }
-    // Temporary files of root are in a directory that only root can change.
+    // Temporary files of root must be in a directory that only root can change.
     let (bench, temporary) = (Bench::new(), tempfile::tempdir().unwrap());
     let has_machines = needs(&[recording("qemu-system-aarch64")]);
     let mut random = Random::new();
@@ -127,7 +127,7 @@ fn record_killed_by_sigkill_leaves_no_process_and_no_file_but_a_readable_trace()
         record.env("TMPDIR", temporary.path());
         let mut running = record.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).begin();
         let pid = running.id();
-        // Half of them are killed as soon as there is anything to leave behind.
+        // Every second recording is killed as soon as it could leave something behind.
         if round % 2 == 0 {
             let has_begun = || fs::metadata(bench.path(&output)).is_ok_and(|file| file.len() > 0);
             assert!(common::within(common::LIMIT, || running.is_over() || has_begun()));
@@ -139,7 +139,7 @@ fn record_killed_by_sigkill_leaves_no_process_and_no_file_but_a_readable_trace()
         assert!(gone, "round {round}: left {:?}", processes_in(&bench));
         for trace in traces(&bench, &output).into_iter().take(4) {
             let checked = bench.pagelab(&["trace", "check", &trace]).ran();
-            // Killed while it wrote the header: nothing was recorded, and the file is refused.
+            // If it was killed while it wrote the header, nothing was recorded, and the file is refused.
             let has_begun = fs::metadata(bench.path(&trace)).unwrap().len() >= HEADER_BYTES;
             let is_sound = [Some(0), Some(1)].contains(&checked.code) || !has_begun && checked.code == Some(2);
             assert!(is_sound, "round {round}: {trace}: {checked}");
@@ -153,7 +153,7 @@ fn record_killed_by_sigkill_leaves_no_process_and_no_file_but_a_readable_trace()
     assert_eq!(left, Vec::<PathBuf>::new());
 }
 
-/// The traces of a recording that have anything in them.
+/// The non-empty traces of a recording.
 fn traces(bench: &Bench, output: &str) -> Vec<String> {
     let entries = fs::read_dir(bench.path("")).unwrap().flatten();
     let written = entries.filter(|entry| entry.metadata().is_ok_and(|file| file.len() > 0));
@@ -170,7 +170,7 @@ fn what_a_killed_recording_leaves_is_removed_by_the_next() {
     if !(needs(&here) && needs(&[root(), program("unshare")])) {
         return;
     }
-    // Shared memory of its own, where no other recording removes what a killed one left.
+    // A separate directory for shared memory, in which no other recording removes the leftovers of a killed one.
     let (bench, shared_memory) = (Bench::new(), tempfile::tempdir_in("/dev/shm").unwrap());
     let record = |output: &str, command: &[&str]| {
         let script = "mount --bind \"$0\" /dev/shm && exec \"$@\"";
@@ -180,7 +180,7 @@ fn what_a_killed_recording_leaves_is_removed_by_the_next() {
         outer
     };
     let directories = |process: u32| directories(&[shared_memory.path().to_owned()], process);
-    // Each has a trace of its own: of two that write one file, one is refused.
+    // Each has a trace of its own, because of two recordings that write one file, one is refused.
     let start = |output: &str| {
         let mut command = record(output, &["/bin/sleep", "6000"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -197,7 +197,7 @@ fn what_a_killed_recording_leaves_is_removed_by_the_next() {
     assert_eq!(directories(alive.id()).len(), 1, "another process uses it");
 }
 
-/// Ctrl-C at a terminal reaches the program by itself; SIGTERM of a supervisor reaches pagelab alone.
+/// Ctrl-C on a terminal also reaches the program directly. SIGTERM from a supervisor reaches only pagelab.
 #[test]
 fn a_recording_that_is_told_to_stop_leaves_no_process() {
     if !needs(&[recording("qemu-x86_64"), program("setsid")]) {

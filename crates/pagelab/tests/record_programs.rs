@@ -1,4 +1,4 @@
-//! Programs that recorded ones execute: they go on as they would without a recorder, each has a trace, and what has none is named.
+//! Programs that recorded programs execute. They run as without a recorder, each has a trace, and those without a trace are named.
 
 mod common;
 
@@ -14,7 +14,7 @@ fn can_record() -> bool {
     needs(&[recording("qemu-x86_64"), program("gcc")])
 }
 
-/// The program of `execs.c`, in the bench.
+/// Compiles the program of `execs.c` in the bench, and returns its path.
 fn compiled(bench: &Bench, compiler: &str) -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/execs.c");
     let output = bench.word(&format!("{compiler}-execs"));
@@ -23,7 +23,7 @@ fn compiled(bench: &Bench, compiler: &str) -> String {
     output
 }
 
-/// `pagelab record` of a command; the trace is `trace` in the bench.
+/// `pagelab record` of a command. It writes the file `trace` in the bench.
 fn record(bench: &Bench, command: &[&str]) -> Command {
     let mut record = bench.pagelab(&["record", "-o", &bench.word("trace"), "--"]);
     record.args(command).env("PAGELAB_QEMU_PLUGIN", testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab"))));
@@ -34,7 +34,7 @@ fn native(command: &[&str]) -> Ran {
     Command::new(command[0]).args(&command[1..]).ran()
 }
 
-/// The names of the traces behind that of the first, in order.
+/// The names of the traces after the first, in order.
 fn others(bench: &Bench) -> Vec<String> {
     let names = fs::read_dir(bench.path("")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.filter(|name| name.starts_with("trace.")).collect();
@@ -54,7 +54,7 @@ fn sound(bench: &Bench, trace: &str) {
     bench.pagelab(&["trace", "check", trace]).ran().says(0, &[]);
 }
 
-/// The events of the programs that a trace executes.
+/// The exec events in a trace.
 fn execs(bench: &Bench, trace: &str) -> Vec<Value> {
     let ran = bench.pagelab(&["trace", "dump", "--json", trace]).ran();
     let events = ran.stdout.lines().skip(1).map(|line| serde_json::from_str::<Value>(line).unwrap()["event"].clone());
@@ -88,7 +88,7 @@ fn every_program_that_is_executed_has_a_trace() {
     let bench = Bench::new();
     let path = compiled(&bench, "gcc");
     let ran = record(&bench, &[&path, "chain", "3"]).ran();
-    // Three images of the first process, with a child of each but the last.
+    // Three images of the first process, and a child of each except the last.
     ran.says(23, &["executed 4 programs (exec), 4 recorded beside it", "trace.PID.execN"]);
     let first = process(&bench, "trace")["process"].as_u64().unwrap();
     let (own, children): (Vec<String>, Vec<String>) =
@@ -109,7 +109,7 @@ fn every_program_that_is_executed_has_a_trace() {
         let child = process(&bench, &children[0])["process"].clone();
         serde_json::json!({ "process": child, "parent": first, "execs": 1 })
     });
-    // Each ends with the call, which was followed.
+    // Each trace ends with the execve, whose program was recorded too.
     let event = &execs(&bench, "trace")[0];
     assert_eq!((&event["program"], &event["unrecorded"]), (&"/proc/self/exe".into(), &Value::Null));
 
@@ -119,13 +119,13 @@ fn every_program_that_is_executed_has_a_trace() {
         (&4.into(), &Value::Array(vec![]))
     );
     let cell = &simulated["simulations"][0];
-    // The first, and two children.
+    // The first process, and two children.
     assert_eq!((&cell["processes"], &cell["forks"], &cell["complete"]), (&3.into(), &0.into(), &true.into()));
-    // 3M, 2M and 1M are touched one after the other, and no image has what the one before had.
+    // 3M, 2M and 1M are touched one after the other, and no image inherits memory of the previous one.
     let (faults, peak) = (cell["anonymous_faults"].as_u64().unwrap(), cell["resident_peak_bytes"].as_u64().unwrap());
     assert!((6 << 8..(6 << 8) + 400).contains(&faults) && peak > 3 << 20 && peak < 6 << 20, "{cell:#}");
     assert!(cell["resident_bytes"].as_u64().unwrap() < 3 << 20, "{cell:#}");
-    // A trace of them is lost: it is named, with how often.
+    // If one of their traces is missing, it is reported by name and count.
     fs::remove_file(bench.path(&own[1])).unwrap();
     let told = bench.pagelab(&["sim", "trace", "-p", "base"]).ran();
     let words = told.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -149,7 +149,7 @@ fn what_a_shell_and_make_execute_is_recorded() {
     let ran = record(&bench, &["/bin/sh", "-c", &command]).ran();
     ran.says(127, &["/nowhere/program", "executed 5 programs (exec), 5 recorded"]).prints(&["one", "two x", "three"]);
     others(&bench).iter().for_each(|name| sound(&bench, name));
-    // The script is that of its interpreter, twice: it goes on as another program.
+    // The image of the script is that of its interpreter. It is executed twice, because the interpreter executes another program.
     let images: Vec<String> = others(&bench).into_iter().filter(|name| name.ends_with(".exec2")).collect();
     let [last] = &images[..] else { panic!("{images:?}") };
     assert_eq!(info(&bench, last)["header"]["command"], serde_json::json!(["/bin/echo", "two", "x"]));
@@ -159,7 +159,7 @@ fn what_a_shell_and_make_execute_is_recorded() {
 
     fs::write(bench.path("Makefile"), "all: a b\na b:\n\t@/bin/echo $@ >$@\n").unwrap();
     others(&bench).iter().for_each(|name| fs::remove_file(bench.path(name)).unwrap());
-    // A shell for each, and what that executes.
+    // A shell for each rule, and the program that it executes.
     record(&bench, &["make", "-j2"]).ran().says(0, &["executed 4 programs (exec), 4 recorded"]);
     assert_eq!(fs::read_to_string(bench.path("b")).unwrap(), "b\n");
     let simulated = simulated(&bench);
@@ -175,7 +175,7 @@ fn a_program_that_qemu_cannot_take_is_named_with_the_reason() {
     let bench = Bench::new();
     let path = compiled(&bench, "gcc");
     let plugin = testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab")));
-    // For somebody who may not look into the directory of the build.
+    // The other user cannot read the directory of the build.
     fs::copy(plugin, bench.path("recorder.so")).unwrap();
     fs::set_permissions(bench.path("recorder.so"), Permissions::from_mode(0o755)).unwrap();
     let other = bench.word("other");
@@ -198,7 +198,7 @@ fn a_program_that_qemu_cannot_take_is_named_with_the_reason() {
         fs::remove_file(bench.path("trace")).unwrap();
         fs::remove_file(&other).unwrap();
     }
-    // Root gains nothing, and is recorded.
+    // Root gains no privileges by it, so it is recorded.
     fs::copy(&path, &other).unwrap();
     fs::set_permissions(&other, Permissions::from_mode(0o4755)).unwrap();
     record(&bench, &[&path, "executes", &other]).ran().says(24, &["executed 1 program (exec), 1 recorded"]);
@@ -211,12 +211,12 @@ fn a_trace_that_is_there_already_is_named_and_the_program_runs() {
     }
     let bench = Bench::new();
     let path = compiled(&bench, "gcc");
-    // Its own number a program cannot know before; every one that can be its next is taken.
+    // A program cannot know the number of its next image in advance; every possible name is taken.
     let script = "for n in 1 2; do : >\"$1.$$.exec$n\"; done; exec /bin/echo ran";
     let trace = bench.word("trace");
     let ran = record(&bench, &["/bin/sh", "-c", script, "sh", &trace]).ran();
     ran.says(0, &["1 not, which ran outside the emulation: /bin/echo", "cannot be made: File exists"]).prints(&["ran"]);
-    // It leaves nothing of a program that does not begin.
+    // A program that cannot start leaves no trace.
     let unstartable = format!("{path} chain 1");
     record(&bench, &["/bin/sh", "-c", &format!("exec {unstartable}")]).ran().says(23, &["1 recorded"]);
 }
@@ -229,7 +229,7 @@ fn a_thread_executes_a_program_and_the_others_end() {
     let bench = Bench::new();
     let path = compiled(&bench, "gcc");
     let ran = record(&bench, &[&path, "of a thread"]).ran();
-    // What the other thread had not written yet is missing.
+    // The last data of the other thread is missing, because it was not written yet.
     ran.says(24, &["cut off", "executed 1 program (exec), 1 recorded"]);
     let [program] = &others(&bench)[..] else { panic!("{:?}", others(&bench)) };
     sound(&bench, program);
@@ -255,7 +255,7 @@ fn programs_for_another_instruction_set_execute_their_own() {
     assert!(status.success());
     record(&bench, &[&path, "chain", "2"]).ran().says(23, &["executed 2 programs (exec), 2 recorded"]);
     record(&bench, &[&path, "hands over"]).ran().says(21, &[]).prints(&["argument 3: two words", "of pagelab 0"]);
-    // One for this machine runs on it.
+    // A program for this machine runs natively.
     let ran = record(&bench, &[&path, "executes", "/bin/true"]).ran();
     ran.says(0, &["1 not, which ran outside the emulation: /bin/true"]);
     if cfg!(target_arch = "x86_64") {

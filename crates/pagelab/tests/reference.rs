@@ -1,4 +1,4 @@
-//! The book's reference of commands and causes is what this program says.
+//! The book's reference of commands and causes matches the output of this program.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Random programs of system calls and touches, natively beside their simulations: the same faults, bytes, tables and verdicts
-//! under every policy. `cargo xtask truth --random` tries many more, and shrinks one that is off.
+//! Runs random programs of system calls and memory accesses, and compares them with their simulations: faults, bytes, tables and
+//! verdicts must be equal under every policy. `cargo xtask truth --random` tries many more programs, and shrinks one that differs.
 
 mod common;
 
@@ -14,9 +14,8 @@ use beside::scripts::Scripts;
 use common::{Bench, needs, program, recording, root};
 
 const POLICIES: [&str; 4] = ["base", "mthp-64k", "thp", "hugetlb-2m"];
-/// Seeds of scripts.
 const SEEDS: RangeInclusive<u64> = 1..=14;
-/// Those that may be off, each by a kind of difference that is known.
+/// Seeds whose scripts may differ, each for a known reason.
 const KNOWN: [(u64, Kind); 1] = [(14, Kind::StoresAgain)];
 
 fn can_compare() -> bool {
@@ -68,7 +67,7 @@ fn scripts_that_were_off_once_are_predicted() {
     if !can_compare() {
         return;
     }
-    // What grows into the pool is copied, and a page of it that was never touched was read.
+    // A mapping that grows into a hugetlb page is copied, so a page of it that was never touched has been read.
     let texts = ["m 2 503 1 0\nm 1 1 3 0\nr 1 1 512\n"];
     let bench = Bench::in_memory();
     let mut scripts = scripts(&bench);

@@ -1,4 +1,4 @@
-//! Servers under a policy, driven by a client that is not.
+//! Servers under a policy, driven by a client without the policy.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use common::*;
 
-/// A port of the loopback device that was free a moment ago.
+/// A TCP port of the loopback interface that was free a moment ago.
 fn free_port() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
 }
@@ -51,7 +51,7 @@ fn redis_under_policies_gives_its_throughput() {
     assert_eq!(throughput.unwrap()["direction"], "higher");
 }
 
-/// Redis and MariaDB forbid THP to themselves; the policy holds against it, and the row says so.
+/// Redis and MariaDB disable THP for themselves. The policy stays in force, and the row reports the call.
 #[test]
 fn a_program_that_turns_thp_off_is_answered_and_it_is_said() {
     let python = python();
@@ -108,7 +108,7 @@ fn a_server_that_fails_is_said_and_soon() {
         (&waits, "sleep 1000", "true", &["server was not ready after 1 s"]),
         (&waits, "true", "false", &["exit status 1"]),
     ] {
-        // Whatever waits longer than it need not would be another failure: the trial took too long.
+        // If a failing server were noticed too late, the failure would be a different one: the trial took too long.
         let limits = ["--ready-time", "1s", "--trial-time", "8s"];
         let options = [&["-p", "default,base", "--server", server, "--ready", ready], &limits[..]].concat();
         let client = if client == "sleep" { words_of(&["sleep", "1000"]) } else { words_of(&[client]) };
@@ -128,8 +128,8 @@ fn a_server_a_probe_or_a_client_that_is_not_there_is_said_as_a_shell_says_it() {
     assert!(bench.listed().is_empty(), "nothing began");
 }
 
-/// Databases give their buffers back when they end, in many pieces, or drop their content before (MariaDB).
-/// Nothing is timed then.
+/// When databases end, they free their buffers in many pieces, or drop their content first (MariaDB). This is not part of the timed
+/// section.
 #[test]
 fn what_a_server_frees_at_its_end_is_seen() {
     const PIECES: u64 = 200;
@@ -158,7 +158,7 @@ fn what_a_server_frees_at_its_end_is_seen() {
     assert!(bytes >= (PIECES + POOL) << 20, "{bytes} bytes were seen: {document:#}");
 }
 
-/// The client's own children, in sessions of their own, are not traced and not in any group.
+/// The client's own children have sessions of their own. They are not traced and in no process group of pagelab.
 #[test]
 fn a_killed_pagelab_leaves_nothing_of_a_client_behind() {
     let bench = Bench::new();

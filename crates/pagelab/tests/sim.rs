@@ -1,4 +1,4 @@
-//! `pagelab sim` from the outside: real input, tables, JSON, refusals.
+//! `pagelab sim` as a command: real input, tables, JSON, and refused input.
 
 mod common;
 #[path = "common/traced.rs"]
@@ -18,7 +18,7 @@ fn machines_and_policies_make_a_matrix_with_reasons() {
     assert_eq!(document["schema"], "pagelab.sim/1");
     let cells = document["traces"][0]["simulations"].as_array().unwrap();
     let faults: Vec<Option<u64>> = cells.iter().map(|cell| cell["faults"].as_u64()).collect();
-    // 1024 pages and one of code; 2M twice and 64K each in the aligned memory.
+    // 1024 pages and one of code; 2M pages twice, and 64K pages in the aligned memory.
     assert_eq!(faults, [Some(1025), Some(3), None, Some(1025), Some(3), Some(65)]);
     assert!(cells[2]["unsupported"].as_str().unwrap().contains("no base pages of 64K"));
     assert_eq!(cells[0]["first_level"]["load"], 2048);
@@ -31,7 +31,7 @@ fn machines_and_policies_make_a_matrix_with_reasons() {
 #[test]
 fn every_policy_has_a_verdict_and_causes() {
     let traced = Traced::new();
-    // The program has 4M and a page of code, which 2M leaves map and 1G leaves cannot.
+    // The program has 4M and a page of code. 2M leaves can map the 4M, and 1G leaves cannot.
     let arguments = ["-m", "cascade-lake", "-p", "base,thp,hugetlb-1g"];
     let document = traced.json(&arguments);
     let verdicts: Vec<&Value> =
@@ -47,7 +47,7 @@ fn every_policy_has_a_verdict_and_causes() {
     assert!(text.contains("make the mapping larger"), "{text}");
 }
 
-/// Under a policy of large pages the program cannot turn them off, as under `compare`, and that is said.
+/// Under a policy of large pages the program cannot disable them, as under `compare`, and this is reported.
 #[test]
 fn calls_against_a_policy_are_answered_and_said() {
     const BEGIN: u64 = 0x10_0000_0000;
@@ -101,7 +101,7 @@ fn the_accesses_alone_are_simulated_without_calls() {
         Call::Mmap { address: 0, bytes: 8192, protection: 3, flags: 0x22, file: -1, offset: 0, file_system: None };
     for _ in 0..3 {
         recording.event(0, map.clone(), 0x1000_0000);
-        // Two pages by turns: accesses to one page that follow each other are one run.
+        // Two pages are accessed alternately, because consecutive accesses to one page form one run.
         recording.access(0, 0x1000_0000, 8, Kind::STORE).unwrap();
         recording.access(0, 0x1000_1000, 8, Kind::STORE).unwrap();
         recording.event(0, Call::Munmap { address: 0x1000_0000, bytes: 8192 }, 0);
@@ -124,7 +124,7 @@ fn curves_and_a_page_are_made_where_they_are_asked_for() {
     assert_eq!(traced.json(&["-p", "base"])["traces"][0]["curves"], Value::Null);
     let curves = &traced.json(&["-p", "base", "--curves"])["traces"][0]["curves"];
     let points = curves["misses"][0]["points"].as_array().unwrap();
-    // 1024 pages one after another, twice, and one of code: they fit into 2048 entries and into 1024 they do not.
+    // 1024 pages in order, twice, and one of code: they fit into 2048 entries, but not into 512.
     let misses = |entries: u64| points.iter().find(|point| point["entries"] == entries).unwrap()["misses"].as_u64();
     assert_eq!((misses(2048), misses(512)), (Some(1025), Some(2049)));
     assert_eq!(curves["footprints"][0]["touched_bytes"], 1025 * 4096);
@@ -248,7 +248,8 @@ fn traces_that_cannot_be_read_are_refused_and_damaged_ones_say_what_is_missing()
     let whole = fs::read(&traced.file).unwrap();
     let sim = |words: &[&str]| traced.bench.pagelab(&[&["sim"], words].concat()).ran();
     let newer = {
-        // The header is JSON in a block whose checksum must fit: a version of the same length is put into both.
+        // The header is JSON in a block with a checksum. A version string of the same length is written, and the checksum is
+        // updated.
         let text = b"pagelab.trace/";
         let at = whole.windows(text.len()).position(|window| window == text).unwrap();
         let mut newer = whole.clone();
@@ -273,13 +274,13 @@ fn traces_that_cannot_be_read_are_refused_and_damaged_ones_say_what_is_missing()
     for (path, words) in [("/nonexistent.trace", "No such file"), ("/tmp", "directory")] {
         sim(&[path]).says(2, &[path, words]);
     }
-    // Cut off in the middle of its end: what is there counts.
+    // The file is cut off within its end. The rest of it is used.
     fs::write(&file, &whole[..whole.len() - 20]).unwrap();
     let cut = sim(&[&file, "-p", "base"]);
     assert_eq!(cut.code, Some(0), "{}", cut.stderr);
     assert!(cut.stdout.contains("the trace was cut off: its end is missing"), "{}", cut.stdout);
     says_incomplete(&sim, &file, "cut off");
-    // A hole in the middle: what is around it counts.
+    // The file has a hole in the middle. The rest of it is used.
     let mut holed = whole.clone();
     let middle = holed.len() / 2;
     holed[middle] ^= 0xff;
@@ -290,7 +291,7 @@ fn traces_that_cannot_be_read_are_refused_and_damaged_ones_say_what_is_missing()
     }
 }
 
-/// Both documents say that the trace is not complete, and so does the text of every geometry.
+/// Checks that both documents, and the text of every geometry, report that the trace is incomplete.
 fn says_incomplete(sim: &dyn Fn(&[&str]) -> Ran, file: &str, words: &str) {
     let simulated = &sim(&[file, "-p", "base", "--json"]).json()["traces"][0];
     assert_eq!(simulated["simulations"][0]["complete"], false);
@@ -310,7 +311,7 @@ fn each_trace_must_have_an_answer() {
     fs::write(&text, "I  00400000,4\n S 10000000000,8\n").unwrap();
     let imported = traced.bench.pagelab(&["trace", "import", "--from", "lackey", "-o", &high, &text]).ran();
     assert_eq!(imported.code, Some(0), "{}", imported.stderr);
-    // An address that Sv39 does not have: the first trace has an answer, the second has none.
+    // An address that Sv39 does not have: the first trace has a result, the second has none.
     traced.sim(&[&high, "-p", "base", "-m", "sifive-u74"]).says(2, &["high.trace: no simulation came to the end"]);
     let ran = traced.sim(&[&high, "-p", "base", "-m", "sifive-u74,cascade-lake"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);

@@ -1,4 +1,4 @@
-//! The result of `pagelab sim` in a sentence, and the cycles of the kernel beside those of translation.
+//! The result of `pagelab sim` as a sentence, and the kernel's cycles next to those of translation.
 
 mod common;
 #[path = "common/traced.rs"]
@@ -9,7 +9,7 @@ use std::fs;
 use serde_json::Value;
 use traced::Traced;
 
-/// What is best, by how much, at which memory and on what it rests: in text, JSON and on the page.
+/// The best policy, its advantage, its memory and the basis of the result: in text, in JSON and on the page.
 #[test]
 fn the_end_is_a_sentence_for_each_machine() {
     let traced = Traced::new();
@@ -43,7 +43,7 @@ fn the_end_is_a_sentence_for_each_machine() {
     assert!(fs::read_to_string(&page).unwrap().contains("<strong>cascade-lake: thp is the best of 2 policies"));
 }
 
-/// 1025 faults that fill a page of 4K each, and two of 2M beside that of the code.
+/// 1025 faults that fill a 4K page each, compared with two 2M faults and that of the code.
 #[test]
 fn faults_and_zeroing_have_cycles_with_their_ground() {
     let traced = Traced::new();

@@ -1,4 +1,4 @@
-//! Machines of `pagelab sim`: files, those that are listed, and what they cannot have.
+//! The machines of `pagelab sim`: machine files, listed machines, and policies that they cannot have.
 
 mod common;
 #[path = "common/traced.rs"]
@@ -11,7 +11,7 @@ use serde_json::Value;
 use trace::{Header, Kind, Recording};
 use traced::Traced;
 
-/// A sound machine file, for what can be wrong with one.
+/// A valid machine file, in which tests make errors.
 const MACHINE: &str = include_str!("../../../fixtures/machine.toml");
 
 #[test]
@@ -51,8 +51,8 @@ fn model_machines_are_listed_with_their_sources() {
     }
 }
 
-/// This host is one of the machines where a file describes it, and says what it cannot know; else it is refused with those that
-/// might be it.
+/// This host is available as a machine if a file describes it, with notes about properties that cannot be read. Otherwise it is
+/// refused, with a list of candidates.
 #[test]
 fn this_host_is_a_machine_or_is_refused_with_candidates() {
     let traced = Traced::new();

@@ -1,4 +1,4 @@
-//! Whatever runs or waits ends on a signal, when its terminal is closed, and when its output has no reader.
+//! Every running or waiting command ends on a signal, when its terminal is closed, and when its output has no reader.
 
 mod common;
 
@@ -13,17 +13,17 @@ use common::*;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::pty::{Winsize, openpty};
 
-/// How long anything may take on the slowest machine.
+/// The timeout for any action on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The signals that tell pagelab to stop.
+/// The signals that stop pagelab.
 const SIGNALS: [(&str, i32); 3] = [("INT", 2), ("TERM", 15), ("HUP", 1)];
 
-/// A process that does nothing until it is killed.
+/// A process that sleeps until it is killed.
 fn sleeper() -> Running {
     Command::new("sleep").arg("600").stdin(Stdio::null()).begin()
 }
 
-/// Waits for the end of a program: its exit code as a shell has it.
+/// Waits until a program ends, and returns its exit code as a shell reports it.
 fn code(running: &mut Running) -> i32 {
     let over = within(PATIENCE, || running.is_over());
     assert!(over, "it still runs");
@@ -90,7 +90,7 @@ fn every_verb_that_waits_ends_with_128_and_the_signal() {
 
 // ---- readers ----
 
-/// Starts pagelab, reads the first line that it prints, and closes the pipe.
+/// Starts pagelab, reads the first line of its output, and closes the pipe.
 fn first_line(bench: &Bench, words: &[&str]) -> (Running, String) {
     let mut running = bench.pagelab(words);
     let mut running = running.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
@@ -108,7 +108,7 @@ fn rows_end_when_their_pipe_is_closed() {
     for options in [
         &["--every", "50ms"][..],
         &["--every", "50ms", "--json-lines"],
-        // No write will fail for an hour.
+        // There is no write that could fail for an hour.
         &["--every", "1h", "--json-lines"],
         &["--every", "50ms", "--json-lines", "--openmetrics", "metrics"],
     ] {
@@ -155,14 +155,14 @@ fn a_command_goes_on_when_the_pipe_of_its_rows_is_closed() {
 
 // ---- terminals ----
 
-/// A terminal of which the test has the other end alone.
+/// A terminal whose other side only the test has open.
 struct Terminal {
     screen: File,
     running: Running,
 }
 
 impl Terminal {
-    /// Runs a command line at a new terminal, in a session of its own.
+    /// Runs a command line on a new terminal, in a session of its own.
     fn of(bench: &Bench, line: &str, is_controlling: bool) -> Terminal {
         let size = Winsize { ws_row: 30, ws_col: 90, ws_xpixel: 0, ws_ypixel: 0 };
         let pair = openpty(Some(&size), None).expect("a pseudo-terminal");
@@ -177,7 +177,7 @@ impl Terminal {
         Terminal { screen: File::from(pair.master), running }
     }
 
-    /// Reads until this is shown.
+    /// Reads until this text is shown.
     fn sees(&mut self, text: &str) {
         let mut shown = Vec::new();
         let mut bytes = [0; 4096];
@@ -190,7 +190,7 @@ impl Terminal {
         }
     }
 
-    /// Closes the terminal; how what runs at it ended.
+    /// Closes the terminal, and returns how the command on it ended.
     fn closes(self) -> i32 {
         let Terminal { screen, mut running } = self;
         drop(screen);
@@ -206,7 +206,7 @@ fn top_ends_when_its_terminal_is_closed() {
     let bench = Bench::new();
     let top = format!("exec {} top --every 300ms", bench.word("pagelab"));
     let deaf = format!("trap '' HUP; {top}");
-    // The kernel closes a terminal before it sends SIGHUP: either may be noticed first.
+    // The kernel closes a terminal before it sends SIGHUP, so either may be noticed first.
     for (line, is_controlling, expected) in [(&top, true, &[128 + 1, 2][..]), (&deaf, true, &[2]), (&top, false, &[2])]
     {
         let mut terminal = Terminal::of(&bench, line, is_controlling);
@@ -214,7 +214,7 @@ fn top_ends_when_its_terminal_is_closed() {
         let code = terminal.closes();
         assert!(expected.contains(&code), "{line}: {code}");
     }
-    // One that cannot move its cursor.
+    // A terminal that cannot move its cursor.
     let dumb = format!("trap '' HUP; TERM=dumb {top}");
     let mut terminal = Terminal::of(&bench, &dumb.replace("TERM=dumb exec", "export TERM=dumb; exec"), true);
     terminal.sees("NAME");
@@ -255,7 +255,7 @@ fn rows_end_when_their_terminal_is_closed() {
     }
 }
 
-/// As with Ctrl-S, or a terminal emulator that hangs.
+/// As after Ctrl-S, or with a terminal emulator that hangs.
 #[test]
 fn a_signal_ends_top_and_rows_on_a_terminal_that_takes_no_output() {
     if !needs(&[program("setsid")]) {
@@ -274,7 +274,8 @@ fn a_signal_ends_top_and_rows_on_a_terminal_that_takes_no_output() {
         terminal
     });
     for terminal in &mut terminals {
-        // What is not read fills the terminal, and then a write waits. Keys have `top` draw its help, and its rows again.
+        // Unread output fills the terminal's buffer, and then a write blocks. The keys make `top` draw its help, and its rows
+        // again.
         let pid = terminal.running.id();
         let waits = || std::fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|at| at.contains("wait_woken"));
         let mut keys = b"?q".iter().cycle();

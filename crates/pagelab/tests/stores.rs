@@ -1,4 +1,4 @@
-//! Stores that somebody else has a hand in: hostile ones, and those that are removed or held while pagelab works.
+//! Stores that another process or user has manipulated: malicious ones, and those that are removed or locked while pagelab works.
 
 mod common;
 
@@ -10,7 +10,7 @@ use common::*;
 
 const TWO: [&str; 2] = ["-p", "default,base"];
 
-/// Runs SQL on the bench's store, by another program.
+/// Runs SQL on the bench's store, with another program.
 fn sql(bench: &Bench, statements: &str) {
     let script = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(sys.argv[2])";
     let mut python = Command::new("python3");
@@ -26,7 +26,7 @@ fn a_store_with_an_endless_trigger_is_refused_by_whatever_opens_it() {
     let bench = Bench::new();
     bench.pagelab(&["list", "comparisons", "--store", &bench.store()]).ran().says(0, &[]);
     fs::write(bench.store(), "").unwrap();
-    // What pagelab opens it makes a store.
+    // pagelab makes the file a store when it opens it.
     bench.pagelab(&["list", "comparisons", "--store", &bench.store()]).ran().says(0, &[]);
     let endless = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT n, n FROM c";
     sql(&bench, &format!("CREATE TRIGGER spin AFTER INSERT ON machines BEGIN INSERT INTO settings {endless}; END"));

@@ -1,5 +1,5 @@
-//! Studies from end to end: run, killed, run again, reported, exported, merged; on the host and on model machines. above 400 lines
-//! because all of it is one study's life.
+//! Studies from end to end: run, killed, run again, reported, exported, merged; on the host and on model machines. Above 400 lines
+//! because all of it is the life of one study.
 
 #[path = "../benches/study.rs"]
 mod bench;
@@ -60,14 +60,14 @@ fn study(bench: &Bench, verb: &str, file: &str, options: &[&str]) -> Command {
     bench.pagelab(&[&["study", verb, file, "--store", &store], options].concat())
 }
 
-/// The rows of `study status`: workload and machine to state.
+/// The rows of `study status`: workload and machine, and the state.
 fn states(bench: &Bench, file: &str) -> Vec<(String, String)> {
     let document = study(bench, "status", file, &["--json"]).ran().json();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     document["rows"].as_array().unwrap().iter().map(|row| (text(&row["workload"]), text(&row["state"]))).collect()
 }
 
-/// The trials of a stored comparison: arm, block, attempt and when it began.
+/// The trials of a stored comparison: arm, block, attempt and start time.
 fn trials(bench: &Bench, number: u64) -> Vec<(u64, u64, u64, f64)> {
     let document = bench.stored(number);
     let of = |trial: &Value| {
@@ -102,7 +102,7 @@ fn a_killed_study_goes_on_and_repeats_nothing() {
     ran.says(0, &["study tiny: workload 1 of 2: sleep"]).prints(&["2 of 4 rows are done"]);
     let after = trials(&bench, 1);
     assert_eq!(after[..before.len()], before, "what was finished is kept as it was");
-    // A trial during which somebody changed settings is attempted again.
+    // A trial during which settings were changed is attempted again.
     let places: std::collections::BTreeSet<(u64, u64, u64)> =
         after.iter().map(|(arm, block, attempt, _)| (*arm, *block, *attempt)).collect();
     assert_eq!(places.len(), after.len(), "no trial twice: {after:?}");
@@ -137,7 +137,7 @@ fn a_dry_run_runs_nothing_and_says_what_and_how_long() {
     let ran = study(&bench, "run", &file, &["--dry-run"]).ran();
     ran.says(0, &[]).prints(&["pagelab compare", "sleep 0.05", "at most 20 min", "acme", "0 of 4 rows are done"]);
     assert!(!bench.path("results.sqlite").exists());
-    // A line break of a word is written so that a shell reads it as one.
+    // A line break in an argument is quoted such that a shell reads it as a line break.
     let broken = TINY.replace("command = [\"true\"]", "command = [\"sh\", \"-c\", \"true\\ntrue\"]");
     let ran = study(&bench, "run", &written(&bench, "tiny.toml", &broken), &["--dry-run"]).ran();
     ran.says(0, &[]).prints(&[r"$'true\ntrue'"]);
@@ -277,7 +277,7 @@ fn one_study_is_run_once_at_a_time() {
     first.kill();
 }
 
-/// A store with the figures of a fake platform.
+/// Makes a store with the figures of a fake platform.
 fn faked(bench: &Bench, store: &str, seed: u32) -> String {
     let text = TINY
         .replace("\"default\", \"base\"", "\"default\", \"thp\"")
@@ -368,7 +368,7 @@ fn boots_of_two_kernels_are_compared_and_another_boot_is_measured_when_asked() {
     let run = |options: &[&str]| study(&bench, "run", &file, &[options, &["--fake-platform", THREE]].concat()).ran();
     run(&[]).says(0, &["workload 1 of 2"]);
     study(&bench, "report", &file, &[]).ran().says(0, &[]).prints(&["Missing: ", "the boot old (a kernel 6.1)"]);
-    // A copy of the store of the same host in a boot of another kernel.
+    // A copy of the store, from the same host in a boot of another kernel.
     let other = bench.word("other.sqlite");
     fs::copy(bench.store(), &other).unwrap();
     let changed = "PRAGMA foreign_keys = OFF; \
@@ -470,7 +470,7 @@ fn stores_are_merged_once_and_conflicts_are_named() {
     let sqlite = |store: &str, statement: &str| {
         assert!(Command::new("sqlite3").args([store, statement]).status().unwrap().success());
     };
-    // As if the shard had been copied half way.
+    // As if only half of the shard had been copied.
     sqlite(&into, "PRAGMA foreign_keys = ON; DELETE FROM trials WHERE comparison = 1 AND block > 3");
     merge(&[&one]).says(0, &[]).prints(&["0 comparisons added, 1 completed, 1 there already"]);
     sqlite(&into, "UPDATE trials SET exit_code = 7 WHERE comparison = 1 AND block = 2");

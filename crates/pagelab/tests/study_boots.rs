@@ -1,4 +1,4 @@
-//! Boots of one host in studies: with other memory, with other leaves of the direct map.
+//! Boots of one host in studies: with different memory sizes, and with different leaves in the direct map.
 
 mod common;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 /// Figures of three policies (fixtures/platform).
 const THREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/platform/three-policies.toml");
 
-/// A study over these boots, of what one command takes.
+/// A study over these boots that measures one command.
 fn written(bench: &Bench, boots: &str) -> String {
     let text = format!(
         "schema = \"pagelab.study/1\"\nname = \"boots\"\nquestion = \"?\"\npolicies = [\"default\", \"thp\"]\n[sizes.full]\n\
@@ -25,8 +25,8 @@ fn study(bench: &Bench, words: &[&str]) -> Ran {
     bench.pagelab(&[&["study"], words, &["--store", &bench.store()]].concat()).ran()
 }
 
-/// What was measured once, and a copy of it in another boot, where everything took twice the time. `first` and `other` are
-/// what `json_set` is told of the machine of each.
+/// Makes two boots: a measured one, and a copy of it as another boot, in which everything took twice the time. `first` and `other`
+/// are the arguments of `json_set` for the machine of each.
 fn two_boots(bench: &Bench, file: &str, first: &str, other: &str) {
     study(bench, &["run", file, "--fake-platform", THREE]);
     let copy = bench.word("other.sqlite");
@@ -43,7 +43,7 @@ fn two_boots(bench: &Bench, file: &str, first: &str, other: &str) {
     study(bench, &["merge", &copy]).says(0, &[]);
 }
 
-/// The rows over boots of a report.
+/// The rows over boots in a report.
 fn rows(bench: &Bench, file: &str) -> Vec<Value> {
     let report = study(bench, &["report", file, "--json"]).json();
     report["over_boots"]["rows"].as_array().cloned().unwrap_or_default()
@@ -67,7 +67,7 @@ fn boots_with_other_memory_are_arms_where_that_is_asked_and_never_pooled_otherwi
     let ratio = row["cells"][1]["effects"]["wall_s"]["ratio"].as_f64().unwrap();
     assert!((ratio - 2.0).abs() < 1e-6, "{row}");
     assert!(!row["machine"].as_str().unwrap().contains("12G"), "the host is one, whatever its memory: {row}");
-    // Two boots of one kernel with other memory: the same two comparisons, and no arm has a figure beside the other.
+    // Two boots of one kernel with different memory: each comparison has a row of its own, and no row has figures of both arms.
     let kernels = "[boots.new]\nkernel = \"6.18\"\nbaseline = true\n[boots.old]\nkernel = \"6.1\"\n";
     let apart = rows(&bench, &written(&bench, kernels));
     let of_thp: Vec<&Value> = apart.iter().filter(|row| row["workload"] == "true under thp").collect();
@@ -117,7 +117,7 @@ fn a_published_figure_stands_beside_boots_and_beside_a_policy_and_counts_once() 
         )
     };
     let boots = "[boots.new]\nkernel = \"6.18\"\n[boots.old]\nkernel = \"6.1\"\nbaseline = true\n";
-    // Figures of the fake platform count as a model's, beside which a published one stands where it is of their metric.
+    // Figures of the fake platform count as modelled. A published figure is shown next to them if it has the same metric.
     let of_policy = published("metric = \"wall_s\"\n");
     let text = format!("{boots}{of_policy}{}", published("boot = \"new\"\n"));
     let file = written(&bench, &text);
@@ -128,7 +128,7 @@ fn a_published_figure_stands_beside_boots_and_beside_a_policy_and_counts_once() 
     assert!((of_boot["ratio"].as_f64().unwrap() - 2.0).abs() < 1e-6, "{of_boot}");
     assert!(sets.iter().any(|set| set["policy"] == "thp"), "{sets:?}");
     assert!(report["answer"].to_string().contains("its one published figure"), "{}", report["answer"]);
-    // The heading says what the columns are.
+    // The heading names the columns.
     let text = study(&bench, &["report", &file, "--markdown"]);
     text.prints(&["| boot | geometric mean |"]);
 }

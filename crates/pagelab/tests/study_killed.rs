@@ -1,4 +1,4 @@
-//! Studies that are killed at random moments and run again: nothing is measured twice, nothing is lost, nothing is left behind.
+//! Studies that are killed at random moments and run again: nothing is measured twice or lost, and nothing is left over.
 
 mod common;
 
@@ -11,10 +11,10 @@ use common::*;
 use serde_json::Value;
 use testing::Random;
 
-/// How long anything may take on the slowest machine.
+/// The timeout for any action on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Short workloads, one with an input that takes a while to make.
+/// Short workloads, one of which has an input that takes some time to make.
 const STUDY: &str = r#"
 schema = "pagelab.study/1"
 name = "killed"
@@ -47,14 +47,15 @@ name = "reader"
 command = ["cat", "{slow}"]
 "#;
 
-/// How often a study is killed, and the blocks that it has meanwhile: `PAGELAB_TORTURE=full` asks for the large size.
+/// The number of times that a study is killed, and the number of blocks in each run. `PAGELAB_TORTURE=full` selects the larger
+/// size.
 fn size() -> (u32, u32) {
     if std::env::var_os("PAGELAB_TORTURE").is_some_and(|size| size == "full") { (60, 40) } else { (5, 6) }
 }
 
 struct Study {
     bench: Bench,
-    /// Inputs: in a directory that only its owner can change.
+    /// The cache with the inputs, in a directory that only its owner can change.
     cache: tempfile::TempDir,
     file: String,
     as_root: bool,
@@ -79,7 +80,7 @@ impl Study {
         command
     }
 
-    /// What is stored of each trial, by its comparison.
+    /// The stored trials, with the number of their comparison.
     fn trials(&self) -> BTreeSet<(u64, String)> {
         if !self.bench.path("results.sqlite").exists() {
             return BTreeSet::new();
@@ -97,13 +98,13 @@ impl Study {
     }
 }
 
-/// What tells a trial from every other one, and how it was measured.
+/// The properties that identify a trial, and its start time.
 fn key(trial: &Value) -> String {
     let of = |name: &str| trial[name].to_string();
     [of("label"), of("block"), of("attempt"), of("started_s")].join(" ")
 }
 
-/// The same without the clock: what must not be measured a second time.
+/// The same without the start time: no trial with these properties may be measured again.
 fn places(trials: &BTreeSet<(u64, String)>) -> BTreeSet<(u64, String)> {
     trials.iter().map(|(number, key)| (*number, key.rsplit_once(' ').unwrap().0.to_owned())).collect()
 }
@@ -141,7 +142,7 @@ fn study_run_resumes_after_sigkill_without_repeating_or_losing_trials() {
                 0
             }
         };
-        // Every other one has stored a trial before it is killed.
+        // Every second study has stored a trial before it is killed.
         let stored: u64 = count(&study);
         if round % 2 == 1 {
             within(PATIENCE, || running.is_over() || count(&study) > stored);

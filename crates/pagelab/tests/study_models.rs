@@ -1,5 +1,5 @@
-//! Rows of studies on model machines: what decides them, recorded and simulated anew where that has changed, and what is said
-//! where they cannot be.
+//! Rows of studies on model machines: the inputs that identify them, recording and simulating again when an input has changed, and
+//! messages when that is not possible.
 
 mod common;
 #[path = "common/traced.rs"]
@@ -13,10 +13,10 @@ use common::*;
 use serde_json::Value;
 use traced::Traced;
 
-/// The machine that these are simulated on, as a file of its own.
+/// The machine of these simulations, as a separate file.
 const MACHINE: &str = include_str!("../../../machines/cortex-a53.toml");
 
-/// A study of one workload on one machine.
+/// Writes a study of one workload on one machine.
 fn written(bench: &Bench, workload: &str, machine: &str) -> String {
     let text = format!(
         "schema = \"pagelab.study/1\"\nname = \"modelled\"\nquestion = \"?\"\npolicies = [\"base\", \"thp\"]\n\
@@ -30,19 +30,19 @@ fn study(bench: &Bench, words: &[&str]) -> Command {
     bench.pagelab(&[&["study"], words, &["--store", &bench.store()]].concat())
 }
 
-/// How far the one row is, and why.
+/// The state of the only row, and the reason.
 fn state(bench: &Bench, file: &str) -> (String, String) {
     let row = study(bench, &["status", file, "--json"]).ran().json()["rows"][0].clone();
     let text = |key: &str| row[key].as_str().unwrap().to_owned();
     (text("state"), text("why"))
 }
 
-/// The one row of the report.
+/// The only row of the report.
 fn row(bench: &Bench, file: &str) -> Value {
     study(bench, &["report", file, "--json"]).ran().json()["rows"][0].clone()
 }
 
-/// Walks under the baseline.
+/// The number of walks under the baseline.
 fn walks(bench: &Bench, file: &str) -> Option<f64> {
     row(bench, file)["cells"][0]["medians"]["walks"].as_f64()
 }
@@ -69,7 +69,7 @@ fn a_trace_of_another_content_is_simulated_anew() {
     let shown = row(bench, &file);
     assert_eq!(walks(bench, &file), before, "what is there is shown, and said to be of another one");
     assert_eq!(shown["notes"][0], "its figures are of another content of its trace");
-    // It is no trace any more: the reason is kept.
+    // The file is no longer a trace, and the reason is stored.
     study(bench, &["run", &file]).ran().says(1, &["simulating 1 of 1", "own"]);
     let (state_of, why) = state(bench, &file);
     assert!(state_of == "failed" && why.contains("a.trace"), "{state_of}: {why}");
@@ -112,7 +112,7 @@ fn a_machine_of_a_file_is_a_row_by_its_own_name() {
     assert_eq!(state(bench, &file), ("missing".to_owned(), why.to_owned()));
     study(bench, &["run", &file]).ran().says(0, &["simulating 1 of 1"]);
     assert_eq!(state(bench, &file).0, "done");
-    // Two names of one machine would be one row twice.
+    // Two names of one machine would give the same row twice.
     fs::write(bench.path("my.toml"), MACHINE).unwrap();
     let file = written(bench, "trace = \"a.trace\"", "cortex-a53\", \"./my.toml");
     study(bench, &["status", &file]).ran().says(2, &["cortex-a53 and ./my.toml are both \"cortex-a53\""]);
@@ -165,7 +165,7 @@ fn a_program_that_was_built_anew_is_recorded_anew() {
     let notes = row(&bench, &file)["notes"].to_string();
     assert!(notes.contains("one layout of addresses") && notes.contains("recorded on x86_64"), "{notes}");
     assert!(after > before + 1500.0, "{before} and {after}: what was recorded before is of another build");
-    // One that fails leaves its reason.
+    // A failing program leaves its reason.
     fs::write(bench.path("touches.c"), "int main(void) { return 3; }\n").unwrap();
     let built = Command::new("gcc").args(["-o", &program, &bench.word("touches.c")]).status().unwrap();
     assert!(built.success());
@@ -196,7 +196,7 @@ fn simulations_are_merged_once_and_conflicts_are_named() {
     let kept = "SELECT json_extract(outcome, '$.figures.walks') FROM study_simulations WHERE policy = 'thp'";
     let kept = Command::new("sqlite3").args([&into, kept]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&kept.stdout).trim(), "7", "what is there stays");
-    // One that failed gives way.
+    // A failed simulation is replaced.
     let failed = "UPDATE study_simulations SET outcome = '{\"outcome\":\"failed\",\"why\":\"x\"}' WHERE policy = 'thp'";
     assert!(Command::new("sqlite3").args([&into, failed]).status().unwrap().success());
     merge(&bench.store()).says(0, &[]).prints(&["1 simulations added, 1 there already"]);
@@ -222,7 +222,7 @@ fn a_dry_run_says_what_is_recorded_and_what_is_simulated() {
     let ran = study(bench, &["run", &file, "--dry-run"]).ran();
     ran.says(0, &[]).prints(&["simulate", "a.trace", "to record and simulate 1 row is not estimated"]);
     assert!(!ran.stdout.contains(" min") && !ran.stdout.contains("left to measure"), "{ran}");
-    // What was simulated once says how long another machine takes.
+    // After one simulation, the time for another machine can be estimated.
     study(bench, &["run", &file]).ran().says(0, &[]);
     let both = written(bench, "trace = \"a.trace\"", "cortex-a53\", \"cortex-a57");
     let ran = study(bench, &["run", &both, "--dry-run"]).ran();
@@ -273,7 +273,7 @@ fn a_whole_machine_is_recorded_for_the_policies_of_its_direct_map() {
         fs::write(bench.path("modelled.toml"), text).unwrap();
         bench.word("modelled.toml")
     };
-    // What cannot be recorded says why, by name.
+    // A workload that cannot be recorded has a reason, under its name.
     let program = study_of("[[workload]]\nname = \"own\"\ncommand = [\"true\"]\n");
     assert!(state(&bench, &program).1.contains("name a machine to record (`recorded`, a command of qemu-system-*)"));
     let nothing =
@@ -296,7 +296,7 @@ fn a_whole_machine_is_recorded_for_the_policies_of_its_direct_map() {
     run().says(0, &["simulating 1 of 1"]);
     let row = row(&bench, &file);
     let walks = |at: usize| row["cells"][at]["medians"]["walks"].as_f64();
-    // Three pages of data and one of code, all in one leaf of 2M.
+    // Three pages of data and one of code, all in one 2M leaf.
     assert_eq!([0, 1, 2, 3].map(walks), [Some(1.0), None, Some(1.0), Some(4.0)], "{row}");
     assert!(row["cells"][1]["standing"]["why"].as_str().unwrap().contains("models have no such policy"), "{row}");
     let recorded = row["origins"][0]["commands"][0].to_string();

@@ -1,4 +1,4 @@
-//! Series of sizes in studies: what is derived, what this host says, and what the two say of each other.
+//! Series of sizes in studies: the derived values, the values of this host, and their comparison.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::fs;
 use common::*;
 use serde_json::Value;
 
-/// A study with a series of files' page cache and one of page tables, and a workload beside them.
+/// A study with a series of the page cache of files, a series of page tables, and a workload.
 fn written(bench: &Bench, layouts: &str) -> String {
     let text = format!(
         r#"
@@ -45,7 +45,7 @@ fn study(bench: &Bench, words: &[&str]) -> Ran {
     bench.pagelab(&[&["study"], words, &["--store", &bench.store()]].concat()).ran()
 }
 
-/// Bytes of a column of the report, by the name that it begins with.
+/// The bytes in a column of the report, which is found by the prefix of its name.
 fn column<'a>(report: &'a Value, series: usize, begins: &str) -> Vec<Option<f64>> {
     let columns = report["series"][series]["columns"].as_array().unwrap();
     let is_own = |column: &&'a Value| column["name"].as_str().unwrap().starts_with(begins);

@@ -1,4 +1,4 @@
-//! Stores of studies that cannot be merged as they are: of a later version, half copied, on a full disk, of a clock that was set
+//! Stores of studies that cannot be merged: of a later version, half copied, on a full disk, or from a host whose clock was set
 //! back. Each is named, the others are merged, and nothing is lost.
 
 mod common;
@@ -24,7 +24,7 @@ name = "true"
 command = ["true"]
 "#;
 
-/// A store with the figures of a fake platform, and the study's file.
+/// Makes a store with the figures of a fake platform, and the study's file.
 fn faked(bench: &Bench, store: &str, seed: u32) -> String {
     let file = bench.word("tiny.toml");
     fs::write(&file, TINY.replace("[sizes.full]", &format!("seed = {seed}\n[sizes.full]"))).unwrap();
@@ -94,7 +94,7 @@ fn a_clock_that_was_set_back_loses_nothing() {
     let bench = Bench::new();
     let (store, into) = (bench.store(), bench.word("into.sqlite"));
     let file = faked(&bench, &store, 1);
-    // As if the first comparison had begun in a year that is still to come, and failed.
+    // As if the first comparison had started in a future year, and failed.
     sqlite(
         &store,
         "UPDATE comparisons SET started_unix_s = started_unix_s + 40000000, ended = 'failed', ended_message = 'x'",

@@ -1,4 +1,4 @@
-//! `pagelab list tcg-regions` against a started QEMU: one writable and executable mapping for each region.
+//! Compares `pagelab list tcg-regions` with a started QEMU: one writable and executable mapping for each region.
 
 mod common;
 
@@ -8,16 +8,16 @@ use std::process::{Child, Command, Stdio};
 use common::*;
 use serde_json::Value;
 
-/// What the windows are counted in, whatever this machine has.
+/// The size of a window, whatever the leaf size of this machine.
 const PMD_BYTES: u64 = 2 << 20;
 
-/// A QEMU that executes nothing, and ends with the thread that started it.
+/// A paused QEMU that ends with the thread that started it.
 struct Paused(Child);
 
 impl Paused {
-    /// Returns when the monitor answers: the buffer is divided before.
+    /// Returns when the monitor answers: by then the buffer is divided into regions.
     fn start(tb_size_mib: u64, max_cpus: u64) -> Paused {
-        // Few threads where many are only to be counted.
+        // A large number of processors is only declared, so that few threads are started.
         let smp = if max_cpus <= 8 { max_cpus.to_string() } else { format!("1,maxcpus={max_cpus}") };
         let accelerator = format!("tcg,thread=multi,tb-size={tb_size_mib}");
         let mut command = Command::new("setpriv");
@@ -56,7 +56,7 @@ impl Drop for Paused {
     }
 }
 
-/// The buffers of the document, all of whose keys are documented.
+/// The buffers in the document. Checks that all its keys are documented.
 fn listed(bench: &Bench, options: &[&str]) -> Vec<Value> {
     let document = bench.pagelab(&[&["list", "tcg-regions", "--json"], options].concat()).ran().json();
     let buffers = document["buffers"].as_array().unwrap().clone();
@@ -99,13 +99,13 @@ fn qemu_maps_its_code_as_the_rule_says() {
     }
 }
 
-/// Aligned windows of mappings.
+/// The number of aligned windows in mappings.
 fn free_windows(mappings: &[(u64, u64)]) -> u64 {
     let free = |(start, end): &(u64, u64)| (end / PMD_BYTES).saturating_sub(start.div_ceil(PMD_BYTES));
     mappings.iter().map(free).sum()
 }
 
-/// Since Linux 6.12 only sizes that are a multiple of 2M begin at one.
+/// Since Linux 6.12 only mappings whose size is a multiple of 2M are aligned to it.
 #[test]
 fn a_buffer_of_an_odd_size_lies_where_the_kernel_places_it() {
     if !needs(&[program("qemu-system-aarch64"), program("setpriv")]) {

@@ -14,20 +14,20 @@ use std::time::Duration;
 use common::{Bench, Runs, needs, program, within, wrap};
 use terminal::Typist;
 
-/// How long a frame may take on the slowest machine.
+/// The timeout of a frame on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A terminal of tmux, with a server of its own.
+/// A terminal in a tmux server of its own.
 struct Terminal {
     bench: Bench,
 }
 
 impl Terminal {
-    /// A shell in a terminal of this size.
+    /// Starts a shell in a terminal of this size.
     fn new(columns: u16, rows: u16) -> Terminal {
         let terminal = Terminal { bench: Bench::new() };
         let (columns, rows) = (columns.to_string(), rows.to_string());
-        // The shell has no start-up files that could have a prompt of their own.
+        // The shell reads no startup files, which could set another prompt.
         terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", &columns, "-y", &rows, "env PS1='ready$ ' sh"]);
         terminal.sees("ready$");
         terminal
@@ -41,13 +41,13 @@ impl Terminal {
         tmux.ran().stdout
     }
 
-    /// Types a line at the shell.
+    /// Types a line into the shell.
     fn runs(&self, line: &str) {
         self.tmux(&["send-keys", "-l", line]);
         self.tmux(&["send-keys", "Enter"]);
     }
 
-    /// Presses keys by tmux's names for them.
+    /// Presses keys, given by tmux's names for them.
     fn press(&self, keys: &[&str]) {
         self.tmux(&[&["send-keys"], keys].concat());
     }
@@ -56,7 +56,7 @@ impl Terminal {
         self.tmux(&["capture-pane", "-p"])
     }
 
-    /// Waits until this is on the screen.
+    /// Waits until this text is on the screen.
     fn sees(&self, text: &str) -> String {
         self.sees_where(text, |screen| screen.contains(text))
     }
@@ -71,9 +71,9 @@ impl Terminal {
         screen
     }
 
-    /// Waits until the shell has its terminal again: cooked, with its cursor, and out of the alternate screen.
+    /// Waits until the shell has its terminal again: in cooked mode, with a cursor, and not on the alternate screen.
     fn is_restored(&self, code: u8) {
-        // Until it has left the terminal it takes what is typed.
+        // Until it has left the terminal, it reads the typed keys.
         let left = || self.tmux(&["display-message", "-p", "#{alternate_on}"]).trim() == "0";
         assert!(within(PATIENCE, left), "it does not leave the terminal:\n{}", self.screen());
         self.runs("echo ended with $? ; stty -a | tr ' ;' '\\n\\n' | grep -cx -e icanon -e echo -e isig");
@@ -106,7 +106,7 @@ fn a_terminal_shows_processes_and_q_gives_it_back() {
     assert!(first.starts_with("pagelab top") && first.contains("every "), "{screen}");
     let selected = terminal.sees("q end  Enter inspect");
     assert!(selected.contains("faults") && selected.contains("PID"), "{selected}");
-    // Rates come with the second frame.
+    // Rates are shown from the second frame on.
     terminal.sees(" · over ");
     terminal.press(&["q"]);
     terminal.is_restored(0);
@@ -241,7 +241,7 @@ fn what_is_no_interval_and_no_column_is_refused() {
     }
 }
 
-/// The benchmark in small: what it costs beside many processes is for the benchmark to say.
+/// Runs the benchmark with few processes. The cost with many processes is measured by the benchmark itself.
 #[test]
 fn the_benchmark_runs() {
     if !needs(&[program("script"), program("python3")]) {
@@ -251,7 +251,7 @@ fn the_benchmark_runs() {
     assert!(share > 0.0 && share < 0.5, "{share}");
 }
 
-/// Cells of all of it would take hundreds of gigabytes.
+/// Memory for all its cells would be hundreds of gigabytes.
 #[test]
 fn a_terminal_of_any_size_is_drawn_in_bounded_memory() {
     if !needs(&[program("prlimit"), program("setsid"), program("stty")]) {

@@ -1,7 +1,7 @@
-//! The torture set: small programs that do what is hard for an instrument, under every policy, against what they print when they are
-//! left alone. Their sources are in `torture`, one idea each.
+//! The torture set: small programs that are hard to trace, under every policy. Their output must equal that without pagelab. Their
+//! sources are in `torture`, with one idea in each.
 //!
-//! The small size runs with all tests; `PAGELAB_TORTURE=full cargo test -p pagelab --test torture` runs the large one: 60,000
+//! The small size runs with all tests. `PAGELAB_TORTURE=full cargo test -p pagelab --test torture` runs the large one: 60,000
 //! mappings and 41 children, 50,000 signals, chains of 10,000 forks.
 
 mod common;
@@ -11,12 +11,13 @@ use std::process::Command;
 
 use common::{Bench, Runs, arm, is_root, needs, program};
 
-/// What a program is given as its size: the small one takes a fraction of a second left alone.
+/// The size argument of a program. With the small one, a program takes a fraction of a second without pagelab.
 fn size() -> &'static str {
     if std::env::var_os("PAGELAB_TORTURE").is_some_and(|size| size == "full") { "100" } else { "2" }
 }
 
-/// The policies that every kind of action of the tracer is in; the ones that this machine cannot give are left out, and named.
+/// Policies that together use every kind of action of the tracer. Those that this machine does not support are left out, and
+/// reported.
 fn policies(bench: &Bench) -> Vec<String> {
     let wanted = [
         "default",
@@ -53,13 +54,13 @@ fn compiled(bench: &Bench, name: &str) -> PathBuf {
     program
 }
 
-/// Runs a program under every policy, by `exec` and by `compare`: its exit code and all that it prints are what they are without
-/// pagelab.
+/// Runs a program under every policy, with `exec` and with `compare`. Its exit code and its whole output must be the same as
+/// without pagelab.
 fn torture(name: &str) {
     torture_but(name, |_| true);
 }
 
-/// The same under the policies that do not change what the program asks for by their name.
+/// The same under the policies whose names `concerns` accepts: those that do not change the feature that the program tests.
 fn torture_but(name: &str, concerns: impl Fn(&str) -> bool) {
     if !needs(&[program("gcc")]) {
         return;
@@ -80,7 +81,8 @@ fn torture_but(name: &str, concerns: impl Fn(&str) -> bool) {
     }
     let chosen = policies.join(",");
     let mut options = vec!["-p", &chosen, "--blocks", "1", "--min-blocks", "1"];
-    // A comparison ends a row of short processes that outlives the first one, on a busy machine before the last one prints.
+    // `fork_chain` is a chain of short processes that outlives its first process. On a busy machine a comparison ends it before the
+    // last process prints.
     if name != "fork_chain" {
         options.push("--check-output");
     }
@@ -110,13 +112,13 @@ fn sessions_a_terminal_and_job_control() {
 
 #[test]
 fn filters_of_the_programs_own() {
-    // Without a tracer the filter of `exec -p base` stands in the way of strict mode, and docs/explain/policies.md says so.
+    // Without a tracer, the filter of `exec -p base` prevents strict mode, as docs/explain/policies.md says.
     torture_but("filters", |policy| policy != "base");
 }
 
 #[test]
 fn userfaultfd_brings_base_pages() {
-    // What is populated beforehand is missing no more: no fault comes.
+    // Memory that is populated beforehand is not missing, so there is no fault.
     torture_but("faults_of_its_own", |policy| !policy.contains("prefault"));
 }
 

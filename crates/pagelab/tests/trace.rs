@@ -1,4 +1,4 @@
-//! `pagelab trace` from the outside, on traces that need no emulator.
+//! `pagelab trace` as a command, on traces that need no emulator.
 
 mod common;
 
@@ -12,7 +12,7 @@ use trace::{Builder, Call, Event, Header, Kind, Run, Window, Writer};
 const PAGE: u64 = 1 << 12;
 const HEAP: u64 = 0x10_0000_0000;
 
-/// A trace that is being written block by block.
+/// A trace that is written block by block.
 struct Made {
     writer: Writer<fs::File>,
     bench: Bench,
@@ -25,7 +25,7 @@ impl Made {
         Made { writer, bench }
     }
 
-    /// A block of loads, two instructions each, of these pages of the heap.
+    /// Adds a block of loads from these pages of the heap, with two instructions each.
     fn loads(&mut self, thread: u32, pages: impl IntoIterator<Item = u64>, instructions: u64) {
         let mut builder = Builder::new(Header::of("").columns);
         pages
@@ -48,7 +48,7 @@ fn region(pages: u64) -> Call {
     Call::Region { address: HEAP, bytes: pages * PAGE, protection: 3, name: "a heap".to_owned() }
 }
 
-/// Two threads, of which the one that begins has its block last: its events stand before the other's.
+/// Two threads. The thread that starts has its last block at the end of the file, so its events precede those of the other thread.
 fn threads() -> Bench {
     let mut made = Made::new(&Header::of("a test"));
     made.event(0, 0, 0, region(4096));
@@ -95,13 +95,13 @@ fn events_of_a_part_stand_where_they_stood_and_the_header_says_what_it_is() {
     assert_eq!(events, [(0, "region"), (0, "madvise"), (0, "munmap"), (0, "window"), (900, "munmap")]);
     let info = ran(&bench, &["trace", "info", "--json", "part"]).json();
     assert_eq!(info["header"]["part"]["from_instructions"], 200);
-    // Of the other thread it is known how many it has executed.
+    // The number of executed instructions of the other thread is known.
     assert_eq!((&info["total"]["instructions"], &info["total"]["recorded_instructions"]), (&3000.into(), &1800.into()));
     let told = ran(&bench, &["trace", "info", "part"]).stdout;
     assert!(told.contains("before instruction 200") && told.contains("1,800 of 3,000 instructions"), "{told}");
     let simulated = ran(&bench, &["sim", "part", "-m", "cascade-lake", "-p", "base"]).stdout;
     assert!(simulated.contains("a part of what ran"), "{simulated}");
-    // A part of a part is the smaller of both.
+    // Cutting a part out of a part gives the smaller of both.
     ran(&bench, &["trace", "cut", "part", "-o", "less", "--to", "5000"]);
     let less = ran(&bench, &["trace", "info", "--json", "less"]).json();
     assert_eq!(
@@ -166,12 +166,12 @@ fn a_filtered_trace_misses_as_the_whole_one_where_it_is_exact_and_is_refused_els
     }
     let least = |page: u64| filtered.keys().filter(|key| key.0 == page).map(|key| key.1).min();
     assert_eq!([4096, 16384, 65536, 2 << 20, 32 << 20].map(least), [Some(16), None, Some(16), Some(8), None]);
-    // Events stand before the same runs, and instructions are those of the whole trace.
+    // Events precede the same runs, and instruction counts are those of the whole trace.
     let events = |file: &str| lines(&bench, file).into_iter().filter(|line| line.get("event").is_some());
     assert!(events("trace").eq(events("filtered")));
     let total = |file: &str| ran(&bench, &["trace", "info", "--json", file]).json()["total"].clone();
     assert_eq!(total("trace")["recorded_instructions"], total("filtered")["recorded_instructions"]);
-    // A run after an event is kept: memory may be another one.
+    // A run after an event is kept, because the memory may be a different one.
     let kept: Vec<u64> = lines(&bench, "filtered")
         .iter()
         .filter(|line| line["thread"] == 0 && line["run"].is_u64())

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use common::*;
 use serde_json::Value;
 
-/// Starts a comparison, and waits until it says that it waits for the lease.
+/// Starts a comparison, and waits until it reports that it waits for the lease.
 fn waiting(bench: &Bench, compare: &mut Command) -> Running {
     let errors = std::fs::File::create(bench.path("said")).unwrap();
     let running = compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).begin();
@@ -16,7 +16,7 @@ fn waiting(bench: &Bench, compare: &mut Command) -> Running {
     running
 }
 
-/// What it has said.
+/// Its standard error so far.
 fn said(bench: &Bench) -> String {
     std::fs::read_to_string(bench.path("said")).unwrap_or_default()
 }
@@ -43,12 +43,12 @@ fn the_second_says_who_has_the_lease_and_waits_or_gives_up() {
     std::fs::write(&go, "").unwrap();
     assert_eq!(patient.wait().code(), Some(0), "{}", said(&bench));
     assert_eq!(holder.wait().code(), Some(0));
-    // How much memory has folios of 64K depends on the free memory of the host.
+    // The share of memory in 64K folios depends on the free memory of the host.
     let verdict = &bench.stored(2)["arms"][1]["verdict"];
     assert!(verdict["coverage_ratio"].as_f64() > Some(0.0), "it waited for its own settings: {verdict:#}");
 }
 
-/// Under `thp` nothing needs to be changed where the kernel advises at all.
+/// Under `thp` no setting needs to change if the host's setting is at least madvise.
 #[test]
 fn execs_that_change_nothing_run_together_and_beside_no_comparison() {
     if !needs(&own_lease()) {
@@ -71,7 +71,7 @@ fn execs_that_change_nothing_run_together_and_beside_no_comparison() {
     let who = [first.id(), second.id()].map(|id| format!("by process {id}"));
     hasty.says(2, &["exec -p default+no-huge", ", and one more", "are leased"]);
     assert!(who.iter().any(|who| hasty.stderr.contains(who)), "{hasty}");
-    // One is killed, and the kernel takes its part of the lock away. The other one ends by itself.
+    // One is killed, and the kernel releases its part of the lock. The other one ends by itself.
     first.kill();
     let mut patient = bench.compare(&[&["-p", "base,default"][..], &QUICK].concat(), &words_of(&["true"]));
     let mut patient = waiting(&bench, &mut patient);
@@ -110,7 +110,7 @@ fn who_waits_can_be_stopped() {
     assert!(said(&bench).contains("stopped by signal 2"), "{}", said(&bench));
 }
 
-/// Base needs no setting to be changed, but its trials depend on what the settings are.
+/// Base needs no setting changed, but its trials depend on the settings.
 #[test]
 fn a_comparison_that_changes_nothing_keeps_others_from_changing_settings() {
     if !needs(&own_lease()) {

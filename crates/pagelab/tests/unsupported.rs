@@ -1,4 +1,4 @@
-//! Policies that this machine or this user cannot have: rows with a reason and a remedy, never a fallback.
+//! Policies that this machine or this user cannot use: rows with a reason and a remedy, never a fallback.
 
 mod common;
 
@@ -57,7 +57,7 @@ fn without_root_base_and_thp_are_had_and_proven_and_settings_are_not_needed() {
     assert_eq!(settings(), before);
 }
 
-/// Free memory may be too fragmented for a pool of the largest pages, which is known when the kernel was asked for it.
+/// Free memory may be too fragmented for a pool of the largest pages. This is known only after asking the kernel for it.
 #[test]
 fn a_pool_that_the_kernel_does_not_give_is_a_row_and_the_others_run() {
     if !needs(&own_lease()) {
@@ -78,7 +78,7 @@ fn a_pool_that_the_kernel_does_not_give_is_a_row_and_the_others_run() {
     assert_eq!(settings(), before);
 }
 
-/// A pool that has no pages, by the size of its pages and its file.
+/// A hugetlb pool without pages: the size of its pages, and its file.
 fn empty_pool() -> Option<(String, PathBuf)> {
     let pools = std::fs::read_dir("/sys/kernel/mm/hugepages").ok()?.flatten();
     pools.into_iter().find_map(|pool| {
@@ -89,9 +89,9 @@ fn empty_pool() -> Option<(String, PathBuf)> {
     })
 }
 
-/// The command, for which the kernel takes 1 as the pages of the pool and still has 0, whatever memory is free.
-/// /proc/PID/oom_adj does that in place of the pool's file: it holds the 1 as 58 thousandths (proc_pid_oom_adj(5)), which
-/// are less than one of its own units.
+/// The command, with a pool whose file accepts 1 as the number of pages and still reads 0, whatever memory is free.
+/// /proc/PID/oom_adj is mounted over the pool's file for this: it stores the 1 as 58 thousandths (proc_pid_oom_adj(5)), which is
+/// less than one of its own units.
 fn giving_none(pool: &Path, command: &Command) -> Command {
     let script = "mount --bind /proc/$$/oom_adj \"$0\" && exec \"$@\"";
     let mut unshared = Command::new("unshare");
@@ -100,7 +100,7 @@ fn giving_none(pool: &Path, command: &Command) -> Command {
     unshared
 }
 
-/// A user may execute a program that he may not read, but not look at its memory: nothing seen is no proof.
+/// A user may execute a program without read permission, but cannot read its memory: unseen memory is no proof.
 #[test]
 fn a_program_whose_memory_may_not_be_looked_at_is_unproven() {
     if !needs(&[root(), program("setpriv")]) {

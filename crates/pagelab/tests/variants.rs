@@ -7,10 +7,10 @@ use std::process::Command;
 use common::*;
 use serde_json::Value;
 
-/// Blocks enough for an interval, and no more.
+/// Just enough blocks for a confidence interval.
 const SIX: [&str; 4] = ["--blocks", "6", "--min-blocks", "6"];
 
-/// Two builds of one program: it walks over 8M as often as the build says, and prints how often that is.
+/// Two builds of one program. It walks over 8M as often as the build says, and prints that number.
 fn two_builds(bench: &Bench) -> bool {
     if !needs(&[program("gcc")]) {
         return false;
@@ -121,7 +121,7 @@ fn variants_that_make_no_sense_are_refused() {
     }
 }
 
-/// Two builds, one of which has a wrong answer, under the policies of a fake platform.
+/// Two builds, one of which gives a wrong answer, under the policies of a fake platform.
 const BUILDS: &str = r#"
 schema = "pagelab.study/1"
 name = "builds"
@@ -193,7 +193,7 @@ fn a_study_compares_variants_under_each_policy_and_policies_within_each() {
     assert_eq!(variants["rows"][1]["workload"], "sort under thp");
     near(ratio(&variants["rows"][1], 1), 0.7 / 0.8);
     assert!(variants["rows"][1]["cells"][1]["coverage_ratio"].as_f64() == Some(1.0), "the proof of each arm");
-    // It stands beside the change of the variant; a fake platform confirms nothing.
+    // It is shown next to the variant's change; a fake platform confirms nothing.
     let published = &document["published"][0];
     near(published["ratio"].as_f64().unwrap(), 0.7 / 0.8);
     assert!(published["says"].as_str().unwrap().starts_with("undecided: a model"), "{published}");

@@ -1,4 +1,4 @@
-//! What a verdict rests on: how much of the memory was looked at, why it is not as asked, and how large it was.
+//! The basis of a verdict: the part of memory that was sampled, the reason why memory is not as the policy asks, and the peak size.
 
 mod common;
 
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 const PIECE_BYTES: u64 = 512 << 10;
 const TOTAL_BYTES: u64 = 100 << 20;
-/// What a program has beside its own mappings.
+/// The memory of a program in addition to its own mappings.
 const LITTLE_BYTES: u64 = 4 << 20;
 
-/// A C program of the tracer's tests.
+/// Compiles a C program of the tracer's tests.
 fn compiled(bench: &Bench, name: &str) -> String {
     let source = format!("{}/../tracer/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let output = bench.word(name);
@@ -46,7 +46,7 @@ fn is_about(bytes: u64, expected: u64) -> bool {
     (expected..expected + LITTLE_BYTES).contains(&bytes)
 }
 
-/// What is left at the end is no proof of what went before, and `--prove-all` sees that.
+/// Memory that is left at the end proves nothing about memory that was freed earlier; `--prove-all` samples that too.
 #[test]
 fn memory_that_goes_in_small_pieces_is_unproven_without_prove_all() {
     if !needs(&[program("gcc")]) {
@@ -78,7 +78,7 @@ fn memory_that_goes_in_small_pieces_is_unproven_without_prove_all() {
     table.prints(&["base was not shown to be in force: unknown", "M at the peak); add --prove-all", "tables"]);
 }
 
-/// What is there at the end, or may be, is looked at there.
+/// Memory that exists at the end, or may exist, is sampled at the end.
 #[test]
 fn memory_that_stays_is_proven() {
     if !needs(&[program("gcc")]) {
@@ -109,7 +109,7 @@ fn memory_that_exec_replaces_is_seen_with_prove_all() {
     assert!(verdict["holding"] == "held" && seen == least && is_about(least, TOTAL_BYTES), "{verdict:#}");
 }
 
-/// Pieces smaller than a page of the pool are what the program is about, and are not the pool's.
+/// The program uses pieces smaller than a hugetlb page, which are not taken from the pool.
 #[test]
 fn churn_below_a_page_of_the_pool_is_no_proof() {
     if !needs(&[root(), program("gcc")]) {
@@ -129,7 +129,7 @@ fn churn_below_a_page_of_the_pool_is_no_proof() {
     assert!(with["coverage_ratio"].as_f64().unwrap() < 0.1, "{with:#}");
 }
 
-/// Pages of a pool have no peak in the kernel: they are counted before a call gives some back, whatever its size.
+/// The kernel records no peak of hugetlb pages: they are counted before a call frees some, whatever its size.
 #[test]
 fn the_peak_has_the_pages_of_a_pool_that_mremap_gives_back() {
     if !needs(&[root(), program("gcc")]) {
@@ -147,7 +147,7 @@ fn the_peak_has_the_pages_of_a_pool_that_mremap_gives_back() {
     }
 }
 
-/// Each way to split a large page has its own name, and a remedy that fits it.
+/// Each way of splitting a large page has its own code, and a matching remedy.
 #[test]
 fn what_became_of_large_pages_has_its_own_name() {
     if !needs(&[root(), program("gcc"), large_pages()]) {
@@ -159,7 +159,7 @@ fn what_became_of_large_pages_has_its_own_name() {
     for (how, code, least_bytes) in [
         ("dropped", "refilled_after_drop", LARGE_BYTES / 2),
         ("halves", "refilled_after_drop", LARGE_BYTES),
-        // The kernel leaves a folio whole that somebody else has locked or refers to (`madvise_free_huge_pmd`).
+        // The kernel does not split a folio that another user has locked or holds a reference to (`madvise_free_huge_pmd`).
         ("freed", "refilled_after_drop", LARGE_BYTES * 3 / 4),
         ("moved", "folio_partly_mapped", LARGE_BYTES),
         ("cut", "leaf_split", LARGE_BYTES),
@@ -177,7 +177,7 @@ fn what_became_of_large_pages_has_its_own_name() {
     assert_eq!(arm(&document, "thp")["verdict"]["holding"], "held", "{document:#}");
 }
 
-/// A large page that is given back piece by piece was one until its first piece went.
+/// A large page that is freed piece by piece was large until its first piece was freed.
 #[test]
 fn large_pages_that_go_piece_by_piece_were_large() {
     if !needs(&[root(), program("gcc"), large_pages()]) {
@@ -191,7 +191,7 @@ fn large_pages_that_go_piece_by_piece_were_large() {
     }
 }
 
-/// 4K pages, and leaves of 2M.
+/// Base pages of 4K, and leaves of 2M.
 fn large_pages() -> (&'static str, bool) {
     let size = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").unwrap_or_default();
     ("large pages of 2M", size.trim() == "2097152")

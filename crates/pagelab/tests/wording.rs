@@ -1,5 +1,5 @@
-//! What pagelab says of programs that stand against a policy, go to the background or share memory, and what it looks
-//! like on terminals of every kind.
+//! The messages of pagelab for programs that work against a policy, run in the background or share memory, and their appearance on
+//! various terminals.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn c_program(bench: &Bench, name: &str, body: &str) -> Vec<String> {
     vec![program]
 }
 
-/// C that maps `length` bytes, makes a call about them, and touches them.
+/// C code that maps `length` bytes, makes a call about them, and touches them.
 fn touches(length: &str, flags: &str, call: &str) -> String {
     format!(
         "char *at = mmap(0, {length}, PROT_READ | PROT_WRITE, {flags} | MAP_ANONYMOUS, -1, 0); {call}; \
@@ -71,7 +71,7 @@ fn a_program_that_turns_pages_off_gets_no_command_that_cannot_work() {
     }
 }
 
-/// Its own switch comes first, and one way stands on the terminal.
+/// Redis's own option comes first, and the terminal shows one way.
 #[test]
 fn redis_is_adopted_by_its_own_switch() {
     if !needs(&[root(), program("redis-server"), program("redis-cli")]) {
@@ -101,7 +101,7 @@ fn a_policy_that_was_not_held_is_not_adopted() {
         return;
     }
     let bench = Bench::new();
-    // Mappings of one page each have no slot for a large one.
+    // Mappings of one page each have no slot for a large page.
     let body = "for (int i = 0; i < 2000; i++) { char *at = mmap(0, 8192, PROT_READ | PROT_WRITE, \
                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); at[0] = 1; mprotect(at + 4096, 4096, PROT_NONE); }";
     let ran = bench.compare(&[&BY_FAULTS[..], &QUICK[2..]].concat(), &c_program(&bench, "pieces", body)).ran();
@@ -113,7 +113,7 @@ fn a_policy_that_was_not_held_is_not_adopted() {
     assert!(arm["adoptions"].as_array().unwrap().is_empty() && arm["adoption_obstacle"].is_null(), "{arm:#}");
 }
 
-/// What it does takes much longer than the 0.2 s that an idle process has.
+/// The work of the daemon takes much longer than the 0.2 s of CPU time that an idle process has.
 #[test]
 fn a_daemon_is_named_and_its_cpu_time_decides() {
     if !needs(&[program("gcc")]) {
@@ -134,10 +134,10 @@ fn a_daemon_is_named_and_its_cpu_time_decides() {
     assert_eq!((&document["design"]["primary"], &document["result"]["primary"]), (&"wall_s".into(), &"cpu_s".into()));
     for trial in document["trials"].as_array().unwrap() {
         let [outlived, cpu, wall] = ["outlived_cpu_s", "cpu_s", "wall_s"].map(|name| observed(trial, name).unwrap());
-        // The last look at it is at most some hundredths of a second old.
+        // The last sample of it is at most some hundredths of a second old.
         assert!(outlived > 0.5 * cpu && outlived <= cpu && wall < cpu, "{outlived} of {cpu} s, {wall} s");
     }
-    // In the foreground nothing of that is said.
+    // A program in the foreground causes no such message.
     let foreground =
         ran_freely(bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &c_program(&bench, "fore", work)));
     assert!(!foreground.stdout.contains("first process") && foreground.stdout.contains("wall"), "{foreground}");
@@ -186,7 +186,7 @@ fn a_setting_on_loan_is_said_to_be_on_loan() {
     await_lease(&measuring);
     let holder = format!("on loan to process {} (", measuring.id());
     let exec = || bench.pagelab(&["exec", "-p", "thp", "--", "true"]).as_nobody().ran();
-    // It has the lease before it has changed the settings.
+    // It holds the lease before it has changed the settings.
     let mut ran = exec();
     within(LIMIT, || {
         ran = exec();

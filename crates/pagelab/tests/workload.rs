@@ -1,4 +1,4 @@
-//! The built-in workloads as commands: what they print, and how they end.
+//! The built-in workloads as commands: their output, and their ends.
 
 mod common;
 
@@ -90,7 +90,7 @@ fn a_process_of_one_thread_moves_its_break_and_forks() {
     }
 }
 
-/// Minor faults of a run without transparent huge pages, as the kernel counts them of it and of nothing else.
+/// Minor faults of a run without transparent huge pages, counted by the kernel for this process alone.
 fn minor_faults_under_base(arguments: &str) -> f64 {
     let directory = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_pagelab"))
@@ -109,7 +109,7 @@ fn minor_faults_under_base(arguments: &str) -> f64 {
 #[test]
 fn each_page_faults_once() {
     let arguments = |seconds: f64| format!("page-faults --seconds {seconds} --answer-only");
-    // So many seconds are two rounds, and the shortest time is one: the difference is a round of 64M.
+    // With this time there are two rounds, and with the shortest time one: the difference is a round of 64M.
     let base_pages = f64::from(64 << 20) / figure(&line("page-touch --bytes 64K"), "page_bytes");
     let (one, two) = (minor_faults_under_base(&arguments(0.01)), minor_faults_under_base(&arguments(0.05)));
     assert!((two - one - base_pages).abs() < 0.01 * base_pages, "{base_pages} pages: {one} faults, then {two}");
@@ -183,7 +183,7 @@ fn copies_run_at_the_same_time_and_must_say_the_same() {
     }
 }
 
-/// The tool, the raw file and the figures were made by hand: nobody here owns SPEC CPU.
+/// The tool, the raw file and the figures were made by hand, because SPEC CPU requires a licence.
 #[test]
 fn a_benchmark_of_spec_cpu_is_run_and_its_raw_file_read() {
     let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/spec-cpu");
@@ -237,7 +237,7 @@ fn files_of_an_overlay_are_held_as_those_below_it() {
     command.ran().prints(&["told_by=mincore", &held(1), &held(5120)]);
 }
 
-/// All users of the host are one number there, its root among them.
+/// In the namespace all other users of the host, including its root, have the same user ID.
 #[test]
 fn root_of_a_user_namespace_makes_files_where_the_user_who_made_it_does() {
     let bench = Bench::new();

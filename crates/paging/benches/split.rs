@@ -1,17 +1,17 @@
-//! What splitting stage 2 costs, and what its variants save.
+//! Measures the cost of splitting stage 2 and the savings of its variants.
 //!
 //! ```text
 //! cargo bench -p paging --bench split -- [--bytes SIZE] [--rounds N]
 //! ```
-//! First: a slot of `SIZE` (a number, or with G; 64G is what the published figures are of) in 1G blocks is split
-//! to 4K pages, against the same number of entries streamed into a newly allocated vector; both pay the page
-//! faults of fresh memory. Then, for each granule and backing, the split when logging is switched on: vanilla
-//! against the variants. Variants alternate in one run; ratios and savings are medians of neighbours with quartiles.
-//! The columns: entries read by vanilla and by the variant, and the part of vanilla's visits (reads and builds) that is
-//! saved; milliseconds of both; the time saved, of the split alone and together with the write-protecting walk before it,
-//! which no variant touches; what was published; nanoseconds for each read that is saved, its callback with it; and the
-//! milliseconds of a walk that reads all entries of the split slot without a callback, for the part of the saving that is
-//! reading.
+//! First part: a slot of `SIZE` (a number, optionally with G; the published figures are for 64G) in 1G blocks is split
+//! to 4K pages, and compared with streaming the same number of entries into a newly allocated vector; both pay the page
+//! faults of fresh memory. Second part: for each granule and backing, the split when logging is enabled: vanilla
+//! against the variants. Variants alternate in one run; ratios and savings are medians over adjacent measurements, with
+//! quartiles. The columns: entries read by vanilla and by the variant, and the share of vanilla's visits (reads and
+//! builds) that is saved; milliseconds of both; the time saved, for the split alone and together with the preceding
+//! write-protecting walk, which no variant changes; the published saving; nanoseconds for each saved read, including
+//! its callback; and the milliseconds of a walk that reads all entries of the split slot without a callback, which
+//! shows how much of the saving is reading.
 //!
 //! Without arguments it runs on 1 GiB, twice, so that tests can run it.
 
@@ -32,7 +32,7 @@ use paging::stage2_split::{
 use paging::{InputAddress, Log, Tables};
 
 const GIB: u64 = 1 << 30;
-/// Published for AmpereOne, 64 GiB, split when logging is switched on (June 2026): percent of time saved.
+/// Published for AmpereOne, 64 GiB, split when logging is enabled (June 2026): percent of time saved.
 const PUBLISHED_PERCENT: [(Backing, f64); 3] =
     [(Backing::Pages, 33.0), (Backing::Blocks, 12.0), (Backing::Gigabyte, 13.0)];
 
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     run(&words)
 }
 
-/// Runs everything with the arguments that follow the program's name.
+/// Runs all benchmarks. `words` are the command-line arguments after the program's name.
 pub fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
     let arguments = read_arguments(words)?;
     against_streaming(arguments)?;
@@ -108,7 +108,7 @@ fn format(granule: Granule) -> Arm64Stage2 {
     Arm64Stage2::new(granule, 40)
 }
 
-/// Splitting 1G blocks to 4K pages against writing as many entries.
+/// Compares splitting 1G blocks to 4K pages with writing the same number of entries.
 fn against_streaming(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     let Arguments { bytes, rounds } = arguments;
     for build in [Build::Fill, Build::Walk] {
@@ -138,7 +138,7 @@ fn stream(entries: u64) -> Vec<u64> {
     black_box((0..black_box(entries)).map(|index| index << 12 | 0x7ff).collect())
 }
 
-/// One row for each variant and way to build, of a granule and a backing.
+/// Prints one row per variant and build method for a granule and a backing.
 fn saved(arguments: Arguments, granule: Granule, backing: Backing, published: f64) -> Result<(), Box<dyn Error>> {
     let chunk_bytes = chunk_sizes(granule).pop().unwrap_or_default();
     for build in if backing == Backing::Pages { &[Build::Walk][..] } else { &[Build::Walk, Build::Fill] } {
@@ -156,14 +156,14 @@ fn saved(arguments: Arguments, granule: Granule, backing: Backing, published: f6
     Ok(())
 }
 
-/// The rounds of one variant.
+/// The measurements of one variant, by round.
 #[derive(Default)]
 struct Series {
     counters: Counters,
     split_ms: Vec<f64>,
-    /// The split, and the walk before it that takes write permission.
+    /// The split together with the preceding walk that removes write permission.
     both_ms: Vec<f64>,
-    /// A walk over the split slot that reads every entry and calls nobody.
+    /// A walk over the split slot that reads every entry and calls no visitor.
     reads_ms: Vec<f64>,
 }
 
@@ -199,7 +199,7 @@ fn row(granule: Granule, backing: Backing, build: Build, variant: Variant, pairs
     );
 }
 
-/// The time of a walk that reads every entry of the split slot and calls nobody.
+/// The time of a walk that reads every entry of the split slot and calls no visitor.
 fn reads_ms(tables: &mut Tables<Arm64Stage2>, slot: Slot) -> Result<f64, SplitError> {
     let mut counters = Counters::default();
     let (ms, walked) = ms_of(|| walk(tables, slot.ipa, slot.bytes, Flags::empty(), &mut Nobody, &mut counters));

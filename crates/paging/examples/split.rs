@@ -1,7 +1,8 @@
-//! What a table knows before and after a block is split: `cargo run -p paging --example split`.
+//! Shows a table before and after a block is split: `cargo run -p paging --example split`.
 //!
-//! Maps 4M of virtual memory as arm64 Linux would with a granule of 4K, splits one of its blocks into pages, as mprotect of a
-//! part would, takes the contiguous bit from one group of 64K, as a change of one of its pages would, and asks the checker whether hardware could walk the result.
+//! The example maps 4M of virtual memory as arm64 Linux would with a 4K granule. It splits one block into pages, as
+//! mprotect of a part would. It clears the contiguous bit of one group of 64K, as a change of one of its pages would.
+//! Then it asks the checker whether hardware could walk the result.
 
 use paging::check::check;
 use paging::format::arm64::Granule;

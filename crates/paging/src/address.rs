@@ -1,7 +1,7 @@
-//! Addresses as types: what is translated is never taken for what it is translated to.
+//! Address types: an input address cannot be mistaken for an output address.
 //!
-//! Tables do not know whether theirs is the first stage, the second or the only one, so the types say on which side of
-//! the tables an address stands. What lies between two stages is both, and says so: [`OutputAddress::intermediate`].
+//! Tables do not know whether they are the first stage, the second or the only one. So the types only say on which side
+//! of the tables an address is. An address between two stages is both; [`OutputAddress::intermediate`] converts it.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
@@ -14,7 +14,7 @@ macro_rules! address {
         pub struct $name(pub u64);
 
         impl $name {
-            /// The address `bytes` further on, if 64 bits hold it.
+            /// The address plus `bytes`; `None` on overflow of 64 bits.
             #[inline]
             pub const fn checked_add(self, bytes: u64) -> Option<$name> {
                 match self.0.checked_add(bytes) {
@@ -23,26 +23,26 @@ macro_rules! address {
                 }
             }
 
-            /// The address `bytes` further on, or the last one.
+            /// The address plus `bytes`, or the highest address on overflow.
             #[inline]
             pub const fn saturating_add(self, bytes: u64) -> $name {
                 $name(self.0.saturating_add(bytes))
             }
 
-            /// The multiple of `bytes`, a power of two, at or before it.
+            /// The address rounded down to a multiple of `bytes`, a power of two.
             #[inline]
             pub const fn aligned_down(self, bytes: u64) -> $name {
                 $name(self.0 & !(bytes - 1))
             }
 
-            /// Whether it is a multiple of `bytes`, a power of two.
+            /// Whether the address is a multiple of `bytes`, a power of two.
             #[inline]
             pub const fn is_aligned(self, bytes: u64) -> bool {
                 self.0 & (bytes - 1) == 0
             }
         }
 
-        /// The address so many bytes further on, which 64 bits must hold.
+        /// The address plus a number of bytes; the sum must fit in 64 bits.
         impl Add<u64> for $name {
             type Output = $name;
 
@@ -52,7 +52,7 @@ macro_rules! address {
             }
         }
 
-        /// How far one lies behind another.
+        /// The distance between two addresses in bytes.
         impl Sub for $name {
             type Output = u64;
 
@@ -77,14 +77,14 @@ macro_rules! address {
 }
 
 address! {
-    /// What tables translate: a virtual address, or an intermediate physical one at stage 2. As programs have it: with
-    /// what stands above the bits that the tables resolve.
+    /// An address that tables translate: a virtual address, or an intermediate physical one at stage 2. It is in the
+    /// form that programs use, including the bits above those that the tables resolve.
     InputAddress
 }
 
 address! {
-    /// What tables translate to, and where they are themselves: a physical address, or an intermediate physical one at
-    /// stage 1 of a guest.
+    /// An address that tables translate to, and the address of a table: a physical address, or an intermediate physical
+    /// one at stage 1 of a guest.
     OutputAddress
 }
 
@@ -96,7 +96,7 @@ impl AddAssign<u64> for OutputAddress {
 }
 
 impl OutputAddress {
-    /// As the address that the next stage translates.
+    /// The same address as the input of the next stage.
     #[inline]
     pub const fn intermediate(self) -> InputAddress {
         InputAddress(self.0)

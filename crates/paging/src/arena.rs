@@ -1,4 +1,4 @@
-//! The memory that tables live in: one contiguous stretch of physical memory, of real 8-byte entries.
+//! The memory of page tables: one contiguous range of physical memory of real 8-byte entries.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -9,58 +9,58 @@ use crate::error::Error;
 use crate::geometry::ENTRY_BYTES;
 use crate::written::Written;
 
-/// A stretch of physical memory that holds page tables and nothing else.
+/// A range of physical memory that holds only page tables.
 ///
-/// It grows as tables are allocated, up to its limit, and can be written out as an image of physical memory
-/// and be read back from one.
+/// It grows as tables are allocated, up to its limit. It can be written out as an image of physical memory and read
+/// back from one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arena {
     base: OutputAddress,
     entries: Vec<u64>,
     written: Written,
     limit_bytes: u64,
-    /// Tables that were given back, by their size in bytes. There are few sizes.
+    /// Released tables, by their size in bytes. There are only a few sizes.
     released: Vec<(u64, Vec<OutputAddress>)>,
     trees: Vec<Tree>,
     used_bytes: u64,
-    /// The next [`Released`], empty, with the memory of the last one.
+    /// An empty [`Released`] that keeps the memory of the last one for reuse.
     spare: Released,
 }
 
-/// Tables that nothing points to any more, to be given back together.
+/// Tables that nothing points to any more, to be released together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Released {
     pub tables: Vec<OutputAddress>,
     pub trees: Vec<Tree>,
-    /// How many all that is.
+    /// The total number of tables.
     pub count: u64,
 }
 
 impl Released {
-    /// One table.
+    /// Adds one table.
     pub fn add(&mut self, table: OutputAddress) {
         self.tables.push(table);
         self.count += 1;
     }
 
-    /// A tree.
+    /// Adds a tree of tables.
     pub fn add_tree(&mut self, tree: Tree) {
         self.count += tree.entries + 1;
         self.trees.push(tree);
     }
 }
 
-/// A table that was given back with the tables of its own size that all its entries point to. Nobody looks for those
-/// before they are needed.
+/// A released table together with the tables of its own size that all its entries point to. Those are only looked up
+/// when they are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tree {
-    /// Where it is.
+    /// Physical address of the table.
     pub pa: OutputAddress,
-    /// Its entries.
+    /// Number of its entries.
     pub entries: u64,
-    /// The bits of an address in them.
+    /// The address bits in each entry.
     pub address: u64,
-    /// How far below its place the address stands.
+    /// How far the address in an entry is shifted below its real position.
     pub shift: u32,
 }
 
@@ -68,7 +68,7 @@ impl Arena {
     /// An empty arena that begins at the physical address `base` and may grow to `limit_bytes`.
     ///
     /// # Errors
-    /// `base` is not the address of an entry.
+    /// `base` is not aligned to an entry, or the arena would end past 64 bits.
     pub fn new(base: OutputAddress, limit_bytes: u64) -> Result<Arena, Error> {
         let aligned = base.is_aligned(ENTRY_BYTES) && base.checked_add(limit_bytes).is_some();
         if !aligned {
@@ -79,10 +79,10 @@ impl Arena {
         Ok(Arena { base, entries, written, limit_bytes, released, trees, used_bytes: 0, spare })
     }
 
-    /// The arena whose memory, from `base` on, holds the little-endian entries of `image`.
+    /// An arena whose memory, from `base` on, holds the little-endian entries of `image`.
     ///
     /// # Errors
-    /// The image is no whole number of entries, or `base` is not the address of one.
+    /// The image is not a whole number of entries, `base` is not aligned to an entry, or the image ends past 64 bits.
     pub fn from_image(base: OutputAddress, image: &[u8]) -> Result<Arena, Error> {
         let bytes = image.len() as u64;
         let (entries, rest) = image.as_chunks::<8>();
@@ -102,25 +102,25 @@ impl Arena {
         self.entries.iter().flat_map(|entry| entry.to_le_bytes()).collect()
     }
 
-    /// Where it begins.
+    /// The physical address of its first entry.
     pub fn base(&self) -> OutputAddress {
         self.base
     }
 
-    /// Bytes from the first table to the end of the last one.
+    /// Bytes from the beginning of the arena to the end of the last table.
     pub fn bytes(&self) -> u64 {
         self.entries.len() as u64 * ENTRY_BYTES
     }
 
-    /// Bytes of the tables that are allocated.
+    /// Total size of the allocated tables, in bytes.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes
     }
 
-    /// Allocates a table of `bytes` (whole entries) at a multiple of `alignment`, all holes.
+    /// Allocates a table of `bytes` (whole entries) at a multiple of `alignment`, with only holes.
     ///
     /// # Errors
-    /// The arena may not grow that far.
+    /// The arena would exceed its limit.
     pub fn allocate(&mut self, bytes: u64, alignment: u64) -> Result<OutputAddress, Error> {
         let (pa, is_new) = self.allocate_stale(bytes, alignment)?;
         if !is_new {
@@ -129,10 +129,11 @@ impl Arena {
         Ok(pa)
     }
 
-    /// As [`Arena::allocate`], but with anything in the table unless it is new, which the second value says.
+    /// As [`Arena::allocate`], but a reused table keeps its old content. The second value says whether the table is new
+    /// and so empty.
     ///
     /// # Errors
-    /// The arena may not grow that far.
+    /// The arena would exceed its limit.
     pub(crate) fn allocate_stale(&mut self, bytes: u64, alignment: u64) -> Result<(OutputAddress, bool), Error> {
         let allocated = match self.reuse(bytes) {
             Some(pa) => (pa, false),
@@ -142,7 +143,7 @@ impl Arena {
         Ok(allocated)
     }
 
-    /// A table of `bytes` that was given back.
+    /// A released table of `bytes`, if there is one.
     fn reuse(&mut self, bytes: u64) -> Option<OutputAddress> {
         let list = self.released.iter_mut().find(|(size, _)| *size == bytes);
         if let Some(pa) = list.and_then(|(_, tables)| tables.pop()) {
@@ -166,7 +167,7 @@ impl Arena {
         Ok(pa)
     }
 
-    /// Takes back a table of `bytes` that was allocated at `pa`.
+    /// Releases a table of `bytes` that was allocated at `pa`.
     pub fn release(&mut self, pa: OutputAddress, bytes: u64) {
         self.release_tables(&[pa], bytes);
     }
@@ -176,12 +177,12 @@ impl Arena {
         self.keep(tables, bytes);
     }
 
-    /// An empty collection of tables to be given back.
+    /// An empty collection of tables to release.
     pub(crate) fn collection(&mut self) -> Released {
         mem::take(&mut self.spare)
     }
 
-    /// Takes back tables of `bytes` each, and trees of tables.
+    /// Releases tables of `bytes` each, and trees of tables.
     pub(crate) fn release_all(&mut self, mut released: Released, bytes: u64) {
         self.release_tables(&released.tables, bytes);
         for tree in &released.trees {
@@ -199,25 +200,25 @@ impl Arena {
         }
     }
 
-    /// The entry at `pa`, if that is inside.
+    /// The entry at `pa`, if that is inside the arena.
     #[inline]
     pub fn read(&self, pa: OutputAddress) -> Option<u64> {
         self.entries.get(self.place(pa) as usize).copied()
     }
 
-    /// The number of the entry at `pa`, counted from the arena's first.
+    /// The index of the entry at `pa`, counted from the arena's first.
     #[inline]
     pub(crate) fn place(&self, pa: OutputAddress) -> u64 {
         pa.0.wrapping_sub(self.base.0) / ENTRY_BYTES
     }
 
-    /// All entries, in their order.
+    /// All entries, in order.
     #[inline]
     pub(crate) fn entries(&self) -> &[u64] {
         &self.entries
     }
 
-    /// The entry at `pa`, to be changed.
+    /// The entry at `pa`, for changing it. It counts as written.
     #[inline]
     pub fn entry_mut(&mut self, pa: OutputAddress) -> Option<&mut u64> {
         let place = self.place(pa) as usize;
@@ -225,13 +226,13 @@ impl Arena {
         self.entries.get_mut(place)
     }
 
-    /// The `entries` entries from `pa` on, if all of them are inside.
+    /// The `entries` entries from `pa` on, if all of them are inside the arena.
     #[inline]
     pub fn table(&self, pa: OutputAddress, entries: u64) -> Option<&[u64]> {
         self.entries.get(self.places(pa, entries)?)
     }
 
-    /// The `entries` entries from `pa` on, to be changed.
+    /// The `entries` entries from `pa` on, for changing them. They count as written.
     #[inline]
     pub fn table_mut(&mut self, pa: OutputAddress, entries: u64) -> Option<&mut [u64]> {
         let places = self.places(pa, entries)?;
@@ -239,15 +240,15 @@ impl Arena {
         self.entries.get_mut(places)
     }
 
-    /// Whether the `entries` entries from `pa` on are all zero or `is_fine`, if they are inside. Not all that are zero are
-    /// looked at.
+    /// Whether the `entries` entries from `pa` on are all zero or accepted by `is_fine`; `None` if they are not inside.
+    /// Stretches that were never written are not read.
     #[inline]
     pub(crate) fn all(&self, pa: OutputAddress, entries: u64, is_fine: impl Fn(&[u64]) -> bool) -> Option<bool> {
         let places = self.places(pa, entries)?;
         Some(self.written.all(places, |places| self.entries.get(places).is_none_or(&is_fine)))
     }
 
-    /// Makes holes of the `entries` entries from `pa` on, if all of them are inside, which it says.
+    /// Sets the `entries` entries from `pa` on to zero and returns whether all of them are inside the arena.
     #[inline]
     pub(crate) fn clear(&mut self, pa: OutputAddress, entries: u64) -> bool {
         let Some(places) = self.places(pa, entries) else { return false };
@@ -259,7 +260,7 @@ impl Arena {
         true
     }
 
-    /// Where those entries are, if all of them are inside.
+    /// The indexes of those entries, if all of them are inside the arena.
     #[inline]
     fn places(&self, pa: OutputAddress, entries: u64) -> Option<Range<usize>> {
         let first = self.place(pa) as usize;

@@ -1,4 +1,4 @@
-//! What maps memory: bytes by leaf size and by contiguity, and what the tables cost.
+//! Counts mapped bytes by leaf size and contiguity, and the size of the tables.
 
 use alloc::collections::BTreeMap;
 
@@ -8,35 +8,36 @@ use crate::log::Log;
 use crate::tables::Tables;
 use crate::walk::{Action, Node, Visitor};
 
-/// The size of a leaf and of what it belongs to.
+/// The size of a leaf and of the contiguous group that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeafSize {
     /// Bytes that one entry maps.
     pub leaf_bytes: u64,
-    /// Bytes of the contiguous group that the entry says it belongs to; those of the leaf if it is alone.
+    /// Bytes of the contiguous group that the entry belongs to; those of the leaf if it is in none.
     pub group_bytes: u64,
 }
 
-/// What the tables map, and what they take.
+/// Mapped bytes by size, and the tables that map them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Census {
-    /// Bytes mapped, by size.
+    /// Mapped bytes by leaf and group size.
     pub mapped_bytes: BTreeMap<LeafSize, u64>,
-    /// Tables by level; concatenated root tables are one, and so is each hardware table of a software table.
+    /// Number of tables by level. Concatenated root tables count as one, and each hardware table of a software table
+    /// counts as one.
     pub tables: BTreeMap<u8, u64>,
-    /// Bytes of these tables.
+    /// Total size of these tables, in bytes.
     pub table_bytes: u64,
-    /// Entries that hardware refuses.
+    /// Number of entries that hardware refuses.
     pub illegal: u64,
 }
 
 impl Census {
-    /// All bytes that are mapped.
+    /// Total number of mapped bytes.
     pub fn total_bytes(&self) -> u64 {
         self.mapped_bytes.values().sum()
     }
 
-    /// Adds what other tables map.
+    /// Adds the counts of other tables.
     pub fn merge(&mut self, other: &Census) {
         for (size, bytes) in &other.mapped_bytes {
             *self.mapped_bytes.entry(*size).or_default() += bytes;
@@ -80,10 +81,10 @@ impl<F: Format> Visitor for Counter<'_, F> {
 }
 
 impl<F: Format, L: Log> Tables<F, L> {
-    /// Counts what is mapped and what the tables take.
+    /// Counts mapped memory and tables.
     ///
     /// # Errors
-    /// A table outside the arena, or tables that are no tree.
+    /// A table is outside the arena, or the tables are not a tree.
     pub fn census(&self) -> Result<Census, Error> {
         let mut counter = Counter { format: self.format(), census: Census::default() };
         counter.count_table(self.geometry().root_level());

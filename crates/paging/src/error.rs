@@ -1,4 +1,4 @@
-//! What can be wrong with a request or with tables, and where.
+//! Errors of requests and of tables.
 
 use alloc::string::String;
 
@@ -11,146 +11,146 @@ use crate::rule::Rule;
 /// A request that was refused, or tables that could not be followed.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum Error {
-    /// A range without a byte.
+    /// The range is empty.
     #[error("the range at {va:#x} is empty; expected at least one page")]
     Empty {
-        /// Its first input address.
+        /// The first input address of the range.
         va: InputAddress,
     },
-    /// An address or a length that is no multiple of the page size.
+    /// An address or a length is not a multiple of the page size.
     #[error("{what} {value:#x}: expected a multiple of the page size {to:#x}")]
     Misaligned {
-        /// What it is.
+        /// Which address or length it is.
         what: &'static str,
         /// Its value.
         value: u64,
-        /// Bytes of a page.
+        /// The page size in bytes.
         to: u64,
     },
-    /// A range that goes over the end of the address space, or of its lower half.
+    /// The range extends past the end of the address space, or of its lower half.
     #[error("the range of {bytes:#x} bytes at {va:#x} goes past the end of its half of the address space")]
     PastTheEnd {
-        /// Its first input address.
+        /// The first input address of the range.
         va: InputAddress,
-        /// Its length.
+        /// Length of the range in bytes.
         bytes: u64,
     },
-    /// An input address that the tables cannot hold.
+    /// The tables cannot translate this input address.
     #[error("the input address {va:#x}: expected {} above its {input_bits} bits", above(.extension))]
     NotCanonical {
-        /// The address.
+        /// The input address.
         va: InputAddress,
         /// How many bits the tables resolve.
         input_bits: u8,
-        /// What must stand above them.
+        /// What the bits above those must be.
         extension: Extension,
     },
-    /// An output address with too many bits.
+    /// The output address has too many bits.
     #[error("the output range of {bytes:#x} bytes at {pa:#x} does not fit in {output_bits} bits")]
     OutputTooLarge {
-        /// Its first address.
+        /// The first output address.
         pa: OutputAddress,
-        /// Its length.
+        /// Length of the range in bytes.
         bytes: u64,
         /// How many bits an output address has.
         output_bits: u8,
     },
-    /// A leaf size that the format does not have.
+    /// The format does not have this leaf size.
     #[error("a leaf of {bytes:#x} bytes: this format has {offered}")]
     NoLeafSize {
-        /// The size asked for.
+        /// The requested size in bytes.
         bytes: u64,
-        /// The sizes that there are.
+        /// The sizes that the format has.
         offered: String,
     },
-    /// Attributes that no entry of the format can express.
+    /// No entry of the format can express these attributes.
     #[error("{what}: {format} entries cannot express this")]
     Inexpressible {
-        /// Which attributes.
+        /// The attributes that cannot be expressed.
         what: &'static str,
         /// The format's name.
         format: &'static str,
     },
-    /// Something is mapped already where a mapping was asked for.
+    /// Part of the range is already mapped.
     #[error("{va:#x} is mapped already, by the entry {entry:#018x} at level {level}")]
     Overlap {
-        /// The first such address.
+        /// The first mapped address.
         va: InputAddress,
         /// The level of its entry.
         level: u8,
-        /// The entry.
+        /// The value of the entry.
         entry: u64,
     },
     /// Nothing is mapped where a mapping was expected.
     #[error("{va:#x} is not mapped: the entry at level {level} is {entry:#018x}")]
     NotMapped {
-        /// The address.
+        /// The input address.
         va: InputAddress,
         /// The level at which the walk ended.
         level: u8,
-        /// The entry that it met.
+        /// The entry at which it ended.
         entry: u64,
     },
-    /// An entry that is present and that the hardware refuses.
+    /// An entry is valid, but hardware refuses it.
     #[error("{va:#x}: the entry {entry:#018x} at level {level} is illegal: {rule}")]
     Illegal {
-        /// The address.
+        /// The input address.
         va: InputAddress,
         /// The level of the entry.
         level: u8,
-        /// The entry.
+        /// The value of the entry.
         entry: u64,
         /// The rule that it breaks.
         rule: Rule,
     },
-    /// Entries that are no contiguous group, or cannot become one.
+    /// Entries are not a contiguous group, or cannot become one.
     #[error("{va:#x}, level {level}: {why}")]
     NoGroup {
         /// The first address of the entries.
         va: InputAddress,
         /// Their level.
         level: u8,
-        /// What a group needs.
+        /// The condition for a group that is not met.
         why: &'static str,
     },
-    /// A table that lies, or partly lies, outside the memory that the tables are in.
+    /// A table is at least partly outside the arena.
     #[error("the table at {pa:#x} for {va:#x}, level {level}, lies outside the arena of {bytes:#x} bytes at {base:#x}")]
     OutsideArena {
-        /// Where the table should be.
+        /// The address of the table.
         pa: OutputAddress,
         /// The first input address that was looked up in it.
         va: InputAddress,
-        /// Its level.
+        /// The table's level.
         level: u8,
-        /// Where the arena begins.
+        /// The address of the arena.
         base: OutputAddress,
-        /// Its length.
+        /// Length of the arena in bytes.
         bytes: u64,
     },
-    /// More entries were met than the arena has: a table is its own descendant, or has two parents.
+    /// A walk met more entries than the arena has: a table is its own descendant, or has two parents.
     #[error("the table at {pa:#x}, level {level}, is met again for {va:#x}: the tables are no tree")]
     NoTree {
         /// The table at which the walk gave up.
         pa: OutputAddress,
         /// The first input address that was looked up in it.
         va: InputAddress,
-        /// Its level.
+        /// The table's level.
         level: u8,
     },
-    /// The arena cannot grow any more.
+    /// The arena has reached its limit.
     #[error("no room for a table of {bytes:#x} bytes: the arena may have {limit_bytes:#x} bytes; allow more")]
     ArenaFull {
-        /// Bytes of the table.
+        /// Size of the requested table in bytes.
         bytes: u64,
-        /// Bytes that the arena may have.
+        /// The limit of the arena in bytes.
         limit_bytes: u64,
     },
-    /// An image that is no whole number of entries, begins at an address that is not aligned, or ends past 64 bits.
+    /// An image is not a whole number of entries, begins at an unaligned address, or ends past 64 bits.
     #[error("an image of {bytes} bytes at {base:#x}: expected whole 8-byte entries at an aligned address, below 2^64")]
     NotAnImage {
-        /// Where it begins.
+        /// The address of the image.
         base: OutputAddress,
-        /// Its length.
+        /// Length of the image in bytes.
         bytes: u64,
     },
 }

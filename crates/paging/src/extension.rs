@@ -1,6 +1,6 @@
-//! What stands above the bits of an input address that tables resolve.
+//! The bits of an input address above those that tables resolve.
 
-/// What input addresses look like above the bits that the tables resolve.
+/// The required value of the bits above those that the tables resolve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extension {
     /// All zero: arm64 TTBR0, every stage 2.

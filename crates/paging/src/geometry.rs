@@ -1,23 +1,23 @@
-//! How a format cuts an input address: page, levels, indexes.
+//! How a format divides an input address: page, levels, indexes.
 //!
-//! The rule is the same for every format with 8-byte entries: a table of one page holds `page / 8`
-//! entries, so a level resolves `log2(page) - 3` bits (Arm ARM D8.2, arch/arm64/include/asm/pgtable-hwdef.h;
-//! Intel SDM vol. 3 chapter 5; RISC-V privileged specification, "Sv39"). Levels count from the leaf table:
-//! level 0 holds pages. The root table alone may be smaller than a page (arm64) or larger: concatenated
-//! tables of arm64 stage 2, the four tables of a RISC-V G-stage root.
+//! The rule is the same for every format with 8-byte entries: a table of one page holds `page / 8` entries, so a level
+//! resolves `log2(page) - 3` bits (Arm ARM D8.2, arch/arm64/include/asm/pgtable-hwdef.h; Intel SDM vol. 3 chapter 5;
+//! RISC-V privileged specification, "Sv39"). Levels count from the leaf table: level 0 holds pages. Only the root table
+//! may be smaller than a page (arm64) or larger: concatenated tables of arm64 stage 2, the four tables of a RISC-V
+//! G-stage root.
 
 use crate::address::{InputAddress, OutputAddress};
 use crate::error::Error;
 use crate::extension::Extension;
 
-/// Bytes of one entry.
+/// Size of one entry in bytes.
 pub const ENTRY_BYTES: u64 = 8;
 
 /// The shape of the tables of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     page_shift: u8,
-    /// Bits of an index below the root, and of the root's.
+    /// Index bits of tables below the root, and of the root.
     index_bits: u8,
     root_bits: u8,
     levels: u8,
@@ -27,11 +27,11 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Tables of `levels` levels over pages of `1 << page_shift` bytes that translate addresses of
-    /// `input_bits` bits to addresses of `output_bits` bits.
+    /// Tables of `levels` levels over pages of `1 << page_shift` bytes that translate addresses of `input_bits` bits to
+    /// addresses of `output_bits` bits.
     ///
-    /// The root resolves what the levels below leave over: fewer bits than a page of entries has, or up
-    /// to four more (sixteen concatenated tables).
+    /// The root resolves the bits that the levels below leave: fewer than a page of entries resolves, or up to four
+    /// more (sixteen concatenated tables).
     pub const fn new(page_shift: u8, levels: u8, input_bits: u8, output_bits: u8, extension: Extension) -> Geometry {
         let index_bits = page_shift - 3;
         let root_bits = input_bits as i32 - page_shift as i32 - (levels as i32 - 1) * index_bits as i32;
@@ -40,27 +40,27 @@ impl Geometry {
         Geometry { page_shift, index_bits, root_bits, levels, input_bits, output_bits, extension }
     }
 
-    /// The same shape for input addresses with something else above their bits.
+    /// The same shape for input addresses with another value above the resolved bits.
     pub const fn with_extension(self, extension: Extension) -> Geometry {
         Geometry { extension, ..self }
     }
 
-    /// The same shape for output addresses of another size.
+    /// The same shape for output addresses of `output_bits` bits.
     pub(crate) const fn with_output_bits(self, output_bits: u8) -> Geometry {
         Geometry { output_bits, ..self }
     }
 
-    /// log2 of a page's bytes.
+    /// log2 of the page size in bytes.
     pub const fn page_shift(self) -> u8 {
         self.page_shift
     }
 
-    /// Bytes of a page, which is what an entry of level 0 maps and what a table below the root takes.
+    /// The page size in bytes. An entry of level 0 maps a page, and a table below the root has this size.
     pub const fn page_bytes(self) -> u64 {
         1 << self.page_shift
     }
 
-    /// How many levels there are; the root is at `levels() - 1`.
+    /// The number of levels; the root is at `levels() - 1`.
     pub const fn levels(self) -> u8 {
         self.levels
     }
@@ -70,22 +70,22 @@ impl Geometry {
         self.levels - 1
     }
 
-    /// Bits of an input address that are resolved, the page offset included.
+    /// Number of input address bits that are resolved, including the page offset.
     pub const fn input_bits(self) -> u8 {
         self.input_bits
     }
 
-    /// Bits of an output address.
+    /// Number of bits of an output address.
     pub const fn output_bits(self) -> u8 {
         self.output_bits
     }
 
-    /// What stands above the input bits.
+    /// The required value of the bits above the input bits.
     pub const fn extension(self) -> Extension {
         self.extension
     }
 
-    /// Bits of the index into a table below the root.
+    /// Number of bits of the index into a table below the root.
     pub const fn index_bits(self) -> u8 {
         self.index_bits
     }
@@ -102,41 +102,41 @@ impl Geometry {
         1 << self.shift(level)
     }
 
-    /// Entries of a table at `level`.
+    /// Number of entries of a table at `level`.
     #[inline]
     pub const fn entries(self, level: u8) -> u64 {
         1 << if level == self.root_level() { self.root_bits } else { self.index_bits }
     }
 
-    /// Bytes of a table at `level`, concatenated ones together.
+    /// Size of a table at `level` in bytes, concatenated tables together.
     pub const fn table_bytes(self, level: u8) -> u64 {
         self.entries(level) * ENTRY_BYTES
     }
 
-    /// The index of an input address, by its resolved bits, in a table at `level`.
+    /// The index of a resolved input address in a table at `level`.
     #[inline]
     pub const fn index(self, level: u8, resolved: u64) -> u64 {
         (resolved >> self.shift(level)) & (self.entries(level) - 1)
     }
 
-    /// Where the entry for `va` is in the table at `table`, of `level`.
+    /// The address of the entry for `va` in the table at `table`, of `level`.
     #[inline]
     pub fn entry_address(self, table: OutputAddress, level: u8, va: InputAddress) -> OutputAddress {
         table + self.index(level, va.0) * ENTRY_BYTES
     }
 
-    /// Bytes of the whole input address space.
+    /// Size of the whole input address space in bytes.
     pub const fn input_bytes(self) -> u128 {
         1 << self.input_bits
     }
 
-    /// The lowest bits of `va`, which the tables resolve.
+    /// The bits of `va` that the tables resolve.
     #[inline]
     pub const fn resolved(self, va: InputAddress) -> u64 {
         va.0 & ((1u64 << self.input_bits) - 1)
     }
 
-    /// The input address whose lowest bits are `resolved`.
+    /// The canonical input address with these resolved bits.
     #[inline]
     pub const fn extended(self, resolved: u64) -> InputAddress {
         let above = u64::MAX << self.input_bits;
@@ -148,10 +148,10 @@ impl Geometry {
         })
     }
 
-    /// Whether the tables can translate `va` at all.
+    /// Whether `va` is canonical: whether the tables can translate it at all.
     #[inline]
     pub const fn is_canonical(self, va: InputAddress) -> bool {
-        // With this added, the canonical addresses are those below a power of two.
+        // After adding this, the canonical addresses are those below a power of two.
         let bias = match self.extension {
             Extension::Zero => 0,
             Extension::Ones => 1 << self.input_bits,
@@ -160,11 +160,11 @@ impl Geometry {
         va.0.wrapping_add(bias) >> self.input_bits == 0
     }
 
-    /// The lowest bits of a range of input addresses, as first and past the last.
+    /// The resolved addresses of a range: the first, and the end.
     ///
     /// # Errors
-    /// The range is empty, not aligned to pages, has an address that is not canonical, or crosses the
-    /// hole between the two halves.
+    /// The range is empty, not aligned to pages, has an address that is not canonical, or crosses the hole between the
+    /// two halves.
     pub fn range(self, va: InputAddress, bytes: u64) -> Result<(u64, u64), Error> {
         self.aligned("input address", va.0)?;
         self.aligned("length", bytes)?;
@@ -186,10 +186,10 @@ impl Geometry {
         Ok((first, last + 1))
     }
 
-    /// Refuses output addresses that are not aligned or have too many bits.
+    /// Checks that output addresses are aligned and have no more than the format's output bits.
     ///
     /// # Errors
-    /// Says which of the two.
+    /// The address is misaligned or has too many bits; the error says which.
     pub fn output(self, pa: OutputAddress, bytes: u64) -> Result<(), Error> {
         self.aligned("output address", pa.0)?;
         match pa.checked_add(bytes - 1) {

@@ -1,22 +1,21 @@
 //! Page tables: formats, walks, splits, contiguous groups, and a checker of their rules.
 //!
-//! Pure: no std, no I/O, no unsafe code. Tables are real entries in real layouts, in an [`Arena`] that can be
-//! written out as an image of physical memory, so that hardware and emulators can be asked whether they see
-//! the same.
+//! Pure: no std, no I/O, no unsafe code. Tables are real entries in real layouts, in an [`Arena`] that can be written
+//! out as an image of physical memory. So hardware and emulators can check that they see the same mappings.
 //!
 //! # The language
 //!
 //! - **entry**: eight bytes of a table; a *hole* (not valid), a pointer to a *table*, or a *leaf* that maps memory.
-//! - **level**: 0 is the level of pages, in every format; the root is at the highest. Specifications count
-//!   otherwise: [`Format::level_name`] has their names.
-//! - **span**: how many bytes one entry of a level is for.
-//! - **group**: leaves that say they are one: the contiguous bit of arm64, a NAPOT size of RISC-V.
-//!   *Fold* and *unfold* make and unmake a group.
+//! - **level**: level 0 holds pages, in every format; the root is at the highest level. Specifications count
+//!   differently: [`Format::level_name`] returns their names.
+//! - **span**: how many bytes one entry of a level translates.
+//! - **group**: leaves that are marked as one: the contiguous bit of arm64, a NAPOT size of RISC-V. *Fold* and *unfold*
+//!   make and dissolve a group.
 //! - **run**: hardware entries that software always writes as one: sixteen, with 64K software pages.
 //! - **split** and **collapse**: one leaf becomes a table of smaller ones, and back.
-//! - **input address**: what is translated (virtual, or intermediate physical at stage 2); **output address**:
-//!   what it is translated to. Called `va` and `pa` in code; [`InputAddress`] and [`OutputAddress`] keep them apart. An
-//!   input address is *resolved* when it has those bits only that the tables resolve: a plain number, inside this crate.
+//! - **input address**: the address to translate (virtual, or intermediate physical at stage 2); **output address**:
+//!   the result. They are called `va` and `pa` in code; [`InputAddress`] and [`OutputAddress`] keep them apart. An input
+//!   address is *resolved* if it has only those bits that the tables resolve; inside this crate that is a plain number.
 //! - **break-before-make**: an entry is made a hole and dropped from all TLBs before its replacement is written.
 //!
 //! # An example

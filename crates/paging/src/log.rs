@@ -1,54 +1,54 @@
-//! What the engine did to live tables, in order: the evidence that [`crate::check::live`] judges.
+//! The log of changes to live tables, in order. [`crate::check::live`] checks it.
 
 use alloc::vec::Vec;
 
 use crate::address::{InputAddress, OutputAddress};
 
-/// One step of a change.
+/// One step of a change to live tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An entry was written.
     Write {
-        /// Where it is.
+        /// Physical address of the entry.
         pa: OutputAddress,
-        /// The first input address that it is for.
+        /// The first input address that it translates.
         va: InputAddress,
-        /// Its level.
+        /// Its level; 0 is the level of pages.
         level: u8,
-        /// What it was.
+        /// The old value.
         old: u64,
-        /// What it is.
+        /// The new value.
         new: u64,
     },
-    /// Translations were dropped from the TLBs and waited for: TLBI and DSB, INVLPG or a CR3 write with the
+    /// Translations were dropped from the TLBs, and this was waited for: TLBI and DSB, INVLPG or a CR3 write with the
     /// remote ones, SFENCE.VMA on every hart.
     Invalidate {
-        /// The first input address.
+        /// The first input address of the range.
         va: InputAddress,
-        /// How many bytes.
+        /// Length of the range in bytes.
         bytes: u64,
-        /// Also from the caches of table entries: not a last-level-only invalidation.
+        /// Whether table entries were also dropped from their caches: not a last-level-only invalidation.
         tables: bool,
     },
-    /// A table was given back to the allocator.
+    /// A table was returned to the allocator.
     Release {
-        /// Where it is.
+        /// Physical address of the table.
         pa: OutputAddress,
-        /// Its length.
+        /// Size of the table in bytes.
         bytes: u64,
     },
 }
 
-/// Takes events.
+/// Receives the events of changes.
 pub trait Log {
-    /// Whether events are wanted at all; writing many entries at once is faster if not.
+    /// Whether events are wanted at all. If not, many entries can be written at once, which is faster.
     const ENABLED: bool = true;
 
-    /// Takes one event.
+    /// Receives one event.
     fn event(&mut self, event: Event);
 }
 
-/// Nobody looks.
+/// No log.
 impl Log for () {
     const ENABLED: bool = false;
 

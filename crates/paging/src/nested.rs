@@ -1,4 +1,4 @@
-//! Nested translation: the tables of a guest in memory that a hypervisor's tables translate.
+//! Nested translation: a guest's tables in memory that a hypervisor's tables translate.
 
 use thiserror::Error as ThisError;
 
@@ -8,37 +8,37 @@ use crate::format::{Format, Kind, first_rule};
 use crate::log::Log;
 use crate::tables::Tables;
 
-/// What a guest's virtual address translates to.
+/// The translation of a guest's virtual address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nested {
-    /// The guest's physical address: what stage 1 gave, and stage 2 was asked.
+    /// The guest physical address: the output of stage 1 and the input of stage 2.
     pub ipa: InputAddress,
-    /// The host's physical address.
+    /// The host physical address.
     pub pa: OutputAddress,
-    /// Entries that a walker without any cache reads: `(n + 1)(m + 1) - 1` for `n` levels over `m`.
+    /// Number of entries that a walker without any cache reads: `(n + 1)(m + 1) - 1` for `n` levels over `m`.
     pub references: u32,
-    /// Bytes around the address that one TLB entry can hold: the smaller of the two leaves.
+    /// Bytes around the address that one TLB entry can map: the smaller of the two leaf sizes.
     pub bytes: u64,
 }
 
-/// Which of the two stages failed.
+/// The stage that failed, with its error.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum NestedError {
-    /// The guest's own tables.
+    /// The guest's own tables failed.
     #[error("stage 1: {0}")]
     Stage1(#[source] Error),
-    /// The hypervisor's tables, for a guest physical address.
+    /// The hypervisor's tables failed for a guest physical address.
     #[error("stage 2, for the guest physical address {ipa:#x}: {error}")]
     Stage2 {
-        /// The address of the guest's entry or memory.
+        /// The guest physical address of the guest's entry or memory.
         ipa: InputAddress,
-        /// What failed.
+        /// The error of stage 2.
         #[source]
         error: Error,
     },
 }
 
-/// Translates `va` by `stage1`, whose table addresses are guest physical and are translated by `stage2`.
+/// Translates `va` through `stage1`, whose table addresses are guest physical addresses and are translated by `stage2`.
 ///
 /// ```
 /// use paging::format::x86_64::X86_64;
@@ -66,7 +66,7 @@ pub enum NestedError {
 /// ```
 ///
 /// # Errors
-/// Says which stage failed, and for which address.
+/// One of the stages failed; the error says which, and for which address.
 pub fn translate<F: Format, L: Log, G: Format, M: Log>(
     stage1: &Tables<F, L>,
     stage2: &Tables<G, M>,
@@ -109,6 +109,6 @@ pub fn translate<F: Format, L: Log, G: Format, M: Log>(
             }
         }
     }
-    // A table where only leaves may stand is illegal, and was met above.
+    // A table pointer at the leaf level is illegal and was reported above.
     Err(NestedError::Stage1(Error::NotMapped { va, level: 0, entry: 0 }))
 }

@@ -1,101 +1,100 @@
-//! The rules that an entry, or a group of entries, must keep, by name.
+//! The rules that an entry, or a group of entries, must comply with, by name.
 
 use core::fmt;
 
 use crate::address::OutputAddress;
 
-/// A rule of the architecture. The text of each says what is expected; its source stands with the format
-/// that checks it.
+/// A rule of the architecture. Its message says what is expected. The format that checks it cites the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// Bits that must be zero are not.
+    /// Bits that must be zero are set.
     Reserved {
-        /// Those that are set.
+        /// The bits that are set.
         bits: u64,
     },
-    /// A leaf at a level that has none, or that needs a feature that is off.
+    /// A leaf at a level that has no leaves, or a leaf that needs a disabled feature.
     LeafLevel,
     /// arm64: the reserved descriptor type 0b01 at the level of pages.
     PageType,
-    /// Bits that hardware ignores and software should leave clear. A warning.
+    /// Bits are set that hardware ignores and software should leave clear. A warning.
     Ignored {
-        /// Those that are set.
+        /// The bits that are set.
         bits: u64,
     },
-    /// A pointer to a table where only leaves may stand.
+    /// A pointer to a table at a level that only has leaves.
     TableAtLeafLevel,
-    /// The output address of a leaf is no multiple of the leaf's size.
+    /// The output address of a leaf is not a multiple of the leaf's size.
     MisalignedLeaf {
         /// The address bits that should be zero.
         bits: u64,
     },
-    /// An output address, or a table's, is past the physical address space.
+    /// The address of memory or of a table is past the physical address space.
     AddressTooLarge {
-        /// The address.
+        /// The output address.
         pa: OutputAddress,
     },
-    /// RISC-V: writable but not readable.
+    /// RISC-V: the entry is writable but not readable.
     WriteWithoutRead,
-    /// RISC-V: a memory type or a NAPOT bit in a pointer to a table.
+    /// RISC-V: a pointer to a table has a memory type or the NAPOT bit.
     LeafBitInTable {
-        /// The bits.
+        /// The bits that are set.
         bits: u64,
     },
-    /// RISC-V: a NAPOT pattern that no size has, or N above level 0.
+    /// RISC-V: a NAPOT pattern that is not a defined size, or N above level 0.
     NapotPattern,
-    /// RISC-V: a leaf of the G-stage that is not for U-mode; every access of a guest is one of U-mode.
+    /// RISC-V: a leaf of the G-stage without U; every access of a guest counts as a U-mode access.
     GuestWithoutUser,
-    /// A reserved memory type.
+    /// The memory type is reserved.
     MemoryType,
-    /// arm64: reserved shareability.
+    /// arm64: the shareability is reserved.
     Shareability,
-    /// x86: D without R/W means a shadow-stack page where shadow stacks are on. A warning.
+    /// x86: D without R/W means a shadow-stack page if shadow stacks are enabled. A warning.
     ShadowStack,
-    /// Only some of a contiguous group's entries are valid leaves that say so.
+    /// Only some entries of a contiguous group are valid leaves that are marked as part of it.
     GroupIncomplete,
     /// The entries of a contiguous group do not map consecutive memory from an aligned address on.
     GroupAddresses,
     /// The entries of a contiguous group differ in more than accessed and dirty.
     GroupAttributes,
-    /// A contiguous bit at a level that has no groups.
+    /// The contiguous bit at a level that has no groups.
     GroupLevel,
-    /// The hardware entries of one software entry are not all alike.
+    /// The hardware entries of one software entry are not all of the same kind.
     RunIncomplete,
-    /// The hardware entries of one software entry do not lie, or do not point, side by side.
+    /// The hardware entries of one software entry do not map, or do not point to, consecutive memory.
     RunAddresses,
-    /// A table outside the memory that is looked at.
+    /// A table is outside the arena.
     TableOutside {
-        /// Where it should be.
+        /// The address of the table.
         pa: OutputAddress,
     },
-    /// A table that is its own ancestor.
+    /// A table is its own ancestor.
     Loop {
-        /// The table.
+        /// The address of the table.
         pa: OutputAddress,
     },
-    /// A table that two entries point to.
+    /// Two entries point to the same table.
     SharedTable {
-        /// The table.
+        /// The address of the table.
         pa: OutputAddress,
     },
     /// The root is not aligned to its size.
     RootAlignment {
-        /// What it must be a multiple of.
+        /// The required alignment in bytes.
         to: u64,
     },
 }
 
-/// How bad it is that a rule is broken.
+/// The severity of a broken rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
-    /// Legal, and worth a look.
+    /// Legal, but worth checking.
     Warning,
-    /// The hardware faults, or may do anything.
+    /// Hardware faults, or its behaviour is unpredictable.
     Error,
 }
 
 impl Rule {
-    /// How bad it is.
+    /// The severity of breaking the rule.
     pub const fn severity(self) -> Severity {
         match self {
             Rule::ShadowStack | Rule::Ignored { .. } | Rule::SharedTable { .. } => Severity::Warning,

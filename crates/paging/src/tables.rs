@@ -1,7 +1,7 @@
 //! Page tables of one format in an arena: map, unmap, protect, translate.
 //!
-//! Input addresses inside this module are *resolved*: without the bits above those that the tables resolve.
-//! An operation either does all that it was asked or, where the request is at fault, nothing.
+//! Input addresses inside this module are *resolved*: without the bits above those that the tables resolve. An
+//! operation either succeeds completely or, if the request is at fault, changes nothing.
 
 use crate::address::{InputAddress, OutputAddress};
 use crate::arena::{Arena, Released};
@@ -28,7 +28,7 @@ pub use slot::{Leaf, Translation};
 pub(crate) use slot::{Slot, end_of};
 use walk_cache::CachedArena;
 
-/// Page tables of the format `F`, whose changes are told to `L`.
+/// Page tables of the format `F`, which report their changes to `L`.
 #[derive(Clone, Debug)]
 pub struct Tables<F, L = ()> {
     format: F,
@@ -46,10 +46,10 @@ impl<F: Format> Tables<F> {
         Tables::with_log(format, base, limit_bytes, ())
     }
 
-    /// The tables whose root is at `root` in an arena that was read from an image. Nothing is looked at.
+    /// The tables whose root is at `root` in an arena that was read from an image. Nothing is checked.
     ///
-    /// A root in the last 16 MiB of 64 bits, where no format has physical memory, is taken for one at their
-    /// beginning: no address of an entry wraps around.
+    /// A root in the last 16 MiB of 64 bits, where no format has physical memory, is replaced by the start of those 16
+    /// MiB, so that no address of an entry wraps around.
     pub fn in_arena(format: F, arena: Arena, root: OutputAddress) -> Tables<F> {
         let arena = CachedArena::of(&format, arena);
         Tables { format, arena, root: root.min(OutputAddress(u64::MAX << 24)), log: () }
@@ -57,7 +57,7 @@ impl<F: Format> Tables<F> {
 }
 
 impl<F: Format, L: Log> Tables<F, L> {
-    /// As [`Tables::new`], with every change told to `log`.
+    /// As [`Tables::new`], but reports every change to `log`.
     ///
     /// # Errors
     /// `base` is past the physical address space, or the arena cannot hold the root below its end.
@@ -72,25 +72,25 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(Tables { format, arena, root, log })
     }
 
-    /// Their format.
+    /// The format of the tables.
     #[inline]
     pub fn format(&self) -> &F {
         &self.format
     }
 
-    /// The shape of the tables.
+    /// The shape of the tables: levels, page size, address bits.
     #[inline]
     pub fn geometry(&self) -> Geometry {
         self.format.geometry()
     }
 
-    /// The memory that they are in.
+    /// The memory that holds the tables.
     #[inline]
     pub fn arena(&self) -> &Arena {
         &self.arena
     }
 
-    /// The memory that they are in, to be changed behind the log's back: tables that nothing walks yet.
+    /// The memory that holds the tables, for changes that are not logged: to tables that nothing walks yet.
     #[inline]
     pub(crate) fn arena_mut(&mut self) -> &mut Arena {
         &mut self.arena
@@ -101,23 +101,23 @@ impl<F: Format, L: Log> Tables<F, L> {
         self.root
     }
 
-    /// What was told so far.
+    /// The log, with all changes so far.
     pub fn log(&self) -> &L {
         &self.log
     }
 
-    /// What was told so far, to be taken or emptied.
+    /// The log, so that it can be taken or emptied.
     pub fn log_mut(&mut self) -> &mut L {
         &mut self.log
     }
 
-    /// Follows the tables as hardware does, permissions and reserved bits aside: [`crate::check`] judges those.
+    /// Follows the tables as hardware does, except for permissions and reserved bits: [`crate::check`] checks those.
     ///
-    /// What walks find is cached until the tables change, so many addresses near one another cost little.
+    /// The results of walks are cached until the tables change, so translating many nearby addresses is cheap.
     ///
     /// # Errors
-    /// The address is not canonical, not mapped, or meets an entry that the hardware refuses or a table
-    /// outside the arena.
+    /// The address is not canonical or not mapped, or the walk meets an entry that hardware refuses or a table outside
+    /// the arena.
     #[inline]
     pub fn translate(&self, va: InputAddress) -> Result<Translation, Error> {
         match self.cached(va) {
@@ -137,7 +137,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
     }
 
-    /// What the walk cache has. Shifts by what is known here are one instruction less each.
+    /// Looks up the walk cache. With a constant page shift, each shift takes one instruction less.
     #[inline(always)]
     fn cached(&self, va: InputAddress) -> Option<(Translation, u64)> {
         match self.geometry().page_shift() {
@@ -146,7 +146,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
     }
 
-    /// Walks from the root, and caches what that found.
+    /// Walks from the root and caches the result.
     #[cold]
     #[inline(never)]
     fn walked(&self, va: InputAddress) -> Result<Leaf, Error> {
@@ -175,8 +175,8 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(Leaf { pa, level, entry })
     }
 
-    /// As [`Tables::slot`], if all tables on the way are as the format's pattern says. What is found is a leaf, a hole or
-    /// an illegal entry.
+    /// As [`Tables::slot`], if all tables on the path match the format's pattern. The result is a leaf, a hole or an
+    /// illegal entry.
     #[inline(always)]
     fn plain_slot(&self, va: u64, page_shift: u32) -> Option<Slot> {
         let (entries, pattern) = (self.arena.entries(), self.format.table_pattern());
@@ -195,7 +195,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
     }
 
-    /// What may be done with the memory at `va`: what its leaf says, less what the tables on the way take.
+    /// The effective attributes of the memory at `va`: those of its leaf, less the flags that the tables on the path remove.
     ///
     /// # Errors
     /// As [`Tables::translate`].
@@ -226,12 +226,12 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
     }
 
-    /// The lowest entry that the walk to the resolved address meets: a leaf, a hole or an illegal entry.
+    /// The last entry of the walk to the resolved address: a leaf, a hole or an illegal entry.
     pub(crate) fn slot(&self, va: u64) -> Result<Slot, Error> {
         self.slot_below(self.root, self.geometry().root_level(), va)
     }
 
-    /// As [`Tables::slot`], of a walk that begins at a table.
+    /// As [`Tables::slot`], for a walk that begins at a table.
     fn slot_below(&self, table: OutputAddress, level: u8, va: u64) -> Result<Slot, Error> {
         let geometry = self.geometry();
         let (mut table, mut level) = (table, level);
@@ -245,7 +245,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
     }
 
-    /// Writes one entry.
+    /// Writes one entry and logs the change.
     pub(crate) fn write(&mut self, slot: Slot, new: u64) -> Result<(), Error> {
         let geometry = self.geometry();
         let Some(entry) = self.arena.entry_mut(slot.pa) else {
@@ -259,7 +259,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// Drops the translations of a range from the TLBs.
+    /// Drops the translations of a range from the TLBs, which only the log sees.
     pub(crate) fn invalidate(&mut self, va: u64, bytes: u64, tables: bool) {
         if L::ENABLED {
             let va = self.geometry().extended(va);
@@ -267,7 +267,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
     }
 
-    /// Gives back blocks of tables, none of them the root, after nothing can walk them any more.
+    /// Releases blocks of tables, none of them the root, when nothing can walk them any more.
     pub(crate) fn release(&mut self, released: Released) {
         let bytes = self.geometry().page_bytes() << self.format.run_bits();
         if L::ENABLED {
@@ -276,7 +276,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         self.arena.release_all(released, bytes);
     }
 
-    /// Bytes of what is allocated for one entry that points to a table at `level`: the table, or the tables of
+    /// The size in bytes of the allocation for one entry that points to a table at `level`: the table, or the tables of
     /// a whole run of entries.
     pub(crate) fn block_bytes(&self, level: u8) -> u64 {
         self.geometry().table_bytes(level) << self.format.run_bits()

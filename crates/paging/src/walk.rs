@@ -1,4 +1,4 @@
-//! Walking tables: a visitor sees every table, leaf and hole of a range, in order of input addresses.
+//! Walks tables: a visitor sees every table, leaf and hole of a range, ordered by input address.
 
 use crate::address::{InputAddress, OutputAddress};
 use crate::error::Error;
@@ -10,59 +10,59 @@ use crate::tables::{Tables, end_of};
 /// What a walk does after a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Goes on: into a table, or to the next entry.
+    /// Continues: into the table, or with the next entry.
     Continue,
-    /// Does not look into this table; it is not visited after its entries either.
+    /// Skips the contents of this table. There is no visit after its entries either.
     SkipChildren,
-    /// Looks at nothing more of the table that this entry is in.
+    /// Skips the rest of the table that contains this entry.
     SkipSiblings,
-    /// Ends.
+    /// Ends the walk.
     Stop,
 }
 
-/// What is visited.
+/// The entry that is visited, or a range of holes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The physical address of the entry; of the first one, for a hole.
     pub pa: OutputAddress,
-    /// The first input address that it is for.
+    /// The first input address that it translates.
     pub va: InputAddress,
-    /// How many bytes of input addresses it is for, also outside the range that is walked. A hole has those of
-    /// all neighbouring holes of its table, and those of the range only.
+    /// The bytes of input addresses that it translates, including those outside the range that is walked. A hole covers
+    /// all adjacent holes of its table, but only those in the range.
     pub bytes: u64,
-    /// The level of the table that it is in.
+    /// The level of the table that contains it; 0 is the level of pages.
     pub level: u8,
     /// Its value; of the first one, for a hole.
     pub entry: u64,
 }
 
-/// Sees the entries of a walk. What is not overridden is passed over.
+/// Visits the entries of a walk. By default each method continues the walk.
 pub trait Visitor {
-    /// An entry that points to a table, before the table.
+    /// Visits an entry that points to a table, before the table.
     fn table(&mut self, node: &Node) -> Action {
         let _ = node;
         Action::Continue
     }
 
-    /// The same entry, after the table.
+    /// Visits the same entry again, after the table.
     fn table_done(&mut self, node: &Node) -> Action {
         let _ = node;
         Action::Continue
     }
 
-    /// An entry that maps memory.
+    /// Visits an entry that maps memory.
     fn leaf(&mut self, node: &Node) -> Action {
         let _ = node;
         Action::Continue
     }
 
-    /// Entries that are not valid.
+    /// Visits adjacent entries that are not valid.
     fn hole(&mut self, node: &Node) -> Action {
         let _ = node;
         Action::Continue
     }
 
-    /// An entry that is valid and that hardware refuses.
+    /// Visits an entry that is valid but refused by hardware.
     fn illegal(&mut self, node: &Node) -> Action {
         let _ = node;
         Action::Continue
@@ -78,22 +78,22 @@ enum Ended {
 struct Walk<'a, F, L, V> {
     tables: &'a Tables<F, L>,
     visitor: &'a mut V,
-    /// Entries that may still be read: tables that are a tree have no more than the arena.
+    /// How many more entries may be read: tables that form a tree have no more entries than the arena.
     entries_left: u64,
 }
 
 impl<F: Format, L: Log> Tables<F, L> {
-    /// Shows every entry for a range of input addresses to `visitor`.
+    /// Visits every entry for a range of input addresses.
     ///
     /// # Errors
-    /// A range that is misaligned or not canonical; a table outside the arena; tables that are no tree, as soon
-    /// as more entries were read than there are.
+    /// The range is misaligned or not canonical, a table is outside the arena, or the tables are not a tree. The last
+    /// is detected when more entries were read than there are.
     pub fn walk(&self, va: InputAddress, bytes: u64, visitor: &mut impl Visitor) -> Result<(), Error> {
         let (first, end) = self.geometry().range(va, bytes)?;
         self.walk_resolved(first, end, visitor)
     }
 
-    /// Shows every entry to `visitor`; with two halves, those of the lower half first.
+    /// Visits every entry; with two halves, those of the lower half first.
     ///
     /// # Errors
     /// As [`Tables::walk`].

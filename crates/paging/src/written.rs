@@ -1,4 +1,4 @@
-//! Where an arena was written: all other entries are zero, and nobody need look at them.
+//! Tracks which parts of an arena were written. All other entries are zero and need not be read.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -9,19 +9,19 @@ const LINE_BITS: u32 = 3;
 const WORD_BITS: u32 = u64::BITS.trailing_zeros();
 const LINES: usize = 1 << WORD_BITS;
 
-/// A bit for each line of an arena. Entries are counted from the arena's first.
+/// One bit for each line of an arena. Entries are counted from the arena's first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Written {
     words: Vec<u64>,
 }
 
 impl Written {
-    /// An arena of so many entries now; the new ones were not written.
+    /// Resizes to an arena of `entries` entries; new entries count as not written.
     pub fn grow(&mut self, entries: usize) {
         self.words.resize(entries.div_ceil(LINES << LINE_BITS), 0);
     }
 
-    /// One entry was written.
+    /// Marks one entry as written.
     #[inline]
     pub fn add(&mut self, entry: usize) {
         if let Some(word) = self.words.get_mut(entry >> (LINE_BITS + WORD_BITS)) {
@@ -29,7 +29,7 @@ impl Written {
         }
     }
 
-    /// These entries were written.
+    /// Marks these entries as written.
     #[inline]
     pub fn add_all(&mut self, entries: Range<usize>) {
         for_each_word(entries, |word, bits| {
@@ -39,8 +39,8 @@ impl Written {
         });
     }
 
-    /// These entries are zero again, and `clear` makes zeros of stretches of them in which any may be something else. A
-    /// line that they share with others stays written.
+    /// Marks these entries as zero again. `clear` must zero the stretches of them that may hold something else. A line
+    /// that they share with other entries stays marked.
     #[inline]
     pub fn remove_all(&mut self, entries: Range<usize>, mut clear: impl FnMut(Range<usize>)) {
         let Range { start, end } = entries.clone();
@@ -65,7 +65,7 @@ impl Written {
         self.words.get(entry >> (LINE_BITS + WORD_BITS)).is_some_and(|word| word & bit != 0)
     }
 
-    /// Whether all of these entries are zero, or `is_fine` of the stretches of them in which any may be something else.
+    /// Whether all of these entries are zero, or `is_fine` accepts each stretch of them that may hold something else.
     #[inline]
     pub fn all(&self, entries: Range<usize>, mut is_fine: impl FnMut(Range<usize>) -> bool) -> bool {
         let Range { start, end } = entries.clone();
@@ -78,7 +78,7 @@ impl Written {
     }
 }
 
-/// The lines of a range of entries: the number of each word, and the bits in it.
+/// Calls `act` for the lines of a range of entries: with the number of each word, and the bits in it.
 #[inline]
 fn for_each_word(entries: Range<usize>, mut act: impl FnMut(usize, u64)) {
     if entries.is_empty() {
@@ -95,7 +95,7 @@ fn for_each_word(entries: Range<usize>, mut act: impl FnMut(usize, u64)) {
     act(last, high);
 }
 
-/// The entries from the first line of these bits to the last one, as far as they are from `start` to `end`.
+/// The entries from the first line of these bits to the last one, clipped to `start` and `end`.
 #[inline]
 fn stretch(word: usize, bits: u64, start: usize, end: usize) -> Range<usize> {
     let (first, past) = (bits.trailing_zeros() as usize, LINES - bits.leading_zeros() as usize);

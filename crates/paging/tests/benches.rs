@@ -1,4 +1,4 @@
-//! The benchmarks run, on little memory, and what they compare is the same.
+//! Runs the benchmarks with little memory. What they compare must be equal.
 
 #![allow(clippy::duplicate_mod, reason = "each benchmark is a program of its own, and both use the same medians")]
 

@@ -1,4 +1,4 @@
-//! The engine's short cuts say what the long way says, in every format.
+//! The engine's fast paths give the same results as the slow paths, in every format.
 
 #[path = "conformance/formats.rs"]
 mod formats;
@@ -10,7 +10,7 @@ use paging::{Attributes, Flags, Format, InputAddress, Mapping, OutputAddress, Si
 use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
-/// Entries that are random in many ways: all bits, few bits, and those of real leaves and tables with a bit changed.
+/// Entries that are random in several ways: all bits, few bits, and real leaves and tables with one bit changed.
 fn entries<F: Format>(format: &F) -> Vec<u64> {
     let mut random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let data = Attributes { memory: format.normal_memory(), ..Attributes::new(Flags::READ | Flags::ACCESSED) };
@@ -69,7 +69,7 @@ fn accessed_and_dirty_are_the_bits_that_they_are_said_to_be() {
     for_every_format!(state_bits_are_true);
 }
 
-/// Tables that were used before are as good as new ones, however much of them a mapping fills.
+/// Reused tables behave as new ones, however much of them a mapping fills.
 fn used_tables_are_as_new<F: Format>(format: F) {
     let page = format.geometry().page_bytes() << format.run_bits();
     let flags = Flags::READ | Flags::WRITE | Flags::ACCESSED;
@@ -102,7 +102,7 @@ fn used_tables_are_as_new<F: Format>(format: F) {
 }
 
 /// Addresses in leaves of all sizes, in holes and outside, each more than once, and addresses of regions that share a
-/// place in what is remembered; the tables change now and then.
+/// slot of the walk cache; the tables change now and then.
 fn remembered_is_what_is_mapped<F: Format>(format: F) {
     let flags = Flags::READ | Flags::WRITE | Flags::ACCESSED;
     let user = if format.leaf(0, Attributes::new(Flags::READ | Flags::USER), false).is_ok() {

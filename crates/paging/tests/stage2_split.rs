@@ -1,4 +1,4 @@
-//! The stage 2 split does what KVM's does: the counts of every variant, and tables that translate as before.
+//! The stage 2 split matches KVM's: the counts of every variant, and tables that translate as before.
 
 use paging::format::Kind;
 use paging::format::arm64::Granule;
@@ -18,7 +18,7 @@ fn format(granule: Granule) -> Arm64Stage2 {
     Arm64Stage2::new(granule, 40)
 }
 
-/// Splits `slot` and compares every page of it with what was there before; of a large one, every 61st.
+/// Splits `slot` and compares every page of it with the state before; in a large slot, every 61st page.
 fn split_and_compare<L: Log>(tables: &mut Tables<Arm64Stage2, L>, slot: Slot, options: Options) -> Counters {
     let before = Tables::in_arena(*tables.format(), tables.arena().clone(), tables.root());
     let counters = split_slot(tables, slot, options).unwrap();
@@ -39,7 +39,7 @@ fn assert_same_pages<L: Log>(
         let ipa = slot.ipa + offset;
         let (was, is) = (before.leaf(ipa).unwrap(), after.leaf(ipa).unwrap());
         assert_eq!((is.level, is.pa), (0, was.pa), "{what}: {ipa:#x}");
-        // All bits of the descriptor but type and address.
+        // All bits of the descriptor except type and address.
         let bits = |entry| entry & !(after.format().address_bits(0, u64::MAX, false) | 0b11);
         assert_eq!(bits(is.entry), bits(was.entry), "{what}: {ipa:#x}");
         assert_eq!(after.attributes(ipa).unwrap(), before.attributes(ipa).unwrap(), "{what}: {ipa:#x}");
@@ -101,7 +101,7 @@ fn every_page_of_a_gigabyte_is_as_before() {
 fn four_k_counts_in_chunks_of_2m() {
     row(Granule::K4, Backing::Gigabyte, 2 << 20, Variant::Vanilla, [263_168, 262_657, 262_656, 513]);
     row(Granule::K4, Backing::Gigabyte, 2 << 20, Variant::SkipPages, [1024, 513, 262_656, 513]);
-    // The 1G block is split by one level, because the cache holds two tables: its children are not skipped.
+    // The 1G block is split by one level, because the cache holds two tables. So its children are not skipped.
     row(Granule::K4, Backing::Gigabyte, 2 << 20, Variant::SkipPagesAndChildren, [1024, 513, 262_656, 513]);
 }
 
@@ -116,7 +116,7 @@ fn sixteen_k_and_sixty_four_k_counts() {
         row(Backing::Pages, Vanilla, [pages + tables, pages, 0, 0]);
         row(Backing::Pages, SkipByReturn, [2 * tables, tables, 0, 0]);
         row(Backing::Pages, SkipPages, [tables, 0, 0, 0]);
-        // What a 1G hugetlb page is at stage 2 of these granules, too.
+        // A 1G hugetlb page is also mapped in blocks at stage 2 of these granules.
         for backing in [Backing::Blocks, Backing::Gigabyte] {
             row(backing, Vanilla, [pages + tables, pages + tables, pages, tables]);
             for variant in [SkipByReturn, SkipPages, SkipPagesAndChildren] {
@@ -159,9 +159,9 @@ fn the_other_counters() {
     let walked = count(Backing::Blocks, Options::enable(2 << 20, Variant::Vanilla)).unwrap();
     let filled = Options { build: Build::Fill, ..Options::enable(2 << 20, Variant::Vanilla) };
     assert_eq!(count(Backing::Blocks, filled).unwrap(), walked, "both builds count alike");
-    // A chunk of 2M takes one table; the cache of two is full again before the next one.
+    // A chunk of 2M takes one table; the cache of two is full again before the next chunk.
     assert_eq!((walked.walks, walked.top_ups, walked.tlb_invalidations), (512, 512, 512));
-    // Root and level 2: a line in each walk; then 64 lines of the new table, written and later read.
+    // Root and level 2: one line in each walk; then 64 lines of the new table, written and later read.
     assert_eq!(walked.cache_lines, 512 * (1 + 1 + 64 + 64));
     let whole = count(Backing::Gigabyte, Options::enable(GIB, Variant::SkipPagesAndChildren)).unwrap();
     assert_eq!((whole.walks, whole.top_ups, whole.tlb_invalidations), (1, 1, 1));
@@ -200,7 +200,7 @@ fn every_chunk_of_every_granule_splits_all() {
     }
 }
 
-/// Blocks at the ends of a slot that begins and ends between them, in the tables of a larger mapping.
+/// Blocks at the ends of a slot that begins and ends inside them, in the tables of a larger mapping.
 #[test]
 fn a_slot_inside_a_block() {
     let slot = Slot { ipa: FIRST + (5 << 20), bytes: 90 << 20 };
@@ -229,7 +229,7 @@ fn a_word_is_split_from_its_first_to_its_last_bit() {
     assert_eq!(splitter.counters().entries_read, 2 + 6, "bits past the slot do not count");
 }
 
-/// Breaks are logged in order, and nothing is linked whose block was not broken and invalidated before.
+/// Breaks are logged in order, and no table is linked before its block was broken and invalidated.
 #[test]
 fn breaks_before_it_makes() {
     let slot = Slot { ipa: FIRST, bytes: 6 << 20 };
@@ -254,7 +254,7 @@ fn breaks_before_it_makes() {
     }
 }
 
-/// A cache too small for a whole 1G block: one level first, then its blocks one by one, until it is empty.
+/// A cache too small for a whole 1G block: one level first, then its blocks one by one, until the cache is empty.
 #[test]
 fn a_short_cache_splits_one_level_at_a_time() {
     let mut tables = build_slot(format(Granule::K4), SLOT, Backing::Gigabyte).unwrap();
@@ -269,7 +269,7 @@ fn a_short_cache_splits_one_level_at_a_time() {
     assert_same_pages(&before, &tables, Slot { bytes: 3 << 21, ..SLOT }, 1, "before the end of the cache");
     assert_eq!(tables.translate(fourth).unwrap().level, 1);
     assert_eq!(tables.translate(fourth + 5).unwrap().pa, before.translate(fourth + 5).unwrap().pa);
-    // One table short of the whole: still one level at a time, and enough for all but the last.
+    // One table short of the whole: still one level at a time, and enough for all but the last block.
     cache.top_up(&mut tables, 508).unwrap();
     let ended = split(&mut tables, SLOT, Variant::Vanilla, Build::Fill, &mut cache, &mut counters);
     assert_eq!(ended, Err(Error::CacheEmpty { va: FIRST + (GIB - (1 << 21)), level: 1, needed: 1, cached: 0 }));
@@ -282,7 +282,7 @@ fn a_short_cache_splits_one_level_at_a_time() {
 #[test]
 fn an_arena_that_is_full_ends_the_split_between_chunks() {
     let format = format(Granule::K4);
-    // The root, three tables of three chunks; the fourth chunk finds one table for its cache of two.
+    // The root, and three tables for three chunks; the fourth chunk finds only one table for its cache of two.
     let mut tables = Tables::new(format, OutputAddress(1 << 40), 0x2000 + 0x1000 + 4 * 0x1000).unwrap();
     let attributes = Attributes { memory: format.normal_memory(), ..Attributes::new(Flags::READ | Flags::ACCESSED) };
     let mapping =
@@ -340,7 +340,7 @@ fn a_log_is_protected_and_split_in_the_order_of_kvm() {
     };
     let counts = |of: Counters| (of.walks, of.entries_read, of.entries_protected, of.tlb_invalidations);
     assert_eq!(counts(protect(Backing::Blocks, Mode::Enable)), (1, 513, 512, 1));
-    // Of the 8 words of a block the first finds the block, and the others 64 of its pages, read-only as it was.
+    // Of the 8 words of a block the first finds the block. The others find 64 of its pages, read-only as it was.
     assert_eq!(counts(protect(Backing::Blocks, Mode::Clear)), (4096, 512 * 2 + 3584 * 66, 512, 1));
     assert_eq!(counts(protect(Backing::Pages, Mode::Clear)), (4096, 4096 * 66, 262_144, 1));
 }

@@ -1,20 +1,19 @@
-//! What the tracer costs: whole programs beside the same without a tracer, and single calls.
+//! The cost of the tracer: whole programs compared with the same programs without a tracer, and single calls.
 //!
 //! ```text
 //! cargo bench -p platform --bench tracer -- [--full] [--rounds N] [--times N] [--work-us N] [--witness]
 //! ```
-//! The first table is of whole programs, run as trials of a comparison are, with their census: `true`; a program that
-//! forks; one that sends itself signals; a musl program that grows its heap by single pages; one that maps 2M and
-//! unmaps it again; `make -j2` over small C files. `--full` gives them the sizes of docs/evidence/speed.md. Each round has a bare trial and
-//! one under each policy; printed are the median bare time, and the ratio over the rounds with its interval. Policies that need
-//! settings are leased, so another pagelab is waited for.
+//! The first table is of whole programs, run like the trials of a comparison, with a census: `true`; a program that forks; one
+//! that sends itself signals; a musl program that grows its heap by single pages; one that maps 2M and unmaps it again; `make
+//! -j2` over small C files. `--full` gives them the sizes of docs/evidence/speed.md. Each round has a bare trial and one under
+//! each policy; printed are the median bare time, and the ratio over the rounds with its interval. The settings that policies
+//! need are leased, so the benchmark waits for another pagelab.
 //!
-//! The second table is of calls.
-//! `churn.c` of the tracer's tests maps and unmaps with 1 ms of work between, 2 MiB each time (every call is
-//! advised), and sizes from 128K to 4M. `regions.c` opens regions of 2 MiB under `default+no-guards`,
-//! where every mprotect stops, among some hundred other mappings. Bare and traced runs alternate; printed are the median of the
-//! ratios of neighbours, and the cost of one call. With `--witness` large unmappings stop too, as they
-//! do when a trial is measured. Without arguments it is short, so that tests can run it.
+//! The second table is of calls. `churn.c` of the tracer's tests maps and unmaps with 1 ms of work between, 2 MiB each time
+//! (every call is advised), and sizes from 128K to 4M. `regions.c` opens regions of 2 MiB under `default+no-guards`, where every
+//! mprotect stops, among some hundred other mappings. Bare and traced runs alternate; printed are the median of the ratios of
+//! neighbours, and the cost of one call. With `--witness` large unmappings stop too, as in a measured trial. Without arguments it
+//! is short, so that tests can run it.
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs::File;
@@ -34,7 +33,7 @@ use study::stats::paired_ratio;
 use study::trial::{Arm, Trial};
 use tracer::{Launch, Leftovers, Rewriting, Witness, run};
 
-/// How long another pagelab is waited for.
+/// How long to wait for another pagelab.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);
 
 struct Arguments {
@@ -144,7 +143,7 @@ fn programs(arguments: &Arguments, folder: &Path) -> Result<(), Box<dyn Error>> 
     Ok(())
 }
 
-/// The rows of a program, a policy each.
+/// The rows of a program, one for each policy.
 fn rows(program: &Program, rounds: usize, platform: &mut HostPlatform) -> Result<Vec<String>, Box<dyn Error>> {
     let bare = Arm { label: "bare".into(), policy: Policy::DEFAULT, role: Role::Bare, variant: None };
     let mut arms = vec![bare];
@@ -159,7 +158,7 @@ fn rows(program: &Program, rounds: usize, platform: &mut HostPlatform) -> Result
     let mut walls_s: Vec<Vec<f64>> = vec![Vec::new(); arms.len()];
     let mut stops = vec![0.0; arms.len()];
     for round in 0..rounds {
-        // What follows what is drawn: a trial leaves free memory and caches to the next one.
+        // The drawn order: a trial leaves free memory and caches to the next one.
         for (position, arm) in plan::order(1, round as u32, arms.len()).into_iter().enumerate() {
             let trial = Trial { arm, block: round as u32, position: position as u32, attempt: 0 };
             let record = platform.run(&arms[arm], trial)?;
@@ -216,7 +215,7 @@ fn all_programs(full: bool, folder: &Path) -> Result<Vec<Program>, Box<dyn Error
     Ok(programs)
 }
 
-/// A project of so many files, each of which takes the compiler some hundredths of a second.
+/// A project of `files` files, each of which takes the compiler some hundredths of a second.
 fn make(folder: &Path, files: u32) -> Result<Vec<OsString>, Box<dyn Error>> {
     let project = folder.join("project");
     std::fs::create_dir_all(&project)?;

@@ -1,20 +1,20 @@
-//! Processors that stay awake while something is measured.
+//! Keeps processors awake while something is measured.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 
 use host::IDLE_LATENCY;
 
-/// A request to the kernel that no idle processor sleeps: as long as it is held, they poll.
+/// A request to the kernel that no idle processor sleeps: while it is held, idle processors poll.
 ///
-/// It goes with its file, however the process ends (PM QoS, the kernel's
-/// Documentation/power/pm_qos_interface.rst), so there is nothing to put back.
+/// It ends when its file is closed, however the process ends (PM QoS, the kernel's Documentation/power/pm_qos_interface.rst), so
+/// nothing has to be restored.
 #[derive(Debug)]
 pub struct Awake {
     _request: File,
 }
 
-/// The kernel does not take the request.
+/// The kernel refuses the request.
 #[derive(Debug, thiserror::Error)]
 #[error("--awake: expected to open {IDLE_LATENCY} for writing, found: {source}; {remedy}")]
 pub struct AwakeError {
@@ -23,7 +23,7 @@ pub struct AwakeError {
 }
 
 impl Awake {
-    /// Asks for wake-ups that take no time.
+    /// Requests wake-ups without delay.
     ///
     /// # Errors
     /// Not root, or a kernel without processor idling.

@@ -1,4 +1,4 @@
-//! The kernel's direct map around a trial, as evidence of a policy about it.
+//! Reads the kernel's direct map before and after a trial, as evidence for a policy about it.
 
 use host::Host;
 use host::direct_map::{Leaves, leaves};
@@ -6,7 +6,7 @@ use policy::DirectMapLeaves;
 use policy::judge::{DirectMap, MappedShare};
 use study::comparison::Unsupported;
 
-/// What was read before the trial.
+/// The reading from before the trial.
 pub struct DirectMapBefore {
     wanted: DirectMapLeaves,
     before: Result<Leaves, Unsupported>,
@@ -29,7 +29,7 @@ impl DirectMapBefore {
             total_bytes: leaves.total_bytes(),
             covered_bytes: match wanted {
                 DirectMapLeaves::Of(leaf) => leaves.certain(leaf),
-                // Of no one size, and as it was.
+                // No dominant leaf size, and unchanged.
                 DirectMapLeaves::Mixed if leaves.shown().is_some() => 0,
                 DirectMapLeaves::Mixed => leaves.unchanged_bytes(before),
             },

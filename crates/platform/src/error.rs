@@ -1,4 +1,4 @@
-//! What goes wrong with trials, and whose fault it is.
+//! Errors of trials, and their cause.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -20,25 +20,25 @@ pub enum PlatformError {
     /// The command could not be started.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// The settings could not be changed or put back.
+    /// The settings could not be changed or restored.
     #[error(transparent)]
     Lease(#[from] LeaseError),
     /// The host could not be read.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// The memory of processes could not be looked at.
+    /// The memory of processes could not be examined.
     #[error(transparent)]
     Census(#[from] CensusError),
     /// A pipe or a file could not be opened.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The policy cannot be given now.
+    /// The policy is not available now.
     #[error("{0} cannot be given: {1}")]
     Unsupported(Policy, Unsupported),
-    /// pagelab was told to stop meanwhile, and perhaps the command too: whatever it answered does not count.
+    /// A signal stopped pagelab, and perhaps the command too: its answer does not count.
     #[error("the trial was cut short because pagelab was told to stop")]
     Interrupted,
-    /// The command's first process ended and others went on for too long.
+    /// The command's first process ended and others continued for too long.
     #[error(
         "the command's first process ended, and others were still at work a minute later, when they were killed; run it in \
          the foreground, or as a server with a client that drives it (--server, --ready)"
@@ -47,65 +47,65 @@ pub enum PlatformError {
     /// Settings that have another value than before.
     #[error("not every setting could be put back: {0}")]
     NotRestored(String),
-    /// A figure that the command was to print.
+    /// A figure could not be read from the command's output.
     #[error(transparent)]
     Extract(Box<dyn Error + Send + Sync>),
     /// The server ended before its client.
     #[error("the server ended by itself ({exit}); {}", why_a_server_ended(*exit, printed))]
     ServerDied {
-        /// How.
+        /// How the server ended.
         exit: Exit,
-        /// What it last printed.
+        /// The last text that it printed.
         printed: String,
     },
-    /// The server was gone before it was ready.
+    /// The server ended before it was ready.
     #[error("the server ended before it was ready")]
     ServerEnded,
-    /// Memory is not fragmented, or no longer.
+    /// Memory is not fragmented, or no longer is.
     #[error("--fragmented: the process that fragments free memory has ended; {last_words}")]
     NotFragmented {
-        /// What it last wrote to standard error, as a part of a sentence.
+        /// The end of its standard error, as part of a sentence.
         last_words: String,
     },
-    /// khugepaged does not sleep.
+    /// khugepaged is not asleep.
     #[error(
         "khugepaged was still at work after {patience_s} s; see /sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan, \
          or leave --khugepaged off out"
     )]
     Restless {
-        /// How long it had.
+        /// How long it was waited for, in seconds.
         patience_s: f64,
     },
     /// The server did not become ready.
     #[error("the server was not ready after {patience_s} s; see --ready and --ready-time")]
     NotReady {
-        /// How long it had.
+        /// How long it was waited for, in seconds.
         patience_s: f64,
     },
-    /// What is to be run before each trial failed.
+    /// The command to run before each trial failed.
     #[error("--prepare: {command:?} failed ({exit}); {last_words}")]
     Unprepared {
         /// The command line.
         command: String,
         /// How it ended.
         exit: Exit,
-        /// What it last wrote to standard error, as a part of a sentence.
+        /// The end of its standard error, as part of a sentence.
         last_words: String,
     },
-    /// What is to be made before any trial was not.
+    /// The command to run once before all trials failed.
     #[error("its command failed ({exit}); {last_words}")]
     Unmade {
         /// How it ended.
         exit: Exit,
-        /// What it last wrote to standard error, as a part of a sentence.
+        /// The end of its standard error, as part of a sentence.
         last_words: String,
     },
-    /// What is to be run before each trial took too long.
+    /// The command to run before each trial took too long.
     #[error("--prepare: {command:?} took longer than {limit_s} s (--trial-time), and was ended")]
     PreparationTooSlow {
         /// The command line.
         command: String,
-        /// How long it had.
+        /// The time limit in seconds.
         limit_s: f64,
     },
     /// A client, a probe or a preparation could not be run.
@@ -113,28 +113,28 @@ pub enum PlatformError {
     Helper {
         /// The program.
         program: OsString,
-        /// What the kernel answered.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
 }
 
-/// What is to blame for a trial that could not be run.
+/// The cause of a trial that could not be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// The command, its server or its preparation: it failed.
+    /// The command, its server or its preparation failed.
     Command,
-    /// Settings and files of the system.
+    /// Settings or files of the system.
     System,
     /// One of the commands cannot be run at all.
     Unrunnable {
-        /// What a shell says then: 127 where it is not there, 126 where it is.
+        /// The exit code that a shell returns then: 127 where the program does not exist, 126 where it does.
         exit_code: u8,
     },
 }
 
 impl PlatformError {
-    /// What is to blame.
+    /// The cause of this error.
     pub fn blame(&self) -> Blame {
         use PlatformError::{Helper, Host, Io, Launch, Lease, NotFragmented, NotRestored, Restless, Unsupported};
         let exit_code = match self {
@@ -149,8 +149,8 @@ impl PlatformError {
     }
 }
 
-/// What is known of why a server ended. One that forks and lets its first process end, as daemons do, is
-/// over for the tracer.
+/// The known reason why a server ended. For the tracer, a server that forks and lets its first process end, as daemons do, has
+/// ended.
 fn why_a_server_ended(exit: Exit, printed: &str) -> String {
     match (printed.is_empty(), exit) {
         (true, Exit::Code(0)) => last_words(printed) + "; if it goes to the background, tell it not to",
@@ -158,7 +158,7 @@ fn why_a_server_ended(exit: Exit, printed: &str) -> String {
     }
 }
 
-/// What a program printed last, as a part of a sentence.
+/// The text that a program printed last, as part of a sentence.
 pub fn last_words(printed: &str) -> String {
     if printed.is_empty() { "it printed nothing".into() } else { format!("its last words: {printed}") }
 }

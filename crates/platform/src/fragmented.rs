@@ -1,4 +1,4 @@
-//! Free memory that stays fragmented while something is measured.
+//! Keeps free memory fragmented while something is measured.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -7,14 +7,16 @@ use tracer::child::die_with_parent;
 
 use super::error::{PlatformError, last_words};
 
-/// A process that holds free memory fragmented. It gives everything back when it ends: with this value, or with pagelab.
+/// A process that keeps free memory fragmented. It gives everything back when it ends: when this value is dropped, or pagelab
+/// ends.
 #[derive(Debug)]
 pub struct Fragmented {
     child: Child,
 }
 
 impl Fragmented {
-    /// Runs a command that fragments memory, says so by a line on standard output, and holds it until standard input ends.
+    /// Runs a command that fragments memory, prints a line when that is done, and holds the memory until its standard input is
+    /// closed.
     ///
     /// # Errors
     /// It cannot be run, or ended without that line.
@@ -34,10 +36,10 @@ impl Fragmented {
         }
     }
 
-    /// Whether memory still is what it was made.
+    /// Checks that memory is still fragmented.
     ///
     /// # Errors
-    /// The process has ended: memory is whole again.
+    /// The process has ended, so memory is no longer fragmented.
     pub fn check(&mut self) -> Result<(), PlatformError> {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -47,7 +49,7 @@ impl Fragmented {
 
     fn last_words(&mut self) -> String {
         let mut said = Vec::new();
-        // The child has closed its output, so it is at its end.
+        // The child has closed its output, so it is about to end.
         let _ = self.child.stderr.take().map(|mut errors| errors.read_to_end(&mut said));
         last_words(String::from_utf8_lossy(&said).trim())
     }
@@ -55,7 +57,7 @@ impl Fragmented {
 
 impl Drop for Fragmented {
     fn drop(&mut self) {
-        // The end of its input tells it to end; there is nobody to hear that it could not be waited for.
+        // Closing its input ends it; an error of waiting cannot be reported here.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! khugepaged held still while something is measured.
+//! Holds khugepaged still while something is measured.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -16,15 +16,15 @@ use super::registrable::Registrable;
 
 /// How long a scan may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it is looked whether it is over.
+/// The interval at which its state is checked.
 const INTERVAL: Duration = Duration::from_millis(1);
-/// The number of the parent of the kernel's threads.
+/// The PID of the parent of the kernel's threads.
 const KTHREADD: &str = "2";
 
 /// khugepaged asleep, as long as the settings are leased that let it sleep.
 ///
-/// It would wake up for the first process that asks for THP after there was none (`__khugepaged_enter`, mm/khugepaged.c). So
-/// this process asks first: it has memory that is advised.
+/// It would wake up for the first process that asks for THP after there was none (`__khugepaged_enter`, mm/khugepaged.c). So this
+/// process asks first, by advising some memory.
 pub struct Stillness {
     stages: Vec<Vec<Setting>>,
     /// Absent where the kernel has no THP.
@@ -32,10 +32,10 @@ pub struct Stillness {
 }
 
 impl Stillness {
-    /// What it takes on a host; nothing is changed yet.
+    /// What this needs on a host; nothing is changed yet.
     ///
     /// # Errors
-    /// It cannot be had here; why, and how to get it.
+    /// It is not possible here; the error has the reason and the remedy.
     pub fn of(host: &Host, terms: &Terms) -> Result<Stillness, Unsupported> {
         let stages = admit::still(host, terms)?;
         if is_thp_disabled() {
@@ -55,7 +55,7 @@ impl Stillness {
         Ok(Stillness { stages, advised: advised.transpose()? })
     }
 
-    /// The settings that hold meanwhile, as [`Lease::apply`] takes them.
+    /// The settings that are in force in the meantime, as [`Lease::apply`] takes them.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.stages.last().map(Vec::as_slice).into_iter().flat_map(pairs)
     }
@@ -63,7 +63,7 @@ impl Stillness {
     /// Lets khugepaged sleep, and waits until it does.
     ///
     /// # Errors
-    /// The kernel does not take a value; it does not come to rest.
+    /// The kernel refuses a value, or khugepaged does not fall asleep.
     pub fn begin(&self, lease: &mut Lease) -> Result<(), PlatformError> {
         for stage in &self.stages {
             lease.apply(pairs(stage))?;
@@ -72,10 +72,10 @@ impl Stillness {
         Ok(())
     }
 
-    /// Waits until khugepaged sleeps, after settings were written: it scans where that switched a size on.
+    /// Waits until khugepaged sleeps after settings were written: it scans if that enabled a size.
     ///
     /// # Errors
-    /// It does not come to rest, pagelab was told to stop.
+    /// It does not fall asleep, or a signal stopped pagelab.
     pub fn settle(&self) -> Result<(), PlatformError> {
         self.ask_for_thp();
         let Some(thread) = thread(Path::new("/proc"))? else { return Ok(()) };
@@ -92,7 +92,7 @@ impl Stillness {
         Ok(())
     }
 
-    /// Where no size is switched on now, that is refused or without effect, and khugepaged has nothing to do.
+    /// If no size is enabled now, the advice is refused or without effect, and khugepaged has nothing to do.
     fn ask_for_thp(&self) {
         if let Some(advised) = &self.advised {
             advised.ask_for_huge_pages();
@@ -104,27 +104,27 @@ fn pairs(settings: &[Setting]) -> impl Iterator<Item = (&str, &str)> {
     settings.iter().map(|setting| (setting.path.as_str(), setting.value.as_str()))
 }
 
-/// Whether THP is off for this process, advised memory included (prctl(2), PR_GET_THP_DISABLE).
+/// Whether THP is disabled for this process, including advised memory (prctl(2), PR_GET_THP_DISABLE).
 fn is_thp_disabled() -> bool {
     // SAFETY: the request takes no pointers.
     unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1 }
 }
 
-/// Whether a thread does something else than waiting. One that is woken up is seen to be: the kernel makes it runnable before
-/// it returns from what wakes it up. One that has gone is not at work.
+/// Whether a thread does something other than wait. A thread that is woken up is seen as working, because the kernel makes it
+/// runnable before the call that wakes it returns. A thread that no longer exists is not working.
 fn is_at_work(thread: &Path) -> io::Result<bool> {
     let Some(stat) = if_there(host::content(thread.join("stat")))? else { return Ok(false) };
     let state = stat.rsplit_once(") ").map(|(_, rest)| !rest.starts_with('S'));
     state.ok_or_else(|| io::Error::other(format!("{}: expected a state, found {stat:?}", thread.display())))
 }
 
-/// The directory of khugepaged in /proc; there is none while no size of a PMD leaf is switched on.
+/// The directory of khugepaged in /proc; `None` while no size of a PMD leaf is enabled.
 fn thread(proc: &Path) -> io::Result<Option<PathBuf>> {
     for entry in std::fs::read_dir(proc)? {
         let path = entry?.path();
         let is_number = path.file_name().is_some_and(|name| name.as_bytes().iter().all(u8::is_ascii_digit));
         let stat = if is_number { if_there(host::content(path.join("stat")))? } else { None };
-        // Others may take on its name, but not its parent.
+        // Another process may use its name, but cannot have its parent.
         let is_khugepaged = stat
             .as_deref()
             .and_then(|stat| stat.rsplit_once(") "))

@@ -1,4 +1,4 @@
-//! The running host as a platform: one trial after the other, each with its proof.
+//! The running host as a platform: runs trials one after the other, each with its evidence.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod awake;
@@ -61,37 +61,37 @@ pub struct HostPlatform {
     session: Session,
     observer: Observer,
     work: Work,
-    /// What variants run in its place, by their names.
+    /// What variants run instead, by their names.
     variants: BTreeMap<String, Work>,
     began: Instant,
-    /// What its clock showed then, for a comparison that goes on.
+    /// The clock of an earlier run in seconds, for a comparison that is continued.
     before_s: f64,
     last_words: String,
     blame: Blame,
-    /// How the calls that stopped were last served in each variant under each policy.
+    /// The measured handling times of stopped calls in each variant under each policy.
     paces: BTreeMap<(Option<String>, Policy), Pace>,
     fragmenting: Option<Fragmenting>,
 }
 
-/// Makes the command that fragments memory in a way and holds it so (`Fragmented::hold`).
+/// Makes the command that fragments memory in the given way and holds it (`Fragmented::hold`).
 pub type Fragmenter = Box<dyn Fn(Wish) -> Command>;
 
-/// How free memory is fragmented, and what makes it so.
+/// How free memory is fragmented, and the command for it.
 struct Fragmenting {
-    /// In trials of arms that say nothing else.
+    /// For trials of arms that do not specify it.
     of_all: Option<Wish>,
     by: Fragmenter,
     held: Option<(Wish, Fragmented)>,
 }
 
-/// What a trial showed.
+/// The results of a trial.
 struct Shown {
     observations: Vec<Observation>,
     census: Census,
     verdict: Verdict,
     answer: Answer,
     state_after: State,
-    /// The end of what the command wrote to standard error.
+    /// The end of the command's standard error.
     errors: Captured,
 }
 
@@ -99,7 +99,7 @@ impl HostPlatform {
     /// A platform that runs this work under policies that the session applies.
     ///
     /// # Errors
-    /// The memory of processes cannot be looked at.
+    /// The memory of processes cannot be examined.
     pub fn new(session: Session, work: Work) -> Result<HostPlatform, PlatformError> {
         Ok(HostPlatform {
             session,
@@ -115,18 +115,18 @@ impl HostPlatform {
         })
     }
 
-    /// A platform whose clock goes on from there.
+    /// The same platform, whose clock continues from `before_s` seconds.
     pub fn with_clock_at(self, before_s: f64) -> HostPlatform {
         HostPlatform { before_s, ..self }
     }
 
-    /// Has variants run something else, each by its name.
+    /// Lets variants run other work, by the variant's name.
     pub fn with_variants(self, variants: BTreeMap<String, Work>) -> HostPlatform {
         HostPlatform { variants, ..self }
     }
 
-    /// Has commands fragment free memory: for each trial as its variant says, or else as `of_all` does. What is wanted in
-    /// trial after trial is held from the first to the last (`Fragmented::hold`).
+    /// Lets commands fragment free memory: for each trial as its variant specifies, otherwise as `of_all` does. Fragmentation
+    /// that consecutive trials share is held from the first to the last (`Fragmented::hold`).
     pub fn with_fragments(self, of_all: Option<Wish>, by: Fragmenter) -> HostPlatform {
         HostPlatform { fragmenting: Some(Fragmenting { of_all, by, held: None }), ..self }
     }
@@ -135,7 +135,8 @@ impl HostPlatform {
         arm.variant.as_ref().and_then(|variant| self.variants.get(&variant.name)).unwrap_or(&self.work)
     }
 
-    /// Fragments memory as the arm wants it, where it is not so, once nobody else measures: others would find it so.
+    /// Fragments memory as the arm specifies, if it is not already, once no other process measures: it would affect the other
+    /// measurement.
     fn fragment(&mut self, arm: &Arm) -> Result<(), PlatformError> {
         let Some(fragmenting) = &mut self.fragmenting else { return Ok(()) };
         let wish = arm.variant.as_ref().and_then(|variant| variant.fragmented).or(fragmenting.of_all);
@@ -152,7 +153,7 @@ impl HostPlatform {
         Ok(())
     }
 
-    /// Puts the host's settings back, and gives memory back that was held.
+    /// Restores the host's settings, and gives back held memory.
     ///
     /// # Errors
     /// See [`Session::finish`].
@@ -161,12 +162,12 @@ impl HostPlatform {
         self.session.finish()
     }
 
-    /// The end of what the command last wrote to standard error in a trial that failed; empty where none did.
+    /// The end of the command's standard error in the last trial that failed; empty where none did.
     pub fn last_words(&self) -> &str {
         &self.last_words
     }
 
-    /// What is to blame where the last trial could not be run.
+    /// The cause where the last trial could not be run.
     pub fn blame(&self) -> Blame {
         self.blame
     }
@@ -178,7 +179,7 @@ impl HostPlatform {
 
     fn trial(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, PlatformError> {
         self.fragment(arm)?;
-        // A pool that the kernel gave when the arm was admitted and does not give now is the verdict's to name.
+        // If a pool was available when the arm was admitted but is not now, the verdict reports it.
         let _ = self.session.apply(&arm.policy)?;
         let started_s = self.elapsed_s();
         let state_before = self.session.host().state()?;
@@ -195,7 +196,7 @@ impl HostPlatform {
         Ok(TrialRecord { trial, started_s, observations, census, verdict, answer, state_before, state_after, rejected })
     }
 
-    /// A trial under a policy, with its witness.
+    /// A trial under a policy, with a witness.
     fn under_policy(&mut self, arm: &Arm, state: &State) -> Result<Shown, PlatformError> {
         let policy = &arm.policy;
         let page_sizes = self.session.host().page_sizes().clone();
@@ -228,7 +229,7 @@ impl HostPlatform {
         Ok(Shown { observations, census, verdict, answer, state_after, errors: run.errors })
     }
 
-    /// A trial without filter, tracer and census.
+    /// A trial without seccomp filter, tracer and census.
     fn bare(&mut self, arm: &Arm) -> Result<Shown, PlatformError> {
         let disable_thp = Rewriting::of(&arm.policy, self.session.host().page_sizes()).disable_thp;
         let timed = AtomicBool::new(false);
@@ -245,7 +246,7 @@ impl HostPlatform {
         })
     }
 
-    /// A trial with the stops of a policy and nothing of what it does. The looks are those of the policy too.
+    /// A trial with the stops of a policy but without its effects. Examinations are made as under the policy.
     fn sham(&mut self, stops: &Policy, arm: &Arm, state: &State) -> Result<Shown, PlatformError> {
         let ground = &arm.policy;
         let page_sizes = self.session.host().page_sizes().clone();
@@ -265,15 +266,15 @@ impl HostPlatform {
         })
     }
 
-    /// The time of looks in a trial; the client of a server is timed only while the flag is set.
+    /// The time budget for examinations in a trial; with a server, the client is timed only while the flag is set.
     fn look_budget<'t>(&self, timed: &'t AtomicBool) -> LookBudget<'t> {
         LookBudget::new(self.work.server.as_ref().map(|_| timed), self.work.prove_all)
     }
 
-    /// What is there to be seen when a run is over.
+    /// The state and the answer after a run.
     fn after(&self, arm: &Arm, run: &Run) -> Result<(State, Answer), PlatformError> {
         if signals::arrived().is_some() {
-            // A terminal tells every process of its group: any of them may have ended early, with any exit.
+            // A terminal signals every process of its group: any of them may have ended early, with any exit code.
             return Err(PlatformError::Interrupted);
         }
         if run.driven.is_none() && run.ended.cut_short {
@@ -283,7 +284,7 @@ impl HostPlatform {
     }
 }
 
-/// By what a pace is known.
+/// The key of a pace.
 fn pace_of(arm: &Arm, stops: &Policy) -> (Option<String>, Policy) {
     (arm.variant.as_ref().map(|variant| variant.name.clone()), stops.clone())
 }
@@ -296,8 +297,8 @@ impl Platform for HostPlatform {
         let (Admission::Admitted { .. }, Granularity::Hugetlb(_)) = (&admission, arm.policy.granularity) else {
             return admission;
         };
-        // Whether the kernel finds contiguous memory for a pool is known when it was asked to. What else fails is for
-        // the first trial to say.
+        // Whether the kernel finds contiguous memory for a pool only shows when it is asked. Other failures are reported by the
+        // first trial.
         let _ = self.fragment(arm);
         let refused = self.session.apply(&arm.policy).ok().flatten();
         refused.map_or(admission, Admission::Unsupported)

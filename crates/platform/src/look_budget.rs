@@ -1,15 +1,15 @@
-//! How much time looks at memory may take: a small share of what is measured.
+//! How much time examinations of memory may take: a small share of the measured time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Looking at what is unmapped may take this share of a trial's time so far; then only ends are seen. It
-/// may take its time while nothing is timed, and where all is to be seen.
+/// The share of a trial's time so far that examinations of unmapped memory may take; beyond it only process ends are examined.
+/// Examinations are not limited while nothing is timed, and where all memory is to be examined.
 const SHARE_OF_TIME: f64 = 0.005;
-/// Looking costs at least about this much: without it short trials would see nothing.
+/// The time that is allowed in any case: without it short trials would examine nothing.
 const FREE_OF_CHARGE: Duration = Duration::from_millis(2);
 
-/// What a look is for; each kind has its own share.
+/// The purpose of an examination; each kind has a share of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Memory that a call is about to give back.
@@ -18,33 +18,33 @@ pub enum Kind {
     Child,
 }
 
-/// The time that looks took, and whether there is more.
+/// The time that examinations took, and whether there is time left.
 pub struct LookBudget<'a> {
     began: Instant,
     unmaps: Duration,
     children: Duration,
-    /// What looks took while nothing was timed.
+    /// Time of examinations while nothing was timed.
     untimed: Duration,
-    /// Whether the client of a server is being timed at this moment; absent where the traced program is.
+    /// Whether the client of a server is currently timed; absent where the traced program itself is timed.
     timed: Option<&'a AtomicBool>,
-    /// Whether every look is taken, whatever time it takes.
+    /// Whether every examination is made, whatever time it takes.
     pub is_unlimited: bool,
 }
 
 impl<'a> LookBudget<'a> {
-    /// The budget of a trial that begins now. A server, whose client is timed only while `timed` is set, frees much of its
-    /// memory when it ends.
+    /// The budget of a trial that begins now. A server frees much of its memory when it ends; its client is timed only while
+    /// `timed` is set.
     pub fn new(timed: Option<&'a AtomicBool>, is_unlimited: bool) -> LookBudget<'a> {
         let (unmaps, children, untimed) = Default::default();
         LookBudget { began: Instant::now(), unmaps, children, untimed, timed, is_unlimited }
     }
 
-    /// The program starts now.
+    /// Records that the program starts now.
     pub fn begins(&mut self) {
         self.began = Instant::now();
     }
 
-    /// Whether one more look of a kind is within its share of time.
+    /// Whether one more examination of a kind is within its share of time.
     pub fn allows(&self, kind: Kind) -> bool {
         let looked = match kind {
             Kind::Unmap => self.unmaps,
@@ -56,7 +56,7 @@ impl<'a> LookBudget<'a> {
             || looked.as_secs_f64() < SHARE_OF_TIME * self.began.elapsed().as_secs_f64()
     }
 
-    /// Charges a look to its kind, unless it cost nothing that is measured.
+    /// Charges an examination to its kind, or to the untimed ones if nothing is timed.
     pub fn charge(&mut self, since: Instant, kind: Kind) {
         *match (self.is_timed(), kind) {
             (false, _) => &mut self.untimed,
@@ -65,17 +65,17 @@ impl<'a> LookBudget<'a> {
         } += since.elapsed();
     }
 
-    /// Whether what happens now is part of the measured time.
+    /// Whether time is being measured now.
     pub fn is_timed(&self) -> bool {
         self.timed.is_none_or(|timed| timed.load(Ordering::SeqCst))
     }
 
-    /// What looks took while the client of a server was timed, in seconds.
+    /// Time of examinations while the client of a server was timed, in seconds.
     pub fn timed_s(&self) -> f64 {
         (self.unmaps + self.children).as_secs_f64()
     }
 
-    /// What looks took while nothing was timed, in seconds.
+    /// Time of examinations while nothing was timed, in seconds.
     pub fn untimed_s(&self) -> f64 {
         self.untimed.as_secs_f64()
     }

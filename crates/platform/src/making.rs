@@ -1,4 +1,5 @@
-//! What is made once, before any trial: run in a directory, with a script as its input, untimed and with no policy in force.
+//! The command that runs once before all trials: in a directory, with a script as its input, untimed and without a policy in
+//! force.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,7 +17,7 @@ use crate::output::Capture;
 /// Runs the command to its end, or until a signal stops pagelab.
 ///
 /// # Errors
-/// It cannot be run, fails ([`PlatformError::Unmade`] has the end of what it wrote to standard error), or was interrupted.
+/// It cannot be run, it fails ([`PlatformError::Unmade`] has the end of its standard error), or it was interrupted.
 pub fn make(
     words: &[OsString],
     user: &Option<User>,

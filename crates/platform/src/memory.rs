@@ -1,4 +1,4 @@
-//! What is known of a process's memory from /proc/PID/status at each look: its peaks, and how much of the peak was looked at.
+//! A process's memory from /proc/PID/status at each examination: its peaks, and how much of the peak was examined.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,61 +12,61 @@ use policy::remains::Remains;
 use policy::verdict::Peak;
 use study::metric::{Observation, names};
 
-/// Differences of a process that are not counted. The kernel sums its counters loosely (some pages for each processor), and
-/// small mappings of files come and go between looks.
+/// Differences up to this many bytes for a process are ignored. The kernel sums its counters loosely (some pages for each
+/// processor), and small mappings of files come and go between examinations.
 const SLACK_BYTES: u64 = 1 << 20;
 
-/// /proc/PID/status at one moment, in bytes (Documentation/filesystems/proc.rst).
+/// A snapshot of /proc/PID/status, in bytes (Documentation/filesystems/proc.rst).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// VmHWM: the largest resident set until now, without hugetlb pages.
+    /// VmHWM: the largest resident set so far, without hugetlb pages.
     most_resident_bytes: u64,
     /// RssAnon.
     anonymous_bytes: u64,
     /// RssFile and RssShmem.
     other_bytes: u64,
-    /// RssShmem: shared memory that is present.
+    /// RssShmem: present shared memory.
     shared_bytes: u64,
-    /// HugetlbPages. The kernel keeps no peak of them.
+    /// HugetlbPages. The kernel does not record a peak.
     hugetlb_bytes: u64,
     /// VmData: private writable memory that is mapped.
     mapped_bytes: u64,
-    /// VmPTE: page tables of all levels. The kernel keeps no peak of them.
+    /// VmPTE: page tables of all levels. The kernel does not record a peak.
     page_table_bytes: u64,
 }
 
-/// The memory of one process, from a program's start to its end or to the next exec, as looks saw it.
+/// The memory of one process, from the start of a program to its end or the next exec, from the examinations.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// The status at the last look.
+    /// The status at the last examination.
     last: Status,
-    /// The largest resident set and hugetlb pages.
+    /// Peak of the resident set and hugetlb pages.
     pub most_resident_bytes: u64,
-    /// The most hugetlb pages at a look.
+    /// The most hugetlb pages at an examination.
     pub most_hugetlb_bytes: u64,
-    /// The most private writable memory at a look.
+    /// The most private writable memory at an examination.
     pub mapped_bytes: u64,
-    /// The most page tables at a look.
+    /// The most page tables at an examination.
     pub page_table_bytes: u64,
-    /// The most shared memory at a look.
+    /// The most shared memory at an examination.
     pub shared_bytes: u64,
-    /// What anonymous and hugetlb memory was at its peak at least.
+    /// Lower bound of the peak of anonymous and hugetlb memory.
     least_bytes: u64,
-    /// What of that was looked at since.
+    /// Bytes of it that were examined since.
     seen_bytes: u64,
-    /// Where it was.
+    /// The addresses of the examined memory.
     seen: Ranges<()>,
-    /// What is left of large pages of which a part has gone, as it was mapped before.
+    /// The remaining parts of large pages that were cut, with their mapping before the cut.
     pub remains: Remains,
-    /// Whether its end could not be looked at, which is a cause of its own.
+    /// Whether its end could not be examined, which is reported as a cause of its own.
     pub is_hidden: bool,
 }
 
 impl Status {
-    /// Of the process of a task, and which process that is. `None` where its memory has gone.
+    /// The process of a task and the process's status. `None` where its memory is gone.
     ///
     /// # Errors
-    /// It cannot be read, or the task has gone.
+    /// It cannot be read, or the task is gone.
     fn of(task: libc::pid_t) -> io::Result<(libc::pid_t, Option<Status>)> {
         let text = host::content(format!("/proc/{task}/status"))?;
         let process = field(&text, "Tgid:").and_then(|id| libc::pid_t::try_from(id).ok());
@@ -79,7 +79,7 @@ impl Status {
         Status::of(task).ok()?.1.map(|status| status.anonymous_bytes + status.hugetlb_bytes)
     }
 
-    /// `None` where a line is missing: the memory has gone. Only a kernel with hugetlb pages has a line for them.
+    /// `None` where a line is missing, because the memory is gone. Only a kernel with hugetlb pages has a line for them.
     fn parse(text: &str) -> Option<Status> {
         let bytes = |name: &str| field(text, name)?.checked_mul(1024);
         let shared_bytes = bytes("RssShmem:")?;
@@ -96,10 +96,10 @@ impl Status {
 }
 
 impl Memory {
-    /// Takes in the status at a look. Where the peak has risen since the last one, nothing of it has been looked at yet.
+    /// Processes the status at an examination. If the peak has risen since the last one, none of it has been examined yet.
     ///
-    /// Of anonymous memory the kernel keeps no peak. At the peak of the resident set it was all but files and shared memory, of
-    /// which there were as many as at the look before or at this one.
+    /// The kernel does not record a peak of anonymous memory. At the peak of the resident set it was everything except files and
+    /// shared memory, whose size is taken from the examination before or this one.
     pub fn measure(&mut self, now: Status) {
         self.most_resident_bytes = self.most_resident_bytes.max(now.most_resident_bytes + now.hugetlb_bytes);
         self.most_hugetlb_bytes = self.most_hugetlb_bytes.max(now.hugetlb_bytes);
@@ -118,7 +118,7 @@ impl Memory {
         self.last = now;
     }
 
-    /// Counts what a look found at addresses at which nothing was found since the peak.
+    /// Counts memory found at addresses where none was found since the peak.
     pub fn look(&mut self, found: &ProcessCensus) {
         let regions = found.areas.iter().flat_map(|area| &area.regions);
         let concerned = regions.filter(|region| region.mapping.is_concerned());
@@ -130,7 +130,7 @@ impl Memory {
         };
     }
 
-    /// What a range was that is left of large pages, before they were cut.
+    /// The mapping, before the cut, of the remaining parts of large pages in a range.
     pub fn before_the_cut(&self, start: u64, end: u64) -> ProcessCensus {
         let areas = self.remains.within(start, end).into_iter().map(|region| Area {
             vma: Vma {
@@ -154,18 +154,19 @@ impl Memory {
         ProcessCensus { pid: 0, census, source: Source::PagemapScan, folios_of_system: None, areas }
     }
 
-    /// A range goes. What comes there will be something else.
+    /// A range is given back. Memory mapped there later is unrelated.
     pub fn goes(&mut self, start: u64, end: u64) {
         self.remains.goes(start, end);
         self.seen.set(start, end, ());
     }
 
-    /// The same when nothing more will be looked at: where it was does not matter any more.
+    /// The same memory when no more examinations follow: the addresses are no longer needed.
     pub fn ended(self) -> Memory {
         Memory { seen: Ranges::default(), remains: Remains::default(), ..self }
     }
 
-    /// How much of the peak was looked at. Hugetlb pages and anonymous memory may have had their peaks together or not.
+    /// How much of the peak was examined. Hugetlb pages and anonymous memory may or may not have had their peaks at the same
+    /// time.
     pub fn peak(&self) -> Peak {
         let seen_bytes = match self.least_bytes.saturating_sub(self.seen_bytes) {
             0..SLACK_BYTES => self.least_bytes,
@@ -179,30 +180,30 @@ impl Memory {
 /// The memory of all processes of a trial.
 #[derive(Clone, Debug, Default)]
 pub struct PeakMemory {
-    /// What was seen of each process that lives.
+    /// The memory of each living process.
     living: BTreeMap<libc::pid_t, Memory>,
-    /// What was seen of processes that ended, and of images that were replaced.
+    /// The memory of processes that ended, and of images that were replaced.
     ended: Vec<Memory>,
-    /// Whether the memory of some process could not be read: then no figure is whole.
+    /// Whether the memory of some process could not be read; then no figure is complete.
     is_unread: bool,
 }
 
 impl PeakMemory {
-    /// That of a process that lives.
+    /// The memory of a living process.
     pub fn of(&mut self, process: libc::pid_t) -> &mut Memory {
         self.living.entry(process).or_default()
     }
 
-    /// The most hugetlb pages of a process at a look.
+    /// The most hugetlb pages of a process at an examination.
     pub fn most_hugetlb_bytes(&self, process: libc::pid_t) -> u64 {
         self.living.get(&process).map_or(0, |memory| memory.most_hugetlb_bytes)
     }
 
-    /// Hugetlb pages and page tables have no peak in the kernel: they are read whenever memory is freed. Returns the process; of a
-    /// task that has gone, the task.
+    /// The kernel records no peak of hugetlb pages and page tables, so they are read whenever memory is freed. Returns the
+    /// process; for a task that is gone, the task.
     ///
     /// # Errors
-    /// They could not be read, and no figure of the trial is whole.
+    /// They could not be read, so no figure of the trial is complete.
     pub fn measure(&mut self, task: libc::pid_t) -> io::Result<libc::pid_t> {
         self.take_in(task, Status::of(task))
     }
@@ -220,12 +221,12 @@ impl PeakMemory {
         Ok(process)
     }
 
-    /// A memory has gone.
+    /// Records that a process's memory is gone.
     pub fn close(&mut self, process: libc::pid_t) {
         self.ended.extend(self.living.remove(&process).map(Memory::ended));
     }
 
-    /// What was observed of it; nothing where something could not be read.
+    /// The observations of memory; empty where something could not be read.
     pub fn observations(&self) -> Vec<Observation> {
         if self.is_unread {
             return Vec::new();
@@ -240,15 +241,15 @@ impl PeakMemory {
         ]
     }
 
-    /// What all processes had resident at their peak, or had mapped to write to, whichever is more. A pool
-    /// that is to serve them is reserved when memory is mapped, not when it is touched.
+    /// The sum over all processes of the peak resident memory, or of the private writable memory mapped if that is more. A pool
+    /// for them is reserved when memory is mapped, not when it is touched.
     pub fn needed_bytes(&self) -> u64 {
         self.all().map(|memory| memory.most_resident_bytes.max(memory.mapped_bytes)).sum()
     }
 
-    /// How much of the memory concerned was looked at, of what was there when each process, or image of one, had most of it.
-    /// Processes whose end nobody saw are not counted: their memory is another's (vfork), they were killed, or could not be looked
-    /// at.
+    /// How much of the concerned memory was examined, relative to the peak of each process, or image of one. Processes whose end
+    /// was not examined are left out: their memory belongs to another process (vfork), they were killed, or could not be
+    /// examined.
     pub fn peak(&self) -> Peak {
         let mut peak = Peak::default();
         self.ended.iter().filter(|memory| !memory.is_hidden).for_each(|memory| peak += memory.peak());
@@ -274,7 +275,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A look at `start..end` MiB, all of which is anonymous memory.
+    /// An examination of `start..end` MiB, all of which is anonymous memory.
     fn found(start: u64, end: u64) -> ProcessCensus {
         let mapping = Mapping { backing: Backing::Anonymous, leaf: PageSize::K4, folio: Folio::Whole(PageSize::K4) };
         let (start, end) = (start * MIB, end * MIB);
@@ -323,7 +324,7 @@ mod tests {
         assert_eq!(peak(&memory), (6, 392, 400));
     }
 
-    /// What is left of a large page counts as it was before, until something else is there.
+    /// The rest of a large page counts as it was before, until something else is there.
     #[test]
     fn what_is_left_of_a_large_page_counts_as_it_was() {
         let mut memory = Memory::default();
@@ -352,7 +353,7 @@ mod tests {
         assert_eq!(peak(&memory), (10, 300, 308));
     }
 
-    /// Files that were unmapped since do not make anonymous memory larger than it was.
+    /// Files that were unmapped since do not increase the computed anonymous memory.
     #[test]
     fn files_are_no_part_of_the_peak() {
         let mut memory = Memory::default();

@@ -1,4 +1,4 @@
-//! What is observed of a run.
+//! The observations of a run.
 
 use host::{COLLAPSE_ALLOCATIONS, COLLAPSED, COMPACTED, COMPACTIONS, Counters, FALLBACKS};
 use study::metric::{Observation, names};
@@ -10,7 +10,7 @@ use crate::running::Run;
 use crate::witness::TrialWitness;
 use crate::work::Work;
 
-/// What khugepaged, the allocator and compaction did on the host during a trial, as far as the kernel counts it.
+/// The activity of khugepaged, the allocator and compaction on the host during a trial, from the kernel's counters.
 pub fn of_the_host(before: &Counters, after: &Counters) -> impl Iterator<Item = Observation> {
     let counts = [
         (names::HOST_COLLAPSES, COLLAPSED),
@@ -23,8 +23,8 @@ pub fn of_the_host(before: &Counters, after: &Counters) -> impl Iterator<Item = 
     counts.into_iter().filter_map(moved)
 }
 
-/// What was observed, and what was read off what the command printed. Of a trial that was ended for its time there is nothing: how
-/// long it would have taken is not known.
+/// The observations, including the figures read from the command's output. Empty for a trial that was ended at its time limit:
+/// how long it would have taken is not known.
 pub fn observed(
     work: &Work,
     run: &Run,
@@ -38,7 +38,7 @@ pub fn observed(
     Ok(observed)
 }
 
-/// A run without a witness had no tracer either.
+/// A run without a witness also had no tracer.
 fn observations(run: &Run, witness: Option<&mut TrialWitness>) -> Vec<Observation> {
     let Usage { user_s, system_s, minor_faults, major_faults } = run.ended.usage;
     let mut observations = vec![
@@ -55,7 +55,7 @@ fn observations(run: &Run, witness: Option<&mut TrialWitness>) -> Vec<Observatio
     }
     let Some(witness) = witness else { return observations };
     let Looks { apart_s, within_s, after_s } = run.ended.looks;
-    // A client waits for its server however still that stands.
+    // A client waits for its server while the server is stopped.
     let (looks_s, untimed_s) = match run.driven {
         Some(_) => (witness.budget.timed_s(), witness.budget.untimed_s()),
         None => (within_s, apart_s + after_s),

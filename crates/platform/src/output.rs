@@ -1,4 +1,4 @@
-//! What the measured program prints: counted, hashed and kept as far as asked for.
+//! The measured program's output: counted, hashed and kept as far as requested.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,33 +7,33 @@ use std::thread::JoinHandle;
 
 use sha2::{Digest, Sha256};
 
-/// Bytes of a program's output that are kept for `--metric`, from its start.
+/// The number of bytes of a program's output that are kept for `--metric`, from its start.
 pub const KEPT_BYTES: usize = 16 << 20;
-/// Bytes of a program's error output that are kept for a message, from its end.
+/// The number of bytes of a program's standard error that are kept for a message, from its end.
 const TAIL_BYTES: usize = 2048;
 
 /// A pipe that is read by a thread of its own, so that the program never waits for pagelab.
 pub struct Capture {
     reader: JoinHandle<Captured>,
-    /// Says by its end that the program has ended.
+    /// Closing it signals that the program has ended.
     running: OwnedFd,
 }
 
-/// What came through the pipe.
+/// The data from the pipe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Captured {
-    /// SHA-256 of everything, in hexadecimal.
+    /// SHA-256 of all data, in hexadecimal.
     pub sha256: String,
-    /// The first [`KEPT_BYTES`].
+    /// The first [`KEPT_BYTES`] bytes.
     pub start: Vec<u8>,
-    /// Whether there was more.
+    /// Whether there was more data.
     pub cut: bool,
     /// The last bytes, for a message.
     pub tail: Vec<u8>,
 }
 
 impl Capture {
-    /// A pipe and its reader. The program gets the returned end; pagelab must not keep it open.
+    /// A pipe and its reader. The returned end is for the program; pagelab must not keep it open.
     pub fn start() -> io::Result<(OwnedFd, Capture)> {
         let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
         let (over, running) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
@@ -42,7 +42,7 @@ impl Capture {
         Ok((write, Capture { reader, running }))
     }
 
-    /// What the program printed, which has ended: the output ends with what is in the pipe now, even where somebody
+    /// The output of the program, which has ended: the data in the pipe now is the end of the output, even where another process
     /// still has it open.
     pub fn finish(self) -> Captured {
         drop(self.running);
@@ -71,7 +71,7 @@ fn drain(mut pipe: File, over: &OwnedFd) -> Captured {
             Ok(0) => break,
             Ok(count) => &buffer[..count],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            // Reading a pipe fails in no other way (pipe(7)).
+            // Reading a pipe has no other errors (pipe(7)).
             Err(_) => break,
         };
         left = left.map(|left| left - part.len());
@@ -94,7 +94,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What was waited for.
+/// What a wait returned for.
 #[derive(PartialEq, Eq)]
 enum Awaited {
     /// More output, or its end.
@@ -106,15 +106,15 @@ enum Awaited {
 fn wait(pipe: &File, over: &OwnedFd) -> Awaited {
     let entry = |descriptor| libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
     let mut ends = [entry(over.as_raw_fd()), entry(pipe.as_raw_fd())];
-    // SAFETY: two live structures, and the count says so.
+    // SAFETY: two valid structures, as the count says.
     while unsafe { libc::poll(ends.as_mut_ptr(), 2, -1) } < 1 {}
     if ends[0].revents == 0 { Awaited::Output } else { Awaited::End }
 }
 
-/// Bytes that a pipe holds: no pipe refuses to say it.
+/// Number of bytes in a pipe; every pipe supports this query.
 fn waiting_bytes(pipe: &File) -> usize {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: the integer is live; the kernel writes one.
+    // SAFETY: the integer is valid; the kernel writes one.
     let result = unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
     if result == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
 }

@@ -1,4 +1,4 @@
-//! What is run before each trial: untimed, unmeasured, and with no policy in force.
+//! The command that runs before each trial: untimed, unmeasured, and without a policy in force.
 
 use std::ffi::OsString;
 use std::process::Stdio;
@@ -12,11 +12,11 @@ use super::error::{PlatformError, last_words};
 use super::helper::{command, kill_if, wait};
 use super::output::Capture;
 
-/// Runs the command to its end, until pagelab is told to stop, or for as long as it may take. Its input is empty, its output
-/// goes nowhere.
+/// Runs the command until it ends, a signal stops pagelab, or its time limit is reached. Its input is empty, and its output is
+/// discarded.
 ///
 /// # Errors
-/// It cannot be run, takes too long, or fails: [`PlatformError::Unprepared`] has the end of what it wrote to standard error.
+/// It cannot be run, takes too long, or fails: [`PlatformError::Unprepared`] has the end of its standard error.
 pub fn run(
     words: &[OsString],
     user: &Option<User>,

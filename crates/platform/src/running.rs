@@ -1,4 +1,4 @@
-//! Running what is measured: a command, or a server with its client.
+//! Runs the measured work: a command, or a server with its client.
 
 use std::fs::File;
 use std::io;
@@ -15,10 +15,10 @@ use crate::server::{self, Client, Driven};
 use crate::witness::TrialWitness;
 use crate::work::Work;
 
-/// How long processes that outlive the command may do nothing before they are killed.
+/// How long processes that outlive the command may be idle before they are killed.
 pub const GRACE: Duration = Duration::from_millis(200);
 
-/// What a trial gave, before it is a record.
+/// The result of a run, before it becomes a record.
 pub struct Run {
     pub ended: Ended,
     pub driven: Option<Driven>,
@@ -37,7 +37,7 @@ pub fn run_traced(
     run(work, rewriting.disable_thp, timed, traced)
 }
 
-/// Runs the command, or the server with its client, by `start`. `timed` is set while the client runs.
+/// Runs the command, or the server with its client, through `start`. `timed` is set while the client runs.
 pub fn run(
     work: &Work,
     disable_thp: bool,
@@ -92,7 +92,7 @@ pub fn run(
     Ok(Run { ended, driven: Some(driven), output: output.finish(), errors: errors.finish() })
 }
 
-/// Where standard output goes. Nobody reads it unless asked to; then the reader costs a little time.
+/// The destination of standard output. It is read only if something needs it; the reader then costs a little time.
 fn stdout(work: &Work) -> io::Result<(OwnedFd, Capture)> {
     let (pipe, capture) = Capture::start()?;
     if work.check_output || work.select.is_some() || work.expected.is_some() || work.extract.is_some() {
@@ -111,17 +111,17 @@ fn stdin(work: &Work) -> io::Result<OwnedFd> {
     Ok(file?.into())
 }
 
-/// The hash of what must be the same under every policy, of as much as is kept of an output.
+/// The hash of the output that must be the same under every policy, over the kept part of the output.
 fn hashed(work: &Work, output: &Captured) -> Option<String> {
     let selected = work.select.as_ref().and_then(|select| select(&output.start));
     let of_all = || (work.check_output || work.select.is_some()).then(|| output.sha256.clone());
     selected.map(|selected| output::sha256(&selected)).or_else(of_all)
 }
 
-/// Letters of an unexpected answer that are kept.
+/// Number of characters of an unexpected answer that are kept.
 const FOUND_LETTERS: usize = 200;
 
-/// How an output stands to the answer that was stated.
+/// Compares an output with the stated answer.
 fn stated(work: &Work, output: &Captured) -> Stated {
     let Some(expected) = &work.expected else { return Stated::Nothing };
     let selected = work.select.as_ref().and_then(|select| select(&output.start));

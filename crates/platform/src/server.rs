@@ -1,8 +1,8 @@
 //! A server under the policy, and the client that drives it.
 //!
-//! The tracer keeps the first thread busy for as long as the server lives. A second thread waits until
-//! the server is ready, runs the client, and ends the server. A killed pagelab leaves nothing of a client
-//! behind ([`crate::subreaper`]); the server is the tracer's affair.
+//! The tracer keeps the first thread busy while the server runs. A second thread waits until the server is ready, runs the
+//! client, and ends the server. If pagelab is killed, nothing of a client is left ([`crate::subreaper`]); the tracer is
+//! responsible for the server.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -17,24 +17,24 @@ use tracer::{User, signals};
 use super::error::PlatformError;
 use super::helper::{command, kill_if, wait};
 
-/// A server, and how to know that it is ready.
+/// A server, and how to find out that it is ready.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Its command.
+    /// Its command line.
     pub command: Vec<OsString>,
-    /// Succeeds as soon as the server is ready.
+    /// A command that succeeds as soon as the server is ready.
     pub ready: Vec<OsString>,
     /// How long it may take to become ready, and to end.
     pub patience: Duration,
 }
 
-/// A client, ready to be run.
+/// A client to be run.
 pub struct Client {
-    /// Its command.
+    /// Its command line.
     pub command: Vec<OsString>,
     /// The user to run it as.
     pub user: Option<User>,
-    /// Variables on top of what its environment is, and that of the probes.
+    /// Variables added to its environment, and to that of the probes.
     pub variables: Variables,
     /// Its standard output.
     pub stdout: OwnedFd,
@@ -42,23 +42,22 @@ pub struct Client {
     pub stderr: OwnedFd,
 }
 
-/// How the client ended.
+/// The result of running the client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Driven {
     /// Its exit.
     pub exit: Exit,
-    /// How long it ran.
+    /// Its run time in seconds.
     pub wall_s: f64,
-    /// Whether the server was still there when it ended.
+    /// Whether the server was still running when the client ended.
     pub server_survived: bool,
 }
 
-/// How often a server is asked whether it is ready, and whether it has ended.
+/// The interval at which a server is checked for being ready and for having ended.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Waits for the server, runs the client, ends the server. To be called while another thread traces the
-/// server, which sets `over` when the server has ended or could not be started. Sets `timed` while the client
-/// runs.
+/// Waits for the server, runs the client, ends the server. Must be called while another thread traces the server and sets `over`
+/// when the server has ended or could not be started. Sets `timed` while the client runs.
 pub fn drive(server: &Server, client: Client, over: &AtomicBool, timed: &AtomicBool) -> Result<Driven, PlatformError> {
     wait_for(server.patience, || signals::leashed().is_some() || over.load(Ordering::SeqCst));
     let result = match signals::leashed() {
@@ -105,12 +104,12 @@ fn run(client: Client, timed: &AtomicBool) -> Result<Driven, PlatformError> {
     Ok(Driven { exit, wall_s, server_survived: signals::leashed().is_some() })
 }
 
-/// Whether a client need not go on: the server is gone, or pagelab was told to stop.
+/// Whether a client need not continue: the server has ended, or a signal stopped pagelab.
 fn is_in_vain() -> bool {
     signals::leashed().is_none() || signals::arrived().is_some()
 }
 
-/// Asks the server to end, and kills it if it does not.
+/// Sends SIGTERM to the server, and kills it if it does not end.
 fn end(patience: Duration) {
     signals::send(libc::SIGTERM);
     if !wait_for(patience, || signals::leashed().is_none()) {

@@ -1,4 +1,4 @@
-//! The host's settings for the time of a run: which policy needs which, leased and put back.
+//! The host's settings during a run: the settings that each policy needs are leased and restored.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use tracer::signals;
 use super::error::PlatformError;
 use super::khugepaged::Stillness;
 
-/// Memory of the pool beyond what a program was seen to need.
+/// Memory of the pool beyond the observed need of a program, in bytes.
 const SPARE_BYTES: u64 = 64 << 20;
 
-/// How long after a report of a wait the next one follows.
+/// The interval between reports while waiting.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Hears who holds the lease that this process waits for, and how many wait in front.
+/// Receives a description of the lease holder that this process waits for, and how many processes wait before it.
 type OnWait = Box<dyn Fn(&str)>;
 
 /// Applies policies to the host, one after the other.
@@ -50,13 +50,13 @@ impl Session {
         }
     }
 
-    /// The size of the hugetlb pool, where the user decides it.
+    /// Sets the size of the hugetlb pool, where the user decides it.
     pub fn with_hugetlb_pool(mut self, bytes: Option<u64>) -> Session {
         self.hugetlb_pool_bytes = bytes;
         self
     }
 
-    /// Holds khugepaged still, once the lease is there.
+    /// Holds khugepaged still once the lease is held.
     ///
     /// # Errors
     /// It cannot be held here.
@@ -65,7 +65,7 @@ impl Session {
         Ok(self)
     }
 
-    /// How long to wait for another pagelab's lease, and who hears of it.
+    /// How long to wait for another pagelab's lease, and the callback during the wait.
     pub fn with_patience(mut self, patience: Duration, on_wait: impl Fn(&str) + 'static) -> Session {
         self.patience = patience;
         self.on_wait = Box::new(on_wait);
@@ -77,21 +77,21 @@ impl Session {
         &self.host
     }
 
-    /// Whether the policy can be given here.
+    /// Whether the policy is available here.
     pub fn admit(&self, policy: &Policy) -> Admission {
         admit::admit(policy, &self.host, &self.terms.clone().with_pool(self.hugetlb_pool_bytes))
     }
 
-    /// Notes how much memory the program was seen to need, for the size of the pool.
+    /// Records how much memory the program needed, for the size of the pool.
     pub fn note_need(&mut self, bytes: u64) {
         self.seen_need_bytes = self.seen_need_bytes.max(bytes);
     }
 
-    /// Gives every setting its old value and keeps the lease: no policy is in force, and nobody else's either. khugepaged
-    /// stays as it is held, and is at rest where it is.
+    /// Restores every setting and keeps the lease: no policy is in force, neither of this process nor of another pagelab.
+    /// khugepaged stays held still, and is asleep if it is held.
     ///
     /// # Errors
-    /// Somebody else has the lease, the kernel does not take a value.
+    /// Another process has the lease, or the kernel refuses a value.
     pub fn rest(&mut self) -> Result<(), PlatformError> {
         match &mut self.lease {
             Some(lease) => {
@@ -102,14 +102,13 @@ impl Session {
         }
     }
 
-    /// Makes the host's settings those of the policy; every other setting gets its old value back. Where the kernel
-    /// gives a pool not one page of those that were asked for, that is returned: the settings are in force all the
-    /// same, and the program gets other memory.
+    /// Changes the host's settings to those of the policy and restores every other setting. If the kernel gives a pool none of
+    /// the requested pages, that is returned: the settings are in force nevertheless, and the program gets other memory.
     ///
     /// # Errors
-    /// The policy is not admitted, somebody else has the lease, the kernel does not take a value.
+    /// The policy is not admitted, another process has the lease, or the kernel refuses a value.
     pub fn apply(&mut self, policy: &Policy) -> Result<Option<Unsupported>, PlatformError> {
-        // What a policy needs is decided on the settings as they were.
+        // What a policy needs is decided on the original settings.
         self.rest()?;
         let lowering = self.lower(policy)?;
         if lowering.settings.is_empty() {
@@ -123,7 +122,7 @@ impl Session {
         let taken = lease.apply(still.into_iter().chain(lowering.pairs()))?;
         self.settle()?;
         Ok(match (policy.granularity, taken.into_iter().find(|taken| *taken != Taken::Whole)) {
-            // A pool that is too small is used as it is: the verdict says what the program did not get.
+            // A pool that is too small is used as it is: the verdict reports what the program did not get.
             (Granularity::Hugetlb(size), Some(Taken::Granted { asked, got: 0 })) => {
                 Some(admit::not_granted(size, asked, 0))
             }
@@ -131,8 +130,8 @@ impl Session {
         })
     }
 
-    /// As [`Session::apply`], for a program that is not measured: where the policy needs no setting to be changed, others of
-    /// that kind may run at the same time, and nothing is written.
+    /// As [`Session::apply`], for a program that is not measured: if the policy needs no change of settings, other such programs
+    /// may run at the same time, and nothing is written.
     ///
     /// # Errors
     /// As [`Session::apply`].
@@ -154,27 +153,27 @@ impl Session {
                 return lowered.map(|()| None);
             }
             Ok(Hold::Lease(lease)) => self.lease = Some(*lease),
-            // Where there can be no lease there is no other one either; a policy that needs it will say why.
+            // Where no lease is possible, no other process has one; a policy that needs a lease reports the reason.
             Err(error) if error.is_without_place() => {}
             Err(error) => return Err(error.into()),
         }
         self.apply(policy)
     }
 
-    /// The settings that the policy needs, as the host is now.
+    /// The settings that the policy needs on the host in its current state.
     fn lower(&self, policy: &Policy) -> Result<Lowering, PlatformError> {
         let terms = self.terms.clone().with_pool(self.pool_bytes()?);
         admit::lower(policy, &self.host, &terms).map_err(|why| PlatformError::Unsupported(policy.clone(), why))
     }
 
-    /// Waits until khugepaged sleeps, where it is held.
+    /// Waits until khugepaged sleeps, if it is held.
     fn settle(&self) -> Result<(), PlatformError> {
         self.stillness.as_ref().map_or(Ok(()), Stillness::settle)
     }
 
-    /// Whatever settings hold now may be those of another pagelab, which puts them back some time. So every
-    /// policy waits for the lease even where nothing needs to be changed; base too, whose trials are rejected
-    /// when a setting changes under them. Without root nobody can be kept out; then only the rejection is left.
+    /// The current settings may be those of another pagelab, which will restore them at some time. So every policy waits for the
+    /// lease, even if it changes nothing; this includes base, whose trials are rejected when a setting changes during them.
+    /// Without root other processes cannot be kept out; then only the rejection remains.
     fn keep_others_out(&mut self) -> Result<(), PlatformError> {
         if self.terms.privilege != Privilege::Root {
             return Ok(());
@@ -184,17 +183,17 @@ impl Session {
                 let lease = self.lease.insert(lease);
                 return self.stillness.iter().try_for_each(|stillness| stillness.begin(lease));
             }
-            // Where there can be no lease there is no other one either; a policy that needs it will say why.
+            // Where no lease is possible, no other process has one; a policy that needs a lease reports the reason.
             Err(error) if error.is_without_place() && self.stillness.is_none() => {}
             Err(error) => return Err(error.into()),
         }
         Ok(())
     }
 
-    /// Puts every setting back. Says what could not be put back.
+    /// Restores every setting, and reports those that could not be restored.
     ///
     /// # Errors
-    /// A setting could not be put back, or the journal not be removed.
+    /// A setting could not be restored, or the journal could not be removed.
     pub fn finish(&mut self) -> Result<(), PlatformError> {
         self.share = None;
         let Some(lease) = self.lease.take() else { return Ok(()) };
@@ -202,27 +201,27 @@ impl Session {
         if report.has_failed() { Err(PlatformError::NotRestored(report.to_string())) } else { Ok(()) }
     }
 
-    /// The user's size of the pool, or half as much again as the program was seen to need and a little
-    /// more; `None` lets the lowering choose.
+    /// The user's size of the pool, or one and a half times the observed need of the program plus a little; `None` lets the
+    /// lowering choose.
     fn pool_bytes(&self) -> Result<Option<u64>, HostError> {
         let seen = (self.seen_need_bytes > 0).then(|| self.seen_need_bytes + self.seen_need_bytes / 2 + SPARE_BYTES);
         let (None, Some(seen)) = (self.hugetlb_pool_bytes, seen) else { return Ok(self.hugetlb_pool_bytes) };
-        // Some programs map far more than there is.
+        // Some programs map far more memory than exists.
         Ok(Some(seen.min(self.host.available_bytes()? / 2)))
     }
 }
 
-/// Waits for the lease on system settings for at most `patience`, until a signal arrives; `on_wait` hears who has it, at
-/// once and then every ten seconds.
+/// Waits for the lease on system settings for at most `patience`, or until a signal arrives. `on_wait` receives a description of
+/// the holder, at once and then every ten seconds.
 ///
 /// # Errors
-/// Somebody else has it all that time, or it cannot be had.
+/// Another process holds it all that time, or it is not available.
 pub fn wait_for_lease(patience: Duration, on_wait: impl Fn(&str)) -> Result<Lease, LeaseError> {
     wait(on_wait, |on_wait| Lease::acquire(patience, on_wait))
 }
 
-/// Takes something that others may have, until a signal arrives; `on_wait` hears who has it, at once and then every ten
-/// seconds.
+/// Takes something that other processes may hold, or stops when a signal arrives. `on_wait` receives a description of the holder,
+/// at once and then every ten seconds.
 fn wait<T>(on_wait: impl Fn(&str), take: impl FnOnce(&mut dyn FnMut(&Holder, Duration) -> bool) -> T) -> T {
     let mut next = Duration::ZERO;
     take(&mut |holder: &Holder, waited| {

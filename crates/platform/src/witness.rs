@@ -1,5 +1,4 @@
-//! The witness of a trial: what the tree's processes had in memory when they ended, and before it was
-//! unmapped.
+//! The witness of a trial: examines what the tree's processes have in memory when they end, and before it is unmapped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -21,24 +20,24 @@ use crate::counters::Counters;
 use super::look_budget::{Kind, LookBudget};
 use super::memory::{Memory, PeakMemory, Status};
 
-/// Sees a trial.
+/// Examines the memory of a trial.
 pub struct TrialWitness<'a> {
     observer: &'a Observer,
     policy: &'a Policy,
     page_sizes: &'a PageSizes,
     state: &'a State,
     root: libc::pid_t,
-    /// The time of looks.
+    /// The time budget for examinations.
     pub budget: LookBudget<'a>,
     /// The memory of processes, in bytes.
     pub memory: PeakMemory,
-    /// Everything that was seen, merged.
+    /// The merged results of all examinations.
     examination: Examination,
-    /// Bytes that were unmapped unseen, to stay within the share of time.
+    /// Bytes that were unmapped without examination, to stay within the time budget.
     unseen_unmapped_bytes: u64,
-    /// Processes that forked, or were forked, since they loaded their program.
+    /// Processes that forked, or were forked, since they executed their program.
     forked: BTreeSet<libc::pid_t>,
-    /// What processes had that are about to load another program, if they do.
+    /// The memory of processes that are about to execute another program, if they do.
     leaving: BTreeMap<libc::pid_t, (Examination, Memory)>,
     counters: Option<Counters>,
 }
@@ -68,15 +67,15 @@ impl<'a> TrialWitness<'a> {
         }
     }
 
-    /// What was observed besides the census.
+    /// The observations other than the census.
     pub fn observations(&mut self) -> Vec<Observation> {
         let mut observations = self.memory.observations();
-        // What cannot be counted here has no figure.
+        // Counters that are not available here have no figure.
         observations.extend(self.counters.as_mut().and_then(|counters| counters.read().ok()).unwrap_or_default());
         observations
     }
 
-    /// What was seen, as evidence of the policy.
+    /// The results as evidence about the policy.
     pub fn evidence(self) -> Evidence {
         Evidence {
             peak: Some(self.memory.peak()),
@@ -86,7 +85,7 @@ impl<'a> TrialWitness<'a> {
         }
     }
 
-    /// Reads what the kernel keeps no peak of. Returns the process.
+    /// Reads the values of which the kernel records no peak. Returns the process.
     fn measure(&mut self, task: libc::pid_t) -> libc::pid_t {
         self.memory.measure(task).unwrap_or_else(|error| {
             let reason = named(task, format_args!("/proc/PID/status: {error}"));
@@ -95,27 +94,27 @@ impl<'a> TrialWitness<'a> {
         })
     }
 
-    /// A memory has gone.
+    /// Records that a process's memory is gone.
     fn close(&mut self, process: libc::pid_t) {
         self.memory.close(process);
         self.leaving.remove(&process);
         self.forked.remove(&process);
     }
 
-    /// What a look at a task found, of the whole process or of a range, as the policy has it.
+    /// The examination of a census of a task or of a range, under the policy.
     fn examine(&self, process: libc::pid_t, flags: bool, found: &ProcessCensus) -> Examination {
         let (policy, page_sizes, state) = (self.policy, self.page_sizes, self.state);
         let after_fork = self.forked.contains(&process);
         Question { policy, page_sizes, state, smaps: flags.then_some(self.observer), after_fork }.answer(found)
     }
 
-    /// Counts what was found in a range that goes.
+    /// Counts the memory found in a range that is given back.
     fn found(&mut self, process: libc::pid_t, found: &ProcessCensus) {
         self.examination.merge(self.examine(process, false, found));
         self.memory.of(process).look(found);
     }
 
-    /// Where a range that goes cuts large pages, notes what is left of them: it is mapped by base pages from then on.
+    /// Where a range that is given back cuts large pages, records the remaining parts: base-page PTEs map them from then on.
     fn note_what_is_cut(&mut self, task: libc::pid_t, process: libc::pid_t, start: u64, end: u64) {
         let large = self.policy.target(self.page_sizes).unwrap_or(self.page_sizes.base);
         for (from, to) in Remains::beside(start, end, large) {
@@ -124,7 +123,7 @@ impl<'a> TrialWitness<'a> {
                     let regions = left.areas.iter().flat_map(|area| &area.regions);
                     self.memory.of(process).remains.note(regions, large);
                 }
-                // A removal is reported there.
+                // The removal of the range itself reports this.
                 Err(CensusError::Gone { .. } | CensusError::NeedsPagemapScan) => {}
                 Err(error) => self.examination.note(Cause::ProcessUnseen { reason: reason(task, &error) }, 0),
             }
@@ -135,7 +134,7 @@ impl<'a> TrialWitness<'a> {
 impl Witness for TrialWitness<'_> {
     fn begins(&mut self, process: libc::pid_t) {
         self.root = process;
-        // Where there are none, their metrics are absent; `doctor` says why.
+        // Where counters are not available, their metrics are absent; `doctor` gives the reason.
         self.counters = Counters::open(Pid::from_raw(process)).ok();
         self.budget.begins();
     }
@@ -146,8 +145,8 @@ impl Witness for TrialWitness<'_> {
 
     fn ends(&mut self, task: libc::pid_t) {
         let process = self.measure(task);
-        // What the root's end takes is no part of the measured time, what a child's takes is: once the
-        // children have had their share of it, their causes are found without reading smaps.
+        // The time at the root's end is not part of the measured time, but that of a child is: once the children have used their
+        // share of it, their causes are determined without reading smaps.
         let since = Instant::now();
         let is_root = process == self.root;
         let flags = is_root || self.budget.allows(Kind::Child);
@@ -232,7 +231,7 @@ impl Witness for TrialWitness<'_> {
     }
 }
 
-/// Why a process could not be looked at, by its name: its number differs from run to run.
+/// Why a process could not be examined, with its name instead of its PID, which differs from run to run.
 fn reason(task: libc::pid_t, error: &CensusError) -> String {
     named(task, error.of_any_process())
 }

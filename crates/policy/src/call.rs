@@ -1,112 +1,112 @@
-//! The system calls that policies know, in the values of the generic ABI, which x86-64, arm64 and riscv64 share for them
-//! (include/uapi/asm-generic/mman-common.h and mman.h, include/uapi/linux/mman.h and prctl.h).
+//! System calls that a policy may change, with the argument values of the generic ABI. x86-64, arm64 and riscv64 share these
+//! values (include/uapi/asm-generic/mman-common.h and mman.h, include/uapi/linux/mman.h and prctl.h).
 
 /// A call that a program is about to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// `mmap`; its result is the address of the mapping.
+    /// `mmap`. Its result is the address of the mapping.
     Mmap {
-        /// The address asked for.
+        /// The requested address; 0 lets the kernel choose.
         address: u64,
-        /// Bytes.
+        /// Length in bytes.
         bytes: u64,
-        /// [`prot`].
+        /// Protection bits from [`prot`].
         protection: u64,
-        /// [`map`].
+        /// Flags from [`map`].
         flags: u64,
         /// The file's descriptor, or -1.
         file: u64,
-        /// Where in the file, in bytes.
+        /// Offset in the file, in bytes.
         offset: u64,
     },
     /// `munmap`.
     Munmap {
-        /// The address.
+        /// First address of the range.
         address: u64,
-        /// Bytes.
+        /// Length in bytes.
         bytes: u64,
     },
-    /// `mremap`; its result is the new address.
+    /// `mremap`. Its result is the new address.
     Mremap {
-        /// The address.
+        /// First address of the old mapping.
         address: u64,
-        /// Bytes before.
+        /// Old length in bytes.
         old_bytes: u64,
-        /// Bytes after.
+        /// New length in bytes.
         new_bytes: u64,
-        /// [`mremap`].
+        /// Flags from [`mremap`].
         flags: u64,
-        /// The address asked for.
+        /// The requested new address; used with `MREMAP_FIXED`.
         new_address: u64,
     },
-    /// `brk`; its result is the end of the heap.
+    /// `brk`. Its result is the end of the heap.
     Brk {
-        /// The end asked for; 0 asks for nothing.
+        /// The requested end; 0 only queries the current end.
         end: u64,
     },
     /// `mprotect`.
     Mprotect {
-        /// The address.
+        /// First address of the range.
         address: u64,
-        /// Bytes.
+        /// Length in bytes.
         bytes: u64,
-        /// [`prot`].
+        /// Protection bits from [`prot`].
         protection: u64,
     },
     /// `madvise`.
     Madvise {
-        /// The address.
+        /// First address of the range.
         address: u64,
-        /// Bytes.
+        /// Length in bytes.
         bytes: u64,
-        /// [`madv`].
+        /// Advice from [`madv`].
         advice: u64,
     },
-    /// `process_madvise`, by which a process can advise itself since Linux 6.13.
+    /// `process_madvise`. A process can use it on itself since Linux 6.13.
     ProcessMadvise {
-        /// Its first three arguments: the process, the vector of ranges and their number.
+        /// Its first three arguments: the pidfd, the vector of ranges and the number of ranges.
         ranges: [u64; 3],
-        /// [`madv`].
+        /// Advice from [`madv`].
         advice: u64,
-        /// Flags.
+        /// The `flags` argument, passed on unchanged.
         flags: u64,
     },
     /// `prctl`.
     Prctl {
-        /// Of which the kernel takes 32 bits.
+        /// The option from [`pr`]. The kernel uses only 32 bits of it.
         option: u64,
-        /// The other arguments.
+        /// Arguments two to five.
         arguments: [u64; 4],
     },
-    /// Another call about a range of memory, which matters where its pages are larger than the program thinks.
+    /// Another call on a range of memory that may behave differently when the pages are larger than the program expects.
     OnRange {
-        /// The address.
+        /// First address of the range.
         address: u64,
-        /// Bytes.
+        /// Length in bytes.
         bytes: u64,
-        /// What it does.
+        /// Which kind of call it is.
         deed: Deed,
     },
 }
 
-/// What a call does to a range, besides those that have a name of their own among [`Call`]s.
+/// The kind of a [`Call::OnRange`]: calls on a range that have no variant of their own in [`Call`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
     /// `mlock`, `mlock2`.
     Lock,
     /// `munlock`.
     Unlock,
-    /// It asks whether memory is there: `mincore`, `msync`.
+    /// Calls that query whether memory is mapped: `mincore`, `msync`.
     Ask,
-    /// It gives it a name (PR_SET_VMA_ANON_NAME).
+    /// Names the memory (PR_SET_VMA_ANON_NAME).
     Name,
-    /// It says from which nodes its pages come: `mbind`, `set_mempolicy_home_node`.
+    /// Sets the NUMA nodes that pages are allocated from: `mbind`, `set_mempolicy_home_node`.
     Bind,
-    /// What only base pages can have: protection keys, seals, faults that the program serves (userfaultfd).
+    /// Calls that only base pages support: protection keys, seals, and faults that the program handles itself (userfaultfd).
     NeedBasePages,
 }
 
-/// `PROT_*`.
+/// Protection bits, `PROT_*`.
 pub mod prot {
     /// No access.
     pub const NONE: u64 = 0;
@@ -114,29 +114,29 @@ pub mod prot {
     pub const READ: u64 = 1;
     /// Pages can be written.
     pub const WRITE: u64 = 2;
-    /// What pages hold can be executed.
+    /// The content of pages can be executed.
     pub const EXEC: u64 = 4;
 }
 
-/// `MAP_*`.
+/// Flags of mmap, `MAP_*`.
 pub mod map {
-    /// Changes go to the object behind it.
+    /// Stores go to the mapped object (`MAP_SHARED`).
     pub const SHARED: u64 = 1;
-    /// Changes are the process's own.
+    /// Stores stay private to the process (`MAP_PRIVATE`).
     pub const PRIVATE: u64 = 2;
-    /// The bits that say which of both.
+    /// Mask of the bits that select shared or private.
     pub const TYPE: u64 = 0xf;
-    /// Below 2 GiB, where the hugetlb allocator of addresses does not look; x86-64 alone has it.
+    /// Below 2 GiB, where hugetlb's address search does not look; only x86-64 has this flag.
     pub const LOW_32BIT: u64 = 0x40;
-    /// At this address, whatever is there.
+    /// At exactly this address; replaces whatever is mapped there.
     pub const FIXED: u64 = 0x10;
     /// Without a file.
     pub const ANONYMOUS: u64 = 0x20;
-    /// A stack.
+    /// For a stack that grows down.
     pub const GROWSDOWN: u64 = 0x100;
-    /// Locked in memory, and so populated.
+    /// Locked in memory, and therefore populated.
     pub const LOCKED: u64 = 0x2000;
-    /// Without a promise of memory.
+    /// No swap space or commit charge is reserved.
     pub const NORESERVE: u64 = 0x4000;
     /// Populated at once.
     pub const POPULATE: u64 = 0x8000;
@@ -146,115 +146,116 @@ pub mod map {
     pub const STACK: u64 = 0x2_0000;
     /// From a hugetlb pool.
     pub const HUGETLB: u64 = 0x4_0000;
-    /// At this address, if nothing is there.
+    /// At exactly this address; fails if something is mapped there.
     pub const FIXED_NOREPLACE: u64 = 0x10_0000;
-    /// Where the size of pages of a pool stands in the flags, as its log2 (MAP_HUGE_SHIFT).
+    /// Position of the log2 of the hugetlb page size in the flags (MAP_HUGE_SHIFT).
     pub const HUGE_SHIFT: u32 = 26;
 
-    /// Mappings that no advice and no population concerns: stacks, the program's own pages of a pool, shared memory.
+    /// Mappings that the policy neither advises nor populates: stacks, hugetlb mappings that the program requested, shared
+    /// memory.
     pub const LEFT_ALONE: u64 = STACK | GROWSDOWN | HUGETLB | SHARED;
 
-    /// Whether a mapping with these flags can be of pages of a pool without the program's knowledge: private anonymous memory that
-    /// is no stack and does not ask for such pages itself.
+    /// Whether a mapping with these flags can be backed by hugetlb pages without the program's knowledge: private anonymous
+    /// memory that is not a stack and does not itself request hugetlb pages.
     pub fn can_be_of_pool(flags: u64) -> bool {
         flags & ANONYMOUS != 0 && flags & TYPE == PRIVATE && flags & (STACK | GROWSDOWN | HUGETLB | LOW_32BIT) == 0
     }
 
-    /// Whether a mapping with these flags is populated as it is made (`do_mmap`, mm/mmap.c).
+    /// Whether mmap populates a mapping with these flags (`do_mmap`, mm/mmap.c).
     pub fn populates(flags: u64) -> bool {
         flags & LOCKED != 0 || flags & (POPULATE | NONBLOCK) == POPULATE
     }
 }
 
-/// `MREMAP_*`.
+/// Flags of mremap, `MREMAP_*`.
 pub mod mremap {
-    /// It may go elsewhere.
+    /// The mapping may move to another address.
     pub const MAY_MOVE: u64 = 1;
-    /// It goes to this address, whatever is there.
+    /// The mapping moves to exactly this address and replaces whatever is mapped there.
     pub const FIXED: u64 = 2;
 }
 
-/// `MADV_*`.
+/// Advice values of madvise, `MADV_*`.
 pub mod madv {
-    /// What was expected of accesses is forgotten.
+    /// Resets the expected access pattern.
     pub const NORMAL: u64 = 0;
-    /// Accesses come in no order.
+    /// Accesses are expected in no particular order.
     pub const RANDOM: u64 = 1;
-    /// Accesses come in order.
+    /// Accesses are expected in ascending order.
     pub const SEQUENTIAL: u64 = 2;
-    /// Accesses come soon.
+    /// Accesses are expected soon.
     pub const WILLNEED: u64 = 3;
     /// Drop the content.
     pub const DONTNEED: u64 = 4;
-    /// Let the kernel take the content when it needs the memory.
+    /// The kernel may reclaim the content when memory is short.
     pub const FREE: u64 = 8;
-    /// Make a hole in the file behind it.
+    /// Punches a hole in the mapped file.
     pub const REMOVE: u64 = 9;
-    /// A forked process does not get it.
+    /// fork does not copy the range to the child.
     pub const DONTFORK: u64 = 10;
     /// Undoes [`DONTFORK`].
     pub const DOFORK: u64 = 11;
-    /// Pages that are alike may become one.
+    /// KSM may merge pages with identical content.
     pub const MERGEABLE: u64 = 12;
     /// Undoes [`MERGEABLE`].
     pub const UNMERGEABLE: u64 = 13;
-    /// Large pages wanted.
+    /// Enables transparent huge pages for the range.
     pub const HUGEPAGE: u64 = 14;
-    /// Large pages not wanted.
+    /// Disables transparent huge pages for the range.
     pub const NOHUGEPAGE: u64 = 15;
-    /// Left out of dumps.
+    /// Excludes the range from core dumps.
     pub const DONTDUMP: u64 = 16;
     /// Undoes [`DONTDUMP`].
     pub const DODUMP: u64 = 17;
-    /// A forked process has zeros there.
+    /// A forked child sees zeros in the range.
     pub const WIPEONFORK: u64 = 18;
     /// Undoes [`WIPEONFORK`].
     pub const KEEPONFORK: u64 = 19;
-    /// Not needed soon.
+    /// The range is not expected to be used soon.
     pub const COLD: u64 = 20;
-    /// Reclaim it now.
+    /// Reclaims the range now.
     pub const PAGEOUT: u64 = 21;
-    /// Fault in for reading, since Linux 5.14.
+    /// Faults pages in for reading, since Linux 5.14.
     pub const POPULATE_READ: u64 = 22;
-    /// Fault in for writing, since Linux 5.14.
+    /// Faults pages in for writing, since Linux 5.14.
     pub const POPULATE_WRITE: u64 = 23;
-    /// Drop the content, also of locked memory, since Linux 5.18.
+    /// Drops the content, also of locked memory, since Linux 5.18.
     pub const DONTNEED_LOCKED: u64 = 24;
-    /// Large pages now, since Linux 6.1.
+    /// Collapses the range into large pages now, since Linux 6.1.
     pub const COLLAPSE: u64 = 25;
-    /// Guard pages without a mapping of their own, since Linux 6.13.
+    /// Installs guard pages that need no mapping of their own, since Linux 6.13.
     pub const GUARD_INSTALL: u64 = 102;
-    /// Takes them away.
+    /// Removes guard pages that [`GUARD_INSTALL`] installed.
     pub const GUARD_REMOVE: u64 = 103;
 }
 
-/// `PR_*`.
+/// Options of prctl, `PR_*`.
 pub mod pr {
-    /// Sets whether the process has no transparent huge pages.
+    /// Disables or enables transparent huge pages for the process.
     pub const SET_THP_DISABLE: u32 = 41;
-    /// Asks for that.
+    /// Queries the state that [`SET_THP_DISABLE`] set.
     pub const GET_THP_DISABLE: u32 = 42;
-    /// PR_THP_DISABLE_EXCEPT_ADVISED, since Linux 6.18: advised memory stays as it is.
+    /// PR_THP_DISABLE_EXCEPT_ADVISED, since Linux 6.18: memory with MADV_HUGEPAGE keeps transparent huge pages.
     pub const THP_DISABLE_EXCEPT_ADVISED: u64 = 1 << 1;
 }
 
-/// A mapping (VMA), as far as a decision asks for it.
+/// The facts about a mapping (VMA) that decisions need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vma {
     /// The first address.
     pub start: u64,
     /// The address after the last.
     pub end: u64,
-    /// [`prot`].
+    /// Protection bits from [`prot`].
     pub protection: u64,
-    /// Whether it is private anonymous memory, and no stack that grows.
+    /// Whether it is private anonymous memory and not a stack that grows.
     pub is_anonymous: bool,
-    /// Whether it has a name, the program's or the kernel's.
+    /// Whether it has a name, given by the program or by the kernel.
     pub is_named: bool,
 }
 
 impl Vma {
-    /// Bytes of addresses.
+    /// Length of the address range in bytes.
     pub fn length_bytes(&self) -> u64 {
         self.end - self.start
     }

@@ -1,59 +1,59 @@
-//! Carrying out what was decided, by a [`Kernel`]: the tracer's is a stopped task, the model's its own VMAs.
+//! Carries out decided actions on a [`Kernel`]: the tracer implements it with a stopped task, the model with its own VMAs.
 
 use crate::call::{Call, Vma};
 use crate::decide::{Actions, Space, Then, View};
 use crate::heap::Step;
 use crate::size::PageSize;
 
-/// Who makes calls in a program's name. Results are negative for error numbers.
+/// Makes calls on behalf of the program. Negative results are negated error numbers.
 pub trait Kernel: View {
-    /// Why the program cannot go on.
+    /// The error after which the program cannot continue.
     type Error;
 
-    /// Makes a call.
+    /// Makes a call and returns its raw result.
     ///
     /// # Errors
-    /// The program cannot go on; not: the call was refused.
+    /// When the program cannot continue. A call that the kernel refuses is not an error.
     fn call(&mut self, call: &Call) -> Result<i64, Self::Error>;
 
-    /// Makes the call that the program came for.
+    /// Makes the program's own call, at whose entry it was stopped.
     ///
     /// # Errors
     /// As [`Kernel::call`].
     fn own_call(&mut self) -> Result<i64, Self::Error>;
 
-    /// Adds advice on `(address, bytes)`; a refusal is noted.
+    /// Applies advice to `(address, bytes)` and records a refusal.
     ///
     /// # Errors
     /// As [`Kernel::call`].
     fn advise(&mut self, range: (u64, u64), advice: u64) -> Result<(), Self::Error>;
 
-    /// 0 where all of `(address, bytes)` is mapped, and otherwise what the kernel says to that.
+    /// Checks whether all of `(address, bytes)` is mapped: 0 if it is, otherwise the kernel's error.
     ///
     /// # Errors
     /// As [`Kernel::call`].
     fn look(&mut self, range: (u64, u64)) -> Result<i64, Self::Error>;
 
-    /// Fills what is present of a range with zeros; says whether it could.
+    /// Fills the present pages of `[start, end)` with zeros; returns whether it succeeded.
     fn zero(&mut self, start: u64, end: u64) -> bool;
 
-    /// Whether the filters that the program has installed for itself let a call through.
+    /// Whether the seccomp filters that the program has installed itself allow a call.
     fn allows(&mut self, call: &Call) -> bool;
 
-    /// Notes a call that was answered in the kernel's place.
+    /// Records a call that was answered in place of the kernel.
     fn answered(&mut self, said: &'static str);
 }
 
-/// How a call ended.
+/// How a call was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is to be made as it is.
+    /// The call is still to be made, unchanged.
     Pass,
-    /// It returns this.
+    /// The call was handled and returns this result.
     Returned(i64),
 }
 
-/// Carries out what was decided.
+/// Carries out decided actions.
 ///
 /// # Errors
 /// Those of the kernel.
@@ -125,8 +125,8 @@ fn do_then<K: Kernel>(kernel: &mut K, then: Then, range: (u64, u64)) -> Result<(
     }
 }
 
-/// A fresh mapping `(address, bytes)` with those that the kernel has joined it with. They are as little advised as it
-/// is by now, for mappings that differ in that are not joined (`can_vma_merge_left`, mm/vma.c).
+/// A fresh mapping `(address, bytes)`, extended by the mappings that the kernel merged it with. None of these has the advice yet,
+/// because mappings with different advice are not merged (`can_vma_merge_left`, mm/vma.c).
 fn with_joined(joined: Option<Vma>, range: (u64, u64)) -> (u64, u64) {
     match joined {
         Some(vma) if vma.length_bytes() >= range.1 => (vma.start, vma.length_bytes()),

@@ -1,196 +1,197 @@
 //! Why memory is not mapped as a policy asks, and what to do about it.
 //!
-//! The list follows the kernel: `thp_vma_allowable_orders` and `alloc_anon_folio` (mm/memory.c,
-//! mm/huge_memory.c), `hugepage_vma_check` and `hpage_collapse_scan_pmd` (mm/khugepaged.c). It is above 400 lines because it is
-//! one list: each cause, in words, with its remedy.
+//! The list follows the kernel: `thp_vma_allowable_orders` and `alloc_anon_folio` (mm/memory.c, mm/huge_memory.c),
+//! `hugepage_vma_check` and `hpage_collapse_scan_pmd` (mm/khugepaged.c). The file exceeds 400 lines because it is one list: each
+//! cause with its description and remedy.
 
 use serde::{Deserialize, Serialize};
 
 use crate::cut::CutBy;
 use crate::size::{PageSize, format_bytes};
 
-/// A reason that the kernel, the program or the tracer gave.
+/// A reason that comes from the kernel, the program or the tracer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "code")]
 pub enum Cause {
-    /// No naturally aligned slot of the target size lies inside the mapping.
+    /// The mapping contains no naturally aligned slot of the target size.
     NoAlignedSlot,
-    /// The mapping carries MADV_NOHUGEPAGE (`nh`): the program's own, or MAP_STACK.
+    /// The mapping has MADV_NOHUGEPAGE (`nh`), set by the program or through MAP_STACK.
     AdvisedAgainst,
-    /// The kernel gives the size only to advised memory, and the mapping is not advised (no `hg`).
+    /// The kernel gives this size only to advised memory, and the mapping has no MADV_HUGEPAGE (`hg`).
     NotAdvised,
-    /// The memory was mapped in pieces so small that none of them is advised, and the kernel joined them.
+    /// The memory was mapped in pieces that are too small to be advised, and the kernel merged them.
     MappedInPieces {
-        /// The size from which on pieces are advised.
+        /// The smallest piece that is advised.
         advised_bytes: u64,
     },
-    /// The size is switched off in sysfs.
+    /// The size is disabled in sysfs.
     SizeDisabled {
-        /// The file that says so.
+        /// The sysfs file that disables it.
         path: String,
     },
     /// PR_SET_THP_DISABLE is in force for the process.
     DisabledForProcess,
-    /// The slot is eligible but holds base pages: it was touched while the mapping was still too
-    /// small, or before it was advised.
+    /// The slot is eligible but holds base pages: it was touched while the mapping was still too small, or before it was advised.
     TouchedBeforeEligible,
-    /// The slot held larger pages. Part of their content was dropped (MADV_DONTNEED, MADV_FREE) or unmapped, and what was touched
-    /// again got base pages.
+    /// The slot held larger pages. Part of their content was dropped (MADV_DONTNEED, MADV_FREE) or unmapped, and later touches
+    /// brought in base pages.
     RefilledAfterDrop,
-    /// The slot held a larger page, whose leaf was split. Why cannot be seen, because folios cannot.
+    /// The slot held a larger page whose leaf was split. The reason is not visible because folios are not visible.
     SplitMeanwhile,
-    /// Larger pages of a process that forked, or was forked, are mapped in part or as base pages: the kernel copies a shared page
-    /// in base pages when one side writes.
+    /// A process that forked, or was forked, has larger pages that are mapped in part or as base pages: when one side writes to a
+    /// shared page, the kernel copies it in base pages.
     SplitAfterFork,
-    /// The slot was read before it was written: the shared zero page stands in it.
+    /// The slot was read before it was written, so it maps the shared zero page.
     ZeroPageInSlot,
-    /// The slot has holes: part of it was never touched, or was given back (MADV_DONTNEED, MADV_FREE).
+    /// The slot has holes: part of it was never touched or was given back (MADV_DONTNEED, MADV_FREE).
     SlotPartlyPresent,
-    /// A folio of a larger size is mapped only in part, or out of place: munmap, MADV_DONTNEED or mremap.
+    /// A folio of a larger size is mapped only in part or out of place, because of munmap, MADV_DONTNEED or mremap.
     FolioPartlyMapped,
-    /// A folio of the target size is there, but base-page entries map it: its PMD leaf was split by
-    /// mprotect, madvise or mremap of a part, or by migration.
+    /// A folio of the target size exists, but PTEs map it: its PMD leaf was split by mprotect, madvise or mremap of a part, or by
+    /// migration.
     LeafSplit,
-    /// The kernel fell back to a smaller size: no free block was large enough.
+    /// The kernel fell back to a smaller size because no free block was large enough.
     AllocationFellBack {
-        /// The counter that moved and by how much, for the whole system.
+        /// The kernel counter that moved; it counts for the whole system.
         counter: String,
-        /// By how much it moved during the trial.
+        /// How much the counter moved during the trial.
         times: u64,
     },
-    /// The control group's limit did not let a large folio be charged.
+    /// The memory control group's limit did not allow a large folio to be charged.
     ChargeFellBack,
     /// The hugetlb pool was empty.
     PoolExhausted {
-        /// The page size of the pool.
+        /// The page size of the hugetlb pool.
         size: PageSize,
     },
     /// The mapping is smaller than a page of the target size.
     MappingTooSmall,
-    /// The mapping is a stack; the policy leaves stacks alone, as MAP_STACK does in the kernel.
+    /// The mapping is a stack. The policy does not change stacks, just as the kernel does not give large pages to MAP_STACK
+    /// mappings.
     Stack,
-    /// The memory is a private copy of file pages, which have no large folios.
+    /// The memory is a private copy of file pages. The kernel makes such copies only in base pages.
     PrivateFileCopy,
-    /// The program asked for something that only smaller pages can give (a guard page or another
-    /// protection inside a large page), and the range was given back to smaller pages.
+    /// The program asked for something that only smaller pages support (a guard page or a different protection inside a large
+    /// page), so the range was replaced by smaller pages.
     Demoted,
-    /// The program asked for something that only smaller pages can give, and its pages of the pool could not be
-    /// replaced by them: its call failed.
+    /// The program asked for something that only smaller pages support, but its hugetlb pages could not be replaced by smaller
+    /// ones, so its call failed.
     NotGivenBack,
-    /// Larger pages than the policy asks for.
+    /// The pages are larger than the policy asks for.
     LargerThanAsked,
-    /// The program runs under a seccomp filter of its own that does not let the advice through.
+    /// The program installed a seccomp filter that does not allow the advice.
     FilteredByProgram,
     /// The kernel refused the advice.
     AdviceRefused {
-        /// Its error number.
+        /// The error number that the kernel returned.
         errno: i32,
     },
-    /// The program traces processes itself (a debugger, strace), which fails under pagelab's tracer.
+    /// The program itself traces processes (a debugger, strace); that fails under pagelab's tracer.
     Debugger,
     /// Guard pages or other protections inside large pages could not be enforced.
     ProtectionWidened,
-    /// A policy without guard pages, and a program that makes none inside a larger mapping.
+    /// The policy asks for no guard pages, but the program makes no guard page inside a larger mapping.
     NoGuardSeen,
-    /// A 32-bit program: its calls are not traced.
+    /// A 32-bit program, whose calls are not traced.
     ForeignAbi,
-    /// A setuid or setgid program was executed without its privilege, because a measured command gains none
-    /// unless it is root's.
+    /// A setuid or setgid program ran without its privilege, because a measured command gains privileges only if it already runs
+    /// as root.
     PrivilegeNotGained,
-    /// The kernel's direct map has leaves of other sizes there.
+    /// The kernel's direct map has leaves of other sizes than asked for.
     DirectMapOtherwise,
     /// The leaves of the kernel's direct map could not be seen.
     DirectMapUnseen {
-        /// Why.
+        /// The reason, as text.
         reason: String,
     },
     /// Folio sizes could not be seen.
     FoliosInvisible,
-    /// The policy held although folio sizes could not be seen: PR_SET_THP_DISABLE was in force from the
-    /// first instruction to the last, so that the kernel gave base pages only.
+    /// The policy held although folio sizes could not be seen: PR_SET_THP_DISABLE was in force from the first instruction to the
+    /// last, so the kernel gave only base pages.
     ProvenByThpDisable,
-    /// The processes left no memory to look at: the census is empty.
+    /// The processes left no memory to examine: the census is empty.
     NothingToSee,
-    /// The memory had been given back before the process ended, and was not seen.
+    /// The memory was given back before the process ended, and was not examined before that.
     FreedBeforeExit,
-    /// Most of what was there at the peak had been given back before it could be looked at. The verdict is unknown.
+    /// Most of the memory at the peak was given back before it could be examined. The verdict is unknown.
     PeakUnseen,
-    /// Files and shared memory were so large that most of the peak may, or may not, have been given back unseen.
+    /// Files and shared memory were so large that most of the peak may or may not have been given back without being examined.
     PeakUncertain,
-    /// A process of the tree could not be looked at.
+    /// A process of the tree could not be examined.
     ProcessUnseen {
-        /// Why.
+        /// The reason, as text.
         reason: String,
     },
-    /// One allocation is cut into several mappings, and the slot lies across the cut.
+    /// One allocation is cut into several mappings, and the cut falls inside the slot.
     MappingCut {
-        /// What cuts.
+        /// The kind of the cut.
         by: CutBy,
     },
-    /// The memory grew in steps smaller than the size and was touched after each: brk, or mprotect inside a reserve.
+    /// The memory grew in steps smaller than the size and was touched after each step: by brk, or by mprotect inside a
+    /// reservation.
     GrewInSteps,
-    /// Folios of the size are mapped from end to end, but at addresses that are no multiples of it: mremap moved them.
+    /// Folios of the size are mapped completely, but at addresses that are not multiples of the size, because mremap moved them.
     MovedOutOfPlace,
-    /// The size is switched off for shared memory.
+    /// The size is disabled for shared memory.
     SharedDisabled {
-        /// The file that says so.
+        /// The sysfs file that disables it.
         path: String,
     },
-    /// The kernel gives the size only to advised shared memory, and the mapping is not advised (no `hg`).
+    /// The kernel gives this size only to advised shared memory, and the mapping has no MADV_HUGEPAGE (`hg`).
     SharedNotAdvised {
-        /// The file that says so.
+        /// The sysfs file with that setting.
         path: String,
     },
-    /// Pages of the page cache: the file system and readahead choose their size.
+    /// Pages of the page cache; the file system and readahead choose their size.
     FilePages,
-    /// The same of code that has room for a leaf of the size, and stands where one could map it.
+    /// Pages of the page cache that hold code, in a mapping that has room for a leaf of the size and is aligned for one.
     CodePages,
-    /// The place in the file and the address are not multiples of the size by the same remainder.
+    /// The address and the file offset have different remainders modulo the size.
     FileMisaligned,
-    /// The tmpfs that holds the shared memory is mounted so that it has none of the size.
+    /// The tmpfs that holds the shared memory is mounted with an option that does not allow the size.
     MountRefuses {
-        /// The mount's option `huge=`; `never` where it has none.
+        /// The mount option `huge=`; `never` where the mount has none.
         huge: String,
     },
-    /// The tmpfs gives the size only where the file is there from end to end (`within_size`), and the file ends in the slot.
+    /// The tmpfs gives the size only where the file covers the whole slot (`within_size`), and the file ends inside the slot.
     FileEndsInSlot,
     /// Part of the slot is swapped out.
     SwappedOut,
-    /// The kernel split a large page of which most was zero, when memory was short (Linux 6.12).
+    /// The kernel split a large page that was mostly zero when memory was short (Linux 6.12).
     SplitUnderused,
-    /// The kernel has no transparent pages: it was built without them, or the processor has no PMD leaves.
+    /// The kernel has no transparent huge pages: they were not compiled in, or the processor has no PMD leaves.
     NoTransparentPages,
-    /// PR_SET_THP_DISABLE except for advised memory is in force for the process (Linux 6.18).
+    /// PR_SET_THP_DISABLE with the exception for advised memory is in force for the process (Linux 6.18).
     DisabledExceptAdvised,
-    /// KSM has merged pages of the slot with equal ones elsewhere.
+    /// KSM has merged pages of the slot with identical pages elsewhere.
     MergedByKsm,
-    /// The program serves faults by itself (userfaultfd), page by page.
+    /// The program handles faults itself (userfaultfd), page by page.
     ServedByUserfaultfd,
-    /// Pages are pinned for a device or a ring: what is pinned is neither moved nor collapsed.
+    /// Pages are pinned for a device or a ring. Pinned pages are neither moved nor collapsed.
     Pinned,
-    /// What may explain it could not be read.
+    /// Data that may explain it could not be read.
     Unread {
-        /// What could not be read, and why.
+        /// What could not be read, and the reason.
         reason: String,
     },
-    /// Nothing that can be seen explains it.
+    /// No visible fact explains it.
     Unexplained,
-    /// A cause in the file of another version of pagelab, that this one does not have.
+    /// A cause that another version of pagelab wrote to a file and this version does not know.
     #[serde(other)]
     OfAnotherVersion,
 }
 
-/// A cause and the memory that it explains.
+/// A cause and the amount of memory that it explains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CauseShare {
     /// The cause.
     pub cause: Cause,
-    /// Bytes that it explains; absent where the cause concerns the whole process or system.
+    /// Bytes that it explains; absent where the cause concerns the whole process or the whole system.
     pub bytes: Option<u64>,
 }
 
 impl Cause {
-    /// One short clause, for a table.
+    /// One short clause for a table.
     pub fn describe(&self) -> String {
         match self {
             Cause::NoAlignedSlot => "no aligned slot of that size inside the mapping".into(),
@@ -291,7 +292,7 @@ impl Cause {
         }
     }
 
-    /// What to do about it; `None` where nothing can be done.
+    /// How to remove the cause; `None` where there is no remedy.
     pub fn remedy(&self) -> Option<String> {
         let text = match self {
             Cause::NoAlignedSlot | Cause::MappingTooSmall => {

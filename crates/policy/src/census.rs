@@ -1,14 +1,14 @@
-//! The census: what really mapped the memory, as bytes by backing, leaf size and folio.
+//! The census: how memory is really mapped, in bytes by backing, leaf size and folio.
 
 use serde::{Deserialize, Serialize};
 
 use crate::size::PageSize;
 
-/// What stands behind mapped memory.
+/// The kind of memory that backs a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Backing {
-    /// Private anonymous memory, copies of private file pages included.
+    /// Private anonymous memory, including copies of private file pages.
     Anonymous,
     /// Pages of a hugetlb pool.
     Hugetlb,
@@ -16,17 +16,17 @@ pub enum Backing {
     Shmem,
     /// The page cache of a file.
     File,
-    /// A page full of zeros shared by everybody (read before write); no memory of its own.
+    /// The shared zero page (read before write). It uses no memory of the process.
     Zero,
 }
 
-/// The folio behind a mapping, as far as it could be seen.
+/// The folio behind a mapping, as far as it is visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "view", content = "bytes")]
 pub enum Folio {
-    /// Not visible: needs root for pagemap frame numbers and kpageflags.
+    /// Not visible: that needs root, for frame numbers in pagemap and for kpageflags.
     Unknown,
-    /// Mapped whole, naturally aligned and physically contiguous: hardware can use the contiguity.
+    /// Mapped completely, naturally aligned and physically contiguous, so that the hardware can use the contiguity.
     Whole(PageSize),
     /// Part of a folio of this size that is mapped in part or misaligned.
     Part(PageSize),
@@ -35,7 +35,7 @@ pub enum Folio {
 /// One row of a census.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Mapping {
-    /// What stands behind it.
+    /// The memory that backs it.
     pub backing: Backing,
     /// The size of the page-table entry that maps it.
     pub leaf: PageSize,
@@ -50,29 +50,29 @@ pub struct Region {
     pub start: u64,
     /// The address after the last.
     pub end: u64,
-    /// How it is mapped.
+    /// How the memory is mapped.
     pub mapping: Mapping,
 }
 
-/// What a mapping (VMA) can hold.
+/// The kind of memory that a mapping (VMA) can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VmaKind {
     /// Private memory without a file: heap, malloc arenas, thread stacks.
     Anonymous,
     /// The main thread's stack.
     Stack,
-    /// A private mapping of a file; what was written to is a private copy.
+    /// A private mapping of a file; pages that were written to are private copies.
     PrivateFile,
     /// A shared mapping: a file, shared anonymous memory, memfd, System V shared memory.
     Shared,
-    /// No memory of the process: vdso, vvar, uprobes, device DAX.
+    /// Memory that does not belong to the process: vdso, vvar, uprobes, device DAX.
     Special,
 }
 
-/// What a mapping was advised of large pages: the flags `hg` and `nh` in smaps.
+/// Advice about large pages on a mapping: the flags `hg` and `nh` in smaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Advice {
-    /// Nothing.
+    /// No advice.
     #[default]
     None,
     /// MADV_HUGEPAGE.
@@ -81,48 +81,48 @@ pub enum Advice {
     NoHuge,
 }
 
-/// A mapping and the memory that is present in it, in the order of addresses; holes are left out.
+/// A mapping and the memory present in it, in address order; holes are left out.
 #[derive(Clone, Copy, Debug)]
 pub struct Area<'a> {
     /// The first address of the mapping.
     pub start: u64,
     /// The address after its last.
     pub end: u64,
-    /// What it can hold.
+    /// The kind of memory that the mapping can hold.
     pub kind: VmaKind,
-    /// What is present, as far as it was looked at.
+    /// The present memory that was examined.
     pub regions: &'a [Region],
 }
 
-/// Present memory of one or more processes. Memory that is mapped but not present does not count.
+/// Present memory of one or more processes. Memory that is mapped but not present is not counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Census {
-    /// Sorted by mapping; every mapping at most once.
+    /// Sorted by mapping; each mapping occurs at most once.
     rows: Vec<(Mapping, u64)>,
 }
 
 impl Region {
-    /// Bytes of memory.
+    /// Length in bytes.
     pub fn length_bytes(&self) -> u64 {
         self.end - self.start
     }
 }
 
 impl Area<'_> {
-    /// Bytes of addresses.
+    /// Length of the address range in bytes.
     pub fn length_bytes(&self) -> u64 {
         self.end - self.start
     }
 }
 
 impl Mapping {
-    /// Whether policies concern it: anonymous memory, and pages of a hugetlb pool.
+    /// Whether policies apply to it: anonymous memory and hugetlb pages.
     pub fn is_concerned(&self) -> bool {
         matches!(self.backing, Backing::Anonymous | Backing::Hugetlb)
     }
 
-    /// The size at which the memory management unit and the kernel can treat this memory as one: the
-    /// leaf, or a larger folio behind it that is mapped whole.
+    /// The size at which the MMU and the kernel can treat this memory as one unit: the leaf, or a larger folio behind it that is
+    /// mapped completely.
     pub fn effective(&self) -> PageSize {
         match self.folio {
             Folio::Whole(size) => size.max(self.leaf),
@@ -132,7 +132,7 @@ impl Mapping {
 }
 
 impl Census {
-    /// Anonymous and hugetlb bytes: those that policies concern.
+    /// Anonymous and hugetlb bytes: the memory that policies apply to.
     pub fn concerned_bytes(&self) -> u64 {
         self.bytes_where(Mapping::is_concerned)
     }
@@ -165,7 +165,7 @@ impl Census {
         self.rows().filter(|(mapping, _)| condition(mapping)).map(|(_, bytes)| bytes).sum()
     }
 
-    /// All bytes that are present.
+    /// All bytes present, whatever their backing.
     pub fn total_bytes(&self) -> u64 {
         self.bytes_where(|_| true)
     }
@@ -179,12 +179,12 @@ impl Census {
         by_leaf.into_iter().collect()
     }
 
-    /// Whether the folios behind some of the memory could not be seen.
+    /// Whether the folios behind some of the memory are not visible.
     pub fn folios_unknown(&self) -> bool {
         self.rows().any(|(mapping, _)| mapping.folio == Folio::Unknown)
     }
 
-    /// Whether nothing at all is present.
+    /// Whether no memory at all is present.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

@@ -1,39 +1,39 @@
-//! What cuts one allocation into several mappings.
+//! The things that cut one allocation into several mappings.
 
 use serde::{Deserialize, Serialize};
 
 /// A place where a region is cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// The address where the cut begins.
+    /// The first address of the cut.
     pub start: u64,
-    /// The address after it; the same as `start` where two mappings meet.
+    /// The address after the cut; equal to `start` where two mappings meet.
     pub end: u64,
-    /// What cuts.
+    /// The kind of the cut.
     pub by: CutBy,
 }
 
-/// What cuts a region.
+/// The kinds of cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CutBy {
-    /// A guard page: a short stretch without access (PROT_NONE).
+    /// A guard page: a short range without access (PROT_NONE).
     Guard,
     /// A guard page inside a mapping (MADV_GUARD_INSTALL, Linux 6.13).
     LightGuard,
     /// Another protection (mprotect).
     Protection,
-    /// Other advice (madvise), or mlock, userfaultfd, a policy of memory nodes: other flags.
+    /// Other VMA flags, because of other advice (madvise), mlock, userfaultfd or a NUMA policy.
     Flags,
     /// Another name (PR_SET_VMA_ANON_NAME).
     Name,
-    /// Nothing that is visible: the kernel keeps the mappings apart because both were written to before they met (their
-    /// `anon_vma` differ), or for a policy of memory nodes; or the flags could not be read.
+    /// No visible difference. The kernel keeps the mappings apart because both were written to before they met (their `anon_vma`
+    /// differ), or because of a NUMA policy; or the flags could not be read.
     Unseen,
 }
 
 impl CutBy {
-    /// One short clause.
+    /// One short clause for a table.
     pub fn describe(self) -> &'static str {
         match self {
             CutBy::Guard => "a guard page",
@@ -45,7 +45,7 @@ impl CutBy {
         }
     }
 
-    /// The name in documents.
+    /// The identifier in JSON documents.
     pub fn label(self) -> &'static str {
         match self {
             CutBy::Guard => "guard",

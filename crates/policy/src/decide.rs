@@ -1,103 +1,103 @@
-//! What a policy does to a call.
+//! Decides what a policy does to a system call.
 //!
-//! [`decide`] says it as data, [`Actions`]; [`crate::carry_out`] does it. What is done after a call depends on what came of it, so a
-//! decision names ranges by the call's result.
+//! [`decide`] returns the decision as data, [`Actions`]; [`crate::carry_out`] carries it out. The steps after a call depend on
+//! its result, so a decision describes ranges in terms of that result.
 //!
-//! Under policies of `hugetlb-*` each step depends on what came of the one before: [`crate::pool`] decides them one by one.
+//! Under `hugetlb-*` policies each step depends on the result of the step before. [`crate::pool`] decides them one by one.
 
 use crate::call::{Call, Vma, madv, map, pr, prot};
 use crate::guards;
 use crate::heap::{Heap, Step};
 use crate::mechanism::Mechanism;
 
-/// What is remembered of an address space between calls.
+/// State of an address space that is kept between calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// The heap.
+    /// The heap that brk grows.
     pub heap: Heap,
-    /// What PR_SET_THP_DISABLE was told and not passed on, to be repeated to PR_GET_THP_DISABLE.
+    /// The value that the program gave to PR_SET_THP_DISABLE and that was not passed on. PR_GET_THP_DISABLE returns it.
     pub thp_disable: u64,
 }
 
-/// What is done to a call.
+/// What to do with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Actions {
-    /// It is made as it is.
+    /// Make the call unchanged.
     Pass,
-    /// It is not made, and returns this.
+    /// Do not make the call; return this result.
     Answer {
-        /// The result.
+        /// The result that the program receives.
         result: i64,
-        /// What is said of it; `None` where the program is told no more than the truth.
+        /// The text that records the answer; `None` where the answer matches the real state.
         said: Option<&'static str>,
     },
-    /// It is not made, and returns 0 where there is memory in the range.
+    /// Do not make the call; return 0 if the range is mapped, otherwise the kernel's error.
     AnswerWhereMapped {
-        /// The first address.
+        /// First address of the range.
         start: u64,
-        /// Bytes.
+        /// Length in bytes.
         bytes: u64,
-        /// What is said of it.
+        /// The text that records the answer.
         said: &'static str,
     },
-    /// It is made with other flags of mmap, or as it is; then more is done with what it mapped.
+    /// Make the mmap, possibly with other flags; then advise or populate the new mapping.
     Map {
-        /// The call; `None`: the program's own.
+        /// The call to make; `None` for the program's own call.
         call: Option<Call>,
-        /// Bytes that it maps.
+        /// Length of the mapping in bytes.
         bytes: u64,
-        /// What is done then.
+        /// What to do with the new mapping.
         then: Then,
     },
-    /// The end of the heap is moved, and more is done with what it has grown by.
+    /// Move the end of the heap; then advise or populate the memory by which it grew.
     MoveHeap {
-        /// How.
+        /// How to move the end of the heap.
         step: Step,
-        /// What is done then.
+        /// What to do with the new memory.
         then: Then,
     },
-    /// Another call is made in its place; where that one is refused and `or_own` is set, the program's own.
+    /// Make another call in place of the program's. If the kernel refuses it and `or_own` is set, make the program's own call.
     Instead {
-        /// The call.
+        /// The call to make.
         call: Call,
-        /// Whether the program's own is made where it is refused.
+        /// Whether to make the program's own call if this one is refused.
         or_own: bool,
-        /// What is said of it.
+        /// The text that records the answer.
         said: &'static str,
     },
-    /// A guard page is not mapped: what is there stays, and holds zeros as fresh memory does. Where that cannot be, the call is
-    /// made as it is.
+    /// Do not map a guard page: leave the existing memory in place, and fill it with zeros like fresh memory. If that fails, make
+    /// the call unchanged.
     Zero {
-        /// The first address.
+        /// First address of the range.
         start: u64,
         /// The address after the last.
         end: u64,
-        /// What is said of it.
+        /// The text that records the answer.
         said: &'static str,
     },
 }
 
-/// What is done with memory once it is there.
+/// What to do with memory after it has been mapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Then {
-    /// It is given this advice, with all that it was joined with.
+    /// Advice for the memory, including the mappings that it was merged with.
     pub advice: Option<u64>,
-    /// It is populated by this advice, and nothing beside it.
+    /// Advice that populates the memory, without the mappings that it was merged with.
     pub populate: Option<u64>,
-    /// Only if it is anonymous memory, which the call alone does not say.
+    /// Apply this only if the memory is anonymous, which the call's arguments do not show.
     pub only_anonymous: bool,
 }
 
-/// What a decision may ask of a program's memory.
+/// Facts about a program's memory that a decision may query.
 pub trait View {
-    /// The mapping that holds an address.
+    /// Returns the mapping that contains an address.
     fn vma_at(&mut self, address: u64) -> Option<Vma>;
 
-    /// Whether the kernel knows PR_THP_DISABLE_EXCEPT_ADVISED.
+    /// Whether the kernel supports PR_THP_DISABLE_EXCEPT_ADVISED.
     fn excepts_advised(&mut self) -> bool;
 }
 
-/// What a policy does to a call.
+/// Decides what a policy does to a call.
 pub fn decide(mechanism: &Mechanism, space: &mut Space, call: &Call, view: &mut impl View) -> Actions {
     match *call {
         Call::Prctl { option, arguments } => thp_disable(mechanism, space, option as u32, arguments, view),
@@ -137,7 +137,7 @@ pub fn decide(mechanism: &Mechanism, space: &mut Space, call: &Call, view: &mut 
 fn mmap(mechanism: &Mechanism, call: &Call) -> Actions {
     let Call::Mmap { address, bytes, protection, flags, file, offset } = *call else { return Actions::Pass };
     let advice = mechanism.advice.filter(|_| mechanism.advises(bytes, flags));
-    // The program's own wish to populate comes after the advice, or else small pages are there first.
+    // Population that the program requested must come after the advice; otherwise it brings in small pages first.
     let wishes = advice.is_some() && flags & (map::POPULATE | map::NONBLOCK) == map::POPULATE;
     let populates = mechanism.populates(protection, flags);
     if advice.is_none() && !populates {
@@ -158,7 +158,7 @@ fn map_over(mechanism: &Mechanism, start: u64, bytes: u64, view: &mut impl View)
     is_guard.then_some(Actions::Zero { start, end, said: guards::MAPPED_OVER })
 }
 
-/// A mapping keeps its advice when it grows; one that was too small for it gets it when it has outgrown that.
+/// A mapping keeps its advice when it grows. A mapping that was too small for advice is advised once it has grown enough.
 fn mremap(mechanism: &Mechanism, old_bytes: u64, new_bytes: u64) -> Actions {
     let from = mechanism.advised_bytes();
     if mechanism.advice.is_none() || old_bytes >= from || new_bytes < from {
@@ -190,7 +190,8 @@ fn mprotect(mechanism: &Mechanism, start: u64, bytes: u64, protection: u64, view
     Actions::Instead { call, or_own: true, said: guards::LEFT_CLOSED }
 }
 
-/// madvise calls of the program that contradict the policy are answered: as the kernel would, whether there is memory.
+/// Answers the program's madvise calls that contradict the policy. The result is the kernel's: it depends on whether the range is
+/// mapped.
 fn contrary_advice(mechanism: &Mechanism, start: u64, bytes: u64, advice: u64) -> Actions {
     let said = match advice {
         madv::NOHUGEPAGE if mechanism.wants_large() => "madvise(MADV_NOHUGEPAGE)",
@@ -200,8 +201,8 @@ fn contrary_advice(mechanism: &Mechanism, start: u64, bytes: u64, advice: u64) -
     Actions::AnswerWhereMapped { start, bytes, said }
 }
 
-/// PR_SET_THP_DISABLE would undo the policy: its calls are answered. The program is told what it would be told without the
-/// policy. The rules of the arguments are those of `prctl_set_thp_disable` in kernel/sys.c.
+/// PR_SET_THP_DISABLE would undo the policy, so its calls are answered. The program sees the same results as without the policy.
+/// The argument rules are those of `prctl_set_thp_disable` in kernel/sys.c.
 fn thp_disable(
     mechanism: &Mechanism,
     space: &mut Space,
@@ -226,7 +227,7 @@ fn thp_disable(
         return Actions::Answer { result: space.thp_disable as i64, said: None };
     }
     space.thp_disable = if value == 0 { 0 } else { 1 | flags };
-    // What the policy wants too is no news.
+    // A request that agrees with the policy need not be recorded.
     let said = match (mechanism.wants_large(), value != 0, flags) {
         (true, true, _) => Some("prctl(PR_SET_THP_DISABLE, 1)"),
         (false, false, _) => Some("prctl(PR_SET_THP_DISABLE, 0)"),
@@ -242,7 +243,7 @@ mod tests {
     use crate::intent::PageSizes;
     use crate::size::PageSize;
 
-    /// A program without memory, on a kernel of Linux 6.18 or later, or before.
+    /// A view without mappings, of a kernel that is at least Linux 6.18 or older, depending on `excepts_advised`.
     struct Nothing {
         excepts_advised: bool,
     }
@@ -288,7 +289,7 @@ mod tests {
             let found = decide(&mechanism(policy), &mut Space::default(), &call, &mut Nothing { excepts_advised });
             assert_eq!(found, expected, "{policy} {call:?}");
         }
-        // The program is told what it said itself.
+        // PR_GET_THP_DISABLE returns what the program set.
         let (thp, mut space, mut view) = (mechanism("thp"), Space::default(), Nothing { excepts_advised: true });
         decide(&thp, &mut space, &Call::Prctl { option: set, arguments: [1, 2, 0, 0] }, &mut view);
         let found = decide(&thp, &mut space, &Call::Prctl { option: get, arguments: [0; 4] }, &mut view);

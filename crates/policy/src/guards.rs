@@ -1,26 +1,25 @@
 //! Guard pages, and how `+no-guards` finds them.
 //!
-//! They come in three shapes. A page inside an accessible mapping is made PROT_NONE later; or such a page is
-//! mapped over it (mmap with PROT_NONE and MAP_FIXED); or a PROT_NONE reservation is opened in parts that
-//! leave a page between them closed (QEMU's code regions since 6.1, thread stacks of glibc).
+//! A program makes a guard page in one of three ways. It makes a page inside an accessible mapping PROT_NONE. It maps an
+//! inaccessible page over an accessible mapping (mmap with PROT_NONE and MAP_FIXED). Or it opens a PROT_NONE reservation in parts
+//! and leaves a page between them closed (QEMU's code regions since 6.1, thread stacks of glibc).
 
 use crate::call::{Vma, map, prot};
 use crate::size::PageSize;
 
-/// The largest closed gap that counts as a guard, in base pages. Reservations that a program means to
-/// open later are larger.
+/// The largest closed gap that counts as a guard, in base pages. Reservations that a program intends to open later are larger.
 const MOST_PAGES: u64 = 16;
 
-/// What is said of a page inside a mapping that mprotect was to close.
+/// Records that mprotect was to close a page inside a mapping.
 pub const CLOSED: &str = "mprotect(PROT_NONE) of a guard page";
-/// What is said of one that mmap was to close.
+/// Records that mmap was to map an inaccessible page over a mapping.
 pub const MAPPED_OVER: &str = "mmap(PROT_NONE, MAP_FIXED) of a guard page";
 
-/// What is said of guards that mprotect was to leave closed beside what it opens.
+/// Records that mprotect was to leave guard pages closed next to the range that it opens.
 pub const LEFT_CLOSED: &str = "mprotect that left a guard page closed, widened over it";
 
-/// Whether these arguments of mmap map a guard over something: inaccessible private anonymous memory at a place of the
-/// caller's choice, whatever is there.
+/// Whether these mmap arguments map a guard over existing memory: inaccessible private anonymous memory at an address that the
+/// caller chose with MAP_FIXED.
 pub fn maps_over(protection: u64, flags: u64) -> bool {
     const WANTED: u64 = map::FIXED | map::ANONYMOUS;
     const UNWANTED: u64 = map::FIXED_NOREPLACE | map::HUGETLB;
@@ -28,13 +27,13 @@ pub fn maps_over(protection: u64, flags: u64) -> bool {
     protection == prot::NONE && private && flags & WANTED == WANTED && flags & UNWANTED == 0
 }
 
-/// Whether a range is small enough for a guard.
+/// Whether a range is small enough to be a guard.
 pub fn is_small(start: u64, end: u64, base: PageSize) -> bool {
     end - start <= MOST_PAGES * base.bytes()
 }
 
-/// Whether closing `[start, end)` makes a guard: it is small, and part of a larger accessible anonymous
-/// mapping. `at` is the mapping that holds `start`.
+/// Whether closing `[start, end)` makes a guard: the range is small and part of a larger accessible anonymous mapping. `at` is
+/// the mapping that contains `start`.
 pub fn closes_a_guard(at: Option<Vma>, start: u64, end: u64, base: PageSize) -> bool {
     is_small(start, end, base)
         && at.is_some_and(|vma| {
@@ -42,8 +41,8 @@ pub fn closes_a_guard(at: Option<Vma>, start: u64, end: u64, base: PageSize) -> 
         })
 }
 
-/// The range that opening `[start, end)` becomes when the guards beside it are opened too. `at` is the mapping that
-/// holds `start`.
+/// The range to open instead of `[start, end)` so that the neighbouring guards are opened too. `at` is the mapping that contains
+/// `start`.
 pub fn without_guards(at: Option<Vma>, start: u64, end: u64, base: PageSize) -> (u64, u64) {
     let most = MOST_PAGES * base.bytes();
     let Some(vma) = at.filter(|vma| end <= vma.end && vma.is_anonymous && is_closed(vma)) else {
@@ -91,7 +90,7 @@ mod tests {
 
     #[test]
     fn regions_of_a_reservation_grow_over_the_gaps_between_them() {
-        // Three regions of 512 pages with a guard at the end of each, opened one after the other.
+        // Three regions of 512 pages, each with a guard at its end, are opened one after the other.
         let opened = |reservation: Vma, start: u64, end: u64| {
             let (low, high) = without_guards(Some(reservation), start * PAGE, end * PAGE, PageSize::K4);
             (low / PAGE, high / PAGE)

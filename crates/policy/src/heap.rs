@@ -1,44 +1,43 @@
 //! The heap that brk(2) grows, as the program sees it and as the kernel has it.
 //!
-//! malloc grows the heap by 132K at a time and touches each part at once, so that no large page ever
-//! fits a whole slot of it. Under a policy of large pages the kernel's heap therefore grows in steps of
-//! the policy's page size, ahead of the program's. What lies between the two ends has never been
-//! touched, so it reads as zero when the program gets there, as brk promises.
+//! malloc grows the heap by 132K at a time and touches each part at once, so a whole slot is never free for a large page. Under a
+//! policy of large pages the kernel's heap therefore grows in steps of the policy's page size, ahead of the program's heap.
+//! Memory between the two ends has never been touched, so it reads as zero when the program's heap reaches it, as brk promises.
 
 use crate::size::PageSize;
 
-/// The two ends of a heap. Unknown until the first call of brk.
+/// The two ends of a heap. They are unknown until the first call of brk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heap {
-    /// Where it begins.
+    /// The first address of the heap.
     start: u64,
-    /// What the program was told.
+    /// The end that the program was given.
     program_end: u64,
-    /// What the kernel was told; at least `program_end`.
+    /// The end that the kernel has; at least `program_end`.
     kernel_end: u64,
 }
 
-/// What a call of brk comes to.
+/// How a call of brk is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Answer with this end; nothing to do.
+    /// Answer with this end; no call is needed.
     Answer {
-        /// The end.
+        /// The end that the program receives.
         end: u64,
     },
-    /// Ask the kernel for the first end; if it refuses, for what the program asked.
+    /// Ask the kernel for the end `wanted`; if it refuses, for `asked`.
     Grow {
-        /// The end that the heap is to have.
+        /// The end to request first.
         wanted: u64,
-        /// The end that the program asked for.
+        /// The end that the program requested.
         asked: u64,
     },
-    /// Pass the call on as it is.
+    /// Pass the call on unchanged.
     Pass,
 }
 
 impl Heap {
-    /// What a call of brk comes to, where the heap grows in steps of `step`.
+    /// How to handle a call of brk when the heap grows in steps of `step`.
     pub fn step(&self, asked: u64, step: PageSize) -> Step {
         match asked {
             _ if self.start == 0 => Step::Pass,
@@ -49,19 +48,19 @@ impl Heap {
         }
     }
 
-    /// The program was told this end.
+    /// Records the end that the program was given.
     pub fn answered(&mut self, end: u64) {
         self.program_end = end;
     }
 
-    /// The call was passed on, and the kernel's heap ends here now.
+    /// Records that a call was passed on and that the kernel's heap now ends at `end`.
     pub fn passed(&mut self, end: u64) {
         let start = if self.start == 0 { end } else { self.start };
         *self = Heap { start, program_end: end, kernel_end: end };
     }
 
-    /// The kernel was asked for a larger heap, which ends here now. Returns what the program is told and, where the kernel's
-    /// heap grew, the new range.
+    /// Records that the kernel was asked for a larger heap, which now ends at `end`. Returns the end to give to the program and,
+    /// where the kernel's heap grew, the new range.
     pub fn grown(&mut self, asked: u64, end: u64) -> (u64, Option<(u64, u64)>) {
         let old = std::mem::replace(&mut self.kernel_end, end);
         if end >= asked {
@@ -70,12 +69,12 @@ impl Heap {
         (self.program_end, (end > old).then_some((old, end)))
     }
 
-    /// Whether its ends are known.
+    /// Whether the ends of the heap are known.
     pub fn is_known(&self) -> bool {
         self.start != 0
     }
 
-    /// What the kernel unmaps when the heap is to end at `asked`; `None` where it does not shrink.
+    /// The range that the kernel unmaps when the heap is to end at `asked`; `None` where the heap does not shrink.
     pub fn cut_at(&self, asked: u64) -> Option<(u64, u64)> {
         (self.start..self.program_end).contains(&asked).then_some((asked, self.kernel_end))
     }

@@ -1,4 +1,4 @@
-//! Policies: the granularity that memory should be mapped with. An intent, never a mechanism.
+//! Policies: the page size that memory should be mapped with. A policy states an intent, not a mechanism.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::size::PageSize;
 
-/// The page sizes that a running kernel can be asked for.
+/// The page sizes that a running kernel offers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageSizes {
-    /// The base page.
+    /// The base page size.
     pub base: PageSize,
-    /// The PMD leaf that THP maps (`hpage_pmd_size`); absent where the kernel has no THP.
+    /// The size of PMD leaves that THP maps (`hpage_pmd_size`); absent where the kernel has no THP.
     pub pmd: Option<PageSize>,
     /// Folio sizes below the PMD leaf that anonymous memory can have (mTHP), smallest first.
     pub mthp: Vec<PageSize>,
@@ -21,10 +21,9 @@ pub struct PageSizes {
 }
 
 impl PageSizes {
-    /// Leaves that the kernel's direct map can have, smallest first: pages, PMD leaves and, where the base
-    /// page is 4K, PUD leaves (arm64 has none with other granules: `pud_sect_supported`,
-    /// arch/arm64/include/asm/pgtable.h). Tables of all formats that Linux runs 64 bits on have entries of
-    /// 8 bytes and fill one page.
+    /// Leaf sizes that the kernel's direct map can have, smallest first: pages, PMD leaves and, where the base page is 4K, PUD
+    /// leaves (arm64 has none with other granules: `pud_sect_supported`, arch/arm64/include/asm/pgtable.h). In every 64-bit
+    /// format that Linux supports, table entries have 8 bytes and a table fills one page.
     pub fn direct_map_leaves(&self) -> Vec<PageSize> {
         let entries = self.base.bytes() / 8;
         let pmd = PageSize::new(self.base.bytes() * entries).ok();
@@ -33,10 +32,10 @@ impl PageSizes {
     }
 }
 
-/// How large the pages should be.
+/// The size that pages should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Granularity {
-    /// Whatever the system gives: nothing is touched.
+    /// The system's own behaviour: nothing is changed.
     Default,
     /// Base pages only.
     Base,
@@ -46,16 +45,16 @@ pub enum Granularity {
     Thp,
     /// Pages of the hugetlb pool of this size.
     Hugetlb(PageSize),
-    /// The kernel's own mapping of all memory (the direct map) has such leaves; nothing of the
-    /// program is touched. A boot has one direct map, so arms of this kind are compared over boots.
+    /// The kernel's mapping of all memory (the direct map) has these leaves; the program is not changed. A boot has one direct
+    /// map, so arms of this kind are compared over several boots.
     DirectMap(DirectMapLeaves),
 }
 
 /// The leaves of a direct map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DirectMapLeaves {
-    /// No size is shown to map nine tenths of memory: what most boots have, where memory below 4G and at the ends of nodes
-    /// is much of all, or where leaves were split since.
+    /// No leaf size maps nine tenths of memory. Most boots are like this: memory below 4G and at the ends of nodes is a large
+    /// part of the total, or leaves have been split since boot.
     Mixed,
     /// Leaves of this size.
     Of(PageSize),
@@ -70,47 +69,47 @@ impl fmt::Display for DirectMapLeaves {
     }
 }
 
-/// What else should hold while the program runs.
+/// An additional condition while the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Modifier {
     /// Guard pages inside a larger anonymous mapping are left accessible.
     NoGuards,
-    /// What would be huge is not: transparent pages are disabled for the program.
+    /// Transparent huge pages are disabled for the program, also where the granularity would have them.
     NoHuge,
     /// Memory is populated when it is mapped, not when it is first touched.
     Prefault,
 }
 
-/// The policy of a boot whose leaves are of no one size.
+/// The name of the policy for a boot whose direct map has no dominant leaf size.
 const MIXED: &str = "direct-map-mixed";
 
-/// A granularity and its modifiers; reads and prints as `thp+no-guards`.
+/// A granularity and its modifiers; parsed and printed as `thp+no-guards`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Policy {
-    /// How large the pages should be.
+    /// The size that pages should have.
     pub granularity: Granularity,
-    /// Sorted, without repetition.
+    /// Sorted, without duplicates.
     modifiers: Vec<Modifier>,
 }
 
-/// A policy name that could not be read.
+/// A policy name that could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// No such granularity.
+    /// There is no granularity of that name.
     #[error("there is no policy {found:?}; the nearest is {nearest:?} (`pagelab list policies` shows all)")]
     Unknown {
-        /// What was given.
+        /// The given text.
         found: String,
-        /// The most similar name.
+        /// The most similar valid name.
         nearest: String,
     },
-    /// No such modifier.
+    /// There is no modifier of that name.
     #[error("there is no modifier {found:?}; the nearest is {nearest:?} (`pagelab list policies` shows all)")]
     UnknownModifier {
-        /// What was given.
+        /// The given text.
         found: String,
-        /// The most similar name.
+        /// The most similar valid name.
         nearest: String,
     },
     /// Two parts that contradict each other.
@@ -119,7 +118,7 @@ pub enum PolicyError {
 }
 
 impl Modifier {
-    /// Every modifier there is.
+    /// All modifiers.
     pub const ALL: [Modifier; 3] = [Modifier::NoGuards, Modifier::NoHuge, Modifier::Prefault];
 
     /// The name on the command line, without the `+`.
@@ -142,7 +141,7 @@ impl Modifier {
 }
 
 impl Policy {
-    /// The policy that touches nothing.
+    /// The policy that changes nothing.
     pub const DEFAULT: Policy = Policy { granularity: Granularity::Default, modifiers: Vec::new() };
 
     /// A policy without modifiers.
@@ -168,8 +167,8 @@ impl Policy {
         &self.modifiers
     }
 
-    /// The page size that the policy asks for the program's memory on this kernel; `None` where it asks for
-    /// none in particular (`default`, `direct-map-2m`) or the kernel has no such size.
+    /// The page size that the policy asks for on this kernel, for the program's memory; `None` where it asks for no particular
+    /// size (`default`, `direct-map-2m`) or the kernel has no such size.
     pub fn target(&self, page_sizes: &PageSizes) -> Option<PageSize> {
         match self.granularity {
             Granularity::Default => None,
@@ -181,13 +180,13 @@ impl Policy {
         }
     }
 
-    /// Whether anything is done to the program: neither `default` nor `direct-map-*` does, without modifiers.
+    /// Whether anything about the program is changed: `default` and `direct-map-*` without modifiers change nothing.
     pub fn touches_program(&self) -> bool {
         let is_touched = !matches!(self.granularity, Granularity::Default | Granularity::DirectMap(_));
         is_touched || !self.modifiers.is_empty()
     }
 
-    /// The leaves of the kernel's direct map that the policy asks for; `None` where it asks for none.
+    /// The direct-map leaves that the policy asks for; `None` where it asks for none.
     pub fn direct_map(&self) -> Option<DirectMapLeaves> {
         match self.granularity {
             Granularity::DirectMap(leaves) => Some(leaves),
@@ -195,7 +194,7 @@ impl Policy {
         }
     }
 
-    /// Every granularity that this kernel has a name for, smallest pages first.
+    /// All granularities that this kernel offers, smallest pages first.
     pub fn granularities(page_sizes: &PageSizes) -> Vec<Granularity> {
         let mut all = vec![Granularity::Default, Granularity::Base];
         all.extend(page_sizes.mthp.iter().map(|size| Granularity::Mthp(*size)));
@@ -286,7 +285,7 @@ fn parse_modifier(text: &str) -> Result<Modifier, PolicyError> {
     })
 }
 
-/// Names that a typing error is compared with: every size that some kernel offers.
+/// The names that a mistyped name is compared with: every size that some kernel offers.
 fn well_known() -> Vec<String> {
     let plain = ["default", "base", "thp", MIXED].map(String::from);
     let mthp = (14..=24).map(|shift| Granularity::Mthp(PageSize::new(1 << shift).expect("a power of two")));

@@ -1,8 +1,8 @@
-//! Policies: what page sizes they ask for, and whether memory has them.
+//! Policies: which page sizes they ask for, and whether memory has them.
 //!
-//! Everything here is plain data and pure functions: no files, no processes, no clocks, and nothing of the other
-//! crates. Two platforms interpret it: the tracer by the system calls of a stopped task, the model by its VMAs. Neither has
-//! a rule of its own.
+//! Everything here is plain data and pure functions: no files, no processes, no clocks, and no other crate of this project. Two
+//! platforms carry it out: the tracer with the system calls of a stopped task, and the model with its VMAs. Neither has rules of
+//! its own.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -1,43 +1,43 @@
-//! Which memory a witness looks at before a call gives it back. Every look takes time, so it looks at large ranges only, unless all
-//! is to be seen.
+//! Which memory a witness examines before a call gives it back. Each examination takes time, so by default only large ranges are
+//! examined.
 
 use crate::call::{Call, madv, map, mremap};
 use crate::size::PageSize;
 
-/// Bytes of an unmapped range from which on a witness looks at it before it goes.
+/// The size from which on a range is examined before it is unmapped.
 pub const LARGE_BYTES: u64 = 1 << 20;
 
-/// Bytes of a range whose content is dropped (MADV_DONTNEED) from which on a witness looks at it. It is more
-/// than a thread's stack, whose content glibc drops when the thread ends.
+/// The size from which on a range is examined before its content is dropped (MADV_DONTNEED). It is larger than a thread's stack,
+/// whose content glibc drops when the thread ends.
 pub const LARGE_DROP_BYTES: u64 = 16 << 20;
 
-/// How much of the memory that goes is looked at.
+/// How much of the memory that is given back is examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// Large ranges that munmap and MADV_DONTNEED give back.
     Large,
-    /// All of it: every munmap, MADV_DONTNEED and MADV_FREE, what mremap and brk cut off, what a mapping takes the place of, and
-    /// the memory of an image that execve replaces.
+    /// All of it: every munmap, MADV_DONTNEED and MADV_FREE, memory that mremap and brk cut off, memory that a mapping replaces,
+    /// and the memory of the image that execve replaces.
     All,
 }
 
 impl Extent {
-    /// Whether what munmap gives back is looked at.
+    /// Whether memory that munmap gives back is examined.
     pub fn has_unmap(self, bytes: u64) -> bool {
         self == Extent::All || bytes >= LARGE_BYTES
     }
 
-    /// Whether what this advice drops is looked at.
+    /// Whether memory that this advice drops is examined.
     pub fn has_drop(self, bytes: u64, advice: u64) -> bool {
         self == Extent::All || advice == madv::DONTNEED && bytes >= LARGE_DROP_BYTES
     }
 
-    /// Whether what goes by other calls is looked at.
+    /// Whether memory that other calls give back is examined.
     pub fn has_others(self) -> bool {
         self == Extent::All
     }
 
-    /// Whether what goes by a call is looked at.
+    /// Whether memory that this call gives back is examined.
     pub fn has(self, going: &Going, call: &Call) -> bool {
         match (going, call) {
             (Going::Unmapped(start, end), Call::Munmap { .. }) => self.has_unmap(end - start),
@@ -47,22 +47,22 @@ impl Extent {
     }
 }
 
-/// Advice after which content may be gone.
+/// Advice values after which content may be lost.
 pub const DROPS: [u64; 4] = [madv::DONTNEED, madv::DONTNEED_LOCKED, madv::FREE, madv::GUARD_INSTALL];
 
-/// What a call does to the memory that it names: from a first address to the one after the last.
+/// What a call does to a range: its first address and the address after the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Going {
-    /// The addresses go, with what is there.
+    /// The range is unmapped, with its content.
     Unmapped(u64, u64),
-    /// The content goes.
+    /// The content is dropped; the range stays mapped.
     Dropped(u64, u64),
-    /// The kernel may take the content; pages of a pool stay.
+    /// The kernel may reclaim the content; hugetlb pages keep it.
     Freed(u64, u64),
 }
 
 impl Going {
-    /// What goes by a call. Of brk only who knows the heap can say that.
+    /// What a call gives back. For brk this is `None`: the effect depends on the current end of the heap.
     pub fn by(call: &Call, base: PageSize) -> Option<Going> {
         let range = |start: u64, bytes: u64| {
             let end = start.checked_add(bytes).and_then(|end| base.align_up(end))?;

@@ -1,31 +1,31 @@
-//! What a policy is in terms of system calls, as data.
+//! A policy as data: how it changes system calls.
 
 use crate::call::{madv, map};
 use crate::intent::{Granularity, Modifier, PageSizes, Policy};
 use crate::size::PageSize;
 
-/// How the memory calls of a program are changed under a policy.
+/// How a policy changes the memory calls of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mechanism {
-    /// Anonymous mappings from [`Mechanism::advised_bytes`] on, what they are joined with, and the heap are given this
-    /// advice.
+    /// The advice for the heap, and for anonymous mappings of at least [`Mechanism::advised_bytes`] with the mappings they are
+    /// merged with.
     pub advice: Option<u64>,
-    /// The smallest mapping that can hold a page of the policy's size by itself; the step of the heap.
+    /// The smallest mapping that can hold a page of the policy's size; also the growth step of the heap.
     pub large: PageSize,
-    /// Large anonymous mappings come from the hugetlb pool of pages of `large` bytes.
+    /// Whether large anonymous mappings use the hugetlb pool of pages of `large` bytes.
     pub hugetlb: bool,
-    /// Guard pages are left accessible.
+    /// Whether guard pages are left accessible.
     pub no_guards: bool,
-    /// Writable anonymous memory is populated when it is mapped.
+    /// Whether writable anonymous memory is populated when it is mapped.
     pub prefault: bool,
-    /// Transparent huge pages are disabled for the whole tree before the program starts.
+    /// Whether transparent huge pages are disabled for the whole process tree before the program starts.
     pub disable_thp: bool,
-    /// The base page of the kernel.
+    /// The kernel's base page size.
     pub base: PageSize,
 }
 
 impl Mechanism {
-    /// That of a policy. `page_sizes` is the kernel's; a size that it lacks was refused before.
+    /// The mechanism of a policy. `page_sizes` is the kernel's; a size that the kernel lacks was rejected earlier.
     pub fn of(policy: &Policy, page_sizes: &PageSizes) -> Mechanism {
         let smallest_large = page_sizes.mthp.first().copied().or(page_sizes.pmd).unwrap_or(page_sizes.base);
         let (advice, large) = match policy.granularity {
@@ -46,42 +46,42 @@ impl Mechanism {
         }
     }
 
-    /// Whether the program's own calls that turn large pages off are answered and not passed on.
+    /// Whether the program's calls that disable large pages are answered and not passed on.
     pub fn wants_large(&self) -> bool {
         self.advice == Some(madv::HUGEPAGE)
     }
 
-    /// Whether PR_SET_THP_DISABLE and the question for it are answered and not passed on.
+    /// Whether PR_SET_THP_DISABLE and PR_GET_THP_DISABLE are answered and not passed on.
     pub fn answers_thp_disable(&self) -> bool {
         self.wants_large() || self.disable_thp
     }
 
-    /// Whether the policy holds without a tracer: nothing is done to the program's calls.
+    /// Whether the policy holds without a tracer: none of the program's calls is changed.
     pub fn needs_no_tracer(&self) -> bool {
         self.advice.is_none() && !self.hugetlb && !self.no_guards && !self.prefault
     }
 
-    /// By how much the heap grows at a time: ahead of the program where it is to hold large pages.
+    /// The growth step of the heap; larger than a base page where the heap should hold large pages.
     pub fn heap_step(&self) -> PageSize {
         if self.wants_large() { self.large } else { self.base }
     }
 
-    /// The smallest anonymous mapping that is advised. The kernel joins mappings that touch and are alike, and
-    /// then a page of the policy's size fits where none of them could hold one. A sixteenth of that size is 128K for 2M,
-    /// from which on glibc's malloc maps what it is asked for by itself; below it stops would cost more than they bring.
-    /// What is smaller is advised with the next mapping that it is joined with.
+    /// The smallest anonymous mapping that is advised. The kernel merges adjacent mappings with equal attributes, and a page of
+    /// the policy's size may then fit where none of the single mappings could hold one. A sixteenth of the size is 128K for 2M,
+    /// the size from which on glibc's malloc maps a request separately. Below it, stopping the program costs more than the advice
+    /// gains. A smaller mapping is advised together with the next mapping that it is merged with.
     pub fn advised_bytes(&self) -> u64 {
         (self.large.bytes() / 16).max(self.piece_bytes()).min(self.large.bytes())
     }
 
-    /// The smallest piece of a reservation that is advised when it is opened by mmap: smaller ones are the
-    /// ends of a program's own segments, which its loader maps this way.
+    /// The smallest part of a reservation that is advised when mmap opens it. Smaller parts are the ends of a program's own
+    /// segments, which its loader maps this way.
     pub fn piece_bytes(&self) -> u64 {
         16 * self.base.bytes()
     }
 
-    /// Whether a mapping that is made with these arguments is advised: large ones are, and pieces of large reservations.
-    /// Reservations without access are advised too: what is opened of them later keeps the advice.
+    /// Whether a mapping made with these arguments is advised: large mappings are, and parts of large reservations. Inaccessible
+    /// reservations are advised too; the parts opened later keep the advice.
     pub fn advises(&self, bytes: u64, flags: u64) -> bool {
         let is_long = bytes >= self.advised_bytes();
         let is_piece = flags & map::FIXED != 0 && bytes >= self.piece_bytes();
@@ -89,15 +89,15 @@ impl Mechanism {
         self.advice.is_some() && is_own && (is_long || is_piece)
     }
 
-    /// Whether a mapping that is made with these arguments is populated for the policy's sake. Reservations, whether without
-    /// access or without a promise of memory, are not.
+    /// Whether the policy populates a mapping made with these arguments. Reservations are not populated, whether they are
+    /// inaccessible or MAP_NORESERVE.
     pub fn populates(&self, protection: u64, flags: u64) -> bool {
         let is_own = flags & map::ANONYMOUS != 0 && flags & map::LEFT_ALONE == 0;
         self.prefault && is_own && protection & crate::call::prot::WRITE != 0 && flags & map::NORESERVE == 0
     }
 
     /// Whether memory that a program has before its first call is advised and populated as if it were mapped then: zeroed data
-    /// (bss) and heap in which a large page fits.
+    /// (bss) and heap that are large enough for a large page.
     pub fn concerns_early(&self, is_anonymous: bool, is_writable: bool, bytes: u64) -> bool {
         (self.advice.is_some() || self.prefault) && is_anonymous && is_writable && bytes >= self.large.bytes()
     }

@@ -1,4 +1,4 @@
-//! Ranges of addresses with a value each, as the kernel's tree of mappings has them.
+//! Address ranges with one value each, like the kernel's tree of VMAs.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ impl<V> Default for Ranges<V> {
 }
 
 impl<V: Copy + PartialEq> Ranges<V> {
-    /// Gives `[start, end)` a value, whatever it had before.
+    /// Gives `[start, end)` a value and replaces earlier ones.
     pub fn set(&mut self, start: u64, end: u64, value: V) {
         if start >= end {
             return;
@@ -35,7 +35,7 @@ impl<V: Copy + PartialEq> Ranges<V> {
         self.by_start.insert(start, (end, value));
     }
 
-    /// Takes `[start, end)` out.
+    /// Removes `[start, end)`.
     pub fn clear(&mut self, start: u64, end: u64) {
         let touched: Vec<(u64, u64, V)> = self.touching(start, end).collect();
         for (s, e, value) in touched {
@@ -54,12 +54,12 @@ impl<V: Copy + PartialEq> Ranges<V> {
         self.touching(start, end).map(|(s, e, value)| (s.max(start), e.min(end), value)).collect()
     }
 
-    /// The range that holds an address, whole, with its value.
+    /// The whole range that contains an address, with its value.
     pub fn at(&self, address: u64) -> Option<(u64, u64, V)> {
         self.touching(address, address.checked_add(1)?).next()
     }
 
-    /// The parts of `[start, end)` that have none, in order.
+    /// The parts of `[start, end)` that have no value, in order.
     pub fn gaps(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let mut gaps = Vec::new();
         let mut at = start;
@@ -75,7 +75,7 @@ impl<V: Copy + PartialEq> Ranges<V> {
         gaps
     }
 
-    /// Whether some of `[start, end)` has a value.
+    /// Whether any part of `[start, end)` has a value.
     pub fn overlaps(&self, start: u64, end: u64) -> bool {
         self.touching(start, end).next().is_some()
     }
@@ -85,7 +85,7 @@ impl<V: Copy + PartialEq> Ranges<V> {
         self.gaps(start, end).is_empty()
     }
 
-    /// The ranges that touch `[start, end)`, whole.
+    /// The whole ranges that touch `[start, end)`.
     fn touching(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64, V)> + '_ {
         let before = self.by_start.range(..start).next_back().filter(move |(_, (e, _))| *e > start && start < end);
         let inside = self.by_start.range(start..end.max(start));

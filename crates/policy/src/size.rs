@@ -1,4 +1,4 @@
-//! Sizes in bytes, written the way kernel people write them: `64K`, `2M`, `1G` (always binary).
+//! Sizes in bytes, written in the kernel's way: `64K`, `2M`, `1G` (always binary).
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "u64", into = "u64")]
 pub struct PageSize(u64);
 
-/// A size that could not be read.
+/// A size that could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
     /// The text is not a number with an optional binary suffix.
     #[error("expected a size such as 64K, 2M or 1G, found {0:?}")]
     Syntax(String),
-    /// The number does not fit 64 bits.
+    /// The number does not fit in 64 bits.
     #[error("the size {0:?} does not fit in 64 bits")]
     TooLarge(String),
     /// A page size that is not a power of two of at least 1024 bytes.
@@ -91,7 +91,7 @@ impl FromStr for PageSize {
 
 const SUFFIXES: [(char, u32); 4] = [('T', 40), ('G', 30), ('M', 20), ('K', 10)];
 
-/// Reads `4096`, `64K`, `2M`, `1g`, `1GiB` or `64kB`; suffixes are binary and case does not matter.
+/// Parses `4096`, `64K`, `2M`, `1g`, `1GiB` or `64kB`; suffixes are binary and case does not matter.
 pub fn parse_bytes(text: &str) -> Result<u64, SizeError> {
     let syntax = || SizeError::Syntax(text.to_string());
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -115,8 +115,8 @@ pub fn parse_bytes(text: &str) -> Result<u64, SizeError> {
     number.checked_mul(1 << shift).ok_or_else(|| SizeError::TooLarge(text.to_string()))
 }
 
-/// Bytes for reading: exact where the value is a whole number of a unit (`2M`), else rounded to
-/// three significant digits (`1.34G`).
+/// Formats bytes for people: exact where the value is a whole number of a unit (`2M`), otherwise rounded to three significant
+/// digits (`1.34G`).
 pub fn format_bytes(bytes: u64) -> String {
     let text = exact(bytes);
     if text.len() <= 4 {

@@ -1,4 +1,4 @@
-//! The verdict: did the policy take effect? It does not know which platform made the census.
+//! The verdict: did the policy take effect? It does not depend on the platform that made the census.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,67 +8,66 @@ use crate::cause::CauseShare;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Holding {
-    /// At least nine tenths of the memory concerned is mapped as asked.
+    /// At least nine tenths of the concerned memory is mapped as asked.
     Held,
-    /// At least a tenth.
+    /// At least one tenth of the concerned memory is mapped as asked.
     Partly,
-    /// Less.
+    /// Less than one tenth of the concerned memory is mapped as asked.
     NotHeld,
-    /// It cannot be known; the causes say why.
+    /// It cannot be determined; the causes give the reason.
     Unknown,
     /// The policy asks for nothing that could fail to hold (`default`).
     NotAsked,
 }
 
-/// What the census says about a policy.
+/// What the census shows about a policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// The word.
+    /// Whether the policy held.
     pub holding: Holding,
-    /// Anonymous and hugetlb bytes that the policy concerns.
+    /// Anonymous and hugetlb bytes that the policy applies to.
     pub concerned_bytes: u64,
-    /// Those of them that are mapped as asked.
+    /// Concerned bytes that are mapped as asked.
     pub covered_bytes: u64,
     /// How much of the peak was looked at; absent where the platform needs no looks, or did not count.
     pub peak: Option<Peak>,
-    /// Why the rest is not, largest first; and what else should be known.
+    /// Why the rest is not mapped as asked, largest first, and other facts that the reader should know.
     pub causes: Vec<CauseShare>,
-    /// Calls of the program that were answered and not passed on, for example
-    /// `prctl(PR_SET_THP_DISABLE)`, with their number.
+    /// Calls of the program that were answered and not passed on, for example `prctl(PR_SET_THP_DISABLE)`, with their number.
     pub answered: Vec<AnsweredCall>,
 }
 
-/// Anonymous and hugetlb memory at its peak, and how much of it was looked at: each process, or image of one, at its own
-/// peak, summed.
+/// Anonymous and hugetlb memory at its peak, and how much of it was examined. Each process, or each image of one, is taken at its
+/// own peak; the values are sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peak {
-    /// What was looked at after the peak, no address twice; at most `least_bytes`.
+    /// Bytes examined after the peak, no address twice; at most `least_bytes`.
     pub seen_bytes: u64,
-    /// What was there at least.
+    /// Lower bound of the peak in bytes.
     pub least_bytes: u64,
-    /// What was there at most.
+    /// Upper bound of the peak in bytes.
     pub most_bytes: u64,
 }
 
-/// A call that the tracer answered in the kernel's place.
+/// A call that the tracer answered in place of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnsweredCall {
-    /// The call, as it stands in the manual.
+    /// The call in manual-page notation.
     pub call: String,
-    /// How often.
+    /// How often it was answered.
     pub times: u64,
 }
 
 impl Peak {
-    /// The share of the peak from which on what was seen speaks for the rest: more was seen than not.
+    /// The share of the peak from which on the examined memory represents the rest: more was examined than not.
     pub const SEEN: f64 = 0.5;
 
-    /// Whether too little was seen, however large the peak was.
+    /// Whether too little was examined, even at the lower bound of the peak.
     pub fn is_unseen(&self) -> bool {
         (self.seen_bytes as f64) < Peak::SEEN * self.least_bytes as f64
     }
 
-    /// Whether enough was seen, however large the peak was.
+    /// Whether enough was examined, even at the upper bound of the peak.
     pub fn is_seen(&self) -> bool {
         self.seen_bytes as f64 >= Peak::SEEN * self.most_bytes as f64
     }
@@ -83,17 +82,17 @@ impl std::ops::AddAssign for Peak {
 }
 
 impl Verdict {
-    /// Coverage from which on a policy is held.
+    /// The coverage from which on a policy counts as held.
     pub const HELD: f64 = 0.9;
-    /// Coverage from which on it is partly held.
+    /// The coverage from which on a policy counts as partly held.
     pub const PARTLY: f64 = 0.1;
 
-    /// The share of the concerned memory that is mapped as asked; absent where none is concerned.
+    /// The share of the concerned memory that is mapped as asked; absent where no memory is concerned.
     pub fn coverage_ratio(&self) -> Option<f64> {
         (self.concerned_bytes > 0).then(|| self.covered_bytes as f64 / self.concerned_bytes as f64)
     }
 
-    /// The word for a coverage.
+    /// The result for a coverage.
     pub fn holding_of(concerned_bytes: u64, covered_bytes: u64) -> Holding {
         if concerned_bytes == 0 {
             return Holding::Unknown;

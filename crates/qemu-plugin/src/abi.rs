@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Where QEMU calls the plugin when something begins, is translated or ends.
+//! The callbacks that QEMU calls when something begins, is translated or ends.
 //!
-//! Up to version 6 of the API such a callback gets the plugin's identity first; from version 7 on it gets what was given at its
-//! registration last. The plugin needs neither. (Callbacks of executed instructions have always been of the second kind.)
+//! Up to version 6 of the API such a callback gets the plugin's ID as its first argument. From version 7 on its last argument is
+//! the data given at registration. The plugin needs neither. (Callbacks of executed instructions have always been of the second
+//! kind.)
 
 use std::ffi::{c_int, c_uint};
 
 use crate::api::{self, ApiError, Id, Opaque};
 
-/// What the plugin does then.
+/// What the plugin does in these callbacks.
 pub trait Callbacks {
-    /// A vCPU begins: a thread, or a processor of a machine.
+    /// A vCPU begins: a thread of a program, or a processor of a machine.
     fn vcpu_begins(vcpu: c_uint);
-    /// It ends.
+    /// The vCPU ends.
     fn vcpu_ends(vcpu: c_uint);
-    /// A block of instructions is translated.
+    /// A translation block is translated.
     fn translated(block: Opaque);
-    /// A system call begins: its vCPU, number and arguments. Not of a whole machine.
+    /// A system call begins: its vCPU, number and arguments. Not called for a whole machine.
     fn call_begins(vcpu: c_uint, number: i64, arguments: [u64; 6]);
-    /// It returns: its vCPU, number and result.
+    /// The system call returns: its vCPU, number and result.
     fn call_returns(vcpu: c_uint, number: i64, result: i64);
-    /// QEMU ends.
+    /// QEMU exits.
     fn process_ends();
 }
 
-/// Asks a QEMU that has loaded the plugin with a version of its API to call. A machine has no system calls.
+/// Registers the callbacks with a QEMU that has loaded the plugin with this version of its API. A machine has no system calls.
 ///
 /// # Errors
-/// It is no QEMU.
+/// The process is not QEMU.
 pub fn register<C: Callbacks>(id: Id, version: c_int, is_system: bool) -> Result<(), ApiError> {
     if version < api::WITH_USER_DATA {
         with_identity::register::<C>(id, is_system)
@@ -50,7 +51,7 @@ mod with_identity {
     type End = extern "C" fn(Id, usize);
 
     api::functions! {
-        /// How such callbacks are registered.
+        /// How these callbacks are registered.
         Registration:
         vcpu_begins: extern "C" fn(Id, Vcpu) = c"qemu_plugin_register_vcpu_init_cb",
         vcpu_ends: extern "C" fn(Id, Vcpu) = c"qemu_plugin_register_vcpu_exit_cb",
@@ -111,7 +112,7 @@ mod with_identity {
     }
 }
 
-/// From version 7 on.
+/// For version 7 and later.
 mod with_data {
     use std::ffi::c_uint;
 
@@ -125,7 +126,7 @@ mod with_data {
     type End = extern "C" fn(usize);
 
     api::functions! {
-        /// How such callbacks are registered.
+        /// How these callbacks are registered.
         Registration:
         vcpu_begins: extern "C" fn(Id, Vcpu, usize) = c"qemu_plugin_register_vcpu_init_cb",
         vcpu_ends: extern "C" fn(Id, Vcpu, usize) = c"qemu_plugin_register_vcpu_exit_cb",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What QEMU calls for instructions and for accesses: the hot path.
+//! The callbacks for instructions and accesses: the hot path.
 //!
-//! What is seldom needed stands apart, so that the callbacks that are called often save no registers.
+//! Code that is seldom needed is in functions of its own, so that the frequent callbacks save no registers.
 
 use std::ffi::c_uint;
 use std::sync::atomic::Ordering;
@@ -11,8 +11,8 @@ use trace::{Call, Kind, PAGE_SHIFT, page_of};
 use crate::plugin::PLUGIN;
 use crate::vcpu::{Attention, Vcpu};
 
-/// Instructions of a block that lie in one page. It travels in the pointer that QEMU hands back to callbacks: the page's
-/// address, and in the bits below the number of fetches and whether the first is the rest of an instruction that
+/// A number of fetches from one page by a block. It is passed as the pointer-sized user data of a callback: the page's address,
+/// with the number of fetches in the low bits, and one bit that is set if the first fetch is the rest of an instruction that
 /// begins in the page before.
 #[derive(Clone, Copy)]
 pub struct Fetches(usize);
@@ -20,7 +20,7 @@ pub struct Fetches(usize);
 const CONTINUES: usize = 1 << 11;
 
 impl Fetches {
-    /// An instruction that begins in a page.
+    /// One instruction that begins in the page.
     pub fn one(page: u64) -> Fetches {
         Fetches(Fetches::new(page, false).0 + 1)
     }
@@ -35,7 +35,7 @@ impl Fetches {
         self.0 += 1;
     }
 
-    /// As QEMU hands them back.
+    /// The value to pass to QEMU as user data.
     pub fn to_data(self) -> usize {
         self.0
     }
@@ -44,7 +44,7 @@ impl Fetches {
         Fetches((page << PAGE_SHIFT) as usize | if continues { CONTINUES + 1 } else { 0 })
     }
 
-    /// Those of so many instructions that begin in a page, as QEMU hands them back.
+    /// The user data for `instructions` instructions that begin in the page.
     pub fn of(page: u64, instructions: usize) -> usize {
         Fetches::new(page, false).0 + instructions
     }
@@ -63,21 +63,21 @@ impl Fetches {
     }
 }
 
-/// One instruction that tells itself. It travels as [`Fetches`] do: its address, and in the bits below its bytes.
+/// One instruction that reports itself. Like [`Fetches`] it is passed as user data: its address, with its length in the low bits.
 #[derive(Clone, Copy)]
 pub struct Fetch(usize);
 
-/// Bits for the bytes of an instruction, of which none has more than 15.
+/// Bits for the length of an instruction; none is longer than 15 bytes.
 const BYTES_BITS: u32 = 4;
 const BYTES: usize = (1 << BYTES_BITS) - 1;
 
 impl Fetch {
-    /// That of an instruction.
+    /// The fetch of an instruction of `bytes` bytes.
     pub fn new(address: u64, bytes: u64) -> Fetch {
         Fetch((address << BYTES_BITS) as usize | bytes as usize & BYTES)
     }
 
-    /// As QEMU hands it back.
+    /// The value to pass to QEMU as user data.
     pub fn to_data(self) -> usize {
         self.0
     }
@@ -122,7 +122,7 @@ pub extern "C" fn instruction_begins(vcpu: c_uint, data: usize) {
     record(state, fetch.address(), fetch.bytes(), Kind::FETCH);
 }
 
-/// Does what has to be done before more instructions are counted.
+/// Does the work that must come before more instructions are counted.
 #[inline(always)]
 pub fn attend_if_needed(state: &mut Vcpu) {
     if state.current().needs_attention(PLUGIN.events.load(Ordering::Relaxed)) {
@@ -153,8 +153,8 @@ fn attend(state: &mut Vcpu) {
     }
 }
 
-/// Empties a thread's buffers; where that made a block, threads that are in calls for long have theirs written too, because
-/// who reads the file cannot go on before.
+/// Empties a thread's buffers. If this wrote a block, threads that have been in a system call for long have their data written
+/// too, because a reader of the file cannot continue without it.
 fn empty(state: &mut Vcpu) {
     let recorder = PLUGIN.recorder();
     if recorder.empty(state) {
@@ -186,7 +186,7 @@ fn accessed_slowly(vcpu: c_uint, info: u32, address: u64) {
     record(PLUGIN.state(vcpu), address, bytes, kind);
 }
 
-/// An access of which it is known what it does.
+/// An access of which it is known whether it is a load or a store.
 pub extern "C" fn accessed_once<const STORE: bool>(vcpu: c_uint, info: u32, address: u64, _data: usize) {
     if let Some(current) = PLUGIN.current(vcpu)
         && current.access(address, if STORE { Kind::STORE } else { Kind::LOAD })
@@ -196,7 +196,7 @@ pub extern "C" fn accessed_once<const STORE: bool>(vcpu: c_uint, info: u32, addr
     accessed_slowly(vcpu, info, address);
 }
 
-/// A load or store of an instruction that stores to where it loads from.
+/// A load or store of an instruction that stores to the address that it loads from.
 pub extern "C" fn accessed_to_modify(vcpu: c_uint, info: u32, address: u64, _data: usize) {
     if let Some(current) = PLUGIN.current(vcpu)
         && let Some(kind) = PLUGIN.told.known(info)
@@ -220,19 +220,19 @@ fn accessed_to_modify_slowly(vcpu: c_uint, info: u32, address: u64) {
     record(PLUGIN.state(vcpu), address, bytes, modifying(kind));
 }
 
-/// What an access does whose instruction stores to where it loads from.
+/// The kind of an access whose instruction stores to the address that it loads from.
 #[inline(always)]
 fn modifying(kind: Kind) -> Kind {
     if kind == Kind::LOAD { Kind::MODIFY } else { kind }
 }
 
-/// A load or store whose address is kept; `modifies` is not 0 where its instruction stores to where it loads from.
+/// A load or store whose address is kept. `modifies` is not 0 where its instruction stores to the address that it loads from.
 pub extern "C" fn accessed_and_kept(vcpu: c_uint, info: u32, address: u64, modifies: usize) {
     let (kind, bytes) = PLUGIN.told.ask(PLUGIN.api(), info);
     record(PLUGIN.state(vcpu), address, bytes, if modifies == 0 { kind } else { modifying(kind) });
 }
 
-/// Records an access of `bytes` bytes (0: not known), however that is done.
+/// Records an access of `bytes` bytes (0: unknown) on the slow path.
 pub fn record(state: &mut Vcpu, address: u64, bytes: u64, kind: Kind) {
     if !state.is_recording() {
         return;

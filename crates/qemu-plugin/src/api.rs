@@ -1,65 +1,64 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What is used of QEMU's plugin API, declared by hand and found by name: Debian ships no header.
+//! The part of QEMU's plugin API that is used, declared by hand and looked up by name, because Debian ships no header.
 //!
-//! Source: `include/qemu/qemu-plugin.h`, in QEMU 11 `include/plugins/qemu-plugin.h`. Of what is used here, versions 1
-//! (QEMU 6.0 to 8.2) and 2 to 6 (QEMU 9.0 to 11.0) differ in nothing but the number that a plugin must export; in version 7
-//! (QEMU 11.1), which QEMU takes for the oldest from then on, callbacks have other arguments ([`crate::abi`]).
+//! Source: `include/qemu/qemu-plugin.h`, in QEMU 11 `include/plugins/qemu-plugin.h`. For the functions used here, versions 1
+//! (QEMU 6.0 to 8.2) and 2 to 6 (QEMU 9.0 to 11.0) differ only in the number that a plugin must export. In version 7 (QEMU 11.1),
+//! which QEMU accepts as the oldest from then on, callbacks have other arguments ([`crate::abi`]).
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 
-/// A translation block, or an instruction of one: QEMU's own.
+/// A translation block, or an instruction in one; a pointer owned by QEMU.
 pub type Opaque = *mut c_void;
 
 /// Both loads and stores.
 pub const MEMORY_READ_AND_WRITE: c_int = 3;
-/// A callback does not look at registers.
+/// The callback does not read registers.
 pub const NO_REGISTERS: c_int = 0;
 
 /// The oldest version of the API that this plugin can be loaded with.
 const OLDEST: c_int = 1;
 /// The first version with scoreboards. QEMU 9.0 refuses plugins of an earlier one.
 const WITH_SCOREBOARDS: c_int = 2;
-/// The first version whose callbacks get user data in place of the plugin's identity. QEMU 11.1 refuses plugins of an
-/// earlier one.
+/// The first version whose callbacks get user data in place of the plugin's ID. QEMU 11.1 refuses plugins of an earlier version.
 pub const WITH_USER_DATA: c_int = 7;
 
-/// Holds [`WITH_USER_DATA`] where that is the version to load the plugin with. No name that QEMU offers tells versions 6
-/// and 7 apart, and arguments come after QEMU has looked, so that `pagelab record` says it here.
+/// The environment variable that holds [`WITH_USER_DATA`] where the plugin must be loaded with that version. Versions 6 and 7
+/// export the same names, and QEMU reads the version before it passes the arguments, so `pagelab record` passes it here.
 pub const VERSION_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN_VERSION";
 
-/// What QEMU tells a plugin about itself; the beginning of `qemu_info_t`, the same in all versions.
+/// The beginning of QEMU's `qemu_info_t`, which is the same in all versions.
 #[repr(C)]
 pub struct Info {
     /// The instruction set: `x86_64`.
     pub target: *const c_char,
     /// The oldest version of the API that QEMU offers.
     pub oldest: c_int,
-    /// The current one.
+    /// The newest version of the API that QEMU offers.
     pub current: c_int,
     /// Whether a whole machine is emulated.
     pub system: bool,
 }
 
-/// The version that the plugin says it was built for. QEMU reads it after loading and before `qemu_plugin_install`.
-// SAFETY: QEMU looks for the name in each plugin by itself; nothing else is called so.
+/// The API version that the plugin reports. QEMU reads it after loading the plugin and before it calls `qemu_plugin_install`.
+// SAFETY: QEMU looks the name up in each plugin separately; no other symbol has this name.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "QEMU gives the name")]
 pub static mut qemu_plugin_version: c_int = OLDEST;
 
 /// Runs when the plugin is loaded, before QEMU reads the version.
-// SAFETY: a section of constructors holds functions of this type.
+// SAFETY: the section of constructors holds functions of this type.
 #[unsafe(link_section = ".init_array")]
 #[used]
 static CHOOSE_VERSION: extern "C" fn() = {
     extern "C" fn choose() {
         let told = std::env::var_os(VERSION_VARIABLE);
-        // SAFETY: nobody else uses the variable before the plugin is loaded.
+        // SAFETY: nothing else uses the variable before the plugin is loaded.
         unsafe { qemu_plugin_version = chosen(has_scoreboards(), told.as_deref()) };
     }
     choose
 };
 
-/// The version for a QEMU.
+/// The API version to report to a QEMU.
 fn chosen(has_scoreboards: bool, told: Option<&OsStr>) -> c_int {
     let told = told.and_then(OsStr::to_str).and_then(|told| told.parse().ok());
     match (has_scoreboards, told) {
@@ -69,7 +68,7 @@ fn chosen(has_scoreboards: bool, told: Option<&OsStr>) -> c_int {
     }
 }
 
-/// The version that QEMU has loaded the plugin with.
+/// The API version with which QEMU has loaded the plugin.
 pub fn version() -> c_int {
     // SAFETY: written once, before the plugin was loaded.
     unsafe { qemu_plugin_version }
@@ -84,34 +83,34 @@ pub fn symbol(name: &CStr) -> *mut c_void {
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
-/// Why the plugin cannot work with what has loaded it.
+/// Why the plugin cannot work with the program that loaded it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
-    /// It does not offer the version of the API.
+    /// It does not offer the plugin's version of the API.
     #[error(
         "QEMU offers versions {oldest} to {current} of the plugin API; expected version {version} among them: use QEMU 7.2 to 11.1"
     )]
     Version {
-        /// The oldest that it offers.
+        /// The oldest version that it offers.
         oldest: c_int,
-        /// The newest.
+        /// The newest version that it offers.
         current: c_int,
-        /// The plugin's.
+        /// The plugin's version.
         version: c_int,
     },
-    /// A machine, where a program was expected.
+    /// It emulates a machine, but a program was expected.
     #[error("QEMU emulates a whole machine; record it with --system")]
     Machine,
-    /// A program, where a machine was expected.
+    /// It emulates a program, but a machine was expected.
     #[error("QEMU emulates one program; expected a whole machine, as qemu-system-x86_64")]
     Program,
-    /// It does not have a function of QEMU's.
+    /// It does not export a function of QEMU's.
     #[error("{0:?} is missing: the plugin was not loaded by QEMU")]
     Missing(&'static CStr),
 }
 
-/// Says why the plugin, loaded with a version of the API, cannot work with a QEMU, from which it expects a whole machine or
-/// one program.
+/// Checks that the plugin, loaded with this version of the API, can work with a QEMU that is expected to emulate a whole machine
+/// or one program.
 pub fn check(info: &Info, version: c_int, expects_system: bool) -> Result<(), ApiError> {
     let &Info { oldest, current, .. } = info;
     if !(oldest..=current).contains(&version) {
@@ -125,7 +124,7 @@ pub fn check(info: &Info, version: c_int, expects_system: bool) -> Result<(), Ap
 }
 
 impl Api {
-    /// Whether QEMU tells physical addresses. Those of version 1 of the API tell offsets in blocks of memory, to which the
+    /// Whether QEMU reports physical addresses. With version 1 of the API it reports offsets in blocks of memory, to which the
     /// address of a block that is mapped as a whole is added (`qemu_plugin_hwaddr_phys_addr`, plugins/api.c).
     pub fn has_physical_addresses(&self) -> bool {
         has_scoreboards()
@@ -136,14 +135,14 @@ pub type Id = u64;
 pub type ExecutionCallback = extern "C" fn(c_uint, usize);
 pub type MemoryCallback = extern "C" fn(c_uint, u32, u64, usize);
 
-/// Declares functions of the API, and how they are found.
+/// Declares functions of the API and the lookup of their symbols.
 macro_rules! functions {
     ($(#[$about:meta])* $table:ident: $($name:ident: $type:ty = $symbol:literal,)*) => {
         $(#[$about])*
         pub struct $table { $(pub $name: $type,)* }
 
         impl $table {
-            /// Finds them all in the program that loaded the plugin.
+            /// Looks all of them up in the program that loaded the plugin.
             pub fn find() -> Result<$table, $crate::api::ApiError> {
                 Ok($table { $($name: {
                     let found = $crate::api::symbol($symbol);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! From system calls to address-space events.
+//! Converts system calls to address-space events.
 //!
-//! Sources of the numbers: Linux `arch/x86/entry/syscalls/syscall_64.tbl` and `include/uapi/asm-generic/unistd.h`, which
-//! arm64 and riscv64 use.
+//! Sources of the numbers: Linux `arch/x86/entry/syscalls/syscall_64.tbl` and `include/uapi/asm-generic/unistd.h`, which arm64
+//! and riscv64 use.
 
 use trace::Call;
 
 use crate::guest_memory::GuestMemory;
 use crate::kernel_accesses::{self, Abi, KernelAccess};
 
-/// A call that matters here.
+/// A system call that is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Mmap,
@@ -18,7 +18,7 @@ pub enum Kind {
     Mremap,
     Brk,
     Madvise,
-    /// Memory of System V: a mapping, of which the call does not say how long it is.
+    /// System V shared memory: a mapping whose length is not an argument of the call.
     Shmat,
     Prctl,
     Execve,
@@ -29,7 +29,7 @@ pub enum Kind {
     Vfork,
     Exit,
     ExitGroup,
-    /// It sends a signal, which may end the program.
+    /// Sends a signal, which may end the program.
     Signal(Signalling),
 }
 
@@ -88,7 +88,7 @@ const GENERIC: [(i64, Kind); 17] = [
     (435, Clone3),
 ];
 
-/// The numbers of an architecture.
+/// The system call numbers of an architecture.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers {
     kinds: &'static [(i64, Kind)],
@@ -96,7 +96,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Those of a target of QEMU; `None` for one whose numbers are not known here.
+    /// The numbers of a QEMU target; `None` for an unknown target.
     pub fn of(target: &str) -> Option<Numbers> {
         match target {
             "x86_64" => Some(Numbers { kinds: &X86_64, abi: Abi::X86_64 }),
@@ -105,31 +105,31 @@ impl Numbers {
         }
     }
 
-    /// What the call of a number does to the address space; `None` if it does not matter.
+    /// The kind of the call with this number; `None` if it is not recorded.
     pub fn kind(self, number: i64) -> Option<Kind> {
         self.kinds.binary_search_by_key(&number, |(number, _)| *number).ok().map(|index| self.kinds[index].1)
     }
 
-    /// What the kernel accesses in the call of a number.
+    /// What the kernel accesses in the call with this number.
     pub fn kernel_accesses(self, number: i64) -> &'static [KernelAccess] {
         kernel_accesses::of_call(self.abi, number)
     }
 }
 
-/// A call that a thread is in.
+/// A system call that a thread is in.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending {
-    /// What it does to the address space, if anything.
+    /// Its effect on the address space, if any.
     pub kind: Option<Kind>,
     /// What the kernel accesses in it.
     pub accesses: &'static [KernelAccess],
     /// Its arguments.
     pub arguments: [u64; 6],
-    /// Bytes that the program has for what the kernel tells the length of, where there is such a thing.
+    /// The size in bytes of the program's buffer, for a call in which the kernel overwrites that size with the actual length.
     pub room: u64,
 }
 
-/// The `CLONE_*` flags of vfork(2), and of fork(2): none.
+/// The `CLONE_*` flags that vfork(2) is recorded with; fork(2) has none.
 const VFORK_FLAGS: u64 = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
 
 /// The event of a call with these arguments.
@@ -178,28 +178,28 @@ pub fn event(kind: Kind, arguments: &[u64; 6], memory: &impl GuestMemory) -> Opt
     })
 }
 
-/// From how many bytes on a file system may place a mapping differently (`__thp_get_unmapped_area`, mm/huge_memory.c).
+/// The smallest mapping that a file system may place differently (`__thp_get_unmapped_area`, mm/huge_memory.c).
 const PLACED_BYTES: u64 = 2 << 20;
 
-/// The type of the file's file system where so much of it is mapped that this decides the place: its number is the same inside
-/// and outside of QEMU. `None` where there is no such file.
+/// The type of the file's file system, where the mapping is long enough that the type decides its address. The file descriptor is
+/// the same inside and outside QEMU. `None` where there is no such file.
 fn file_system(file: i32, bytes: u64, flags: u64) -> Option<u64> {
     if file < 0 || bytes < PLACED_BYTES || flags & libc::MAP_ANONYMOUS as u64 != 0 {
         return None;
     }
     let mut told = std::mem::MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: fstatfs writes one statfs to the place that it is given, or fails.
+    // SAFETY: fstatfs writes one statfs to the given place, or fails.
     let result = unsafe { libc::fstatfs(file, told.as_mut_ptr()) };
-    // SAFETY: the structure is plain numbers, which were zeros before.
+    // SAFETY: the structure is plain numbers and was zeroed before.
     (result == 0).then(|| unsafe { told.assume_init() }.f_type as u64)
 }
 
-/// How long a segment of System V is: its number is the same inside and outside of QEMU. `None` where there is none.
+/// The length of a System V segment, whose number is the same inside and outside QEMU. `None` where there is none.
 fn segment_bytes(number: i32) -> Option<u64> {
     let mut told = std::mem::MaybeUninit::<libc::shmid_ds>::zeroed();
-    // SAFETY: shmctl writes one shmid_ds to the place that it is given, or fails.
+    // SAFETY: shmctl writes one shmid_ds to the given place, or fails.
     let result = unsafe { libc::shmctl(number, libc::IPC_STAT, told.as_mut_ptr()) };
-    // SAFETY: the structure is plain numbers, which were zeros before.
+    // SAFETY: the structure is plain numbers and was zeroed before.
     (result == 0).then(|| unsafe { told.assume_init() }.shm_segsz as u64)
 }
 
@@ -207,7 +207,7 @@ fn lossy(memory: &impl GuestMemory, address: u64) -> String {
     String::from_utf8_lossy(&memory.text(address)).into_owned()
 }
 
-/// Signals whose default is the end of the program and that programs send themselves: abort(3), raise(3).
+/// Signals whose default action ends the program and that programs send to themselves: abort(3), raise(3).
 const ENDING: [i32; 9] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -220,12 +220,12 @@ const ENDING: [i32; 9] = [
     libc::SIGTERM,
 ];
 
-/// Whether a call sends its own process a signal that may end it.
+/// Whether the call sends a signal to its own process that may end it.
 pub fn may_end(kind: Signalling, arguments: &[u64; 6], process: u32) -> bool {
     let (target, signal) = match kind {
         Signalling::Process => (arguments[0] as i32, arguments[1]),
         Signalling::ThreadOfProcess => (arguments[0] as i32, arguments[2]),
-        // Which thread that is does not matter: it may be an own one.
+        // The target thread does not matter: it may be one of this process.
         Signalling::Thread => (0, arguments[1]),
     };
     ENDING.contains(&(signal as i32)) && (target == 0 || target == -1 || target.unsigned_abs() == process)
@@ -303,7 +303,7 @@ mod tests {
         let number = unsafe { libc::shmget(libc::IPC_PRIVATE, 3 * 4096, 0o600) };
         assert!(number >= 0);
         let attached = event(Shmat, &[number as u64, 0, libc::SHM_RDONLY as u64, 0, 0, 0], &Nothing);
-        // SAFETY: the segment is nobody else's.
+        // SAFETY: only this test uses the segment.
         assert_eq!(unsafe { libc::shmctl(number, libc::IPC_RMID, std::ptr::null_mut()) }, 0);
         let (bytes, flags) = (3 * 4096, 0x21);
         assert_eq!(

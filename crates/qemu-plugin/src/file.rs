@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The file of a trace inside a process that may close any descriptor.
+//! The file of a trace in a process that may close any descriptor.
 //!
-//! The descriptor is a high number, which no program uses by chance. One that closes all of them closes this one too;
-//! so before every write it is asked whether it is still the file, and the file is opened again where it is not.
+//! The descriptor has a high number, which no program uses by chance. A program that closes all descriptors closes this one too,
+//! so every write first checks that the descriptor still is the file, and opens the file again if not.
 
 use std::error::Error;
 use std::fs::File;
@@ -14,26 +14,26 @@ use std::path::{Path, PathBuf};
 
 use crate::no_link;
 
-/// A file that is written from its beginning to its end.
+/// A file that is written from beginning to end.
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,
     descriptor: RawFd,
-    /// Device and inode.
+    /// Device and inode of the file.
     identity: (u64, u64),
     position: u64,
-    /// What was written before the file may be changed.
+    /// Data that was written before the file may be changed.
     held: Option<Vec<u8>>,
-    /// What was written since [`TraceFile::write_anew`].
+    /// Data written since [`TraceFile::write_anew`].
     anew: Option<Vec<u8>>,
 }
 
 impl TraceFile {
-    /// Opens a file that is there, and keeps what is in it until [`TraceFile::begin`]. `identity`: its device and inode,
-    /// where they are known.
+    /// Opens an existing file, and keeps its content until [`TraceFile::begin`]. `identity`: its device and inode, where they are
+    /// known.
     ///
     /// # Errors
-    /// Those of the system; it is another file, or a link.
+    /// Those of the system; it is a different file, or a symbolic link.
     pub fn open(path: &Path, identity: Option<(u64, u64)>) -> io::Result<TraceFile> {
         let opened = TraceFile::of(path, open_no_link(path)?)?;
         if identity.is_none_or(|identity| identity == opened.identity) {
@@ -43,16 +43,16 @@ impl TraceFile {
         }
     }
 
-    /// The file of a descriptor that the recorder of another program handed over, with what is in it: that goes with
-    /// [`TraceFile::begin`]. `path`: its name.
+    /// The file of a descriptor that the recorder of the previous program passed on, with its content, which [`TraceFile::begin`]
+    /// replaces. `path`: its name.
     ///
     /// # Errors
     /// Those of the system.
     ///
     /// # Safety
-    /// Nobody else has the descriptor.
+    /// Nothing else uses the descriptor.
     pub unsafe fn handed(path: &Path, descriptor: RawFd) -> io::Result<(TraceFile, Vec<u8>)> {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller guarantees it.
         let mut file = unsafe { File::from_raw_fd(descriptor) };
         let mut content = Vec::new();
         file.rewind()?;
@@ -60,7 +60,7 @@ impl TraceFile {
         Ok((TraceFile { held: Some(Vec::new()), ..TraceFile::of(path, file)? }, content))
     }
 
-    /// Puts what was written so far in the place of what was in the file, where that was kept.
+    /// Replaces the old content of the file, where it was kept, by the data written so far.
     ///
     /// # Errors
     /// Those of the system.
@@ -70,7 +70,7 @@ impl TraceFile {
         self.write_all(&held)
     }
 
-    /// Makes a file that is not there yet: whatever is there under that name is somebody's.
+    /// Creates a new file; an existing file of that name belongs to someone else.
     ///
     /// # Errors
     /// Those of the system.
@@ -85,22 +85,24 @@ impl TraceFile {
         Ok(TraceFile { path: path.to_owned(), descriptor, identity, position: 0, held: None, anew: None })
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Goes back to a place. What is written from now on is put there by [`TraceFile::put`] in one call, because this process may be
-    /// killed at any moment (another thread executes a program): then the file has what it had, or what it gets.
+    /// Returns to a position. Data written from now on is put there by [`TraceFile::put`] in one system call, because this
+    /// process may be killed at any moment (another thread executes a program): the file then has either the old or the new
+    /// content.
     pub fn write_anew(&mut self, position: u64) {
         self.position = position;
         self.anew = Some(Vec::new());
     }
 
-    /// Puts what was written since [`TraceFile::write_anew`] in the place of what is there. Nothing happens without that.
+    /// Replaces the content after the position of [`TraceFile::write_anew`] by the data written since. Does nothing without that
+    /// call.
     ///
     /// # Errors
-    /// Those of the system. The file ends behind what could be written.
+    /// Those of the system. The file ends after the data that could be written.
     pub fn put(&mut self) -> io::Result<()> {
         let Some(anew) = self.anew.take() else { return Ok(()) };
         let written = self.write_all(&anew);
@@ -109,13 +111,13 @@ impl TraceFile {
         written
     }
 
-    /// The file, opened again if the program has closed it. It must not be dropped: the descriptor stays.
+    /// The file, opened again if the program has closed it. It must not be dropped, because the descriptor stays open.
     fn file(&mut self) -> io::Result<ManuallyDrop<File>> {
         let file = borrowed(self.descriptor);
         if self.is_own(&file) {
             return Ok(file);
         }
-        // The number may be the program's by now; it is not closed.
+        // The program may use the number by now, so it is not closed.
         let file = open_no_link(&self.path)?;
         if !self.is_own(&file) {
             return Err(io::Error::other("the file was replaced by another one while it was being written"));
@@ -145,37 +147,37 @@ impl Write for TraceFile {
     }
 }
 
-/// Opens what is there itself, and waits for no reader.
+/// Opens the path without following a link, and without waiting for a reader.
 fn open_no_link(path: &Path) -> io::Result<File> {
     no_link::open(path, libc::O_WRONLY | libc::O_NONBLOCK)
 }
 
-/// The file of a descriptor without the duty to close it.
+/// The file of a descriptor, without ownership.
 fn borrowed(descriptor: RawFd) -> ManuallyDrop<File> {
-    // SAFETY: the file is never dropped, so that nothing is closed; a descriptor that is not open any more gives errors.
+    // SAFETY: the file is never dropped, so nothing is closed; a descriptor that is no longer open returns errors.
     ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) })
 }
 
-/// Distance to the highest possible descriptor.
+/// Distance of the chosen descriptor to the highest possible one.
 const BELOW_THE_HIGHEST: u64 = 32;
 
-/// The same open file under a high number, closed by exec.
+/// The same open file as a high descriptor, which execve closes.
 fn raised(file: File) -> io::Result<RawFd> {
-    // Where the high numbers are taken the low one has to do.
+    // If the high numbers are taken, the low descriptor is kept.
     Ok(duplicated(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC).unwrap_or_else(|_| file.into_raw_fd()))
 }
 
-/// An open file under another, high number, which exec leaves open.
+/// The same open file as another high descriptor, which execve leaves open.
 ///
 /// # Errors
-/// There is none left.
+/// No descriptor is free.
 pub fn passed_on(descriptor: RawFd) -> io::Result<RawFd> {
     duplicated(descriptor, libc::F_DUPFD)
 }
 
 fn duplicated(descriptor: RawFd, how: libc::c_int) -> io::Result<RawFd> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: plain system calls on an own variable and an own descriptor.
+    // SAFETY: plain system calls on a local variable and an owned descriptor.
     let high = unsafe {
         libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
         let lowest = limit.rlim_cur.min(1 << 20).saturating_sub(BELOW_THE_HIGHEST);
@@ -184,28 +186,28 @@ fn duplicated(descriptor: RawFd, how: libc::c_int) -> io::Result<RawFd> {
     if high >= 0 { Ok(high) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Somewhere to complain after the program has closed standard error.
+/// A descriptor for error messages after the program has closed standard error.
 pub struct Complaints(RawFd);
 
 impl Complaints {
-    /// Standard error as it is now.
+    /// A copy of the current standard error.
     pub fn open() -> Complaints {
         let now = borrowed(libc::STDERR_FILENO);
         Complaints(now.try_clone().and_then(raised).unwrap_or(libc::STDERR_FILENO))
     }
 
-    /// Says something, if anybody can still hear it.
+    /// Prints a message; errors are ignored.
     pub fn say(&self, text: &str) {
         let _ = writeln!(&mut &*borrowed(self.0), "pagelab: {text}");
     }
 
-    /// Says what went wrong, and what caused it.
+    /// Prints an error and its causes.
     pub fn report(&self, error: &dyn Error) {
         self.say(&told(error));
     }
 }
 
-/// An error and what caused it, each once: some messages name their cause themselves.
+/// An error and its causes, without repetition: some messages already contain their cause.
 fn told(error: &dyn Error) -> String {
     let (mut told, mut next) = (error.to_string(), error.source());
     while let Some(cause) = next {

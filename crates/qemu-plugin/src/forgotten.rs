@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Memory that calls have taken away from under pages which threads have touched: the next touch is a first one again.
+//! Ranges that calls removed from under pages that threads have touched: the next touch is a first touch again.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -8,17 +8,17 @@ use trace::{Call, PAGE_SHIFT};
 
 use crate::touched::Touched;
 
-/// Ranges that are kept for threads which have not heard of them; one that is further behind forgets all.
+/// How many ranges are kept for threads that have not processed them; a thread that is further behind forgets everything.
 const KEPT: usize = 1 << 10;
 
 /// All addresses.
 const EVERYTHING: Range<u64> = 0..u64::MAX;
 
-/// What was taken away, in the order in which it was.
+/// Removed ranges, in the order of their removal.
 #[derive(Debug, Default)]
 pub struct Forgotten {
     ranges: VecDeque<Range<u64>>,
-    /// Ranges before the first that is kept.
+    /// Number of ranges before the first that is kept.
     before: u64,
 }
 
@@ -32,7 +32,7 @@ impl Forgotten {
         }
     }
 
-    /// Forgets what was taken away after the first `heard` ranges. How many there are now.
+    /// Makes `touched` forget the ranges after the first `heard`. Returns the number of ranges so far.
     pub fn tell(&self, heard: u64, touched: &mut Touched) -> u64 {
         match heard.checked_sub(self.before) {
             None => touched.forget(&EVERYTHING),
@@ -42,9 +42,9 @@ impl Forgotten {
     }
 }
 
-/// What a call that has returned takes away. The heap ended at `heap_end` before it.
+/// The ranges that a completed call removes. `heap_end` is the end of the heap before it.
 pub fn taken_away(call: &Call, result: i64, heap_end: u64) -> Vec<Range<u64>> {
-    // Linux gives errors as -4095 to -1.
+    // Linux returns errors as -4095 to -1.
     if (-4095..0).contains(&result) {
         return Vec::new();
     }
@@ -60,7 +60,7 @@ pub fn taken_away(call: &Call, result: i64, heap_end: u64) -> Vec<Range<u64>> {
             vec![range(address, bytes)]
         }
         Call::Brk { .. } if (result as u64) < heap_end => vec![range(result as u64, heap_end - result as u64)],
-        // Nobody may write what two processes have.
+        // After fork both processes share the pages write-protected, so every first write faults again.
         Call::Clone { flags } if flags & libc::CLONE_VM as u64 == 0 => vec![EVERYTHING],
         _ => Vec::new(),
     }
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!((heard, known(&mut touched)), (2, 5));
         touch(&mut touched);
         assert_eq!((forgotten.tell(heard, &mut touched), known(&mut touched)), (2, 8));
-        // More than are kept.
+        // More ranges than are kept.
         forgotten.add((0..=KEPT as u64).map(|_| 0x1000..0x2000));
         assert_eq!((forgotten.tell(heard, &mut touched), known(&mut touched)), (3 + KEPT as u64, 0));
     }

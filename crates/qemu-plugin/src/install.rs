@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! QEMU's entrance: what is asked for becomes a recorder, and QEMU is asked to call.
+//! The plugin's entry point: parses the arguments, makes a recorder and registers the callbacks.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::io;
@@ -21,46 +21,46 @@ use crate::request::{self, HeaderError, Request, RequestError};
 use crate::schedule::Schedule;
 use crate::{process, program, system};
 
-/// Why nothing can be recorded.
+/// Why recording is not possible.
 #[derive(Debug, thiserror::Error)]
 enum InstallError {
-    /// The arguments.
+    /// The arguments are invalid.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The instruction set.
+    /// The instruction set is not supported.
     #[error("QEMU emulates {0}; expected x86_64, aarch64 or riscv64")]
     Target(String),
-    /// A file.
+    /// A file cannot be used.
     #[error("{}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
-    /// The header of the trace.
+    /// The header of the trace is invalid.
     #[error("{}", path.display())]
     Header {
-        /// Its file.
+        /// The file with the header.
         path: PathBuf,
-        /// Why.
+        /// The error in the header.
         #[source]
         error: HeaderError,
     },
-    /// What has loaded the plugin.
+    /// The program that loaded the plugin is not a suitable QEMU.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// The map of this process.
+    /// The maps of this process cannot be read.
     #[error("cannot read /proc/self/maps; is /proc mounted?")]
     Maps,
 }
 
-/// QEMU's entrance.
+/// The function that QEMU calls after loading the plugin.
 ///
 /// # Safety
 /// `info` points to QEMU's description of itself, `arguments` to `count` strings.
-// SAFETY: QEMU looks for the name in each plugin by itself; nothing else is called so.
+// SAFETY: QEMU looks the name up in each plugin separately; no other symbol has this name.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn qemu_plugin_install(
     id: Id,
@@ -68,26 +68,26 @@ unsafe extern "C" fn qemu_plugin_install(
     count: c_int,
     arguments: *const *const c_char,
 ) -> c_int {
-    // SAFETY: QEMU hands these over, and they live as long as the call.
+    // SAFETY: QEMU passes these, and they are valid during the call.
     let request = unsafe { Request::of_qemu(count, arguments) };
     let handed = request.as_ref().ok().and_then(|request| request.handed);
     // SAFETY: as above.
     let installed = request.map_err(InstallError::from).and_then(|request| unsafe { install(id, &*info, request) });
     if let Some(handed) = handed {
-        // QEMU does not look at them before.
+        // Until then QEMU does not check for signals.
         signals::set(handed.signals);
     }
     match installed {
         Ok(()) => 0,
         Err(error) => {
             Complaints::open().report(&error);
-            // A program that a recorded one executes runs all the same.
+            // If a recorded program executes this one, it runs even if it cannot be recorded.
             c_int::from(handed.is_none())
         }
     }
 }
 
-/// The file of the trace, and its header.
+/// The trace file and its header.
 fn opened(request: &Request) -> Result<(TraceFile, Vec<u8>), InstallError> {
     let of = |path: &Path| {
         let path = path.to_owned();
@@ -99,14 +99,14 @@ fn opened(request: &Request) -> Result<(TraceFile, Vec<u8>), InstallError> {
         return Ok((file, json));
     };
     let path = request.path_of(Image { process: std::process::id(), execs: handed.execs });
-    // SAFETY: it was opened for this, and nothing else knows of it.
+    // SAFETY: the descriptor was opened for this, and nothing else uses it.
     unsafe { TraceFile::handed(&path, handed.file) }.map_err(of(&path))
 }
 
 /// # Safety
-/// `info` is QEMU's: its name of the target is a string.
+/// `info` comes from QEMU: its target name is a string.
 unsafe fn install(id: Id, info: &Info, request: Request) -> Result<(), InstallError> {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller guarantees it.
     let target = unsafe { CStr::from_ptr(info.target) }.to_string_lossy().into_owned();
     let numbers = Numbers::of(&target).ok_or_else(|| InstallError::Target(target.clone()))?;
     let (file, json) = opened(&request)?;
@@ -138,7 +138,7 @@ unsafe fn install(id: Id, info: &Info, request: Request) -> Result<(), InstallEr
     Ok(())
 }
 
-/// What is done for a program; `KEEP`: every address is kept.
+/// The callbacks for a program. `KEEP`: every address is kept.
 struct OfProgram<const KEEP: bool>;
 
 impl<const KEEP: bool> Callbacks for OfProgram<KEEP> {
@@ -167,7 +167,7 @@ impl<const KEEP: bool> Callbacks for OfProgram<KEEP> {
     }
 }
 
-/// The same for a machine.
+/// The callbacks for a machine. `KEEP`: every address is kept.
 struct OfMachine<const KEEP: bool>;
 
 impl<const KEEP: bool> Callbacks for OfMachine<KEEP> {

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The recorder inside QEMU: a plugin that writes what a program or a whole machine touches as a trace.
+//! The recorder inside QEMU: a plugin that records the memory accesses of a program or a whole machine as a trace.
 //!
 //! # How it works
 //!
-//! - `install`: QEMU's entrance; `abi`: what QEMU calls then, by version of its API; `api`: what is used of that, found by
-//!   name; `request`: what is asked for.
-//! - `plugin`: the state of all this, one static value.
-//! - `process`: beginning, threads, calls, children and end; `program` and `system`: blocks of instructions of a program or
-//!   of a machine; `accesses`: what is done when they execute;
-//!   `told`: what QEMU has told of accesses.
-//! - `vcpu`: every vCPU has buffers of its own, which its callbacks append to: no lock, no hash, no allocation there;
-//!   `schedule`: when; `vcpus`: who may use them when the process ends; `processors`: which of a machine's are done.
-//! - `touched`: what tells a thread's first touch of a page, whose time is recorded where there are more threads or processes;
-//!   `forgotten`: calls after which a touch is the first again; `clock`: that time.
-//! - `recorder`: full buffers become chunks, chunks become blocks of the file; `unwritten`: address-space events go before
-//!   them; `file`: the file, which the program cannot close; `no_link`: its path, on which no link is followed.
-//! - `call`: what a system call does to the address space, by architecture; `kernel_accesses`: what the kernel reads and
-//!   writes of the program's memory in it; `x86_64`: what instructions do to memory.
-//! - `guest_memory`: which memory is the program's, what was there before the first call, where a machine has its own.
+//! - `install`: the entry point; `abi`: the callbacks, by version of QEMU's API; `api`: the functions of the API, looked up by
+//!   name; `request`: the arguments.
+//! - `plugin`: the state, in one static value.
+//! - `process`: beginning, threads, calls, children and end; `program` and `system`: translation blocks of a program or of a
+//!   machine; `accesses`: the callbacks when they execute; `told`: cached information from QEMU about accesses.
+//! - `vcpu`: every vCPU has its own buffers, to which its callbacks append without locks, hashing or allocation; `schedule`: when
+//!   recording is on; `vcpus`: which thread may use them when the process ends; `processors`: how many of a machine's processors
+//!   are complete.
+//! - `touched`: detects a thread's first touch of a page, whose time is recorded where there are several threads or processes;
+//!   `forgotten`: ranges whose next touch is a first touch again; `clock`: the time.
+//! - `recorder`: full buffers become chunks, chunks become blocks of the file; `unwritten`: address-space events precede them;
+//!   `file`: the file, which is opened again if the program closes it; `no_link`: its path, on which no link is followed.
+//! - `call`: the effect of a system call on the address space, by architecture; `kernel_accesses`: the program's memory that the
+//!   kernel reads and writes in it; `x86_64`: how instructions access memory.
+//! - `guest_memory`: which memory is the program's, what it holds before the first call, and the location of a machine's memory.
 //!
-//! Its licence is QEMU's, in which it is loaded. It knows nothing of pagelab but the format of traces.
+//! Its licence is QEMU's, because it is loaded into QEMU. The only part of pagelab that it uses is the trace format.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod abi;

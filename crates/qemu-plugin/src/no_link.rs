@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Files by paths on which nothing is a symbolic link.
+//! Opens files by paths on which no component is a symbolic link.
 //!
-//! pagelab names traces by such paths. A link that is there by now was planted by another user, who owns a directory on the way; a
-//! recorder of root's must not follow it.
+//! pagelab passes paths without links. If a component is a link by now, another user who owns a directory on the path has planted
+//! it, and a recorder running as root must not follow it.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -11,10 +11,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-/// Opens a file; one that is made (O_CREAT) has the mode 0666 less the umask.
+/// Opens a file. A file that is created (O_CREAT) has mode 0666 less the umask.
 ///
 /// # Errors
-/// Those of openat(2); a part of the path is a symbolic link.
+/// Those of openat(2); a component of the path is a symbolic link.
 pub fn open(path: &Path, flags: libc::c_int) -> io::Result<File> {
     let (directory, name) = parent(path)?;
     open_in(Some(&directory), &name, flags).map(File::from)
@@ -23,7 +23,7 @@ pub fn open(path: &Path, flags: libc::c_int) -> io::Result<File> {
 /// Removes a file.
 ///
 /// # Errors
-/// Those of unlinkat(2); a part of the path is a symbolic link.
+/// Those of unlinkat(2); a component of the path is a symbolic link.
 pub fn remove(path: &Path) -> io::Result<()> {
     let (directory, name) = parent(path)?;
     // SAFETY: the descriptor is open, and the name ends with a zero.
@@ -33,7 +33,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The directory of a file, open, and the file's name in it.
+/// The open directory of a file, and the file's name in it.
 fn parent(path: &Path) -> io::Result<(OwnedFd, CString)> {
     let name = path.file_name().ok_or_else(|| io::Error::from_raw_os_error(libc::EISDIR))?;
     let directory = libc::O_PATH | libc::O_DIRECTORY;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The state of the plugin in this process, which QEMU's callbacks are not given: one static value holds it. It is all zeros
-//! at first, so that it takes no room in the plugin's file, and what is made later stays for ever.
+//! The state of the plugin in this process. QEMU's callbacks get no pointer to it, so it is one static value. It is all zeros
+//! initially, so it takes no room in the plugin's file; values created later are never freed.
 
 use std::ffi::c_uint;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
@@ -15,44 +15,44 @@ use crate::told::Told;
 use crate::vcpu::{Current, Vcpu};
 use crate::vcpus::Vcpus;
 
-/// The state.
+/// The state of the plugin.
 pub static PLUGIN: Plugin = Plugin::new();
 
-/// What the plugin knows.
+/// The fields are set during installation and while the process runs.
 pub struct Plugin {
     api: AtomicPtr<Api>,
-    /// The process's recorder. A forked process has another one, whatever the locks of the first were at that moment.
+    /// The recorder of this process. A forked process gets a new one, because the locks of the old one may be held.
     recorder: AtomicPtr<Recorder>,
-    /// How many events of all threads there were. Threads compare it with what they have seen.
+    /// Number of events of all threads. Threads compare it with the number that they have seen.
     pub events: AtomicU64,
-    /// What QEMU has told of accesses.
+    /// Cached information from QEMU about accesses.
     pub told: Told,
     /// The threads of a program, or the processors of a machine.
     pub vcpus: Vcpus,
-    /// Of a program.
+    /// The state of a program.
     pub program: Program,
-    /// Of a machine: where its memory is, known when it begins, which is later than the plugin is loaded.
+    /// The memory of a machine. It is known when the machine begins, which is later than the plugin is loaded.
     ram: AtomicPtr<Ram>,
-    /// Held by who finds that out.
+    /// Held while the memory is being read.
     finding_ram: Mutex<()>,
-    /// Of a machine.
+    /// The state of a machine's processors.
     pub processors: Processors,
 }
 
-/// What is known of a program.
+/// The state of a program.
 pub struct Program {
     /// Whether its instruction set is x86-64.
     pub is_x86_64: AtomicBool,
     /// Whether its first translation was seen.
     pub begun: AtomicBool,
-    /// Where its address 0 is.
+    /// Host address of its address 0.
     pub base: AtomicU64,
-    /// Where its heap begins and ends, as `brk` has said; 0 before.
+    /// Begin and end of its heap, from results of `brk`; 0 before the first.
     pub heap: [AtomicU64; 2],
 }
 
 impl Program {
-    /// Its memory, in this process.
+    /// Access to its memory in this process.
     pub fn memory(&self) -> ProgramMemory {
         ProgramMemory { base: self.base.load(Ordering::Relaxed) }
     }
@@ -78,7 +78,7 @@ impl Plugin {
         }
     }
 
-    /// Knows QEMU's functions from now on.
+    /// Sets QEMU's functions.
     pub fn set_api(&self, api: Api) {
         set(&self.api, api);
     }
@@ -88,7 +88,7 @@ impl Plugin {
         get(&self.api).expect("callbacks come after the installation")
     }
 
-    /// Records with this from now on. What was there before stays: a callback may use it.
+    /// Sets the recorder to use from now on. The previous one is not freed, because a callback may still use it.
     pub fn set_recorder(&self, recorder: Recorder) {
         set(&self.recorder, recorder);
     }
@@ -98,7 +98,7 @@ impl Plugin {
         get(&self.recorder).expect("callbacks come after the installation")
     }
 
-    /// Where a machine's memory is, which the first to ask finds out.
+    /// The memory of a machine; the first caller reads it.
     pub fn ram(&self, find: impl FnOnce() -> Ram) -> &'static Ram {
         get(&self.ram).unwrap_or_else(|| {
             let _alone = self.finding_ram.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,13 +106,13 @@ impl Plugin {
         })
     }
 
-    /// The state of a vCPU, for its own thread.
+    /// The state of a vCPU; only its own thread may call this.
     #[allow(clippy::mut_from_ref, reason = "what a thread is given is its own")]
     pub fn state(&self, vcpu: c_uint) -> &mut Vcpu {
         self.vcpus.state(vcpu, || self.recorder().begin_thread())
     }
 
-    /// What callbacks use of a vCPU that has a state.
+    /// The part of a vCPU's state that callbacks use, if the vCPU has a state.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "what a thread is given is its own")]
     pub fn current(&self, vcpu: c_uint) -> Option<&mut Current> {
@@ -120,16 +120,16 @@ impl Plugin {
     }
 }
 
-/// Keeps a value for ever.
+/// Stores a value that is never freed.
 fn set<T: Send + Sync>(place: &AtomicPtr<T>, value: T) -> &'static T {
     let value = Box::leak(Box::new(value));
     place.store(value, Ordering::Release);
     value
 }
 
-/// The value that was kept last, if there is one.
+/// The value that was stored last, if any.
 #[inline(always)]
 fn get<T: Send + Sync>(place: &AtomicPtr<T>) -> Option<&'static T> {
-    // SAFETY: `set` alone stores there, what is never freed and never changed but through shared references.
+    // SAFETY: only `set` stores there. Its values are never freed, and changed only through shared references.
     unsafe { place.load(Ordering::Acquire).as_ref() }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The life of a process that is recorded: its beginning, its threads and calls, its children and its end. A machine has
-//! the processors for threads, and no calls.
+//! The life of a recorded process: its beginning, threads, calls, children and end. A machine has processors instead of threads,
+//! and no calls.
 
 use std::ffi::c_uint;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use crate::kernel_accesses::{self, Stretch};
 use crate::plugin::PLUGIN;
 use crate::vcpu::Vcpu;
 
-/// The map of this process, in which names may hold any bytes; empty where it cannot be read, which is reported.
+/// The maps of this process, in which names may hold any bytes. Empty where they cannot be read, which is reported.
 pub fn maps() -> String {
     match std::fs::read("/proc/self/maps") {
         Ok(maps) => String::from_utf8_lossy(&maps).into_owned(),
@@ -46,7 +46,7 @@ pub fn vcpu_ends(vcpu: c_uint) {
     });
 }
 
-/// The process ends. Other threads may still run: `vcpus` says how.
+/// The process ends. Other threads may still run; see `vcpus`.
 pub fn ends() {
     let left_out = PLUGIN.vcpus.end_all(|vcpu| {
         PLUGIN.recorder().end_thread(vcpu);
@@ -55,8 +55,8 @@ pub fn ends() {
     PLUGIN.recorder().finish(left_out);
 }
 
-/// Begins the trace when the program's first block is translated: notes the memory that it was loaded into, and what was
-/// written there.
+/// Begins the trace when the program's first block is translated: records the memory into which it was loaded, and the pages that
+/// were written.
 pub fn begin_once(block: Opaque) {
     if PLUGIN.program.begun.swap(true, Ordering::Relaxed) {
         return;
@@ -79,8 +79,8 @@ pub fn begin_once(block: Opaque) {
     recorder.kernel_accessed(state, &stores.chain(loads).collect::<Vec<_>>());
 }
 
-/// Notes what memory of the program there is among these regions. Gives the pages that hold something, and the one that the
-/// program's start would read.
+/// Records the program's memory among these regions. Returns the pages that hold content, and the page that the program's start
+/// would read.
 fn note_regions(state: &mut Vcpu, regions: &[Region]) -> (Vec<u64>, Option<u64>) {
     let (recorder, memory) = (PLUGIN.recorder(), PLUGIN.program.memory());
     let [begin, end] = &PLUGIN.program.heap;
@@ -93,7 +93,7 @@ fn note_regions(state: &mut Vcpu, regions: &[Region]) -> (Vec<u64>, Option<u64>)
     (loaded.written, loaded.read)
 }
 
-/// Remembers where the heap is; where it ended before.
+/// Records the heap's new end; returns the old one.
 fn brk_returned(result: i64) -> u64 {
     let [begin, end] = &PLUGIN.program.heap;
     let _ = begin.compare_exchange(0, result as u64, Ordering::Relaxed, Ordering::Relaxed);
@@ -126,7 +126,8 @@ fn begin_call(state: &mut Vcpu, call: Pending) {
             }
         }
         Kind::Execve | Kind::Execveat => exec::begins(recorder, state, kind, &arguments, &memory),
-        // The child has what is the program's now. It cannot ask later: another thread may be at it, which the child has not.
+        // The child gets the current memory of the program. It cannot query it later, because another thread may hold the lock,
+        // and that thread does not exist in the child.
         Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork => {
             recorder.tell_times(state);
             state.owned = Some(recorder.owned().clone());
@@ -143,7 +144,7 @@ pub fn call_returns(vcpu: c_uint, number: i64, result: i64) {
     let forks =
         || matches!(recorder.plan.numbers.kind(number), Some(Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork));
     if result == 0 && forks() && std::process::id() != recorder.process {
-        // Whatever other threads did in the process that this one was forked from.
+        // This is the child, whatever other threads did in the parent.
         return begin_child(vcpu);
     }
     PLUGIN.vcpus.while_running(vcpu, || end_call(PLUGIN.state(vcpu), result));
@@ -159,13 +160,13 @@ fn end_call(state: &mut Vcpu, result: i64) {
     let heap_end = if kind == Kind::Brk { brk_returned(result) } else { 0 };
     if let Some(call) = call::event(kind, &arguments, &memory) {
         recorder.owned().follow(&call, result);
-        // Before others see the event.
+        // Before other threads see the event.
         recorder.forget(state, taken_away(&call, result, heap_end));
         recorder.note(state, call, result);
     }
 }
 
-/// Begins the trace of a forked process, in which there is only the thread that forked.
+/// Begins the trace of a forked process, which has only the thread that forked.
 fn begin_child(vcpu: c_uint) {
     PLUGIN.vcpus.forget_others(vcpu);
     let (state, parent) = (PLUGIN.state(vcpu), PLUGIN.recorder());
@@ -179,13 +180,13 @@ fn begin_child(vcpu: c_uint) {
             note_regions(state, &regions::all(&maps(), PLUGIN.program.memory().base));
             let end = PLUGIN.program.heap[1].load(Ordering::Relaxed);
             if end != 0 {
-                // A heap of no bytes has no region.
+                // An empty heap has no region.
                 PLUGIN.recorder().note(state, Call::Brk { address: 0 }, end as i64);
             }
         }
         Err(error) => {
             parent.say_lost_if_full(&error.error);
-            // The parent's file is not this process's to write to.
+            // This process must not write to the parent's file.
             PLUGIN.set_recorder(parent.silent());
             Complaints::open().report(&error);
             state.stop();

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The processors of a machine: how many are at work, and of how many of them all is recorded that was asked for.
+//! Counts the processors of a machine: how many have begun, and how many are completely recorded.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many there are.
+/// The counts of processors.
 pub struct Processors {
-    /// Those that have executed something.
+    /// Processors that have executed an instruction.
     begun: AtomicUsize,
-    /// Those of them of which as much is recorded as was asked for.
+    /// Processors of which as much has been recorded as was requested.
     complete: AtomicUsize,
 }
 
 impl Processors {
-    /// None yet.
+    /// No processor yet.
     pub const fn new() -> Processors {
         Processors { begun: AtomicUsize::new(0), complete: AtomicUsize::new(0) }
     }
@@ -22,8 +22,8 @@ impl Processors {
         self.begun.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// As much is recorded of a processor as was asked for. Whether that is true of each one that was ever at work: nothing
-    /// more will be recorded.
+    /// Records that as much of a processor has been recorded as was requested. Returns whether that is true of every processor
+    /// that has begun, so that nothing more will be recorded.
     pub fn is_complete(&self) -> bool {
         self.complete.fetch_add(1, Ordering::SeqCst) + 1 >= self.begun.load(Ordering::SeqCst)
     }

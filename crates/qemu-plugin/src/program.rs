@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What QEMU calls when it translates a block of a program: which instructions must tell what.
+//! The callbacks when QEMU translates a block of a program: they decide which instructions report what.
 
 use std::sync::atomic::Ordering;
 
@@ -14,18 +14,18 @@ use crate::plugin::PLUGIN;
 use crate::process::begin_once;
 use crate::x86_64::{Does, Instructions};
 
-/// Most bytes of an instruction of any architecture that is recorded: those of x86-64.
+/// The most bytes of an instruction of any recorded architecture; that of x86-64.
 const INSTRUCTION_BYTES: u64 = 15;
 
-/// Whether QEMU may show an instruction in a block that it does not execute there. Translating for x86, it takes back the
-/// last instruction where that crosses the end of the page and is not the first (`i386_tr_translate_insn`); before QEMU
-/// 8.2 plugins still see it. It begins the next block too, so that it is counted where it executes: by a callback of its
-/// own, which was taken back with it.
+/// Whether QEMU may report an instruction in a block that it does not execute there. When translating x86, it drops the last
+/// instruction if that crosses the end of the page and is not the first (`i386_tr_translate_insn`); before QEMU 8.2 plugins still
+/// see it. The instruction then begins the next block too. It gets a callback of its own, which is dropped with it, so it is
+/// counted only where it executes.
 pub fn may_be_left_out(index: usize, count: usize, address: u64) -> bool {
     index > 0 && index + 1 == count && address & (PAGE_BYTES - 1) > PAGE_BYTES - INSTRUCTION_BYTES
 }
 
-/// Of a block whose addresses are kept every instruction tells itself and each of its accesses.
+/// For a block whose addresses are kept: every instruction reports itself and each of its accesses.
 pub fn translated_and_kept(block: Opaque) {
     begin_once(block);
     let api = PLUGIN.api();
@@ -38,7 +38,7 @@ pub fn translated_and_kept(block: Opaque) {
     }
 }
 
-/// Of other blocks the instructions are told when it begins, those of each page together.
+/// For other blocks: the instructions of each page are reported together when the block begins.
 pub fn translated(block: Opaque) {
     begin_once(block);
     let api = PLUGIN.api();
@@ -81,7 +81,7 @@ fn parts(block: Opaque) -> Vec<(usize, Fetches)> {
     parts
 }
 
-/// What the instructions of a block do to memory, as far as that is known of their instruction set.
+/// How the instructions of a block access memory, as far as that is known for their instruction set.
 fn does(block: Opaque) -> Vec<Does> {
     let api = PLUGIN.api();
     let count = (api.block_instructions)(block);
@@ -92,7 +92,7 @@ fn does(block: Opaque) -> Vec<Does> {
     let does = |index| {
         let instruction = (api.block_instruction)(block, index);
         let (bytes, host) = ((api.instruction_bytes)(instruction), (api.instruction_in_host)(instruction));
-        // SAFETY: QEMU has just read the instruction there, and the lock that it holds keeps the program's memory mapped.
+        // SAFETY: QEMU has just read the instruction there, and its lock keeps the program's memory mapped.
         let code = if host.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(host, bytes) } };
         instructions.does(code)
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What the threads of a process share, and how their runs and events come into the file.
+//! The state that the threads of a process share, and how their runs and events are written to the file.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,32 +19,32 @@ use crate::schedule::Schedule;
 use crate::unwritten::{Ending, Unwritten};
 use crate::vcpu::{Vcpu, Work};
 
-/// Most runs of a chunk, over all threads: what bounds the memory.
+/// The most runs in the chunks of all threads; it limits the memory used.
 const ALL_RUNS: usize = 1 << 20;
-/// Fewest runs of a chunk of few threads; below, a dictionary is too dear.
+/// The fewest runs of a chunk when there are few threads; a dictionary is too expensive for fewer.
 const FEWEST_RUNS: usize = 1 << 16;
-/// Threads above which each has a buffer and nothing else, of which a chunk is made at once.
+/// With more threads than this, each has only a buffer, from which a chunk is made at once.
 const FEW_THREADS: usize = 16;
-/// Most runs in the buffers of many threads together.
+/// The most runs in the buffers of many threads together.
 const ALL_BUFFERED: usize = 1 << 21;
-/// Most runs in the buffer of one of them, which keeps its share of when it began until it writes a chunk.
+/// The most runs in one such buffer. A thread keeps the share from its beginning until it writes a chunk.
 const MOST_BUFFERED: usize = 1 << 14;
-/// Most chunks that are made at a time: each takes some MiB.
+/// The most chunks that are made at the same time; each takes some MiB.
 const WORKS: usize = 8;
-/// How long a thread waits until another has made its chunk, before it takes more memory.
+/// How long a thread waits for another to finish its chunk before it allocates more memory.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Events that are noted before they are written.
+/// Number of events that are kept before they are written.
 const NOTED: usize = 1 << 12;
 
 mod first_touches;
 
-/// A forked process cannot be recorded.
+/// Why a forked process cannot be recorded.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: the forked process is not recorded: {error}{}", path.display(), remedy(error))]
 pub struct ChildError {
-    /// Its file.
+    /// The trace file of the child.
     path: PathBuf,
-    /// Why.
+    /// The system's error.
     #[source]
     pub error: io::Error,
 }
@@ -53,43 +53,43 @@ fn remedy(error: &io::Error) -> &'static str {
     if error.kind() == io::ErrorKind::AlreadyExists { "; remove that file before recording" } else { "" }
 }
 
-/// What is recorded of a process, and how: a forked one has the same.
+/// What to record of a process, and how; a forked process has the same plan.
 #[derive(Clone)]
 pub struct Plan {
-    /// The header of its trace. The process in it, if it has one, is the parent.
+    /// The header of its trace. If it has a process, that is the parent.
     pub header: Header,
-    /// The numbers of its calls.
+    /// The system call numbers.
     pub numbers: Numbers,
     /// The schedule of a new thread.
     pub schedule: Schedule,
-    /// What the plugin was asked for.
+    /// The plugin's arguments.
     pub request: Request,
-    /// How many events of all threads there were.
+    /// Number of events of all threads.
     pub events: &'static AtomicU64,
 }
 
-/// One process that is recorded.
+/// The recorder of one process.
 pub struct Recorder {
     /// What is recorded.
     pub plan: Plan,
     /// Which memory is the program's.
     owned: Mutex<Owned>,
-    /// The process.
+    /// PID of the process.
     pub process: u32,
-    /// Its file.
+    /// Path of the trace file.
     path: PathBuf,
     complaints: Complaints,
     threads: AtomicUsize,
     /// The number of the next thread.
     next_thread: AtomicU32,
-    /// What makes chunks, when nobody uses it, and how many more there may be.
+    /// Idle memory for making chunks, and how many more may be allocated.
     spare: Mutex<(Vec<Work>, usize)>,
-    /// Some of it is there again.
+    /// Signalled when memory for chunks becomes available.
     is_spare: Condvar,
     unwritten: Mutex<Unwritten>,
-    /// There are several threads or processes: who touches what when is told.
+    /// Whether there are several threads or processes, so that the times of first touches are recorded.
     is_timed: AtomicBool,
-    /// What was taken away from under touched pages.
+    /// Ranges that were removed from under touched pages.
     forgotten: Mutex<Forgotten>,
 }
 
@@ -102,7 +102,7 @@ impl Recorder {
         let process = std::process::id();
         if !plan.header.system {
             let of = plan.header.process;
-            // One that has executed the program says so; another one is the parent.
+            // A process that has executed a new program has an entry of its own; otherwise the entry is the parent.
             let own = of.filter(|of| of.process == process);
             let forked = Process { process, parent: of.map(|parent| parent.process), execs: 0 };
             plan.header.process = Some(own.unwrap_or(forked));
@@ -135,24 +135,24 @@ impl Recorder {
         self.owned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many events of all threads there were.
+    /// Number of events of all threads.
     fn events(&self) -> u64 {
         self.plan.events.load(Ordering::Relaxed)
     }
 
-    /// Puts the trace in the place of what was in the file: there is something to record.
+    /// Replaces the old content of the file by the trace, because there is something to record.
     #[expect(clippy::disallowed_methods, reason = "no other user can change the path of the exchanged files")]
     pub fn begin(&self) {
         self.attempt(&mut self.lock(), |writer| {
             if self.plan.request.handed.is_none() {
-                // First, because whoever finds it believes that the file is as it was.
+                // First, because a reader that finds the header assumes that the trace file is unchanged.
                 std::fs::remove_file(&self.plan.request.header)?;
             }
             writer.get_mut().begin()
         });
     }
 
-    /// Tells pagelab that nothing will be recorded any more, by a file beside that of the header.
+    /// Tells pagelab that recording is complete, by a file in the directory of the header.
     #[expect(clippy::disallowed_methods, reason = "no other user can change the path of the exchanged files")]
     pub fn say_complete(&self) {
         let file = self.plan.request.header.with_file_name("complete");
@@ -162,8 +162,7 @@ impl Recorder {
         }
     }
 
-    /// The trace of a process that was forked off, which has this memory: the first process's file with the process's
-    /// number behind.
+    /// The recorder of a forked process with this memory. Its file is named after the first process's file with the PID appended.
     ///
     /// # Errors
     /// Those of the file.
@@ -176,24 +175,24 @@ impl Recorder {
         Ok(child)
     }
 
-    /// The file of an image's trace, of which the first one's name is the beginning.
+    /// The trace file of an image; the first image's name is its prefix.
     pub fn path_of(&self, image: Image) -> PathBuf {
         self.plan.request.path_of(image)
     }
 
-    /// Whether anything is still written.
+    /// Whether the file is still being written.
     pub fn is_writing(&self) -> bool {
         self.lock().is_open()
     }
 
-    /// Tells pagelab that something which was recorded could not be written, by removing a file beside that of the header.
+    /// Tells pagelab that recorded data could not be written, by removing a file in the directory of the header.
     #[expect(clippy::disallowed_methods, reason = "no other user can change the path of the exchanged files")]
     pub fn say_lost(&self) {
-        // It may be gone, with pagelab.
+        // The file may not exist any more if pagelab has ended.
         let _ = std::fs::remove_file(self.plan.request.header.with_file_name("written"));
     }
 
-    /// The same where a trace could not be made because there is no room for it.
+    /// Like [`Recorder::say_lost`], if a trace could not be made because the disk or quota is full.
     pub fn say_lost_if_full(&self, error: &io::Error) {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         if matches!(error.kind(), StorageFull | QuotaExceeded) {
@@ -201,16 +200,16 @@ impl Recorder {
         }
     }
 
-    /// One that records nothing: of a forked process whose trace cannot be made.
+    /// A recorder that records nothing, for a forked process whose trace cannot be made.
     pub fn silent(&self) -> Recorder {
         Recorder { threads: AtomicUsize::new(1), ..Recorder::of(self.plan.clone(), Owned::default(), None) }
     }
 
-    /// A thread that has just begun.
+    /// The state of a thread that has just begun.
     pub fn begin_thread(&self) -> Vcpu {
         self.threads.fetch_add(1, Ordering::Relaxed);
         let thread = self.next_thread.fetch_add(1, Ordering::Relaxed);
-        // A later thread says before its first run what it comes after; the first comes after nothing.
+        // A later thread records before its first run which events precede it; the first thread has none before it.
         let seen = if thread == 0 { 0 } else { u64::MAX };
         let mut vcpu = Vcpu::new(thread, &self.plan.header, self.plan.schedule, seen);
         if self.is_timed() {
@@ -219,7 +218,7 @@ impl Recorder {
         vcpu
     }
 
-    /// Notes what was there before anything was recorded, for the first thread, whichever asks.
+    /// Records the memory that existed before recording began, as events of the first thread, whichever thread calls.
     pub fn begin_with(&self, calls: Vec<Call>) {
         let mut unwritten = self.lock();
         for call in calls {
@@ -228,7 +227,7 @@ impl Recorder {
         }
     }
 
-    /// Writes what a thread that has ended still has.
+    /// Writes the remaining data of a thread that has ended.
     pub fn end_thread(&self, vcpu: &mut Vcpu) {
         if vcpu.outside != (0, 0) {
             let (accesses, instructions) = std::mem::take(&mut vcpu.outside);
@@ -238,12 +237,12 @@ impl Recorder {
         self.threads.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Notes what a thread has just done.
+    /// Records a call that a thread has just made.
     pub fn note(&self, vcpu: &mut Vcpu, call: Call, result: i64) {
         self.empty(vcpu);
         let mut unwritten = self.lock();
         let order = self.events();
-        // What others did meanwhile is seen with the next block.
+        // Events of other threads in the meantime are seen with the next block.
         if vcpu.seen() == order {
             vcpu.set_seen(order + 1);
         }
@@ -253,7 +252,7 @@ impl Recorder {
         self.write_if_needed(unwritten);
     }
 
-    /// Notes that a thread goes on after events of others.
+    /// Records that a thread continues after events of other threads.
     pub fn note_seen(&self, vcpu: &mut Vcpu) {
         self.empty(vcpu);
         if vcpu.tells_touches() {
@@ -267,14 +266,14 @@ impl Recorder {
         self.write_if_needed(unwritten);
     }
 
-    /// Writes noted events where they are many, or the file has an end that they come before.
+    /// Writes noted events if there are many, or if the file has a provisional end that they must precede.
     fn write_if_needed(&self, mut unwritten: MutexGuard<'_, Unwritten>) {
         if unwritten.count() >= NOTED || unwritten.has_end() {
             self.attempt(&mut unwritten, |_| Ok(()));
         }
     }
 
-    /// Records what the kernel has just read and written for a thread: an access for each page.
+    /// Records what the kernel has just read and written for a thread: one access for each page.
     pub fn kernel_accessed(&self, vcpu: &mut Vcpu, stretches: &[Stretch]) {
         if stretches.is_empty() || !vcpu.is_recording() {
             return;
@@ -288,8 +287,8 @@ impl Recorder {
         }
     }
 
-    /// Empties a thread's buffers and ends its runs: what it does next is not part of them. Writes its chunk if that is
-    /// full or old, and says so.
+    /// Empties a thread's buffers and ends its runs, so that its next accesses begin new runs. Writes its chunk if it is full or
+    /// old, and returns whether it did.
     pub fn empty(&self, vcpu: &mut Vcpu) -> bool {
         let is_taken = vcpu.empty(self.most_runs());
         if is_taken {
@@ -310,7 +309,7 @@ impl Recorder {
         self.threads.load(Ordering::Relaxed) > FEW_THREADS
     }
 
-    /// Something to make a chunk with.
+    /// Memory for making a chunk.
     fn work(&self) -> io::Result<Work> {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = self.is_spare.wait_timeout_while(spare, PATIENCE, |(works, more)| works.is_empty() && *more == 0);
@@ -324,7 +323,7 @@ impl Recorder {
         )
     }
 
-    /// Writes everything that a thread has, and all noted events.
+    /// Writes all data of a thread, and all noted events.
     pub fn write(&self, vcpu: &mut Vcpu) {
         // Compressed before the lock is taken.
         let mut work = self.work();
@@ -345,8 +344,8 @@ impl Recorder {
         self.is_spare.notify_one();
     }
 
-    /// Writes all that a thread has, and the index if there is no other, because the program may end in the call that it is
-    /// about to make; `last` is what it does then.
+    /// Writes all data of a thread, and the index if there is no other thread, because the program may end in the next call;
+    /// `last` is that call.
     pub fn close(&self, vcpu: &mut Vcpu, last: Option<Call>) {
         self.write(vcpu);
         let mut unwritten = self.lock();
@@ -357,14 +356,14 @@ impl Recorder {
         vcpu.may_end();
     }
 
-    /// Takes back the end that the file has for the case that the program ended in a call: a thread is back from it.
+    /// Removes the provisional end of the file that was written in case the program ended in a call: the call has returned.
     pub fn goes_on(&self, vcpu: &Vcpu) {
         let mut unwritten = self.lock();
         unwritten.goes_on(vcpu.thread);
         self.write_if_needed(unwritten);
     }
 
-    /// Writes the index: the process ends. So many threads could not be asked for their last accesses.
+    /// Writes the index when the process ends. `left_out` threads could not write their last accesses.
     pub fn finish(&self, left_out: usize) {
         let mut unwritten = self.lock();
         if left_out > 0 && unwritten.is_open() {
@@ -380,8 +379,8 @@ impl Recorder {
         self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes noted events and then more. After a first failure nothing is written any more: what is in the file can be
-    /// read.
+    /// Writes noted events and then calls `more`. After the first failure nothing more is written; the data in the file stays
+    /// readable.
     fn attempt(&self, unwritten: &mut Unwritten, more: impl FnOnce(&mut Writer<TraceFile>) -> io::Result<()>) {
         let done = unwritten.write(self.events(), more);
         self.complain(done);

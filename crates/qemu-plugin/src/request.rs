@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What the plugin is asked for: its arguments, and the header of the trace.
+//! The plugin's arguments, and the header of the trace.
 
 use std::ffi::{CStr, OsString, c_char, c_int};
 use std::os::fd::RawFd;
@@ -8,85 +8,86 @@ use std::path::{Path, PathBuf};
 
 use trace::{Header, Image, SCHEMA};
 
-/// Arguments that are not those of `pagelab record`.
+/// Arguments that `pagelab record` does not pass.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// One that has no meaning.
+    /// An unknown or malformed argument.
     #[error(
         "argument {0:?}: expected output=HEX, header=HEX, identity=DEVICE:INODE, max=N, memory=HEX, emulator=HEX, plugin=HEX, \
          program=HEX, sysroot=HEX, handed=N, execs=N or signals=N; `pagelab record` passes them"
     )]
     Argument(String),
-    /// One that must be there.
+    /// A required argument is missing.
     #[error("the argument {0}=HEX is missing; `pagelab record` passes it")]
     Missing(&'static str),
 }
 
-/// A header that this plugin cannot write a trace for.
+/// A header for which this plugin cannot write a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum HeaderError {
-    /// It is none.
+    /// It is not a header.
     #[error("no header; is pagelab of another version than the plugin?")]
     None(#[source] serde_json::Error),
-    /// It is of another version of the format.
+    /// It has another version of the format.
     #[error("pagelab asks for the format {0:?}; this plugin writes {SCHEMA:?}: build both anew")]
     Schema(String),
-    /// It is of a program for another instruction set.
+    /// It is for a program of another instruction set.
     #[error("the program is for {program}; this QEMU emulates {target}")]
     Architecture {
-        /// The program's.
+        /// The program's instruction set.
         program: String,
-        /// QEMU's.
+        /// QEMU's instruction set.
         target: String,
     },
 }
 
-/// The arguments.
+/// The plugin's arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Where the trace goes. What is there stays until recording begins.
+    /// The trace file. Its old content stays until recording begins.
     pub output: PathBuf,
-    /// The device and inode of that file, where they are known: another one that was put there is not written.
+    /// The device and inode of that file, where they are known; a different file that replaced it is not written.
     pub identity: Option<(u64, u64)>,
-    /// The header of the trace, as JSON; it is there until recording begins.
+    /// The file with the header of the trace, as JSON; it exists until recording begins.
     pub header: PathBuf,
-    /// Instructions of a thread after which nothing more of it is recorded.
+    /// Number of instructions of a thread after which it is no longer recorded.
     pub max_instructions: Option<u64>,
-    /// Where it will stand what memory a whole machine has.
+    /// The file that will list the memory of a whole machine.
     pub memory: PathBuf,
-    /// What to begin anew with where the program executes another one.
+    /// How to start again where the program executes another one.
     pub follow: Option<Follow>,
-    /// What the recorder of the program before hands over, where a recorded program executed this one.
+    /// What the previous program's recorder passed on, where a recorded program executed this one.
     pub handed: Option<Handed>,
 }
 
-/// What QEMU and the recorder are started with in a program that a recorded one executes.
+/// How to start QEMU and the recorder for a program that a recorded one executes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Follow {
-    /// QEMU's program.
+    /// QEMU's executable.
     pub emulator: PathBuf,
     /// This plugin's file.
     pub plugin: PathBuf,
-    /// The program that is recorded, which it can call `/proc/self/exe`.
+    /// The recorded program, which it can refer to as `/proc/self/exe`.
     pub program: PathBuf,
-    /// Where a foreign program finds its libraries.
+    /// The directory in which a foreign program finds its libraries.
     pub sysroot: Option<PathBuf>,
 }
 
-/// What the recorder of one program hands to that of the next.
+/// What the recorder of one program passes to that of the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handed {
-    /// The file of the trace, which has its header, as JSON and nothing else.
+    /// The trace file, which contains only its header, as JSON.
     pub file: RawFd,
-    /// How many programs the process has executed, this one among them.
+    /// How many programs the process has executed, including this one.
     pub execs: u32,
-    /// The signals that the program blocks: all are blocked until QEMU has begun.
+    /// The signals that the program blocks; all are blocked until QEMU has begun.
     pub signals: u64,
 }
 
 impl Request {
-    /// Reads `output=HEX` and `header=HEX` (a path's bytes, because QEMU splits arguments at commas), `identity=DEVICE:INODE`,
-    /// `max=N`, `memory=HEX`; `emulator=HEX`, `plugin=HEX`, `program=HEX` and `sysroot=HEX`; `handed=N`, `execs=N` and `signals=N`.
+    /// Parses `output=HEX` and `header=HEX` (a path's bytes in hexadecimal, because QEMU splits arguments at commas),
+    /// `identity=DEVICE:INODE`, `max=N`, `memory=HEX`; `emulator=HEX`, `plugin=HEX`, `program=HEX` and `sysroot=HEX`; `handed=N`,
+    /// `execs=N` and `signals=N`.
     pub fn parse<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> Result<Request, RequestError> {
         let (mut output, mut header, mut max_instructions) = (None, None, None);
         let (mut memory, mut identity) = (PathBuf::new(), None);
@@ -124,14 +125,14 @@ impl Request {
         Ok(Request { output, identity, header, max_instructions, memory, follow, handed })
     }
 
-    /// The file of an image's trace: the name of the first one is its beginning.
+    /// The trace file of an image; the first image's name is its prefix.
     pub fn path_of(&self, image: Image) -> PathBuf {
         let mut path = self.output.clone().into_os_string();
         path.push(image.suffix());
         path.into()
     }
 
-    /// The words that [`Request::parse`] makes this of, as part of an argument of QEMU's.
+    /// The words from which [`Request::parse`] reads this request, as part of a QEMU argument.
     pub fn to_argument(&self) -> Vec<u8> {
         let mut words = vec![format!("output={}", hex(&self.output)), format!("header={}", hex(&self.header))];
         words.extend(self.identity.map(|(device, inode)| format!("identity={device}:{inode}")));
@@ -149,13 +150,13 @@ impl Request {
         words.join(",").into_bytes()
     }
 
-    /// Reads those that QEMU hands over.
+    /// Parses the arguments that QEMU passes.
     ///
     /// # Safety
     /// `arguments` points to `count` strings.
     pub unsafe fn of_qemu(count: c_int, arguments: *const *const c_char) -> Result<Request, RequestError> {
         let count = usize::try_from(count).unwrap_or(0);
-        // SAFETY: the caller vouches for the strings.
+        // SAFETY: the caller guarantees the strings.
         let argument = |index: usize| unsafe { CStr::from_ptr(*arguments.add(index)).to_bytes() };
         Request::parse((0..count).map(argument))
     }
@@ -187,7 +188,7 @@ fn path(hex: &str) -> Option<PathBuf> {
 /// The header that `pagelab record` wrote, for the program's instruction set.
 ///
 /// # Errors
-/// It is none, or for another plugin or QEMU.
+/// It is not a header, or it is for another plugin or QEMU.
 pub fn header(json: &[u8], target: &str) -> Result<Header, HeaderError> {
     let header: Header = serde_json::from_slice(json).map_err(HeaderError::None)?;
     if header.schema != SCHEMA {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! When recording is on, in instructions of a thread.
+//! When recording is on, counted in instructions of a thread.
 
 use trace::Header;
 
 /// The windows that are recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
-    /// Instructions that are left out before every window.
+    /// Instructions that are skipped before every window.
     pub skip: u64,
-    /// Instructions of a window.
+    /// Instructions in a window.
     window: u64,
     /// Instructions that may still be recorded.
     left: u64,
 }
 
 impl Schedule {
-    /// That of a header and a limit.
+    /// The schedule for a header and a limit.
     pub fn new(header: &Header, max_instructions: Option<u64>) -> Schedule {
         let window = header.window.and_then(|window| window.record_instructions);
         Schedule {
@@ -25,7 +25,7 @@ impl Schedule {
         }
     }
 
-    /// Begins a window after `instructions`; where it ends.
+    /// Begins a window after `instructions`; returns where it ends.
     pub fn open(&mut self, instructions: u64) -> u64 {
         let length = self.window.min(self.left);
         if self.left != u64::MAX {
@@ -34,12 +34,12 @@ impl Schedule {
         instructions.saturating_add(length)
     }
 
-    /// Ends a window after `instructions`; where the next begins.
+    /// Ends a window after `instructions`; returns where the next one begins.
     pub fn close(&self, instructions: u64) -> u64 {
         if self.is_over() { u64::MAX } else { instructions.saturating_add(self.skip) }
     }
 
-    /// Whether as many instructions were recorded as may be.
+    /// Whether the limit of recorded instructions has been reached.
     pub fn is_over(&self) -> bool {
         self.left == 0
     }

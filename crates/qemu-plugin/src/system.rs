@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What QEMU calls when it emulates a whole machine: accesses have physical addresses, and only those to memory are
-//! recorded.
+//! The callbacks when QEMU emulates a whole machine: accesses have physical addresses, and only those to memory are recorded.
 
 use std::ffi::c_uint;
 
@@ -20,7 +19,7 @@ use crate::vcpu::Vcpu;
 #[error("nothing is recorded")]
 struct NothingRecorded(#[source] RamError);
 
-/// The memory, found out by whoever translates first.
+/// The machine's memory; the first thread that translates reads it.
 fn ram() -> &'static Ram {
     PLUGIN.ram(|| {
         let recorder = PLUGIN.recorder();
@@ -48,7 +47,7 @@ pub fn translated<const KEEP: bool>(block: Opaque) {
         let page = physical.map(|address| address >> PAGE_SHIFT);
         match (KEEP, physical) {
             (true, Some(address)) => {
-                // What goes on in the next page goes on anywhere in memory.
+                // The rest of an access or instruction in the next virtual page may be anywhere in physical memory.
                 let bytes = ((api.instruction_bytes)(instruction) as u64).min(PAGE_BYTES - address % PAGE_BYTES);
                 let data = Fetch::new(address, bytes).to_data();
                 (api.on_instruction)(instruction, instruction_begins_in_machine, NO_REGISTERS, data);
@@ -76,7 +75,7 @@ pub fn translated<const KEEP: bool>(block: Opaque) {
     }
 }
 
-/// Instructions of a block that follow each other in one page, or in no memory.
+/// Consecutive instructions of a block in one page, or outside memory.
 struct Part {
     first: Opaque,
     page: Option<u64>,
@@ -91,7 +90,7 @@ extern "C" fn instruction_begins_in_machine(vcpu: c_uint, data: usize) {
     PLUGIN.vcpus.while_running(vcpu, || instruction_begins(vcpu, data));
 }
 
-/// Instructions come from no memory: from firmware.
+/// Instructions that are not in memory but in firmware.
 extern "C" fn fetched_elsewhere(vcpu: c_uint, instructions: usize) {
     PLUGIN.vcpus.while_running(vcpu, || {
         let state = PLUGIN.state(vcpu);
@@ -122,7 +121,7 @@ fn access(state: &mut Vcpu, info: u32, address: u64) {
         state.outside.0 += 1;
         return;
     }
-    // What goes on in the next page goes on anywhere in memory.
+    // The rest of an access in the next virtual page may be anywhere in physical memory.
     let (kind, bytes) = PLUGIN.told.ask(api, info);
     let in_page = physical % PAGE_BYTES + bytes <= PAGE_BYTES;
     record(state, physical, if in_page { bytes } else { 0 }, kind);

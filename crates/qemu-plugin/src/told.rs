@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What QEMU tells of an access: whether it is a store, and its size. It is asked once for each value that stands for that,
+//! What QEMU reports about an access: whether it is a store, and its size. QEMU is asked once for each value that encodes this,
 //! because asking costs as much as recording.
 //!
-//! A callback for loads alone would not have to ask. QEMU 7.2 calls it for stores, and that for stores for both
+//! A callback for loads only would not have to ask. But QEMU 7.2 calls it for stores, and the callback for stores for both
 //! (`op_rw`, accel/tcg/plugin-gen.c, takes 1 and 2 for 0 and 1).
 
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -11,21 +11,21 @@ use trace::{Access, Kind};
 
 use crate::api::Api;
 
-/// More than QEMU has values.
+/// More values than QEMU uses.
 const VALUES: usize = 1 << 18;
-/// log2 of the size stands above the bits of the kind.
+/// log2 of the size is stored above the bits of the kind.
 const SIZE_SHIFT: u32 = 4;
 
-/// What was told so far, by value; 0 where nothing was.
+/// The answers so far, by value; 0 where QEMU has not been asked.
 pub struct Told([AtomicU8; VALUES]);
 
 impl Told {
-    /// Nothing yet.
+    /// Without any answers.
     pub const fn new() -> Told {
         Told([const { AtomicU8::new(0) }; VALUES])
     }
 
-    /// Whether it is a load or a store, if that was told.
+    /// Whether the access is a load or a store, if the answer is cached.
     #[inline(always)]
     pub fn known(&self, info: u32) -> Option<Kind> {
         match self.0.get(info as usize)?.load(Ordering::Relaxed) {
@@ -34,7 +34,7 @@ impl Told {
         }
     }
 
-    /// Whether it is a load or a store, and its bytes; 0 where they are more than any that is kept.
+    /// Whether the access is a load or a store, and its size in bytes; 0 where it exceeds the largest recorded size.
     pub fn ask(&self, api: &Api, info: u32) -> (Kind, u64) {
         let place = self.0.get(info as usize);
         let mut told = place.map_or(0, |place| place.load(Ordering::Relaxed));

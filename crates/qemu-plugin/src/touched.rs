@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The pages that a thread has touched: what tells a first touch, whose time is recorded, from all others.
+//! The pages that a thread has touched, to detect first touches, whose time is recorded.
 //!
-//! A bit for each page, in blocks that a hash finds, and the last pages that were found in front of that: every run that
-//! begins looks here, in programs with threads or forked processes.
+//! There is one bit for each page, in blocks found by hashing, and a cache of recently found pages in front. Every run that
+//! begins is checked here, in programs with threads or forked processes.
 
 use std::ops::Range;
 
 use trace::{Kind, PAGE_SHIFT};
 
-/// log2 of the bytes of a block: two cache lines of bits.
+/// log2 of the address range of a block: two cache lines of bits.
 const BLOCK_SHIFT: u32 = PAGE_SHIFT + 9;
-/// Words of the bits of a block's pages.
+/// Words with the bits of a block's pages.
 const WORDS: usize = 8;
-/// Blocks of a thread that begins: a power of two.
+/// Initial number of slots of a thread; a power of two.
 const FIRST_SLOTS: usize = 1 << 4;
-/// Slots for each block, at least.
+/// Minimum number of slots for each block.
 const SLOTS_OF_A_BLOCK: usize = 2;
 /// 2^64 divided by the golden ratio (Fibonacci hashing).
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Pages that were found lately: a power of two, as many words as stay in the cache of a core that is nearest.
+/// Size of the cache of recent pages: a power of two, small enough for the first-level cache of a core.
 const RECENT: usize = 1 << 9;
-/// Set beside the address of a recent page that was stored to.
+/// Set in the address of a recent page that was stored to.
 const STORED: u64 = 1;
-/// No recent page.
+/// An empty entry of the cache.
 const NO_PAGE: u64 = u64::MAX;
 
-/// Pages of a block that were touched, and those that were stored to.
+/// The touched pages of a block, and those that were stored to.
 #[derive(Clone, Copy, Debug)]
 struct Bits {
     touched: [u64; WORDS],
@@ -35,19 +35,19 @@ struct Bits {
 
 const NONE: Bits = Bits { touched: [0; WORDS], stored: [0; WORDS] };
 
-/// The pages.
+/// The set of touched pages.
 #[derive(Debug)]
 pub struct Touched {
-    /// The address of the last page that was found of those that share a place, and whether it was stored to.
+    /// For each cache entry, the address of the last page found and whether it was stored to.
     recent: [u64; RECENT],
-    /// One more than the number of each block; 0 where there is none.
+    /// One more than the number of each block; 0 for an empty slot.
     blocks: Box<[u64]>,
     bits: Box<[Bits]>,
     used: usize,
 }
 
 impl Touched {
-    /// None yet.
+    /// An empty set.
     pub fn new() -> Touched {
         Touched::of(FIRST_SLOTS)
     }
@@ -56,20 +56,21 @@ impl Touched {
         Touched { recent: [NO_PAGE; RECENT], blocks: vec![0; slots].into(), bits: vec![NONE; slots].into(), used: 0 }
     }
 
-    /// Whether a page, which is given by its address, was touched as `kind` touches it: by a store, or by anything.
+    /// Whether the page at this address was touched by an access that counts for `kind`: a store for a store, otherwise any
+    /// access.
     #[inline(always)]
     pub fn has(&mut self, page: u64, kind: Kind) -> bool {
         self.has_lately(page, kind) || self.finds(page, kind)
     }
 
-    /// Whether it was, and is among the pages that were found lately.
+    /// Whether it was, according to the cache of recent pages alone.
     #[inline(always)]
     pub fn has_lately(&self, page: u64, kind: Kind) -> bool {
         let any = if kind.has(Kind::STORE) { 0 } else { STORED };
         self.recent[place(page)] | any == page | STORED
     }
 
-    /// The same by the bits, for a page that was not found lately.
+    /// The same by the bits, for a page that is not in the cache.
     #[inline(never)]
     fn finds(&mut self, page: u64, kind: Kind) -> bool {
         let slot = self.slot(page);
@@ -84,7 +85,7 @@ impl Touched {
         if kind.has(Kind::STORE) { stored } else { touched }
     }
 
-    /// The slot of an address's block, or the one where it would be.
+    /// The slot of an address's block, or the slot where it would be inserted.
     fn slot(&self, address: u64) -> usize {
         let block = address >> BLOCK_SHIFT;
         let mut slot = (block.wrapping_mul(GOLDEN) >> (u64::BITS / 2)) as usize & (self.blocks.len() - 1);
@@ -94,7 +95,7 @@ impl Touched {
         slot
     }
 
-    /// Notes that a page was touched.
+    /// Records that a page was touched.
     pub fn insert(&mut self, address: u64, kind: Kind) {
         if (self.used + 1) * SLOTS_OF_A_BLOCK > self.blocks.len() {
             self.grow();
@@ -118,7 +119,7 @@ impl Touched {
         }
     }
 
-    /// Forgets the pages of a range of addresses: what maps them is gone.
+    /// Forgets the pages of an address range, whose mapping is gone.
     pub fn forget(&mut self, range: &Range<u64>) {
         self.recent.fill(NO_PAGE);
         for (block, bits) in self.blocks.iter().zip(&mut self.bits).filter(|(block, _)| **block != 0) {
@@ -137,7 +138,7 @@ impl Touched {
     }
 }
 
-/// Where a page may be among the recent ones.
+/// The entry of a page in the cache.
 #[inline(always)]
 fn place(page: u64) -> usize {
     (page >> PAGE_SHIFT) as usize % RECENT
@@ -163,7 +164,7 @@ mod tests {
         let (mut touched, mut expected, mut state) = (Touched::new(), HashMap::new(), 1u64);
         for step in 0..200_000u64 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // Some close to each other, and some anywhere.
+            // Some pages close to each other, and some anywhere.
             let page = if step % 3 == 0 { (state >> 40) % (1 << 20) } else { (state >> 40) % 3000 };
             let kind = [Kind::LOAD, Kind::STORE, Kind::MODIFY, Kind::FETCH][(state >> 20) as usize % 4];
             let known = expected.get(&page).is_some_and(|stored| *stored || !kind.has(Kind::STORE));

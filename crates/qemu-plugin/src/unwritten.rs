@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The file of a process, and the events that are not in it yet.
+//! The file of a process, and the events that have not been written to it.
 //!
-//! An event stands in the file before every run that came after it, of any thread: it is noted at the moment of the call,
-//! and whoever writes runs writes all noted events first. Timestamps stand before both.
+//! An event precedes in the file every run that came after it, of any thread. It is noted at the moment of the call, and every
+//! writer of runs first writes all noted events. Timestamps precede both.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,35 +14,36 @@ use crate::file::TraceFile;
 
 /// A file, until it is finished or cannot be written.
 pub struct Unwritten {
-    /// The file; none from its end on.
+    /// The file; `None` after its end.
     writer: Option<Writer<TraceFile>>,
-    /// Noted events by thread, and the instructions of the thread at the last.
+    /// Noted events by thread, and the thread's instruction count at the last event.
     noted: BTreeMap<u32, (Vec<Event>, u64)>,
-    /// How many are noted.
+    /// Number of noted events.
     count: usize,
-    /// Noted timestamps, in the order of time; none before anybody asks for the order of several threads or processes.
+    /// Noted timestamps, in order of time; none until the order of several threads or processes matters.
     timestamps: Vec<Timestamp>,
     is_timed: bool,
-    /// The time of the last.
+    /// The time of the last timestamp, in nanoseconds.
     last_ns: u64,
     /// Threads that are in a call which may end the program.
     ending: BTreeMap<u32, Ending>,
-    /// Where to go on, if the file has what ends the program.
+    /// Where to continue if the file has a provisional end.
     before_end: Option<Checkpoint>,
 }
 
 /// What a thread is about to do that may end the program.
 pub struct Ending {
-    /// What it does then.
+    /// The event that would end the program.
     pub event: Option<Event>,
-    /// Its instructions.
+    /// The thread's instruction count.
     pub instructions: u64,
-    /// There is no other thread, so that nothing is missing in the file then: it has an end as long as this stands here.
+    /// Whether there is no other thread, so that the file would be complete; it then has a provisional end while this entry
+    /// exists.
     pub is_alone: bool,
 }
 
 impl Unwritten {
-    /// A file that was begun; none for a process that is not recorded.
+    /// A file that was begun; `None` for a process that is not recorded.
     pub fn new(writer: Option<Writer<TraceFile>>) -> Unwritten {
         Unwritten {
             writer,
@@ -56,22 +57,22 @@ impl Unwritten {
         }
     }
 
-    /// Whether something is still written.
+    /// Whether the file is still being written.
     pub fn is_open(&self) -> bool {
         self.writer.is_some()
     }
 
-    /// How many events and timestamps are noted.
+    /// Number of noted events and timestamps.
     pub fn count(&self) -> usize {
         self.count + self.timestamps.len()
     }
 
-    /// Notes timestamps from now on.
+    /// Records timestamps from now on.
     pub fn tell_times(&mut self) {
         self.is_timed = true;
     }
 
-    /// Notes when a thread comes to its next event, or to a run: now.
+    /// Records the current time for the thread's next event, or for a run.
     pub fn time(&mut self, thread: u32, run: u64) {
         let Some(writer) = self.writer.as_ref().filter(|_| self.is_timed) else { return };
         let noted = self.noted.get(&thread).map_or(0, |(events, _)| events.len() as u64);
@@ -80,7 +81,7 @@ impl Unwritten {
         self.timestamps.push(Timestamp { thread, run, event, time_ns: self.last_ns });
     }
 
-    /// Notes an event of a thread, which is back from the call that it may have ended in.
+    /// Notes an event of a thread, which has returned from the call in which it might have ended.
     pub fn note(&mut self, thread: u32, instructions: u64, event: Event) {
         if self.is_open() {
             self.ending.remove(&thread);
@@ -92,26 +93,26 @@ impl Unwritten {
         }
     }
 
-    /// Whether something stands at the end of the file that all which is noted must stand before.
+    /// Whether the file has a provisional end, which all noted data must precede.
     pub fn has_end(&self) -> bool {
         self.before_end.is_some()
     }
 
-    /// A thread goes on.
+    /// A thread continues after a call that might have ended the program.
     pub fn goes_on(&mut self, thread: u32) {
         self.ending.remove(&thread);
     }
 
-    /// A thread is about to make a call that may end the program, in which it does this.
+    /// A thread is about to make a call that may end the program, with this event.
     pub fn may_end(&mut self, thread: u32, ending: Ending) {
         self.ending.insert(thread, ending);
     }
 
-    /// Writes noted events and then more, and what ends the program where that may be. `order`: how many events of all threads
-    /// there were.
+    /// Writes noted events, then calls `more`, and writes a provisional end where the program may end. `order`: number of events
+    /// of all threads.
     ///
     /// # Errors
-    /// Those of the file, to which nothing is written from then on: what is in it can be read.
+    /// Those of the file, to which nothing is written from then on; its data stays readable.
     pub fn write(&mut self, order: u64, more: impl FnOnce(&mut Writer<TraceFile>) -> io::Result<()>) -> io::Result<()> {
         let Some(mut writer) = self.writer.take() else { return Ok(()) };
         let written = self.write_to(&mut writer, order, more);
@@ -127,7 +128,7 @@ impl Unwritten {
         more: impl FnOnce(&mut Writer<TraceFile>) -> io::Result<()>,
     ) -> io::Result<()> {
         if let Some(checkpoint) = self.before_end.take() {
-            // The program goes on after all.
+            // The program did not end.
             let offset = writer.rewind(checkpoint);
             writer.get_mut().write_anew(offset);
         }
@@ -140,10 +141,10 @@ impl Unwritten {
         if !self.ending.is_empty() {
             self.before_end = Some(writer.checkpoint());
             for (thread, ending) in &self.ending {
-                // What ends the program is the last that it does.
+                // The event that ends the program is the last one.
                 let event = ending.event.clone().map(|event| Event { order, ..event });
                 if let Some(event) = event.as_ref().filter(|_| self.is_timed) {
-                    // It may still be to come.
+                    // It may still be in the future.
                     self.last_ns = self.last_ns.max(now_ns());
                     let (run, (_, events)) = (event.run, writer.written(*thread));
                     let timestamp = Timestamp { thread: *thread, run, event: events, time_ns: self.last_ns };
@@ -158,7 +159,7 @@ impl Unwritten {
         Ok(())
     }
 
-    /// Writes what is noted and the index: the process ends.
+    /// Writes noted data and the index when the process ends.
     ///
     /// # Errors
     /// Those of the file.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! One emulated processor: what its callbacks append to, and what becomes of that.
+//! One emulated processor: the buffers to which its callbacks append, and how they become chunks.
 
 use std::io;
 
@@ -14,37 +14,37 @@ pub use current::Current;
 
 mod current;
 
-/// Runs of a buffer: little enough to stay in the second-level cache of a core.
+/// Number of runs in a buffer: small enough for the second-level cache of a core.
 const RUNS: usize = 1 << 13;
-/// Fewest runs of a buffer.
+/// The fewest runs in a buffer.
 const FEWEST_RUNS: usize = 1 << 8;
-/// Accesses of a buffer whose addresses are kept.
+/// Number of accesses in a buffer where addresses are kept.
 const ADDRESSES: usize = 1 << 14;
-/// Most runs that an access begins: it may lie in two pages.
+/// The most runs that an access begins: it may be in two pages.
 const RUNS_OF_AN_ACCESS: usize = 2;
-/// Bits of an address; what is above says something else to the kernel.
+/// Bits of an address; the bits above have another meaning to the kernel.
 const ADDRESS: u64 = (1 << 57) - 1;
 
-/// What a block should do before it goes on.
+/// What must be done before a block continues.
 pub enum Attention {
     /// A processor of a machine is about to execute its first instruction.
     Begun,
-    /// The program has not ended in a call.
+    /// The program has not ended in the call.
     GoesOn,
-    /// A window begins: say so.
+    /// A window begins; record it.
     Opened,
-    /// A window has ended: write what there is.
+    /// A window has ended; write the data.
     Closed,
-    /// The last one has, of as many instructions as may be recorded: as above.
+    /// The last window has ended, at the limit of recorded instructions; write the data.
     Complete,
     /// A block is due.
     Due,
 }
 
-/// What chunks are made with. It is worth keeping: most of its memory is the compressor's.
+/// Buffers for making chunks. They are kept, because most of their memory is the compressor's.
 pub struct Work {
     encoder: Encoder,
-    /// For threads that have none.
+    /// For threads without a builder of their own.
     builder: Builder,
     /// The last chunk.
     pub bytes: Vec<u8>,
@@ -58,35 +58,35 @@ impl Work {
     }
 }
 
-/// The state of one vCPU, that is of one thread of the program.
+/// The state of one vCPU, that is, of one thread of the program.
 pub struct Vcpu {
     current: Current,
     recording: bool,
     keeps_addresses: bool,
-    /// The accesses of the runs in the buffer, where every address is kept.
+    /// The accesses of the runs in the buffer, where all addresses are kept.
     addresses: Vec<Access>,
-    /// Where the window ends or begins.
+    /// Instruction count at which the window ends or the next begins.
     boundary: u64,
     schedule: Schedule,
-    /// It is a machine's processor that has executed nothing.
+    /// Whether it is a machine's processor that has executed nothing yet.
     is_still: bool,
-    /// It has made a call in which the program may end, and has executed nothing since.
+    /// Whether it has made a call in which the program may end, and has executed nothing since.
     is_ending: bool,
-    /// The chunk so far; none where there are many threads, whose runs stay in their buffers until a chunk is made of them.
+    /// The chunk so far; `None` where there are many threads, whose runs stay in their buffers until a chunk is made.
     builder: Option<Builder>,
-    /// Runs before those in the buffer.
+    /// Number of runs before those in the buffer.
     before: u64,
-    /// Instructions after which the next block is due.
+    /// Instruction count after which the next block is due.
     due: u64,
     /// Its number in the trace.
     pub thread: u32,
-    /// Accesses and instructions that were left out because they are not of memory.
+    /// Accesses and instructions that were left out because they are not in memory.
     pub outside: (u64, u64),
     /// The call that it is in.
     pub call: Option<Pending>,
-    /// The program's memory when it began to fork.
+    /// The program's memory at the moment when it began to fork.
     pub owned: Option<Owned>,
-    /// How many ranges it has forgotten of what it has touched.
+    /// Number of removed ranges that it has processed.
     forgotten: u64,
 }
 
@@ -122,35 +122,35 @@ impl Vcpu {
         vcpu
     }
 
-    /// What callbacks use of it.
+    /// The part that callbacks use.
     #[inline(always)]
     pub fn current(&mut self) -> &mut Current {
         &mut self.current
     }
 
-    /// How many events of all threads this one has seen.
+    /// How many events of all threads this vCPU has seen.
     pub fn seen(&self) -> u64 {
         self.current.seen
     }
 
-    /// Sets that number.
+    /// Sets the number of events that this vCPU has seen.
     pub fn set_seen(&mut self, events: u64) {
         self.current.seen = events;
     }
 
-    /// Tells first touches from now on, of all pages.
+    /// Detects first touches of all pages from now on.
     pub fn tell_touches(&mut self) {
         self.current.touched.get_or_insert_with(|| Box::new(Touched::new()));
-        // Who keeps all addresses asks at each.
+        // Where all addresses are kept, every access is checked separately.
         self.current.runs.guard(!self.keeps_addresses);
     }
 
-    /// Whether it tells first touches.
+    /// Whether it detects first touches.
     pub fn tells_touches(&self) -> bool {
         self.current.touched.is_some()
     }
 
-    /// Notes that it touches a page, which is given by its address. Whether somebody must be told.
+    /// Records that it touches the page at this address. Returns whether this is a first touch whose time must be recorded.
     pub fn touch(&mut self, page: u64, kind: Kind) -> bool {
         let Some(touched) = &mut self.current.touched else { return false };
         let is_first = !touched.has(page, kind);
@@ -160,14 +160,14 @@ impl Vcpu {
         is_first
     }
 
-    /// Forgets what it has touched where that is gone.
+    /// Forgets touched pages whose memory was removed.
     pub fn forget(&mut self, forgotten: &Forgotten) {
         if let Some(touched) = &mut self.current.touched {
             self.forgotten = forgotten.tell(self.forgotten, touched);
         }
     }
 
-    /// Whether there is nothing that was not taken.
+    /// Whether everything recorded has been taken.
     pub fn is_empty(&self) -> bool {
         self.current.runs.is_empty() && self.builder.as_ref().is_none_or(Builder::is_empty)
     }
@@ -189,19 +189,19 @@ impl Vcpu {
         self.current.runs.admit(on);
     }
 
-    /// Instructions so far.
+    /// Instructions executed so far.
     #[inline(always)]
     pub fn instructions(&self) -> u64 {
         self.current.instructions
     }
 
-    /// The number of runs so far, which is that of the next.
+    /// Number of runs so far, which is the index of the next run.
     pub fn place(&self) -> u64 {
         self.before + self.current.runs.len() as u64
     }
 
-    /// A load or store of `bytes` bytes; one that crosses the end of a page is one to each. `false`: nothing was done,
-    /// because there is no room.
+    /// A load or store of `bytes` bytes; one that crosses the end of a page counts as one for each page. Returns `false` if
+    /// nothing was done because there is no room.
     pub fn access_anywhere(&mut self, address: u64, bytes: u64, kind: Kind) -> bool {
         let (first, last) = (page_of(address), page_of(address.wrapping_add(bytes.max(1) - 1)));
         let runs = &mut self.current.runs;
@@ -210,7 +210,7 @@ impl Vcpu {
             && (last == first || runs.let_data_in(last, kind))
     }
 
-    /// An access that is kept as it is, of `bytes` bytes (0: not known). Whether the buffer must be emptied now.
+    /// An access of `bytes` bytes (0: unknown) whose address is kept. Returns whether the buffer must be emptied now.
     pub fn keep(&mut self, address: u64, bytes: u64, kind: Kind) -> bool {
         let in_page = (1 << PAGE_SHIFT) - (address & 0xfff);
         self.keep_part(address, bytes.min(in_page), kind);
@@ -225,13 +225,13 @@ impl Vcpu {
         self.addresses.push(Access::new((address & 0xfff) as u16, bytes as u32, kind == Kind::STORE));
     }
 
-    /// Whether [`Vcpu::attend`] must be asked before more instructions are counted.
+    /// Whether [`Vcpu::attend`] must be called before more instructions are counted.
     #[inline(always)]
     pub fn needs_attention(&self) -> bool {
         self.instructions() >= self.current.attention
     }
 
-    /// What is to be done after so many instructions.
+    /// What must be done at this instruction count.
     pub fn attend(&mut self) -> Attention {
         let attention = match (self.instructions() >= self.boundary, self.recording) {
             _ if std::mem::take(&mut self.is_still) => Attention::Begun,
@@ -261,14 +261,14 @@ impl Vcpu {
         };
     }
 
-    /// Empties the buffers and ends the current runs, so that no run lies on both sides of this place. Whether the chunk
-    /// must be taken: more may not fit in it, it has `most` runs, or it is due.
+    /// Empties the buffers and ends the current runs, so that no run crosses this point. Returns whether the chunk must be taken:
+    /// it may be full, it has `most` runs, or it is due.
     pub fn empty(&mut self, most: usize) -> bool {
         self.build();
         self.must_be_taken(most)
     }
 
-    /// An access of the kernel that lies in one page, after the buffers were emptied. Whether the chunk must be taken.
+    /// An access by the kernel inside one page, after the buffers were emptied. Returns whether the chunk must be taken.
     pub fn kernel_access(&mut self, address: u64, bytes: u64, store: bool, most: usize) -> bool {
         let kind = if store { Kind::KERNEL_STORE } else { Kind::KERNEL_LOAD };
         self.current.runs.push(Run { page: (address & ADDRESS) >> PAGE_SHIFT, kind, accesses: 1 });
@@ -289,7 +289,7 @@ impl Vcpu {
         is_full || self.recording && self.instructions() >= self.due
     }
 
-    /// Ends the current runs and moves all into the chunk, if there is one.
+    /// Ends the current runs and moves all runs into the chunk, if there is one.
     fn build(&mut self) {
         let runs = self.current.runs.ended();
         if let Some(builder) = &mut self.builder {
@@ -301,7 +301,7 @@ impl Vcpu {
         }
     }
 
-    /// Takes the chunk as bytes, with everything so far in it; gives how many runs it has.
+    /// Takes the chunk as bytes, with everything so far in it; returns its number of runs.
     ///
     /// # Errors
     /// The compressor has no memory.
@@ -320,8 +320,8 @@ impl Vcpu {
         work.builder.encode(&mut work.encoder, &mut work.bytes)
     }
 
-    /// What was taken is in the file, or will never be. The next chunk may have `most` runs, made of the buffer at once
-    /// where this is one of `many` threads.
+    /// The taken chunk is in the file, or never will be. The next chunk may have `most` runs; where this is one of `many`
+    /// threads, it is made directly from the buffer.
     pub fn written(&mut self, header: &Header, most: usize, many: bool) {
         if self.keeps_addresses {
             return;
@@ -331,7 +331,7 @@ impl Vcpu {
             (None, false) => self.builder = Some(Builder::new(header.columns)),
             _ => {}
         }
-        // In steps of two, so that it is seldom another one.
+        // A power of two, so that the size seldom changes.
         let runs = if many { 1 << most.max(FEWEST_RUNS).ilog2() } else { RUNS };
         if self.current.runs.most() != runs {
             self.current.runs = Runs::new(runs);
@@ -340,20 +340,20 @@ impl Vcpu {
         }
     }
 
-    /// The program may end in the next call: it attends to that first, if it goes on.
+    /// The program may end in the next call; if it continues, the vCPU attends to that first.
     pub fn may_end(&mut self) {
         self.is_ending = true;
         self.set_attention();
     }
 
-    /// Records nothing any more.
+    /// Stops recording for good.
     pub fn stop(&mut self) {
         self.record(false);
         self.boundary = u64::MAX;
         self.set_attention();
     }
 
-    /// Forgets what a forked process inherited: it begins a trace of its own.
+    /// Resets the state that a forked process inherited: it begins a trace of its own.
     pub fn begin_anew(&mut self, columns: Columns) {
         self.current.runs.clear();
         self.addresses.clear();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The vCPUs of this process by QEMU's numbers, and who may use them when.
+//! The vCPUs of this process by QEMU's numbers, and which thread may use them when.
 //!
-//! Each is used by its own thread, and by whoever ends the process. QEMU calls that one while other threads go on: in user
-//! emulation no block is executed any more (`qemu_plugin_user_exit`, plugins/core.c, stops all vCPUs and removes the
-//! callbacks from the blocks), but a thread may be in a callback of a system call; a vCPU of a whole machine may be in any
-//! callback, because devices end the process from one of them (exit(3)). So what may run then is done by
-//! [`Vcpus::while_running`], for whose end [`Vcpus::end_all`] waits.
+//! Each is used by its own thread and by the thread that ends the process. QEMU calls the latter while other threads still run.
+//! In user emulation no block is executed any more (`qemu_plugin_user_exit`, plugins/core.c, stops all vCPUs and removes the
+//! callbacks from the blocks), but a thread may be in a callback of a system call. A vCPU of a whole machine may be in any
+//! callback, because devices end the process from one of them (exit(3)). All work that may run then is done by
+//! [`Vcpus::while_running`], and [`Vcpus::end_all`] waits for its end.
 
 use std::ffi::c_uint;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -13,28 +13,28 @@ use std::time::{Duration, Instant};
 
 use crate::vcpu::{Current, Vcpu};
 
-/// Most vCPUs at a time, that is threads of the program.
+/// The most vCPUs at a time, that is, threads of the program.
 const VCPUS: usize = 1 << 16;
 
-/// A vCPU. Alone in its cache line: others are written by other threads.
+/// A vCPU. It has a cache line of its own, because other threads write the neighbouring slots.
 #[repr(align(64))]
 struct Slot {
     vcpu: AtomicPtr<Vcpu>,
-    /// Its thread is in [`Vcpus::while_running`].
+    /// Whether its thread is in [`Vcpus::while_running`].
     busy: AtomicBool,
-    /// Whether others may use it: [`GOES_ON`], [`PARKED`] or [`TAKEN`].
+    /// Whether other threads may use it: [`GOES_ON`], [`PARKED`] or [`TAKEN`].
     parked: AtomicU8,
-    /// How many blocks had been written when it was parked, or used by another.
+    /// The number of blocks written when it was parked, or last used by another thread.
     since: AtomicU64,
 }
 
 /// The thread executes, or may at any moment.
 const GOES_ON: u8 = 0;
-/// It is in a call of which nothing is recorded before it returns.
+/// The thread is in a call of which nothing is recorded before it returns.
 const PARKED: u8 = 1;
-/// Another thread uses its vCPU, for which it waits when it returns.
+/// Another thread uses its vCPU; the owner waits for it on return.
 const TAKEN: u8 = 2;
-/// Blocks of others after which one of them writes what a parked thread has.
+/// Number of blocks by other threads after which one of them writes a parked thread's data.
 const BLOCKS: u64 = 8;
 
 /// All vCPUs of the process.
@@ -42,19 +42,19 @@ pub struct Vcpus {
     slots: [Slot; VCPUS],
     /// Slots from the first to the last that was ever used.
     used: AtomicUsize,
-    /// The process ends.
+    /// Whether the process is ending.
     ended: AtomicBool,
-    /// Blocks that threads have written of themselves.
+    /// Number of blocks that threads have written of their own data.
     written: AtomicU64,
 }
 
-/// How long the end of the process waits for threads that are in callbacks.
+/// How long the end of the process waits for threads in callbacks.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it looks whether they are out.
+/// The interval between checks.
 const INTERVAL: Duration = Duration::from_micros(200);
 
 impl Vcpus {
-    /// None yet.
+    /// No vCPUs.
     pub const fn new() -> Vcpus {
         let slots = [const {
             Slot {
@@ -76,7 +76,7 @@ impl Vcpus {
         &self.slots[..self.used.load(Ordering::SeqCst)]
     }
 
-    /// The state of a vCPU, for its own thread: a new one where it has none yet.
+    /// The state of a vCPU, created if it does not exist; only its own thread may call this.
     #[allow(clippy::mut_from_ref, reason = "what a thread is given is its own")]
     pub fn state(&self, vcpu: c_uint, begin: impl FnOnce() -> Vcpu) -> &mut Vcpu {
         let state = self.begun(vcpu).map_or_else(|| self.begin(vcpu, begin()), std::ptr::from_mut);
@@ -84,7 +84,7 @@ impl Vcpus {
         unsafe { &mut *state }
     }
 
-    /// The state of a vCPU that has one.
+    /// The state of a vCPU, if it exists.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "what a thread is given is its own")]
     fn begun(&self, vcpu: c_uint) -> Option<&mut Vcpu> {
@@ -92,7 +92,7 @@ impl Vcpus {
         unsafe { self.slot(vcpu).vcpu.load(Ordering::Relaxed).as_mut() }
     }
 
-    /// What callbacks use of a vCPU that has a state.
+    /// The part of a vCPU's state that callbacks use, if the vCPU has a state.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "what a thread is given is its own")]
     pub fn current(&self, vcpu: c_uint) -> Option<&mut Current> {
@@ -107,28 +107,29 @@ impl Vcpus {
         state
     }
 
-    /// Does something with a vCPU on its thread, and nothing once the process ends.
+    /// Runs `work` on a vCPU's own thread; does nothing once the process is ending.
     pub fn while_running<T>(&self, vcpu: c_uint, work: impl FnOnce() -> T) -> Option<T> {
         let busy = &self.slot(vcpu).busy;
         if vcpu as usize % VCPUS >= self.used.load(Ordering::Relaxed) {
             self.used.fetch_max(vcpu as usize % VCPUS + 1, Ordering::SeqCst);
         }
-        // Either this sees that the process ends, or `end_all` sees that the thread is busy.
+        // Either this thread sees that the process is ending, or `end_all` sees that the thread is busy.
         busy.swap(true, Ordering::SeqCst);
         let done = (!self.ended.load(Ordering::SeqCst)).then(work);
         busy.store(false, Ordering::Release);
         done
     }
 
-    /// A thread is in a call of which nothing is recorded before it returns, which may take any time: until
-    /// [`Vcpus::unpark`] others may use its vCPU. What it has and has not written others would wait for who read the file.
+    /// The thread enters a call of which nothing is recorded before it returns, and which may take any time. Until
+    /// [`Vcpus::unpark`] other threads may use its vCPU. Otherwise a reader of the file would have to wait for its unwritten
+    /// data.
     pub fn park(&self, vcpu: c_uint) {
         let slot = self.slot(vcpu);
         slot.since.store(self.written.load(Ordering::Relaxed), Ordering::Relaxed);
         slot.parked.store(PARKED, Ordering::Release);
     }
 
-    /// The call has returned. Waits for who uses the vCPU.
+    /// The call has returned. Waits for a thread that uses the vCPU.
     pub fn unpark(&self, vcpu: c_uint) {
         let parked = &self.slot(vcpu).parked;
         while parked.load(Ordering::Relaxed) != GOES_ON
@@ -138,7 +139,7 @@ impl Vcpus {
         }
     }
 
-    /// A thread has written a block: shows the vCPUs of threads that have been parked for some blocks.
+    /// Called after a thread has written a block: visits the vCPUs of threads that have been parked for some blocks.
     pub fn while_parked(&self, mut each: impl FnMut(&mut Vcpu)) {
         let written = self.written.fetch_add(1, Ordering::Relaxed) + 1;
         for slot in self.used().iter().filter(|slot| slot.parked.load(Ordering::Relaxed) == PARKED) {
@@ -156,15 +157,15 @@ impl Vcpus {
         }
     }
 
-    /// A vCPU whose thread has ended, for that thread.
+    /// Takes the vCPU of a thread that has ended; only that thread may call this.
     pub fn take(&self, vcpu: c_uint) -> Option<Box<Vcpu>> {
         let state = self.slot(vcpu).vcpu.swap(std::ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: made by `begin`, and taken out just now.
         (!state.is_null()).then(|| unsafe { Box::from_raw(state) })
     }
 
-    /// Shows every vCPU when the process ends, and lets no other callback use one from then on. Gives how many are left
-    /// out, because their threads do not come out of theirs.
+    /// Visits every vCPU when the process ends, and lets no other callback use one from then on. Returns how many are left out
+    /// because their threads do not leave their callbacks.
     pub fn end_all(&self, mut each: impl FnMut(&mut Vcpu)) -> usize {
         self.ended.store(true, Ordering::SeqCst);
         let begin = Instant::now();
@@ -175,8 +176,8 @@ impl Vcpus {
                 std::thread::sleep(INTERVAL);
             }
             let is_busy = is_used();
-            // It is never freed: a callback that has just begun may have looked at the pointer, and the process ends anyway.
-            // SAFETY: made by `begin`; its thread is in no callback, and leaves the next one at once.
+            // It is never freed: a callback that has just begun may have read the pointer, and the process ends anyway. SAFETY:
+            // made by `begin`; its thread is in no callback, and leaves the next one at once.
             match unsafe { slot.vcpu.load(Ordering::Acquire).as_mut() } {
                 Some(_) if is_busy => left_out += 1,
                 Some(vcpu) => each(vcpu),
@@ -186,7 +187,7 @@ impl Vcpus {
         left_out
     }
 
-    /// Forgets all vCPUs but one: in a forked process, where their threads are not. What they own stays unused.
+    /// Forgets all vCPUs but one, in a forked process, where the other threads do not exist. Their memory is not freed.
     pub fn forget_others(&self, vcpu: c_uint) {
         self.ended.store(false, Ordering::SeqCst);
         for other in self.used().iter().filter(|other| !std::ptr::eq(*other, self.slot(vcpu))) {
@@ -218,14 +219,14 @@ mod tests {
         while !VCPUS.ended.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
-        // Another thread is not let in, and the first is waited for.
+        // Other threads are not let in, and `end_all` waits for the first.
         assert_eq!(VCPUS.while_running(8, || ()), None);
         std::thread::sleep(Duration::from_millis(50));
         assert!(!end.is_finished());
         leave.send(()).unwrap();
         assert_eq!(callback.join().unwrap(), Some(()));
         assert_eq!(end.join().unwrap(), 0);
-        // A forked process begins anew.
+        // A forked process starts again.
         VCPUS.forget_others(7);
         assert_eq!(VCPUS.while_running(8, || ()), Some(()));
     }

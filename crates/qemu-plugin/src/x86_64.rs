@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What instructions of x86-64 do to memory, as far as that is known before they execute.
+//! How instructions of x86-64 access memory, as far as that is known before they execute.
 //!
-//! Source: Intel's manual, volume 2, through `iced-x86`. Of instructions, those are known to load or to store alone of which
-//! QEMU does one access for their operand in memory (`target/i386/tcg/translate.c`).
+//! Source: Intel's manual, volume 2, through `iced-x86`. An instruction counts as a pure load or store only if QEMU makes a
+//! single access for its memory operand (`target/i386/tcg/translate.c`).
 
 use iced_x86::{
     ConditionCode, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic,
     OpAccess, OpKind,
 };
 
-/// What an instruction does to memory.
+/// How an instruction accesses memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Does {
-    /// It loads, and stores nothing.
+    /// It loads and does not store.
     Loads,
-    /// It stores, and loads nothing.
+    /// It stores and does not load.
     Stores,
-    /// It stores to the one place that it loads from, if it stores.
+    /// If it stores, it stores to the one address that it loads from.
     Modifies,
-    /// Whatever it tells, if anything.
+    /// Not known in advance; QEMU's callbacks must report each access.
     Unknown,
 }
 
-/// Looks at instructions, one after the other.
+/// Analyses instructions one after the other.
 pub struct Instructions(InstructionInfoFactory);
 
 impl Instructions {
-    /// That has looked at none.
+    /// An analyser without state from earlier instructions.
     pub fn new() -> Instructions {
         Instructions(InstructionInfoFactory::new())
     }
 
-    /// What the instruction with these bytes does.
+    /// How the instruction with these bytes accesses memory.
     pub fn does(&mut self, bytes: &[u8]) -> Does {
         let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
         if instruction.is_invalid() || instruction.len() != bytes.len() {
@@ -50,7 +50,7 @@ impl Instructions {
     }
 }
 
-/// Whether QEMU does exactly the access of its operand.
+/// Whether QEMU makes exactly the access of its memory operand.
 fn is_known(instruction: &Instruction) -> bool {
     use Mnemonic::*;
     let computes = matches!(
@@ -62,7 +62,7 @@ fn is_known(instruction: &Instruction) -> bool {
     (computes || moves || depends) && !instruction.has_lock_prefix() && has_plain_operands(instruction)
 }
 
-/// Whether its registers are those that programs compute with.
+/// Whether its register operands are general-purpose or vector registers.
 fn has_plain_operands(instruction: &Instruction) -> bool {
     (0..instruction.op_count()).all(|operand| match instruction.op_kind(operand) {
         OpKind::Register => {

@@ -1,4 +1,4 @@
-//! Reads captured terminal text and writes it as an SVG: `... | cargo run -p results --example terminal_picture`.
+//! Converts captured terminal text to an SVG: `... | cargo run -p results --example terminal_picture`.
 
 fn main() -> std::io::Result<()> {
     let text = std::io::read_to_string(std::io::stdin())?;

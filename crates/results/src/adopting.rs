@@ -1,4 +1,4 @@
-//! How to have the best policy for good.
+//! How to apply the best policy permanently.
 
 use policy::verdict::Holding;
 use study::comparison::{Adoption, Comparison};
@@ -6,11 +6,11 @@ use study::comparison::{Adoption, Comparison};
 use crate::rows;
 use crate::text::printable;
 
-/// How to have the best policy permanently, ready to be printed and copied; empty where no arm is best
-/// or nothing needs to be done. Of policies that are tied best it is the one with the greatest gain.
+/// Instructions for applying the best policy permanently, ready to be printed and copied; empty if no arm is best or
+/// nothing needs to be done. Of several policies tied best, the one with the greatest gain is used.
 ///
-/// It is one way, the least intrusive; with `all` the others too. Where the program itself stands against the policy
-/// that is said instead.
+/// By default only the least intrusive way is given; with `all` the others too. If the program itself conflicts with
+/// the policy, the text says so instead.
 pub fn adoption(comparison: &Comparison, all: bool) -> String {
     let Some(arm) = best(comparison).first().copied() else { return String::new() };
     let label = comparison.design.arms.get(arm).map_or_else(String::new, |arm| printable(&arm.label));
@@ -36,18 +36,18 @@ pub fn adoption(comparison: &Comparison, all: bool) -> String {
     text
 }
 
-/// How a policy that was in force can be had for good.
+/// How a policy that was in force can be applied permanently.
 pub(crate) struct Adopting<'a> {
-    /// What the program itself does against it.
+    /// What the program itself does that conflicts with the policy.
     pub obstacle: Option<String>,
-    /// The least intrusive way; none where there is an obstacle.
+    /// The least intrusive way; `None` if there is an obstacle.
     pub recommended: Option<&'a Adoption>,
-    /// The others, the less intrusive first.
+    /// The other ways, less intrusive ones first.
     pub others: &'a [Adoption],
 }
 
 impl Adopting<'_> {
-    /// That of an arm; nothing for one that was not shown to be in force.
+    /// The instructions for an arm; empty if its policy was not shown to be in force.
     pub fn of(comparison: &Comparison, arm: usize) -> Adopting<'_> {
         let rows = rows::rows(comparison);
         let row = rows.get(arm).filter(|row| row.holding() == Some(Holding::Held));

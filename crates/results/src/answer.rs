@@ -1,8 +1,8 @@
-//! The result of a simulation in one sentence for each machine: which policy is best, by how much translation time, at
-//! which memory, and what that rests on.
+//! The result of a simulation in one sentence per machine: which policy is best, by how much translation time, with how
+//! much memory, and on which assumptions.
 //!
-//! What cannot be said is said with its reason: policies that the model cannot tell apart, one that a machine cannot have,
-//! one that was not in force.
+//! If something cannot be concluded, the sentence gives the reason: policies that the model cannot distinguish, a
+//! policy that a machine does not support, or one that was not in force.
 
 use policy::size::format_bytes;
 use policy::verdict::Holding;
@@ -11,33 +11,35 @@ use crate::figure;
 use crate::simulation::{Cell, Cost, Ground, Machine, MachineFigure, Per, rate_in_words};
 use crate::text::{enumerate, printable};
 
-/// How much two policies must differ in cycles to be told apart: counts of the model agree with a kernel within this.
+/// Minimum ratio by which the cycles of two policies must differ to be distinguished: the model's counts agree with a
+/// kernel's within this ratio.
 pub const TOLD_APART_RATIO: f64 = 0.02;
-/// The policy that others are held against, where it was simulated.
+/// The policy with which others are compared, if it was simulated.
 const REFERENCE: &str = "base";
 
 /// The result of one machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
-    /// The machine.
+    /// Name of the machine.
     pub machine: String,
     /// The result in words.
     pub sentence: String,
-    /// The policies that lose the fewest cycles to translation: several where the model cannot tell them apart, none where
+    /// The policies that lose the fewest cycles to translation: several if the model cannot distinguish them, none if
     /// there is nothing to compare.
     pub best: Vec<String>,
-    /// The policy that they are held against.
+    /// The policy with which they are compared.
     pub reference: Option<String>,
-    /// Cycles that the first of them loses against those of the reference, if one walk is done at a time; none where the
+    /// Cycles lost under the first of them relative to the reference, if walks are done one at a time; `None` if the
     /// reference loses none.
     pub lost_ratio: Option<f64>,
-    /// The same of peak memory.
+    /// Peak memory of the first of them relative to the reference.
     pub resident_ratio: Option<f64>,
-    /// The policies that take the fewest cycles with those of the kernel at faults; none where these are not known.
+    /// The policies with the fewest cycles including the kernel's at faults; empty if these are unknown.
     pub best_with_kernel: Vec<String>,
 }
 
-/// The result of each machine of a trace, in the order of its cells. `is_part` says that figures are of a part of the trace.
+/// The result of each machine of a trace, in the order of its cells. `is_part`: whether the figures cover only a part
+/// of the trace.
 pub fn answers(cells: &[Cell], machines: &[Machine], is_part: bool) -> Vec<Answer> {
     let of_machine = |cells: &[Cell]| {
         let machine = machines.iter().find(|machine| machine.name == cells[0].machine);
@@ -54,18 +56,18 @@ struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Cycles lost to translation: the least, and the most.
+    /// Cycles lost to translation: the minimum and the maximum.
     fn lost(&self) -> [f64; 2] {
         [self.cost.least_lost_cycles as f64, self.cost.most_lost_cycles as f64]
     }
 
-    /// Cycles of translation, one walk at a time, and of the kernel.
+    /// Cycles of translation (one walk at a time) and of the kernel.
     fn with_kernel(&self) -> Option<f64> {
         self.cost.kernel.map(|kernel| self.cost.most_lost_cycles as f64 + kernel.total() as f64)
     }
 }
 
-/// The policies of a machine.
+/// The policies of one machine.
 struct Field<'a> {
     name: &'a str,
     machine: Option<&'a Machine>,
@@ -112,12 +114,12 @@ impl<'a> Field<'a> {
         answer
     }
 
-    /// The policy that others are held against: base pages, or else the first.
+    /// The policy with which others are compared: base pages, or else the first.
     fn reference(&self) -> Option<Entry<'a>> {
         self.entries.iter().find(|entry| entry.policy == REFERENCE).or(self.entries.first()).copied()
     }
 
-    /// What at least two policies say.
+    /// The sentences about at least two policies.
     fn result(&self, reference: Entry<'a>, answer: &mut Answer) -> Vec<String> {
         let best = self.best(Entry::lost);
         let Some(first) = best.first().copied() else { return Vec::new() };
@@ -133,8 +135,8 @@ impl<'a> Field<'a> {
         sentences
     }
 
-    /// The policies with the fewest cycles by every one of some counts, the one with the fewest first: those that cannot be
-    /// told apart from it are among them.
+    /// The policies with the fewest cycles by all `N` counts, the one with the fewest first, including those that
+    /// cannot be distinguished from it.
     fn best<const N: usize>(&self, of: impl Fn(&Entry<'a>) -> [f64; N]) -> Vec<Entry<'a>> {
         let last = |entry: &&Entry<'a>| of(entry)[N - 1];
         let Some(first) = self.entries.iter().min_by(|one, two| last(one).total_cmp(&last(two))) else {
@@ -187,7 +189,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Whether they are near one another, or how far walks overlap decides.
+    /// Why policies are not distinguished: their counts are close, or the overlap of walks decides.
     fn why_equal(&self, best: &[Entry<'a>]) -> String {
         let percent = figure::plain(TOLD_APART_RATIO * 100.0);
         let near = |bound: usize| {
@@ -203,7 +205,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// What comes out with the cycles of the kernel.
+    /// The result including the cycles of the kernel.
     fn of_the_kernel(&self, reference: Entry<'a>, names: &mut Vec<String>) -> String {
         if self.entries.iter().any(|entry| entry.cost.kernel.is_none()) {
             return "What faults, zeroing and copying cost is not known: the machine file has no [kernel_costs]"
@@ -232,7 +234,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// What of the machine is assumed, and what of every machine.
+    /// Which figures of the machine are assumed, and what is assumed for every machine.
     fn assumed(&self) -> String {
         let hidden = "that a core waits for each walk, one after the other";
         let assumed: Vec<&MachineFigure> = self.figures().filter(|figure| is_assumed(figure)).collect();
@@ -259,7 +261,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Parts of a machine file: how their keys begin, and what they are.
+/// Prefixes of keys in a machine file, and the parts that they belong to.
 const PARTS: [(&str, &str); 6] = [
     ("formats", "page tables"),
     ("tlb[", "TLBs"),
@@ -326,13 +328,13 @@ fn lost_in_words(cost: &Cost, cycles: u64) -> String {
     }
 }
 
-/// What the most of several lose.
+/// The maximum that several policies lose.
 fn most(entries: &[Entry<'_>]) -> String {
     let most = entries.iter().max_by_key(|entry| entry.cost.most_lost_cycles);
     most.map_or(String::new(), |most| format!(", at most {}", lost_in_words(most.cost, most.cost.most_lost_cycles)))
 }
 
-/// `, for 1.2 times the peak memory (5.57M against 4.88M)`, and what is held besides.
+/// `, for 1.2 times the peak memory (5.57M against 4.88M)`, and other held memory.
 fn memory(best: &Cost, reference: &Cost) -> String {
     let (peak, before) = (best.resident_peak_bytes, reference.resident_peak_bytes);
     let besides = match best.held_unmapped_peak_bytes {
@@ -353,7 +355,7 @@ fn held(cost: &Cost) -> String {
     ratio.map_or(String::new(), |ratio| format!("; held on {} of the memory", figure::share(ratio)))
 }
 
-/// What translation is of a run: of cycles of instructions alone, one each, which the model does not know.
+/// Translation as a share of a run, counting one cycle per instruction, because the model does not know the actual number.
 fn of_a_run(reference: Entry<'_>) -> Option<String> {
     let Per::Instructions(instructions) = reference.cost.per else { return None };
     let cycles = reference.cost.most_lost_cycles as f64;

@@ -1,4 +1,4 @@
-//! Arms over boots: the joined comparison as tables, a sentence, and a JSON document.
+//! Arms over boots: the merged comparison as tables, a sentence, and a JSON document.
 
 pub mod csv;
 
@@ -13,10 +13,10 @@ use crate::grid::last_folded;
 use crate::rows::WITHIN_TRACER_COST;
 use crate::text::{fold, printable};
 
-/// The name and version of the document.
+/// Name and version of the document.
 pub const SCHEMA: &str = "pagelab.compare-boots/1";
 
-/// A table before it is drawn.
+/// A table before it is laid out.
 pub(crate) struct Grid<const N: usize> {
     pub header: [String; N],
     pub rows: Vec<[String; N]>,
@@ -46,7 +46,7 @@ pub fn render(merged: &Merged, width: usize) -> String {
     text
 }
 
-/// In the order in which they come.
+/// The distinct hosts, in order of occurrence.
 fn hosts(merged: &Merged) -> Vec<&str> {
     let mut hosts: Vec<&str> = Vec::new();
     for boot in &merged.boots {
@@ -68,7 +68,7 @@ pub(crate) fn notes(merged: &Merged) -> Vec<String> {
     wrong.chain(sentences(&merged.limits, &merged.design.arms)).collect()
 }
 
-/// What boots say of the metric that decides, and what follows, one row an arm.
+/// The results over boots for the primary metric and the outcomes, one row per arm.
 pub(crate) fn outcomes(merged: &Merged) -> Grid<7> {
     let Grid { header: [policy, boots, hosts, median, change, range], rows } = arms(merged, &merged.design.primary);
     let words = merged.arms.iter().enumerate().map(|(arm, of_boots)| word(merged, arm, &of_boots.outcome));
@@ -78,7 +78,7 @@ pub(crate) fn outcomes(merged: &Merged) -> Grid<7> {
     Grid { rows: rows.collect(), header: [policy, boots, hosts, median, change, range, "outcome".into()] }
 }
 
-/// What boots say of a metric, one row an arm.
+/// The results over boots for a metric, one row per arm.
 pub(crate) fn arms(merged: &Merged, metric: &str) -> Grid<6> {
     let metric = figure::metric(&merged.design.metrics, metric);
     let confidence = format!("{} interval", figure::confidence(merged.design.confidence));
@@ -97,7 +97,7 @@ pub(crate) fn arms(merged: &Merged, metric: &str) -> Grid<6> {
     Grid { rows: rows.collect(), header: header.map(String::from) }
 }
 
-/// One row a boot and arm.
+/// One row per boot and arm.
 pub(crate) fn boots(merged: &Merged) -> Grid<7> {
     let primary = figure::metric(&merged.design.metrics, &merged.design.primary);
     let rows = merged.boots.iter().map(|boot| {
@@ -116,21 +116,21 @@ pub(crate) fn boots(merged: &Merged) -> Grid<7> {
     Grid { rows: rows.collect(), header: header.map(String::from) }
 }
 
-/// What the direct map of a boot is, and whether pagelab made it so.
+/// The direct map of a boot, and whether pagelab changed it.
 fn direct_map(boot: &Boot) -> String {
     let shares = boot.direct_map();
     let shares = if shares.is_empty() { shares } else { format!(": {shares}") };
     boot.demoted_to.map_or(format!("as booted{shares}"), |leaf| format!("demoted to {leaf}{shares}"))
 }
 
-/// The same for one host, which needs no column then.
+/// The boots of one host, without the column of the host.
 fn of_host(merged: &Merged, host: &str) -> Grid<6> {
     let Grid { header: [_, header @ ..], rows } = boots(merged);
     let rows = rows.into_iter().filter(|row| row[0] == host).map(|[_, row @ ..]| row);
     Grid { header, rows: rows.collect() }
 }
 
-/// The outcome in a word or two.
+/// The outcome in one or two words.
 fn word(merged: &Merged, arm: usize, outcome: &Outcome) -> String {
     match outcome {
         Outcome::Baseline => "baseline".into(),
@@ -152,7 +152,7 @@ fn word(merged: &Merged, arm: usize, outcome: &Outcome) -> String {
     }
 }
 
-/// How the policy was not held, at worst, in the arm's boots; or that it is the baseline's that was not.
+/// The worst holding of the policy in the arm's boots; or that the baseline's policy was not held.
 fn not_held(merged: &Merged, arm: usize) -> &'static str {
     let of_arm = merged.boots.iter().filter(|boot| boot.arm == arm);
     let holdings: Vec<Holding> = of_arm.map(|boot| boot.holding.unwrap_or(Holding::Unknown)).collect();
@@ -182,7 +182,7 @@ pub fn conclude(merged: &Merged) -> String {
     }
 }
 
-/// What is decided, and then, if anything is, what is not.
+/// The conclusions, and if there are any, what remains undecided.
 fn claims(merged: &Merged) -> Vec<String> {
     let claims: Vec<String> = merged
         .design
@@ -210,7 +210,7 @@ fn claims(merged: &Merged) -> Vec<String> {
     claims.into_iter().chain(open).collect()
 }
 
-/// The document; `design`, `invocation` and `boots` can be read back and merged with others.
+/// The document; `design`, `invocation` and `boots` can be parsed again and merged with others.
 pub fn document(merged: &Merged) -> Value {
     let arms = merged.design.arms.iter().zip(&merged.arms).enumerate();
     let limits = merged.limits.iter().map(|limit| {
@@ -256,7 +256,7 @@ fn as_value(part: &impl Serialize) -> Value {
     serde_json::to_value(part).expect("words, numbers and maps with text keys")
 }
 
-/// A host whose name is an attack.
+/// A merged comparison whose host has a malicious name.
 #[cfg(test)]
 pub(crate) fn sample() -> Merged {
     use study::stats::boots::{Part, merge};
@@ -284,7 +284,7 @@ mod tests {
         assert!(text.ends_with('.') && text.contains("Undecided: "), "{text}");
     }
 
-    /// A host without an id is named by its processor.
+    /// A host without an id is named after its processor.
     #[test]
     fn a_long_name_of_a_host_breaks_no_column() {
         let mut merged = sample();

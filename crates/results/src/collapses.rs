@@ -1,20 +1,20 @@
-//! What khugepaged did on the host while an arm ran.
+//! The work of khugepaged on the host while an arm ran.
 
-/// What khugepaged did on the host during the trials of an arm that count.
+/// The work of khugepaged on the host during the trials of an arm that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Collapses {
-    /// Trials during which the host counted it.
+    /// Trials in which the host's counter was available.
     pub of_trials: usize,
-    /// Those during which it made large pages.
+    /// Trials in which khugepaged created large pages.
     pub trials: usize,
-    /// The fewest that it made in one of these; 0 where there is none.
+    /// Minimum number of pages that it created in one of these; 0 if there are none.
     pub least: u64,
-    /// The most.
+    /// Maximum number of pages that it created in one of these.
     pub most: u64,
 }
 
 impl Collapses {
-    /// `khugepaged made 1 to 3 large pages in 2 of the 8 trials, ...`; nothing where it made none.
+    /// `khugepaged made 1 to 3 large pages in 2 of the 8 trials, ...`; `None` if it made none.
     pub fn describe(&self) -> Option<String> {
         let Collapses { of_trials, trials, least, most } = *self;
         let pages = match (least, most) {

@@ -1,4 +1,4 @@
-//! The observations as comma-separated values (RFC 4180): one row for each trial and metric.
+//! The observations as comma-separated values (RFC 4180): one row per trial and metric.
 //!
 //! `docs/reference/formats/compare-csv.md` describes the columns. Version 1; columns may be added at the end.
 
@@ -11,7 +11,7 @@ use study::trial::{Exit, TrialRecord};
 
 use crate::{figure, rows};
 
-/// The names of the columns, in their order.
+/// Names of the columns, in order.
 pub const COLUMNS: [&str; 23] = [
     "comparison",
     "started_unix_s",
@@ -38,8 +38,8 @@ pub const COLUMNS: [&str; 23] = [
     "variant",
 ];
 
-/// Writes the header, and a row for each trial and metric, in the order of the runs. A trial that
-/// observed nothing has one row, without a metric; an arm that was not admitted has none.
+/// Writes the header, and a row per trial and metric in execution order. A trial without observations has one row,
+/// without a metric; an arm that was not admitted has none.
 ///
 /// # Errors
 /// Those of the writer.
@@ -126,7 +126,7 @@ pub(crate) fn direction(direction: Direction) -> &'static str {
     }
 }
 
-/// The word for where a figure comes from.
+/// The provenance as a word.
 pub(crate) fn provenance(provenance: Provenance) -> &'static str {
     match provenance {
         Provenance::Measured => "measured",
@@ -158,7 +158,7 @@ fn quote(field: String) -> String {
     }
 }
 
-/// A reader of RFC 4180, character by character.
+/// Parses RFC 4180, character by character.
 #[cfg(test)]
 pub(crate) fn read(text: &str) -> Vec<Vec<String>> {
     let (mut rows, mut row, mut field, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);

@@ -1,14 +1,14 @@
-//! Figures for reading: values in their units, and changes in percent.
+//! Formats figures for readers: values with units, and changes in percent.
 
 use policy::size::format_bytes;
 use study::comparison::{Design, Khugepaged};
 use study::metric::{Direction, Metric, Unit, names};
 use study::stats::Effect;
 
-/// Nobody runs more blocks than this.
+/// Upper limit for the number of blocks in advice.
 pub(crate) const MOST_BLOCKS: u32 = 1000;
 
-/// What a reader calls a metric.
+/// The display name of a metric.
 pub(crate) fn title(metric: &str) -> String {
     let title = match metric {
         names::WALL_S => "wall time",
@@ -43,11 +43,11 @@ pub(crate) fn title(metric: &str) -> String {
     title.to_string()
 }
 
-/// The metric of that name: from the design, or else one that every trial can have.
+/// The metric of this name: from the design, or else one that every trial can have.
 pub(crate) fn metric(metrics: &[Metric], name: &str) -> Metric {
     let known = Metric::of_every_trial();
     let found = metrics.iter().chain(&known).find(|metric| metric.name == name).cloned();
-    // The program's own times are added to a design only when they are asked for.
+    // The program's own times are part of a design only on request.
     found.unwrap_or_else(|| {
         let unit = match name {
             _ if name.ends_with("_per_s") => Unit::Custom,
@@ -65,7 +65,7 @@ pub(crate) fn metric(metrics: &[Metric], name: &str) -> Metric {
     })
 }
 
-/// How long a design looks at memory that goes.
+/// How thoroughly a design inspects memory that is given back.
 pub(crate) fn proof(design: &Design) -> String {
     let proof = if design.prove_all {
         "all memory is inspected before it is given back; wall times contain that where other tasks ran meanwhile (--prove-all)"
@@ -75,7 +75,7 @@ pub(crate) fn proof(design: &Design) -> String {
     proof.to_owned()
 }
 
-/// A precision as `--precision` takes it, `0.47%`: two digits, rounded down, because more would not do.
+/// A precision as `--precision` takes it, `0.47%`: two digits, rounded down, because a larger value would not suffice.
 pub(crate) fn precision(ratio: f64) -> String {
     let percent = ratio * 100.0;
     if !(percent.is_finite() && percent > 0.0) {
@@ -85,7 +85,7 @@ pub(crate) fn precision(ratio: f64) -> String {
     format!("{}%", plain((percent / step).floor() * step))
 }
 
-/// What khugepaged did meanwhile.
+/// The state of khugepaged during the trials.
 pub(crate) fn khugepaged(design: &Design) -> &'static str {
     match design.khugepaged {
         Khugepaged::AsIs => "as it is: it makes large pages when it wakes up, in some trials and not in others",
@@ -112,7 +112,7 @@ pub(crate) fn long(value: f64, unit: Unit) -> String {
     }
 }
 
-/// A round value on an axis, without digits that say nothing.
+/// A round value on an axis, without insignificant digits.
 pub(crate) fn tick(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Seconds if value.abs() < 1e-3 && value != 0.0 => format!("{} µs", plain(value * 1e6)),
@@ -146,7 +146,7 @@ fn significant(value: f64, digits: usize) -> String {
     format!("{value:.*}", digits.saturating_sub(before_point).min(6))
 }
 
-/// Decimal thousands: `950`, `12.3k`, `1.23M`; a half can come from a median of an even number.
+/// Decimal thousands: `950`, `12.3k`, `1.23M`; a fraction of one half can come from a median of an even number.
 fn count(value: f64) -> String {
     match value.abs() {
         v if v >= 999.5e6 => format!("{}G", significant(value / 1e9, 3)),
@@ -168,12 +168,12 @@ fn grouped(value: f64) -> String {
     text
 }
 
-/// An effect in percent, with as many digits as its interval deserves.
+/// An effect in percent, with as many digits as its interval justifies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
     /// The estimate; -10 means a tenth less.
     pub(crate) percent: f64,
-    /// The ends of the interval.
+    /// Bounds of the interval, in percent.
     pub(crate) interval: Option<(f64, f64)>,
     digits: usize,
 }
@@ -206,7 +206,7 @@ impl Change {
         format!("{:.*} % {word}", self.digits, self.percent.abs())
     }
 
-    /// `11.0 to 13.5 %` of what [`Change::in_words`] says; signed where the ends differ in sign.
+    /// `11.0 to 13.5 %`, in the direction of [`Change::in_words`]; signed if the bounds differ in sign.
     pub(crate) fn range_in_words(&self) -> Option<String> {
         let (low, high) = self.interval?;
         if low.signum() != high.signum() {
@@ -218,7 +218,7 @@ impl Change {
 
     fn signed(&self, percent: f64) -> String {
         let text = format!("{percent:+.*}", self.digits);
-        // Never a zero with a sign.
+        // Never a signed zero.
         if text.trim_start_matches(['+', '-']).chars().all(|c| c == '0' || c == '.') {
             text.trim_start_matches(['+', '-']).to_string()
         } else {
@@ -232,12 +232,12 @@ pub(crate) fn confidence(confidence: f64) -> String {
     format!("{} %", (confidence * 1000.0).round() / 10.0)
 }
 
-/// A number without digits that say nothing: `1`, `0.5`.
+/// A number without insignificant digits: `1`, `0.5`.
 pub(crate) fn plain(value: f64) -> String {
     format!("{}", (value * 1e6).round() / 1e6)
 }
 
-/// `97 %`; never 100 where something is missing, never 0 where something is there.
+/// `97 %`; never 100 if anything is missing, never 0 if anything is present.
 pub(crate) fn share(ratio: f64) -> String {
     match ratio {
         r if r < 1.0 && r > 0.995 => ">99 %".to_string(),

@@ -1,8 +1,8 @@
-//! What `std::fs` does to a path, where other users may plant links.
+//! Operations of `std::fs` for paths in which other users may plant links.
 //!
-//! [`place`] follows the path, and the last name is used in the directory that is then held open. Whatever root writes, makes,
-//! renames or removes by name uses this module or [`output`]; clippy refuses the functions of the standard library
-//! (`disallowed-methods`), except where no other user can change the path.
+//! [`place`] follows the path, and the last component is used in the directory, which is then held open. Everything
+//! that root writes, creates, renames or removes by name uses this module or [`output`]; clippy rejects the functions
+//! of the standard library (`disallowed-methods`), except where no other user can change the path.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
@@ -17,11 +17,11 @@ use tempfile::TempDir;
 use crate::output::{self, Output};
 use crate::place::{self, Caller, End, Error, Missing, Owner, Place, inside, new_file, parent};
 
-/// Modes of what everybody may use, less what the umask takes.
+/// Modes of files that everybody may use, before the umask applies.
 const DIRECTORY: Missing = Missing::Make(Mode::from_bits_truncate(0o777));
 const FILE: Mode = Mode::from_bits_truncate(0o666);
 
-/// Writes a file, which is there wholly or not at all ([`Output`]).
+/// Writes a file atomically: it exists completely or not at all ([`Output`]).
 ///
 /// # Errors
 /// As [`Output::create`] and [`Output::finish`].
@@ -31,10 +31,10 @@ pub fn write(path: &Path, content: &[u8]) -> Result<(), output::Error> {
     output.finish()
 }
 
-/// Makes a file that is not there yet, to write it; it belongs to whom [`Caller::owner_in`] says.
+/// Creates a file that does not exist yet, for writing; [`Caller::owner_in`] determines its owner.
 ///
 /// # Errors
-/// There is something of that name; those of [`Place::find`] and of the system.
+/// The name already exists; those of [`Place::find`] and of the system.
 pub fn create_new(path: &Path) -> io::Result<File> {
     let caller = Caller::of_process();
     let (directory, name) = parent(path, Missing::Refuse)?;
@@ -44,10 +44,10 @@ pub fn create_new(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a file that only its owner can read, and the missing directories above it, whatever the umask.
+/// Creates a file that only its owner can read, and missing parent directories, regardless of the umask.
 ///
 /// # Errors
-/// There is something of that name; its directory belongs to another user, who could read the file; those of [`Place::find`]
+/// The name already exists; its directory belongs to another user, who could read the file; those of [`Place::find`]
 /// and of the system.
 pub fn create_private(path: &Path) -> io::Result<File> {
     let caller = Caller::of_process();
@@ -63,7 +63,7 @@ pub fn create_private(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file to read it, and follows no link of another user to it.
+/// Opens a file for reading without following another user's link to it.
 ///
 /// # Errors
 /// It is a pipe or a directory; those of [`Place::find`] and of the system.
@@ -74,23 +74,23 @@ pub fn open_to_read(path: &Path) -> io::Result<File> {
     };
     let looked = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let there = openat(&place.directory, place.name.as_os_str(), looked, Mode::empty())?;
-    // To open a pipe would be to wait for somebody who writes to it.
+    // Opening a pipe would block until a process writes to it.
     match place::kind(&fstat(&there)?) {
         SFlag::S_IFREG | SFlag::S_IFCHR | SFlag::S_IFBLK => Ok(place::reopen(&there, OFlag::O_RDONLY)?),
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a file, found a pipe, a socket or a link")),
     }
 }
 
-/// Makes a directory and those above it, where they are missing; each belongs to whom [`Caller::owner_in`] says.
+/// Creates a directory and its missing parents; [`Caller::owner_in`] determines the owner of each.
 ///
 /// # Errors
-/// As [`Place::find`]; a part of the path is no directory.
+/// As [`Place::find`]; a component of the path is not a directory.
 pub fn make_directories(path: &Path) -> Result<(), Error> {
     inside(path, DIRECTORY).map(drop)
 }
 
-/// The path without links of a directory that is made where it is missing. As root: one whose path no other user can change,
-/// so that the names in it can be used as they are.
+/// Creates a directory if it is missing, and returns its path without links. For root, the directory must be one whose
+/// path no other user can change, so that names in it can be used directly.
 ///
 /// # Errors
 /// As [`make_directories`]; [`Error::Unsheltered`].
@@ -98,8 +98,9 @@ pub fn sheltered_directory(path: &Path) -> Result<PathBuf, Error> {
     sheltered(path, DIRECTORY)
 }
 
-/// Makes a directory for temporary files that only its owner can enter, in a directory that is there; it is removed with the
-/// value. As root: in one whose path no other user can change, so that the names below it can be used as they are.
+/// Creates a directory for temporary files that only its owner can enter, in an existing directory. It is removed when
+/// the value is dropped. For root, the parent must be one whose path no other user can change, so that names below it
+/// can be used directly.
 ///
 /// # Errors
 /// As [`Place::find`]; [`Error::Unsheltered`]; those of mkdir(2).
@@ -109,17 +110,17 @@ pub fn temporary_directory(parent: &Path, prefix: &str) -> io::Result<TempDir> {
     tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(0o700)).tempdir_in(parent)
 }
 
-/// Gives a directory to a user.
+/// Changes the owner of a directory.
 ///
 /// # Errors
-/// It is no directory; those of [`Place::find`] and of the system.
+/// It is not a directory; those of [`Place::find`] and of the system.
 pub fn give_directory(path: &Path, owner: Owner) -> io::Result<()> {
     let (directory, name) = parent(path, Missing::Refuse)?;
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     Ok(place::give(openat(&directory, name, flags, Mode::empty())?, owner)?)
 }
 
-/// Renames a file or a directory. A link is renamed itself, or replaced.
+/// Renames a file or a directory. Links are not followed: a link itself is renamed or replaced.
 ///
 /// # Errors
 /// Those of [`Place::find`] and of renameat(2).
@@ -128,7 +129,7 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     Ok(renameat(&old.0, old.1, &new.0, new.1)?)
 }
 
-/// Removes a file or a link, where it is there.
+/// Removes a file or a link, if it exists.
 ///
 /// # Errors
 /// Those of [`Place::find`] and of unlinkat(2).
@@ -139,7 +140,7 @@ pub fn remove_file(path: &Path) -> io::Result<()> {
     )
 }
 
-/// Removes a directory with all that is in it, where it is there. Links in it are removed themselves.
+/// Removes a directory with its content, if it exists. Links in it are removed, not followed.
 ///
 /// # Errors
 /// Those of [`Place::find`] and of the system.
@@ -156,7 +157,7 @@ fn or_absent(removed: io::Result<()>) -> io::Result<()> {
 }
 
 fn sheltered(path: &Path, missing: Missing) -> Result<PathBuf, Error> {
-    // From the root on, so that every directory on the way is seen.
+    // Starts at the root directory, so that every directory on the way is checked.
     let whole = std::path::absolute(path).map_err(|source| Error::System { part: path.to_path_buf(), source })?;
     let found = inside(&whole, missing)?;
     if found.is_sheltered {

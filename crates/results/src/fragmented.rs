@@ -1,4 +1,4 @@
-//! How fragmented free memory was, and what came of it.
+//! The fragmentation of free memory, and its effects.
 
 use policy::size::PageSize;
 use serde::Serialize;
@@ -10,19 +10,19 @@ use study::variant::Variant;
 use crate::figure;
 use crate::text::printable;
 
-/// What the host counted during the trials of an arm that count, a trial on average.
+/// The host's counters during the trials of an arm that count, averaged per trial.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Scarcity {
-    /// Faults that found no page of the PMD's size.
+    /// Faults that found no PMD-sized page.
     pub mean_fault_fallbacks: f64,
-    /// Waits for compaction.
+    /// Waits for compaction (stalls).
     pub mean_compaction_stalls: f64,
-    /// Those that gave a page.
+    /// Waits that yielded a page.
     pub mean_compaction_successes: f64,
 }
 
 impl Scarcity {
-    /// That of some trials; absent where none knows.
+    /// The averages over some trials; `None` if no trial has the counters.
     pub fn of(records: &[&TrialRecord]) -> Option<Scarcity> {
         let mean = |metric| {
             let values: Vec<f64> = records.iter().filter_map(|record| record.value(metric)).collect();
@@ -35,7 +35,8 @@ impl Scarcity {
         })
     }
 
-    /// `on average of a trial, 12.5 faults found no page of the PMD's size, ...`; nothing where there always was one at once.
+    /// `on average of a trial, 12.5 faults found no page of the PMD's size, ...`; `None` if a page was always available
+    /// at once.
     pub fn describe(&self) -> Option<String> {
         let Scarcity {
             mean_fault_fallbacks: fallbacks,
@@ -53,12 +54,12 @@ impl Scarcity {
     }
 }
 
-/// To a tenth.
+/// Rounds to a tenth.
 fn rounded(count: f64) -> f64 {
     (count * 10.0).round() / 10.0
 }
 
-/// How free memory was fragmented, in words.
+/// The requested fragmentation in words.
 pub(crate) fn wish(wish: Option<Fragmented>) -> String {
     match wish {
         Some(Fragmented { percent, block }) => {
@@ -68,8 +69,8 @@ pub(crate) fn wish(wish: Option<Fragmented>) -> String {
     }
 }
 
-/// What was wanted and what was reached, and the same of each variant that wanted something of its own, beside the others;
-/// nothing where nothing was wanted.
+/// The requested and the reached fragmentation, for all arms and for each variant with its own request; empty if none
+/// was requested.
 pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
     let design = &comparison.design;
     let own = design.variants().into_iter().find_map(|variant| variant.fragmented);
@@ -108,7 +109,7 @@ pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
     notes
 }
 
-/// The least and the most of it that lay in blocks below a size when trials of some arms began, in percent.
+/// Minimum and maximum percentage of free memory in blocks below a size, at the start of trials of the selected arms.
 fn reached(comparison: &Comparison, block: PageSize, is_own: &dyn Fn(&Arm) -> bool) -> Option<(f64, f64)> {
     let base = comparison.machine.page_sizes.base;
     let own = |record: &&TrialRecord| comparison.design.arms.get(record.trial.arm).is_some_and(is_own);
@@ -118,7 +119,7 @@ fn reached(comparison: &Comparison, block: PageSize, is_own: &dyn Fn(&Arm) -> bo
     ratios.iter().copied().reduce(f64::min).zip(ratios.iter().copied().reduce(f64::max))
 }
 
-/// The part of free memory in blocks below a size; absent where nothing is free.
+/// The share of free memory in blocks below a size; `None` if no memory is free.
 fn ratio(free_blocks_by_order: &[u64], base: PageSize, block: PageSize) -> Option<f64> {
     let bytes = |(order, count): (usize, &u64)| *count as f64 * (base.bytes() << order) as f64;
     let all: f64 = free_blocks_by_order.iter().enumerate().map(bytes).sum();

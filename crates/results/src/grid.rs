@@ -1,29 +1,30 @@
-//! Plain tables of text for the terminal.
+//! Plain text tables for the terminal.
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width};
 
 use crate::table::{LONGEST_CELL, STYLE};
 use crate::text::{fold, printable};
 
-/// The least width of a table whose cells are folded.
+/// Minimum width of a table whose cells are folded.
 const LEAST_FOLDED: usize = 60;
-/// From this width on a table is a table, whatever becomes of the words of its cells; those of its headings stay whole.
+/// From this width on, rows are always laid out as a table, even if words in cells are broken; words in headings are
+/// kept whole.
 const LEAST_TABLE: usize = 80;
-/// What a column takes beside its text.
+/// Columns of padding per table column.
 const PADDING: usize = 2;
-/// What is between two columns.
+/// Columns between two table columns.
 const BETWEEN: usize = 1;
 
-/// A table in lines of at most `width` columns; cells are folded, and control characters in them escaped.
+/// A table in lines of at most `width` columns. Cells are folded, and control characters in them escaped.
 ///
-/// Where the columns have no room beside one another each row is a paragraph instead: its first cell, and below it the
-/// others behind their headings.
+/// If the columns do not fit next to each other, each row becomes a paragraph: its first cell, followed by the other
+/// cells with their headings.
 pub fn plain<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>, width: usize) -> String {
     let rows: Vec<Vec<String>> = rows.into_iter().map(Vec::from).collect();
     laid_out(&header, rows, width, |table, rows| keep_words(table, &header, rows, width))
 }
 
-/// The same, but only cells of the last column are folded: names and figures stay whole.
+/// Same as [`plain`], but only cells of the last column are folded: names and figures stay whole.
 pub fn last_folded<const N: usize>(
     header: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
@@ -37,7 +38,7 @@ pub fn last_folded<const N: usize>(
     })
 }
 
-/// The same, of as many columns as there are headings.
+/// Same as [`last_folded`], with the number of columns taken from the headings.
 pub fn of_columns(header: &[String], rows: impl IntoIterator<Item = Vec<String>>, width: usize) -> String {
     let header: Vec<String> = header.iter().map(|title| printable(title)).collect();
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
@@ -62,8 +63,8 @@ fn laid_out(
     if is_readable(header, &rows, &text, width) { text } else { paragraphs(header, &rows, width) }
 }
 
-/// Whether a table can be read: on a narrow terminal no cell may be folded, on one that is not wide no word be broken, and on
-/// none a word of the headings.
+/// Whether a table is readable: on a narrow terminal no cell may be folded, on a medium one no word may be broken, and
+/// no word of the headings on any.
 fn is_readable(header: &[&str], rows: &[Vec<String>], text: &str, width: usize) -> bool {
     let cells = || rows.iter().flatten();
     let headings: Vec<&str> = text.lines().take_while(|line| !line.starts_with('─')).collect();
@@ -96,7 +97,7 @@ fn table(header: &[&str], rows: &[Vec<String>], width: usize) -> Table {
     table
 }
 
-/// Makes columns wide enough for the words of headings and cells, or of headings alone, where that fits.
+/// Makes columns wide enough for the words of headings and cells, or only of headings, if that fits.
 fn keep_words(table: &mut Table, header: &[&str], rows: &[Vec<String>], width: usize) {
     let longest = |text: &str| text.split_whitespace().map(|word| word.chars().count()).max().unwrap_or(0) + PADDING;
     let of_headings: Vec<usize> = header.iter().map(|title| longest(title)).collect();

@@ -1,4 +1,4 @@
-//! How a file that a user names is read: a regular file, and one of a bounded size where it is read whole.
+//! Reads files named by the user: only regular files, of a bounded size if read as a whole.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,31 +8,31 @@ use std::path::Path;
 use nix::fcntl::OFlag;
 use policy::size::format_bytes;
 
-/// Bytes of a definition: a study, a suite, a machine or a kernel. The longest of pagelab's own has 16K.
+/// Maximum bytes of a definition: a study, a suite, a machine or a kernel. The longest of pagelab's own has 16K.
 pub const MAX_DEFINITION_BYTES: u64 = 4 << 20;
 
 /// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What the system says.
+    /// An error of the system.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// Not a regular file.
+    /// The path is not a regular file.
     #[error("expected a regular file, found {kind}; write its content to a file")]
     NoFile {
-        /// What it is.
+        /// What the path is.
         kind: &'static str,
     },
-    /// More than is read.
+    /// The file is larger than the limit.
     #[error("expected at most {}, found more; is it the right file?", format_bytes(*max_bytes))]
     TooLarge {
-        /// What is read at most.
+        /// The limit.
         max_bytes: u64,
     },
-    /// Not text.
+    /// The file is not UTF-8 text.
     #[error("expected text in UTF-8, found other bytes from byte {offset} on")]
     NoText {
-        /// Where.
+        /// First invalid byte.
         offset: usize,
     },
 }
@@ -47,7 +47,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Opens a regular file. Anything else is refused without waiting: opening a pipe waits for its writer.
+/// Opens a regular file. Anything else is refused without blocking: opening a pipe would wait for its writer.
 ///
 /// # Errors
 /// [`Error::System`] and [`Error::NoFile`].
@@ -58,7 +58,7 @@ pub fn open(path: &Path) -> Result<File, Error> {
     }
 }
 
-/// Opens a regular file, or a character device such as `/dev/mem`, which has no end: the caller reads it up to a limit.
+/// Opens a regular file, or a character device such as `/dev/mem`, which has no end: the caller must limit how much it reads.
 ///
 /// # Errors
 /// As [`open`].
@@ -71,7 +71,7 @@ pub fn open_memory(path: &Path) -> Result<File, Error> {
 
 const CHARACTER_DEVICE: &str = "a character device";
 
-/// Opens whatever is there, without waiting, and says what it is if not a regular file.
+/// Opens whatever exists, without blocking, and returns its kind if it is not a regular file.
 #[expect(clippy::disallowed_methods, reason = "it only reads, the file that its user names")]
 fn open_any(path: &Path) -> Result<(File, Option<&'static str>), Error> {
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
@@ -103,7 +103,7 @@ pub fn read(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Error> {
     if bytes.len() as u64 > max_bytes { Err(Error::TooLarge { max_bytes }) } else { Ok(bytes) }
 }
 
-/// Reads a definition: a text of at most [`MAX_DEFINITION_BYTES`].
+/// Reads a definition: text of at most [`MAX_DEFINITION_BYTES`].
 ///
 /// # Errors
 /// As [`read`]; [`Error::NoText`].
@@ -154,7 +154,7 @@ mod tests {
         let most = vec![b'#'; MAX_DEFINITION_BYTES as usize];
         assert_eq!(read(&most).unwrap().len(), most.len());
         assert!(read(&[&most[..], b"#"].concat()).unwrap_err().contains("at most 4M"));
-        // As large as a file can say to be, without a byte on the disk.
+        // As large as a file can be declared, without a byte on the disk.
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         assert!(read_definition(&path).unwrap_err().to_string().contains("at most 4M"));
     }

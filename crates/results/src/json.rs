@@ -1,8 +1,7 @@
 //! The comparison as one JSON document, schema `pagelab.compare/1`.
 //!
-//! `docs/reference/formats/compare.md` describes it. Its layout is its own and does not follow that of `study`'s types; the words
-//! for outcomes, causes and warnings are theirs. Values that are not known are `null`; a metric that was
-//! not observed is absent.
+//! `docs/reference/formats/compare.md` describes it. Its layout is independent of `study`'s types; the words for
+//! outcomes, causes and warnings are theirs. Unknown values are `null`; a metric that was not observed is absent.
 
 use policy::cause::CauseShare;
 use policy::census::{Census, Folio};
@@ -22,7 +21,7 @@ use crate::collapses::Collapses;
 use crate::rows::{self, Row};
 use crate::{sentence, variants};
 
-/// The name and version of the document.
+/// Name and version of the document.
 pub const SCHEMA: &str = "pagelab.compare/1";
 
 /// The document.
@@ -79,7 +78,7 @@ fn design(design: &Design) -> Value {
         "precision_ratio": design.precision_ratio,
         "band_ratio": design.band_ratio,
         "confidence_ratio": design.confidence,
-        // Readers whose numbers are all floating-point cannot hold 64 bits.
+        // Readers that store all numbers as floating-point cannot represent 64-bit integers.
         "seed": design.seed.to_string(),
         "prove_all": design.prove_all,
         "khugepaged": plain(&design.khugepaged),
@@ -92,7 +91,7 @@ fn fragmented(wish: Option<Fragmented>) -> Value {
     wish.map_or(Value::Null, |wish| json!({ "percent": wish.percent, "block_bytes": wish.block.bytes() }))
 }
 
-/// What ran under a name.
+/// The variant behind a name.
 fn variant(variant: &Variant) -> Value {
     json!({
         "variant": variant.name,
@@ -197,7 +196,7 @@ fn effects(analysis: &ArmAnalysis) -> Map<String, Value> {
     analysis.effects.iter().map(|(metric, one)| (metric.clone(), effect(one))).collect()
 }
 
-/// What the tracer's stops cost an arm: against the bare arm, and against the baseline's.
+/// The cost of the tracer's stops for an arm: against the bare arm, and against the baseline's cost.
 fn tracer_cost(analysis: &ArmAnalysis) -> Map<String, Value> {
     let cost =
         |cost: &TracerCost| json!({ "of_bare": interval(&cost.of_bare), "bound": cost.bound.as_ref().map(interval) });
@@ -208,7 +207,7 @@ fn interval(effect: &Effect) -> Value {
     json!({ "ratio": effect.ratio, "low_ratio": effect.low, "high_ratio": effect.high, "blocks": effect.blocks })
 }
 
-/// The arms that are no policies.
+/// The control arms.
 fn controls(comparison: &Comparison) -> Vec<Value> {
     let arms = comparison.design.arms.iter().enumerate().filter(|(_, arm)| arm.role != Role::Policy);
     let medians = |arm: usize| Some(&comparison.analysis.as_ref()?.arms.get(arm)?.medians);
@@ -276,7 +275,7 @@ fn trial<'a>(comparison: &'a Comparison, record: &'a TrialRecord, counted: bool,
     })
 }
 
-/// A row for every way in which memory is mapped.
+/// One row per kind of mapping.
 pub(crate) fn census(census: &Census) -> Vec<Value> {
     let row = |mapping: &policy::census::Mapping, bytes| {
         let (folio, folio_bytes) = match mapping.folio {
@@ -295,7 +294,7 @@ pub(crate) fn census(census: &Census) -> Vec<Value> {
     census.rows().map(|(mapping, bytes)| row(mapping, bytes)).collect()
 }
 
-/// A verdict alone, as documents have it that are not of comparisons.
+/// A verdict as used in documents other than comparisons.
 pub fn verdict(verdict: &Verdict) -> Value {
     json!({
         "holding": plain(&verdict.holding),
@@ -326,7 +325,7 @@ fn answered(calls: &[AnsweredCall]) -> Vec<Value> {
     calls.iter().map(|answered| json!({ "call": answered.call, "times": answered.times })).collect()
 }
 
-/// The distinct settings, to which states refer by their index: they are many and seldom change.
+/// The distinct settings, to which states refer by index: they are many and rarely change.
 #[derive(Default)]
 struct Settings<'a> {
     distinct: Vec<&'a std::collections::BTreeMap<String, String>>,
@@ -351,7 +350,7 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// The words and plain fields of `study`'s small types, which keep their names in JSON.
+/// Serializes `study`'s small types, which keep their names in JSON.
 fn plain(document: &impl Serialize) -> Value {
     serde_json::to_value(document).expect("words, numbers and maps with text keys")
 }

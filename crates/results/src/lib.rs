@@ -1,12 +1,12 @@
-//! What is kept of a comparison, and every way in which it is shown.
+//! Stores comparisons, and renders them in every form.
 //!
-//! The document is [`study::comparison::Comparison`]. [`store`] keeps it raw in SQLite; [`table`],
-//! [`sentence`], [`adopting`], [`json`], [`csv`] and [`html`] render it and decide nothing: outcomes and verdicts
-//! come from `study`. What was simulated is a [`simulation::Document`], and [`answer`] is its result. The formats
-//! are described in `docs/reference/formats`.
+//! The document is [`study::comparison::Comparison`]. [`store`] stores it raw in SQLite. [`table`], [`sentence`],
+//! [`adopting`], [`json`], [`csv`] and [`html`] only render it: outcomes and verdicts come from `study`. The document
+//! of a simulation is [`simulation::Document`], and [`answer`] is its result. The formats are described in
+//! `docs/reference/formats`.
 //!
-//! Text that comes from outside (command lines, messages, settings) is never shown as it is: control
-//! characters are escaped in the terminal and markup in HTML.
+//! Text from outside (command lines, messages, settings) is never shown verbatim: control characters are escaped in the
+//! terminal, and markup in HTML.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     const STORE: &str = include_str!("../../../docs/reference/formats/store.md");
-    /// The exports: JSON, CSV, boots as CSV, and what they refer to.
+    /// The exports: JSON, CSV, boots as CSV, and the pages to which they refer.
     const EXPORTS: &str = concat!(
         include_str!("../../../docs/reference/formats/compare.md"),
         include_str!("../../../docs/reference/formats/compare-csv.md"),
@@ -101,13 +101,13 @@ mod tests {
         keys(&json::document(&sample::with_controls()), &mut names);
         names.extend(csv::COLUMNS.map(String::from));
         names.extend(boots::csv::COLUMNS.map(String::from));
-        // Details of causes and warnings, which carry a text for readers.
+        // Details of causes and warnings, which also have a text for readers.
         const DETAILS: [&str; 5] = ["counter", "times", "ratio", "count", "of"];
         let missing = |name: &&String| !documented(name, EXPORTS) && !DETAILS.contains(&name.as_str());
         assert_eq!(names.iter().filter(missing).collect::<Vec<_>>(), [""; 0]);
     }
 
-    /// A document can come from a file, so its parts need not agree.
+    /// A document can come from a file, so its parts may be inconsistent.
     #[test]
     fn a_document_that_contradicts_itself_is_shown() {
         let mut comparison = sample::comparison();

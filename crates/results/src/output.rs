@@ -1,8 +1,9 @@
-//! Files that are made where a user says: what was there before stays until the new one is whole.
+//! Creates files at paths named by the user: the previous file stays until the new one is complete.
 //!
-//! pagelab often runs as root, in directories that others may write. So a path is followed as [`place`]
-//! says, a file is written under a name of its own beside the path and renamed, and it belongs to whom it
-//! would have belonged. A run that is killed leaves such a file; the next one of the same user removes it. What is no file (a pipe, a terminal, /dev/stdout) is written as it comes.
+//! pagelab often runs as root, in directories that others may write. So [`place`] follows the path, a file is written
+//! under a temporary name next to the path and renamed, and it gets the owner that it would otherwise have had. A run
+//! that is killed leaves such a temporary file; the next run of the same user removes it. Anything that is not a file
+//! (a pipe, a terminal, /dev/stdout) is written directly.
 
 mod error;
 mod leftovers;
@@ -22,27 +23,27 @@ pub use error::{Error, Why};
 
 use crate::place::{self, Caller, End, Missing, Owner, Place, new_file};
 
-/// A file that is being made. Unless it is finished, nothing is left of it.
+/// A file that is being written. It is removed unless it is finished.
 #[derive(Debug)]
 pub struct Output {
-    /// As the user named it.
+    /// The path as given by the user.
     path: PathBuf,
     to: To,
 }
 
 #[derive(Debug)]
 enum To {
-    /// Beside the path, which it takes at the end.
+    /// To a temporary file that is renamed to the path at the end.
     Beside(Box<Beside>),
-    /// What is no file: a pipe, a device, a descriptor.
+    /// To something other than a file: a pipe, a device, a descriptor.
     Stream(File),
 }
 
 impl Output {
-    /// Begins a file at a path. Until [`Output::finish`] nothing changes there.
+    /// Begins a file for a path. Nothing changes at the path before [`Output::finish`].
     ///
     /// # Errors
-    /// It cannot be written there.
+    /// The path cannot be written.
     pub fn create(path: &Path) -> Result<Output, Error> {
         Output::create_for(&Caller::of_process(), path)
     }
@@ -60,10 +61,10 @@ impl Output {
         }
     }
 
-    /// The file takes its place, and is on the disk.
+    /// Syncs the file to disk and renames it to its path.
     ///
     /// # Errors
-    /// It cannot be written or renamed.
+    /// The file cannot be written or renamed.
     pub fn finish(self) -> Result<(), Error> {
         let finished = match self.to {
             To::Beside(beside) => beside.finish(),
@@ -72,7 +73,7 @@ impl Output {
         finished.map_err(|why| Error { path: self.path, why })
     }
 
-    /// Whether it is written as it comes: somebody may read it meanwhile, and stop reading.
+    /// Whether output is written directly: a process may read it meanwhile, and stop reading.
     pub fn is_stream(&self) -> bool {
         matches!(self.to, To::Stream(_))
     }
@@ -94,15 +95,15 @@ impl Write for Output {
     }
 }
 
-/// Makes sure that a file can be written, and changes nothing.
+/// Checks that a file can be written, without changing anything.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub fn check(path: &Path) -> Result<(), Error> {
     let caller = Caller::of_process();
     let checked = Way::of(&caller, path).and_then(|way| match way {
         Way::Descriptor(number) => open_descriptor(&number).map(drop),
-        // To open a pipe is to tell its reader that something comes.
+        // Opening a pipe would signal its reader that data is coming.
         Way::Stream(place) => {
             let (write, effective) = (AccessFlags::W_OK, AtFlags::AT_EACCESS);
             faccessat(&place.directory, place.name.as_os_str(), write, effective).map_err(Why::from)
@@ -112,22 +113,22 @@ pub fn check(path: &Path) -> Result<(), Error> {
     checked.map_err(|why| Error { path: path.to_path_buf(), why })
 }
 
-/// A regular file that is written in place, as a recorder does that opens it by its name.
+/// A regular file that is written in place, because a recorder opens it by its name.
 #[derive(Debug)]
 pub struct InPlace {
     /// Its path, without links.
     pub path: PathBuf,
-    /// Its device and inode.
+    /// Device and inode.
     pub identity: (u64, u64),
-    /// Whether it was not there before.
+    /// Whether it did not exist before.
     pub is_new: bool,
 }
 
 impl InPlace {
-    /// Makes sure of a regular file that can be written, makes it where there is none, and changes nothing in it.
+    /// Checks that a path is a writable regular file. Creates it if it does not exist, and otherwise leaves it unchanged.
     ///
     /// # Errors
-    /// It is no regular file, or cannot be written.
+    /// It is not a regular file, or cannot be written.
     pub fn prepare(path: &Path) -> Result<InPlace, Error> {
         InPlace::prepare_for(&Caller::of_process(), path, are_hard_links_protected())
             .map_err(|why| Error { path: path.to_path_buf(), why })
@@ -153,18 +154,18 @@ impl InPlace {
     }
 }
 
-/// Opens a file to write it in place; fails where the last part of the path is a symbolic link.
+/// Opens a file to write it in place; fails if the last component of the path is a symbolic link.
 fn open_no_link(path: &Path) -> io::Result<File> {
     let (directory, name) = place::parent(path, Missing::Refuse)?;
     let flags = OFlag::O_WRONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     Ok(File::from(openat(&directory, name, flags, Mode::empty())?))
 }
 
-/// Gives a file that root has just made to the owner of another one, as whoever made the other one would own both. What is
-/// not root's own new file stays whose it is.
+/// Gives a file that root has just created to the owner of another one, as if the creator of that file owned both. A
+/// file other than root's own new one keeps its owner.
 ///
 /// # Errors
-/// Those of the system; the last part of the path is a symbolic link.
+/// Those of the system; the last component of the path is a symbolic link.
 pub fn give_as(path: &Path, other: &Path) -> io::Result<()> {
     let caller = Caller::of_process();
     if caller.user != 0 {
@@ -176,13 +177,13 @@ pub fn give_as(path: &Path, other: &Path) -> io::Result<()> {
     if is_new_of_root { Ok(place::give(&file, Owner { user: other.st_uid, group: other.st_gid })?) } else { Ok(()) }
 }
 
-/// How something is written.
+/// The way in which output is written.
 enum Way {
-    /// To a descriptor that this process has.
+    /// To a descriptor of this process.
     Descriptor(OsString),
-    /// As it comes, to what is there.
+    /// Directly, to what exists at the path.
     Stream(Place),
-    /// As a new file that is renamed.
+    /// To a new file that is renamed.
     Beside(Place),
 }
 
@@ -198,7 +199,7 @@ impl Way {
             SFlag::S_IFIFO if !caller.is_own(there.st_uid) => Err(Why::ForeignPipe { owner: there.st_uid }),
             SFlag::S_IFIFO | SFlag::S_IFCHR => Ok(Way::Stream(place)),
             SFlag::S_IFDIR => Err(place::Error::Directory.into()),
-            // A slip of the finger must not cost a disk.
+            // A typo must not overwrite a disk.
             SFlag::S_IFBLK => Err(Why::NoFile { kind: "a block device" }),
             SFlag::S_IFSOCK => Err(Why::NoFile { kind: "a socket" }),
             _ => Err(Why::NoFile { kind: "no file" }),
@@ -206,24 +207,25 @@ impl Way {
     }
 }
 
-/// What replaces a file belongs to the file's owner. Where others may put files, that may be somebody who waits for it.
+/// The replacement of a file belongs to the file's owner. In a directory in which others may create files, that may be
+/// an attacker who has prepared the file.
 fn refuse_foreign_file(caller: &Caller, directory: &FileStat, there: &FileStat) -> Result<(), Why> {
     let is_own = caller.is_own(there.st_uid) || there.st_uid == directory.st_uid;
     let is_planted = place::is_shared(directory) && (caller.user == 0 || place::is_sticky(directory));
     if is_planted && !is_own { Err(Why::ForeignFile { owner: there.st_uid }) } else { Ok(()) }
 }
 
-/// Whether the kernel lets nobody give a second name to a file that they cannot write (proc_sys_fs(5)).
+/// Whether the kernel prevents users from creating hard links to files that they cannot write (proc_sys_fs(5)).
 fn are_hard_links_protected() -> bool {
     std::fs::read_to_string("/proc/sys/fs/protected_hardlinks").is_ok_and(|value| value.trim() != "0")
 }
 
-/// Whether nobody but the caller could have given a file a name in a directory.
+/// Whether only the caller could have created a name for a file in a directory.
 fn is_sheltered(caller: &Caller, directory: &FileStat) -> bool {
     directory.st_uid == caller.user && !place::is_shared(directory)
 }
 
-/// Opens what was looked at to write it, and nothing that was put in its place meanwhile.
+/// Opens the file that was checked for writing, and fails if another file has replaced it meanwhile.
 fn open_again(place: &Place, flags: OFlag) -> Result<File, Why> {
     let looked = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let there = openat(&place.directory, place.name.as_os_str(), looked, Mode::empty())?;
@@ -231,12 +233,12 @@ fn open_again(place: &Place, flags: OFlag) -> Result<File, Why> {
     if place.there.as_ref().map(identity) != Some(identity(&fstat(&there)?)) {
         return Err(Why::System(io::Error::other("it was replaced while it was looked at")));
     }
-    // A call that a signal may end: nobody may ever read a pipe.
+    // A call that a signal may interrupt: a pipe may never get a reader.
     Ok(place::reopen(&there, OFlag::O_WRONLY | flags)?)
 }
 
-/// Standard output and standard error as they are, so that what was written to them stays; another descriptor is opened
-/// again, to write behind what is there.
+/// Standard output and standard error are duplicated, so that earlier output is kept; any other descriptor is reopened
+/// in order to append.
 #[expect(clippy::disallowed_methods, reason = "a descriptor of this process")]
 fn open_descriptor(number: &OsStr) -> Result<File, Why> {
     let cloned = |descriptor: io::Result<OwnedFd>| descriptor.map(File::from).map_err(Why::from);
@@ -251,14 +253,14 @@ fn open_descriptor(number: &OsStr) -> Result<File, Why> {
     }
 }
 
-/// A file under a name of its own, which goes unless it takes its place.
+/// A temporary file, which is removed unless it is renamed to its place.
 #[derive(Debug)]
 struct Beside {
     place: Place,
     file: File,
-    /// Its name until then; `None` once it has its place.
+    /// Its temporary name; `None` once it is renamed.
     name: Option<OsString>,
-    /// What it is given at the end.
+    /// Owner to set at the end.
     owner: Option<Owner>,
     mode: Option<Mode>,
 }
@@ -267,7 +269,7 @@ impl Beside {
     fn begin(caller: &Caller, place: Place) -> Result<Beside, Why> {
         leftovers::remove_once(caller, &place);
         if place.there.is_some() {
-            // Whoever may not write it may not replace it either.
+            // A caller who may not write the file may not replace it either.
             open_again(&place, OFlag::O_APPEND)?;
         }
         let in_directory = caller.owner_in(&place.directory_stat);
@@ -280,7 +282,7 @@ impl Beside {
             }
             None => (in_directory, None),
         };
-        // With a mode of its own it is nobody else's to read before it has it.
+        // If it gets a mode of its own, other users must not read it before that is set.
         let at_first = Mode::from_bits_truncate(if mode.is_some() { 0o600 } else { 0o666 });
         loop {
             let name = leftovers::new_name();
@@ -300,10 +302,10 @@ impl Beside {
 
     fn finish(mut self) -> Result<(), Why> {
         self.owner.map_or(Ok(()), |owner| place::give(&self.file, owner))?;
-        // After the owner, which takes rights away.
+        // After chown, which clears mode bits.
         self.mode.map_or(Ok(()), |mode| fchmod(&self.file, mode))?;
         match self.file.sync_all() {
-            // Not every file system can (fsync(2)).
+            // Some file systems do not support it (fsync(2)).
             Err(error) if error.kind() != io::ErrorKind::InvalidInput => return Err(error.into()),
             _ => {}
         }

@@ -1,7 +1,7 @@
-//! Tables of plain columns as Parquet files, for DuckDB, pandas and whatever else reads them.
+//! Tables of plain columns as Parquet files, for DuckDB, pandas and other readers.
 //!
-//! Unsigned numbers and text are told as such by the format's logical types (INTEGER, STRING), columns are compressed
-//! with zstd, and none of them has nulls (<https://github.com/apache/parquet-format>, LogicalTypes.md).
+//! Unsigned numbers and text are marked by the format's logical types (INTEGER, STRING), columns are compressed with
+//! zstd, and no column has nulls (<https://github.com/apache/parquet-format>, LogicalTypes.md).
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -14,37 +14,37 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
-/// What a column holds.
+/// Type of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnType {
-    /// Unsigned numbers of 32 bits.
+    /// 32-bit unsigned integers.
     U32,
-    /// Unsigned numbers of 64 bits.
+    /// 64-bit unsigned integers.
     U64,
-    /// Signed numbers of 64 bits.
+    /// 64-bit signed integers.
     I64,
-    /// Numbers with a fraction, of 64 bits.
+    /// 64-bit floating-point numbers.
     F64,
-    /// Yes or no.
+    /// Booleans.
     Bool,
-    /// Text.
+    /// UTF-8 text.
     Text,
 }
 
 /// The values of a column for some rows.
 #[derive(Clone, Debug)]
 pub enum Column {
-    /// Of a [`ColumnType::U32`].
+    /// Values of a [`ColumnType::U32`].
     U32(Vec<u32>),
-    /// Of a [`ColumnType::U64`].
+    /// Values of a [`ColumnType::U64`].
     U64(Vec<u64>),
-    /// Of a [`ColumnType::I64`].
+    /// Values of a [`ColumnType::I64`].
     I64(Vec<i64>),
-    /// Of a [`ColumnType::F64`].
+    /// Values of a [`ColumnType::F64`].
     F64(Vec<f64>),
-    /// Of a [`ColumnType::Bool`].
+    /// Values of a [`ColumnType::Bool`].
     Bool(Vec<bool>),
-    /// Of a [`ColumnType::Text`].
+    /// Values of a [`ColumnType::Text`].
     Text(Vec<Cow<'static, str>>),
 }
 
@@ -54,10 +54,10 @@ pub struct ParquetFile<W: Write + Send> {
 }
 
 impl<W: Write + Send> ParquetFile<W> {
-    /// A file with these columns, by name.
+    /// Begins a file with these columns, given by name and type.
     ///
     /// # Errors
-    /// The writer's own.
+    /// Those of the Parquet writer.
     pub fn new(to: W, columns: &[(&str, ColumnType)]) -> Result<ParquetFile<W>, ParquetError> {
         let fields = columns.iter().map(|(name, column)| field(name, *column).map(Arc::new));
         let schema = Type::group_type_builder("schema").with_fields(fields.collect::<Result<_, _>>()?).build()?;
@@ -65,10 +65,10 @@ impl<W: Write + Send> ParquetFile<W> {
         Ok(ParquetFile { writer: SerializedFileWriter::new(to, Arc::new(schema), Arc::new(properties))? })
     }
 
-    /// Writes rows, as a row group of their own: some hundred thousand at a time are read fastest.
+    /// Writes rows as one row group: groups of some hundred thousand rows are read fastest.
     ///
     /// # Errors
-    /// The writer's own; columns of other types or lengths than the file's.
+    /// Those of the Parquet writer; columns of other types or lengths than the file's.
     pub fn write(&mut self, columns: &[Column]) -> Result<(), ParquetError> {
         let mut group = self.writer.next_row_group()?;
         for column in columns {
@@ -103,10 +103,10 @@ impl<W: Write + Send> ParquetFile<W> {
         Ok(())
     }
 
-    /// Writes the end, without which the file cannot be read.
+    /// Writes the footer, without which the file cannot be read.
     ///
     /// # Errors
-    /// The writer's own.
+    /// Those of the Parquet writer.
     pub fn finish(self) -> Result<W, ParquetError> {
         self.writer.into_inner()
     }

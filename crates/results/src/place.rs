@@ -1,9 +1,10 @@
-//! Where a path leads, and whose links are followed on the way.
+//! Resolves a path, and decides whose symbolic links to follow on the way.
 //!
-//! Every step is taken from the directory before it, which is held open: what others rename meanwhile
-//! changes nothing. A symbolic link is followed where it belongs to root or to who runs pagelab. Root
-//! follows none in or below a directory of another user, who can put there what links of root's there are; and
-//! where others may write, none with a second name, which everybody can give it with `fs.protected_hardlinks` off.
+//! Every component is opened relative to the previous directory, which is held open, so concurrent renames have no
+//! effect. A symbolic link is followed if it belongs to root or to the user who runs pagelab. Root follows no link in
+//! or below a directory of another user, who could place root's existing links there; and in directories that others
+//! may write, root follows no link with several hard links, because any user can create a hard link to a link if
+//! `fs.protected_hardlinks` is off.
 
 mod error;
 
@@ -23,31 +24,31 @@ use nix::unistd::{Gid, Uid, fchown};
 
 pub use error::Error;
 
-/// Links that are followed in one path, as many as the kernel follows (path_resolution(7)).
+/// Maximum number of links followed in one path, the same as in the kernel (path_resolution(7)).
 const MOST_LINKS: u32 = 40;
-/// The descriptors of this process, by the two names that Linux has for them (proc(5)).
+/// The directory of this process's descriptors, under its two names (proc(5)).
 const DESCRIPTORS: [&str; 2] = ["/proc/self/fd", "/proc/thread-self/fd"];
 
 /// A user and a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The user's number.
+    /// User id.
     pub user: u32,
-    /// The group's number.
+    /// Group id.
     pub group: u32,
 }
 
-/// Who makes files.
+/// The user who creates files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The effective user.
+    /// Effective user id.
     pub user: u32,
-    /// Under sudo, who called it.
+    /// Under sudo, the user who called it.
     pub invoker: Option<Owner>,
 }
 
 impl Caller {
-    /// The caller of this process; who called sudo is believed to root alone (sudo(8), SUDO_UID).
+    /// The caller of this process; the sudo caller is only trusted if this process is root (sudo(8), SUDO_UID).
     pub fn of_process() -> Caller {
         let user = Uid::effective().as_raw();
         let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
@@ -55,14 +56,14 @@ impl Caller {
         Caller { user, invoker: invoker.filter(|invoker| user == 0 && invoker.user != 0) }
     }
 
-    /// Whether what belongs to that user is the caller's own.
+    /// Whether files of this user count as the caller's own.
     pub fn is_own(&self, user: u32) -> bool {
         user == self.user || user == 0 || self.invoker.is_some_and(|invoker| invoker.user == user)
     }
 
-    /// Whom something belongs to that is made in a directory; `None`: whoever makes it. What root makes
-    /// belongs to the directory's owner, so that a store in somebody's home stays theirs; and under sudo to
-    /// who called it, where they could have made it themselves.
+    /// The owner of something created in a directory; `None`: its creator. What root creates belongs to the directory's
+    /// owner, so that a store in a user's home stays the user's. Under sudo it belongs to the user who called sudo, if
+    /// that user could have created it too.
     pub fn owner_in(&self, directory: &FileStat) -> Option<Owner> {
         let invoker = self.invoker.filter(|one| one.user == directory.st_uid || directory.st_mode & 0o002 != 0);
         let inherited = Owner { user: directory.st_uid, group: directory.st_gid };
@@ -74,15 +75,16 @@ impl Caller {
         self.user != 0 || directory.st_uid == 0
     }
 
-    /// Whether, for root, only root can rename or replace what root has in a directory.
+    /// Whether, for root, only root can rename or replace root's entries in a directory.
     fn is_sheltered_in(&self, directory: &FileStat) -> bool {
         let is_roots = directory.st_uid == 0 || is_unmapped(directory.st_uid);
         self.user != 0 || (is_roots && (!is_shared(directory) || is_sticky(directory)))
     }
 }
 
-/// Whether this is the number of all users that the user namespace does not map (user_namespaces(7)), root of the host among
-/// them. Root of such a namespace has no power over their files, and must trust the host's root as any user does.
+/// Whether this is the overflow id, which represents all users that the user namespace does not map
+/// (user_namespaces(7)), including the host's root. Root of such a namespace has no power over their files, and must
+/// trust the host's root like any user.
 fn is_unmapped(user: u32) -> bool {
     let overflow = fs::read_to_string("/proc/sys/kernel/overflowuid").ok().and_then(|text| text.trim().parse().ok());
     let maps = |line: &str| {
@@ -90,68 +92,68 @@ fn is_unmapped(user: u32) -> bool {
         let (first, _outside, count) = (numbers.next()??, numbers.next()??, numbers.next()??);
         Some((first..first + count).contains(&u64::from(user)))
     };
-    // Where the map cannot be read, no user is trusted.
+    // If the map cannot be read, no user is trusted.
     let is_mapped = |text: String| text.lines().any(|line| maps(line) != Some(false));
     overflow == Some(user) && fs::read_to_string("/proc/self/uid_map").is_ok_and(|text| !is_mapped(text))
 }
 
-/// Whether others than its owner may write a directory; root's own group counts as root.
+/// Whether users other than its owner may write a directory; root's own group counts as root.
 pub fn is_shared(directory: &FileStat) -> bool {
     directory.st_mode & 0o002 != 0 || (directory.st_mode & 0o020 != 0 && directory.st_gid != 0)
 }
 
-/// Whether only its owner can rename or remove what is in a directory that all may write, as in /tmp.
+/// Whether only the owner of an entry can rename or remove it in a directory that all may write, as in /tmp.
 pub fn is_sticky(directory: &FileStat) -> bool {
     directory.st_mode & SFlag::from_bits_retain(0o1000).bits() != 0
 }
 
-/// What kind of file it is.
+/// File type bits of the mode.
 pub fn kind(stat: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
 }
 
-/// Whether a directory on the way that is missing is made.
+/// What to do if a directory on the way is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// It is an error.
     Refuse,
-    /// It is made, with these permissions less those that the umask takes.
+    /// Create it with these permissions, subject to the umask.
     Make(Mode),
-    /// It is made for its owner alone (0700), unless it would belong to another user.
+    /// Create it for its owner only (0700); an error if it would belong to another user.
     MakePrivate,
 }
 
 /// A name in a directory that is held open.
 #[derive(Debug)]
 pub struct Place {
-    /// The directory, without rights to it (O_PATH).
+    /// The directory, opened with O_PATH.
     pub directory: OwnedFd,
-    /// What the directory was when it was looked at.
+    /// Status of the directory when it was checked.
     pub directory_stat: FileStat,
-    /// The name in it.
+    /// The name in the directory.
     pub name: OsString,
-    /// What is there; it is no symbolic link.
+    /// Status of the existing entry, which is not a symbolic link.
     pub there: Option<FileStat>,
-    /// As root: whether no other user can rename or replace any directory on the way. Only then is
-    /// [`Place::path`] as good as the open directory.
+    /// For root: whether no other user can rename or replace any directory on the way. Only then is [`Place::path`] as
+    /// safe as the open directory.
     pub is_sheltered: bool,
     real: PathBuf,
 }
 
-/// Where a path leads.
+/// The result of resolving a path.
 #[derive(Debug)]
 pub enum End {
-    /// To a name in a directory.
+    /// A name in a directory.
     Place(Box<Place>),
-    /// To a descriptor of this process, as /dev/stdout does.
+    /// A descriptor of this process, as with /dev/stdout.
     Descriptor(OsString),
 }
 
 impl Place {
-    /// Follows a path to its end.
+    /// Resolves a path.
     ///
     /// # Errors
-    /// As [`Error`] says.
+    /// See [`Error`].
     pub fn find(path: &Path, caller: &Caller, missing: Missing) -> Result<End, Error> {
         if path.as_os_str().as_bytes().ends_with(b"/") {
             return Err(Error::Directory);
@@ -170,13 +172,13 @@ impl Place {
         self.real.join(&self.name)
     }
 
-    /// The directory without links.
+    /// The directory's path without links.
     pub fn directory_path(&self) -> &Path {
         &self.real
     }
 }
 
-/// A place in a directory, of whatever name.
+/// A place in a directory, for an arbitrary name.
 pub(crate) fn inside(directory: &Path, missing: Missing) -> Result<Box<Place>, Error> {
     match Place::find(&directory.join("any"), &Caller::of_process(), missing)? {
         End::Place(place) => Ok(place),
@@ -184,20 +186,20 @@ pub(crate) fn inside(directory: &Path, missing: Missing) -> Result<Box<Place>, E
     }
 }
 
-/// The directory of a path, open, and the last name, which is not followed.
+/// Opens the directory of a path, and returns it with the last component, which is not followed.
 pub(crate) fn parent(path: &Path, missing: Missing) -> io::Result<(OwnedFd, &OsStr)> {
     let name = path.file_name().ok_or(Error::Directory)?;
     let directory = inside(path.parent().unwrap_or(Path::new("")), missing)?.directory;
     Ok((directory, name))
 }
 
-/// A file that was not there, and is no link of anybody's.
+/// Creates a new file; fails if the name exists, also as a link.
 pub(crate) fn new_file(directory: &OwnedFd, name: &OsStr, mode: Mode) -> nix::Result<File> {
     let new = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     Ok(File::from(openat(directory, name, new, mode)?))
 }
 
-/// Opens a file by its descriptor (O_PATH): that file and no other, whatever has its name by now.
+/// Reopens a file by its O_PATH descriptor: this opens the same file even if another one has its name by now.
 ///
 /// # Errors
 /// Those of open(2).
@@ -206,7 +208,7 @@ pub fn reopen(descriptor: &OwnedFd, flags: OFlag) -> nix::Result<File> {
     Ok(File::from(open(&descriptor_path(descriptor), flags | OFlag::O_CLOEXEC, Mode::empty())?))
 }
 
-/// A path that names a descriptor of this process: with it, files are opened anew by what they are and not by name.
+/// A path that refers to a descriptor of this process: opening it opens the file itself and not a name.
 pub fn descriptor_path(descriptor: &impl std::os::fd::AsRawFd) -> PathBuf {
     PathBuf::from(format!("{}/{}", DESCRIPTORS[0], descriptor.as_raw_fd()))
 }
@@ -215,17 +217,17 @@ fn current_directory(path: &Path) -> Result<PathBuf, Error> {
     std::env::current_dir().map_err(|source| Error::System { part: path.to_path_buf(), source })
 }
 
-/// A path that is being followed.
+/// A path that is being resolved.
 struct Walk {
     caller: Caller,
     missing: Missing,
     directory: OwnedFd,
     stat: FileStat,
-    /// The path of the directory, without links.
+    /// The path of the current directory, without links.
     real: PathBuf,
-    /// Whether nobody else has a say in what the directories on the way hold.
+    /// Whether no other user can change what the directories on the way contain.
     trusted: bool,
-    /// As [`Place::is_sheltered`].
+    /// See [`Place::is_sheltered`].
     sheltered: bool,
     rest: VecDeque<OsString>,
     links: u32,
@@ -240,7 +242,7 @@ impl Walk {
         Ok(Walk { caller, missing, directory, stat, real, trusted, sheltered, rest: VecDeque::new(), links: 0 })
     }
 
-    /// Puts the parts of a path before what is left to be walked.
+    /// Inserts the components of a path before the remaining ones.
     fn push(&mut self, path: &Path) {
         for part in path.components().rev() {
             match part {
@@ -287,7 +289,7 @@ impl Walk {
         Error::System { part: self.real.join(name), source: errno.into() }
     }
 
-    /// Whether the directory is that of this process's descriptors.
+    /// Whether the current directory is that of this process's descriptors.
     fn is_of_descriptors(&self) -> bool {
         let identity = (self.stat.st_dev, self.stat.st_ino);
         DESCRIPTORS.iter().any(|path| fs::metadata(path).is_ok_and(|one| (one.dev(), one.ino()) == identity))
@@ -354,7 +356,7 @@ impl Walk {
         }
     }
 
-    /// Gives the directory to an owner.
+    /// Changes the owner of the current directory.
     fn give(&mut self, owner: Owner) -> Result<(), Error> {
         let readable = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let given = openat(&self.directory, ".", readable, Mode::empty()).and_then(|opened| {
@@ -366,7 +368,7 @@ impl Walk {
     }
 }
 
-/// Gives an open file to an owner.
+/// Changes the owner of an open file.
 ///
 /// # Errors
 /// Those of fchown(2).

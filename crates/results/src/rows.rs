@@ -1,4 +1,4 @@
-//! One row for each arm: what the trials that count show of it.
+//! One row per arm: the results of the trials that count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,24 +15,24 @@ use crate::figure::{self, Change, MOST_BLOCKS};
 use crate::fragmented::Scarcity;
 use crate::text;
 
-/// An arm and everything that is shown of it.
+/// An arm and everything that is shown about it.
 pub(crate) struct Row<'a> {
     /// Index of the arm.
     pub index: usize,
     pub arm: &'a Arm,
     pub admission: Option<&'a Admission>,
-    /// Absent as long as no block is complete.
+    /// `None` until a block is complete.
     pub analysis: Option<&'a ArmAnalysis>,
     /// Its trials in the blocks that count.
     pub counted: Vec<&'a TrialRecord>,
-    /// The verdict that speaks for these trials (`stats::deciding`); absent without any.
+    /// The verdict that represents these trials (`stats::deciding`); `None` without trials.
     pub deciding: Option<&'a Verdict>,
-    /// What is said of its last trial, where that was ended because it took too long.
+    /// Message about its last trial, if that was ended because it took too long.
     pub too_slow: Option<String>,
     comparison: &'a Comparison,
 }
 
-/// The rows of a comparison, in the order of its arms. Control arms have none: they stand behind the others.
+/// The rows of a comparison, in the order of its arms. Control arms, which follow the others, get no row.
 pub(crate) fn rows(comparison: &Comparison) -> Vec<Row<'_>> {
     let blocks = complete_blocks(comparison);
     let row = |index| {
@@ -59,14 +59,14 @@ pub(crate) fn rows(comparison: &Comparison) -> Vec<Row<'_>> {
     comparison.design.compared().map(row).collect()
 }
 
-/// Whether no setting changed under the trial.
+/// Whether no setting changed during the trial.
 pub(crate) fn accepted(record: &TrialRecord) -> bool {
     record.rejected.is_empty()
 }
 
-/// Blocks that have an accepted trial of every arm in the race; the first one is discarded.
+/// Blocks that have an accepted trial of every arm in the race; the first block is discarded.
 ///
-/// The analysis counts the same blocks, less those in which the baseline's own answer deviates.
+/// The analysis counts the same blocks, except those in which the baseline's own answer deviates.
 fn complete_blocks(comparison: &Comparison) -> BTreeSet<u32> {
     let outcome = |arm: usize| Some(&comparison.analysis.as_ref()?.arms.get(arm)?.outcome);
     let admitted = |arm: &usize| matches!(comparison.admissions.get(*arm), Some(Admission::Admitted { .. }));
@@ -80,18 +80,18 @@ fn complete_blocks(comparison: &Comparison) -> BTreeSet<u32> {
     arms_of.iter().filter(complete).map(|(block, _)| *block).collect()
 }
 
-/// The name of the metric that decides: the analysis's, which need not be the design's.
+/// Name of the primary metric: the analysis's, which may differ from the design's.
 pub(crate) fn primary(comparison: &Comparison) -> &str {
     comparison.analysis.as_ref().map_or(&comparison.design.primary, |analysis| &analysis.primary)
 }
 
-/// The metrics whose changes are shown side by side: the primary one, then those that were asked for
-/// beside what every trial has, then wall and CPU time.
+/// The metrics whose changes are shown next to each other: the primary one, then those that the user requested in
+/// addition to the standard ones, then wall and CPU time.
 pub(crate) fn headline_metrics(comparison: &Comparison) -> Vec<Metric> {
     comparison.design.headline_metrics()
 }
 
-/// Every metric that a trial observed, those of the design first and in its order.
+/// Every observed metric, those of the design first and in its order.
 pub(crate) fn observed_metrics(comparison: &Comparison) -> Vec<Metric> {
     let observations = || comparison.trials.iter().flat_map(|record| &record.observations);
     let observed: BTreeSet<&str> = observations().map(|observation| observation.metric.as_str()).collect();
@@ -117,7 +117,7 @@ impl Row<'_> {
         text::printable(&self.arm.label)
     }
 
-    /// Why the policy cannot be given here.
+    /// Why the policy cannot be applied here.
     pub fn unsupported(&self) -> Option<&Unsupported> {
         match self.admission {
             Some(Admission::Unsupported(unsupported)) => Some(unsupported),
@@ -125,7 +125,7 @@ impl Row<'_> {
         }
     }
 
-    /// The median of a metric.
+    /// Median of a metric.
     pub fn median(&self, metric: &str) -> Option<f64> {
         self.analysis?.medians.get(metric).copied()
     }
@@ -135,8 +135,8 @@ impl Row<'_> {
         self.analysis?.effects.get(metric)
     }
 
-    /// What the tracer's stops alone make of a metric: of the baseline's against a bare run, of another arm's against the
-    /// baseline's. Absent where it was not measured, or the arm stops as the baseline does.
+    /// The effect of the tracer's stops alone on a metric: for the baseline relative to a bare run, for another arm
+    /// relative to the baseline's. `None` if it was not measured, or if the arm stops as the baseline does.
     pub fn cost(&self, metric: &str) -> Option<Change> {
         let analysis = self.analysis?;
         let cost = analysis.tracer_cost.get(metric)?;
@@ -144,7 +144,7 @@ impl Row<'_> {
         of_bare.or(cost.bound.as_ref()).map(Change::of)
     }
 
-    /// Where the arm's values of a metric come from; several where they are mixed.
+    /// The provenances of the arm's values of a metric; several if they are mixed.
     pub fn provenances(&self, metric: &str) -> Vec<Provenance> {
         let mut found = Vec::new();
         for observation in self.counted.iter().flat_map(|record| &record.observations) {
@@ -155,21 +155,21 @@ impl Row<'_> {
         found
     }
 
-    /// The word of `study` over the trials that count; absent without any.
+    /// The holding over the trials that count, as determined by `study`; `None` without trials.
     pub fn holding(&self) -> Option<Holding> {
         self.deciding.map(|verdict| verdict.holding)
     }
 
-    /// The share of the concerned memory that is mapped as asked in at least nine of ten trials that
-    /// count, which the word speaks of too; absent where the policy asks for nothing or no memory is
-    /// concerned, or where the share cannot be known.
+    /// The share of the concerned memory that is mapped as requested in at least nine of ten trials that count,
+    /// consistent with the holding; `None` if the policy requests nothing, if no memory is concerned, or if the share
+    /// is unknown.
     pub fn coverage_ratio(&self) -> Option<f64> {
         let known = |verdict: &&Verdict| !matches!(verdict.holding, Holding::NotAsked | Holding::Unknown);
         self.deciding.filter(known)?.coverage_ratio()
     }
 
-    /// The share over all trials that count together; absent where the policy asks for nothing or no
-    /// memory is concerned. Of what cannot be known it counts only what is.
+    /// The share over all trials that count; `None` if the policy requests nothing or no memory is concerned. Memory
+    /// whose mapping is unknown is not counted.
     pub fn mean_coverage_ratio(&self) -> Option<f64> {
         if matches!(self.holding(), None | Some(Holding::NotAsked)) {
             return None;
@@ -179,12 +179,12 @@ impl Row<'_> {
         (concerned > 0.0).then(|| sum(|record| record.verdict.covered_bytes) / concerned)
     }
 
-    /// The memory at its peak and how much of it was looked at, in the trial of which the verdict speaks.
+    /// The peak memory and how much of it was inspected, in the trial of the deciding verdict.
     pub fn peak(&self) -> Option<Peak> {
         self.deciding?.peak
     }
 
-    /// `12M of 493M`; of a peak that is not known well, both bounds: `12M of 40M to 493M`.
+    /// `12M of 493M`; if the peak is only known within bounds, both: `12M of 40M to 493M`.
     pub fn peak_seen(&self) -> Option<String> {
         let Peak { seen_bytes, least_bytes, most_bytes } = self.peak()?;
         let [seen, least, most] = [seen_bytes, least_bytes, most_bytes].map(policy::size::format_bytes);
@@ -192,7 +192,7 @@ impl Row<'_> {
         Some(if known { format!("{seen} of {least}") } else { format!("{seen} of {least} to {most}") })
     }
 
-    /// `held` and `97 %`, with what stands between them.
+    /// `held` and `97 %`, separated by `between`.
     pub fn verdict(&self, between: &str) -> String {
         match (self.holding(), self.coverage_ratio()) {
             (None, _) => String::new(),
@@ -201,16 +201,15 @@ impl Row<'_> {
         }
     }
 
-    /// Where the trials differ in what was mapped as asked: which of them the verdict speaks of, and how
-    /// it is on average.
+    /// If the trials differ in the share mapped as requested: which of them the verdict represents, and the average.
     pub fn spread(&self) -> Option<String> {
         let (least, mean) = (figure::share(self.coverage_ratio()?), figure::share(self.mean_coverage_ratio()?));
         let worst = if self.counted.len() < 10 { "run" } else { "tenth of the runs" };
         (least != mean).then(|| format!("in the worst {worst}, {mean} on average"))
     }
 
-    /// Causes over all trials that count: bytes of a trial on average, largest first; those without
-    /// bytes last. Counters of the system are summed.
+    /// Causes over all trials that count: bytes averaged per trial, largest first; those without bytes last. System
+    /// counters are summed.
     pub fn causes(&self) -> Vec<CauseShare> {
         let mut shares: Vec<CauseShare> = Vec::new();
         for share in self.counted.iter().flat_map(|record| &record.verdict.causes) {
@@ -229,7 +228,7 @@ impl Row<'_> {
         shares
     }
 
-    /// Calls that were answered and not passed on: the largest number in a trial.
+    /// Calls that were answered instead of passed to the kernel: the maximum number in a trial.
     pub fn answered(&self) -> Vec<AnsweredCall> {
         let mut times_of: BTreeMap<&str, u64> = BTreeMap::new();
         for answered in self.counted.iter().flat_map(|record| &record.verdict.answered) {
@@ -239,12 +238,12 @@ impl Row<'_> {
         times_of.into_iter().map(|(call, times)| AnsweredCall { call: call.to_string(), times }).collect()
     }
 
-    /// How scarce large pages were on the host meanwhile; absent where no trial knows.
+    /// How scarce large pages were on the host meanwhile; `None` if no trial has the counters.
     pub fn scarcity(&self) -> Option<Scarcity> {
         Scarcity::of(&self.counted)
     }
 
-    /// What khugepaged did on the host meanwhile; absent where no trial knows.
+    /// The work of khugepaged on the host meanwhile; `None` if no trial has the counter.
     pub fn collapses(&self) -> Option<Collapses> {
         let counts: Vec<u64> = self
             .counted
@@ -271,8 +270,8 @@ impl Row<'_> {
         mean
     }
 
-    /// What would settle what is undecided, as far as that is known: `~40 blocks`; where the comparison ended because it
-    /// was as precise as asked, the precision (`to 0.5 %`).
+    /// What would settle an undecided row, if known: `~40 blocks`; if the comparison ended because it reached the
+    /// requested precision, a precision (`to 0.5 %`).
     pub fn what_would_settle_it(&self) -> Option<String> {
         let blocks = self.blocks_needed()?;
         Some(match self.precision_needed() {
@@ -282,7 +281,7 @@ impl Row<'_> {
         })
     }
 
-    /// Blocks after which an undecided row would be decided, estimated.
+    /// Estimated number of blocks after which an undecided row would be decided.
     pub fn blocks_needed(&self) -> Option<u32> {
         match self.analysis?.outcome {
             Outcome::Undecided { blocks_needed } => blocks_needed,
@@ -290,8 +289,7 @@ impl Row<'_> {
         }
     }
 
-    /// The precision to which an undecided row would be known by then, where it was the one asked for that ended the
-    /// comparison.
+    /// The precision that would decide an undecided row, if the comparison ended because it reached the requested precision.
     pub fn precision_needed(&self) -> Option<f64> {
         if self.comparison.ended != Ended::Precise {
             return None;
@@ -299,7 +297,7 @@ impl Row<'_> {
         self.effect(primary(self.comparison))?.half_width_after(self.blocks_needed()?)
     }
 
-    /// The outcome in a word or two.
+    /// The outcome in one or two words.
     pub fn outcome(&self) -> String {
         if self.unsupported().is_some() {
             return "unsupported".to_string();
@@ -330,10 +328,10 @@ impl Row<'_> {
     }
 }
 
-/// What a change is called that the tracer's own stops could have made.
+/// Description of a change that the tracer's own stops could have caused.
 pub(crate) const WITHIN_TRACER_COST: &str = "unproven: the tracer's cost";
 
-/// Whether the two are one cause; if so, `sum` takes the other's count.
+/// Whether the two are the same cause; if so, adds the other's count to `sum`.
 fn add_times(sum: &mut Cause, other: &Cause) -> bool {
     match (sum, other) {
         (Cause::AllocationFellBack { counter, times }, Cause::AllocationFellBack { counter: same, times: more })
@@ -346,7 +344,7 @@ fn add_times(sum: &mut Cause, other: &Cause) -> bool {
     }
 }
 
-/// The warnings with their remedies; of several in a row that share one, the last has it.
+/// The warnings with their remedies; if consecutive warnings share a remedy, only the last one has it.
 pub(crate) fn warnings(comparison: &Comparison) -> Vec<(&Warning, Option<String>)> {
     let warnings = comparison.analysis.as_ref().map_or(&[][..], |analysis| &analysis.warnings);
     let remedy_of = |(at, warning): (usize, &Warning)| {
@@ -358,7 +356,7 @@ pub(crate) fn warnings(comparison: &Comparison) -> Vec<(&Warning, Option<String>
     warnings.iter().zip(remedies).collect()
 }
 
-/// The clauses on a cause: what, how many bytes (`of` stands behind them, as ` a run`), and what to do.
+/// The clauses about a cause: description, bytes (followed by `of`, such as ` a run`), and remedy.
 pub fn cause_clause(share: &CauseShare, of: &str) -> String {
     let mut clause = text::printable(&share.cause.describe());
     if let Some(bytes) = share.bytes {

@@ -1,5 +1,5 @@
-//! A realistic comparison for the tests: six arms, fifteen blocks that count, one arm that is
-//! unsupported, one that is not held, one that is undecided, and an A/A arm.
+//! A realistic comparison for the tests: six arms and fifteen blocks that count. One arm is unsupported, one not held,
+//! one undecided, and one is an A/A arm.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) const MIB: u64 = 1 << 20;
 const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages";
 
-/// What one arm of the sample is like.
+/// The properties of one arm of the sample.
 #[derive(Clone, Copy)]
 struct Character {
     label: &'static str,
@@ -92,7 +92,7 @@ fn characters() -> Vec<Character> {
 
 const UNSUPPORTED: usize = 1;
 
-/// Deterministic noise: the sum of four uniform numbers, nearly normal, of mean 0 and deviation 1.
+/// Deterministic noise: the sum of four uniform numbers, nearly normal, with mean 0 and deviation 1.
 struct Noise(u64);
 
 impl Noise {
@@ -106,7 +106,7 @@ impl Noise {
     }
 }
 
-/// The comparison.
+/// The sample comparison.
 pub(crate) fn comparison() -> Comparison {
     let mut comparison = empty();
     let mut noise = Noise(7);
@@ -132,7 +132,7 @@ pub(crate) fn comparison() -> Comparison {
     comparison
 }
 
-/// Lets `study` draw the conclusions anew.
+/// Recomputes the analysis with `study`.
 pub(crate) fn analyse(comparison: &mut Comparison) {
     comparison.analysis = stats::analyse(&comparison.design, &comparison.trials, &comparison.admissions);
 }
@@ -240,7 +240,7 @@ fn reject(mut record: TrialRecord) -> TrialRecord {
     record
 }
 
-/// A trial, as the arm's character has it.
+/// A trial with the arm's properties.
 fn record(trial: Trial, started_s: f64, drift: f64, noise: &mut Noise) -> TrialRecord {
     let character = &characters()[trial.arm];
     let cpu_s = 3.1 * character.time_ratio * drift * (1.0 + character.noise_ratio * noise.normal());
@@ -310,7 +310,7 @@ fn verdict(character: &Character) -> Verdict {
     Verdict { holding, concerned_bytes, covered_bytes, peak: Some(peak), causes, answered }
 }
 
-/// The sample with a bare arm and a sham arm of `thp`, which lost by its stops alone.
+/// The sample with a bare arm and a sham arm of `thp`, which lost only because of its stops.
 pub(crate) fn with_controls() -> Comparison {
     let mut comparison = comparison();
     let needs_stops = |policy: &Policy| !matches!(policy.granularity, Granularity::Default);
@@ -340,7 +340,7 @@ pub(crate) fn with_controls() -> Comparison {
     comparison
 }
 
-/// The sample with throughput and latency, which the user asked for without letting them decide.
+/// The sample with throughput and latency, which the user requested but which are not primary.
 pub(crate) fn with_own_metrics() -> Comparison {
     let mut comparison = comparison();
     comparison.design.metrics.push(Metric::new("rps", Unit::Custom, Direction::Higher));
@@ -354,7 +354,7 @@ pub(crate) fn with_own_metrics() -> Comparison {
     comparison
 }
 
-/// The sample with a hostile string wherever one can come from outside.
+/// The sample with a hostile string wherever text can come from outside.
 pub(crate) fn hostile() -> Comparison {
     let hostile = "</pre><script>alert(1)</script>\" onload='x' \x1b[2J\u{202e}&lt;\u{fffd}";
     let mut comparison = comparison();

@@ -12,8 +12,8 @@ use crate::text::{enumerate, printable};
 
 /// One sentence that states the result.
 ///
-/// An outcome that is not a result is said as such: what is undecided and how many blocks would settle
-/// it, what was not held, who gave a wrong answer.
+/// If there is no result, the sentence says so: what is undecided and how many blocks would settle it, which policies
+/// were not held, and which arms gave a wrong answer.
 pub fn conclude(comparison: &Comparison) -> String {
     let page = Page { comparison, rows: rows::rows(comparison) };
     let mut sentence = page.main_clause();
@@ -50,7 +50,7 @@ impl Page<'_> {
         }
     }
 
-    /// Nobody is best: what is open comes before what is known, and what is known before what is void.
+    /// No arm is best: undecided arms come first, then decided ones, then those without valid figures.
     fn no_best(&self) -> String {
         if !self.with(|outcome| matches!(outcome, Outcome::Better { .. })).is_empty() {
             return self.better_without_best();
@@ -84,7 +84,7 @@ impl Page<'_> {
         format!("{label} is the best of {}{tie}{change}{}{}", self.counted(), cost(row), held(row))
     }
 
-    /// The baseline's own policy was not in force, so that nobody is called best.
+    /// The baseline's own policy was not in force, so no arm is called best.
     fn better_without_best(&self) -> String {
         let better = self.with(|outcome| matches!(outcome, Outcome::Better { .. }));
         let changes = better.iter().filter_map(|row| Some(format!("{} ({})", row.label(), self.change(row)?)));
@@ -136,7 +136,7 @@ impl Page<'_> {
         )
     }
 
-    /// What there is to see could be the tracer's own doing.
+    /// The changes could be caused by the tracer itself.
     fn within_cost(&self) -> Option<String> {
         let rows = self.with(|outcome| *outcome == Outcome::WithinTracerCost);
         let far = self.farthest(&rows)?;
@@ -220,7 +220,7 @@ impl Page<'_> {
         format!("no result: {why} before the first block that counts was complete")
     }
 
-    /// What must be said beside any result.
+    /// Reservations that accompany any result.
     fn reservations(&self) -> Vec<String> {
         let mut clauses = Vec::new();
         if self.comparison.analysis.is_some() {
@@ -231,7 +231,7 @@ impl Page<'_> {
                 _ => {}
             }
         }
-        // Why it failed says whose answer was wrong or late, where that is why.
+        // The reason of a failure names the arm with the wrong or late answer, if that is the reason.
         if matches!(self.comparison.ended, Ended::Failed { .. } | Ended::TooSlow { .. }) {
             return clauses;
         }
@@ -266,7 +266,7 @@ impl Page<'_> {
         ))
     }
 
-    /// How these undecided rows would be decided. What ended the comparison is what must change.
+    /// How these undecided rows would be decided. The limit that ended the comparison must change.
     fn what_would_settle(&self, rows: &[&Row<'_>]) -> String {
         let needed: Option<Vec<u32>> = rows.iter().map(|row| row.blocks_needed()).collect();
         let Some(blocks) = needed.and_then(|needed| needed.into_iter().max()) else {
@@ -311,13 +311,13 @@ impl Page<'_> {
         row.effect(rows::primary(self.comparison)).map_or(0.0, |effect: &Effect| effect.ratio.ln().abs())
     }
 
-    /// `4 policies`, or with variants `4 arms`: those with figures of their own.
+    /// `4 policies`, or with variants `4 arms`: those with valid figures.
     fn counted(&self) -> String {
         let noun = if self.comparison.design.variants().is_empty() { "policies" } else { "arms" };
         format!("{} {noun}", self.policies())
     }
 
-    /// Policies with figures of their own, the baseline among them, the A/A arm not.
+    /// Number of policies with valid figures, including the baseline and excluding the A/A arm.
     fn policies(&self) -> usize {
         let void = |outcome: &Outcome| {
             matches!(

@@ -1,38 +1,38 @@
-//! A figure over two axes, as shaded cells: a picture, a page with it, and lines for the terminal.
+//! A figure over two axes as shaded cells: an SVG picture, an HTML page, and lines for the terminal.
 //!
-//! Shades are for the eye only: every cell has its text, and the picture says on hover what it stands for.
+//! Shades are only visual: every cell has its text, and the picture shows its meaning on hover.
 
 use crate::text::{escape, printable};
 
-/// A cell: how dark it is, and what stands in it.
+/// A cell: its shade and its text.
 #[derive(Clone, Debug)]
 pub struct Cell {
     /// From 0 (empty) to 1 (full).
     pub share: f64,
-    /// A few characters.
+    /// Text of a few characters.
     pub text: String,
-    /// A sentence.
+    /// A sentence shown on hover.
     pub hover: String,
 }
 
-/// A table of cells. A cell that is absent has nothing to show.
+/// A table of cells. A cell that is `None` is not drawn.
 #[derive(Clone, Debug)]
 pub struct Shading {
-    /// What it is, in a line.
+    /// Title, one line.
     pub title: String,
-    /// What rows stand for.
+    /// Meaning of the rows.
     pub rows_are: String,
-    /// What columns stand for.
+    /// Meaning of the columns.
     pub columns_are: String,
-    /// What the shade stands for, as in "free windows".
+    /// Meaning of the shade, as in "free windows".
     pub shade_is: String,
     /// The names of the columns.
     pub columns: Vec<String>,
-    /// The names of the rows with their cells, one for each column.
+    /// Names of the rows with their cells, one per column.
     pub rows: Vec<(String, Vec<Option<Cell>>)>,
 }
 
-/// Shades of the terminal, from empty to full, and the smallest share of each.
+/// Shades of the terminal, from empty to full, with the smallest share of each.
 const SHADES: [(char, f64); 5] = [(' ', 0.0), ('░', f64::MIN_POSITIVE), ('▒', 0.5), ('▓', 0.75), ('█', 0.95)];
 
 const CELL: (f64, f64) = (82.0, 40.0);
@@ -48,7 +48,7 @@ const STYLE: &str = "svg.shading { --paper: #fff; --ink: #1b1f24; --soft: #59636
     .shading .soft { fill: var(--soft) } .shading .title { font-weight: 600; font-size: 15px } \
     .shading .cell { stroke: var(--paper); stroke-width: 2 } .shading .on { fill: var(--paper) }";
 
-/// Lines for the terminal, of at most `width` columns where the cells fit into that.
+/// Lines for the terminal, of at most `width` columns if the cells fit.
 pub fn text(shading: &Shading, width: usize) -> String {
     let names = shading.rows.iter().map(|(name, _)| name).chain([&shading.rows_are]);
     let left = names.map(|name| name.chars().count()).max().unwrap_or(0);
@@ -87,7 +87,7 @@ fn shade(share: f64) -> char {
     SHADES.iter().rev().find(|(_, least)| share >= *least).map_or(' ', |(shade, _)| *shade)
 }
 
-/// The picture: one SVG file, light or dark as the reader's screen is.
+/// The picture as one SVG file, light or dark according to the reader's colour scheme.
 pub fn svg(shading: &Shading) -> String {
     let width = LEFT + CELL.0 * shading.columns.len() as f64 + MARGIN;
     let height = TOP + CELL.1 * shading.rows.len() as f64 + 66.0;
@@ -113,7 +113,7 @@ pub fn svg(shading: &Shading) -> String {
     )
 }
 
-/// A page of its own with the picture in it.
+/// A page that contains the picture.
 pub fn html(shading: &Shading) -> String {
     let title = escape(&printable(&shading.title));
     format!(

@@ -1,5 +1,5 @@
-//! What simulations of traces found, as plain data: whoever simulates fills it in, and this crate shows it.
-//! Every figure of a [`Document`] is modelled.
+//! Results of simulations of traces, as plain data: the simulator fills it in, and this crate renders it. Every figure
+//! of a [`Document`] is modelled.
 
 mod shading;
 
@@ -13,61 +13,61 @@ pub use crate::spread::{Spread, Spreading};
 pub struct Document {
     /// The heading.
     pub title: String,
-    /// The words of the command line.
+    /// The command line, in words.
     pub invocation: Vec<String>,
     /// The version of pagelab.
     pub version: String,
-    /// What the simulations had in common: name and value.
+    /// Settings common to all simulations: name and value.
     pub settings: Vec<(String, String)>,
-    /// The traces, in the order asked for.
+    /// The traces, in the requested order.
     pub traces: Vec<Trace>,
-    /// The machines that were simulated.
+    /// The simulated machines.
     pub machines: Vec<Machine>,
 }
 
-/// A trace and what was found about it.
+/// A trace and its results.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
-    /// The file.
+    /// File name of the trace.
     pub file: String,
-    /// What was recorded, if the trace says so.
+    /// The recorded command, if the trace contains it.
     pub command: Vec<String>,
-    /// What else it says: name and value.
+    /// Other information in the trace: name and value.
     pub facts: Vec<(String, String)>,
-    /// What must be known to read its figures.
+    /// Remarks that are needed to read its figures.
     pub notes: Vec<String>,
-    /// The result of each machine, a sentence each.
+    /// The result of each machine, one sentence each.
     pub answers: Vec<String>,
     /// Each machine under each policy, machine by machine.
     pub cells: Vec<Cell>,
-    /// How far figures spread over layouts of addresses, if that was asked for: each machine under each policy that ran.
+    /// Variation of figures over address space layouts, if requested: each machine under each policy that ran.
     pub spreads: Vec<Spread>,
-    /// Misses of LRU TLBs of every geometry, if they were asked for.
+    /// Misses of LRU TLBs of every geometry, if requested.
     pub sweep: Option<Sweep>,
 }
 
 /// One machine under one policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// The machine.
+    /// Name of the machine.
     pub machine: String,
-    /// The policy.
+    /// Name of the policy.
     pub policy: String,
-    /// What it cost, or why there is no answer.
+    /// The cost, or why there is none.
     pub outcome: Result<Cost, Missing>,
 }
 
-/// Why there is no answer.
+/// Why there is no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// The machine cannot have the policy, for this reason.
+    /// The machine does not support the policy, for this reason.
     Refused(String),
-    /// The simulation ended before the trace did, for this reason: what it had counted is no answer.
+    /// The simulation ended before the trace did, for this reason: its counts so far are not a result.
     Stopped(String),
 }
 
 impl Missing {
-    /// What stands where the answer would.
+    /// Text shown in place of the result.
     pub fn words(&self) -> &'static str {
         match self {
             Missing::Refused(_) => "cannot be had",
@@ -83,77 +83,77 @@ impl Missing {
     }
 }
 
-/// What a trace costs on a machine under a policy.
+/// The cost of a trace on a machine under a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
-    /// The page size that the policy asks for.
+    /// The page size that the policy requests.
     pub page_bytes: u64,
     /// Whether the policy held.
     pub verdict: Verdict,
-    /// What rates are per.
+    /// The unit per 1000 of which rates are given.
     pub per: Per,
-    /// Misses of the first level.
+    /// TLB misses of the first level.
     pub first_level_misses: u64,
-    /// Those that the second level did not hold either.
+    /// TLB misses of the second level.
     pub second_level_misses: u64,
-    /// Walks.
+    /// Page walks.
     pub walks: u64,
-    /// Entries that walks read.
+    /// Page table entries read by walks.
     pub walk_references: u64,
     /// Cycles lost if all walkers are always busy.
     pub least_lost_cycles: u64,
-    /// Cycles lost if one walk is done at a time.
+    /// Cycles lost if walks are done one at a time.
     pub most_lost_cycles: u64,
-    /// Cycles of the kernel at faults, if the machine says what they take.
+    /// Cycles of the kernel at faults, if the machine file gives their costs.
     pub kernel: Option<KernelCycles>,
     /// Page faults.
     pub faults: u64,
-    /// The most memory that was mapped at once.
+    /// Maximum bytes mapped at once.
     pub resident_peak_bytes: u64,
-    /// The most 4K pages that were touched and mapped at once.
+    /// Maximum bytes of 4K pages touched and mapped at once.
     pub touched_peak_bytes: u64,
-    /// The most memory that was allocated and mapped by nothing.
+    /// Maximum bytes allocated but not mapped.
     pub held_unmapped_peak_bytes: u64,
-    /// Page tables at most, with those that are kept for THP leaves.
+    /// Maximum bytes of page tables, including those kept for THP leaves.
     pub table_peak_bytes: u64,
     /// Memory at the end by what maps it, smallest leaves first.
     pub mapped: Vec<Mapped>,
-    /// Every count, as JSON has it: name and number.
+    /// Every count, by its name in the JSON document.
     pub figures: Vec<(String, u64)>,
 }
 
 /// Cycles of the kernel at the faults of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCycles {
-    /// Of the faults themselves.
+    /// Cycles of the faults themselves.
     pub fault: u64,
-    /// Of filling pages with zeros.
+    /// Cycles of filling pages with zeros.
     pub zeroing: u64,
-    /// Of copying pages at stores.
+    /// Cycles of copying pages at stores.
     pub copying: u64,
 }
 
 impl KernelCycles {
-    /// All of them.
+    /// The sum of all three.
     pub fn total(self) -> u64 {
         self.fault.saturating_add(self.zeroing).saturating_add(self.copying)
     }
 }
 
-/// What rates are per: 1000 of these.
+/// The unit per 1000 of which rates are given, and its count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Per {
     /// Instructions of the program.
     Instructions(u64),
-    /// Runs of accesses to one 4K page, where the trace does not count instructions.
+    /// Runs of accesses to one 4K page, if the trace does not count instructions.
     Runs(u64),
-    /// There was neither.
+    /// The trace has neither.
     #[default]
     Nothing,
 }
 
 impl Per {
-    /// Instructions where they are counted.
+    /// Instructions if they are counted, otherwise runs.
     pub fn of(instructions: Option<u64>, runs: u64) -> Per {
         match instructions {
             Some(count) if count > 0 => Per::Instructions(count),
@@ -162,7 +162,7 @@ impl Per {
         }
     }
 
-    /// Their name.
+    /// Name of the unit.
     pub fn unit(self) -> &'static str {
         match self {
             Per::Instructions(_) => "instructions",
@@ -170,7 +170,7 @@ impl Per {
         }
     }
 
-    /// How many times per 1000.
+    /// Rate of a count per 1000 of the unit.
     pub fn rate(self, count: u64) -> f64 {
         match self {
             Per::Instructions(of) | Per::Runs(of) => count as f64 * 1000.0 / of.max(1) as f64,
@@ -179,43 +179,43 @@ impl Per {
     }
 }
 
-/// Memory that is mapped in one way.
+/// Memory mapped by one kind of leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mapped {
     /// Bytes of a leaf.
     pub leaf_bytes: u64,
-    /// Bytes of its contiguous group; those of the leaf where it stands alone.
+    /// Bytes of its contiguous group; equal to `leaf_bytes` without a group.
     pub group_bytes: u64,
-    /// Bytes that are mapped so.
+    /// Bytes mapped in this way.
     pub bytes: u64,
 }
 
 /// Misses of LRU TLBs over geometries and page sizes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sweep {
-    /// What rates are per.
+    /// The unit per 1000 of which rates are given.
     pub per: Per,
-    /// Misses, by page size, sets and ways, rising.
+    /// Misses by page size, sets and ways, ascending.
     pub geometries: Vec<TlbGeometry>,
-    /// Bytes of all pages that are touched, by page size, rising: each and its bytes.
+    /// Page sizes, ascending, each with the bytes of all touched pages.
     pub footprints: Vec<(u64, u64)>,
 }
 
-/// One geometry.
+/// One TLB geometry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TlbGeometry {
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub page_bytes: u64,
-    /// Sets.
+    /// Number of sets.
     pub sets: u32,
-    /// Ways.
+    /// Number of ways.
     pub ways: u32,
-    /// Misses.
+    /// Number of misses.
     pub misses: u64,
 }
 
 impl Sweep {
-    /// The page sizes, rising.
+    /// The page sizes, ascending.
     pub fn page_sizes(&self) -> Vec<u64> {
         let mut sizes: Vec<u64> = self.geometries.iter().map(|geometry| geometry.page_bytes).collect();
         sizes.sort_unstable();
@@ -228,7 +228,7 @@ impl Sweep {
         self.geometries.iter().filter(move |geometry| geometry.page_bytes == page_bytes)
     }
 
-    /// Entries and misses for a page size: one set of up to eight ways, then more sets of eight.
+    /// Entries and misses for a page size: one set of up to eight ways, then more sets of eight ways.
     pub fn curve(&self, page_bytes: u64) -> Vec<(u64, u64)> {
         let on_curve = |geometry: &&TlbGeometry| {
             geometry.ways == CURVE_WAYS
@@ -240,17 +240,17 @@ impl Sweep {
         points
     }
 
-    /// The least and the greatest rate per 1000 that any geometry has; `None` where none misses.
+    /// The smallest and the greatest nonzero rate per 1000 of any geometry; `None` if there are no misses.
     pub fn rates(&self) -> Option<(f64, f64)> {
         let missing = self.geometries.iter().map(|geometry| geometry.misses).filter(|misses| *misses > 0);
         let (least, most) = missing.fold((u64::MAX, 0), |(least, most), misses| (least.min(misses), most.max(misses)));
         (most > 0).then(|| (self.per.rate(least), self.per.rate(most)))
     }
 
-    /// Where misses stand between the fewest and the most of the trace, by their logarithms: 0 to 1.
+    /// Position of a count of misses between the fewest and the most of the trace, on a logarithmic scale: 0 to 1.
     pub fn heat(&self, misses: u64) -> f64 {
         let Some((least, most)) = self.rates() else { return 0.0 };
-        // Where all that miss miss the same, nothing is fewest.
+        // If all nonzero counts are equal, there is no range.
         if most <= least {
             return if misses > 0 { 1.0 } else { 0.0 };
         }
@@ -262,60 +262,59 @@ impl Sweep {
 /// Ways of the TLBs of [`Sweep::curve`] from eight entries on.
 pub const CURVE_WAYS: u32 = 8;
 
-/// A pointer chase over buffers of growing size: measured on a processor, beside the model of it.
+/// A pointer chase over buffers of growing size: measured on a processor, and modelled.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Knees {
     /// The heading.
     pub title: String,
-    /// The words of the command line.
+    /// The command line, in words.
     pub invocation: Vec<String>,
     /// The version of pagelab.
     pub version: String,
     /// Names and values: processor, machine, seed.
     pub facts: Vec<(String, String)>,
-    /// What must be known to read it.
+    /// Remarks that are needed to read it.
     pub notes: Vec<String>,
-    /// Nanoseconds a load, measured: a name and, by bytes of the buffer, the values; without a line where nothing could be
-    /// measured.
+    /// Measured nanoseconds per load by buffer size; empty if nothing could be measured.
     pub measured_ns: Vec<Line>,
-    /// Cycles a load loses, modelled.
+    /// Modelled cycles lost per load.
     pub modelled_cycles: Vec<Line>,
-    /// The machine.
+    /// The simulated machines.
     pub machines: Vec<Machine>,
 }
 
-/// A line of a figure: its name, and values by bytes, rising.
+/// A line of a figure: its name, and values by buffer size, ascending.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Line {
-    /// The policy.
+    /// Name of the line: a policy.
     pub name: String,
-    /// Bytes and value.
+    /// Buffer size in bytes, and value.
     pub points: Vec<(u64, f64)>,
 }
 
-/// A machine as it was simulated.
+/// A simulated machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
     /// Its name.
     pub name: String,
     /// The processor.
     pub processor: String,
-    /// Every number and what vouches for it.
+    /// Every number and its basis.
     pub figures: Vec<MachineFigure>,
 }
 
 /// A number of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineFigure {
-    /// Where it stands in the machine file.
+    /// Key in the machine file.
     pub key: String,
-    /// The number.
+    /// The number as text.
     pub value: String,
-    /// A source, or why it is assumed.
+    /// Its source, or why it is assumed.
     pub ground: Ground,
 }
 
-/// What vouches for a number.
+/// The basis of a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ground {
     /// A source.
@@ -324,7 +323,7 @@ pub enum Ground {
     Assumed(String),
 }
 
-/// A rate per 1000; never 0 where something is there.
+/// A rate per 1000; never 0 if the count is not zero.
 pub fn rate_in_words(rate: f64) -> String {
     match rate {
         rate if rate <= 0.0 => "0".to_owned(),
@@ -335,7 +334,7 @@ pub fn rate_in_words(rate: f64) -> String {
     }
 }
 
-/// `held 97 %`, or the word alone.
+/// `held 97 %`, or the holding only.
 pub fn verdict_in_words(verdict: &Verdict) -> String {
     match verdict.coverage_ratio() {
         Some(ratio) => format!("{} {}", verdict.holding, figure::share(ratio)),

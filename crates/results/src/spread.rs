@@ -1,39 +1,39 @@
-//! How far the figures of a simulation spread over layouts of addresses, as plain data.
+//! Variation of the figures of a simulation over address space layouts, as plain data.
 
 use policy::size::format_bytes;
 use study::metric::Unit;
 
 use crate::figure;
 
-/// What one machine under one policy costs over layouts of addresses.
+/// The cost of one machine under one policy over address space layouts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
-    /// The machine.
+    /// Name of the machine.
     pub machine: String,
-    /// The policy.
+    /// Name of the policy.
     pub policy: String,
-    /// The simulations that came to the end of the trace.
+    /// Number of simulations that reached the end of the trace.
     pub layouts: u32,
-    /// Every count, by its name.
+    /// All counts.
     pub figures: Vec<Spreading>,
 }
 
-/// A figure over layouts of addresses.
+/// A figure over address space layouts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spreading {
-    /// Its name, as JSON has it.
+    /// Its name in the JSON document.
     pub name: String,
-    /// Without randomisation.
+    /// Value without randomisation.
     pub fixed: u64,
-    /// The least of all layouts with randomisation.
+    /// Minimum over all randomised layouts.
     pub least: u64,
-    /// The one in the middle, the lower one of two.
+    /// Median; the lower one of two middle values.
     pub median: u64,
-    /// The greatest.
+    /// Maximum over all randomised layouts.
     pub most: u64,
 }
 
-/// The figures of a [`Spread`] that tables show: what they are called there, and in JSON.
+/// The figures of a [`Spread`] that tables show: display name, and name in the JSON document.
 const SPREAD: [(&str, &str); 6] = [
     ("faults", "faults"),
     ("resident", "resident_peak_bytes"),
@@ -44,7 +44,7 @@ const SPREAD: [(&str, &str); 6] = [
 ];
 
 impl Spread {
-    /// What stands over [`Spread::shown`].
+    /// Column headings for [`Spread::shown`].
     pub const HEADER: [&'static str; 6] = ["policy", "figure", "not randomised", "least", "median", "most"];
 
     /// Rows for tables.

@@ -13,29 +13,30 @@ use crate::rows::{self, Row};
 use crate::text::{fold, printable};
 use notes::{COST, notes};
 
-/// The least width that is laid out for; a narrower terminal wraps the lines itself.
+/// Minimum layout width; a narrower terminal wraps the lines itself.
 const LEAST_WIDTH: usize = 40;
-/// The least width of the table; on a narrower terminal each policy is a paragraph.
+/// Minimum width of the table; on a narrower terminal each policy is a paragraph.
 const LEAST_TABLE: usize = 80;
-/// The greatest width of a line; longer ones are hard to read.
+/// Maximum width of a line; longer ones are hard to read.
 const GREATEST_WIDTH: usize = 200;
 
-/// The longest text of a cell, in bytes: laying out a word in a column takes time that grows with its square. A row with a longer
-/// one, which no terminal has room for, is a paragraph.
+/// Maximum bytes of a cell's text: laying out a word in a column takes time quadratic in its length. A row with a
+/// longer text, which no terminal has room for, becomes a paragraph.
 pub(crate) const LONGEST_CELL: usize = 4096;
 
-/// A rule below the header and nothing else.
+/// Only a rule below the header.
 pub(crate) const STYLE: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('─').junction('─'))
     .header_lines(ContentLineStyle::none())
     .content_lines(ContentLineStyle::none());
 
-/// The table, one row a policy, in lines of at most `width` columns (40 to 200; below 80 a paragraph a policy); below it the reasons of
-/// unsupported rows, the causes of policies that were not held, and the warnings, with their remedies.
+/// The table, one row per policy, in lines of at most `width` columns (40 to 200; below 80 one paragraph per policy).
+/// It is followed by the reasons of unsupported rows, the causes of policies that were not held, and the warnings with
+/// their remedies.
 ///
-/// A row has a line for each of the primary metric, the metrics that were asked for (`--metric`,
-/// `--repeat-inside`), wall time and CPU time, and one for what the tracer's stops make of the primary metric. Only a single word of a note that is longer than a line, such
-/// as a path, stands out.
+/// A row has one line each for the primary metric, the requested metrics (`--metric`, `--repeat-inside`), wall time and
+/// CPU time, and one for the effect of the tracer's stops on the primary metric. Only a single word of a note that is
+/// longer than a line, such as a path, exceeds the width.
 pub fn render(comparison: &Comparison, width: usize) -> String {
     let width = width.clamp(LEAST_WIDTH, GREATEST_WIDTH);
     let rows = rows::rows(comparison);
@@ -63,7 +64,7 @@ fn table(comparison: &Comparison, rows: &[Row<'_>], width: usize) -> String {
     table.trim_fmt() + "\n"
 }
 
-/// What the table has, a paragraph a policy: the outcome, a line for each metric, the rest.
+/// The content of the table, one paragraph per policy: the outcome, a line per metric, the rest.
 fn paragraphs(comparison: &Comparison, rows: &[Row<'_>], width: usize) -> String {
     let layout = Layout { wide: false, short_names: true, headline: rows::headline_metrics(comparison) };
     let interval = format!("{} interval", figure::confidence(comparison.design.confidence));
@@ -90,12 +91,12 @@ fn paragraphs(comparison: &Comparison, rows: &[Row<'_>], width: usize) -> String
 }
 
 struct Layout {
-    /// Whether page tables and peak memory have a column each, and nothing is broken.
+    /// Whether page tables and peak memory have a column each, and nothing is folded.
     wide: bool,
-    /// Whether the names of metrics are cut: a name that is folded would push the ones below it off the
-    /// lines of their figures.
+    /// Whether names of metrics are shortened: a folded name would move the names below it away from the lines of their
+    /// figures.
     short_names: bool,
-    /// The metrics that have a line in each row.
+    /// The metrics with a line in each row.
     headline: Vec<Metric>,
 }
 
@@ -161,13 +162,13 @@ impl Layout {
         }
         let needed = row.what_would_settle_it().map(|what| format!("\n{what}")).unwrap_or_default();
         let outcome = row.outcome();
-        // In two lines it is hardly longer than other words.
+        // On two lines it is hardly wider than other outcomes.
         let outcome = outcome.replace(": the ", ": the\n");
         cells.push(Cell::new(format!("{outcome}{needed}")));
         cells
     }
 
-    /// Name, median, change and interval of each metric that was observed.
+    /// Name, median, change and interval of each observed metric.
     fn metric_lines(&self, row: &Row<'_>) -> Vec<[String; 4]> {
         let line = |metric: &Metric| {
             let median = figure::short(row.median(&metric.name)?, metric.unit);
@@ -179,7 +180,7 @@ impl Layout {
         self.headline.iter().filter_map(line).collect()
     }
 
-    /// Verdict, faults and memory, in one clause.
+    /// Verdict, faults and memory, as one clause.
     fn rest(&self, row: &Row<'_>) -> Option<String> {
         let figure = |name: &str, title: &str| {
             let unit = figure::metric(&[], name).unit;
@@ -195,7 +196,7 @@ impl Layout {
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
-    /// Where space is short, the parts of a long label stand below each other.
+    /// If space is short, the parts of a long label are placed below each other.
     fn policy(&self, row: &Row<'_>) -> String {
         if self.wide { row.label() } else { row.label().replace('+', "\n+").replace(" (", "\n(") }
     }
@@ -234,7 +235,7 @@ impl Layout {
     }
 }
 
-/// A name in at most eight characters. Names of one family often differ at their ends only: both stay.
+/// Shortens a name to eight characters. Names of one family often differ only at the end, so both ends are kept.
 fn cut(name: &str) -> String {
     let letters: Vec<char> = name.chars().collect();
     match letters.len() {

@@ -1,4 +1,4 @@
-//! Captured terminal text as a picture, for a page that cannot show it as text.
+//! Captured terminal text as a picture, for pages that cannot show it as text.
 
 use crate::text::escape;
 
@@ -6,8 +6,7 @@ const COLUMN: f64 = 8.4;
 const LINE: f64 = 19.0;
 const MARGIN: f64 = 18.0;
 
-/// An SVG of the text, one column as wide as any other whatever the reader's font; a line that begins
-/// with `$ ` is a command.
+/// An SVG of the text with columns of equal width in any font; a line that begins with `$ ` is a command.
 pub fn picture(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let columns = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);

@@ -1,16 +1,16 @@
-//! Text from outside, made safe for where it is shown.
+//! Makes text from outside safe for its destination.
 
 use std::borrow::Cow;
 
-/// Characters that change how a terminal or a reader sees the text around them: controls, and the
-/// invisible marks that reorder or break lines (Unicode Bidi_Control, line and paragraph separator).
+/// Characters that change how a terminal or a reader displays the text around them: controls, and invisible marks that
+/// reorder or break lines (Unicode Bidi_Control, line and paragraph separator).
 fn disturbs(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// The text with everything that would move a terminal's cursor or reorder what is read written as an
-/// escape: `\n`, `\x1b`, `\u202e`. For text that comes from outside.
+/// Escapes everything that would move a terminal's cursor or reorder the displayed text: `\n`, `\x1b`, `\u202e`. For
+/// text from outside.
 pub fn printable(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -26,8 +26,8 @@ pub fn printable(text: &str) -> String {
     safe
 }
 
-/// The text with everything but the ends of its lines and tabs as [`printable`] has it: for what is written to a terminal in the
-/// end. Text from outside that is part of a line is escaped by [`printable`] before.
+/// Same as [`printable`], but line breaks and tabs are kept: for the final output to a terminal. Text from outside that
+/// is part of a line must already have been escaped by [`printable`].
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| disturbs(c) && !matches!(c, '\n' | '\t')) {
         return text.into();
@@ -36,8 +36,8 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     text.split('\n').map(part).collect::<Vec<_>>().join("\n").into()
 }
 
-/// A JSON document with the characters of its texts that a terminal would act on as `\u009b`, which means the same. Serde escapes
-/// those below U+0020 alone.
+/// Escapes the characters of a JSON document that a terminal would act on, as `\u009b`, which is equivalent in JSON.
+/// Serde only escapes those below U+0020.
 pub fn printable_json(document: &str) -> Cow<'_, str> {
     if !document.chars().any(|c| disturbs(c) && c != '\n') {
         return document.into();
@@ -46,8 +46,8 @@ pub fn printable_json(document: &str) -> Cow<'_, str> {
     document.chars().map(escaped).collect::<String>().into()
 }
 
-/// The text in ASCII, for terminals that have no other characters: what tables and figures are drawn with gets a
-/// stand-in of the same width, so that columns stay; any other character is named (`\\u00e9`).
+/// Converts text to ASCII, for terminals without other characters: characters with which tables and figures are drawn
+/// are replaced by ones of the same width, so that columns stay aligned; any other character is escaped (`\\u00e9`).
 pub fn ascii(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return text.into();
@@ -78,7 +78,7 @@ pub fn ascii(text: &str) -> Cow<'_, str> {
     plain.into()
 }
 
-/// The text for HTML and SVG, in elements and in quoted attributes.
+/// Escapes text for HTML and SVG, in elements and in quoted attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in printable(text).chars() {
@@ -94,7 +94,7 @@ pub(crate) fn escape(text: &str) -> String {
     safe
 }
 
-/// Words as a shell command line that can be copied: quoted only where it is needed.
+/// Words as a shell command line that can be copied: quoted only if necessary.
 pub fn command_line(words: &[String]) -> String {
     words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
 }
@@ -104,15 +104,15 @@ fn quote(word: &str) -> String {
     if !word.is_empty() && word.chars().all(plain) {
         word.to_string()
     } else if word.chars().any(disturbs) {
-        // A `\` of the word itself must be told from those that `printable` writes.
+        // A `\` of the word itself must be distinguishable from those that `printable` writes.
         format!("$'{}'", printable(&word.replace('\\', "\\\\").replace('\'', "\\'")))
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 
-/// Folds words into lines of at most `width` characters, continuation lines indented. A word that is
-/// longer than a line stands alone and whole, so that paths and commands can be copied. A percent sign stays with its number.
+/// Folds words into lines of at most `width` characters, with continuation lines indented. A word longer than a line is
+/// kept whole on a line of its own, so that paths and commands can be copied. A percent sign stays with its number.
 pub fn fold(text: &str, width: usize, indent: usize) -> String {
     let body = text.trim_start_matches(' ');
     let margin = text.len() - body.len();
@@ -149,10 +149,10 @@ pub(crate) fn enumerate(words: &[String]) -> String {
     }
 }
 
-/// `UTC` date and time of seconds since 1970, as `2026-03-21 14:05 UTC`.
+/// UTC date and time of seconds since 1970, as `2026-03-21 14:05 UTC`.
 ///
-/// The calendar is the proleptic Gregorian one; days are counted in eras of 400 years that begin on
-/// 1 March, so that the leap day is the last of its year.
+/// The calendar is the proleptic Gregorian one; days are counted in eras of 400 years that begin on 1 March, so that
+/// the leap day is the last of its year.
 pub(crate) fn date_time(unix_s: i64) -> String {
     let (days, second) = (unix_s.div_euclid(86_400), unix_s.rem_euclid(86_400));
     let since_march_0 = days + 719_468;

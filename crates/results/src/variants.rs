@@ -1,4 +1,5 @@
-//! Changes between arms of which none is the baseline: variants under the other policies, policies within the other variants.
+//! Changes between arms of which none is the baseline: variants under the other policies, and policies within the other
+//! variants.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +12,13 @@ use crate::text::printable;
 
 /// A part of a comparison with variants, as a comparison of its own.
 pub(crate) struct Part {
-    /// What its arms are: `variants under thp`, `policies within new`.
+    /// Description of its arms: `variants under thp`, `policies within new`.
     pub of: String,
-    /// The part; its arms are called by what they differ in.
+    /// The part; each arm is labelled by what distinguishes it.
     pub slice: Comparison,
 }
 
-/// The parts whose changes are not against the comparison's own baseline; none where there is one policy, or no variant.
+/// The parts whose baseline is not the comparison's own; empty if there is one policy, or no variant.
 pub(crate) fn parts(comparison: &Comparison) -> Vec<Part> {
     let design = &comparison.design;
     let Some(baseline) = design.arms.get(design.baseline) else { return Vec::new() };
@@ -43,13 +44,13 @@ pub(crate) fn parts(comparison: &Comparison) -> Vec<Part> {
 }
 
 impl Part {
-    /// What is compared with the part's baseline.
+    /// The rows that are compared with the part's baseline.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         let baseline = self.slice.design.baseline;
         rows::rows(&self.slice).into_iter().filter(move |row| row.index != baseline)
     }
 
-    /// A line for each arm: `variants under thp: new against old: wall time -3.1 % (-3.4 % to -2.8 %), better`.
+    /// One line per arm: `variants under thp: new against old: wall time -3.1 % (-3.4 % to -2.8 %), better`.
     pub fn lines(&self) -> Vec<String> {
         let metric = rows::primary(&self.slice);
         let baseline = rows::baseline_label(&self.slice);
@@ -65,7 +66,7 @@ impl Part {
     }
 }
 
-/// Which build ran, for each variant: its name, its command line, its variables, and the hash of its program.
+/// The build of each variant: its name, its command line with its variables, and the hash of its program.
 pub(crate) fn builds(comparison: &Comparison) -> Vec<[String; 3]> {
     let variants = comparison.design.variants().into_iter();
     let build = |variant: &study::variant::Variant| {

@@ -1,5 +1,5 @@
-//! The process that made a temporary file, recorded in the file's name: what a killed process left can be removed, and what a
-//! running one uses is kept.
+//! Identifies the process that created a temporary file by the file's name: files left by a killed process can be
+//! removed, and files of a running one are kept.
 
 use std::fs;
 use std::io;
@@ -14,13 +14,14 @@ use sha2::{Digest, Sha256};
 /// Bytes of a [`Writer::scope`].
 const SCOPE_BYTES: usize = 8;
 
-/// A process, distinguished from all others that could have its number.
+/// A process, distinguished from all others that could have the same PID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writer {
     process: u32,
     /// When it started, in clock ticks since boot (proc(5), `starttime`).
     start_ticks: u64,
-    /// Where the two numbers are valid: a hash of the boot ID (which implies the host) and of the PID and time namespaces.
+    /// The scope in which PID and start time are valid: a hash of the boot ID (which implies the host) and of the PID
+    /// and time namespaces.
     scope: String,
 }
 
@@ -34,7 +35,7 @@ impl Writer {
         let start_ticks = start_ticks(process)?;
         let namespace = |name: &str| match fs::metadata(format!("/proc/self/ns/{name}")) {
             Ok(of) => Ok(of.ino().to_string()),
-            // Time namespaces came with Linux 5.6.
+            // Time namespaces exist since Linux 5.6.
             Err(error) if name == "time" && error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
             Err(error) => Err(error),
         };
@@ -44,7 +45,7 @@ impl Writer {
         Ok(Writer { process, start_ticks, scope })
     }
 
-    /// The beginning of the name of a file of this process; what follows is to be letters and digits.
+    /// Prefix of the file names of this process; letters and digits must follow.
     pub fn prefix(&self, kind: &str) -> String {
         let Writer { process, start_ticks, scope } = self;
         format!("{kind}{process}-{start_ticks}-{scope}-")
@@ -65,21 +66,21 @@ impl Writer {
         Some(Writer { process, start_ticks, scope: scope.to_owned() })
     }
 
-    /// Whether it is certain that this process has ended. `this` is the calling process. A writer on another host, in an earlier
-    /// boot or in another container may still run for all that is known here.
+    /// Whether this process has certainly ended. `this` is the calling process. A writer on another host, in an earlier
+    /// boot or in another container may still be running.
     pub fn is_gone(&self, this: &Writer) -> bool {
         let Ok(process) = i32::try_from(self.process) else { return false };
         if self.scope != this.scope || process == 0 {
             return false;
         }
-        // /proc may hide processes (hidepid), kill(2) does not.
+        // /proc may hide processes (hidepid); kill(2) does not.
         match kill(Pid::from_raw(process), None) {
             Err(Errno::ESRCH) => true,
             _ => start_ticks(self.process).is_ok_and(|ticks| ticks != self.start_ticks),
         }
     }
 
-    /// The same numbers on another host, for tests.
+    /// The same PID and start time on another host, for tests.
     #[cfg(test)]
     pub(crate) fn elsewhere(&self) -> Writer {
         Writer { scope: "0".repeat(2 * SCOPE_BYTES), ..self.clone() }
@@ -90,7 +91,7 @@ impl Writer {
 fn start_ticks(process: u32) -> io::Result<u64> {
     let path = format!("/proc/{process}/stat");
     let stat = fs::read(&path)?;
-    // The second field is the program's name in parentheses, which can hold anything.
+    // The second field is the program's name in parentheses, which can contain any character.
     let fields = String::from_utf8_lossy(&stat);
     let ticks = fields.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19)?.parse().ok());
     ticks.ok_or_else(|| io::Error::other(format!("{path}: no start time")))

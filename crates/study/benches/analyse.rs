@@ -1,4 +1,4 @@
-//! Time of one analysis, which the loop makes after every block: 12 arms, 100 blocks, every metric.
+//! Time of one analysis, which the loop performs after every block: 12 arms, 100 blocks, every metric.
 //!
 //! `cargo bench -p study`
 

@@ -1,4 +1,4 @@
-//! What a program itself has to say about having a policy for good: its own switches, and calls that stand against it.
+//! How a program itself supports or prevents a permanent policy: its own switches, and its calls that conflict with the policy.
 
 use policy::verdict::AnsweredCall;
 use policy::{Granularity, Modifier, Policy};
@@ -6,27 +6,27 @@ use policy::{Granularity, Modifier, Policy};
 /// What a switch is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// Keeps the program from turning transparent pages off for itself. It does not ask for them.
+    /// Stops the program from disabling transparent pages for itself. It does not request them.
     LeavesThpOn,
-    /// The program asks for transparent pages of PMD size itself.
+    /// The program itself requests transparent pages of PMD size.
     AsksForThp,
-    /// The program asks for pages of the hugetlb pool itself.
+    /// The program itself requests pages of the hugetlb pool.
     AsksForHugetlb,
 }
 
-/// A program's own switch for a policy.
+/// A program's own option for a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
     programs: &'static [&'static str],
     purpose: Purpose,
     options: &'static str,
-    /// What it is, and where else it can stand.
+    /// What the option does, and where else it can be set.
     pub what: &'static str,
 }
 
-/// Each with the manual that describes it.
+/// Known switches, each with the manual that describes it.
 const SWITCHES: [Switch; 4] = [
-    // redis.conf of Redis 6.2 and valkey.conf: `disable-thp yes` is the default, and acts where sysfs says `always`.
+    // redis.conf of Redis 6.2 and valkey.conf: `disable-thp yes` is the default, and takes effect if sysfs says `always`.
     Switch {
         programs: &["redis-server", "valkey-server"],
         purpose: Purpose::LeavesThpOn,
@@ -34,7 +34,7 @@ const SWITCHES: [Switch; 4] = [
         what: "its own switch, or `disable-thp no` in its configuration file (since Redis 6.2): otherwise it turns \
                transparent pages off for itself",
     },
-    // java(1): "Enables the use of large pages without requiring ... hugetlbfs"; acts with `madvise` and `always`.
+    // java(1): "Enables the use of large pages without requiring ... hugetlbfs"; takes effect with `madvise` and `always`.
     Switch {
         programs: &["java"],
         purpose: Purpose::AsksForThp,
@@ -57,14 +57,14 @@ const SWITCHES: [Switch; 4] = [
     },
 ];
 
-/// The calls that turn transparent pages off, as [`AnsweredCall::call`] begins with them.
+/// The calls that disable transparent pages, as a prefix of [`AnsweredCall::call`].
 const TURNED_OFF: &str = "prctl(PR_SET_THP_DISABLE, 1";
 const ADVISED_AGAINST: &str = "madvise(MADV_NOHUGEPAGE";
-/// What [`Granularity::Base`] rests on, as a program undoes it.
+/// The call on which [`Granularity::Base`] relies, and with which a program undoes it.
 const THP_SETTING: &str = "prctl(PR_SET_THP_DISABLE";
 
 impl Switch {
-    /// That of the command's program for this policy, where one is known; with the program's name.
+    /// The switch of the command's program for this policy, if one is known, and the program's name.
     pub fn of(command: &[String], policy: &Policy) -> Option<(Switch, String)> {
         if policy.has(Modifier::NoHuge) {
             return None;
@@ -75,7 +75,7 @@ impl Switch {
             Granularity::Hugetlb(_) => &[Purpose::AsksForHugetlb],
             Granularity::Default | Granularity::Base | Granularity::DirectMap(_) => return None,
         };
-        // The program may stand behind others (numactl, taskset), or in the text of a shell.
+        // The program may follow other commands (numactl, taskset), or be part of a shell script.
         let words = command.iter().flat_map(|word| word.split_whitespace());
         let names = words.map(|word| word.rsplit_once('/').map_or(word, |(_, name)| name));
         let mut found = names.filter_map(|name| {
@@ -90,19 +90,19 @@ impl Switch {
         self.options
     }
 
-    /// Whether the program asks for the pages, so that a system where only those that ask have them suffices.
+    /// Whether the program requests the pages itself, so that a system suffices that gives them only on request.
     pub fn asks(&self) -> bool {
         self.purpose != Purpose::LeavesThpOn
     }
 
-    /// Whether the program, so started, no longer makes this call.
+    /// Whether the program no longer makes this call when started with the switch.
     fn ends(&self, call: &str) -> bool {
         self.purpose == Purpose::LeavesThpOn && call.starts_with(TURNED_OFF)
     }
 }
 
-/// Why a policy that held under pagelab cannot be had without changing the program: a call of the program that was
-/// answered in the kernel's place, and that nothing outside the program prevents. One clause, without the policy's name.
+/// Why a policy that held under pagelab requires changing the program: it makes a call that pagelab answered in the
+/// kernel's place, and that nothing outside the program prevents. One clause, without the policy's name.
 pub fn obstacle(command: &[String], policy: &Policy, answered: &[AnsweredCall]) -> Option<String> {
     let switch = Switch::of(command, policy).map(|(switch, _)| switch);
     let stands = |one: &&AnsweredCall| {

@@ -1,4 +1,4 @@
-//! Which arms of a design stand beside which: its variants, and the arms that compare like with like.
+//! Relations between the arms of a design: its variants, baselines and controls.
 
 use crate::comparison::Design;
 use crate::role::Role;
@@ -6,7 +6,7 @@ use crate::trial::Arm;
 use crate::variant::Variant;
 
 impl Design {
-    /// Its variants, in the order of their first arms; none where what is run is the same in all arms.
+    /// The variants, in the order of their first arms; empty if all arms run the same command.
     pub fn variants(&self) -> Vec<&Variant> {
         let mut variants: Vec<&Variant> = Vec::new();
         for variant in self.arms.iter().filter_map(|arm| arm.variant.as_ref()) {
@@ -17,23 +17,23 @@ impl Design {
         variants
     }
 
-    /// Indices of the arms that are compared: those that are no controls.
+    /// Indices of the compared arms, that is, all except controls.
     pub fn compared(&self) -> impl Iterator<Item = usize> {
         (0..self.arms.len()).filter(|arm| self.is_compared(*arm))
     }
 
-    /// Whether the arm of that index is compared, and no control.
+    /// Whether the arm at this index is compared, that is, is not a control.
     pub fn is_compared(&self, arm: usize) -> bool {
         self.arms.get(arm).is_some_and(|arm| arm.role == Role::Policy)
     }
 
-    /// Whether the arm is the baseline once more.
+    /// Whether the arm repeats the baseline (A/A).
     pub fn is_aa(&self, arm: usize) -> bool {
         let Some((own, baseline)) = self.arms.get(arm).zip(self.arms.get(self.baseline)) else { return false };
         arm != self.baseline && self.is_compared(arm) && own.policy == baseline.policy && own.is_same_variant(baseline)
     }
 
-    /// The arm of the baseline's policy among those of an arm's own variant; without variants the baseline.
+    /// The arm with the baseline's policy and this arm's variant; without variants the baseline.
     pub fn own_baseline(&self, arm: usize) -> usize {
         let (Some(own), Some(baseline)) = (self.arms.get(arm), self.arms.get(self.baseline)) else {
             return self.baseline;
@@ -61,7 +61,7 @@ impl Design {
         self.bare_of(self.baseline)
     }
 
-    /// The sham arm that stands beside an arm, if there is one.
+    /// The sham arm that is the control of an arm, if there is one.
     pub fn sham_of(&self, arm: usize) -> Option<usize> {
         self.arms.iter().position(|other| matches!(other.role, Role::Sham { of, .. } if of == arm))
     }

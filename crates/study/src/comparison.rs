@@ -1,4 +1,4 @@
-//! A comparison: its design before it runs, and the document that it becomes.
+//! A comparison: its design before it runs, and the resulting document.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,21 +15,21 @@ pub struct Design {
     pub arms: Vec<Arm>,
     /// Index of the baseline in `arms`.
     pub baseline: usize,
-    /// The metrics with a direction, the observed ones first.
+    /// The metrics that have a direction; observed ones first.
     pub metrics: Vec<Metric>,
     /// Name of the metric that decides the outcome and stops the run.
     pub primary: String,
-    /// Blocks that count, at least; block 0 is discarded and not among them.
+    /// Minimum number of counted blocks; block 0 is discarded and not counted.
     pub min_blocks: u32,
-    /// Blocks that count, at most.
+    /// Maximum number of counted blocks.
     pub max_blocks: u32,
-    /// No block begins after this long, counted from the start of the first trial; absent: no limit.
+    /// No block begins later than this many seconds after the start of the first trial; absent: no limit.
     pub max_time_s: Option<f64>,
     /// A trial that takes longer is ended, and with it its arm; absent: no limit.
     pub trial_time_s: Option<f64>,
-    /// Half width of the interval at which an arm is measured well enough, as a ratio (0.01 = 1 %).
+    /// Half width of the interval at which an arm is measured precisely enough, as a ratio (0.01 = 1 %).
     pub precision_ratio: f64,
-    /// Changes smaller than this do not matter to anybody, as a ratio (0.01 = 1 %).
+    /// Changes smaller than this ratio do not matter (0.01 = 1 %).
     pub band_ratio: f64,
     /// Confidence of the intervals (0.95).
     pub confidence: f64,
@@ -38,29 +38,29 @@ pub struct Design {
     /// Whether all memory is looked at before it goes, whatever time that takes; otherwise large ranges, as long as looking takes a
     /// small share of a trial's time. What is not looked at is missing from the census and the verdict.
     pub prove_all: bool,
-    /// What the kernel's khugepaged does meanwhile.
+    /// What khugepaged does during the trials.
     pub khugepaged: Khugepaged,
     /// How free memory is fragmented before the first trial, until the last; absent: it is as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fragmented: Option<Fragmented>,
 }
 
-/// What khugepaged does during the trials: the kernel's thread that makes large pages of small ones, when it wakes up.
+/// The state of khugepaged, the kernel thread that collapses small pages into large ones, during the trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Khugepaged {
-    /// What it does by itself: in some trials it wakes up, in others not.
+    /// Unchanged: it wakes up in some trials and not in others.
     #[default]
     AsIs,
     /// It sleeps in all of them.
     Off,
 }
 
-/// Whether an arm can be measured here.
+/// Whether an arm can be measured on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "admission")]
 pub enum Admission {
-    /// It can; the sentence says which mechanisms apply the policy.
+    /// It can; `mechanism` names the mechanisms that apply the policy.
     Admitted {
         /// For example `madvise(MADV_HUGEPAGE) injected after mmap and brk`.
         mechanism: String,
@@ -69,33 +69,33 @@ pub enum Admission {
     Unsupported(Unsupported),
 }
 
-/// Why a policy cannot be given here.
+/// Why a policy cannot be applied on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{reason}; {remedy}")]
 pub struct Unsupported {
-    /// What is missing.
+    /// What is missing, as a clause.
     pub reason: String,
     /// How to get it, as exactly as possible: a command, a kernel version, a privilege.
     pub remedy: String,
 }
 
-/// How to have a policy permanently.
+/// How to apply a policy permanently.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Adoption {
-    /// One line that says what this way is and whom it affects.
+    /// One line that describes this way and its scope.
     pub scope: String,
-    /// The commands or settings, ready to be copied.
+    /// Commands or settings, ready to be copied.
     pub commands: Vec<String>,
 }
 
-/// What was compared with what, as the user said it.
+/// What the user asked to compare.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invocation {
-    /// The measured command and its arguments; the server's, when there is one.
+    /// The measured command and its arguments; with a server, the server's.
     pub command: Vec<String>,
-    /// The client that drives a server, when there is one.
+    /// The client that drives the server, if there is one.
     pub client: Option<Vec<String>>,
-    /// The command that is run before each trial, when there is one.
+    /// The command that runs before each trial; `None` if there is none.
     pub prepare: Option<Vec<String>>,
     /// The whole command line of pagelab.
     pub pagelab: Vec<String>,
@@ -103,28 +103,28 @@ pub struct Invocation {
     pub version: String,
 }
 
-/// The document of one comparison: all that a table, a report or an export needs.
+/// The document of one comparison: everything that a table, a report or an export needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Its number in the store; 0 before it is stored.
+    /// Row id in the store; 0 before it is stored.
     pub id: i64,
-    /// Seconds since 1970 at its start.
+    /// Start, in seconds since 1970.
     pub started_unix_s: i64,
-    /// What was run.
+    /// The commands that were run.
     pub invocation: Invocation,
-    /// The design.
+    /// Arms, metrics and limits of the comparison.
     pub design: Design,
-    /// The machine.
+    /// The machine on which the trials ran.
     pub machine: Machine,
-    /// One for each arm of the design.
+    /// One per arm of the design.
     pub admissions: Vec<Admission>,
-    /// Every trial in the order of its run, rejected and discarded ones included.
+    /// All trials in execution order, including rejected and discarded ones.
     pub trials: Vec<TrialRecord>,
-    /// What follows from the trials; absent when too few were run.
+    /// The statistics of the trials; absent if there were too few.
     pub analysis: Option<Analysis>,
-    /// How to have each arm's policy permanently; one for each arm.
+    /// How to apply each arm's policy permanently; one list per arm.
     pub adoptions: Vec<Vec<Adoption>>,
-    /// Why it ended.
+    /// Why the comparison ended.
     pub ended: Ended,
 }
 
@@ -134,30 +134,30 @@ pub struct Comparison {
 pub enum Ended {
     /// It is still running, or was killed.
     NotEnded,
-    /// Every arm is measured as precisely as asked.
+    /// Every arm reached the requested precision.
     Precise,
-    /// The greatest number of blocks was reached.
+    /// The maximum number of blocks was reached.
     Blocks,
-    /// The time was up.
+    /// The time limit expired.
     Time,
     /// The user interrupted it.
     Interrupted,
-    /// A trial took longer than a trial may, and without its arm there is nothing to compare.
+    /// A trial exceeded the time limit of a trial, and without its arm there is nothing to compare.
     TooSlow {
-        /// Which.
+        /// The trial and the limit, as a sentence.
         message: String,
     },
     /// A trial failed; the message says how.
     Failed {
-        /// What happened.
+        /// What failed, as a sentence.
         message: String,
     },
-    /// There is nothing to compare: the baseline, or every other arm, could not be admitted.
+    /// There is nothing to compare: the baseline, or every other arm, was not admitted.
     NothingAdmitted,
 }
 
 impl Ended {
-    /// Whether it came to its end: what it says is a result.
+    /// Whether it ended regularly, so that its analysis is a result.
     pub fn has_result(&self) -> bool {
         matches!(self, Ended::Precise | Ended::Blocks | Ended::Time)
     }

@@ -1,15 +1,16 @@
-//! Control arms: what the tracer's own stops cost, measured beside the policies and like them.
+//! Control arms: they measure the cost of the tracer's stops in the same way as the policies, in the same blocks.
 //!
-//! A traced program stops at some of its calls, and that takes time which the policy itself does not. How much cannot be
-//! read off a clock of the tracer's: switches and wake-ups are not in it. So the blocks contain arms in which nothing but
-//! the stops differs:
+//! A traced program stops at some of its calls. The stops take time that the policy itself does not. The tracer's own
+//! clock cannot measure that time, because it does not include context switches and wake-ups. So the blocks contain
+//! arms that differ only in the stops:
 //!
 //! * the *bare arm* has no filter, no tracer and no census;
-//! * a *sham arm* stands beside an arm that stops more often than the baseline, or less: it stops at the same calls, and
-//!   as many calls are added there, but they change nothing.
+//! * a *sham arm* belongs to an arm that stops more or less often than the baseline: it stops at the same calls, and
+//!   makes as many additional calls there, but these change nothing.
 //!
-//! Each variant has its own. Both have the memory of one policy, the *ground*: the baseline's, where that needs no stops, and `default` otherwise.
-//! Control arms are no policies: they never win and enter no correction for many arms.
+//! Each variant has its own control arms. Both kinds use the memory of one policy, the *ground*: the baseline's if that
+//! needs no stops, otherwise `default`. Control arms are not policies: they never win and do not count in corrections
+//! for multiple arms.
 
 use crate::comparison::Design;
 use crate::metric::{Metric, names};
@@ -18,17 +19,16 @@ use crate::trial::{Arm, TrialRecord};
 use crate::variant::Variant;
 use policy::Policy;
 
-/// Time that a stop is taken to cost at most, to decide whether a sham arm is worth its trials: some five times what it
-/// was seen to cost on a virtual machine, wake-ups of tracer and program on two processors included.
+/// Upper estimate of the cost of a stop in seconds, used to decide whether a sham arm is worth its trials: about five
+/// times the cost observed on a virtual machine, including wake-ups of tracer and program on two processors.
 const STOP_S: f64 = 50e-6;
 
-/// Share of the practical band that the stops which an arm has more than the baseline, or fewer, must be able to fill
-/// before a sham arm measures them.
+/// A sham arm is run only if the difference in stops from the baseline could fill this share of the practical band.
 const SHARE_OF_BAND: f64 = 0.25;
 
 impl Design {
-    /// This design with its control arms behind the others. `is_stopped` says whether a program is stopped at calls for a
-    /// policy's sake. Arms over boots have none: they all have the same stops.
+    /// This design with its control arms appended. `is_stopped` returns whether a policy makes a program stop at calls.
+    /// Designs over boots get no control arms: all their arms have the same stops.
     pub fn with_controls(mut self, is_stopped: impl Fn(&Policy) -> bool) -> Design {
         if self.arms.iter().any(|arm| arm.policy.direct_map().is_some()) {
             return self;
@@ -62,8 +62,8 @@ impl Design {
         self
     }
 
-    /// The metrics whose changes matter first: the primary one, then those that were asked for beside what every trial
-    /// has, then wall and CPU time.
+    /// The most important metrics in order: the primary one, then those that the user requested in addition to the
+    /// standard ones, then wall and CPU time.
     pub fn headline_metrics(&self) -> Vec<Metric> {
         let of_every_trial = Metric::of_every_trial();
         let known = |name: &str| of_every_trial.iter().find(|metric| metric.name == name);
@@ -79,9 +79,9 @@ impl Design {
         headline
     }
 
-    /// Whether a sham arm is to be run, as far as the trials say: that of a baseline always, because nothing else has its
-    /// stops; another one where the stops that it has more than the baseline of its variant, or fewer, could fill a noticeable
-    /// part of the practical band. Where the stops are not known it is to be run.
+    /// Whether to run a sham arm, judging by the trials so far. The sham of a baseline always runs, because no other
+    /// arm has its stops. Any other sham runs if its difference in stops from the baseline of its variant could fill a
+    /// noticeable part of the practical band, or if the stops are unknown.
     pub(crate) fn is_worth_its_trials(&self, of: usize, trials: &[TrialRecord]) -> bool {
         let of_arm =
             |arm: usize| trials.iter().find(move |record| record.trial.arm == arm && record.rejected.is_empty());
@@ -95,7 +95,7 @@ impl Design {
         of == own_baseline || self.may_matter(own - others, wall_s)
     }
 
-    /// Whether so many stops in a trial of that time could fill a noticeable part of the practical band.
+    /// Whether this many stops in a trial of this wall time could fill a noticeable part of the practical band.
     pub(crate) fn may_matter(&self, stops: f64, wall_s: f64) -> bool {
         stops.abs() * STOP_S >= SHARE_OF_BAND * self.band_ratio * wall_s
     }

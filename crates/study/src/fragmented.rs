@@ -1,13 +1,13 @@
-//! Free memory as on a machine that has been up for weeks.
+//! Fragmentation of free memory as on a machine that has been up for weeks.
 
 use policy::size::PageSize;
 use serde::{Deserialize, Serialize};
 
-/// Free memory of a machine that has been up for weeks: little of it lies in large blocks.
+/// Requested fragmentation of free memory: little of it is left in large blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fragmented {
-    /// The part of free memory that shall lie in blocks below `block`, in percent.
+    /// Percentage of free memory that must be in blocks smaller than `block`.
     pub percent: u32,
-    /// The size of the blocks of which few shall be left.
+    /// Size of the blocks of which few are to be left.
     pub block: PageSize,
 }

@@ -1,6 +1,6 @@
-//! Comparisons of guests: which kernel one was made on, and what its clock is worth.
+//! Comparisons made in guests: which kernel a comparison ran on, and what the guest's clock means.
 //!
-//! A guest is told both on its kernel's command line, so every comparison that was made in it says so.
+//! A guest gets both on its kernel's command line, so every comparison made in it records them.
 
 use crate::comparison::Comparison;
 use crate::machine::Machine;
@@ -8,53 +8,53 @@ use crate::metric::{Direction, Metric, Observation, Unit, names};
 use crate::stats;
 use crate::trial::TrialRecord;
 
-/// What stands for a study's name where kernels were named on the command line. No study can have it.
+/// Used in place of a study's name if kernels were named on the command line. No study can have this name.
 pub const NO_STUDY: &str = "compare --kernel";
 
-/// The word that says which kernel of several it is, before `=`.
+/// Key of the command line word that names the guest's kernel among several.
 const KERNEL: &str = "pagelab.kernel";
-/// The word that says which file it was, before `=`.
+/// Key of the word that identifies the kernel image.
 const IMAGE: &str = "pagelab.image";
-/// The word that says which system's files it has, before `=`.
+/// Key of the word that identifies the system whose files the guest uses.
 const SYSTEM: &str = "pagelab.system";
-/// The word that says what the clock is worth, before `=`.
+/// Key of the word that gives the meaning of the clock.
 const CLOCK: &str = "pagelab.clock";
 
-/// What the clock of a machine is worth.
+/// The meaning of a machine's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// It tells time.
+    /// It measures time.
     Real,
-    /// It goes on by a nanosecond with each instruction: the machine is emulated, and what it takes for time are instructions.
+    /// It advances by one nanosecond per instruction: the machine is emulated, and its "times" count instructions.
     Instructions,
-    /// Nothing: the machine is emulated, and how long that takes says nothing of any other machine.
+    /// Nothing: the machine is emulated, and its times say nothing about any other machine.
     Nothing,
 }
 
-/// Instructions for a second of [`Clock::Instructions`].
+/// Instructions per second of [`Clock::Instructions`].
 const INSTRUCTIONS_IN_A_SECOND: f64 = 1e9;
 
-/// The word of the kernel's command line that says which kernel it is.
+/// The word of the kernel's command line that names the kernel.
 pub fn kernel_word(name: &str) -> String {
     format!("{KERNEL}={name}")
 }
 
-/// The kernel that a machine was booted with, by the name that it has among others; `None` where it is no guest of pagelab's.
+/// The name of the kernel that a machine was booted with; `None` if it is not a guest of pagelab.
 pub fn kernel_of(machine: &Machine) -> Option<&str> {
     value(machine, KERNEL)
 }
 
-/// The word of the kernel's command line that tells images of one name apart, by a hash of the file.
+/// The command line word that distinguishes images of the same name, by a hash of the file.
 pub fn image_word(hash: &str) -> String {
     format!("{IMAGE}={hash}")
 }
 
-/// The word that tells systems of guests apart that have other files than the host, by a hash of the pagelab in it.
+/// The command line word that distinguishes guests with other files than the host's, by a hash of their pagelab binary.
 pub fn system_word(hash: &str) -> String {
     format!("{SYSTEM}={hash}")
 }
 
-/// Whether a name can stand on a kernel's command line: one word, without quotes.
+/// Whether a name is valid on a kernel's command line: one word, without quotes.
 pub fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '"' | '\'' | '=' | '/'))
 }
@@ -65,7 +65,7 @@ fn value<'a>(machine: &'a Machine, key: &str) -> Option<&'a str> {
 }
 
 impl Clock {
-    /// What the clock of a machine is worth.
+    /// The meaning of a machine's clock, from its kernel's command line.
     pub fn of(machine: &Machine) -> Clock {
         match value(machine, CLOCK) {
             Some("instructions") => Clock::Instructions,
@@ -74,7 +74,7 @@ impl Clock {
         }
     }
 
-    /// The word of the kernel's command line that says so.
+    /// The command line word for this clock.
     pub fn word(self) -> String {
         let value = match self {
             Clock::Real => "real",
@@ -84,7 +84,7 @@ impl Clock {
         format!("{CLOCK}={value}")
     }
 
-    /// What must be known of figures of such a machine; `None` where there is nothing.
+    /// The reservation about figures of such a machine; `None` if there is none.
     pub fn limits(self) -> Option<&'static str> {
         match self {
             Clock::Real => None,
@@ -100,13 +100,13 @@ impl Clock {
     }
 }
 
-/// Ends of names of figures that programs print and that are no times.
+/// Suffixes of names of printed figures that are not times.
 const COUNTS: [&str; 5] = ["_bytes", "_count", "_pages", "_faults", "_instructions"];
-/// Ends of names of times, and how many instructions one of that unit is where the clock counts them.
+/// Suffixes of names of times, each with the number of instructions per unit if the clock counts instructions.
 const TIMES: [(&str, f64); 4] = [("_ns", 1.0), ("_us", 1e3), ("_ms", 1e6), ("_s", INSTRUCTIONS_IN_A_SECOND)];
 
-/// What a figure that a program prints is called by a clock, and what it is multiplied by; `None`: the clock cannot tell it. The unit stands at
-/// the end of the name.
+/// New name of a figure that a program prints under this clock, and its factor; `None` if the clock cannot measure it.
+/// The unit is the suffix of the name.
 pub fn printed(name: &str, clock: Clock) -> Option<(String, f64)> {
     if clock == Clock::Real || COUNTS.iter().any(|end| name.ends_with(end)) {
         return Some((name.to_owned(), 1.0));
@@ -117,9 +117,10 @@ pub fn printed(name: &str, clock: Clock) -> Option<(String, f64)> {
     Some((format!("{stem}_instructions"), factor))
 }
 
-/// A comparison without what its machine could not know: where that was emulated no time is left, and where its clock counts instructions
-/// they are a metric. So are times that a program prints: they are the instructions that went by, of all programs, and what the clock skips while the processor waits. The metric that decides
-/// is then instructions, or page faults, unless it was another one that is left.
+/// Removes from a comparison what its machine could not measure. If the machine was emulated, times are removed. If its
+/// clock counts instructions, they become a metric, and so do times that a program prints: these are the instructions
+/// executed meanwhile by all programs, plus what the clock skips while the processor waits. The primary metric becomes
+/// instructions, or page faults, unless it is one that remains.
 pub fn without_times(mut comparison: Comparison) -> Comparison {
     let clock = Clock::of(&comparison.machine);
     if clock == Clock::Real {
@@ -153,14 +154,14 @@ pub fn without_times(mut comparison: Comparison) -> Comparison {
     comparison
 }
 
-/// A metric that a clock can tell, and what it is called by it.
+/// A metric that the clock can measure, and its new name.
 struct Renamed {
     from: String,
     to: String,
     factor: f64,
 }
 
-/// The metrics that are known, and the names of those that are not.
+/// Splits metrics into those that can be measured, renamed, and the names of the others.
 fn told_apart(metrics: &[Metric], known: impl Fn(&Metric) -> Option<(String, f64)>) -> (Vec<Renamed>, Vec<String>) {
     let (mut renamed, mut unknown) = (Vec::new(), Vec::new());
     for metric in metrics {
@@ -172,7 +173,7 @@ fn told_apart(metrics: &[Metric], known: impl Fn(&Metric) -> Option<(String, f64
     (renamed, unknown)
 }
 
-/// Takes times off a trial. Those that are no metric of a design end in `_s` like all of pagelab's own.
+/// Removes times from a trial. Those that are not a metric of a design end in `_s`, like all of pagelab's own.
 fn strip(record: &mut TrialRecord, clock: Clock, renamed: &[Renamed], times: &[String]) {
     let instructions = record.value(names::CPU_S).map(|cpu_s| (cpu_s * INSTRUCTIONS_IN_A_SECOND).round());
     for one in &mut record.observations {

@@ -1,4 +1,4 @@
-//! The nouns of a comparison and the statistics over them. Those of a policy are in the crate `policy`.
+//! The data types of a comparison and the statistics over them. The types of a policy are in the crate `policy`.
 //!
 //! Everything here is plain data and pure functions: no files, no processes, no clocks. A platform
 //! (the running host in the crate `platform`) turns a [`trial::Trial`] into a [`trial::TrialRecord`];
@@ -12,12 +12,13 @@
 //! * **THP**: a transparent folio of PMD size, mapped by one PMD leaf.
 //! * **hugetlb**: pages of a reserved pool, mapped by leaves of their own size.
 //! * **policy**: the granularity that memory should have; an intent, never a mechanism.
-//! * **variant**: a build, arguments, an environment or an age of memory with which a program is measured beside others.
-//! * **arm**: a policy, or a variant under a policy; what the trials of a block are one of each of.
+//! * **variant**: a build, arguments, an environment or an age of memory; the variants of a program are compared with
+//!   each other.
+//! * **arm**: a policy, or a variant under a policy; each block contains one trial of each arm.
 //! * **census**: what really mapped the memory, read from the kernel.
-//! * **verdict**: whether the census agrees with the policy and, where it does not, why.
+//! * **verdict**: whether the census agrees with the policy and, if it does not, why.
 //! * **block**: one trial of every arm, in random order; comparisons are made within blocks.
-//! * **control arm**: an arm that is no policy and shows what the tracer's stops cost ([`control`]).
+//! * **control arm**: an arm that is not a policy and shows the cost of the tracer's stops ([`control`]).
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -1,4 +1,4 @@
-//! What a trial ran on: the machine, and the state of its memory management around a trial.
+//! The machine on which a trial ran, and the state of its memory management around the trial.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use policy::size::PageSize;
 use policy::{DirectMapLeaves, PageSizes};
 
-/// A machine, as far as it does not change between boots of one kernel.
+/// A machine: the properties that do not change between boots of one kernel, and the id of the boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// `host`, or the name of a model machine.
@@ -19,19 +19,19 @@ pub struct Machine {
     pub kernel: String,
     /// The kernel's command line.
     pub kernel_command_line: String,
-    /// Identifies this boot.
+    /// Id of this boot.
     pub boot_id: String,
     /// Tells hosts apart over their boots: a hash of the installation's id (machine-id(5)). Absent where
     /// there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_id: Option<String>,
-    /// The processor's name.
+    /// Name of the processor.
     pub cpu_model: String,
-    /// Processors that are on line.
+    /// Number of online processors.
     pub cpus: u32,
-    /// Memory that the kernel manages.
+    /// Bytes of memory that the kernel manages.
     pub memory_bytes: u64,
-    /// The hypervisor below, where one shows itself.
+    /// The hypervisor, if it identifies itself.
     pub hypervisor: Option<String>,
     /// The page sizes that the kernel offers.
     #[serde(rename = "geometry")]
@@ -53,28 +53,29 @@ pub struct DirectMap {
     pub demoted_to: Option<PageSize>,
 }
 
-/// What the times of a machine are of. Those of one kind are never pooled with those of another.
+/// The kind of machine on which times were taken. Times of different kinds are never pooled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ground {
-    /// A processor, as far as no hypervisor shows itself.
+    /// A processor without a hypervisor, as far as none identifies itself.
     Metal,
-    /// A processor below a hypervisor: a walk has two stages.
+    /// A processor under a hypervisor: page walks have two stages.
     Guest {
-        /// The leaf by which the host maps the guest's memory, as the guest was told; absent where it was not.
+        /// The leaf by which the host maps the guest's memory, from the guest's command line; absent if that does not
+        /// contain it.
         host_leaf: Option<PageSize>,
     },
     /// An emulator.
     Emulated,
 }
 
-/// What begins the word of a kernel's command line by which a guest is told the leaf that maps its memory on the host. Linux
-/// passes over words with a dot that no module has.
+/// Prefix of the kernel command line word that passes a guest the leaf that maps its memory on the host. Linux ignores
+/// words with a dot whose prefix is no module.
 const HOST_LEAF: &str = "pagelab.host_leaf=";
 
 impl Machine {
-    /// What its times are of. An emulator is told by what QEMU's says of itself on x86-64 (CPUID, the processor's name);
-    /// elsewhere it cannot be told from a hypervisor.
+    /// The kind of machine. On x86-64 QEMU's emulator is recognized by the processor's name (CPUID); on other
+    /// architectures it cannot be distinguished from a hypervisor.
     pub fn ground(&self) -> Ground {
         let is_emulated = |name: &str| name.contains("QEMU TCG");
         match &self.hypervisor {
@@ -85,15 +86,16 @@ impl Machine {
         }
     }
 
-    /// The leaf that maps its memory on its host, as whoever booted it wrote on its command line.
+    /// The leaf that maps its memory on its host, as given on its kernel command line.
     fn host_leaf(&self) -> Option<PageSize> {
         let mut words = self.kernel_command_line.split_whitespace();
         words.find_map(|word| word.strip_prefix(HOST_LEAF)?.parse().ok())
     }
 
-    /// Whether it is the same host with the same kernel, started in the same way, in whatever boot: then trials of both can
-    /// stand in one comparison. Memory that the kernel manages differs a little from boot to boot: more than a tenth is another
-    /// size. Where both tell the leaf of most of their direct map it must be the same; a few that were split are no difference.
+    /// Whether both are the same host with the same kernel, booted in the same way, in any boot: then trials of both
+    /// can be part of one comparison. The memory that the kernel manages varies slightly between boots; a difference of
+    /// more than a tenth means another size. If both report the leaf of most of their direct map, it must be the same;
+    /// a few leaves that were split do not matter.
     pub fn is_alike(&self, other: &Machine) -> bool {
         let Machine { boot_id, memory_bytes, direct_map, .. } = self;
         let most = self.memory_bytes.max(other.memory_bytes);
@@ -110,9 +112,9 @@ impl Machine {
                 }
     }
 
-    /// Whether both are boots of one machine, whatever memory the kernel was left (`mem=`): the installation's id and the
-    /// processor tell. An image that is booted on metal and in a virtual machine is two. Without an id the processor and how
-    /// many of it are on line tell.
+    /// Whether both are boots of one machine, whatever memory the kernel was given (`mem=`), judging by the
+    /// installation's id and the processor. An image that is booted on metal and in a virtual machine counts as two
+    /// hosts. Without an id, the processor and the number of online processors decide.
     pub fn is_same_host(&self, other: &Machine) -> bool {
         let is_same_processor = self.cpu_model == other.cpu_model;
         match (&self.host_id, &other.host_id) {
@@ -123,13 +125,14 @@ impl Machine {
         }
     }
 
-    /// What tells the host over its boots: its id, or without one its processor and how many of it are on line.
+    /// Identifies the host across boots: its id, or without one its processor and the number of online processors.
     pub fn host_name(&self) -> String {
         self.host_id.clone().unwrap_or_else(|| format!("{}, {} on line", self.cpu_model, self.cpus))
     }
 
-    /// Its memory as machines have it, bytes: what the kernel manages is a little less and differs from boot to boot, by more than
-    /// a hundredth between base pages of 4K and 64K. So it is rounded up, to eighths of the power of two below.
+    /// Installed memory in bytes, estimated: the kernel manages slightly less, and the amount varies between boots, by
+    /// more than a hundredth between base pages of 4K and 64K. So it is rounded up, to eighths of the next lower power
+    /// of two.
     pub fn rounded_memory_bytes(&self) -> u64 {
         let step = self.memory_bytes.checked_ilog2().map_or(1, |log| ((1u64 << log) / 8).max(1));
         self.memory_bytes.checked_next_multiple_of(step).unwrap_or(self.memory_bytes)
@@ -137,21 +140,21 @@ impl Machine {
 }
 
 impl DirectMap {
-    /// Its leaves.
+    /// The leaves of nine tenths of it, or `Mixed`.
     pub fn leaves(self) -> DirectMapLeaves {
         self.leaf.map_or(DirectMapLeaves::Mixed, DirectMapLeaves::Of)
     }
 }
 
-/// What can influence page sizes and their cost, as it was at one moment.
+/// Everything that can influence page sizes and their cost, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// Every THP, mTHP, hugetlb, khugepaged and compaction setting and the governor: path to value,
-    /// the chosen word only where a file lists the choices in brackets. There are some hundred of them and most trials have
-    /// the same, so that trials share them.
+    /// All THP, mTHP, hugetlb, khugepaged and compaction settings and the CPU frequency governor: path to value. If a
+    /// file lists the choices in brackets, the value is only the chosen word. There are some hundred settings, and most
+    /// trials have the same ones, so trials share them.
     #[serde(with = "shared")]
     pub settings: Arc<BTreeMap<String, String>>,
-    /// Free blocks of memory by buddy order, summed over zones.
+    /// Number of free blocks of memory by buddy order, summed over zones.
     pub free_blocks_by_order: Vec<u64>,
     /// Bytes of the kernel's own mapping by the size of its leaves (`4K`, `2M`, `1G`).
     pub direct_map_bytes: BTreeMap<String, u64>,
@@ -163,13 +166,13 @@ pub struct State {
     /// reporting): who uses them next pays for its page faults. Absent where nobody is told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reported_block: Option<PageSize>,
-    /// Memory that new programs can have.
+    /// Bytes of memory available to new programs.
     pub available_bytes: u64,
-    /// Runnable tasks, averaged over a minute.
+    /// Load average over one minute.
     pub load_1min: f64,
 }
 
-/// A map behind a pointer, as a map.
+/// Serializes a map behind an `Arc` as a map.
 mod shared {
     use super::{Arc, BTreeMap, Deserialize, Serialize};
 
@@ -182,26 +185,26 @@ mod shared {
     }
 }
 
-/// A setting that is not as it was.
+/// A setting whose value changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingChange {
-    /// The file.
+    /// Path of the file.
     pub path: String,
-    /// Its value before; `None` where the file was not there.
+    /// Value before; `None` if the file did not exist.
     pub before: Option<String>,
-    /// Its value afterwards; `None` where the file is gone.
+    /// Value afterwards; `None` if the file is gone.
     pub after: Option<String>,
 }
 
 impl State {
-    /// The share of the direct map in leaves of at most this size, as the kernel counts them; `None` where it does not.
+    /// The share of the direct map in leaves of at most this size, as the kernel counts them; `None` if it does not count them.
     pub fn direct_map_ratio(&self, leaf: PageSize) -> Option<f64> {
         let bytes = self.direct_map_bytes.iter();
         share_up_to(leaf, bytes.map(|(size, bytes)| (size.as_str(), *bytes as f64)))
     }
 
-    /// The settings in which `self` and a `later` state differ. Sizes of pools that a program uses up
-    /// are not settings and are not compared.
+    /// The settings in which `self` and a `later` state differ. The sizes of pools, which a program uses up, are not
+    /// settings and are not compared.
     pub fn changes(&self, later: &State) -> Vec<SettingChange> {
         let paths: std::collections::BTreeSet<&String> = self.settings.keys().chain(later.settings.keys()).collect();
         paths
@@ -216,7 +219,7 @@ impl State {
     }
 }
 
-/// The share of amounts by leaf size (`2M`) that is of leaves of at most this size; `None` where there are none.
+/// Given amounts by leaf size (`2M`), the share in leaves of at most this size; `None` if there are no amounts.
 pub(crate) fn share_up_to<'a>(leaf: PageSize, amounts: impl Iterator<Item = (&'a str, f64)>) -> Option<f64> {
     let (mut small, mut all) = (0.0, 0.0);
     for (size, amount) in amounts {

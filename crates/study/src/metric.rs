@@ -1,4 +1,4 @@
-//! Metrics and observations: what is measured, in which unit, and where the figure comes from.
+//! Metrics and observations: what is measured, in which unit, and the provenance of a figure.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,11 +14,11 @@ pub enum Unit {
     Count,
     /// A share between 0 and 1.
     Ratio,
-    /// A unit that only the measured program knows (`--metric`).
+    /// A unit known only to the measured program (`--metric`).
     Custom,
 }
 
-/// Which way a metric improves.
+/// The direction in which a metric improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -28,7 +28,7 @@ pub enum Direction {
     Higher,
 }
 
-/// Where a figure comes from; tables never mix these silently.
+/// The provenance of a figure; tables never mix these silently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Provenance {
@@ -40,10 +40,10 @@ pub enum Provenance {
     Derived,
 }
 
-/// Something that every trial of a comparison observes.
+/// A quantity that every trial of a comparison observes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metric {
-    /// Snake case, unit last: `wall_s`.
+    /// Snake case with the unit last: `wall_s`.
     pub name: String,
     /// The unit of its values.
     pub unit: Unit,
@@ -51,25 +51,25 @@ pub struct Metric {
     pub direction: Direction,
 }
 
-/// One value of one metric in one trial. A metric that a platform lacks is absent, never zero.
+/// One value of one metric in one trial. A metric that a platform cannot observe is absent, never zero.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
     /// The metric's name.
     pub metric: String,
     /// The value in the metric's unit.
     pub value: f64,
-    /// Where it comes from.
+    /// The provenance of the value.
     pub provenance: Provenance,
 }
 
 impl Metric {
-    /// A metric by its parts.
+    /// Creates a metric.
     pub fn new(name: impl Into<String>, unit: Unit, direction: Direction) -> Metric {
         Metric { name: name.into(), unit, direction }
     }
 
-    /// The metrics that every trial on a Linux host can have, in the order in which they are shown.
-    /// Those from `dtlb_walks` on need a performance-monitoring unit.
+    /// The metrics that every trial on a Linux host can have, in display order. Those from `dtlb_walks` on need a
+    /// performance-monitoring unit.
     pub fn of_every_trial() -> Vec<Metric> {
         let seconds = [names::WALL_S, names::CPU_S, names::USER_S, names::SYSTEM_S];
         let counts = [names::MINOR_FAULTS, names::MAJOR_FAULTS];
@@ -104,11 +104,11 @@ impl Observation {
 pub mod names {
     /// Wall time of the command's process tree, from exec to the end of its teardown, less the census.
     pub const WALL_S: &str = "wall_s";
-    /// User and system time of the tree.
+    /// User and system time of the tree, in seconds.
     pub const CPU_S: &str = "cpu_s";
-    /// Time in user mode.
+    /// Time in user mode, in seconds.
     pub const USER_S: &str = "user_s";
-    /// Time in the kernel, page faults and teardown included.
+    /// Time in the kernel, in seconds, including page faults and teardown.
     pub const SYSTEM_S: &str = "system_s";
     /// Page faults served without I/O.
     pub const MINOR_FAULTS: &str = "minor_faults";
@@ -116,46 +116,48 @@ pub mod names {
     pub const MAJOR_FAULTS: &str = "major_faults";
     /// The largest resident set of a process of the tree, hugetlb pages included.
     pub const PEAK_RESIDENT_BYTES: &str = "peak_resident_bytes";
-    /// Page tables of the tree's processes, each as large as it was seen when memory was looked at, summed. The kernel keeps no
-    /// peak of them: there were at least so many.
+    /// Page tables of the tree's processes, each at the largest size seen when memory was inspected, summed. The kernel
+    /// records no peak of them, so this is a lower bound.
     pub const PAGE_TABLE_SEEN_BYTES: &str = "page_table_seen_bytes";
-    /// Time for which tasks of the tree stood still in stops of the tracer, summed.
+    /// Seconds for which tasks of the tree were stopped by the tracer, summed.
     pub const TRACER_S: &str = "tracer_s";
-    /// Stops of the tree's tasks for the tracer, of every kind. No metric of a design: what they cost is measured
-    /// ([`crate::control`]).
+    /// Stops of the tree's tasks for the tracer, of every kind. Not a metric of a design: the cost of stops is measured
+    /// instead ([`crate::control`]).
     pub const TRACER_STOPS: &str = "tracer_stops";
-    /// Time of looks at memory, for the census, that the wall time may contain: other tasks of the tree ran meanwhile, or the
-    /// client of a server. No metric of a design: nothing is better for having less of it.
+    /// Seconds of inspecting memory for the census that may be part of the wall time, because other tasks of the tree,
+    /// or the client of a server, ran meanwhile. Not a metric of a design: less of it is not better.
     pub const LOOKS_S: &str = "looks_s";
-    /// How long other processes went on when the first one had ended. No metric of a design.
+    /// Seconds for which other processes continued after the first one had ended. Not a metric of a design.
     pub const OUTLIVED_S: &str = "outlived_s";
-    /// CPU time of processes that outlived the first one, from their beginning on, as far as it was seen. No metric of a design.
+    /// CPU time in seconds of processes that outlived the first one, since they started, as far as it was sampled. Not
+    /// a metric of a design.
     pub const OUTLIVED_CPU_S: &str = "outlived_cpu_s";
-    /// The largest shared memory (shmem: shared anonymous memory, tmpfs, memfd) that a process of the tree had resident when
-    /// memory went. No policy concerns it. No metric of a design.
+    /// The largest resident shared memory (shmem: shared anonymous memory, tmpfs, memfd) of a process of the tree when
+    /// memory was given back. No policy applies to it. Not a metric of a design.
     pub const SHARED_BYTES: &str = "shared_bytes";
-    /// Windows that khugepaged made into large pages meanwhile, of whatever process: a counter of the host. No metric of a
-    /// design: it says which of two states a trial was in.
+    /// Large pages that khugepaged created during the trial, in any process: a host-wide counter. Not a metric of a
+    /// design: it shows in which of two states a trial was.
     pub const HOST_COLLAPSES: &str = "host_khugepaged_collapses";
-    /// Large pages that were allocated for such windows meanwhile, by khugepaged or for madvise(MADV_COLLAPSE), of whatever
-    /// process: a counter of the host.
+    /// Large pages allocated for collapses during the trial, by khugepaged or for madvise(MADV_COLLAPSE), in any
+    /// process: a host-wide counter.
     pub const HOST_COLLAPSE_ALLOCATIONS: &str = "host_collapse_allocations";
-    /// Faults of anonymous memory that found no page of the PMD's size meanwhile and took smaller ones: a counter of the host.
+    /// Anonymous faults that could not get a PMD-sized page during the trial and fell back to smaller pages: a
+    /// host-wide counter.
     pub const HOST_FALLBACKS: &str = "host_fault_fallbacks";
-    /// Times that a process waited for compaction meanwhile: a counter of the host.
+    /// Direct compaction stalls during the trial: a host-wide counter.
     pub const HOST_COMPACTIONS: &str = "host_compaction_stalls";
-    /// Those after which there was a large page: a counter of the host.
+    /// Direct compactions that yielded a large page: a host-wide counter.
     pub const HOST_COMPACTED: &str = "host_compaction_successes";
-    /// Completed page walks for data.
+    /// Completed page walks for data accesses.
     pub const DTLB_WALKS: &str = "dtlb_walks";
-    /// Completed page walks for instructions.
+    /// Completed page walks for instruction fetches.
     pub const ITLB_WALKS: &str = "itlb_walks";
-    /// Cycles with a page walk under way, as a share of all cycles.
+    /// Cycles with a page walk in progress, as a share of all cycles.
     pub const WALK_CYCLES_RATIO: &str = "walk_cycles_ratio";
-    /// Instructions of the tree, in user mode and in the kernel, where a guest's clock counts them ([`crate::guest`]).
+    /// Instructions of the tree, in user mode and in the kernel, if a guest's clock counts them ([`crate::guest`]).
     pub const INSTRUCTIONS: &str = "instructions";
-    /// Median time of the program's own iterations without the first (`--repeat-inside`).
+    /// Median seconds of the program's own iterations except the first (`--repeat-inside`).
     pub const ITERATION_S: &str = "iteration_s";
-    /// Time of the program's own first iteration (`--repeat-inside`).
+    /// Seconds of the program's own first iteration (`--repeat-inside`).
     pub const FIRST_ITERATION_S: &str = "first_iteration_s";
 }

@@ -1,4 +1,4 @@
-//! The plan: randomised complete blocks, as plain data that a seed decides.
+//! The plan: randomised complete blocks, as plain data determined by a seed.
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
@@ -8,30 +8,28 @@ use crate::metric::{Metric, names};
 use crate::trial::Arm;
 
 impl Design {
-    /// Blocks that count, at least, unless the user says otherwise: from 8 on, one block that went
-    /// wrong cannot decide the outcome.
+    /// Default for the minimum number of blocks that count: with at least 8, a single bad block cannot decide the outcome.
     pub const MIN_BLOCKS: u32 = 8;
-    /// Blocks that count, at most, unless the user says otherwise.
+    /// Default for the maximum number of blocks that count.
     pub const MAX_BLOCKS: u32 = 60;
-    /// Half width of the interval at which a run stops, as a ratio, unless the user says otherwise.
+    /// Default for the half width of the interval at which a run stops, as a ratio.
     pub const PRECISION_RATIO: f64 = 0.01;
-    /// Changes that do not matter, as a ratio, unless the user says otherwise.
+    /// Default for the changes that do not matter, as a ratio.
     pub const BAND_RATIO: f64 = 0.01;
-    /// Confidence of the intervals, unless the user says otherwise.
+    /// Default for the confidence of the intervals.
     pub const CONFIDENCE: f64 = 0.95;
 
-    /// Share of the allowed error that a run by this design spends on each claim. A run that stops when
-    /// its interval happens to be narrow stops a little more often on a sample that looks steadier than
-    /// it is, which in simulation adds a quarter to the errors; docs/evidence/calibration.md has the figures.
+    /// Share of the allowed error that a run by this design spends on each claim. A run that stops when its interval
+    /// happens to be narrow stops slightly more often on a sample that looks steadier than it is. In simulation this
+    /// adds a quarter to the errors; docs/evidence/calibration.md has the figures.
     pub const SPENT_RATIO: f64 = 0.8;
 
-    /// The level of every test and interval: `1 - confidence`, less what stopping on precision costs.
+    /// The significance level of every test and interval: `1 - confidence`, reduced to compensate for stopping on precision.
     pub fn level(&self) -> f64 {
         (1.0 - self.confidence) * Design::SPENT_RATIO
     }
 
-    /// The design that is used where the user says nothing else: wall time decides, every metric of a
-    /// Linux host is observed, and no time limit stops the run.
+    /// The default design: wall time is primary, every metric of a Linux host is observed, and there is no time limit.
     pub fn new(arms: Vec<Arm>, baseline: usize, seed: u64) -> Design {
         Design {
             arms,
@@ -53,11 +51,10 @@ impl Design {
     }
 }
 
-/// The order in which block `block` runs its `arms` arms: a permutation of `0..arms`, every one of them
-/// as likely as any other, and the same for the same seed on every machine.
+/// The order in which block `block` runs its `arms` arms: a permutation of `0..arms`. All permutations are equally
+/// likely, and a seed gives the same one on every machine.
 ///
-/// An arm that does not take part is left out of the order by the caller, so that the order of the
-/// others does not depend on it.
+/// The caller omits arms that do not take part, so that the order of the others does not depend on them.
 pub fn order(seed: u64, block: u32, arms: usize) -> Vec<usize> {
     let mut random = Pcg64::seed_from_u64(seed ^ u64::from(block).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut order: Vec<usize> = (0..arms).collect();
@@ -67,62 +64,62 @@ pub fn order(seed: u64, block: u32, arms: usize) -> Vec<usize> {
     order
 }
 
-/// A number below `bound`, by the high half of a product: no step that depends on the word size.
+/// A number below `bound`, from the high half of a product, independent of the word size.
 fn below(random: &mut Pcg64, bound: usize) -> usize {
     ((u128::from(random.next_u64()) * bound as u128) >> 64) as usize
 }
 
-/// Blocks before which no run stops, with `compared` arms besides the baseline.
+/// Minimum number of blocks before a run may stop, with `compared` arms in addition to the baseline.
 ///
-/// The smallest p value that `n` blocks can give one arm is 2^(1-n) (all ratios on one side); corrected
-/// for `compared` arms it is at most that many times as large. With fewer blocks than make this product
-/// fall to the design's level, the clearest difference could stay undecided, however precise it is.
+/// The smallest p value that `n` blocks can give one arm is 2^(1-n) (all ratios on one side); correcting for `compared`
+/// arms multiplies it by at most that number. With fewer blocks than bring this product down to the design's level,
+/// even the clearest difference could stay undecided, however precise it is.
 pub fn least_blocks(design: &Design, compared: usize) -> u32 {
     let reach = |blocks: &u32| compared as f64 * 0.5f64.powi(*blocks as i32 - 1) <= design.level();
     let conclusive = (1..=64).find(reach).unwrap_or(64);
     design.min_blocks.max(conclusive).min(design.max_blocks)
 }
 
-/// What makes a design impossible to run.
+/// Why a design cannot be run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DesignError {
     /// The baseline is not one of the arms.
     #[error("the baseline is arm number {baseline}, but there are only {arms} arms (counted from 0)")]
     Baseline {
-        /// What was given.
+        /// The given index.
         baseline: usize,
-        /// How many arms there are.
+        /// The number of arms.
         arms: usize,
     },
-    /// The primary metric is not among the metrics.
+    /// The primary metric is not one of the metrics.
     #[error("the primary metric {primary:?} is not measured here; measured are: {known}")]
     Primary {
-        /// What was given.
+        /// The given name.
         primary: String,
-        /// The names of the metrics.
+        /// Names of the measured metrics.
         known: String,
     },
-    /// The block counts contradict each other.
+    /// The minimum and maximum block counts are inconsistent.
     #[error("expected 1 <= least blocks <= most blocks, found {min} and {max}")]
     Blocks {
-        /// The least number of blocks.
+        /// The minimum.
         min: u32,
-        /// The greatest.
+        /// The maximum.
         max: u32,
     },
-    /// A ratio is out of its range.
+    /// A value is out of its range.
     #[error("expected {name} to be {expected}, found {found}")]
     Range {
-        /// What is out of range.
+        /// Name of the value.
         name: &'static str,
-        /// The range.
+        /// The allowed range.
         expected: &'static str,
-        /// What was given.
+        /// The given value.
         found: f64,
     },
 }
 
-/// Whether a comparison can run by this design.
+/// Checks whether a comparison can run by this design.
 pub fn check(design: &Design) -> Result<(), DesignError> {
     if design.baseline >= design.arms.len() {
         return Err(DesignError::Baseline { baseline: design.baseline, arms: design.arms.len() });

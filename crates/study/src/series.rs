@@ -1,27 +1,27 @@
-//! Series of sizes: bytes that follow from a size by exact arithmetic, for each layout of page tables, with what was measured
-//! beside.
+//! Series of sizes: bytes that follow from a size by exact arithmetic, for each page table layout, together with
+//! measured values.
 //!
-//! What is derived and what is measured are columns of one table, and each says which it is. A measured column is of the layout
-//! that its host has, so the two can be held against each other, size by size.
+//! Derived and measured values are columns of one table, and each column is labelled. A measured column belongs to the
+//! layout of its host, so it can be compared with the derived column size by size.
 
 use serde::Serialize;
 
 use crate::metric::Provenance;
 
-/// A series, as a study has it.
+/// A series as defined by a study.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
-    /// Its name, which is that of the workload that measures it.
+    /// Its name, which is also that of the workload that measures it.
     pub name: String,
-    /// What is derived and measured, by the name that the program has for it.
+    /// What is derived and measured, by its name in the program.
     pub what: String,
     /// The sizes, bytes.
     pub sizes: Vec<u64>,
-    /// Sizes up to this one are measured, bytes.
+    /// The largest measured size, in bytes.
     pub measured_bytes: u64,
-    /// The layouts that are derived: formats of page tables, some with a size of leaves.
+    /// The derived layouts: page table formats, some with a leaf size.
     pub layouts: Vec<String>,
-    /// Where the arithmetic stands.
+    /// Source of the arithmetic.
     pub source: String,
 }
 
@@ -31,59 +31,59 @@ impl Series {
         self.sizes.iter().copied().filter(|bytes| *bytes <= self.measured_bytes)
     }
 
-    /// The metric of a size.
+    /// Name of the metric for a size.
     pub fn metric(bytes: u64) -> String {
         format!("of_{bytes}_held_bytes")
     }
 }
 
-/// The figures of a series under one layout, or on one host.
+/// The values of a series for one layout, or on one host.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Column {
-    /// The layout, or the host.
+    /// Name of the layout or of the host.
     pub name: String,
     /// Derived or measured.
     pub provenance: Provenance,
-    /// Bytes held, for each size; absent where it was not measured.
+    /// Bytes held for each size; absent if not measured.
     pub held_bytes: Vec<Option<f64>>,
-    /// Of a measured one: the layout that the host has, where the series has it.
+    /// For a measured column: the host's layout, if the series has it.
     pub layout: Option<String>,
 }
 
-/// A series with its figures.
+/// A series with its values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Filled {
     /// Its name.
     pub name: String,
-    /// Where the arithmetic stands.
+    /// Source of the arithmetic.
     pub source: String,
     /// The sizes, bytes.
     pub sizes: Vec<u64>,
-    /// What was derived, and then what was measured.
+    /// Derived columns, then measured ones.
     pub columns: Vec<Column>,
 }
 
-/// What a measured column says of the derived one of its layout.
+/// How a measured column agrees with the derived one of its layout.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Agreement {
-    /// No layout of the series is the host's.
+    /// The series does not contain the host's layout.
     NoLayout,
-    /// Every size that was measured is as derived: so many.
+    /// Every measured size equals the derived one.
     All {
-        /// Sizes that were measured.
+        /// Number of measured sizes.
         sizes: usize,
     },
-    /// Some are others.
+    /// Some measured sizes differ.
     Others {
-        /// Each with what was derived and measured, bytes.
+        /// Size, derived and measured value of each that differs, in bytes.
         others: Vec<(u64, f64, f64)>,
-        /// Sizes that were measured.
+        /// Number of measured sizes.
         sizes: usize,
     },
 }
 
 impl Filled {
-    /// What was measured, beside what was derived for it.
+    /// The measured columns, each with its agreement.
     pub fn agreements(&self) -> Vec<(&Column, Agreement)> {
         let measured = self.columns.iter().filter(|column| column.provenance == Provenance::Measured);
         measured.map(|column| (column, self.agreement(column))).collect()

@@ -1,5 +1,5 @@
-//! Parts of a comparison with variants: the policies of one variant, the variants under one policy. Each is a comparison of
-//! its own, from the same trials of the same blocks.
+//! Parts of a comparison with variants: the policies of one variant, or the variants under one policy. Each part is a
+//! comparison of its own, from the same trials of the same blocks.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use crate::trial::{Arm, TrialRecord};
 use policy::Policy;
 
 impl Comparison {
-    /// What the policies do to one variant, as though it had been measured alone: labels are the policies', and the baseline
-    /// is the design's policy. `None`: it has no such variant, or that one has no such arm.
+    /// The policies of one variant, as if it had been measured alone: labels are the policies' names, and the baseline
+    /// is the design's baseline policy. `None` if there is no such variant, or if it lacks the baseline policy.
     pub fn within(&self, variant: &str) -> Option<Comparison> {
         let is_own = |arm: &Arm| arm.variant.as_ref().is_some_and(|own| own.name == variant);
         let of_policy = |arm: &Arm| arm.policy.to_string();
@@ -20,8 +20,8 @@ impl Comparison {
         self.sliced(is_own, of_policy, |arm| arm.policy == baseline)
     }
 
-    /// What the variants are against each other under one policy: labels are the variants', and the baseline is the design's
-    /// variant. `None`: no two variants have such an arm, or the baseline's has not.
+    /// The variants under one policy: labels are the variants' names, and the baseline is the design's baseline
+    /// variant. `None` if fewer than two variants have an arm with this policy, or if the baseline variant has none.
     pub fn under(&self, policy: &Policy) -> Option<Comparison> {
         let of_variant = |arm: &Arm| arm.variant.as_ref().map_or_else(|| arm.label.clone(), |own| own.name.clone());
         let baseline = self.design.arms.get(self.design.baseline)?;
@@ -30,8 +30,8 @@ impl Comparison {
         (slice.design.compared().count() > 1).then_some(slice)
     }
 
-    /// The arms that are compared and `is_own`, called by `label`, against the first that `is_baseline`, with the control arms
-    /// that stand beside them.
+    /// The compared arms that satisfy `is_own`, labelled by `label`, with the first that satisfies `is_baseline` as the
+    /// baseline, and with their control arms.
     fn sliced(
         &self,
         is_own: impl Fn(&Arm) -> bool,
@@ -39,7 +39,7 @@ impl Comparison {
         is_baseline: impl Fn(&Arm) -> bool,
     ) -> Option<Comparison> {
         let arms = &self.design.arms;
-        // The second arm of the baseline (A/A) would have its name.
+        // The second arm of the baseline (A/A) would have the same name.
         let compared: Vec<usize> =
             self.design.compared().filter(|arm| is_own(&arms[*arm]) && !self.design.is_aa(*arm)).collect();
         let baseline = compared.iter().position(|arm| is_baseline(&arms[*arm]))?;
@@ -51,7 +51,7 @@ impl Comparison {
         let bares: Vec<usize> = (0..arms.len()).filter(is_bare).collect();
         let stand_ins = compared.iter().enumerate().filter_map(|(place, arm)| {
             let stand_in = self.stand_in(*arm).filter(|stand_in| !compared.contains(stand_in))?;
-            // What stands in for the baseline of its variant stands in for it too.
+            // The stand-in of the baseline of its variant is also its own stand-in.
             let is_own = self.design.sham_of(*arm) == Some(stand_in);
             if !is_own && compared.contains(&self.design.own_baseline(*arm)) {
                 return None;
@@ -86,8 +86,8 @@ impl Comparison {
         })
     }
 
-    /// The arm whose only difference from the bare arm are the stops of an arm: its sham, where that was run in a block that
-    /// counts, or else that of the baseline of its variant, which stops as often.
+    /// The arm that differs from the bare arm only in the stops of `arm`: its sham, if that ran in a block that counts,
+    /// or otherwise the stand-in of its variant's baseline, which stops as often.
     fn stand_in(&self, arm: usize) -> Option<usize> {
         let design = &self.design;
         let is_run =
@@ -100,8 +100,8 @@ impl Comparison {
     }
 }
 
-/// What the trials of a part say. An answer that is wrong among all arms is wrong in a part of them, and nothing is compared
-/// with an arm that gave one.
+/// The analysis of a part. An answer that is wrong among all arms is wrong in a part of them, and nothing is compared
+/// with an arm that gave a wrong answer.
 fn analysis(
     design: &Design,
     trials: &[TrialRecord],

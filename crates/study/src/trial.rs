@@ -1,4 +1,4 @@
-//! One run of the workload under one policy, and everything that is kept of it.
+//! One run of the workload under one policy, and its record.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,14 +10,14 @@ use policy::Policy;
 use policy::census::Census;
 use policy::verdict::Verdict;
 
-/// One arm of a comparison: a policy, or a variant under a policy, and its label. Two arms may be the same (A/A), and some
-/// arms are controls.
+/// One arm of a comparison: a policy, or a variant under a policy, with a label. Two arms may be the same (A/A), and
+/// some arms are controls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arm {
     /// Unique in its comparison: the policy's name, or `VARIANT under POLICY`, or `NAME (again)` for the A/A arm; `bare`, and
     /// `sham of NAME`.
     pub label: String,
-    /// The policy whose memory the program gets.
+    /// The policy that determines the program's memory.
     pub policy: Policy,
     /// What the arm is for.
     pub role: Role,
@@ -27,27 +27,27 @@ pub struct Arm {
 }
 
 impl Arm {
-    /// A policy that is compared.
+    /// An arm for a policy that is compared.
     pub fn of_policy(label: impl Into<String>, policy: Policy) -> Arm {
         Arm { label: label.into(), policy, role: Role::Policy, variant: None }
     }
 
-    /// Whether both run the same variant, or none of them is one.
+    /// Whether both run the same variant, or neither has one.
     pub fn is_same_variant(&self, other: &Arm) -> bool {
         self.variant.as_ref().map(|one| &one.name) == other.variant.as_ref().map(|one| &one.name)
     }
 }
 
-/// A place in the schedule.
+/// A position in the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
     /// Index of the arm in its comparison.
     pub arm: usize,
-    /// Block 0 is the one that is discarded.
+    /// Block number; block 0 is discarded.
     pub block: u32,
-    /// The place within its block.
+    /// The position within its block.
     pub position: u32,
-    /// How many attempts at this trial were rejected before this one.
+    /// Number of earlier attempts at this trial that were rejected.
     pub attempt: u32,
 }
 
@@ -66,69 +66,69 @@ pub enum Exit {
 pub struct Answer {
     /// How the command ended.
     pub exit: Exit,
-    /// SHA-256 of what it wrote to standard output, in hexadecimal; absent unless asked for.
+    /// SHA-256 of its standard output, in hexadecimal; absent unless requested.
     pub stdout_sha256: Option<String>,
     /// Whether it was killed because it took longer than a trial may ([`crate::comparison::Design::trial_time_s`]); `exit`
     /// then says nothing of the command.
     pub too_slow: bool,
-    /// How what it wrote stands to the answer that was stated.
+    /// How its output compares with the stated answer.
     #[serde(default, skip_serializing_if = "Stated::is_nothing")]
     pub stated: Stated,
 }
 
-/// How an answer stands to the one that was stated.
+/// How an answer compares with the stated one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "stated")]
 pub enum Stated {
-    /// None was.
+    /// No answer was stated.
     #[default]
     Nothing,
-    /// It is that one.
+    /// The answer is the stated one.
     Met,
-    /// It is another one.
+    /// The answer differs from the stated one.
     Missed {
-        /// What was stated.
+        /// The stated answer.
         expected: String,
-        /// The beginning of what came.
+        /// The beginning of the actual answer.
         found: String,
     },
 }
 
-/// Everything that is kept of one trial.
+/// The record of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialRecord {
-    /// Its place in the schedule.
+    /// Its position in the schedule.
     pub trial: Trial,
-    /// Seconds since the comparison began, at the trial's start.
+    /// Start of the trial, in seconds since the comparison began.
     pub started_s: f64,
-    /// What was observed; a metric that is missing here could not be observed.
+    /// Observed values; a metric that is missing here could not be observed.
     pub observations: Vec<Observation>,
-    /// What mapped the memory when each process of the tree ended, and what was unmapped before.
+    /// What mapped the memory when each process of the tree ended, and the memory that was unmapped earlier.
     pub census: Census,
     /// Whether the policy held.
     pub verdict: Verdict,
-    /// The answer.
+    /// The answer of the command.
     pub answer: Answer,
     /// The state of the machine before the trial.
     pub state_before: State,
     /// The state of the machine after the trial.
     pub state_after: State,
-    /// Why the trial does not count; empty where it does.
+    /// Setting changes because of which the trial does not count; empty if it counts.
     pub rejected: Vec<SettingChange>,
 }
 
 impl Answer {
-    /// That of a command that ended so in time, where none was stated.
+    /// The answer of a command that ended in time, without a stated answer.
     pub fn of(exit: Exit, stdout_sha256: Option<String>) -> Answer {
         Answer { exit, stdout_sha256, too_slow: false, stated: Stated::Nothing }
     }
 
-    /// Whether the command says of itself that it succeeded.
+    /// Whether the command reports success.
     pub fn succeeded(&self) -> bool {
         !self.too_slow && self.exit == Exit::Code(0)
     }
 
-    /// Whether it is as good as another one: the same, or both what was stated for each.
+    /// Whether it is equivalent to another one: the same, or both match the answer stated for each.
     pub fn agrees_with(&self, other: &Answer) -> bool {
         let is_same_output = self.stated == Stated::Met || self.stdout_sha256 == other.stdout_sha256;
         (self.exit, self.too_slow) == (other.exit, other.too_slow) && is_same_output

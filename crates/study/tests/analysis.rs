@@ -108,8 +108,8 @@ fn noise_is_undecided_with_the_blocks_that_it_takes() {
             _ => None,
         })
         .collect();
-    // The half width at n blocks is about 2.05 * 1.41 * 5 % / sqrt(n) / 0.98: 1 % takes some 220 blocks, and
-    // more or fewer as the estimate lies in the band or outside of it.
+    // The half width at n blocks is about 2.05 * 1.41 * 5 % / sqrt(n) / 0.98: 1 % takes some 220 blocks, and more or
+    // fewer depending on whether the estimate is inside or outside the band.
     assert!(estimates.len() >= 15, "{estimates:?}");
     let mut sorted = estimates.clone();
     sorted.sort();
@@ -156,12 +156,12 @@ fn only_complete_blocks_count() {
     let design = design(&["default", "thp"], 1);
     let mut all = noisy(&[1.0, 0.9], 10, 0.005, 8);
     let whole = analysis(&design, &all);
-    // A block without one of its trials, and one whose only trial of an arm was rejected.
+    // A block that lacks a trial, and a block whose only trial of an arm was rejected.
     all.retain(|record| (record.trial.arm, record.trial.block) != (1, 4));
     let rejected = all.iter_mut().find(|record| (record.trial.arm, record.trial.block) == (0, 6)).unwrap();
     rejected.rejected = vec![SettingChange { path: "x".into(), before: None, after: None }];
     assert_eq!((whole.blocks, analysis(&design, &all).blocks), (10, 8));
-    // The repeated trial counts in its place.
+    // The repeated trial replaces it.
     let trial = Trial { arm: 0, block: 6, position: 0, attempt: 1 };
     all.push(record(trial, Holding::Held, &[(names::WALL_S, 1.0)]));
     assert_eq!(analysis(&design, &all).blocks, 9);

@@ -1,4 +1,4 @@
-//! Arms over boots: one arm measured in a boot, and what boots say together.
+//! Arms over boots: one arm measured per boot, and the merged result.
 
 mod common;
 
@@ -18,7 +18,7 @@ use study::trial::Trial;
 
 const ARMS: [&str; 3] = ["direct-map-1g", "direct-map-2m", "direct-map-4k"];
 
-/// A boot that measured one arm in so many trials around `wall_s`.
+/// A boot that measured one arm in `trials` trials around `wall_s`.
 fn boot(design: &Design, machine: Machine, arm: usize, wall_s: f64, trials: u32) -> Comparison {
     let trial = |block| {
         let wobble = 1.0 + f64::from(block % 3) * 0.001;
@@ -29,7 +29,7 @@ fn boot(design: &Design, machine: Machine, arm: usize, wall_s: f64, trials: u32)
     comparison(1, machine, design.clone(), run)
 }
 
-/// `boots` boots of each arm on each of `hosts` hosts; times are `ratios`, host effects and boot noise.
+/// `boots` boots of each arm on each of `hosts` hosts; times consist of `ratios`, host effects and boot noise.
 fn many(hosts: u32, boots: u32, ratios: &[f64], noise: f64, seed: u64) -> Merged {
     let mut random = Pcg64::seed_from_u64(seed);
     let design = design(&ARMS[..ratios.len()], 1);
@@ -128,10 +128,10 @@ fn what_stands_against_a_conclusion_is_named() {
     let apart = merge(&[of(0, 1, 0), of(0, 2, 0), of(1, 3, 1), of(1, 4, 1)]).unwrap();
     assert_eq!(apart.limits, [Limit::OtherHost { arm: 1 }, Limit::NoBoot { arm: 2 }]);
     assert_eq!(apart.arms[2].outcome, Outcome::NotMeasured);
-    // Twice each: no order of four boots is rare enough.
+    // Twice each: no order of four boots is significant.
     let few = merge(&[of(0, 1, 0), of(0, 2, 0), of(0, 3, 1), of(0, 4, 1)]).unwrap();
     assert_eq!(few.limits[0], Limit::TooFewBoots { arm: 1, needed: 4 });
-    // Demoted in the boot that had the baseline before.
+    // Demoted in the boot that measured the baseline before.
     let mut demoted = boot(&design, machine(0, 1), 1, 1.0, 3);
     demoted.started_unix_s = 100;
     demoted.trials.iter_mut().for_each(|record| record.state_after.demoted_to = Some(PageSize::M2));
@@ -184,7 +184,7 @@ fn the_same_boot_twice_is_one_observation() {
     assert_eq!((merged.boots.len(), merged.boots[0].trials), (1, 5));
 }
 
-/// As `compare --arm-of-boot -p direct-map-2m` measures it.
+/// As measured by `compare --arm-of-boot -p direct-map-2m`.
 #[test]
 fn an_arm_that_was_measured_alone_joins_the_others() {
     let part = |arms: &[&str], arm, number, wall_s| {
@@ -241,7 +241,7 @@ fn other_designs_and_nothing_are_refused() {
     assert_eq!(Part::of(&unfinished), None, "block 0 does not count");
 }
 
-/// Where nothing differs, claims are as rare as asked.
+/// If nothing differs, claims are as rare as requested.
 #[test]
 fn boots_that_differ_by_chance_are_seldom_told_apart() {
     let claims = (0..400).filter(|seed| {

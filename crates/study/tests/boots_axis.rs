@@ -21,7 +21,7 @@ fn definition() -> Definition {
     serde_json::from_value::<Wire>(wire).unwrap().of_size(Size::Full).unwrap()
 }
 
-/// One boot of a host, in which everything takes so much of the time.
+/// One boot of a host, in which everything takes `scale` of the time.
 fn boot(host: u32, kernel: &str, number: u64, scale: f64) -> Comparison {
     let mut design = design(&["base", "thp"], number);
     (design.min_blocks, design.max_blocks) = (8, 8);
@@ -32,7 +32,7 @@ fn boot(host: u32, kernel: &str, number: u64, scale: f64) -> Comparison {
     machine.kernel = format!("{kernel} #1");
     let mut comparison = comparison(number as i64, machine, design, run);
     comparison.started_unix_s = number as i64 * 1000;
-    // The path of pagelab differs between hosts, and is no other command.
+    // The path of pagelab differs between hosts, but that does not make it another command.
     comparison.invocation.command = vec![format!("/opt/{host}/pagelab")];
     comparison
 }
@@ -42,7 +42,7 @@ fn rows(comparisons: &[(&str, Comparison)]) -> Vec<Row> {
     boots::rows(&definition(), "sort", &named)
 }
 
-/// Six boots of each kernel on each of so many hosts; the new one takes four fifths of the time.
+/// Six boots of each kernel on each host; the new kernel takes four fifths of the time.
 fn many(hosts: u32) -> Vec<(&'static str, Comparison)> {
     let names = ["one", "two"];
     let of_host = |host: u32| {

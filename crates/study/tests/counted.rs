@@ -1,4 +1,4 @@
-//! What a study counts and weighs: what its file may say, and what is refused by name.
+//! `[counted]` of a study: what its file may contain, and which errors are reported by name.
 
 use serde_json::{Value, json};
 use study::counted::{Basis, Case, Place, Range, Set, Table};
@@ -92,7 +92,7 @@ fn published_figures_lie_within_ranges_or_not() {
     let wide = beside(20);
     let range = wide.found.unwrap();
     assert!(wide.place == Place::Within && range.low > 0.0 && range.holds(0.331), "{range:?}");
-    // Where nothing but reads counts, two thirds are saved.
+    // If only reads cost anything, two thirds are saved.
     assert_eq!(beside(0).place, Place::Below);
     assert!((beside(0).found.unwrap().low - 2.0 / 3.0).abs() < 1e-9);
     assert_eq!(beside(100_000).place, Place::Above);

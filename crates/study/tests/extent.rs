@@ -1,10 +1,10 @@
-//! Studies that multiply out to more than anybody runs: refused before they are built.
+//! Studies that multiply out to too many trials are refused before they are built.
 
 use serde_json::{Value, json};
 use study::definition::{MAX_TRIALS, Size, Wire, WireSuite};
 use testing::Random;
 
-/// A study under two policies with these keys over the usual ones.
+/// A study under two policies, with these keys replacing the usual ones.
 fn study(keys: Value) -> Value {
     let mut study = json!({
         "schema": "pagelab.study/1", "name": "large", "question": "?", "policies": ["base", "thp"],
@@ -104,7 +104,7 @@ fn words_are_bounded_with_their_placeholders_filled_in() {
     let long = "x".repeat(100_000);
     let sizes = |value: &str| json!({ "full": { "blocks": 1, "parameters": { "long": value } } });
     let words = |command: Value| json!([{ "name": "w", "command": command, "axes": { "a": numbers(1000) } }]);
-    // What each row has of the file, without a placeholder and with one.
+    // Words of the file that each row repeats, without and with a placeholder.
     for command in [json!(["true", "{a}", long]), json!(["true", "{a}", "{long}"])] {
         let error = refused(json!({ "workload": words(command), "sizes": sizes(&long) }), &[]);
         assert!(error.contains("more than 64M with their placeholders filled in"), "{error}");
@@ -121,7 +121,7 @@ fn a_series_has_a_bounded_number_of_sizes() {
     assert!(error.contains("series.sizes: expected at most 1000, found 1001"), "{error}");
 }
 
-/// What is counted is what is built.
+/// The counted extent equals what is built.
 #[test]
 fn the_product_is_the_number_of_rows() {
     let mut random = Random::new();

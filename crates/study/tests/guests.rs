@@ -1,4 +1,4 @@
-//! Comparisons of guests: no time where they were emulated, and kernels x policies over boots.
+//! Comparisons of guests: no times if they were emulated, and kernels x policies over boots.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn definition() -> Definition {
         .unwrap()
 }
 
-/// One boot of a guest, in which everything takes so much of the time.
+/// One boot of a guest, in which everything takes `scale` of the time.
 fn boot(kernel: &str, clock: Clock, number: u64, scale: f64) -> Comparison {
     let mut design = design(&["base", "thp"], number);
     (design.min_blocks, design.max_blocks) = (8, 8);
@@ -43,7 +43,7 @@ fn boot(kernel: &str, clock: Clock, number: u64, scale: f64) -> Comparison {
     Comparison { started_unix_s: number as i64 * 1000, ..comparison(number as i64, machine, design, run) }
 }
 
-/// Four boots of each kernel; the new one takes four fifths.
+/// Four boots of each kernel; the new one takes four fifths of the time.
 fn eight(clock: Clock) -> Vec<Comparison> {
     let kernel = |at: u64| if at.is_multiple_of(2) { ("old", 1.0) } else { ("new", 0.8) };
     (0..8).map(|at| boot(kernel(at).0, clock, at + 1, kernel(at).1)).collect()

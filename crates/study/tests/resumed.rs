@@ -1,4 +1,4 @@
-//! Comparisons that are interrupted and go on, over a fake machine.
+//! Comparisons that are interrupted and continued, on a fake machine.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn quiet(design: &Design, ratios: &[f64]) -> Fake {
     Fake::new(design, ratios, Noise::quiet(), 1)
 }
 
-/// The trials without what a clock or chance says of them.
+/// The trials, reduced to their positions.
 fn places(run: &Run) -> Vec<Trial> {
     run.trials.iter().map(|record| record.trial).collect()
 }

@@ -1,4 +1,4 @@
-//! The loop over a fake machine: order, repetition, stopping, failure.
+//! The loop on a fake machine: order, repetition, stopping, failure.
 
 mod common;
 
@@ -99,12 +99,12 @@ fn no_block_begins_after_the_time_is_up() {
     let mut fake = quiet(&design, &[1.0, 1.0]);
     let run = run(&design, &mut fake);
     assert_eq!(run.ended, Ended::Time);
-    // Two runs of half a second a block: the block that begins at 5 s is the last.
+    // Two runs of half a second per block: the block that begins at 5 s is the last.
     assert_eq!(run.trials.len(), 12);
     assert_eq!(run.analysis.unwrap().blocks, 5);
 }
 
-/// Whoever waited for the lease has measured nothing yet.
+/// While it waited for the lease, the comparison measured nothing.
 #[test]
 fn the_time_counts_from_the_first_trial() {
     let mut design = design(&["default", "thp"], 1);
@@ -149,7 +149,7 @@ fn without_the_baseline_or_the_last_other_arm_there_is_nothing_to_compare() {
     }
 }
 
-/// The setting that changed may be why.
+/// The setting change may be the reason.
 #[test]
 fn a_rejected_trial_that_took_too_long_is_repeated() {
     let design = design(&["default", "thp"], 1);
@@ -273,7 +273,7 @@ fn a_command_that_always_fails_is_not_measured() {
     assert_eq!(run.trials.len(), 2);
 }
 
-/// By itself it would not fail, so that is no advice.
+/// Outside of a measurement the command would not fail, so running it alone is not useful advice.
 #[test]
 fn a_command_that_fails_because_it_is_traced_is_not_to_be_run_by_itself() {
     let design = design(&["default", "thp"], 1);

@@ -1,4 +1,4 @@
-//! Whole comparisons of a fake machine: how often they are wrong, and how often they find what is there.
+//! Whole comparisons of a fake machine: how often they are wrong, and how often they find a real effect.
 //!
 //! The table of docs/evidence/calibration.md:
 //! `cargo test --release -p study --test simulation -- --ignored --nocapture`.
@@ -10,7 +10,7 @@ use study::comparison::Ended;
 use study::runner;
 use study::stats::Outcome;
 
-/// Policies of the arms, the baseline first; on the fake machine they are no more than names.
+/// Policies of the arms, the baseline first; on the fake machine they are only names.
 const POLICIES: [&str; 12] = [
     "default",
     "base",
@@ -26,23 +26,23 @@ const POLICIES: [&str; 12] = [
     "hugetlb-1g",
 ];
 
-/// What a number of comparisons came to.
+/// Results of a number of comparisons.
 #[derive(Default)]
 struct Tally {
     runs: u32,
     /// Comparisons that call an arm without effect better or worse.
     false_claims: u32,
-    /// Comparisons that call an arm with an effect better or worse, as it is.
+    /// Comparisons that correctly call an arm with an effect better or worse.
     found: u32,
     /// Comparisons with a winner.
     won: u32,
-    /// Comparisons in which the first arm's interval does not contain the truth.
+    /// Comparisons in which the first arm's interval does not contain the true ratio.
     misses: u32,
     precise: u32,
     blocks: u64,
 }
 
-/// Runs comparisons of a baseline with arms whose times have these ratios to its time.
+/// Runs comparisons of a baseline with arms whose times have these ratios to the baseline's.
 fn tally(runs: u32, ratios: &[f64], noise: Noise, first_seed: u64) -> Tally {
     let mut tally = Tally { runs, ..Tally::default() };
     for seed in first_seed..first_seed + u64::from(runs) {
@@ -75,7 +75,7 @@ fn share(count: u32, of: &Tally) -> f64 {
     f64::from(count) / f64::from(of.runs)
 }
 
-/// Enough runs that a true rate of 4 % passes and one of 8 % does not, whatever the seeds.
+/// Enough runs that a true rate of 4 % passes and one of 8 % fails, whatever the seeds.
 #[test]
 fn a_command_compared_with_itself_differs_in_at_most_six_of_a_hundred_runs() {
     for drift in [0.01, 0.02] {

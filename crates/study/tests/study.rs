@@ -78,7 +78,7 @@ fn a_study_that_makes_no_sense_is_refused_by_name() {
     assert!(matches!(quick, DefinitionError::Size { .. }));
 }
 
-/// A suite of three workloads, one of which works on what is made first.
+/// A suite of three workloads, one of which needs an input that must be created first.
 fn suite() -> WireSuite {
     serde_json::from_value(serde_json::json!({
         "schema": "pagelab.suite/1", "name": "set", "about": "a set",
@@ -120,7 +120,7 @@ fn a_suite_is_described_once_and_its_parameters_are_the_studys_to_change() {
     };
     assert_eq!(some(serde_json::json!({ "name": "set", "only": ["chase"] })), ["chase", "own"]);
     assert_eq!(some(serde_json::json!({ "name": "set", "without": ["mcf", "both"] })), ["chase", "own"]);
-    // Of the quick size.
+    // Selected for the quick size.
     let quick = serde_json::json!({ "name": "set", "quick_only": ["chase"] });
     assert_eq!(some(quick.clone()), ["mcf", "chase", "both", "own"]);
     let definition = of_suite(&quick).with_suites(Size::Quick, &[suite()]).unwrap();
@@ -213,7 +213,7 @@ fn policies_and_metrics_that_cannot_be_are_refused_before_anything_is_run() {
     assert_eq!(error, "workload \"a\": there is no metric \"rsp\" that could decide; there are wall, cpu, rps, p99");
 }
 
-/// A comparison of base pages with THP that takes so much of its time, on a quiet machine.
+/// A comparison of base pages with THP, which takes `ratio` of the time, on a quiet machine.
 fn compared(ratio: f64, holding: Holding, seed: u64) -> Comparison {
     let mut design = design(&["base", "thp"], seed);
     (design.min_blocks, design.max_blocks) = (12, 12);
@@ -263,7 +263,7 @@ fn what_is_no_claim_by_itself_is_none_together() {
 fn many_workloads_take_back_what_chance_gives() {
     let alike = |seed| row(&format!("w{seed}"), 1.0, seed);
     let mut rows: Vec<Row> = (1..40).map(alike).collect();
-    // One that is just significant by itself.
+    // A cell that is just significant on its own.
     let cell = &mut rows[0].cells[1];
     cell.standing = Standing::Better;
     cell.effects.get_mut("wall_s").unwrap().p_adjusted = Some(0.03);

@@ -1,4 +1,4 @@
-//! Control arms: what the tracer's stops cost, and what is claimed beside that.
+//! Control arms: the cost of the tracer's stops, and the claims that remain.
 
 mod common;
 
@@ -42,11 +42,11 @@ fn the_bare_arm_stands_beside_every_comparison_and_shams_beside_arms_that_stop()
     assert_eq!(design.arms[5].policy, Policy::DEFAULT);
     assert!(matches!(&design.arms[6].role, Role::Sham { of: 2, stops } if stops.to_string() == "thp"));
     assert_eq!(design.arms[6].policy, Policy::DEFAULT);
-    // The ground is the baseline's own memory, where that needs no stops.
+    // The ground is the baseline's own memory, if that needs no stops.
     let design = controlled(&["base", "thp"], 1);
     assert_eq!(labels(&design), ["base", "thp", "bare", "sham of thp"]);
     assert_eq!(design.arms[3].policy.to_string(), "base");
-    // A baseline that stops has a sham arm itself, and `default` is one already.
+    // A baseline that stops gets a sham arm, and `default` already is one.
     let design = controlled(&["thp", "default", "base"], 1);
     assert_eq!(labels(&design), ["thp", "default", "base", "bare", "sham of thp", "sham of base"]);
     // Arms over boots stop alike.
@@ -125,10 +125,10 @@ fn a_gain_that_the_baselines_stops_could_have_made_is_no_claim() {
     let stopped = analysis(&design, &[(1.0, 1.3, MANY), (1.0, 1.0, FEW)]);
     assert_eq!(stopped.arms[1].outcome, Outcome::WithinTracerCost);
     assert!(near(cost(&stopped, 1).bound.unwrap().ratio, 1.0 / 1.3));
-    // `default` is the ground: what large pages do is in the baseline.
+    // `default` is the ground: the effect of large pages is in the baseline.
     let faster = analysis(&design, &[(1.25, 1.3, MANY), (1.0, 1.0, FEW)]);
     assert_eq!(faster.arms[1].outcome, Outcome::Better { best: true });
-    // And a loss against a baseline that stops more often is one.
+    // A loss against a baseline that stops more often is a real one.
     let slower = analysis(&design, &[(0.8, 1.05, MANY), (1.0, 1.0, FEW)]);
     assert_eq!(slower.arms[1].outcome, Outcome::Worse);
 }
@@ -150,7 +150,7 @@ fn no_arm_beats_another_by_the_others_stops() {
     assert_eq!((&analysis.arms[1].tied, &analysis.arms[2].tied), (&vec![2], &vec![1]));
 }
 
-/// A rate is slowed by stops as a time is: it falls.
+/// Stops slow a rate as they slow a time: it falls.
 #[test]
 fn a_rate_that_the_stops_could_have_lowered_is_no_claim() {
     let mut design = controlled(&["default", "thp"], 1);
@@ -181,7 +181,7 @@ fn a_design_without_controls_is_judged_as_before() {
     assert!(analysis.arms[1].tracer_cost.is_empty());
 }
 
-/// A bare arm that answers otherwise shows no cost, and ends nothing.
+/// A bare arm with a different answer shows no cost, and ends nothing.
 #[test]
 fn a_bare_arm_with_another_answer_is_left_out() {
     let design = controlled(&["default", "thp"], 1);
@@ -194,8 +194,8 @@ fn a_bare_arm_with_another_answer_is_left_out() {
     assert!(run.analysis.unwrap().arms[0].tracer_cost.is_empty());
 }
 
-/// Stops that cost anything between nothing and a fifth, and a policy that does nothing: at most 6 of 100 comparisons claim
-/// something, as without a tracer.
+/// Stops that cost between nothing and a fifth, and a policy that does nothing: at most 6 of 100 comparisons make a
+/// claim, as without a tracer.
 #[test]
 fn a_policy_that_does_nothing_is_seldom_called_anything_however_much_its_stops_cost() {
     for cost in [1.0, 1.01, 1.05, 1.2] {
@@ -212,7 +212,7 @@ fn a_policy_that_does_nothing_is_seldom_called_anything_however_much_its_stops_c
     }
 }
 
-/// What the stops cannot have made is found as without them.
+/// A change that the stops cannot have caused is found as without them.
 #[test]
 fn a_gain_is_found_beside_stops_and_a_loss_well_beyond_them() {
     for (ratio, cost) in [(0.9, 1.02), (1.1, 1.02)] {

@@ -1,4 +1,4 @@
-//! Variants as arms of one block: what they are against each other under each policy, and each policy within each of them.
+//! Variants as arms of one block: compared with each other under each policy, and policies compared within each variant.
 
 mod common;
 
@@ -35,7 +35,7 @@ fn design() -> Design {
     design.with_controls(|policy| *policy != Policy::DEFAULT)
 }
 
-/// The new build takes `build` of the old one's time, and THP four fifths of any; stops cost the new one `stops` more.
+/// The new build takes `build` of the old one's time, and THP four fifths of either; stops add `stops` to the new one.
 fn fake(design: &Design, build: f64, stops: f64) -> Fake {
     let mut fake = Fake::new(design, &vec![1.0; design.arms.len()], Noise::quiet(), 7);
     for (at, arm) in design.arms.iter().enumerate() {
@@ -120,14 +120,14 @@ fn a_part_compares_like_with_like() {
 
 #[test]
 fn what_the_tracer_costs_one_build_alone_is_no_change_of_builds() {
-    // Under THP the new build stops often, and seems to lose a tenth by it.
+    // Under THP the new build stops often, and seems to lose a tenth because of that.
     let found = measured(1.0, 1.1);
     let under = found.under(&"thp".parse().unwrap()).unwrap();
     assert!(near(ratio(&under, "new"), 1.1));
     assert_eq!(outcome(&under, "new"), Outcome::WithinTracerCost);
     let costs = &under.analysis.as_ref().unwrap().arms[1].tracer_cost[names::WALL_S];
     assert!(near(costs.bound.unwrap().ratio, 1.1) && near(costs.of_bare.ratio, 1.1), "{costs:?}");
-    // A build that is slower by itself is not excused: its bare arm is as slow.
+    // A build that is slower itself is not excused: its bare arm is as slow.
     let found = measured(1.1, 1.0);
     assert_eq!(outcome(&found.under(&"default".parse().unwrap()).unwrap(), "new"), Outcome::Worse);
 }
@@ -162,7 +162,7 @@ fn an_arm_that_misses_the_stated_answer_is_named_in_every_part() {
     assert_eq!(message(&found, "new under default"), wrong);
     assert_eq!(outcome(&found, "old under default"), Outcome::Baseline);
     assert_eq!(message(&found.under(&Policy::DEFAULT).unwrap(), "new"), wrong);
-    // Its own policies have nothing right to be compared with.
+    // Its own policies have no right answer to be compared with.
     let within = found.within("new").unwrap();
     assert_eq!(message(&within, "default"), wrong);
     assert!(message(&within, "thp").contains("that of default, with which it would be compared"));
@@ -195,7 +195,7 @@ fn a_baseline_that_misses_the_stated_answer_alone_is_named() {
     }
 }
 
-/// A fake machine of which some arms miss the stated answer.
+/// A fake machine on which some arms miss the stated answer.
 struct Wrong {
     fake: Fake,
     wrong: Vec<usize>,

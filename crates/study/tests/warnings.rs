@@ -1,4 +1,4 @@
-//! What a careful reader is warned of, and what not.
+//! Which warnings a careful reader gets, and which not.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn analysis(design: &Design, trials: &[TrialRecord]) -> Analysis {
     analyse(design, trials, &admitted(design.arms.len())).expect("blocks that count")
 }
 
-/// Warnings of so many comparisons with values of this kind, as a share of the comparisons.
+/// The share of comparisons, with values of this kind, that give a warning.
 fn rate(is: fn(&Warning) -> bool, blocks: u32, mut value: impl FnMut(&mut Pcg64, u32) -> f64) -> f64 {
     let design = design(&["default", "thp"], 1);
     let runs = 300;

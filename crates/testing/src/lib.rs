@@ -1,8 +1,8 @@
-//! What tests of every crate say in one way: that one is skipped, and by which seed its chance can be repeated. And where
-//! the recorder is, which tests use but do not build.
+//! Helpers for the tests of every crate: reporting a skipped test, printing a seed with which a random test can be repeated, and
+//! finding the recorder, which tests use but do not build.
 //!
-//! `cargo xtask test` counts what [`skip`] writes, and `cargo xtask tidy` finds tests that say it otherwise. No program
-//! depends on this crate.
+//! `cargo xtask test` counts the lines that [`skip`] writes, and `cargo xtask tidy` finds tests that report a skip in another way.
+//! No program depends on this crate.
 
 #![forbid(unsafe_code)]
 
@@ -17,16 +17,16 @@ use std::path::{Path, PathBuf};
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// The variable by which a seed is given to tests again.
+/// The variable that sets the seed of random tests.
 pub const SEED: &str = "PAGELAB_TEST_SEED";
 
-/// The variable that names the file to which [`skip`] adds a line. Without it nothing is written.
+/// The variable that names the file to which [`skip`] appends a line. If it is not set, nothing is written.
 pub const SKIPS: &str = "PAGELAB_TEST_SKIPS";
 
-/// Says that a test cannot run here, or a part of it, and what it needs: `skip("root, to mount")`.
+/// Reports that a test, or a part of it, cannot run here, and what it needs: `skip("root, to mount")`.
 ///
-/// A line of the file that [`SKIPS`] names has the test program, the test and what it needs, with tabs between them. A program
-/// is called as nextest calls it (`study::runner`) where that runs it, and by the name of its file otherwise.
+/// A line of the file named by [`SKIPS`] contains the test program, the test and what it needs, separated by tabs. The program has
+/// nextest's name (`study::runner`) if nextest runs it, and otherwise the name of its file.
 pub fn skip(needs: impl Display) {
     let needs = needs.to_string();
     println!("skipped: needs {needs}");
@@ -38,7 +38,7 @@ pub fn skip(needs: impl Display) {
     }
 }
 
-/// The test program that runs: by nextest's name for it, or by its file's without cargo's hash.
+/// The name of the running test program: nextest's, or that of its file without cargo's hash.
 fn program() -> String {
     if let Ok(name) = std::env::var("NEXTEST_BINARY_ID") {
         return name;
@@ -48,24 +48,24 @@ fn program() -> String {
     name.rsplit_once('-').map_or(name.clone(), |(name, _)| name.to_string())
 }
 
-/// The test that runs, which is the name of its thread.
+/// The name of the running test, which is the name of its thread.
 fn test() -> String {
     std::thread::current().name().unwrap_or("?").to_string()
 }
 
-/// The recorder of this build, `libpagelab_qemu_plugin.so` beside the program of which tests are given the path. No test
-/// builds it: `cargo xtask test` does so before.
+/// The recorder of this build: `libpagelab_qemu_plugin.so` in the directory of the given program. No test builds it; `cargo xtask
+/// test` builds it before the tests.
 ///
 /// # Panics
-/// It is not there, or older than its source. The message says what to run.
+/// The recorder is missing, or older than its source. The message names the command to run.
 pub fn recorder(program: &Path) -> PathBuf {
     recorder::beside(program).unwrap_or_else(|problem| panic!("{problem}"))
 }
 
-/// The seed of a test's chance: that of [`SEED`], or another one in each run. It is printed, which shows where a test fails.
+/// The seed of a random test: the value of [`SEED`], or a new one in each run. It is printed, so that a failure can be repeated.
 ///
 /// # Panics
-/// The variable holds no number.
+/// The variable is not a number.
 pub fn seed() -> u64 {
     let given = std::env::var(SEED).ok();
     let seed = match &given {
@@ -76,23 +76,23 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// How properties are tested: with so many cases, by a seed that is printed. Nothing is written beside the sources.
+/// The configuration of property tests: the number of cases, and a seed that is printed. Nothing is written to the source tree.
 pub fn properties(cases: u32) -> Config {
     Config { cases, failure_persistence: None, rng_seed: RngSeed::Fixed(seed()), ..Config::default() }
 }
 
-/// Random numbers of a test, by a seed that is printed (SplitMix64).
+/// The random numbers of a test, from a seed that is printed (SplitMix64).
 #[derive(Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Numbers by the seed of this run.
+    /// A generator with the seed of this run.
     #[expect(clippy::new_without_default, reason = "each has another seed, which is no default")]
     pub fn new() -> Random {
         Random(seed())
     }
 
-    /// A number below `end`, which is not zero.
+    /// A number below `end`, which must not be zero.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,17 +1,17 @@
-//! Input that is almost right: a sound one in which a few things were changed, by a seed that is printed. What reads it must end, with
-//! an answer or an error.
+//! Input that is almost valid: a valid one with a few changes, made from a seed that is printed. A parser must finish with a result
+//! or an error for each of them.
 
 use serde_json::{Map, Number, Value};
 
 use crate::Random;
 
-/// The variable that says how many times as many mutations are tried.
+/// The variable by which the number of mutations is multiplied.
 pub const TIMES: &str = "PAGELAB_TEST_TIMES";
 
-/// How many mutations a test tries: `count`, or [`TIMES`] as many.
+/// The number of mutations that a test tries: `small`, multiplied by [`TIMES`] if it is set.
 ///
 /// # Panics
-/// The variable holds no number.
+/// The variable is not a number.
 pub fn count(small: usize) -> usize {
     let times = std::env::var(TIMES).ok();
     let times =
@@ -19,11 +19,11 @@ pub fn count(small: usize) -> usize {
     small * times
 }
 
-/// Numbers at the edges of what there is.
+/// Boundary values.
 const NUMBERS: [u64; 14] =
     [0, 1, 2, 3, 255, 4095, 4096, 65_536, 1 << 31, 1 << 32, 1 << 47, 1 << 62, u64::MAX - 1, u64::MAX];
 
-/// Words that mean something to a terminal, a shell, a parser or a path.
+/// Words with a special meaning for a terminal, a shell, a parser or a path.
 const WORDS: [&str; 16] = [
     "",
     " ",
@@ -43,7 +43,7 @@ const WORDS: [&str; 16] = [
     "true",
 ];
 
-/// Bytes of a text that is far too long.
+/// The length of a text that is far too long, in bytes.
 const LONG: u64 = 200_000;
 
 impl Random {
@@ -51,7 +51,7 @@ impl Random {
         self.below(length.max(1) as u64) as usize
     }
 
-    /// A number at an edge, near one, or any.
+    /// A number at a boundary, near one, or any.
     pub fn number(&mut self) -> u64 {
         let edge = NUMBERS[self.index(NUMBERS.len())];
         match self.below(4) {
@@ -62,7 +62,7 @@ impl Random {
         }
     }
 
-    /// A word that is not expected.
+    /// An unexpected word.
     pub fn word(&mut self) -> String {
         match self.below(12) {
             0 => "x".repeat(self.below(LONG) as usize),
@@ -71,7 +71,7 @@ impl Random {
         }
     }
 
-    /// Changes a few bytes or stretches of bytes.
+    /// Changes a few bytes or ranges of bytes.
     pub fn change_bytes(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..=self.below(4) {
             if bytes.is_empty() {
@@ -142,7 +142,7 @@ impl Random {
         }
     }
 
-    /// Changes a few lines of a text with `key = value` in its lines: values, keys, whole lines and their order.
+    /// Changes a few lines of a text with `key = value` lines: values, keys, whole lines and their order.
     pub fn change_lines(&mut self, text: &str) -> String {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         for _ in 0..=self.below(3) {
@@ -162,7 +162,7 @@ impl Random {
     }
 
     fn changed_line(&mut self, line: &str) -> String {
-        // A number, a word, or the text of the line, taken literally.
+        // Change one part of the line: a number, a word, or other text.
         let parts: Vec<&str> = line.split_inclusive([' ', ',', '=', '"', '[', ']', '{', '}']).collect();
         let changed = self.index(parts.len());
         let value = match self.below(4) {

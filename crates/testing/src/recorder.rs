@@ -1,4 +1,4 @@
-//! The recorder beside a program, and whether it is that of the source as it is now.
+//! Finds the recorder in the directory of a program, and checks that it is not older than its source.
 
 use std::fmt;
 use std::fs;
@@ -6,16 +6,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The recorder's file, and cargo's list of what it was made from.
+/// The file of the recorder, and cargo's list of the files that it was built from.
 const FILE: &str = "libpagelab_qemu_plugin.so";
 const SOURCES: &str = "libpagelab_qemu_plugin.d";
 
 /// Why a recorder cannot be used.
 #[derive(Debug)]
 pub enum NotCurrent {
-    /// There is none.
+    /// The file is missing.
     Missing(PathBuf, io::Error),
-    /// A file of its source was changed after it was made.
+    /// A source file was changed after the recorder was built.
     Older(PathBuf, PathBuf),
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for NotCurrent {
     }
 }
 
-/// The recorder beside a program.
+/// The recorder in the directory of a program.
 pub fn beside(program: &Path) -> Result<PathBuf, NotCurrent> {
     let directory = program.parent().unwrap_or(Path::new("."));
     let recorder = directory.join(FILE);
@@ -56,7 +56,7 @@ fn changed(path: &Path) -> io::Result<SystemTime> {
     fs::metadata(path)?.modified()
 }
 
-/// The files behind the colon of a line as make reads it; blanks in names have a backslash.
+/// The dependencies in a rule of a makefile, after the colon; blanks in names have a backslash.
 fn sources_of(rule: &str) -> Vec<PathBuf> {
     let Some((_, files)) = rule.split_once(": ") else { return Vec::new() };
     let files = files.replace("\\ ", "\0");
@@ -67,7 +67,7 @@ fn sources_of(rule: &str) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    /// Sets when a file was last changed.
+    /// Sets the time of a file's last change.
     fn touch(path: &Path, seconds: u64) {
         let file = fs::File::options().create(true).append(true).open(path).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds)).unwrap();

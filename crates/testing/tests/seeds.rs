@@ -1,11 +1,11 @@
-//! A seed that a failed test printed repeats what it did.
+//! The seed that a failed test printed repeats the test.
 
 use std::process::Command;
 
 use proptest::prelude::*;
 use testing::{Random, SEED};
 
-/// What a test of this program prints, with a seed or with that of chance.
+/// The output of a test of this program, with the given seed or a random one.
 fn printed(test: &str, seed: Option<u64>) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", test, "--nocapture"]).env_remove(SEED);

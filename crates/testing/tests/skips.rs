@@ -1,4 +1,4 @@
-//! What a test that does not run leaves for the tally.
+//! A skipped test writes a line to the file of skips.
 
 use std::process::Command;
 

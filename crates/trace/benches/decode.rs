@@ -1,7 +1,7 @@
-//! How fast a trace is read: original accesses, and runs, a second on one core.
+//! Measures how fast a trace is read on one core: original accesses and runs per second.
 //!
-//! `cargo bench -p trace -- FILE...` reads traces; without one it makes a trace. The tests run it on a
-//! tiny one, and it checks what was read.
+//! `cargo bench -p trace -- FILE...` reads the given traces; without one it generates a trace. The tests run it on a
+//! tiny trace, and it checks what was read.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -9,11 +9,11 @@ use std::time::Instant;
 
 use trace::{Block, Header, Kind, Reader};
 
-/// Accesses of the trace that is made where none is named.
+/// Accesses of the trace that is generated if none is given.
 const ACCESSES: u64 = 50_000_000;
 
 fn main() {
-    // cargo adds a word of its own.
+    // cargo adds an argument of its own.
     let files: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     for name in &files {
         report(name, BufReader::with_capacity(1 << 20, File::open(name).expect("a trace")));
@@ -23,13 +23,13 @@ fn main() {
     }
 }
 
-/// Makes a trace of so many accesses and reads it.
+/// Generates a trace of `accesses` accesses and reads it.
 pub fn decode(accesses: u64) {
     let bytes = made(accesses);
     assert_eq!(report("a walk with a hot page", &bytes[..]), accesses);
 }
 
-/// Reads a trace to its end; how many accesses it has.
+/// Reads a trace to its end and returns how many accesses it has.
 fn report(name: &str, from: impl Read) -> u64 {
     let started = Instant::now();
     let mut reader = Reader::new(from).expect("a trace");
@@ -51,7 +51,7 @@ fn report(name: &str, from: impl Read) -> u64 {
     accesses
 }
 
-/// A trace that walks through memory, comes back to one page, and fetches from two.
+/// A trace that walks through memory, returns to one page again and again, and fetches from two.
 fn made(accesses: u64) -> Vec<u8> {
     let header = Header::of("a benchmark");
     let mut recording = trace::Recording::new(Vec::new(), header).expect("memory");

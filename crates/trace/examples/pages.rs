@@ -1,6 +1,6 @@
-//! How many pages a trace touches, and how often each thread does: `cargo run -p trace --example pages -- FILE`.
+//! Counts the pages that a trace touches and the accesses of each thread: `cargo run -p trace --example pages -- FILE`.
 //!
-//! Without a file it makes a trace of a loop over an array, and reads that.
+//! Without a file it generates a trace of a loop over an array and reads that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// A trace of one thread that stores to each eighth byte of 64K.
+/// A trace of one thread that stores to every eighth byte of 64K.
 fn made() -> std::io::Result<Vec<u8>> {
     let mut recording = Recording::new(Vec::new(), Header::of("the example `pages`"))?;
     for address in (0x1000_0000..0x1001_0000).step_by(8) {

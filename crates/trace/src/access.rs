@@ -2,24 +2,24 @@
 
 use crate::run::PAGE_SHIFT;
 
-/// One access of a run, where addresses are kept.
+/// One access of a run, for traces that keep addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Access(u16);
 
-/// Some bits of an access: from which on, and how many.
+/// A bit field of an access.
 struct Bits {
     shift: u32,
     count: u32,
 }
 
-/// Where in its page it begins.
+/// Offset in the page, in bytes.
 const OFFSET: Bits = Bits { shift: 0, count: PAGE_SHIFT };
-/// log2 of its size.
+/// log2 of the size in bytes, or [`UNKNOWN_SIZE`].
 const SIZE: Bits = Bits { shift: 12, count: 3 };
-/// Whether it is a store.
+/// 1 for a store.
 const STORE: Bits = Bits { shift: 15, count: 1 };
 
-/// Sizes that are no power of two up to 64 bytes.
+/// The size field of an access whose size is not a power of two up to 64 bytes.
 const UNKNOWN_SIZE: u16 = 7;
 
 impl Bits {
@@ -33,10 +33,10 @@ impl Bits {
 }
 
 impl Access {
-    /// Most bytes of an access whose size is told.
+    /// The largest access whose size is recorded, in bytes.
     pub const MAX_BYTES: u32 = 64;
 
-    /// An access of `bytes` at `offset` in its page. Sizes that are no power of two up to 64 are told as unknown.
+    /// An access of `bytes` at `offset` in its page. A size that is not a power of two up to 64 is recorded as unknown.
     pub fn new(offset: u16, bytes: u32, store: bool) -> Access {
         let is_known = bytes.is_power_of_two() && bytes <= Access::MAX_BYTES;
         let size = if is_known { bytes.trailing_zeros() as u16 } else { UNKNOWN_SIZE };
@@ -51,12 +51,12 @@ impl Access {
         self.0
     }
 
-    /// Where in its page it begins.
+    /// Offset of its first byte in the page.
     pub const fn offset(self) -> u16 {
         OFFSET.of(self.0)
     }
 
-    /// How many bytes; `None` if that is not known.
+    /// Its size in bytes; `None` if that is not known.
     pub const fn bytes(self) -> Option<u32> {
         match SIZE.of(self.0) {
             UNKNOWN_SIZE => None,

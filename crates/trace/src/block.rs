@@ -1,29 +1,30 @@
-//! Blocks: what a file is a sequence of. Each stands for itself, so that damage to one costs that one.
+//! Blocks: a file is a sequence of them. Each can be read without the others, so damage to one block loses only that block.
 
 use thiserror::Error;
 
-/// Begins every block. The first byte is no ASCII, and the line ends catch what changes those, as with PNG files.
+/// The first bytes of every block. The first is not ASCII, and the line ends reveal a conversion of line ends, as with
+/// PNG files.
 pub const MAGIC: [u8; 8] = *b"\x89PLTRC\r\n";
-/// Bytes of a block before its payload.
+/// Bytes of a block before its payload: the magic and the prefix.
 pub const PREFIX_BYTES: usize = 64;
-/// Most bytes of a payload; a block that says more is damaged.
+/// The largest payload, in bytes. A block that claims more is damaged.
 pub const MAX_PAYLOAD_BYTES: usize = 64 << 20;
-/// No thread has so many runs or events: a block with later ones is damaged, and nobody who counts overflows.
+/// Upper bound of the run and event numbers of a thread. A block with higher ones is damaged, so counting never overflows.
 pub const MAX_NUMBER: u64 = 1 << 62;
 
-/// What a block holds.
+/// The kind of a block's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Holds {
-    /// What the trace says about itself: JSON, [`Header`](crate::Header).
+    /// The header of the trace: JSON, [`Header`](crate::Header).
     Header = 1,
     /// Runs of one thread: [`Chunk`](crate::Chunk).
     Runs = 2,
     /// Address-space events of one thread: a list of [`Event`](crate::Event) as JSON, compressed.
     Events = 3,
-    /// Where the blocks are: the last one of a file that is whole.
+    /// The positions of the blocks. It is the last block of a complete file.
     Index = 4,
-    /// When threads came to places: a list of [`Timestamp`](crate::Timestamp), compressed.
+    /// When threads reached positions in their runs: a list of [`Timestamp`](crate::Timestamp), compressed.
     Timestamps = 5,
 }
 
@@ -34,7 +35,7 @@ impl Holds {
     }
 }
 
-/// A number of a prefix: its first byte, and how many bytes it has. All are little-endian; bytes without a field are zero.
+/// A number in a prefix: its first byte and its length. All numbers are little-endian; bytes outside the fields are zero.
 struct Field<const BYTES: usize>(usize);
 
 const HOLDS: Field<1> = Field(8);
@@ -58,46 +59,46 @@ impl<const BYTES: usize> Field<BYTES> {
     }
 }
 
-/// What stands before the payload of a block, behind [`MAGIC`]: docs/reference/formats/trace.md has the bytes.
+/// The part of a block between [`MAGIC`] and the payload. docs/reference/formats/trace.md lists the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// What the payload is.
+    /// The kind of the payload.
     pub holds: Holds,
-    /// The thread that runs or events are of, numbered from 0 in the order of appearance; 0 for timestamps, which are of all.
+    /// The thread of the runs or events, numbered from 0 in order of appearance; 0 for timestamps, which cover all threads.
     pub thread: u32,
-    /// The number of the block.
+    /// The number of the block in the file.
     pub number: u64,
     /// The number of its first run or event in its thread, or of its first timestamp in the file.
     pub first: u64,
-    /// How many runs, events or timestamps.
+    /// How many runs, events or timestamps the payload holds.
     pub count: u32,
-    /// Bytes of the payload.
+    /// Length of the payload, in bytes.
     pub payload_bytes: u32,
     /// Instructions that the thread had executed when the block ended.
     pub instructions: u64,
-    /// The checksum of the payload.
+    /// CRC-32 of the payload.
     pub payload_crc: u32,
 }
 
-/// Why bytes are no block.
+/// Why bytes are not a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BlockError {
     /// The magic is missing.
     #[error("no block begins here")]
     Magic,
-    /// The prefix does not have its checksum.
+    /// The prefix does not match its checksum.
     #[error("the checksum of the block's prefix is wrong")]
     PrefixChecksum,
-    /// The payload does not have its checksum.
+    /// The payload does not match its checksum.
     #[error("the checksum of the block's payload is wrong")]
     PayloadChecksum,
     /// A kind of block that this version does not know.
     #[error("a block of the unknown kind {0}")]
     Kind(u8),
-    /// A payload larger than any that is written.
+    /// The payload is larger than [`MAX_PAYLOAD_BYTES`].
     #[error("a payload of {0} bytes; expected at most {MAX_PAYLOAD_BYTES}")]
     TooLarge(u32),
-    /// Runs or events with higher numbers than there can be.
+    /// The number of the first run or event is not below [`MAX_NUMBER`].
     #[error("it begins with the run or event {0}; expected a number below {MAX_NUMBER}")]
     Number(u64),
     /// The file ends within the block.
@@ -106,7 +107,7 @@ pub enum BlockError {
 }
 
 impl Prefix {
-    /// The prefix as bytes.
+    /// Encodes the prefix, with its magic and checksum.
     pub fn to_bytes(&self) -> [u8; PREFIX_BYTES] {
         let mut bytes = [0; PREFIX_BYTES];
         bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
@@ -123,10 +124,10 @@ impl Prefix {
         bytes
     }
 
-    /// The prefix that `bytes` hold.
+    /// Decodes a prefix.
     ///
     /// # Errors
-    /// Bytes that are none.
+    /// The bytes are not a valid prefix.
     pub fn from_bytes(bytes: &[u8; PREFIX_BYTES]) -> Result<Prefix, BlockError> {
         if bytes[..MAGIC.len()] != MAGIC {
             return Err(BlockError::Magic);

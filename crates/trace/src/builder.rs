@@ -1,4 +1,4 @@
-//! From runs to a chunk.
+//! Builds chunks from runs.
 
 use std::io;
 
@@ -10,16 +10,16 @@ use crate::header::Columns;
 use crate::run::{Kind, Run};
 use crate::run_cache::RunCache;
 
-/// Where fewer runs than this share a distinct one, the dictionary is sorted: it is a part of the chunk that counts, and small
-/// then. Elsewhere its order is that of the first runs, in which what recurs has small ids that recur.
+/// If each distinct run occurs fewer times than this on average, the dictionary is a notable part of the chunk. It is then
+/// sorted by page, which makes it small. Otherwise it keeps the order of first use, which gives recurring runs small ids.
 const RUNS_OF_A_DISTINCT: usize = 64;
 
-/// Makes chunks of runs.
+/// Collects runs and builds chunks of them.
 #[derive(Debug)]
 pub struct Builder {
     columns: Columns,
     distinct: Vec<Run>,
-    /// Which of them each run is.
+    /// For each run, its index in `distinct`.
     ids: Vec<u16>,
     addresses: Vec<Access>,
     slots: Slots,
@@ -39,39 +39,39 @@ impl Builder {
         }
     }
 
-    /// The runs that no chunk was made of yet.
+    /// The number of runs since the last chunk was taken.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no such runs.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// Whether a run of `accesses` more may not fit in this chunk.
+    /// Whether one more run with `accesses` accesses may not fit in this chunk.
     pub fn is_full(&self, accesses: usize) -> bool {
         !self.has_room(1, accesses)
     }
 
-    /// Whether `runs` runs with `accesses` accesses fit in this chunk, whatever they are.
+    /// Whether `runs` runs with `accesses` accesses in total fit in this chunk, whatever their pages are.
     pub fn has_room(&self, runs: usize, accesses: usize) -> bool {
         let addresses = if self.columns.addresses { self.addresses.len() + accesses } else { 0 };
         self.ids.len() + runs <= MAX_RUNS && self.distinct.len() + runs <= MAX_PAGES && addresses <= MAX_ACCESSES
     }
 
-    /// Adds a run, and its accesses where addresses are kept. The chunk must not be full.
+    /// Adds a run, and its accesses if addresses are kept. The chunk must not be full.
     #[inline]
     pub fn push(&mut self, run: Run, accesses: &[Access]) {
         self.extend(&[run]);
         self.keep(accesses);
     }
 
-    /// Adds runs without their accesses. There must be room for them.
+    /// Adds runs without their accesses. The caller ensures that there is room for them.
     #[inline]
     pub fn extend(&mut self, runs: &[Run]) {
         let (cache, slots, distinct) = (&mut self.cache, &mut self.slots, &mut self.distinct);
-        // What is kept does not change within a chunk: asked outside of the loop, which each recorded run goes through.
+        // The kept columns do not change within a chunk. This check is outside the loop because every recorded run passes it.
         match self.columns {
             Columns { kinds: true, accesses: true, .. } => {
                 cache.ids(runs, &mut self.ids, |run| slots.id(*run, distinct))
@@ -84,14 +84,14 @@ impl Builder {
         }
     }
 
-    /// Adds accesses of runs, where addresses are kept.
+    /// Adds accesses of runs if addresses are kept.
     pub fn keep(&mut self, accesses: &[Access]) {
         if self.columns.addresses {
             self.addresses.extend_from_slice(accesses);
         }
     }
 
-    /// Takes the chunk; the next run begins a new one.
+    /// Takes the chunk. The next run starts a new one.
     pub fn take(&mut self) -> Chunk {
         let addresses = std::mem::take(&mut self.addresses);
         let chunk = Chunk { addresses, ..Chunk::of(&self.distinct, &self.ids, self.columns) };
@@ -99,10 +99,10 @@ impl Builder {
         chunk
     }
 
-    /// Appends the chunk to `bytes`, and forgets it but for its memory. Gives how many runs it has.
+    /// Appends the encoded chunk to `bytes` and clears the builder, keeping its memory. Returns the number of runs.
     ///
     /// # Errors
-    /// The compressor has no memory.
+    /// The compressor is out of memory.
     pub fn encode(&mut self, encoder: &mut Encoder, bytes: &mut Vec<u8>) -> io::Result<usize> {
         if self.distinct.len() * RUNS_OF_A_DISTINCT > self.ids.len() {
             self.sort();
@@ -133,7 +133,7 @@ impl Builder {
         self.ids.iter_mut().for_each(|id| *id = ids[usize::from(*id)]);
     }
 
-    /// Forgets all runs, but keeps the memory for more.
+    /// Drops all runs but keeps the memory.
     pub fn clear(&mut self) {
         self.slots.clear();
         self.cache.clear();
@@ -144,11 +144,11 @@ impl Builder {
 }
 
 impl Chunk {
-    /// The chunk as bytes.
+    /// Encodes the chunk.
     ///
     /// # Errors
-    /// The compressor has no memory; or more runs differ than a chunk may have, which is so for none that was built or
-    /// decoded.
+    /// The compressor is out of memory, or the chunk has more distinct runs than allowed. The latter cannot happen for
+    /// a chunk that was built or decoded.
     pub fn encode(&self) -> io::Result<Vec<u8>> {
         let columns = Columns {
             kinds: !self.kinds.is_empty(),

@@ -1,8 +1,8 @@
 //! The runs of one block.
 //!
-//! A block has a dictionary of distinct runs, and for each run an id. Programs repeat themselves: what they do to a page in
-//! one iteration they do in the next, so that a run is one small number, and a loop a sequence of them that recurs. Each
-//! column is compressed on its own.
+//! A block has a dictionary of distinct runs, and an id for each run. Programs repeat themselves: they do the same to a
+//! page in each iteration. So a run is one small number, and a loop is a recurring sequence of them. Each column is
+//! compressed on its own.
 
 use thiserror::Error;
 
@@ -12,49 +12,49 @@ use crate::dictionary::{MAX_PAGES, Slots};
 use crate::header::Columns;
 use crate::run::{Kind, PAGE_SHIFT, Run};
 
-/// Most runs of one chunk.
+/// The maximum number of runs in a chunk.
 pub const MAX_RUNS: usize = 1 << 20;
-/// Most accesses of one chunk whose addresses are kept.
+/// The maximum number of accesses in a chunk that keeps addresses.
 pub const MAX_ACCESSES: usize = 1 << 22;
 
-/// The runs of one thread that stand in one block, column by column.
+/// The runs of one thread in one block, column by column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chunk {
-    /// The distinct pages.
+    /// The distinct pages, as page numbers.
     pub pages: Vec<u64>,
-    /// For each run, which of them.
+    /// For each run, the index of its page in `pages`.
     pub ids: Vec<u16>,
-    /// For each run what it does, if that was kept.
+    /// For each run, the bits of its [`Kind`]; empty if they were not kept.
     pub kinds: Vec<u8>,
-    /// For each run its number of accesses, if that was kept.
+    /// For each run, its number of accesses; empty if that was not kept.
     pub accesses: Vec<u32>,
-    /// Every access, one run after the other, if those were kept.
+    /// Every access, one run after the other; empty if they were not kept.
     pub addresses: Vec<Access>,
 }
 
-/// Bytes that are no chunk.
+/// Why bytes are not a chunk.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ChunkError {
-    /// A column that cannot be read.
+    /// A column cannot be read.
     #[error(transparent)]
     Column(#[from] ColumnError),
-    /// A column with another number of values than there are runs.
+    /// The number of values in a column differs from the number of runs.
     #[error("the {column} column has {found} values; expected {expected}")]
     Count {
-        /// Which.
+        /// The column's name.
         column: &'static str,
-        /// Its values.
+        /// The number of values in it.
         found: usize,
-        /// The values it should have.
+        /// The number of values it should have.
         expected: usize,
     },
-    /// An id without a run, or a kind that no run has.
+    /// An id has no run, or a kind is not valid.
     #[error("the {0} column has a value out of range")]
     Range(&'static str),
 }
 
 impl Chunk {
-    /// How many runs.
+    /// The number of runs.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
@@ -64,7 +64,7 @@ impl Chunk {
         self.ids.is_empty()
     }
 
-    /// The runs. Without its column a run is a load, of one access.
+    /// The runs. Without the column of kinds every run is a load; without the column of accesses every run has one access.
     pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
         self.ids.iter().enumerate().map(|(index, id)| Run {
             page: self.pages.get(usize::from(*id)).copied().unwrap_or_default(),
@@ -73,15 +73,15 @@ impl Chunk {
         })
     }
 
-    /// The chunk of `runs` runs that `bytes` hold.
+    /// Decodes a chunk of `runs` runs.
     ///
     /// # Errors
-    /// Bytes that are no such chunk; nothing is taken on trust.
+    /// The bytes are not such a chunk. Everything is validated.
     pub fn decode(bytes: &[u8], runs: usize, columns: Columns) -> Result<Chunk, ChunkError> {
         Chunk::decode_with(&mut Decoder::default(), bytes, runs, columns)
     }
 
-    /// As [`Chunk::decode`], with memory that is kept.
+    /// As [`Chunk::decode`], reusing the memory of `decoder`.
     pub(crate) fn decode_with(
         decoder: &mut Decoder,
         bytes: &[u8],
@@ -104,7 +104,7 @@ impl Chunk {
         Ok(chunk)
     }
 
-    /// The chunk of the runs that `ids` are of, each of which is one of `distinct`.
+    /// Builds a chunk from a dictionary and the index in it for each run.
     pub(crate) fn of(distinct: &[Run], ids: &[u16], columns: Columns) -> Chunk {
         let kinds = if columns.kinds { distinct } else { &[] };
         let accesses = if columns.accesses { distinct } else { &[] };
@@ -117,7 +117,7 @@ impl Chunk {
     }
 }
 
-/// The distinct runs of a chunk, at most [`MAX_PAGES`], column by column; those that are not kept are empty.
+/// The distinct runs of a chunk, at most [`MAX_PAGES`], column by column; columns that are not kept are empty.
 struct Distinct {
     pages: Vec<u64>,
     kinds: Vec<u8>,
@@ -131,7 +131,7 @@ impl Distinct {
         let kinds = decoder.column(rest, "kind", MAX_PAGES)?.to_vec();
         let column = decoder.column(rest, "accesses", MAX_PAGES * 5)?;
         let accesses = counts(column).ok_or(ColumnError::CutOff("accesses"))?;
-        // The bytes of a page have addresses.
+        // Every byte of a page must have an address of 64 bits.
         if pages.len() > MAX_PAGES || pages.iter().any(|page| *page > u64::MAX >> PAGE_SHIFT) {
             return Err(ChunkError::Range("page"));
         }
@@ -160,7 +160,7 @@ impl Distinct {
     }
 }
 
-/// The pages, each once and in the order of their first runs, and which of them each run is of.
+/// The distinct pages in the order of their first runs, and for each run the index of its page.
 fn pages(mut distinct: Vec<u64>) -> (Vec<u64>, Vec<u16>) {
     if !distinct.is_sorted() {
         let (mut runs, mut slots) = (Vec::new(), Slots::default());
@@ -168,7 +168,7 @@ fn pages(mut distinct: Vec<u64>) -> (Vec<u64>, Vec<u16>) {
         let ids = distinct.iter().map(of).collect();
         return (runs.iter().map(|run| run.page).collect(), ids);
     }
-    // The dictionary of what has little order is sorted: runs of one page stand together.
+    // If the dictionary is sorted, runs of one page are adjacent.
     let (mut last, mut id) = (distinct.first().copied(), 0);
     let of = |page: &u64| {
         id += u16::from(last.replace(*page) != Some(*page));
@@ -179,9 +179,9 @@ fn pages(mut distinct: Vec<u64>) -> (Vec<u64>, Vec<u16>) {
     (distinct, ids)
 }
 
-/// What each id stands for in a table.
+/// Replaces each id by its value in `table`.
 fn look_up<T: Copy + Default>(mut table: Vec<T>, ids: impl Iterator<Item = u16>) -> Vec<T> {
-    // With a place for every id that there can be, looking up needs no check.
+    // A table with an entry for every possible id needs no bounds check.
     table.resize(MAX_PAGES, T::default());
     match <&[T; MAX_PAGES]>::try_from(&table[..]) {
         Ok(table) => ids.map(|id| table[usize::from(id)]).collect(),

@@ -1,27 +1,27 @@
-//! Columns: bytes of a chunk that are compressed on their own.
+//! Columns: parts of a chunk that are compressed on their own.
 
 use std::io;
 
 use thiserror::Error;
 
-/// zstd's level: more costs much time and gives little.
+/// zstd's compression level. Higher levels cost much time and save little.
 const LEVEL: i32 = 1;
 
-/// Bytes that are no column; each names the column.
+/// Why bytes are not a column; each variant names the column.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ColumnError {
-    /// The bytes end within it.
+    /// The bytes end within the column.
     #[error("the {0} column is cut off")]
     CutOff(&'static str),
-    /// It does not inflate to what it says.
+    /// The column does not decompress to the size that it states.
     #[error("the {0} column does not decompress")]
     Compression(&'static str),
-    /// It says that it has more bytes than such a column can have.
+    /// The column states a size larger than it can have.
     #[error("the {0} column is too long")]
     TooLong(&'static str),
 }
 
-/// Makes bytes of chunks. It is worth keeping: most of its memory is the compressor's.
+/// Encodes chunks. Reuse it: the compressor holds most of its memory.
 pub struct Encoder {
     compressor: zstd::bulk::Compressor<'static>,
     column: Vec<u8>,
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Encoder {
 }
 
 impl Encoder {
-    /// An encoder.
+    /// Creates the compressor.
     ///
     /// # Errors
     /// There is no memory for the compressor.
@@ -43,7 +43,7 @@ impl Encoder {
         Ok(Encoder { compressor: zstd::bulk::Compressor::new(LEVEL)?, column: Vec::new(), packed: Vec::new() })
     }
 
-    /// Appends a column of any bytes: bytes when inflated, bytes as stored, and those.
+    /// Appends a column: its size when decompressed, its size as stored, and the compressed bytes.
     pub(crate) fn column(&mut self, column: &[u8], bytes: &mut Vec<u8>) -> io::Result<()> {
         self.packed.clear();
         if !column.is_empty() {
@@ -56,7 +56,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// Appends the column that `fill` makes.
+    /// Appends the column that `fill` writes.
     pub(crate) fn filled(&mut self, bytes: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         let mut column = std::mem::take(&mut self.column);
         column.clear();
@@ -96,7 +96,7 @@ pub fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Numbers as differences to the one before.
+/// Appends numbers as differences from the previous one.
 pub fn push_differences(bytes: &mut Vec<u8>, numbers: impl Iterator<Item = u64>) {
     let mut before = 0u64;
     for number in numbers {
@@ -105,12 +105,12 @@ pub fn push_differences(bytes: &mut Vec<u8>, numbers: impl Iterator<Item = u64>)
     }
 }
 
-/// The numbers of [`push_differences`]; `None` where the bytes end within one.
+/// Decodes the numbers of [`push_differences`]; `None` if the bytes end within one.
 pub fn differences(mut bytes: &[u8]) -> Option<Vec<u64>> {
     let mut numbers = Vec::with_capacity(bytes.len());
     let mut number = 0u64;
     while let Some((byte, rest)) = bytes.split_first() {
-        // Most are short.
+        // Most differences take one byte.
         let difference = if *byte < 0x80 {
             bytes = rest;
             u64::from(*byte)
@@ -123,7 +123,7 @@ pub fn differences(mut bytes: &[u8]) -> Option<Vec<u64>> {
     Some(numbers)
 }
 
-/// Counts in a byte each; those of 255 and more have four bytes behind the byte 255.
+/// Appends counts of one byte each; a count of 255 or more is the byte 255 followed by four bytes.
 pub fn push_counts(bytes: &mut Vec<u8>, counts: impl Iterator<Item = u32>) {
     for count in counts {
         match u8::try_from(count) {
@@ -136,7 +136,7 @@ pub fn push_counts(bytes: &mut Vec<u8>, counts: impl Iterator<Item = u32>) {
     }
 }
 
-/// The counts of [`push_counts`]; `None` where the bytes end within one.
+/// Decodes the counts of [`push_counts`]; `None` if the bytes end within one.
 pub fn counts(mut bytes: &[u8]) -> Option<Vec<u32>> {
     let mut counts = Vec::with_capacity(bytes.len());
     while let Some((byte, after)) = bytes.split_first() {
@@ -152,7 +152,7 @@ pub fn counts(mut bytes: &[u8]) -> Option<Vec<u32>> {
     Some(counts)
 }
 
-/// Words of two bytes.
+/// Appends 16-bit words, little-endian.
 pub fn push_words(bytes: &mut Vec<u8>, words: impl ExactSizeIterator<Item = u16>) {
     bytes.resize(words.len() * 2, 0);
     for (place, word) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(words) {
@@ -160,12 +160,12 @@ pub fn push_words(bytes: &mut Vec<u8>, words: impl ExactSizeIterator<Item = u16>
     }
 }
 
-/// The words of [`push_words`].
+/// Decodes the words of [`push_words`].
 pub fn words(bytes: &[u8]) -> Vec<u16> {
     bytes.as_chunks::<2>().0.iter().map(|word| u16::from_le_bytes(*word)).collect()
 }
 
-/// Reads columns. It is worth keeping, for its memory.
+/// Decodes columns. Reuse it to keep its memory.
 #[derive(Default)]
 pub(crate) struct Decoder {
     decompressor: Option<zstd::bulk::Decompressor<'static>>,
@@ -179,7 +179,7 @@ impl std::fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// Takes a column off the beginning of `rest`, if it has at most `most` bytes.
+    /// Takes a column off the front of `rest` if it has at most `most` bytes when decompressed.
     pub(crate) fn column(&mut self, rest: &mut &[u8], name: &'static str, most: usize) -> Result<&[u8], ColumnError> {
         let mut number = || {
             let (number, after) = rest.split_first_chunk().ok_or(ColumnError::CutOff(name))?;

@@ -1,31 +1,32 @@
-//! The dictionary of a chunk: which distinct run has which id.
+//! The dictionary of a chunk: it maps each distinct run to its id.
 
 use crate::run::Run;
 
-/// Most distinct runs of one chunk, so that an id has two bytes; so it has no more distinct pages.
+/// The maximum number of distinct runs in a chunk, so that an id fits in two bytes. This also bounds the distinct pages.
 pub const MAX_PAGES: usize = 1 << 16;
 
-/// Finds the ids of distinct runs: open addressing. Their number is a power of two.
+/// Looks up the ids of distinct runs by open addressing. The number of slots is a power of two.
 #[derive(Debug)]
 pub struct Slots(Vec<Slot>);
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     page: u64,
-    /// That of the run ([`Run::word`]), and from [`NUMBER_SHIFT`] on one more than the id; 0 where the slot is empty.
+    /// The run's [`Run::word`], and the id plus one from bit [`NUMBER_SHIFT`] on; 0 in an empty slot.
     word: u64,
 }
 
 const NUMBER_SHIFT: u32 = 40;
 const EMPTY: Slot = Slot { page: 0, word: 0 };
-/// Slots for a chunk that begins: few, so that they stay in a cache.
+/// The slots of a new chunk: few, so that they stay in a cache.
 const FIRST_SLOTS: usize = 1 << 10;
-/// Slots for each run, so that most are found at once, while all slots stay in a second-level cache, and beyond.
+/// Slots per distinct run while all slots fit in a second-level cache, so that most runs are found at once; and the
+/// fewer slots per run above that size.
 const SLOTS_OF_A_RUN: usize = 8;
 const LEAST_SLOTS_OF_A_RUN: usize = 2;
-/// Slots that such a cache has no room for.
+/// The number of slots from which on they no longer fit in such a cache.
 const MANY_SLOTS: usize = 1 << 15;
-/// 2^64 divided by the golden ratio: a product with it has good high bits (Fibonacci hashing).
+/// 2^64 divided by the golden ratio: multiplying by it mixes the high bits well (Fibonacci hashing).
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Default for Slots {
@@ -35,13 +36,14 @@ impl Default for Slots {
 }
 
 impl Slot {
-    /// The slot of a run without its number.
+    /// The slot of a run, without an id.
     #[inline]
     fn of(run: &Run) -> Slot {
         Slot { page: run.page, word: run.word() }
     }
 
-    /// The id, if the slot holds the same run as one without a number. An empty slot holds no run: those have a kind.
+    /// The id, if the slot holds the run of `run`, a slot without an id. An empty slot matches no run because each run
+    /// has a kind.
     #[inline]
     fn id_of(&self, run: Slot) -> Option<u16> {
         let number = self.word ^ run.word;
@@ -49,7 +51,7 @@ impl Slot {
         is_same.then(|| ((number >> NUMBER_SHIFT) - 1) as u16)
     }
 
-    /// Where among `slots` the search for it begins.
+    /// The index among `slots` slots where the search starts.
     #[inline]
     fn place(&self, slots: usize) -> usize {
         let hash = (self.page ^ self.word.wrapping_mul(GOLDEN)).wrapping_mul(GOLDEN) >> NUMBER_SHIFT;
@@ -58,7 +60,7 @@ impl Slot {
 }
 
 impl Slots {
-    /// The id of a run, which is added to `distinct` where it is new.
+    /// The id of a run. A new run is added to `distinct`.
     #[inline]
     pub fn id(&mut self, run: Run, distinct: &mut Vec<Run>) -> u16 {
         let slot = Slot::of(&run);
@@ -66,7 +68,7 @@ impl Slots {
         self.0[place].id_of(slot).unwrap_or_else(|| self.look_on(run, place, distinct))
     }
 
-    /// Goes on with the search at a slot that is empty or has another run.
+    /// Continues the search at a slot that is empty or holds another run.
     #[inline(never)]
     fn look_on(&mut self, run: Run, mut place: usize, distinct: &mut Vec<Run>) -> u16 {
         let slot = Slot::of(&run);
@@ -97,7 +99,7 @@ impl Slots {
         }
     }
 
-    /// Forgets all runs.
+    /// Removes all runs.
     pub fn clear(&mut self) {
         self.0.fill(EMPTY);
     }

@@ -1,147 +1,148 @@
-//! Address-space events: the system calls that change what memory there is, with their arguments and results.
+//! Address-space events: system calls that change the memory map, with their arguments and results.
 //!
-//! Numbers are those of the traced program's kernel interface as Linux documents it (`mmap(2)`, `madvise(2)`, ...):
-//! protections and flags in the values of the generic ABI, which x86-64, arm64 and riscv64 share for these calls.
+//! Numbers are those of the traced program's kernel interface as Linux documents it (`mmap(2)`, `madvise(2)`, ...).
+//! Protections and flags have the values of the generic ABI, which x86-64, arm64 and riscv64 share for these calls.
 
 use serde::{Deserialize, Serialize};
 
-/// What happened.
+/// The event: a system call, or something that the recorder notes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "call", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Call {
     /// `mmap`: the result is the address of the mapping.
     Mmap {
-        /// The address asked for.
+        /// The requested address.
         address: u64,
-        /// Bytes.
+        /// Length in bytes.
         bytes: u64,
-        /// `PROT_*`.
+        /// Protection bits, `PROT_*`.
         protection: u64,
-        /// `MAP_*`.
+        /// Flags, `MAP_*`.
         flags: u64,
-        /// The file, or -1.
+        /// The file descriptor, or -1.
         file: i64,
-        /// Where in the file, in bytes.
+        /// Offset in the file, in bytes.
         offset: u64,
         /// What statfs(2) calls the type of the file's file system, where the recorder asked: that of a file of which so
         /// much is mapped that file systems place the mapping differently.
         #[serde(skip_serializing_if = "Option::is_none")]
         file_system: Option<u64>,
     },
-    /// `munmap`.
+    /// `munmap`: the mappings in the range are removed.
     Munmap {
-        /// The address.
+        /// The first address.
         address: u64,
-        /// Bytes.
+        /// Length in bytes.
         bytes: u64,
     },
-    /// `mprotect`.
+    /// `mprotect`: the protection of the range changes.
     Mprotect {
-        /// The address.
+        /// The first address.
         address: u64,
-        /// Bytes.
+        /// Length in bytes.
         bytes: u64,
-        /// `PROT_*`.
+        /// Protection bits, `PROT_*`.
         protection: u64,
     },
     /// `mremap`: the result is the new address.
     Mremap {
         /// The old address.
         address: u64,
-        /// Bytes before.
+        /// Old length in bytes.
         old_bytes: u64,
-        /// Bytes after.
+        /// New length in bytes.
         new_bytes: u64,
-        /// `MREMAP_*`.
+        /// Flags, `MREMAP_*`.
         flags: u64,
-        /// The address asked for, with `MREMAP_FIXED`.
+        /// The requested address, with `MREMAP_FIXED`.
         new_address: u64,
     },
     /// `brk`: the result is the end of the heap.
     Brk {
-        /// The end asked for; 0 asks for nothing.
+        /// The requested end; 0 only queries it.
         address: u64,
     },
-    /// `madvise`.
+    /// `madvise`: advice for the range.
     Madvise {
-        /// The address.
+        /// The first address.
         address: u64,
-        /// Bytes.
+        /// Length in bytes.
         bytes: u64,
-        /// `MADV_*`.
+        /// The advice, `MADV_*`.
         advice: u64,
     },
     /// `prctl`, with its first two arguments.
     Prctl {
-        /// `PR_*`.
+        /// The option, `PR_*`.
         option: u64,
         /// Its second argument.
         argument: u64,
     },
-    /// `execve`: where it succeeded, the address space is a new one.
+    /// `execve`: if it succeeded, the address space is a new one.
     Exec {
-        /// The program's name, as the caller gave it.
+        /// The program's path, as the caller passed it.
         program: String,
         /// Why the recorder did not follow it there; `None` where it did, or where it does not know whether the call would
         /// succeed.
         #[serde(skip_serializing_if = "Option::is_none")]
         unrecorded: Option<String>,
     },
-    /// `clone`, `fork` or `vfork`: the result is the child.
+    /// `clone`, `fork` or `vfork`: the result is the child's number.
     Clone {
-        /// `CLONE_*`.
+        /// Flags, `CLONE_*`.
         flags: u64,
     },
-    /// The thread has ended.
+    /// The thread exited.
     Exit {
-        /// Its status.
+        /// Its exit status.
         status: i64,
     },
-    /// What other threads did before this place: every event whose `order` is smaller than this one's. The thread's runs
-    /// up to here may have been before or after it. A program of one thread needs none of these.
+    /// A synchronization point: every event with a smaller `order` than this one happened before it. The thread's runs
+    /// up to here may have been before or after those events. A single-threaded program needs no such event.
     Seen,
-    /// Accesses were not recorded up to here, and are from here on: a window begins.
+    /// A window begins: accesses were not recorded before this event and are recorded after it.
     Window {
-        /// Instructions that the thread had executed.
+        /// Instructions that the thread had executed at this point.
         instructions: u64,
     },
-    /// What a vCPU of a whole machine did outside memory (devices, firmware), which is not in the trace. Told at its end.
+    /// Accesses of a whole machine's vCPU outside memory (devices, firmware), which are not in the trace. Reported at
+    /// the vCPU's end.
     Outside {
-        /// Loads and stores.
+        /// Number of loads and stores.
         accesses: u64,
-        /// Instructions that were fetched there.
+        /// Number of instructions fetched there.
         instructions: u64,
     },
-    /// Memory that was there when recording began: as if it had been mapped.
+    /// Memory that was mapped before recording began. It is treated as if it had been mapped by this event.
     Region {
-        /// The address.
+        /// The first address.
         address: u64,
-        /// Bytes.
+        /// Length in bytes.
         bytes: u64,
-        /// `PROT_*`.
+        /// Protection bits, `PROT_*`.
         protection: u64,
-        /// What `/proc/PID/maps` calls it.
+        /// Its name in `/proc/PID/maps`.
         name: String,
     },
 }
 
 impl Call {
-    /// An `execve` of a program, about which nothing else is known.
+    /// An `execve` of `program` that the recorder followed.
     pub fn exec(program: impl Into<String>) -> Call {
         Call::Exec { program: program.into(), unrecorded: None }
     }
 }
 
-/// An event, its place among the runs of its thread, and its place among the events of all threads.
+/// An event with its position among the runs of its thread and among the events of all threads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// How many runs the thread had begun before.
+    /// How many runs the thread had begun before the event.
     pub run: u64,
-    /// How many events of all threads there were before.
+    /// How many events of all threads came before it.
     pub order: u64,
-    /// What happened.
+    /// The call or note.
     #[serde(flatten)]
     pub call: Call,
-    /// What it returned: an address, 0, a process; or a negative error number. 0 for what is no call.
+    /// The return value: an address, 0, a process number, or a negative error number. 0 for events that are not calls.
     pub result: i64,
 }

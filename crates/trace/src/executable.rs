@@ -1,4 +1,4 @@
-//! What a program is, by the first bytes of its file: for whoever has to find the emulator that it needs.
+//! Identifies a program by the first bytes of its file, in order to find the emulator that it needs.
 
 use std::fmt;
 
@@ -14,10 +14,10 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// All of them.
+    /// All architectures.
     pub const ALL: [Architecture; 3] = [Architecture::X86_64, Architecture::Aarch64, Architecture::Riscv64];
 
-    /// What QEMU calls it.
+    /// QEMU's name for it.
     pub const fn name(self) -> &'static str {
         match self {
             Architecture::X86_64 => "x86_64",
@@ -33,26 +33,26 @@ impl fmt::Display for Architecture {
     }
 }
 
-/// What a file begins with.
+/// The kind of a file, by its first bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Begins {
     /// A program for one of the instruction sets.
     Program(Architecture),
-    /// A program of another kind: what it is.
+    /// A program that cannot be recorded, with a description.
     Foreign(String),
     /// A script, with its interpreter and the interpreter's argument.
     Script(Vec<u8>, Option<Vec<u8>>),
-    /// Something else.
+    /// Neither a program nor a script.
     Unknown,
 }
 
-/// Scripts whose interpreter is a script that are followed, at most: as many as Linux follows (`exec_binprm`, fs/exec.c).
+/// The maximum number of nested script interpreters to follow: the limit of Linux (`exec_binprm`, fs/exec.c).
 pub const MOST_SCRIPTS: usize = 4;
 
-/// Bytes of a file that are enough for [`begins`]: as many as Linux looks at (`BINPRM_BUF_SIZE`).
+/// Number of bytes of a file that [`begins`] needs: those that Linux reads (`BINPRM_BUF_SIZE`).
 pub const FIRST_BYTES: usize = 256;
 
-/// What a file with these first bytes is. Sources: elf(5), execve(2).
+/// Identifies a file by its first bytes. Sources: elf(5), execve(2).
 pub fn begins(bytes: &[u8]) -> Begins {
     if let Some(line) = bytes.strip_prefix(b"#!") {
         return script(line);

@@ -1,11 +1,11 @@
-//! How much memory runs touch, by page size.
+//! The amount of memory that runs touch, by page size.
 
 use std::collections::HashSet;
 
 use crate::chunk::Chunk;
 use crate::run::{Kind, PAGE_SHIFT};
 
-/// log2 of the page sizes that are counted: 4K, 16K, 64K, 2M, 32M, 512M and 1G.
+/// log2 of the page sizes counted: 4K, 16K, 64K, 2M, 32M, 512M and 1G.
 pub const SHIFTS: [u32; 7] = [12, 14, 16, 21, 25, 29, 30];
 
 /// Counts distinct pages.
@@ -33,7 +33,7 @@ impl Footprint {
             self.data.extend(&chunk.pages);
             return;
         }
-        // What is done to each page of the dictionary; each then costs one search.
+        // Collects the accesses to each page of the dictionary first, so that each page costs one hash lookup.
         let mut done = vec![0u8; chunk.pages.len()];
         for (id, kind) in chunk.ids.iter().zip(&chunk.kinds) {
             if let Some(bits) = done.get_mut(usize::from(*id)) {
@@ -51,7 +51,7 @@ impl Footprint {
         }
     }
 
-    /// Bytes of all pages of `1 << shift` bytes in which something is touched: by data accesses, and by fetches.
+    /// Total size in bytes of the pages of `1 << shift` bytes that are touched: by data accesses, and by fetches.
     pub fn bytes(&self, shift: u32) -> (u64, u64) {
         let count = |pages: &HashSet<u64>| {
             let pages: HashSet<u64> = pages.iter().map(|page| page >> (shift - PAGE_SHIFT)).collect();

@@ -1,4 +1,4 @@
-//! What a trace says about itself: the first block of the file.
+//! The header of a trace: the first block of the file.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -9,85 +9,85 @@ use crate::run::PAGE_SHIFT;
 /// The name and version of the format.
 pub const SCHEMA: &str = "pagelab.trace/1";
 
-/// Which columns the runs have besides their pages.
+/// The columns that runs have in addition to their pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Columns {
-    /// What each run does.
+    /// The kind of each run.
     pub kinds: bool,
-    /// How many accesses each run has.
+    /// The number of accesses of each run.
     pub accesses: bool,
-    /// The address, size and kind of every access: nothing is lost.
+    /// The address, size and kind of every access: lossless.
     pub addresses: bool,
 }
 
-/// What was left out, and so for which TLBs the number of misses is still exact.
+/// The runs that were left out. This determines for which TLBs the number of misses is still exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "filter", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Filter {
-    /// Nothing but what runs leave out: exact for every page size from 4K up.
+    /// All runs are kept: exact for every page size from 4K up.
     None,
-    /// Runs that are most recent in their sets at 4K, 64K and 2M were dropped: exact for LRU TLBs of one of these page
-    /// sizes with so many sets or a multiple, whichever threads and kinds of accesses they serve. [`LruFilter`](crate::LruFilter)
-    /// does it.
+    /// Runs whose page is the most recent of its set at 4K, 64K and 2M were dropped. This is exact for LRU TLBs of one
+    /// of these page sizes with this number of sets or a multiple of it, whichever threads and kinds of accesses they
+    /// serve. [`LruFilter`](crate::LruFilter) implements it.
     #[serde(rename = "most_recent")]
     Lru {
-        /// Sets at 4K.
+        /// Number of sets at 4K.
         sets_4k: u32,
-        /// Sets at 64K.
+        /// Number of sets at 64K.
         sets_64k: u32,
-        /// Sets at 2M.
+        /// Number of sets at 2M.
         sets_2m: u32,
     },
-    /// Memory samples, not all accesses: exact for nothing.
+    /// Memory samples instead of all accesses: exact for no TLB.
     Sampled,
 }
 
-/// An LRU TLB whose misses are asked for.
+/// An LRU TLB whose misses are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlbGeometry {
-    /// Bytes of the pages in it.
+    /// Page size in bytes.
     pub page_bytes: u64,
-    /// How many sets it has.
+    /// Number of sets.
     pub sets: u32,
 }
 
-/// A trace is not exact for what it is asked.
+/// Why a trace cannot give an exact answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotExact {
-    /// Too few sets, or another page size than the filter knows.
+    /// The TLB has too few sets, or a page size that the filter does not preserve.
     #[error(
         "the trace was filtered, which is exact for {kept}; a TLB of {sets} sets with pages of {page_bytes} bytes needs a trace without a filter"
     )]
     Sets {
-        /// What the filter is exact for.
+        /// The geometries that the filter is exact for.
         kept: String,
-        /// Sets asked about.
+        /// The requested number of sets.
         sets: u32,
-        /// Bytes of a page.
+        /// The requested page size in bytes.
         page_bytes: u64,
     },
-    /// More than TLBs: faults and what invalidates translations depend on what was left out.
+    /// Simulating a policy needs all runs: page faults and invalidations depend on runs that were left out.
     #[error(
         "the trace was filtered: runs that were left out may be those that fault or miss under a policy; `sim sweep` reads it, and `sim` the trace that it was cut from"
     )]
     Policies,
-    /// Samples.
+    /// The trace holds samples.
     #[error("the trace has samples of the accesses, which say nothing about the number of misses")]
     Sampled,
-    /// Pages smaller than those of the runs.
+    /// The pages are smaller than those of the runs.
     #[error("runs are of 4096 bytes; a page of {page_bytes} bytes needs the addresses themselves")]
     Page {
-        /// Bytes of a page.
+        /// The requested page size in bytes.
         page_bytes: u64,
     },
 }
 
 impl Filter {
-    /// Refuses to simulate machines under policies, but for what has all runs.
+    /// Checks that all runs were kept, which simulating machines under policies requires.
     ///
     /// # Errors
-    /// Says why.
+    /// Runs were left out, or the trace holds samples.
     pub fn admits_policies(&self) -> Result<(), NotExact> {
         match self {
             Filter::None => Ok(()),
@@ -96,10 +96,10 @@ impl Filter {
         }
     }
 
-    /// Refuses LRU TLBs whose misses the filter may have changed.
+    /// Checks that the filter preserves the misses of an LRU TLB.
     ///
     /// # Errors
-    /// Says what the trace is exact for.
+    /// It does not; the error says what the trace is exact for.
     pub fn admits(&self, ask: &TlbGeometry) -> Result<(), NotExact> {
         if ask.page_bytes < 1 << PAGE_SHIFT {
             return Err(NotExact::Page { page_bytes: ask.page_bytes });
@@ -123,44 +123,44 @@ impl Filter {
     }
 }
 
-/// A part of the run that was recorded, in instructions of the thread; the rest was not.
+/// The part of the execution that was recorded, in instructions of the thread. The rest was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
-    /// Instructions before recording began, and before each further window.
+    /// Instructions skipped before recording began and before each further window.
     pub skip_instructions: u64,
-    /// Instructions that were recorded each time; `None` to the end.
+    /// Instructions recorded in each window; `None` for all up to the end.
     pub record_instructions: Option<u64>,
 }
 
-/// Which part of a longer trace one is, in instructions of a thread: the blocks that lie in it, at least in part.
+/// The part of a longer trace that this trace holds, in instructions of a thread: the blocks that overlap it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// Where it begins.
+    /// The first instruction.
     pub from_instructions: u64,
-    /// Where it ends; `None` at the end of the longer one.
+    /// The end; `None` for the end of the longer trace.
     pub to_instructions: Option<u64>,
-    /// Threads whose runs were kept; empty: all.
+    /// Threads whose runs were kept; empty for all.
     pub threads: Vec<u32>,
 }
 
-/// The process whose address space a trace is of. All threads of a trace share that one address space.
+/// The process whose address space the trace records. All threads of a trace share this address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Process {
-    /// Its number, by which the `clone` event of its parent calls it.
+    /// Its number, as in the `clone` event of its parent.
     pub process: u32,
-    /// The recorded process that forked it, whose memory it began with a copy of; `None` for the first.
+    /// The recorded process that forked it, of whose memory it began with a copy; `None` for the first process.
     pub parent: Option<u32>,
-    /// How many programs it had executed (`execve`) since then or since recording began, the trace's own among them; 0
-    /// where it had not.
+    /// How many programs it had executed (`execve`) since the fork or since recording began, including the trace's own;
+    /// 0 if none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub execs: u32,
 }
 
 impl Process {
-    /// The image that the trace is of.
+    /// The image that the trace records.
     pub fn image(&self) -> Image {
         Image { process: self.process, execs: self.execs }
     }
@@ -171,36 +171,36 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// What executed the program or machine in the recorder's stead.
+/// The emulator that executed the program or machine for the recorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Emulator {
-    /// Its name: `qemu-x86_64`, `qemu-system-aarch64`.
+    /// Its name, such as `qemu-x86_64` or `qemu-system-aarch64`.
     pub name: String,
-    /// Its version, as it tells it: `7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)`.
+    /// Its version as it reports it, such as `7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)`.
     pub version: String,
 }
 
-/// The first block of a trace.
+/// The content of the first block of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
-    /// [`SCHEMA`].
+    /// The format's name and version, [`SCHEMA`].
     pub schema: String,
-    /// What recorded or imported it, with its version.
+    /// Name and version of the recorder or importer.
     pub recorder: String,
     /// The emulator that ran what was recorded, if one did: a program's addresses are those that it chose.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emulator: Option<Emulator>,
     /// The command, argument by argument.
     pub command: Vec<String>,
-    /// The instruction set of the program: `x86_64`, `aarch64`, `riscv64`; empty if it is not known.
+    /// The instruction set of the program: `x86_64`, `aarch64` or `riscv64`; empty if unknown.
     pub architecture: String,
-    /// Whether addresses are guest physical ones of a whole machine, not virtual ones of a program.
+    /// Whether addresses are guest-physical addresses of a whole machine instead of virtual addresses of a program.
     pub system: bool,
-    /// Which columns there are.
+    /// The columns of the runs.
     pub columns: Columns,
-    /// What was left out.
+    /// The runs that were left out.
     pub filter: Filter,
     /// The part that was recorded, if not all.
     pub window: Option<Window>,
@@ -216,8 +216,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// That of a trace which keeps what each run does and how many accesses it has, of a program of which nothing is
-    /// known.
+    /// The header of a trace that keeps the kind and the number of accesses of each run. Nothing is known about the program.
     pub fn of(recorder: impl Into<String>) -> Header {
         Header {
             schema: SCHEMA.to_owned(),
@@ -235,7 +234,7 @@ impl Header {
         }
     }
 
-    /// The recorder and the emulator in which it was, for people.
+    /// The recorder, and the emulator in which it ran, as text for people.
     pub fn recorded_by(&self) -> String {
         let emulator = self.emulator.as_ref().map(|emulator| format!(" in {} {}", emulator.name, emulator.version));
         format!("{}{}", self.recorder, emulator.unwrap_or_default())

@@ -1,28 +1,28 @@
-//! Process images, each with a trace: what their files are called.
+//! Process images and the names of their trace files. Each image has its own trace.
 
-/// What a process executes from its fork, or an `execve`, to its end or the next `execve`.
+/// The execution of a process from its fork, or an `execve`, to its end or the next `execve`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Image {
-    /// The process.
+    /// The process number.
     pub process: u32,
-    /// How many programs it has executed before and with this one.
+    /// How many programs the process has executed, up to and including this one.
     pub execs: u32,
 }
 
 impl Image {
-    /// The one that follows by `execve`.
+    /// The image after the next `execve`.
     pub fn next(self) -> Image {
         Image { execs: self.execs.saturating_add(1), ..self }
     }
 
-    /// What the name of its trace has behind that of the first one's: `.4711` of a process that was forked, `.4711.exec1` of
-    /// the first program that the process 4711 executes, forked or the first one.
+    /// The suffix that its trace's name has in addition to the name of the first trace: `.4711` for a forked process,
+    /// `.4711.exec1` for the first program that process 4711 executes, whether it was forked or is the first process.
     pub fn suffix(self) -> String {
         let Image { process, execs } = self;
         if execs == 0 { format!(".{process}") } else { format!(".{process}.exec{execs}") }
     }
 
-    /// The image whose trace has this behind its name.
+    /// The image whose trace has this suffix; `None` if no image has it.
     pub fn of_suffix(suffix: &str) -> Option<Image> {
         let rest = suffix.strip_prefix('.')?;
         let (process, execs) = match rest.split_once(".exec") {
@@ -30,7 +30,7 @@ impl Image {
             Some((process, execs)) => (process, execs.parse().ok()?),
         };
         let image = Image { process: process.parse().ok()?, execs };
-        // Numbers can be written in other ways.
+        // Rejects other spellings of the same numbers.
         (image.suffix() == suffix).then_some(image)
     }
 }

@@ -1,24 +1,24 @@
-//! The index at the end of a file: where its blocks are.
+//! The index at the end of a file: the positions of its blocks.
 
 use crate::block::{Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefix};
 
-/// One line of the index: where a block is and what it holds.
+/// One entry of the index: the position of a block and its prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Where in the file its prefix begins.
+    /// Offset of the block in the file, in bytes.
     pub offset: u64,
-    /// Its prefix.
+    /// The block's prefix.
     pub prefix: Prefix,
 }
 
-/// Most lines of one block of the index.
+/// The maximum number of entries in one block of the index.
 pub const MAX_PLACES: usize = MAX_PAYLOAD_BYTES / PLACE_BYTES / 2;
 
-/// Bytes of a [`Place`] in the index.
+/// Size of a [`Place`] in the index, in bytes.
 pub const PLACE_BYTES: usize = 8 + PREFIX_BYTES - MAGIC.len();
 
 impl Place {
-    /// The offset and the prefix without its magic, so that nobody who looks for a block finds it here.
+    /// Encodes the offset and the prefix without its magic, so that a search for the next block does not stop here.
     pub fn to_bytes(self) -> [u8; PLACE_BYTES] {
         let mut bytes = [0; PLACE_BYTES];
         bytes[..8].copy_from_slice(&self.offset.to_le_bytes());
@@ -26,7 +26,7 @@ impl Place {
         bytes
     }
 
-    /// The place that a line of the index holds, if it is sound.
+    /// Decodes an entry of the index, if it is valid.
     fn from_bytes(bytes: &[u8; PLACE_BYTES]) -> Option<Place> {
         let (offset, rest) = bytes.split_first_chunk::<8>()?;
         let mut prefix = [0; PREFIX_BYTES];
@@ -36,7 +36,7 @@ impl Place {
     }
 }
 
-/// The places of an index, which has one block or more; none unless all of them are sound.
+/// Decodes an index, which has one or more blocks; `None` unless all of them are valid.
 pub fn places(mut blocks: &[u8]) -> Option<Vec<Place>> {
     let mut places = Vec::new();
     while !blocks.is_empty() {

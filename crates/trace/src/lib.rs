@@ -1,17 +1,16 @@
-//! Memory traces: what a program touches, page by page, and what happens to its address space.
+//! Memory traces: the pages that a program touches, and the changes to its address space.
 //!
 //! # The language
 //!
-//! - **run**: consecutive accesses of one thread to one 4K page. No page that pagelab knows is smaller, so that runs lose
-//!   nothing that a TLB or a page table could tell apart.
-//! - **chunk**: the runs of one thread that stand together in a block, column by column.
-//! - **event**: a system call that changes the address space, with its place among the runs.
-//! - **timestamp**: when a thread came to a place among its runs and events, where it may matter who came first.
-//! - **image**: what a process executes from its fork, or an execve, to its end or the next execve. Each has a trace.
-//! - **block**: what a file is a sequence of; each stands for itself, with checksums.
-//! - **pace**: how often a recorder writes a block, and so what is lost when it is killed.
-//! - **filter**: what was left out of the runs. The header says for which TLBs the rest is exact, and a reader refuses
-//!   others.
+//! - **run**: consecutive accesses of one thread to one 4K page. pagelab knows no smaller page, so runs lose nothing
+//!   that a TLB or a page table could distinguish.
+//! - **chunk**: the runs of one thread in one block, column by column.
+//! - **event**: a system call that changes the address space, with its position among the runs.
+//! - **timestamp**: when a thread reached a position among its runs and events, recorded where the order of threads may matter.
+//! - **image**: the execution of a process from its fork, or an execve, to its end or the next execve. Each image has a trace.
+//! - **block**: a file is a sequence of blocks. Each has checksums and can be read without the others.
+//! - **pace**: how often a recorder writes a block. It determines how much is lost if the recorder is killed.
+//! - **filter**: which runs were left out. The header says for which TLBs the rest is exact, and a reader refuses others.
 //!
 //! # An example
 //!
@@ -36,8 +35,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Pure: readers and writers are handed in; no file is opened and no clock is read here. docs/reference/formats/trace.md describes
-//! the bytes.
+//! Pure: the caller passes readers and writers in; this crate opens no file and reads no clock.
+//! docs/reference/formats/trace.md describes the bytes.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

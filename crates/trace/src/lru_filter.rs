@@ -1,11 +1,12 @@
-//! The filter [`Filter::Lru`]: runs whose page is in front of its set anyway.
+//! The filter [`Filter::Lru`]: it drops runs whose page is already the most recent of its set.
 //!
-//! In an LRU set the page that was used last is in front, and using it again changes nothing. So a run can be left out
-//! where, since an earlier run of its page, no other page of its set was used: there is no miss, and no later one comes
-//! or goes. With a multiple of the sets the same holds, because each set is a part of one of these. Page sizes do not
-//! imply one another: a run must be in front at each. And TLBs may be shared or apart, by thread, fetches, loads and
-//! stores: a run must be in front among all runs of the file, and what it does must have been done to the page by its own
-//! thread since the page came there; then it is in front in every TLB that serves some of these.
+//! In an LRU set the page used last is in front, and using it again changes nothing. So a run can be left out if no
+//! other page of its set was used since an earlier run of its page: it does not miss, and leaving it out changes no
+//! later miss. The same holds for a multiple of the sets, because each of those sets is a part of one of these. One
+//! page size does not imply another: the page must be in front at each size. TLBs may be shared or separate by thread,
+//! fetches, loads and stores. So the page must be in front among all runs of the file, and its own thread must have
+//! done to it what the run does since the page came to the front. Then it is in front in every TLB that serves any
+//! subset of these.
 
 use crate::header::Filter;
 use crate::run::{Kind, PAGE_SHIFT, Run};
@@ -14,19 +15,19 @@ const SETS_4K: usize = 16;
 const SETS_64K: usize = 16;
 const SETS_2M: usize = 8;
 
-/// What is in front of a set: a page, and what the last thread that used it has done to it since then.
+/// The page in front of a set, and what the last thread that used it has done to it since then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Front {
     page: u64,
     thread: u32,
-    /// Bits of [`Kind`], without its order and without the kernel's accesses, which go through no TLB of the program.
+    /// Bits of [`Kind`], without its order and without the kernel's accesses, which do not use the program's TLB entries.
     done: u8,
 }
 
-/// No page: those have at most 52 bits.
+/// No page: page numbers have at most 52 bits.
 const NOTHING: Front = Front { page: u64::MAX, thread: 0, done: 0 };
 
-/// Decides which runs of a file are left out, one after the other.
+/// Decides for each run of a file, in order, whether it is left out.
 #[derive(Clone, Debug)]
 pub struct LruFilter {
     fronts_4k: [Front; SETS_4K],
@@ -41,13 +42,13 @@ impl Default for LruFilter {
 }
 
 impl LruFilter {
-    /// What the header of a trace says that it was applied to.
+    /// The filter that the header of such a trace states.
     pub const FILTER: Filter =
         Filter::Lru { sets_4k: SETS_4K as u32, sets_64k: SETS_64K as u32, sets_2m: SETS_2M as u32 };
 
-    /// Takes the next run of the file. Whether it must be kept; one of the kernel always is.
+    /// Processes the next run of the file and returns whether it must be kept. A run of the kernel is always kept.
     pub fn keeps(&mut self, thread: u32, run: &Run) -> bool {
-        // Each is brought up to date, whatever the others say.
+        // All three must be updated, whatever the others return.
         let changed = [
             bring(&mut self.fronts_4k, run.page, thread, run.kind),
             bring(&mut self.fronts_64k, run.page >> (16 - PAGE_SHIFT), thread, run.kind),
@@ -56,13 +57,13 @@ impl LruFilter {
         changed.contains(&true) || run.kind.has(Kind::KERNEL)
     }
 
-    /// Forgets all pages: memory has changed, and the next run of each page is kept.
+    /// Drops all state because memory has changed: the next run of each page is kept.
     pub fn forget(&mut self) {
         *self = LruFilter::default();
     }
 }
 
-/// Brings a page in front of its set. Whether that changes anything.
+/// Brings a page to the front of its set and returns whether that changed anything.
 fn bring(fronts: &mut [Front], page: u64, thread: u32, kind: Kind) -> bool {
     let set = page as usize % fronts.len();
     let front = &mut fronts[set];
@@ -107,7 +108,7 @@ mod tests {
         assert!(filter.keeps(1, &of(5, 2)), "forgotten");
     }
 
-    /// Misses of a set-associative LRU TLB, the slow way: each set is a list, the last used page last.
+    /// Counts misses of a set-associative LRU TLB naively: each set is a list with the most recent page last.
     fn misses<'a>(runs: impl Iterator<Item = &'a (u32, Run)>, shift: u32, sets: u64, ways: usize) -> u64 {
         let mut lists = vec![Vec::new(); sets as usize];
         let mut misses = 0;
@@ -134,7 +135,7 @@ mod tests {
             raw in proptest::collection::vec((0u32..3, 0u64..4, 0u64..40, prop::sample::select(KINDS.to_vec())), 1..1500),
             repeat in 1usize..6,
         ) {
-            // Few pages in a few places of 2M, and each run several times, so that much is in front.
+            // Few pages in a few regions of 2M, each run several times, so that many runs are in front.
             let all: Vec<(u32, Run)> = raw
                 .iter()
                 .flat_map(|(thread, place, page, kind)| {

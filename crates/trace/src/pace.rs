@@ -1,15 +1,16 @@
-//! How often a recorder writes a block of a thread: what a recording that is killed loses.
+//! How often a recorder writes a block of a thread, which determines how much of a killed recording is lost.
 //!
-//! A short program gets small blocks, so that most of it is there whenever it ends; a long one blocks that compress well.
+//! A short program gets small blocks, so that most of it is written whenever it ends. A long program gets blocks that
+//! compress well.
 
-/// Fewest instructions of a thread between two blocks, unless these are full.
+/// The minimum number of instructions of a thread between two blocks, unless the blocks are full.
 pub const LEAST_INSTRUCTIONS: u64 = 1 << 16;
-/// Most instructions of a thread between two blocks: what is missing at the end of a file that was cut off.
+/// The maximum number of instructions of a thread between two blocks, and so the most that a truncated file lacks at its end.
 pub const MOST_INSTRUCTIONS: u64 = 1 << 22;
-/// A block has at most one of so many parts of what the thread had executed before.
+/// A block covers at most this fraction (one in `PART`) of what the thread had executed before.
 const PART: u64 = 8;
 
-/// After how many instructions of a thread its next block is due, if the last was written after `instructions`.
+/// The instruction count of a thread at which its next block is due, if the last was written after `instructions`.
 pub const fn due(instructions: u64) -> u64 {
     let part = instructions / PART;
     let next = if part < LEAST_INSTRUCTIONS {

@@ -1,4 +1,4 @@
-//! What a reader cannot read: the whole file, or a part of it.
+//! Errors of a reader: for the whole file, or for a part of it.
 
 use std::io;
 use std::sync::Arc;
@@ -11,34 +11,34 @@ use crate::column::ColumnError;
 use crate::header::SCHEMA;
 use crate::timestamp::TimestampError;
 
-/// A file that is no trace, or that this version cannot read.
+/// A file that is not a trace, or that this version cannot read.
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// The file could not be read.
     #[error("cannot read the trace: {0}")]
     Io(#[from] io::Error),
-    /// There is nothing in it.
+    /// The file is empty.
     #[error("the file is empty; expected a trace as `pagelab record` writes it")]
     Empty,
-    /// It begins with something else.
+    /// The file does not begin with a block.
     #[error(
         "the file is no trace: {0}; expected a file that `pagelab record` wrote (`pagelab trace import` reads other tools')"
     )]
     NoTrace(#[source] BlockError),
-    /// Its header cannot be read.
+    /// The header cannot be read.
     #[error(
         "the trace's header: {0}; nothing else in the file can be read without it: take a copy of the file, or record again"
     )]
     Header(#[source] HeaderError),
-    /// It has the right version, and keys or values that are not of it.
+    /// The header has the right version, but keys or values that are not part of it.
     #[error("the trace's header: {0}; a newer pagelab than this one may have written it: read it with that")]
     Newer(#[source] serde_json::Error),
-    /// Another version.
+    /// The trace has a version that this program does not read.
     #[error(
         "the trace is of the format {found:?}; this pagelab reads {SCHEMA:?}: use the pagelab that wrote it, or record again"
     )]
     Version {
-        /// What the header says.
+        /// The version in the header.
         found: String,
     },
 }
@@ -46,13 +46,13 @@ pub enum ReadError {
 /// Why a header cannot be read.
 #[derive(Debug, Error)]
 pub enum HeaderError {
-    /// Its block cannot.
+    /// The block of the header cannot be read.
     #[error(transparent)]
     Block(#[from] BlockError),
-    /// The first block is another one.
+    /// The first block is not a header.
     #[error("expected as the first block")]
     NotFirst,
-    /// It is not the JSON that was expected.
+    /// The content is not valid JSON for a header.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
 }
@@ -60,35 +60,35 @@ pub enum HeaderError {
 /// A part of the file that could not be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Where it begins.
+    /// Offset of the part in the file, in bytes.
     pub offset: u64,
-    /// How many bytes were passed over.
+    /// How many bytes were skipped.
     pub bytes: u64,
-    /// What is wrong with it.
+    /// The cause.
     pub why: DamageKind,
 }
 
-/// What can be wrong with a part of a file.
+/// What is wrong with a part of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DamageKind {
-    /// The block itself.
+    /// The block is invalid.
     #[error(transparent)]
     Block(BlockError),
-    /// The runs in it.
+    /// The runs in the block are invalid.
     #[error(transparent)]
     Chunk(ChunkError),
-    /// The events in it.
+    /// The events in the block are invalid.
     #[error("the events in it: {0}")]
     Events(#[source] EventsError),
-    /// The timestamps in it.
+    /// The timestamps in the block are invalid.
     #[error("the timestamps in it: {0}")]
     Timestamps(#[source] TimestampError),
-    /// Something follows the end of the trace.
+    /// Bytes follow the end of the trace.
     #[error(
         "the trace ended before it, with its index; expected the eight bytes of the index's place and nothing else"
     )]
     Behind,
-    /// Blocks are missing before this one.
+    /// Blocks are missing before this one; the field counts them.
     #[error("{0} blocks are missing before it")]
     Missing(u64),
 }
@@ -96,10 +96,10 @@ pub enum DamageKind {
 /// Why the events of a block cannot be read.
 #[derive(Clone, Debug, Error)]
 pub enum EventsError {
-    /// Their column.
+    /// The column of the events cannot be read.
     #[error(transparent)]
     Column(#[from] ColumnError),
-    /// They are not the JSON that was expected.
+    /// The events are not valid JSON.
     #[error(transparent)]
     Json(Arc<serde_json::Error>),
 }

@@ -1,7 +1,7 @@
-//! Reading a trace, as a stream or from places in it.
+//! Reads a trace, as a stream or by seeking to its blocks.
 //!
-//! A block is taken only if its checksums are right. What is damaged or cut off is told and passed over: reading goes on
-//! where the next block begins.
+//! A block is used only if its checksums are right. Damaged or truncated parts are reported and skipped; reading
+//! continues at the next block.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::index::{self, Place};
 use crate::read_error::{Damage, DamageKind, EventsError, HeaderError, ReadError};
 use crate::timestamp::{self, MAX_TIMESTAMP_BYTES, MAX_TIMESTAMPS, Timestamp, TimestampError};
 
-/// What a trace consists of, in the order of the file.
+/// A part of a trace, in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Block {
     /// Runs of a thread.
@@ -24,7 +24,7 @@ pub enum Block {
         thread: u32,
         /// The number of the first run in its thread.
         first: u64,
-        /// Instructions that the thread had executed at the end.
+        /// Instructions that the thread had executed at the end of the block.
         instructions: u64,
         /// The runs.
         chunk: Chunk,
@@ -33,12 +33,12 @@ pub enum Block {
     Events {
         /// The thread.
         thread: u32,
-        /// Instructions that the thread had executed at the end.
+        /// Instructions that the thread had executed at the end of the block.
         instructions: u64,
         /// The events.
         events: Vec<Event>,
     },
-    /// When threads came to places, in the order of time.
+    /// When threads reached positions in their runs, ordered by time.
     Timestamps(Vec<Timestamp>),
     /// A part that could not be used.
     Damaged(Damage),
@@ -50,11 +50,11 @@ pub struct Reader<R> {
     from: R,
     header: Header,
     offset: u64,
-    /// Bytes that were read and not used, when looking for the next block.
+    /// Bytes that were read ahead, while looking for the next block, and not used yet.
     ahead: Vec<u8>,
     /// The number that the next block should have.
     next: u64,
-    /// Bytes were passed over, which may be more or fewer than were there.
+    /// Bytes were skipped, so the number of blocks in between is unknown.
     is_damaged: bool,
     ended: Ended,
     decoder: Decoder,
@@ -64,9 +64,9 @@ pub struct Reader<R> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     NotYet,
-    /// With its index.
+    /// The file ended with its index.
     Whole,
-    /// Without one.
+    /// The file ended without an index.
     CutOff,
 }
 
@@ -74,9 +74,9 @@ impl<R: Read> Reader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// A file that is no trace or of another version.
+    /// The file is not a trace or has another version.
     pub fn new(from: R) -> Result<Reader<R>, ReadError> {
-        // Until the file's own is read.
+        // A placeholder until the file's own header is read.
         let header = Header::of("");
         let mut reader = Reader {
             from,
@@ -100,17 +100,17 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    /// Whether the bytes that were read and not used begin as a block does.
+    /// Whether the bytes read ahead start with the magic of a block.
     fn begins_as_trace(&self) -> bool {
         self.ahead.starts_with(&MAGIC)
     }
 
-    /// What the trace says about itself.
+    /// The header of the trace.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Whether the file has ended with its index: nothing is missing at its end.
+    /// Whether the file ended with its index, so that nothing is missing at its end.
     pub fn is_whole(&self) -> bool {
         self.ended == Ended::Whole
     }
@@ -150,11 +150,11 @@ impl<R: Read> Reader<R> {
                 Ok(None)
             }
             Found::Error(error) => {
-                // Past the magic of the block that is damaged, if that is there.
+                // Skips the magic of the damaged block, if it is there.
                 self.find_magic()?;
                 self.is_damaged = true;
                 let damage = Damage { offset, bytes: self.offset - offset, why: DamageKind::Block(error) };
-                // What is missing is told once.
+                // Missing blocks are reported only once.
                 self.next = u64::MAX;
                 Ok(Some(Block::Damaged(damage)))
             }
@@ -197,7 +197,7 @@ impl<R: Read> Reader<R> {
         timestamp::parsed(self.decoder.column(&mut &payload[..], "timestamp", most)?, count)
     }
 
-    /// Reads what follows the index at `index`, of which there may be more blocks: its place, and nothing else.
+    /// Reads what follows the index at `index`, which may have several blocks: only the offset of the index may follow.
     fn end(&mut self, index: u64) -> Result<Option<Damage>, ReadError> {
         loop {
             let offset = self.offset;
@@ -219,7 +219,7 @@ impl<R: Read> Reader<R> {
         Ok((!is_alone).then_some(Damage { offset, bytes, why: DamageKind::Behind }))
     }
 
-    /// Reads the same block again next time.
+    /// Puts a block back, so that the next read returns it again.
     fn put_back(&mut self, offset: u64, prefix: &Prefix, payload: Vec<u8>) {
         let mut bytes = prefix.to_bytes().to_vec();
         bytes.extend(payload);
@@ -255,7 +255,7 @@ impl<R: Read> Reader<R> {
         Ok(Found::Error(error))
     }
 
-    /// What fewer bytes than a prefix are: the beginning of one, or something else.
+    /// The error for fewer bytes than a prefix: the beginning of a block, or something else.
     fn cut_off(&self) -> BlockError {
         let magic = self.ahead.iter().zip(MAGIC).all(|(found, expected)| *found == expected);
         if magic { BlockError::CutOff } else { BlockError::Magic }
@@ -267,7 +267,7 @@ impl<R: Read> Reader<R> {
         self.ahead = bytes;
     }
 
-    /// Up to `count` bytes: fewer only at the end of the file.
+    /// Takes up to `count` bytes; fewer only at the end of the file.
     fn take(&mut self, count: usize) -> io::Result<Vec<u8>> {
         let used = count.min(self.ahead.len());
         let mut bytes: Vec<u8> = self.ahead.drain(..used).collect();
@@ -277,7 +277,7 @@ impl<R: Read> Reader<R> {
         Ok(bytes)
     }
 
-    /// Passes over at least one byte, up to the next magic or the end of the file.
+    /// Skips at least one byte, up to the next magic or the end of the file.
     fn find_magic(&mut self) -> io::Result<()> {
         self.take(1)?;
         loop {
@@ -289,17 +289,18 @@ impl<R: Read> Reader<R> {
             if bytes.len() < 1 << 16 {
                 return Ok(());
             }
-            // A magic may begin in these bytes and end in the next.
+            // A magic may begin in these bytes and end in the next ones.
             self.return_bytes(bytes.split_off(bytes.len() - (MAGIC.len() - 1)));
         }
     }
 }
 
 impl<R: Read + Seek> Reader<R> {
-    /// Where every block is, by the index at the end of the file. The reader stays where it is.
+    /// The positions of all blocks, from the index at the end of the file; `None` if there is no valid index. The
+    /// position of the reader does not change.
     ///
     /// # Errors
-    /// The file could not be read, or has no index because it was cut off.
+    /// The file could not be read or positioned.
     pub fn places(&mut self) -> Result<Option<Vec<Place>>, ReadError> {
         let before = self.from.stream_position()?;
         let places = self.places_at_end();
@@ -323,7 +324,7 @@ impl<R: Read + Seek> Reader<R> {
         Ok(index::places(&bytes))
     }
 
-    /// Goes to a block, which is read next.
+    /// Seeks to a block, which is read next.
     ///
     /// # Errors
     /// The file cannot be positioned.
@@ -335,7 +336,7 @@ impl<R: Read + Seek> Reader<R> {
     }
 }
 
-/// What stands at a place in the file.
+/// What was found at the current position of the file.
 enum Found {
     Block(Prefix, Vec<u8>),
     Error(BlockError),

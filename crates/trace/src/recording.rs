@@ -1,4 +1,4 @@
-//! From accesses and events to a file: what every recorder and importer does in the end.
+//! Writes accesses and events to a file. Every recorder and importer ends here.
 
 use std::io::{self, Write};
 
@@ -11,34 +11,34 @@ use crate::runs::Runs;
 use crate::timestamp::Timestamp;
 use crate::writer::Writer;
 
-/// Runs of a thread that are collected before they go into a chunk.
+/// Runs of a thread that are collected before they are added to a chunk.
 const PENDING: usize = 4096;
-/// Accesses of a thread that are collected before they go into a chunk, which is fewer than a run can count.
+/// Accesses of a thread that are collected before they are added to a chunk. It is less than a run can count.
 const PENDING_ACCESSES: u64 = 1 << 30;
-/// The same where addresses are kept.
+/// As [`PENDING_ACCESSES`], if addresses are kept.
 const PENDING_ADDRESSES: u64 = 1 << 16;
 
-/// A trace that is being made, thread by thread. It holds a chunk for each thread and nothing that grows with the trace.
+/// A trace that is being written, thread by thread. It holds one chunk per thread and nothing that grows with the trace.
 #[derive(Debug)]
 pub struct Recording<W> {
     writer: Writer<W>,
     header: Header,
     threads: Vec<Thread>,
-    /// Of all threads, so far.
+    /// Number of events of all threads so far.
     events: u64,
-    /// Those that are not written yet.
+    /// Timestamps that are not written yet.
     timestamps: Vec<Timestamp>,
 }
 
 #[derive(Debug)]
 struct Thread {
     runs: Runs,
-    /// How many accesses they have.
+    /// Number of accesses in `runs`.
     pending: u64,
     addresses: Vec<Access>,
-    /// The chunk so far; none before the first runs are collected, so that threads that do little take little.
+    /// The chunk so far; `None` until the first runs are collected, so that threads with few runs need little memory.
     builder: Option<Builder>,
-    /// Runs that were taken from `runs` so far.
+    /// Number of runs taken from `runs` so far.
     taken: u64,
     instructions: u64,
     events: Vec<Event>,
@@ -52,10 +52,10 @@ impl Thread {
 }
 
 impl<W: Write> Recording<W> {
-    /// Begins a trace.
+    /// Starts a trace.
     ///
     /// # Errors
-    /// Those of `to`.
+    /// `to` cannot be written.
     pub fn new(to: W, header: Header) -> io::Result<Recording<W>> {
         Ok(Recording {
             writer: Writer::new(to, &header)?,
@@ -66,11 +66,11 @@ impl<W: Write> Recording<W> {
         })
     }
 
-    /// Adds an access of `bytes` bytes; one that crosses pages is one to each of them. `kind` is one bit, or
+    /// Adds an access of `bytes` bytes. An access that crosses pages counts as one to each page. `kind` is one bit, or
     /// [`Kind::MODIFY`].
     ///
     /// # Errors
-    /// Those of the file.
+    /// The file cannot be written.
     pub fn access(&mut self, thread: u32, address: u64, bytes: u32, kind: Kind) -> io::Result<()> {
         let keeps = self.header.columns.addresses;
         let most = if keeps { PENDING_ADDRESSES } else { PENDING_ACCESSES };
@@ -93,12 +93,12 @@ impl<W: Write> Recording<W> {
         Ok(())
     }
 
-    /// Counts instructions that a thread has executed.
+    /// Adds to the number of instructions that a thread has executed.
     pub fn instructions(&mut self, thread: u32, count: u64) {
         self.thread(thread).instructions += count;
     }
 
-    /// Adds an address-space event, after all accesses so far. No run goes on behind it.
+    /// Adds an address-space event after all accesses so far. The current runs end before it.
     pub fn event(&mut self, thread: u32, call: Call, result: i64) {
         let order = self.events;
         self.events += 1;
@@ -108,7 +108,7 @@ impl<W: Write> Recording<W> {
         state.events.push(Event { run, order, call, result });
     }
 
-    /// Says when a thread came to its next run or event. It is not earlier than what was said before, of any thread.
+    /// Records when a thread reached its next run or event. Times must not decrease, across all threads.
     pub fn timestamp(&mut self, thread: u32, time_ns: u64) {
         let (_, written) = self.writer.written(thread);
         let state = self.thread(thread);
@@ -116,10 +116,10 @@ impl<W: Write> Recording<W> {
         self.timestamps.push(Timestamp { thread, run, event, time_ns });
     }
 
-    /// Writes what there is, and the index; gives the file back.
+    /// Writes all pending data and the index, and returns the file.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The file cannot be written.
     pub fn finish(mut self) -> io::Result<W> {
         for thread in 0..self.threads.len() as u32 {
             self.collect(thread)?;
@@ -162,7 +162,7 @@ impl<W: Write> Recording<W> {
         self.threads[index].builder.get_or_insert_with(|| Builder::new(self.header.columns))
     }
 
-    /// Writes a thread's events and its chunk: events first, so that a reader knows the memory that runs touch.
+    /// Writes a thread's events and then its chunk, so that a reader knows the memory that the runs touch.
     fn write(&mut self, thread: u32) -> io::Result<()> {
         let state = &mut self.threads[thread as usize];
         let events = std::mem::take(&mut state.events);

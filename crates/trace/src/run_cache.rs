@@ -1,25 +1,25 @@
-//! Runs that were added to a chunk lately, and their ids: a small cache in front of the dictionary, which stays in the
-//! caches of a core that are nearest.
+//! A small cache of runs that were recently added to a chunk, with their ids. It is in front of the dictionary and fits
+//! in the caches nearest to the core.
 
 use crate::run::Run;
 
-/// Places of the cache: a power of two.
+/// Number of entries, a power of two.
 const PLACES: usize = 1 << PLACES_SHIFT;
 const PLACES_SHIFT: u32 = 12;
 /// 2^64 divided by the golden ratio (Fibonacci hashing).
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A run, as two words.
+/// A run as two words.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     page: u64,
     word: u64,
 }
 
-/// No run has this word.
+/// An empty entry: no run has this word.
 const EMPTY: Place = Place { page: 0, word: 0 };
 
-/// The cache.
+/// A direct-mapped cache of the ids of runs.
 #[derive(Debug)]
 pub struct RunCache {
     places: Box<[Place; PLACES]>,
@@ -33,12 +33,12 @@ impl Default for RunCache {
 }
 
 impl RunCache {
-    /// Forgets all ids.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.places.fill(EMPTY);
     }
 
-    /// Appends the ids of runs. `id` is asked for those that are not known here, one after the other.
+    /// Appends the ids of runs. Calls `id` for each run that is not in the cache, in order.
     #[inline(always)]
     pub fn ids(&mut self, runs: &[Run], ids: &mut Vec<u16>, mut id: impl FnMut(&Run) -> u16) {
         ids.extend(runs.iter().map(|run| {
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::run::Kind;
 
-    /// Runs that recur, among more different ones than the cache has places.
+    /// Recurring runs, with more distinct ones than the cache has entries.
     fn runs(count: u64) -> Vec<Run> {
         let mut state = 1u64;
         let run = |number| {
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn ids_are_those_of_the_runs() {
         let (runs, mut cache) = (runs(50_000), RunCache::default());
-        // Twice: what was forgotten leaves nothing behind.
+        // Twice: clearing must leave nothing behind.
         for _ in 0..2 {
             let (mut known, mut ids): (Vec<Run>, Vec<u16>) = (Vec::new(), Vec::new());
             cache.ids(&runs, &mut ids, |run| {

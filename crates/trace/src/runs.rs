@@ -1,16 +1,16 @@
-//! Making runs of the accesses of a thread: what every recorder and importer does.
+//! Builds runs from the accesses of a thread. Every recorder and importer uses it.
 //!
-//! An access to the page of the one before adds to the current run of its stream, which is two words; another one ends that
-//! run and begins the next. Data accesses and fetches are two streams. Runs stand in the order of their first accesses, so
-//! that each has its place from its beginning on.
+//! An access to the same page as the previous access of its stream adds to the current run, which is two words. An
+//! access to another page ends that run and begins the next. Data accesses and fetches are two streams. Runs are
+//! ordered by their first accesses, so each has its position from its first access on.
 
 use crate::run::{Kind, PAGE_SHIFT, Run};
 
-/// What no page has for its address: a current run of nothing. No program has memory there.
+/// The page address of an empty current run. No page has it, and no program has memory there.
 const NO_PAGE: u64 = 1 << 63 | 1;
-/// Where no run stands.
+/// The position of an empty current run.
 const NOWHERE: usize = usize::MAX;
-/// Accesses of the current run stand below its bits.
+/// The low bits of `done` count the accesses; the bits of the kinds are from here on.
 const BITS_SHIFT: u32 = u64::BITS - u8::BITS;
 
 /// The current run of a stream.
@@ -18,9 +18,9 @@ const BITS_SHIFT: u32 = u64::BITS - u8::BITS;
 struct Current {
     /// The address of its page.
     page: u64,
-    /// How many accesses it has, and from [`BITS_SHIFT`] on the bits of what they do.
+    /// The number of accesses, and from [`BITS_SHIFT`] on the bits of their kinds.
     done: u64,
-    /// Where it stands among the runs.
+    /// Its position among the runs.
     place: usize,
 }
 
@@ -32,7 +32,7 @@ impl Current {
         self.done = self.done.wrapping_add(accesses) | u64::from(bits) << BITS_SHIFT;
     }
 
-    /// Writes what came of the run, if there is one.
+    /// Writes the finished run to the buffer, if there is one.
     #[inline(always)]
     fn end(&self, runs: &mut [Run]) {
         if let Some(run) = runs.get_mut(self.place) {
@@ -42,25 +42,25 @@ impl Current {
     }
 }
 
-/// Runs while they are made, in a buffer that does not grow.
+/// Runs while they are built, in a buffer of fixed size.
 #[derive(Clone, Debug)]
 pub struct Runs {
     data: Current,
     fetch: Current,
-    /// How many there are.
+    /// Number of runs.
     count: usize,
-    /// How many there may be: none while nothing is recorded.
+    /// The maximum number of runs; 0 while nothing is recorded.
     room: usize,
-    /// As many, or none where somebody is asked before a run begins.
+    /// As `room`, or 0 while runs are guarded.
     limit: usize,
     is_guarded: bool,
-    /// A fetch ends a run of data and the other way round, so that no order is lost.
+    /// A fetch ends a run of data and the other way round, so that the order of all accesses is kept.
     in_sequence: bool,
     buffer: Box<[Run]>,
 }
 
 impl Runs {
-    /// A buffer for so many runs.
+    /// A buffer for at most `most` runs.
     pub fn new(most: usize) -> Runs {
         let buffer = vec![Run::default(); most].into_boxed_slice();
         Runs {
@@ -75,14 +75,14 @@ impl Runs {
         }
     }
 
-    /// The same for runs that stand one after the other: data and fetches are one stream. What keeps every address needs
-    /// this.
+    /// As [`Runs::new`], with data and fetches as one stream, so that runs do not overlap. Traces that keep every
+    /// address need this.
     pub fn in_sequence(most: usize) -> Runs {
         Runs { in_sequence: true, ..Runs::new(most) }
     }
 
-    /// Adds an access of `kind` (one bit, or [`Kind::MODIFY`]) to `address`. `false`: nothing was done, because there is no
-    /// room.
+    /// Adds an access of `kind` (one bit, or [`Kind::MODIFY`]) to `address`. Returns `false`, without adding it, if
+    /// there is no room.
     #[inline]
     pub fn access(&mut self, address: u64, kind: Kind) -> bool {
         let (page, is_fetch) = (page_of(address), kind == Kind::FETCH);
@@ -93,7 +93,7 @@ impl Runs {
         if is_fetch { self.fetch(page, 1) } else { self.data(page, kind) }
     }
 
-    /// Whether an address lies in the page of the current run of data, with at least `bytes` bytes of that behind it.
+    /// Whether the `bytes` bytes at an address are all in the page of the current run of data.
     #[inline(always)]
     pub fn is_in_current_page(&self, address: u64, bytes: u64) -> bool {
         address.wrapping_sub(self.data.page) <= (1 << PAGE_SHIFT) - bytes
@@ -105,7 +105,7 @@ impl Runs {
         self.data.add(1, kind.added());
     }
 
-    /// Adds an access to data in a page, which is given by its address. `false`: nothing was done, because there is no room.
+    /// Adds a data access to the page at the address `page`. Returns `false`, without adding it, if there is no room.
     #[inline(always)]
     pub fn data(&mut self, page: u64, kind: Kind) -> bool {
         if page == self.data.page {
@@ -115,7 +115,7 @@ impl Runs {
         self.begin_data(page, kind, self.limit)
     }
 
-    /// The same, though runs are guarded.
+    /// As [`Runs::data`], even while runs are guarded.
     #[inline(always)]
     pub fn let_data_in(&mut self, page: u64, kind: Kind) -> bool {
         if page == self.data.page {
@@ -134,7 +134,7 @@ impl Runs {
         is_room
     }
 
-    /// Adds fetches in a page. `false` as for data.
+    /// Adds fetches in a page. Returns `false` as [`Runs::data`].
     #[inline(always)]
     pub fn fetch(&mut self, page: u64, fetches: u64) -> bool {
         if page == self.fetch.page {
@@ -144,7 +144,7 @@ impl Runs {
         self.begin_fetch(page, fetches, self.limit)
     }
 
-    /// The same, though runs are guarded.
+    /// As [`Runs::fetch`], even while runs are guarded.
     #[inline(always)]
     pub fn let_fetch_in(&mut self, page: u64, fetches: u64) -> bool {
         if page == self.fetch.page {
@@ -163,7 +163,7 @@ impl Runs {
         is_room
     }
 
-    /// Ends the current run of a stream and gives the next its place, if there are fewer than `limit`.
+    /// Ends the current run of a stream and assigns the next its position, if there are fewer than `limit` runs.
     #[inline(always)]
     fn begin(&mut self, page: u64, ended: Current, limit: usize) -> bool {
         let is_room = self.count < limit;
@@ -175,13 +175,13 @@ impl Runs {
         is_room
     }
 
-    /// The run that was begun last.
+    /// The current run for the last run in the buffer.
     #[inline(always)]
     fn begun(&self, page: u64, accesses: u64, bits: u8) -> Current {
         Current { page, done: accesses | u64::from(bits) << BITS_SHIFT, place: self.count - 1 }
     }
 
-    /// Adds a whole run, behind which others begin. `false` as for an access.
+    /// Adds a complete run, after which new runs begin. Returns `false` if there is no room.
     pub fn push(&mut self, run: Run) -> bool {
         self.end();
         let is_room = self.count < self.room;
@@ -192,39 +192,39 @@ impl Runs {
         is_room
     }
 
-    /// Ends the current runs: what comes next begins others.
+    /// Ends the current runs. The next accesses begin new ones.
     pub fn end(&mut self) {
         for current in [&mut self.data, &mut self.fetch] {
             std::mem::replace(current, Current::NONE).end(&mut self.buffer);
         }
     }
 
-    /// Ends the current runs and gives all.
+    /// Ends the current runs and returns all runs.
     pub fn ended(&mut self) -> &[Run] {
         self.end();
         &self.buffer[..self.count]
     }
 
-    /// Forgets all runs.
+    /// Removes all runs.
     pub fn clear(&mut self) {
         (self.data, self.fetch, self.count) = (Current::NONE, Current::NONE, 0);
     }
 
-    /// Lets runs be added from now on, or none. The current ones end.
+    /// Enables or disables recording from now on. The current runs end.
     pub fn admit(&mut self, runs: bool) {
         self.end();
         self.room = if runs { self.buffer.len() } else { 0 };
         self.guard(self.is_guarded);
     }
 
-    /// Lets accesses begin no runs from now on, as if there were no room, but by [`Runs::let_data_in`] and
-    /// [`Runs::let_fetch_in`]; or lets them again.
+    /// While guarded, only [`Runs::let_data_in`] and [`Runs::let_fetch_in`] can begin runs; the other methods act as if
+    /// there were no room.
     pub fn guard(&mut self, guards: bool) {
         self.is_guarded = guards;
         self.limit = if guards { 0 } else { self.room };
     }
 
-    /// How many runs there are, the current ones included.
+    /// The number of runs, including the current ones.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -234,18 +234,18 @@ impl Runs {
         self.count == 0
     }
 
-    /// How many there may be at most.
+    /// The maximum number of runs.
     pub fn most(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Whether so many more can be begun now.
+    /// Whether `runs` more runs can be begun now.
     pub fn has_room(&self, runs: usize) -> bool {
         self.count + runs <= self.room
     }
 }
 
-/// The address of the page that an address is in.
+/// The address of the page that contains `address`.
 #[inline(always)]
 pub const fn page_of(address: u64) -> u64 {
     address >> PAGE_SHIFT << PAGE_SHIFT
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn what_modifies_asks_to_store_where_it_is_first() {
         let mut runs = Runs::new(8);
-        // A fault has prevented the first store.
+        // A fault prevented the first store.
         for (address, kind) in
             [(0x1000, Kind::MODIFY), (0x2000, Kind::MODIFY), (0x2000, Kind::STORE), (0x3000, Kind::LOAD)]
         {
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(told(runs.ended()), [(1, 2, 2), (2, 4, 1), (5, 1, 3), (3, 2, 1)]);
     }
 
-    /// The slow way: every access is looked for a run that it belongs to.
+    /// The naive implementation: for each access, searches for the run that it belongs to.
     fn oracle(accesses: &[(u64, Kind)], in_sequence: bool) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         for (page, kind) in accesses {

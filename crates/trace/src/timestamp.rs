@@ -1,8 +1,8 @@
-//! Timestamps: when a thread did what may depend on the order in which threads and processes do it.
+//! Timestamps: when a thread did something that may depend on the order of threads and processes.
 //!
-//! All threads of a recording have one logical time, and so have its processes. Where one touches a page for the first time,
-//! or makes a call that changes the address space, its trace says when that was; what it does up to its next timestamp
-//! depends on nobody.
+//! All threads and processes of a recording share one logical time. When a thread touches a page for the first time, or
+//! makes a call that changes the address space, its trace records the time. What it does up to its next timestamp does
+//! not depend on other threads.
 
 use std::collections::BTreeMap;
 
@@ -11,44 +11,44 @@ use thiserror::Error;
 use crate::block::MAX_NUMBER;
 use crate::column::{ColumnError, push_varint, take_varint, unzigzag, zigzag};
 
-/// Most timestamps of one block.
+/// The maximum number of timestamps in one block.
 pub const MAX_TIMESTAMPS: usize = 1 << 16;
-/// Most bytes that one takes: four numbers.
+/// The maximum encoded size of a timestamp, in bytes: four numbers.
 pub(crate) const MAX_TIMESTAMP_BYTES: usize = 40;
 
-/// When a thread came to a place.
+/// When a thread reached a position among its runs and events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamp {
-    /// The thread.
+    /// The thread's number.
     pub thread: u32,
-    /// How many runs it had begun before.
+    /// How many runs the thread had begun before.
     pub run: u64,
-    /// How many events it had had before.
+    /// How many events the thread had before.
     pub event: u64,
-    /// When that was: nanoseconds of a clock that all processes of the recording share, or any number that rises.
+    /// The time: nanoseconds of a clock that all processes of the recording share, or any increasing number.
     pub time_ns: u64,
 }
 
-/// Bytes that are no timestamps.
+/// Why bytes are not timestamps.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TimestampError {
-    /// Their column.
+    /// Their column cannot be read.
     #[error(transparent)]
     Column(#[from] ColumnError),
-    /// There are not as many as the block says.
+    /// The number of timestamps differs from the block's count.
     #[error("{found} timestamps; expected {expected}")]
     Count {
-        /// How many there are.
+        /// The number of timestamps found.
         found: usize,
-        /// How many the block has.
+        /// The number that the block's prefix states.
         expected: usize,
     },
-    /// One that is earlier than the one before, of a thread or a run that there cannot be.
+    /// A timestamp that is earlier than the previous one, or whose thread, run or event is out of range.
     #[error("a timestamp out of range")]
     Range,
 }
 
-/// Appends timestamps, which are in the order of time.
+/// Appends timestamps, which must be ordered by time.
 pub(crate) fn push(bytes: &mut Vec<u8>, timestamps: &[Timestamp]) {
     let mut before = Before::default();
     for timestamp in timestamps {
@@ -61,7 +61,7 @@ pub(crate) fn push(bytes: &mut Vec<u8>, timestamps: &[Timestamp]) {
     }
 }
 
-/// The timestamps of [`push`].
+/// Decodes the timestamps of [`push`].
 pub(crate) fn parsed(mut bytes: &[u8], expected: usize) -> Result<Vec<Timestamp>, TimestampError> {
     let (mut timestamps, mut before) = (Vec::with_capacity(expected.min(MAX_TIMESTAMPS)), Before::default());
     while !bytes.is_empty() {
@@ -86,7 +86,7 @@ pub(crate) fn parsed(mut bytes: &[u8], expected: usize) -> Result<Vec<Timestamp>
     }
 }
 
-/// What the next timestamp of a block differs from.
+/// The state that the next timestamp of a block is encoded relative to.
 #[derive(Default)]
 struct Before {
     /// The last run and event of each thread.

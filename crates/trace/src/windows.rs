@@ -1,22 +1,22 @@
-//! How many of a thread's instructions were recorded: those of windows, not those between them.
+//! Counts how many instructions of a thread were recorded: those in windows, not those between them.
 
 use std::collections::VecDeque;
 
 use crate::event::{Call, Event};
 
-/// Counts the recorded instructions of a thread, of which the file's events and blocks are told in their order.
+/// Counts the recorded instructions of a thread from the file's events and blocks, in their order.
 ///
-/// Figures for an instruction are for one of these: what a thread did between windows is in no run.
+/// Figures per instruction divide by these, because no run covers what a thread did between windows.
 #[derive(Clone, Debug, Default)]
 pub struct Windows {
-    /// Windows whose runs are still to come: before which run each begins, and after how many instructions.
+    /// Windows whose runs are still to come: the run before which each begins, and the instruction count at that point.
     windows: VecDeque<(u64, u64)>,
-    /// Instructions of the thread when the block before had ended, or the window began.
+    /// Instructions of the thread at the end of the previous block, or at the start of the window.
     begin: u64,
 }
 
 impl Windows {
-    /// Notes the windows among events of the thread.
+    /// Notes the windows among the thread's events.
     pub fn events(&mut self, events: &[Event]) {
         self.windows.extend(events.iter().filter_map(|event| match event.call {
             Call::Window { instructions } => Some((event.run, instructions)),
@@ -24,8 +24,8 @@ impl Windows {
         }));
     }
 
-    /// How many instructions were recorded in a block whose runs end before the run `end`, and which itself ended after
-    /// `instructions` of the thread.
+    /// The number of instructions recorded in a block whose runs end before run `end`, and which ends after
+    /// `instructions` instructions of the thread.
     pub fn block(&mut self, end: u64, instructions: u64) -> u64 {
         while let Some((_, begin)) = self.windows.front().filter(|(run, _)| *run < end) {
             self.begin = self.begin.max(*begin);
@@ -50,7 +50,7 @@ mod tests {
         let mut recorded = Windows::default();
         recorded.events(&[window(0, 100)]);
         assert_eq!(recorded.block(7, 110), 10);
-        // One of two blocks, one without runs, and one.
+        // A window with two blocks, a window without runs, and a window with one block.
         recorded.events(&[window(7, 210), window(9, 310), window(9, 410)]);
         assert_eq!((recorded.block(8, 215), recorded.block(9, 220), recorded.block(11, 420)), (5, 5, 10));
     }

@@ -1,4 +1,4 @@
-//! Writing a trace, as a stream: nothing that was written is changed later.
+//! Writes a trace as a stream: nothing that was written is changed later.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -11,24 +11,25 @@ use crate::header::Header;
 use crate::index::{MAX_PLACES, Place};
 use crate::timestamp::{self, MAX_TIMESTAMPS, Timestamp};
 
-/// Most events of one block.
+/// The maximum number of events in one block.
 const MAX_EVENTS: usize = 1 << 14;
-/// Most bytes of their text, of which a block has any number: readers take no more than [`MAX_PAYLOAD_BYTES`].
+/// The maximum bytes of events' text in one block. Each event may be of any length, but readers accept at most
+/// [`MAX_PAYLOAD_BYTES`].
 const MAX_EVENT_BYTES: usize = MAX_PAYLOAD_BYTES / 4;
 
-/// Writes blocks, and at the end the index.
+/// Writes blocks, and finally the index.
 #[derive(Debug)]
 pub struct Writer<W> {
     to: W,
     offset: u64,
     places: Vec<Place>,
-    /// Runs and events of each thread so far. Threads have any numbers: a part keeps those of the whole.
+    /// Number of runs and events of each thread so far. Thread numbers may have gaps: a part keeps those of the whole trace.
     counts: BTreeMap<u32, (u64, u64)>,
-    /// Timestamps so far.
+    /// Number of timestamps so far.
     timestamps: u64,
 }
 
-/// A state of a [`Writer`].
+/// A state of a [`Writer`] to return to.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
     offset: u64,
@@ -38,10 +39,10 @@ pub struct Checkpoint {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a trace.
+    /// Starts a trace by writing its header.
     ///
     /// # Errors
-    /// Those of `to`.
+    /// `to` cannot be written.
     pub fn new(to: W, header: &Header) -> io::Result<Writer<W>> {
         let mut writer = Writer { to, offset: 0, places: Vec::new(), counts: BTreeMap::new(), timestamps: 0 };
         let json = serde_json::to_vec(header)?;
@@ -49,7 +50,7 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Leaves runs of a thread out, if the next has a lower number than `run`: they are lost.
+    /// Marks the runs of a thread up to `run` as lost, if the next run has a lower number.
     pub fn skip_to(&mut self, thread: u32, run: u64) {
         let counts = self.counts(thread);
         counts.0 = counts.0.max(run);
@@ -60,10 +61,10 @@ impl<W: Write> Writer<W> {
         self.counts.get(&thread).copied().unwrap_or_default()
     }
 
-    /// Writes runs of a thread that had executed `instructions` when the last of them ended.
+    /// Writes runs of a thread that had executed `instructions` instructions when the last of them ended.
     ///
     /// # Errors
-    /// Those of the file and of the compressor.
+    /// The file cannot be written, or the compressor fails.
     pub fn runs(&mut self, thread: u32, chunk: &Chunk, instructions: u64) -> io::Result<()> {
         if chunk.is_empty() {
             return Ok(());
@@ -71,11 +72,11 @@ impl<W: Write> Writer<W> {
         self.encoded_runs(thread, chunk.len() as u32, &chunk.encode()?, instructions)
     }
 
-    /// Writes `runs` runs of a thread that [`Chunk::encode`] has made bytes of: for recorders whose threads share a writer
-    /// and not the time that compression takes.
+    /// Writes `runs` runs of a thread that [`Chunk::encode`] has encoded. Recorders whose threads share a writer use it
+    /// to compress outside the lock.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The file cannot be written.
     pub fn encoded_runs(&mut self, thread: u32, runs: u32, payload: &[u8], instructions: u64) -> io::Result<()> {
         if runs == 0 {
             return Ok(());
@@ -86,11 +87,11 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes events of a thread. They must stand in the file before the runs that come after them, so that a reader that
-    /// reads once knows the memory that runs touch.
+    /// Writes events of a thread. They must precede the later runs in the file, so that a reader that reads once knows
+    /// the memory that runs touch.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The file cannot be written.
     pub fn events(&mut self, thread: u32, events: &[Event], instructions: u64) -> io::Result<()> {
         for part in events.chunks(MAX_EVENTS) {
             self.events_of_a_block(thread, part, instructions)?;
@@ -98,7 +99,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes events as a block, or as more where they have much text.
+    /// Writes events as one block, or as several if their text is long.
     fn events_of_a_block(&mut self, thread: u32, events: &[Event], instructions: u64) -> io::Result<()> {
         let json = serde_json::to_vec(events)?;
         if json.len() > MAX_EVENT_BYTES && events.len() > 1 {
@@ -114,11 +115,11 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes timestamps, which are in the order of time and not before those that were written. They must stand in the file
-    /// before the events and runs that come after them.
+    /// Writes timestamps, which must be ordered by time and not earlier than those already written. They must precede
+    /// the later events and runs in the file.
     ///
     /// # Errors
-    /// Those of the file and of the compressor.
+    /// The file cannot be written, or the compressor fails.
     pub fn timestamps(&mut self, timestamps: &[Timestamp]) -> io::Result<()> {
         for part in timestamps.chunks(MAX_TIMESTAMPS) {
             let (mut column, mut payload) = (Vec::new(), Vec::new());
@@ -130,19 +131,19 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes the index and gives the file back.
+    /// Writes the index and returns the file.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The file cannot be written.
     pub fn finish(mut self) -> io::Result<W> {
         self.index()?;
         Ok(self.to)
     }
 
-    /// Writes the index, after which the file is whole. Whoever goes on writing rewinds first.
+    /// Writes the index, after which the file is complete. To continue writing, rewind first.
     ///
     /// # Errors
-    /// Those of the file.
+    /// The file cannot be written.
     pub fn index(&mut self) -> io::Result<()> {
         let (offset, all) = (self.offset, self.places.len());
         for first in (0..all).step_by(MAX_PLACES) {
@@ -150,12 +151,12 @@ impl<W: Write> Writer<W> {
             let payload: Vec<u8> = part.iter().flat_map(|place| place.to_bytes()).collect();
             self.block(Holds::Index, 0, first as u64, part.len() as u32, 0, &payload)?;
         }
-        // So that a reader that can seek finds the index.
+        // Lets a reader that can seek find the index.
         self.to.write_all(&offset.to_le_bytes())?;
         self.to.flush()
     }
 
-    /// The state to which [`Writer::rewind`] returns: for programs that may end here or may not, as in `execve`.
+    /// The state to which [`Writer::rewind`] returns, for programs that may or may not end here, as in `execve`.
     pub fn checkpoint(&self) -> Checkpoint {
         Checkpoint {
             offset: self.offset,
@@ -165,7 +166,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Forgets what was written since a checkpoint. Gives the offset at which the caller must cut the file off, and go on.
+    /// Discards what was written since a checkpoint. Returns the offset at which the caller must truncate the file.
     pub fn rewind(&mut self, checkpoint: Checkpoint) -> u64 {
         self.places.truncate(checkpoint.places);
         (self.counts, self.timestamps) = (checkpoint.counts, checkpoint.timestamps);
@@ -173,7 +174,7 @@ impl<W: Write> Writer<W> {
         self.offset
     }
 
-    /// What is written to.
+    /// The underlying file.
     pub fn get_mut(&mut self) -> &mut W {
         &mut self.to
     }

@@ -1,4 +1,4 @@
-//! The benchmark runs, on a tiny trace.
+//! Runs the benchmark on a tiny trace.
 
 #[allow(dead_code, reason = "a benchmark has its own main")]
 #[path = "../benches/decode.rs"]

@@ -1,4 +1,4 @@
-//! Whole files: written, read, damaged, cut off.
+//! Whole files: written, read, damaged, truncated.
 
 use std::io::Cursor;
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ fn header() -> Header {
     }
 }
 
-/// Blocks of two threads, each different from the others: of so many runs, twice as many and so on.
+/// Blocks of two threads, each different from the others: the block of number N has (N + 1) times `runs` runs.
 fn blocks(runs: u64) -> Vec<Block> {
     (0..8u32)
         .map(|number| {
@@ -46,7 +46,7 @@ fn blocks(runs: u64) -> Vec<Block> {
         .collect()
 }
 
-/// The file, and where each of its blocks after the header begins and ends.
+/// The bytes of a file, and the blocks that were written to it.
 fn file() -> (Vec<u8>, Vec<Block>) {
     static FILE: LazyLock<(Vec<u8>, Vec<Block>)> = LazyLock::new(|| write(100));
     FILE.clone()
@@ -60,7 +60,7 @@ fn write(runs: u64) -> (Vec<u8>, Vec<Block>) {
         match block {
             Block::Runs { thread, instructions, chunk, .. } => {
                 writer.runs(thread, &chunk, instructions).unwrap();
-                // Its pages have another order where the dictionary is sorted.
+                // If the dictionary is sorted, its pages have another order.
                 let chunk = Chunk::decode(&chunk.encode().unwrap(), chunk.len(), header().columns).unwrap();
                 let begin = first[thread as usize];
                 first[thread as usize] += chunk.len() as u64;
@@ -122,17 +122,17 @@ fn other_files_are_refused_with_what_was_expected() {
     assert!(said(&newer).contains("pagelab.trace/9") && said(&newer).contains("use the pagelab that wrote it"));
 }
 
-/// Which of the blocks that were written are missing in what was read.
+/// The indexes of the written blocks that are missing in what was read.
 fn lost(read: &[Block], written: &[Block]) -> Vec<usize> {
     (0..written.len()).filter(|index| !read.contains(&written[*index])).collect()
 }
 
-/// Where the index begins.
+/// The offset of the index.
 fn index_of(bytes: &[u8]) -> usize {
     u64::from_le_bytes(*bytes.last_chunk().unwrap()) as usize
 }
 
-/// The block that holds a byte of the file; the index comes after all that it knows.
+/// The number of the block that contains the byte at an offset. The index counts as the block after all that it lists.
 fn block_of(bytes: &[u8], at: usize) -> usize {
     let places = Reader::new(Cursor::new(bytes)).unwrap().places().unwrap().unwrap();
     let index = index_of(bytes);
@@ -187,7 +187,7 @@ fn a_file_that_is_cut_off_anywhere_keeps_its_whole_blocks_and_tells_of_the_one_t
     let ends: Vec<usize> = places[1..].iter().map(|place| place.offset as usize).chain([index_of(&bytes)]).collect();
     for length in 0..bytes.len() {
         let Some(kept) = ends.iter().rposition(|end| *end <= length) else {
-            // Of the header a part is not enough.
+            // A part of the header is not enough.
             assert!(read(&bytes[..length]).is_err(), "{length}");
             continue;
         };
@@ -195,7 +195,7 @@ fn a_file_that_is_cut_off_anywhere_keeps_its_whole_blocks_and_tells_of_the_one_t
         assert!(!whole && blocks[..kept] == written[..kept], "{length}");
         let (offset, lost) = (ends[kept] as u64, (length - ends[kept]) as u64);
         let told = Block::Damaged(Damage { offset, bytes: lost, why: DamageKind::Block(BlockError::CutOff) });
-        // The index is behind all that counts.
+        // All data precedes the index.
         let in_index = kept == written.len() && length >= bytes.len() - 8;
         let expected = if lost == 0 || in_index { vec![] } else { vec![told] };
         assert_eq!(blocks[kept..], expected, "{length}");

@@ -1,4 +1,4 @@
-//! What other tools print, imported: captured lines, wrong lines, arbitrary bytes.
+//! Imports the output of other tools: captured lines, wrong lines, arbitrary bytes.
 
 use proptest::prelude::*;
 use trace::import::{ImportError, Tool, import};
@@ -74,7 +74,7 @@ fn champsim() {
     record[56..64].copy_from_slice(&0x6008u64.to_le_bytes());
     let found = runs(Tool::ChampSim, &[record, record].concat()).unwrap();
     assert_eq!(told(&found[0].1), [(0x401, 1, 2), (6, 2, 2), (7, 4, 1), (6, 2, 2), (7, 4, 1)]);
-    // It stores to where it loads from.
+    // It loads from and stores to the same address.
     record[16..24].copy_from_slice(&0x6008u64.to_le_bytes());
     record[32..40].fill(0);
     assert_eq!(told(&runs(Tool::ChampSim, &record).unwrap()[0].1), [(0x401, 1, 1), (6, 2 + 4 + 8, 2)]);

@@ -1,38 +1,38 @@
-//! What processes do that outlive the root: whether they are at work or wait, and their CPU time.
+//! Tracks processes that outlive the root: whether they work or wait, and their CPU time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::ptrace::Tid;
 
-/// How often they are looked at.
+/// Interval between two samples of their states.
 const LOOK: Duration = Duration::from_millis(10);
-/// The share of looks in a row that find a task at work, from which on the tree is at work.
+/// A tree is at work if a task was found at work in at least this share of the samples.
 const BUSY: f64 = 0.5;
-/// The longest that a tree at work is waited for when its root has ended.
+/// The longest time that a working tree gets after its root has ended.
 const MOST: Duration = Duration::from_secs(60);
 
-/// What becomes of processes that outlive the root.
+/// What is done with processes that outlive the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftovers {
-    /// They run on, traced, and the tracer stays with them.
+    /// They continue, traced, and the tracer stays with them.
     Follow,
-    /// They are killed once they have done nothing for this long, and after a minute at the latest.
+    /// They are killed once they have been idle for this long, and after a minute at the latest.
     KillAfter(Duration),
 }
 
-/// The time after the root's end.
+/// The time after the root's end, sampled.
 pub struct Afterlife {
     began: Instant,
     looked: Option<Instant>,
     window: Window,
-    /// Tasks that were at work at the last look.
+    /// Tasks that were at work in the last sample.
     at_work: BTreeSet<Tid>,
-    /// CPU time of each process, as it was last seen.
+    /// CPU time of each process at its last sample.
     used: BTreeMap<Tid, Duration>,
 }
 
-/// Looks of one span.
+/// The samples of one span of time.
 struct Window {
     began: Instant,
     looks: u32,
@@ -50,7 +50,7 @@ impl Window {
 }
 
 impl Afterlife {
-    /// It begins.
+    /// Starts the clock at the root's end.
     pub fn new() -> Afterlife {
         Afterlife {
             began: Instant::now(),
@@ -61,8 +61,9 @@ impl Afterlife {
         }
     }
 
-    /// Whether the tree is given more time: until it has been quiet for `grace`, and [`MOST`] at most. A task that
-    /// two looks in a row find at work is; a row of short processes is not, because such a row need not have an end.
+    /// Whether the tree gets more time: until it has been quiet for `grace`, and [`MOST`] at most. A task
+    /// counts as at work if two samples in a row find it so. A sequence of short-lived processes does not
+    /// count, because it may never end.
     pub fn goes_on(&mut self, grace: Duration) -> bool {
         if self.window.began.elapsed() < grace {
             return true;
@@ -71,12 +72,12 @@ impl Afterlife {
         over.was_busy() && self.began.elapsed() < MOST
     }
 
-    /// Whether the tree was still at work when its time was up.
+    /// Whether the tree was still at work when its time ([`MOST`]) was up.
     pub fn was_cut(&self) -> bool {
         self.began.elapsed() >= MOST
     }
 
-    /// Looks at the tasks that are left, and at their processes, unless that was just done.
+    /// Samples the remaining tasks and their processes, at most once per [`LOOK`].
     pub fn look(&mut self, tasks: impl FnOnce() -> Vec<Tid>, processes: impl FnOnce() -> Vec<Tid>) {
         if self.looked.is_some_and(|at| at.elapsed() < LOOK) {
             return;
@@ -93,24 +94,24 @@ impl Afterlife {
         self.looked = Some(Instant::now());
     }
 
-    /// How long it lasted until now.
+    /// Seconds since the root's end.
     pub fn lasted_s(&self) -> f64 {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// CPU time of the processes that were seen, from their beginning on.
+    /// CPU time, in seconds, of the sampled processes since they started.
     pub fn cpu_s(&self) -> f64 {
         self.used.values().sum::<Duration>().as_secs_f64()
     }
 }
 
-/// Whether a task runs, can run, or waits for a device (proc(5), the third field of /proc/PID/stat).
-/// One of which it cannot be read may be at work, and gets its time.
+/// Whether a task runs, can run, or waits for a device (proc(5), the third field of /proc/PID/stat). If its
+/// state cannot be read, the task counts as at work.
 fn is_at_work(task: Tid) -> bool {
     host::task_state(task).map_or(true, |state| matches!(state, Some(b'R' | b'D')))
 }
 
-/// CPU time of a process (clock_getcpuclockid(3)); `None` where it is gone.
+/// CPU time of a process (clock_getcpuclockid(3)); `None` if it is gone.
 fn cpu_time(process: Tid) -> Option<Duration> {
     let mut clock: libc::clockid_t = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,4 +1,4 @@
-//! Bare trials: a program that is started as a traced one is, and then runs without filter and tracer.
+//! Bare trials: the program is started like a traced one, and then runs without filter and tracer.
 
 use std::io;
 use std::path::Path;
@@ -14,15 +14,16 @@ use super::ptrace::{self, Stop, Tid};
 use crate::signals;
 use crate::subreaper::{self, Root, Subreaper};
 
-/// How often it is looked whether what outlives the root has ended.
+/// Interval at which to check whether the processes that outlive the root have ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// How long the end of the root is waited for before it is asked again whether there is a subreaper to tell it.
+/// How long to wait for the root's end before checking again that the subreaper, which reports it, still exists.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Runs a program without filter and tracer until its tree has ended. Until its exec it is traced, so that its wall time begins
-/// at the same instruction as that of a traced one. Processes that outlive the root get their time as in [`super::run`], where they
-/// are killed once they have done nothing for `grace`. To be called as that.
+/// Runs a program without filter and tracer until its tree has ended. The program is traced until its exec, so
+/// that its wall time begins at the same instruction as that of a traced one. Processes that outlive the root
+/// get the same time as in [`super::run`] with `Leftovers::KillAfter(grace)`. Call it under the same conditions
+/// as [`super::run`].
 ///
 /// # Errors
 /// Those of [`super::run`].
@@ -58,7 +59,7 @@ pub fn run_bare(launch: &Launch, grace: Duration) -> Result<Ended, LaunchError> 
     })
 }
 
-/// Follows a program to the end of its exec and lets it go there. Returns when that was ([`subreaper::monotonic_ns`]).
+/// Follows a program to the end of its exec and detaches there. Returns the time of that ([`subreaper::monotonic_ns`]).
 fn let_go_at_exec(started: &mut Started, path: &Path) -> Result<u64, LaunchError> {
     let tid = started.tid;
     loop {
@@ -78,8 +79,8 @@ fn let_go_at_exec(started: &mut Started, path: &Path) -> Result<u64, LaunchError
     }
 }
 
-/// Lets a stopped task run on without a tracer. One that was killed has left its stop, and stops once more before its end: it is
-/// let go there, as nobody else could end it.
+/// Detaches from a stopped task. A task that was killed has left its stop and stops once more before its end;
+/// it must be detached there, because only its tracer can let it end.
 fn let_go(tid: Tid) -> io::Result<()> {
     loop {
         match ptrace::detach(tid) {
@@ -92,12 +93,12 @@ fn let_go(tid: Tid) -> io::Result<()> {
     }
 }
 
-/// A task that was killed meanwhile has no stop to leave.
+/// Ignores ESRCH: a task that was killed meanwhile has no stop to leave.
 fn gone(error: io::Error) -> io::Result<()> {
     if error.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(error) }
 }
 
-/// How and when the root ended; `None` where the subreaper killed it, or was killed.
+/// How and when the root ended; `None` if the subreaper killed it, or was killed.
 fn end_of_root(subreaper: &Subreaper) -> Option<(libc::c_int, u64)> {
     loop {
         match subreaper.wait_for_root(ASK_AGAIN) {
@@ -108,9 +109,9 @@ fn end_of_root(subreaper: &Subreaper) -> Option<(libc::c_int, u64)> {
     }
 }
 
-/// What processes did that outlived the root.
+/// What happened to the processes that outlived the root.
 struct Leftovers {
-    /// `None`: nothing outlived it.
+    /// `None`: no process outlived the root.
     after: Option<Afterlife>,
     killed: usize,
 }
@@ -127,10 +128,10 @@ impl Leftovers {
     }
 }
 
-/// Gives what outlives the root its time, and has the subreaper kill what is left.
+/// Gives the processes that outlive the root their time, and then has the subreaper kill the rest.
 ///
 /// # Errors
-/// What is left cannot be read.
+/// The remaining processes cannot be listed.
 fn end_of_tree(subreaper: &Subreaper, grace: Duration) -> io::Result<Leftovers> {
     if descendants(subreaper.process())?.is_empty() {
         return Ok(Leftovers { after: None, killed: 0 });
@@ -149,7 +150,7 @@ fn end_of_tree(subreaper: &Subreaper, grace: Duration) -> io::Result<Leftovers> 
     Ok(Leftovers { after: Some(after), killed: 0 })
 }
 
-/// What a process has started and is still there, and what that has; none on kernels without CONFIG_PROC_CHILDREN.
+/// The descendants of a process that still exist; none on kernels without CONFIG_PROC_CHILDREN.
 ///
 /// # Errors
 /// The kernel has such lists, and one cannot be read.
@@ -165,7 +166,7 @@ fn descendants(process: Tid) -> io::Result<Vec<Tid>> {
     Ok(found.split_off(1))
 }
 
-/// Repeats what a signal interrupts: the signal itself has reached the program on its leash.
+/// Repeats a call that a signal interrupts. The signal itself was already passed on to the leashed program.
 fn interrupted<T>(mut body: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match body() {
@@ -181,7 +182,7 @@ mod tests {
 
     use super::*;
 
-    /// As `run_bare`, killed in its exec. How the root ended, and in what time.
+    /// Does what `run_bare` does, with the program killed in its exec. Returns how the root ended, and after what time.
     fn killed_in_exec() -> (Option<libc::c_int>, Duration) {
         let launch = Launch::of_true();
         let (subreaper, mut started) = launch::start(&launch, Vec::new(), None).unwrap();

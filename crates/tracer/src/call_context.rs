@@ -1,4 +1,4 @@
-//! What a call is served with: the policy, the tree, and what is noted on the way.
+//! The context in which a call is served: the policy, the tree, and the findings so far.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,18 +13,18 @@ use super::registers::NATIVE;
 use super::rewriting::Rewriting;
 use super::tasks::Tasks;
 
-/// What a call is served with, besides its address space.
+/// The context in which a call is served, apart from its address space.
 pub struct CallContext<'a> {
-    /// What the policy asks for.
+    /// How the policy changes calls.
     pub rewriting: &'a Rewriting,
-    /// The tree.
+    /// The tasks of the traced tree.
     pub tasks: &'a mut Tasks,
-    /// What is noted on the way.
+    /// What is recorded on the way.
     pub findings: &'a mut Findings,
 }
 
 impl CallContext<'_> {
-    /// Whether the filters that the program has installed for itself let a call through.
+    /// Whether the seccomp filters that the program installed itself allow a call.
     pub fn allows(&self, paused: &Paused, number: i64, arguments: [u64; 6]) -> bool {
         let pointer = paused.instruction_pointer();
         let allows = |own: &Rc<OwnFilter>| own.allows(NATIVE.audit_arch, number, pointer, arguments);
@@ -32,26 +32,26 @@ impl CallContext<'_> {
     }
 }
 
-/// What the tracer collects on the way.
+/// What the tracer records while it serves calls.
 #[derive(Default)]
 pub struct Findings {
-    /// Calls that were answered.
+    /// Number of answered calls, by the call's name.
     pub answered: BTreeMap<String, u64>,
-    /// Causes with bytes.
+    /// Bytes concerned, by cause.
     pub causes: BTreeMap<Cause, u64>,
-    /// What a sham trial still owes.
+    /// Calls and stops that a sham trial still has to make.
     pub debt: Debt,
-    /// Why something that a call depends on could not be read, though it is there. The trial is then given up.
+    /// Why something that a call depends on could not be read although it exists. The trial is then given up.
     pub unread: Option<io::Error>,
 }
 
 impl Findings {
-    /// Notes that a call was answered in the kernel's place.
+    /// Counts a call that was answered instead of passed to the kernel.
     pub fn answer(&mut self, call: &str) {
         *self.answered.entry(call.to_string()).or_insert(0) += 1;
     }
 
-    /// What was read. An error is kept, and the first one ends the trial; the value is used until then.
+    /// Unwraps a reading. The first error is kept and ends the trial; until then `until_then` is used as the value.
     pub fn known<T>(&mut self, read: io::Result<T>, until_then: T) -> T {
         read.unwrap_or_else(|error| {
             self.unread.get_or_insert(error);
@@ -59,7 +59,7 @@ impl Findings {
         })
     }
 
-    /// Notes a cause and the bytes that it concerns.
+    /// Adds bytes to a cause.
     pub fn cause(&mut self, cause: Cause, bytes: u64) {
         *self.causes.entry(cause).or_insert(0) += bytes;
     }

@@ -1,4 +1,4 @@
-//! Serving one watched call: what the program asked, changed as the policy wants it.
+//! Serves one watched call: changes what the program asked for as the policy requires.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -23,7 +23,7 @@ use super::sham;
 use super::stopped::{Stopped, add_madvise, call_of};
 use super::tasks::Space;
 
-/// Serves a watched call and sends its task on.
+/// Serves a watched call and resumes its task.
 pub fn serve(context: &mut CallContext, space: &mut Space, paused: Paused) -> Result<(), Lost> {
     match paused.number() {
         libc::SYS_ptrace => {
@@ -39,7 +39,7 @@ pub fn serve(context: &mut CallContext, space: &mut Space, paused: Paused) -> Re
     }
 }
 
-/// Does to a call what the policy decides.
+/// Applies the policy's decision to a call.
 fn by_policy(context: &mut CallContext, space: &mut Space, mut paused: Paused) -> Result<(), Lost> {
     let Some(call) = call_of(paused.number(), paused.arguments()) else { return paused.pass() };
     let mechanism = context.rewriting.in_force();
@@ -51,7 +51,7 @@ fn by_policy(context: &mut CallContext, space: &mut Space, mut paused: Paused) -
     }
 }
 
-/// The program installs a filter of its own: it is copied once the kernel has accepted it.
+/// The program installs a filter of its own. Copies it once the kernel has accepted it.
 fn own_filter(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> {
     let [operation, second, third, ..] = paused.arguments();
     let (mode_filter, strict, program, flags) = match paused.number() {
@@ -63,7 +63,7 @@ fn own_filter(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost>
     }
     let copy = mode_filter.then(|| OwnFilter::read(paused.tid(), program)).flatten().map(Rc::new);
     let result = paused.own_call()?;
-    // With TSYNC a positive result names the thread that could not follow; with NEW_LISTENER it is a file.
+    // With TSYNC a positive result is the thread that could not follow; with NEW_LISTENER it is a file descriptor.
     let listener = flags & libc::SECCOMP_FILTER_FLAG_NEW_LISTENER != 0;
     if let Some(copy) = copy
         && (result == 0 || listener && !is_error(result))
@@ -73,13 +73,13 @@ fn own_filter(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost>
     paused.finish(result)
 }
 
-/// Strict mode: the kernel refuses it to a task with a filter, which all tasks of the tree have. A filter
-/// of the same meaning takes its place (`mode1_syscalls` in kernel/seccomp.c).
+/// Strict mode: the kernel refuses it to a task that has a filter, and every task of the tree has one. An
+/// equivalent filter is installed instead (`mode1_syscalls` in kernel/seccomp.c).
 fn strict_mode(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> {
     let code = OwnFilter::of_strict_mode(NATIVE.audit_arch);
     let (read_write, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     let bytes = context.rewriting.base.bytes();
-    // The page stays: nothing but reading, writing and exiting is allowed any more.
+    // The page is never unmapped: from now on only reading, writing and exiting are allowed.
     let page = paused.call(libc::SYS_mmap, [0, bytes, read_write as u64, flags as u64, u64::MAX, 0])?;
     if is_error(page) || ptrace::write_memory(paused.tid(), page as u64, &code.as_program_at(page as u64)).is_err() {
         return paused.finish(-i64::from(libc::ENOMEM));
@@ -93,7 +93,7 @@ fn strict_mode(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost
     paused.finish(result)
 }
 
-/// Zeroed data (bss) and heap of a new image that are large enough for the policy: no call maps them.
+/// Zeroed data (bss) and heap of a new image that are large enough for the policy. No watched call maps them.
 fn early_memory(tid: Tid, rewriting: &Rewriting) -> io::Result<Vec<(u64, u64)>> {
     let concerned =
         |vma: &Vma| rewriting.concerns_early(vma.kind() == VmaKind::Anonymous, vma.is_writable(), vma.length_bytes());
@@ -101,7 +101,7 @@ fn early_memory(tid: Tid, rewriting: &Rewriting) -> io::Result<Vec<(u64, u64)>> 
     Ok(vmas.iter().filter(|vma| concerned(vma)).map(|vma| (vma.start, vma.length_bytes())).collect())
 }
 
-/// Whether a new image has memory that is to be advised or populated at its first call.
+/// Whether a new image has memory that must be advised or populated at its first call.
 ///
 /// # Errors
 /// Its mappings cannot be read.
@@ -109,8 +109,7 @@ pub fn has_early_memory(tid: Tid, rewriting: &Rewriting) -> io::Result<bool> {
     Ok((rewriting.advice.is_some() || rewriting.prefault) && !early_memory(tid, rewriting)?.is_empty())
 }
 
-/// Advises the early memory of a task that stands at the first call of its image, and sends it back to
-/// that call.
+/// Advises the early memory of a task that is stopped at the first call of its image, and then lets it make that call.
 pub fn advise_early_memory(context: &mut CallContext, tid: Tid) -> Result<(), Lost> {
     let mut paused = Paused::at_entry(tid)?;
     for range in early_memory(tid, context.rewriting)? {
@@ -122,11 +121,11 @@ pub fn advise_early_memory(context: &mut CallContext, tid: Tid) -> Result<(), Lo
     paused.again()
 }
 
-/// Whether the task runs a program of the tracer's own ABI; a 32-bit program's calls are not watched. A program that may be
-/// executed and not read is known by its registers.
+/// Whether the task runs a program of the tracer's own ABI; calls of 32-bit programs are not watched. If the
+/// program may be executed but not read, its registers decide.
 ///
 /// # Errors
-/// Those of asking for them.
+/// The executable or the registers cannot be read.
 pub fn is_native(tid: Tid) -> io::Result<bool> {
     use std::io::Read;
     const CLASS: usize = 4;
@@ -142,9 +141,9 @@ pub fn is_native(tid: Tid) -> io::Result<bool> {
 /// Whether the task has just executed a setuid or setgid program without getting its privilege.
 ///
 /// # Errors
-/// What it executed, or who it is, cannot be read.
+/// The executable, or the ids of the task, cannot be read.
 pub fn lost_privilege(tid: Tid) -> io::Result<bool> {
-    // One that was killed meanwhile has lost nothing.
+    // A task that was killed meanwhile has lost nothing.
     let program = if_shown(if_there(std::fs::metadata(format!("/proc/{tid}/exe"))))?;
     let Some(program) = program else { return Ok(false) };
     if program.mode() & (libc::S_ISUID | libc::S_ISGID) == 0 {
@@ -185,7 +184,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(testing::properties(4096))]
-        /// The filter lets calls run at full speed of which the policy would pass every one.
+        /// Calls that the filter does not stop are exactly those that the policy would pass.
         #[test]
         fn what_does_not_stop_would_be_passed(
             policy in prop::sample::select(vec![

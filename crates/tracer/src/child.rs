@@ -1,4 +1,4 @@
-//! A child process that does not outlive pagelab, and what children cost.
+//! A child process that does not outlive pagelab, and the resources that children used.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -8,7 +8,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::unistd::Pid;
 
-/// What all children that were waited for have cost (getrusage(2), RUSAGE_CHILDREN).
+/// Resources of all children that were waited for (getrusage(2), RUSAGE_CHILDREN).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChildrenUsage {
     /// Time in user mode, in seconds.
@@ -20,10 +20,10 @@ pub struct ChildrenUsage {
 }
 
 impl ChildrenUsage {
-    /// What it is now.
+    /// The usage up to now.
     ///
     /// # Errors
-    /// What getrusage said; Linux refuses only bad arguments.
+    /// The error of getrusage; Linux fails only for bad arguments.
     pub fn now() -> io::Result<ChildrenUsage> {
         let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         let seconds = |time: nix::sys::time::TimeVal| time.num_microseconds() as f64 * 1e-6;
@@ -34,7 +34,7 @@ impl ChildrenUsage {
         })
     }
 
-    /// What came on top of an earlier state.
+    /// The difference from an earlier usage.
     pub fn since(&self, earlier: &ChildrenUsage) -> ChildrenUsage {
         ChildrenUsage {
             user_s: self.user_s - earlier.user_s,
@@ -44,18 +44,18 @@ impl ChildrenUsage {
     }
 }
 
-/// CPU time of all threads of a running process so far, those that have ended included (its CPU-time clock,
+/// CPU time of all threads of a running process so far, including threads that have ended (its CPU-time clock,
 /// clock_getcpuclockid(3)), in seconds.
 ///
 /// # Errors
-/// What the kernel said: the process is gone, or another user's.
+/// The process is gone, or belongs to another user.
 pub fn cpu_s(pid: u32) -> io::Result<f64> {
     let pid = i32::try_from(pid).map_err(|_| io::Error::from(nix::errno::Errno::ESRCH))?;
     let time = nix::time::clock_getcpuclockid(Pid::from_raw(pid))?.now()?;
     Ok(time.num_nanoseconds() as f64 * 1e-9)
 }
 
-/// Has the kernel kill the child when the thread that spawns it ends, however it ends (PR_SET_PDEATHSIG).
+/// Has the kernel kill the child when the thread that spawns it ends, for whatever reason (PR_SET_PDEATHSIG).
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
     let parent = std::process::id();
     let leash = move || {
@@ -65,7 +65,7 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
                 return Err(io::Error::last_os_error());
             }
             if u32::try_from(libc::getppid()) != Ok(parent) {
-                libc::_exit(libc::EXIT_FAILURE); // it died before the line above
+                libc::_exit(libc::EXIT_FAILURE); // the parent died before the line above
             }
         }
         Ok(())
@@ -74,10 +74,10 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(leash) }
 }
 
-/// Ends this process as a status of wait(2) says, without a core of its own.
+/// Ends this process with a status of wait(2), without a core dump of its own.
 ///
 /// # Safety
-/// Only in a process that fork has made and that has one thread.
+/// Only in a process that fork has just created and that has one thread.
 pub(crate) unsafe fn end_as(status: libc::c_int) -> ! {
     // SAFETY: plain system calls on memory of this function.
     unsafe {
@@ -95,10 +95,10 @@ pub(crate) unsafe fn end_as(status: libc::c_int) -> ! {
     }
 }
 
-/// Closes every descriptor from this one on; one by one on kernels before 5.9, which have no close_range(2).
+/// Closes every descriptor from this one on; one by one on kernels before 5.9, which lack close_range(2).
 ///
 /// # Safety
-/// Only in a process that fork has made, and that uses none of them any more.
+/// Only in a process that fork has created, and that uses none of them any more.
 pub(crate) unsafe fn close_from(first: libc::c_uint) {
     // SAFETY: the process uses none of them any more; the structure is live.
     unsafe {

@@ -1,4 +1,4 @@
-//! What a stopped task's memory holds: filled with zeros, and copied.
+//! Fills and copies the memory of a stopped task.
 
 use std::io;
 
@@ -7,17 +7,17 @@ use policy::size::PageSize;
 
 use super::ptrace::{self, Tid};
 
-/// How much is copied at a time.
+/// Bytes copied at a time.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// Fills what is present of a range with zeros, page by page of the size `grain`; says whether it could.
+/// Fills the present pages (of size `grain`) of a range with zeros. Returns whether that succeeded.
 pub fn zero(tid: Tid, (start, end): (u64, u64), grain: PageSize, base: PageSize) -> bool {
     let zeros = vec![0u8; COPY_BYTES.min(end.saturating_sub(start)) as usize];
     let mut present = present_parts(tid, (start, end), grain, base).into_iter();
     present.all(|(at, bytes)| ptrace::write_memory(tid, at, &zeros[..bytes as usize]).is_ok())
 }
 
-/// Copies what a range holds, base pages of zeros excepted; holes stay holes. Says whether it could.
+/// Copies a range except its zero-filled base pages; holes stay holes. Returns whether that succeeded.
 pub fn copy_filled(tid: Tid, (from, to, bytes): (u64, u64, u64), grain: PageSize, base: PageSize) -> bool {
     let mut buffer = vec![0u8; COPY_BYTES.min(bytes) as usize];
     present_parts(tid, (from, from + bytes), grain, base).into_iter().all(|(at, bytes)| {
@@ -29,8 +29,8 @@ pub fn copy_filled(tid: Tid, (from, to, bytes): (u64, u64, u64), grain: PageSize
     })
 }
 
-/// Copies a range of base pages. Its holes become zeros, and are not read: reading makes a page table, which the program would
-/// not have without pagelab.
+/// Copies a range of base pages. Its holes become zeros without being read: reading would allocate a page table
+/// that the program would not have without pagelab.
 ///
 /// # Errors
 /// A part cannot be read or written.
@@ -49,8 +49,8 @@ pub fn copy(tid: Tid, (from, to, bytes): (u64, u64, u64), base: PageSize) -> io:
     Ok(())
 }
 
-/// The parts of a range whose pages, of the size `grain`, hold something, as (address, bytes) of at most `COPY_BYTES`. Where that
-/// cannot be seen all of it may.
+/// The parts of a range whose pages (of size `grain`) may hold data, as (address, bytes), each at most
+/// `COPY_BYTES`. If presence cannot be read, every page may hold data.
 fn present_parts(tid: Tid, (start, end): (u64, u64), grain: PageSize, base: PageSize) -> Vec<(u64, u64)> {
     let presence = Presence::of(tid, base);
     let may_hold = |page: u64| presence.as_ref().map_or(true, |presence| presence.is_there(page).unwrap_or(true));
@@ -75,7 +75,7 @@ fn present_parts(tid: Tid, (start, end): (u64, u64), grain: PageSize, base: Page
     parts
 }
 
-/// The runs of pages that hold something else than zeros, as offsets.
+/// Runs of pages that are not all zeros, as byte ranges.
 fn filled_runs(memory: &[u8], page_bytes: usize) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for (number, page) in memory.chunks(page_bytes).enumerate() {

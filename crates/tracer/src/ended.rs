@@ -1,4 +1,4 @@
-//! How a tree ended, and what it used.
+//! How a tree ended, and what resources it used.
 
 use std::collections::BTreeMap;
 
@@ -14,60 +14,60 @@ pub struct Ended {
     pub exit: Exit,
     /// From the root's first instruction to the end of its teardown, less [`Looks::apart_s`].
     pub wall_s: f64,
-    /// User and system time and faults of the tree, as its ended processes accumulate them. What nobody waits for (a
-    /// program that ignores SIGCHLD) the kernel does not count.
+    /// User time, system time and faults of the tree, as accumulated from its ended processes. The kernel does
+    /// not count processes that are never waited for (when their parent ignores SIGCHLD).
     pub usage: Usage,
-    /// Time for which stopped tasks were in the tracer's hands, summed, looks included. What switches and wake-ups cost is
-    /// not in it.
+    /// Seconds for which tasks were stopped and being handled by the tracer, summed, including looks. The cost
+    /// of context switches and wake-ups is not included.
     pub tracer_s: f64,
     /// Stops of the tree's tasks, of every kind.
     pub stops: u64,
-    /// How the calls that stopped were served.
+    /// How often the policy had work to do at stopped calls.
     pub pace: Pace,
-    /// What the witness took.
+    /// The time that the witness took.
     pub looks: Looks,
-    /// Calls of the program that were answered and not passed on, and how often.
+    /// Number of the program's calls that were answered instead of passed to the kernel, by name.
     pub answered: BTreeMap<String, u64>,
-    /// What the tracer knows about why a policy may not have held, with the bytes concerned.
+    /// Known reasons why a policy may not have held, with the bytes concerned.
     pub causes: BTreeMap<Cause, u64>,
     /// Processes that outlived the root and were killed.
     pub killed_leftovers: usize,
-    /// Whether the root was killed because it had had its time ([`Launch::limit`](super::Launch::limit)).
+    /// Whether the root was killed because its time limit had expired ([`Launch::limit`](super::Launch::limit)).
     pub time_was_up: bool,
-    /// How long processes went on after the root's end, until they ended or were killed.
+    /// Seconds for which processes continued after the root's end, until they ended or were killed.
     pub outlived_s: f64,
-    /// CPU time of these processes, as far as it was seen.
+    /// CPU time of these processes in seconds, as far as it was sampled.
     pub outlived_cpu_s: f64,
     /// Whether processes that outlived the root were still at work when they were killed.
     pub cut_short: bool,
 }
 
-/// What a witness took, by what it did to the wall time of the root.
+/// Time that a witness took, in seconds, by its effect on the root's wall time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Looks {
-    /// While the whole tree, or its ending root, stood still for it: the wall time does not contain it.
+    /// While the whole tree, or its ending root, was stopped for it: not part of the wall time.
     pub apart_s: f64,
-    /// While other tasks of the tree could run: the wall time contains all of it that they waited for, which cannot be told.
+    /// While other tasks of the tree could run: the wall time includes the part of it that they waited for, which is unknown.
     pub within_s: f64,
-    /// After the root had ended.
+    /// After the root's end.
     pub after_s: f64,
 }
 
-/// Resources of ended processes.
+/// Resources used by ended processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// Time in user mode.
+    /// Time in user mode, in seconds.
     pub user_s: f64,
-    /// Time in the kernel.
+    /// Time in the kernel, in seconds.
     pub system_s: f64,
-    /// Faults without I/O.
+    /// Page faults without I/O.
     pub minor_faults: i64,
-    /// Faults with I/O.
+    /// Page faults with I/O.
     pub major_faults: i64,
 }
 
 impl Ended {
-    /// How a tree ended that nobody traced, as far as `exit` says it.
+    /// The end of a tree that was not traced, as far as `exit` describes it.
     pub fn of_nothing_traced(exit: Exit) -> Ended {
         Ended {
             exit,

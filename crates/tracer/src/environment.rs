@@ -1,7 +1,7 @@
-//! What is in the environment of the commands that pagelab runs.
+//! The environment of the commands that pagelab runs.
 //!
-//! As the one who runs pagelab: his own. As another user: what a login of that user has, and what sudo(8) lets
-//! through of the terminal, the language and the time zone.
+//! For the user who runs pagelab, it is that user's own. For another user, it is that of a login of that user,
+//! plus what sudo(8) passes on for the terminal, the language and the time zone.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -10,21 +10,21 @@ use std::path::{Path, PathBuf};
 
 use crate::user::User;
 
-/// Where another user's command finds programs: what systemd gives its services and sudo's `secure_path` is.
+/// PATH of another user's command: the value that systemd gives its services, and that of sudo's `secure_path`.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// The shell of a user for whom the user database names none (passwd(5)).
+/// The shell of a user without one in the user database (passwd(5)).
 const SHELL: &str = "/bin/sh";
-/// Beside `LC_*` and TZ, what passes where its value is harmless (sudo's `env_check`, sudoers(5)).
+/// In addition to `LC_*` and TZ, the variables that are passed on if their value is harmless (sudo's `env_check`, sudoers(5)).
 const CHECKED: [&str; 4] = ["COLORTERM", "LANG", "LANGUAGE", "TERM"];
-/// Where the time zones are that TZ may name by a path.
+/// The directory of the time zones that TZ may give as a path.
 const ZONES: &str = "/usr/share/zoneinfo/";
-/// Where systemd makes a user's XDG_RUNTIME_DIR.
+/// The directory in which systemd creates a user's XDG_RUNTIME_DIR.
 const RUNTIME_DIRECTORIES: &str = "/run/user";
 
-/// Variables with their values.
+/// Names and values of variables.
 pub type Variables = Vec<(OsString, OsString)>;
 
-/// The environment of a command of this user (`None`: of the one who runs pagelab), with `more` on top.
+/// The environment of a command of this user (`None`: the user who runs pagelab), with the variables of `more` added.
 pub fn of(user: Option<&User>, more: &[(OsString, OsString)]) -> Variables {
     let mut variables = match user.filter(|user| user.is_another()) {
         Some(user) => login(user, std::env::vars_os()),
@@ -51,7 +51,7 @@ fn login(user: &User, own: impl Iterator<Item = (OsString, OsString)>) -> Variab
     variables
 }
 
-/// The user's own, where it is there.
+/// The user's runtime directory, if it exists and belongs to the user.
 fn runtime_directory(user: &User) -> Option<PathBuf> {
     let path = Path::new(RUNTIME_DIRECTORIES).join(user.uid.to_string());
     let found = std::fs::symlink_metadata(&path).ok()?;
@@ -68,7 +68,7 @@ fn passes(name: &[u8], value: &OsStr) -> bool {
     }
 }
 
-/// What sudo takes for one: no path but below the time zones, nothing that leads out of there, nothing unprintable.
+/// The rule of sudo: a path must be below the time zone directory, must not lead out of it, and must be printable.
 fn is_time_zone(value: &[u8]) -> bool {
     let name = value.strip_prefix(b":").unwrap_or(value);
     let leads_out = name.split(|byte| *byte == b'/').any(|part| part == b"..");

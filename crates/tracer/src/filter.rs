@@ -1,8 +1,9 @@
-//! The seccomp filter: which system calls of the traced program stop, and which run at full speed.
+//! The seccomp filter: which system calls of the traced program stop for the tracer, and which run at full speed.
 //!
-//! A classic BPF program over `struct seccomp_data` (include/uapi/linux/seccomp.h). Calls of another
-//! ABI (32-bit programs) are never stopped; where they are watched, the filter answers them. Crates that assemble such filters kill on a foreign
-//! architecture, which a measured program must not suffer, so the few instructions are made here.
+//! A classic BPF program over `struct seccomp_data` (include/uapi/linux/seccomp.h). It never stops calls of another ABI
+//! (32-bit programs); where those are watched, the filter answers them itself. The existing crates that assemble such
+//! filters kill the process on a foreign architecture, which must not happen to a measured program, so the few
+//! instructions are assembled here.
 
 use libc::sock_filter;
 
@@ -23,25 +24,25 @@ pub enum Condition {
     Lacks(u8, u32),
 }
 
-/// A call that is not simply made when all conditions hold. Several of one number are alternatives.
+/// A call that does not simply pass if all conditions hold. Several watches of one number are alternatives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
     /// `AUDIT_ARCH_*` of the call's ABI.
     pub audit_arch: u32,
-    /// The system call number of that ABI.
+    /// The system call number in that ABI.
     pub number: i64,
-    /// All of them must hold.
+    /// All of them must hold for the watch to apply.
     pub conditions: Vec<Condition>,
-    /// What happens then.
+    /// The action if they hold.
     pub then: Then,
 }
 
 /// What happens to a watched call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// It stops, for the tracer to serve it.
+    /// It stops and the tracer serves it.
     Stop,
-    /// It is not made, and returns 0. That takes no tracer.
+    /// It is not made, and returns 0. This needs no tracer.
     Succeed,
 }
 
@@ -56,7 +57,7 @@ impl Watch {
         Watch { then: Then::Succeed, ..Watch::new(number, conditions) }
     }
 
-    /// Whether a call stops for the sake of this watch.
+    /// Whether this watch stops a call.
     pub fn stops(&self, number: i64, arguments: &[u64; 6]) -> bool {
         self.then == Then::Stop
             && self.audit_arch == NATIVE.audit_arch
@@ -77,7 +78,7 @@ impl Condition {
     }
 }
 
-/// What the event of a watched call carries, so that it is told from those of the program's own filters.
+/// SECCOMP_RET_DATA of a watched call, which distinguishes it from stops of the program's own filters.
 pub const MARK: u16 = 0x7067;
 
 // Offsets in struct seccomp_data.
@@ -107,7 +108,7 @@ fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-/// The filter program: what their `then` says for watched calls, `SECCOMP_RET_ALLOW` for all others.
+/// The filter program: the `then` action for watched calls, `SECCOMP_RET_ALLOW` for all others.
 pub fn program(watches: &[Watch]) -> Vec<sock_filter> {
     let mut abis: Vec<u32> = watches.iter().map(|watch| watch.audit_arch).collect();
     abis.sort_unstable();
@@ -126,7 +127,7 @@ pub fn program(watches: &[Watch]) -> Vec<sock_filter> {
     let mut code = vec![op(LOAD, ARCH)];
     for abi in abis {
         let calls = of_abi(abi);
-        // A conditional jump goes 255 instructions far at most, an unconditional one anywhere.
+        // A conditional jump reaches at most 255 instructions, an unconditional jump reaches any distance.
         code.extend([jump(JUMP_EQUAL, abi, 1, 0), op(JUMP, calls.len() as u32)]);
         code.extend(calls);
     }
@@ -134,13 +135,13 @@ pub fn program(watches: &[Watch]) -> Vec<sock_filter> {
     code
 }
 
-/// The instructions of one watch behind the test of its number. Falls through with the number loaded.
+/// The instructions of one watch, to follow the test of its number. Falls through with the number loaded.
 fn body(watch: &Watch) -> Vec<sock_filter> {
     let action = match watch.then {
         Then::Stop => libc::SECCOMP_RET_TRACE | MARK as u32,
         Then::Succeed => libc::SECCOMP_RET_ERRNO,
     };
-    // Built from the end, so that each test knows how far away the exit is.
+    // Built backwards, so that each test knows the distance to the exit.
     let mut tail = vec![op(RETURN, action), op(LOAD, NUMBER)];
     for condition in watch.conditions.iter().rev() {
         let exit = u8::try_from(tail.len() - 1).expect("a watch is shorter than 256 instructions");
@@ -151,7 +152,7 @@ fn body(watch: &Watch) -> Vec<sock_filter> {
     tail
 }
 
-/// Instructions that fall through when the condition holds and else jump `exit` instructions further.
+/// Instructions that fall through if the condition holds, and otherwise jump `exit` instructions ahead.
 fn test(condition: Condition, exit: u8) -> Vec<sock_filter> {
     match condition {
         Condition::Is(argument, value) => {
@@ -192,7 +193,7 @@ mod tests {
 
     const OTHER_ARCH: u32 = 0x1234;
 
-    /// A slow, obvious interpreter of the instructions that the filter uses.
+    /// A slow, obvious interpreter for the instructions that the filter uses.
     fn interpret(code: &[sock_filter], arch: u32, number: u32, arguments: [u64; 6]) -> u32 {
         let mut data = Vec::new();
         data.extend(number.to_le_bytes());

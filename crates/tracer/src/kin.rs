@@ -1,4 +1,4 @@
-//! Which process a task belongs to, and which made it, as /proc/TASK/status has it.
+//! Reads the process and the maker of a task from /proc/TASK/status.
 
 use std::io;
 
@@ -6,18 +6,18 @@ use host::if_there;
 
 use super::ptrace::Tid;
 
-/// The process of a task; `None` where it is gone.
+/// The process of a task; `None` if it is gone.
 ///
 /// # Errors
-/// It cannot be read.
+/// The status cannot be read.
 pub fn process_of(tid: Tid) -> io::Result<Option<Tid>> {
     status_field(tid, "Tgid:")
 }
 
-/// The process that made a task: its own for a thread, its parent for a process. `None` where it is gone.
+/// The process that created a task: its own process for a thread, its parent for a process. `None` if it is gone.
 ///
 /// # Errors
-/// It cannot be read.
+/// The status cannot be read.
 pub fn maker_of(tid: Tid) -> io::Result<Option<Tid>> {
     match process_of(tid)? {
         Some(process) if process == tid => status_field(tid, "PPid:"),

@@ -1,5 +1,5 @@
-//! Memory that a call is about to give back, and so must be looked at now or never: which calls stop for it, and which
-//! addresses they name.
+//! Memory that a call is about to give back, which is the last chance to inspect it: which calls stop for that, and
+//! which addresses they name.
 
 use std::io;
 
@@ -16,7 +16,7 @@ use super::rewriting::Rewriting;
 use super::stopped::call_of;
 use super::tasks::Space;
 
-/// The calls that stop for the sake of a witness. Calls that `others` stop in any case are not repeated.
+/// The calls that stop for a witness, except those that `others` stop unconditionally.
 pub fn watches(extent: Extent, others: &[Watch]) -> Vec<Watch> {
     let advised = |how: u64| Condition::Equals(2, how as u32);
     let wanted = match extent {
@@ -35,8 +35,8 @@ pub fn watches(extent: Extent, others: &[Watch]) -> Vec<Watch> {
     wanted.into_iter().filter(|watch| !stops(watch.number)).collect()
 }
 
-/// The ranges whose memory a stopped call is about to give back, as far as they are to be witnessed. Pages of a pool go whole,
-/// with the last part that the program has of them.
+/// The ranges that a stopped call is about to give back and that the witness wants to see. A pool page is included as a
+/// whole when the call gives back the program's last part of it.
 ///
 /// # Errors
 /// The heap cannot be read.
@@ -50,7 +50,7 @@ pub fn ranges(paused: &Paused, space: &Space, rewriting: &Rewriting, extent: Ext
     Ok(wanted.flat_map(|going| given_back(&going, space, rewriting)).collect())
 }
 
-/// What the heap loses when it is to end at `asked`. Where the policy changes no brk, only the kernel knows the heap.
+/// The ranges that the heap loses if its end moves to `asked`. If the policy changes no brk, only the kernel knows the heap.
 fn of_heap(tid: Tid, asked: u64, space: &Space, rewriting: &Rewriting) -> io::Result<Vec<Going>> {
     let Some(from) = rewriting.base.align_up(asked).filter(|from| *from > 0) else { return Ok(Vec::new()) };
     if rewriting.hugetlb {
@@ -74,8 +74,8 @@ fn given_back(going: &Going, space: &Space, rewriting: &Rewriting) -> Vec<(u64, 
     }
 }
 
-/// Whether a call may give back pages of a pool under a policy of such pages: those that are unmapped or dropped, and those that
-/// must be replaced by smaller ones.
+/// Whether a call may give back pool pages under a hugetlb policy, because they are unmapped or dropped, or must be
+/// replaced by smaller pages.
 pub fn may_shrink_pool(paused: &Paused) -> bool {
     let [asked, _, _, flags, ..] = paused.arguments();
     match paused.number() {

@@ -1,17 +1,20 @@
-//! Running unmodified programs under a policy: a seccomp filter stops the few calls that matter, and the
-//! tracer changes them there. Between such calls the program runs at its own speed.
+//! Runs unmodified programs under a policy: a seccomp filter stops the few calls that matter, and the tracer changes
+//! them. Between such calls the program runs at full speed.
 //!
-//! It starts and ends processes too: `child`, `subreaper`, `environment`, `user`, `signals` and `terminal` know nothing of tracing.
+//! The crate also starts and ends processes: `child`, `subreaper`, `environment`, `user`, `signals` and `terminal` do
+//! not depend on tracing.
 //!
-//! `registers`, `filter`, `own_filter`, `pace` and `rewriting` are data and pure functions; `leaving` knows which memory
-//! a call gives back, for the `witness`;
-//! `ptrace`, `paused` and `launch` talk to the kernel, `permission` asks whether it lets us, and `refusal` says what its refusals mean;
-//! `event_loop` follows a tree, whose tasks `tasks` and `kin` know, to what has `ended`, `afterlife` included;
-//! `calls` has done what `policy` says, `hugetlb` under its policies, by the task that is `stopped`, whose memory has `content`, with
-//! what `call_context` holds;
-//! `thp_disable` says which calls the filter answers by itself; `sham` serves them without doing
-//! anything, `bare` runs a program that has no tracer, to measure it, `untraced` one that needs none, and `supervised` one that
-//! records itself.
+//! * Data and pure functions: `registers`, `filter`, `own_filter`, `pace`, `rewriting`, and `leaving` (the memory that
+//!   a call gives back, which the `witness` sees).
+//! * Kernel interface: `ptrace`, `paused` and `launch`; `permission` checks whether tracing is allowed, and `refusal`
+//!   explains a failed exec.
+//! * Tree: `event_loop` follows it, `tasks` and `kin` describe its tasks, `afterlife` tracks processes that outlive the
+//!   root, and `ended` is the result.
+//! * Calls: `calls` carries out the decisions of `policy`, and `hugetlb` those for hugetlb policies. Both use the
+//!   `stopped` task, its memory (`content`) and the `call_context`.
+//! * `thp_disable` defines which calls the filter itself answers.
+//! * Other ways to run a program: `sham` serves calls without changing anything, `bare` measures a program without a
+//!   tracer, `untraced` runs one that needs no tracer, and `supervised` runs one that records itself.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod afterlife;

@@ -1,11 +1,11 @@
-//! The seccomp filters that a traced program installs for itself.
+//! The seccomp filters that a traced program installs itself.
 //!
-//! The calls that the tracer adds pass through them like the program's own, and a filter that does not
-//! expect them may kill the program. So the tracer keeps a copy of each and asks it first.
+//! Calls that the tracer adds pass through these filters like the program's own. A filter that does not expect them may
+//! kill the program. So the tracer keeps a copy of each filter and checks a call against it first.
 
 use super::ptrace::{self, Tid};
 
-/// A filter as the program handed it to the kernel: code, jump-true, jump-false, operand.
+/// A filter as the program passed it to the kernel: code, jump-true, jump-false, operand of each instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnFilter(Vec<(u16, u8, u8, u32)>);
 
@@ -13,7 +13,7 @@ pub struct OwnFilter(Vec<(u16, u8, u8, u32)>);
 const MOST_INSTRUCTIONS: u16 = 4096;
 
 impl OwnFilter {
-    /// Copies the `struct sock_fprog` at `address` out of a task; `None` where it is no filter.
+    /// Copies the `struct sock_fprog` at `address` out of a task; `None` if it is not a filter.
     pub fn read(tid: Tid, address: u64) -> Option<OwnFilter> {
         let mut header = [0u8; 16];
         ptrace::read_memory(tid, address, &mut header).ok()?;
@@ -27,7 +27,7 @@ impl OwnFilter {
         Some(OwnFilter(bytes.chunks_exact(8).map(instruction).collect()))
     }
 
-    /// A filter that means what strict mode does: read, write, exit and rt_sigreturn, or death.
+    /// A filter equivalent to strict mode: it allows read, write, exit and rt_sigreturn, and kills on anything else.
     pub fn of_strict_mode(audit_arch: u32) -> OwnFilter {
         let (load, equal, ret) = (0x20, 0x15, 0x06); // BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_RET|K
         let allowed = [libc::SYS_read, libc::SYS_write, libc::SYS_exit, libc::SYS_rt_sigreturn];
@@ -39,7 +39,7 @@ impl OwnFilter {
         OwnFilter(code)
     }
 
-    /// The bytes of a `struct sock_fprog` at `address`, and of its instructions behind it.
+    /// The bytes of a `struct sock_fprog` located at `address`, followed by its instructions.
     pub fn as_program_at(&self, address: u64) -> Vec<u8> {
         let mut bytes = (self.0.len() as u64).to_le_bytes().to_vec();
         bytes.extend((address + 16).to_le_bytes());
@@ -51,7 +51,7 @@ impl OwnFilter {
         bytes
     }
 
-    /// Whether the filter lets a call through untouched.
+    /// Whether the filter allows a call unchanged.
     pub fn allows(&self, audit_arch: u32, number: i64, instruction_pointer: u64, arguments: [u64; 6]) -> bool {
         let mut data = [0u8; 64];
         data[..4].copy_from_slice(&(number as u32).to_le_bytes());
@@ -64,7 +64,7 @@ impl OwnFilter {
         matches!(action, Some(libc::SECCOMP_RET_ALLOW | libc::SECCOMP_RET_LOG))
     }
 
-    /// Runs the filter over a `struct seccomp_data`; `None` for what seccomp's checker would refuse
+    /// Runs the filter over a `struct seccomp_data`; `None` for a program that seccomp's checker would refuse
     /// (kernel/seccomp.c, `seccomp_check_filter`).
     fn run(&self, data: &[u8; 64]) -> Option<u32> {
         let (mut accumulator, mut index, mut scratch, mut at) = (0u32, 0u32, [0u32; 16], 0usize);

@@ -1,15 +1,15 @@
-//! How often a policy was seen to have something to do where a call stopped.
+//! How often a policy had work to do at a stopped call.
 
-/// How a policy was seen to serve the calls that stop, on average.
+/// Average work that a policy had at the calls that stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pace {
-    /// Share of the calls that stopped at which the task stopped again, because it was to make calls.
+    /// Share of the stopped calls at which the policy made the task make further calls, so that it stopped again.
     pub served_ratio: f64,
-    /// How often it stopped again there.
+    /// Average number of further stops at such a call.
     pub further_stops: f64,
 }
 
-/// What was served, to be counted.
+/// Counters of served calls, from which [`Pace`] is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     calls: u64,
@@ -17,24 +17,24 @@ pub struct Served {
     further_stops: u64,
 }
 
-/// What a sham trial still owes.
+/// Fractional calls and stops that a sham trial still has to make to match the policy's pace.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Debt {
     /// Calls to be served.
     pub served: f64,
-    /// Stops behind their first one.
+    /// Further stops, after the first stop of a call.
     pub stops: f64,
 }
 
 impl Served {
-    /// Counts a call that stopped, and the stops that serving it took.
+    /// Counts a stopped call and the further stops that serving it took.
     pub fn count(&mut self, further_stops: u64) {
         self.calls += 1;
         self.served += u64::from(further_stops > 0);
         self.further_stops += further_stops;
     }
 
-    /// The pace of it.
+    /// The average over all counted calls.
     pub fn pace(&self) -> Pace {
         let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         Pace { served_ratio: ratio(self.served, self.calls), further_stops: ratio(self.further_stops, self.served) }

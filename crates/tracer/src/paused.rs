@@ -1,4 +1,4 @@
-//! A task that is paused at a watched system call, and what can be done with it there.
+//! A task that is paused at a watched system call, and the operations that are possible there.
 
 use std::io;
 
@@ -9,35 +9,35 @@ use crate::subreaper;
 /// Why an operation on a paused task could not be completed.
 #[derive(Debug)]
 pub enum Lost {
-    /// The task left its pause on its own: it is ending. The stop is for the main loop.
+    /// The task left its pause because it is ending. The main loop must handle the stop.
     Stopped(Stop),
-    /// The task is gone; its end will be, or was, reported to the main loop.
+    /// The task is gone. The main loop receives, or has received, its end.
     Gone,
-    /// The kernel refused something on a live task, which cannot go on.
+    /// The kernel refused a request on a live task, which then cannot continue.
     Refused(io::Error),
 }
 
 impl From<io::Error> for Lost {
     fn from(error: io::Error) -> Lost {
         match error.raw_os_error() {
-            // A request on a stopped tracee finds nobody only because it was killed meanwhile.
+            // ESRCH or ECHILD for a stopped tracee only means that it was killed meanwhile.
             Some(libc::ESRCH | libc::ECHILD) => Lost::Gone,
             _ => Lost::Refused(error),
         }
     }
 }
 
-/// Where the task stands.
+/// Where the task is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// In front of the call: it can be changed or skipped.
+    /// Before the call: the call can be changed or skipped.
     Entry,
-    /// Behind a call: another one can be made by going back to its instruction.
+    /// After a call: going back to the call instruction makes another call.
     Exit,
 }
 
-/// A task at the entry of a watched call. It can make other calls in its own name, before or instead
-/// of its own, and is then sent on with a result as if it had made its own call only.
+/// A task at the entry of a watched call. It can make other calls in its own name, before or instead of its own. Then
+/// it is resumed with a result as if it had made only its own call.
 pub struct Paused {
     tid: Tid,
     place: Place,
@@ -45,12 +45,12 @@ pub struct Paused {
     number: i64,
     arguments: [u64; 6],
     blocked: Option<u64>,
-    /// Whether it left a stop of its process (SIGSTOP) to finish here, and must go back to it.
+    /// Whether it left a group stop (SIGSTOP) to finish here, and must return to it.
     left_a_stop: bool,
 }
 
 impl Paused {
-    /// The task `tid`, which stopped at a watched call.
+    /// The task `tid`, which has stopped at a watched call.
     pub fn at_entry(tid: Tid) -> Result<Paused, Lost> {
         let registers = ptrace::registers(tid)?;
         let number = ptrace::call_number(tid, &NATIVE, &registers)?;
@@ -59,19 +59,19 @@ impl Paused {
         Ok(Paused { tid, place: Place::Entry, registers, number, arguments, blocked: None, left_a_stop: false })
     }
 
-    /// The task `tid`, which was just made and has not run yet: it stands behind its maker's call.
+    /// The task `tid`, which was just created and has not run yet: it is stopped after its maker's call.
     pub fn at_birth(tid: Tid) -> Result<Paused, Lost> {
         let registers = ptrace::registers(tid)?;
         let arguments = registers.arguments(&NATIVE);
         Ok(Paused { tid, place: Place::Exit, registers, number: -1, arguments, blocked: None, left_a_stop: false })
     }
 
-    /// What the call that the task stands behind has returned.
+    /// The result of the call after which the task is stopped.
     pub fn returned(&self) -> i64 {
         self.registers.result(&NATIVE)
     }
 
-    /// The task.
+    /// The task's id.
     pub fn tid(&self) -> Tid {
         self.tid
     }
@@ -81,23 +81,22 @@ impl Paused {
         self.number
     }
 
-    /// The arguments that the program gave.
+    /// The arguments that the program passed.
     pub fn arguments(&self) -> [u64; 6] {
         self.arguments
     }
 
-    /// Where the program stands, as a seccomp filter sees it.
+    /// The instruction pointer, as a seccomp filter sees it.
     pub fn instruction_pointer(&self) -> u64 {
         self.registers.words[NATIVE.instruction]
     }
 
-    /// Lets the task make the call that it came for. The result is negative for an error.
+    /// Lets the task make the call at which it stopped. The result is negative for an error.
     pub fn own_call(&mut self) -> Result<i64, Lost> {
         self.call(self.number, self.arguments)
     }
 
-    /// Lets the task make a call. The result is negative for an error. The program's own seccomp
-    /// filter sees the call too.
+    /// Makes the task issue a call. The result is negative for an error. The program's own seccomp filter sees the call too.
     pub fn call(&mut self, number: i64, arguments: [u64; 6]) -> Result<i64, Lost> {
         match self.place {
             Place::Entry if NATIVE.first_argument_at_entry || arguments[0] == self.arguments[0] => {
@@ -114,15 +113,15 @@ impl Paused {
         Ok(result)
     }
 
-    /// Sends the task on without any further call, with the result of its own.
+    /// Resumes the task without any further call, with `result` as the result of its own call.
     pub fn finish(mut self, result: i64) -> Result<(), Lost> {
         if self.place == Place::Entry && NATIVE.number_at_entry == Some(NATIVE.number) {
-            // The number lives in a register of the program, which a skipped call must not change.
+            // The number is in one of the program's registers, which a skipped call must not change.
             self.skip()?;
         }
         let registers = self.registers.returning(&NATIVE, result);
         match self.place {
-            // Number -1 is no call: the kernel skips it and leaves the result alone.
+            // Number -1 is no call: the kernel skips it and does not touch the result.
             Place::Entry => {
                 if NATIVE.number_at_entry.is_none() {
                     ptrace::set_call(self.tid, &NATIVE, &registers, -1, self.arguments)?;
@@ -134,11 +133,11 @@ impl Paused {
         self.send_on()
     }
 
-    /// Sends the task on to make its own call: at full speed, where it made no other one before.
+    /// Resumes the task to make its own call: at full speed if it has made no other call before.
     pub fn pass(mut self) -> Result<(), Lost> {
         match self.place {
             Place::Entry => Ok(ptrace::resume(self.tid, 0)?),
-            // What it makes is announced to the main loop, and not here.
+            // The new task is announced to the main loop, not here.
             Place::Exit if makes_a_process(self.number) => self.again(),
             Place::Exit => {
                 let result = self.own_call()?;
@@ -147,8 +146,7 @@ impl Paused {
         }
     }
 
-    /// Sends the task back to make its own call as if it had not made it yet: it stops again where the
-    /// call is watched.
+    /// Resumes the task to make its own call as if it had not made it yet. It stops again if the call is watched.
     pub fn again(mut self) -> Result<(), Lost> {
         if self.place == Place::Entry {
             self.skip()?;
@@ -167,7 +165,7 @@ impl Paused {
         Ok(ptrace::resume(self.tid, 0)?)
     }
 
-    /// Goes through the call instruction without a call.
+    /// Steps over the call instruction without making a call.
     fn skip(&mut self) -> Result<(), Lost> {
         ptrace::set_call(self.tid, &NATIVE, &self.registers, -1, self.arguments)?;
         self.run_to_exit()?;
@@ -180,8 +178,8 @@ impl Paused {
         Ok(ptrace::set_registers(self.tid, &self.registers.rewound(&NATIVE, number, arguments))?)
     }
 
-    /// On its way to a second call the task passes the place where signals are delivered; a handler
-    /// that ran there would see, and return to, registers that are not the program's.
+    /// On its way to a second call the task passes the point of signal delivery. A handler that ran there would see,
+    /// and return to, registers that are not the program's.
     fn block_signals(&mut self) -> Result<(), Lost> {
         if self.blocked.is_none() {
             self.blocked = Some(ptrace::signal_mask(self.tid)?);
@@ -199,10 +197,10 @@ impl Paused {
             match self.wait()? {
                 Stop::Syscall if entries > 0 => entries -= 1,
                 Stop::Syscall => return Ok(ptrace::registers(self.tid)?.result(&NATIVE)),
-                // A watched call that the tracer makes itself; the end of a stop.
+                // A watched call that the tracer itself makes; the end of a stop.
                 Stop::Seccomp | Stop::Trap => {}
-                // Of the signals only SIGSTOP comes through. It takes effect for the process at once; this
-                // task comes out of the stop again, and goes back to it when it is sent on.
+                // SIGSTOP is the only signal that arrives here. It takes effect for the process at once. This task
+                // leaves the stop again, and returns to it when it is resumed.
                 Stop::Signal(number) => signal = number,
                 Stop::Group => self.left_a_stop = true,
                 other => return Err(Lost::Stopped(other)),
@@ -210,11 +208,11 @@ impl Paused {
         }
     }
 
-    /// Waits for the task alone; the stops of others stay for the main loop.
+    /// Waits for this task only; the stops of other tasks are left for the main loop.
     ///
-    /// The first task of a process that is killed can become a zombie without a stop, and cannot be waited
-    /// for until its other threads have ended, which wait for the tracer. So every event of the tree is a
-    /// reason to look whether the task still lives. Where the tree is to end, the deaths of others are such events.
+    /// The first task of a killed process can become a zombie without a stop. It cannot be waited for until its other
+    /// threads have ended, and these wait for the tracer. So on every event of the tree this checks whether the task
+    /// still lives. If the tree is to end, the deaths of other tasks are such events.
     fn wait(&self) -> Result<Stop, Lost> {
         let mut others_came = false;
         loop {
@@ -233,7 +231,7 @@ impl Paused {
     }
 }
 
-/// Whether a call is one that copies its process or makes a thread.
+/// Whether a call creates a process or a thread.
 pub fn makes_a_process(number: i64) -> bool {
     #[cfg(target_arch = "x86_64")]
     if number == libc::SYS_fork {
@@ -242,7 +240,7 @@ pub fn makes_a_process(number: i64) -> bool {
     matches!(number, libc::SYS_clone | libc::SYS_clone3)
 }
 
-/// Registers of a call that is skipped: where the number stands among them it must stay -1.
+/// Registers of a skipped call. If the call number is one of the registers, it must stay -1.
 fn skipped(mut registers: Registers) -> Registers {
     if let Some(at) = NATIVE.number_at_entry {
         registers.words[at] = u64::MAX;

@@ -1,11 +1,11 @@
-//! Whether a program can be traced here at all.
+//! Checks whether tracing is permitted.
 
 use std::io;
 
-/// Forks a child that asks to be traced, and ends.
+/// Forks a child that requests to be traced and exits.
 ///
 /// # Errors
-/// No process; or what the kernel said to the child.
+/// The fork failed, or the error that the kernel gave the child.
 pub fn try_tracing() -> io::Result<()> {
     // SAFETY: the child calls only ptrace and _exit, which are async-signal-safe.
     let child = match unsafe { libc::fork() } {
@@ -36,11 +36,11 @@ pub fn try_tracing() -> io::Result<()> {
     }
 }
 
-/// What was read of a traced program's memory; nothing for a program that may be executed and not read (mode 0711), of which
-/// the kernel shows nothing (ptrace(2), "Ptrace access mode checking"). The witness reports that it could not look.
+/// Replaces a permission error by an empty value. The kernel shows nothing of a program that may be executed but not
+/// read (mode 0711; ptrace(2), "Ptrace access mode checking"). The witness reports that it could not look.
 ///
 /// # Errors
-/// Those of reading, but that of a missing permission.
+/// Any error of the reading except a missing permission.
 pub fn if_shown<T: Default>(read: io::Result<T>) -> io::Result<T> {
     match read {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(T::default()),

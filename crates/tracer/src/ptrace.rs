@@ -1,7 +1,7 @@
-//! The requests of ptrace(2) and wait4(2) that the tracer makes, each as a safe function.
+//! The requests of ptrace(2) and wait4(2) that the tracer uses, each as a safe function.
 //!
-//! `nix` lacks the register sets, the signal mask and system call information, so all of them are
-//! made here, in one place and in one way.
+//! `nix` lacks the register sets, the signal mask and the system call information, so all requests are made here in a
+//! uniform way.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,15 +12,15 @@ use policy::pool::RseqArea;
 
 use super::registers::{Layout, NATIVE, Registers};
 
-/// A task (thread) by its kernel id.
+/// Kernel id of a task (thread).
 pub type Tid = libc::pid_t;
 
 const NT_PRSTATUS: usize = 1;
 const NT_ARM_SYSTEM_CALL: usize = 0x404;
-/// The kernel's sigset is 8 bytes on every supported architecture.
+/// Size of the kernel's sigset, the same on every supported architecture.
 const SIGSET_BYTES: usize = 8;
 
-/// What a waited-for task did.
+/// An event of a task that was waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// It exited with this status.
@@ -29,38 +29,38 @@ pub enum Stop {
     Killed(i32),
     /// A watched call is about to be made.
     Seccomp,
-    /// A new task was made; its id is the event message.
+    /// A new task was created; its id is the event message.
     Clone,
-    /// A new process with a copy of the memory; its id is the event message.
+    /// A new process with a copy of the memory was created; its id is the event message.
     Fork,
-    /// A new process that borrows the memory; its id is the event message.
+    /// A new process that borrows the memory was created; its id is the event message.
     Vfork,
-    /// A new program was loaded; the message is the id that the task had before.
+    /// A new program was loaded; the event message is the id that the task had before.
     Exec,
     /// It is about to end and still has its memory.
     Exit,
-    /// The start of a traced task, or an interruption by the tracer.
+    /// A traced task starts, or the tracer interrupted it.
     Trap,
-    /// It takes part in a stop of its process (SIGSTOP and the like).
+    /// It takes part in a group stop of its process (SIGSTOP and the like).
     Group,
-    /// Before or behind a system call.
+    /// Before or after a system call.
     Syscall,
     /// A signal is about to be delivered.
     Signal(i32),
 }
 
 thread_local! {
-    /// What the kernel told and nobody has taken yet.
+    /// Events that the kernel has reported and that no caller has taken yet.
     static READY: RefCell<VecDeque<(Tid, Stop)>> = const { RefCell::new(VecDeque::new()) };
     static STOPS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many stops this thread has waited for, since it began.
+/// Number of stops that this thread has waited for in total.
 pub fn stops() -> u64 {
     STOPS.get()
 }
 
-/// Counts a stop.
+/// Counts a stop; ends do not count.
 fn counted(stop: Stop) -> Stop {
     if !matches!(stop, Stop::Exited(_) | Stop::Killed(_)) {
         STOPS.set(STOPS.get() + 1);
@@ -68,7 +68,7 @@ fn counted(stop: Stop) -> Stop {
     stop
 }
 
-/// Reads a wait status.
+/// Decodes a wait status.
 pub fn decode(status: i32) -> Stop {
     if libc::WIFEXITED(status) {
         return Stop::Exited(libc::WEXITSTATUS(status));
@@ -98,7 +98,7 @@ fn request(kind: libc::c_uint, tid: Tid, address: usize, data: usize) -> io::Res
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Attaches to a task, without stopping it, with the tracer's options.
+/// Attaches to a task without stopping it, and sets the tracer's options.
 pub fn seize(tid: Tid) -> io::Result<()> {
     let options = libc::PTRACE_O_TRACESYSGOOD
         | libc::PTRACE_O_TRACESECCOMP
@@ -111,22 +111,23 @@ pub fn seize(tid: Tid) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, tid, 0, options as usize)
 }
 
-/// Lets a task run on without a tracer.
+/// Resumes a task without a tracer.
 pub fn detach(tid: Tid) -> io::Result<()> {
     request(libc::PTRACE_DETACH, tid, 0, 0)
 }
 
-/// Lets a task run on, with a signal or with none (0).
+/// Resumes a task, with a signal or with none (0).
 pub fn resume(tid: Tid, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_CONT, tid, 0, signal as usize)
 }
 
-/// Lets a task run to its next system call stop, with a signal or with none (0).
+/// Resumes a task until its next system call stop, with a signal or with none (0).
 pub fn resume_to_syscall(tid: Tid, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_SYSCALL, tid, 0, signal as usize)
 }
 
-/// Makes a task stop as soon as it runs: for a stop of its process if one is in force, else for nothing.
+/// Makes a task stop as soon as it runs: in the group stop of its process if one is in force, otherwise in a trap
+/// without a cause.
 pub fn interrupt(tid: Tid) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, tid, 0, 0)
 }
@@ -136,14 +137,14 @@ pub fn listen(tid: Tid) -> io::Result<()> {
     request(libc::PTRACE_LISTEN, tid, 0, 0)
 }
 
-/// The message of the event that a task is stopped in.
+/// Message of the ptrace event at which a task is stopped.
 pub fn event_message(tid: Tid) -> io::Result<u64> {
     let mut message: libc::c_ulong = 0;
     request(libc::PTRACE_GETEVENTMSG, tid, 0, (&raw mut message) as usize)?;
     Ok(message)
 }
 
-/// The rseq(2) area of a stopped task; `None` where it has none, or where the kernel does not tell (before Linux 5.13).
+/// The rseq(2) area of a stopped task; `None` if it has none, or if the kernel does not report it (before Linux 5.13).
 pub fn rseq_area(tid: Tid) -> Option<RseqArea> {
     /// `struct ptrace_rseq_configuration` (include/uapi/linux/ptrace.h).
     #[repr(C)]
@@ -155,7 +156,7 @@ pub fn rseq_area(tid: Tid) -> Option<RseqArea> {
         flags: u32,
         pad: u32,
     }
-    /// Of the same file.
+    /// In the same header.
     const PTRACE_GET_RSEQ_CONFIGURATION: u32 = 0x420f;
     let mut found = Configuration::default();
     request(PTRACE_GET_RSEQ_CONFIGURATION, tid, size_of::<Configuration>(), (&raw mut found) as usize).ok()?;
@@ -174,7 +175,7 @@ pub fn registers(tid: Tid) -> io::Result<Registers> {
     Ok(registers)
 }
 
-/// Whether a stopped task has the registers of the tracer's own ABI: those of a 32-bit program are fewer.
+/// Whether a stopped task has registers of the tracer's own ABI: a 32-bit program has fewer.
 pub fn has_native_registers(tid: Tid) -> io::Result<bool> {
     let mut registers = Registers::ZERO;
     let mut vector = libc::iovec { iov_base: registers.words.as_mut_ptr().cast(), iov_len: NATIVE.words * 8 };
@@ -189,7 +190,7 @@ pub fn set_registers(tid: Tid, registers: &Registers) -> io::Result<()> {
     request(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, (&raw mut vector) as usize)
 }
 
-/// Changes the call of a task at an entry stop.
+/// Changes the call of a task at a system call entry stop.
 pub fn set_call(tid: Tid, layout: &Layout, registers: &Registers, number: i64, arguments: [u64; 6]) -> io::Result<()> {
     set_registers(tid, &registers.entering(layout, number, arguments))?;
     if layout.number_at_entry.is_some() {
@@ -200,7 +201,7 @@ pub fn set_call(tid: Tid, layout: &Layout, registers: &Registers, number: i64, a
     request(libc::PTRACE_SETREGSET, tid, NT_ARM_SYSTEM_CALL, (&raw mut vector) as usize)
 }
 
-/// The number of the call that a task is stopped at.
+/// Number of the call at which a task is stopped.
 pub fn call_number(tid: Tid, layout: &Layout, registers: &Registers) -> io::Result<i64> {
     if let Some(at) = layout.number_at_entry {
         return Ok(registers.words[at] as i64);
@@ -211,7 +212,7 @@ pub fn call_number(tid: Tid, layout: &Layout, registers: &Registers) -> io::Resu
     Ok(i64::from(number))
 }
 
-/// The arguments of the call at whose entry a task is stopped, by a filter or because it is traced from call to call.
+/// Arguments of the call at whose entry a task is stopped, by a filter or because PTRACE_SYSCALL resumed it.
 pub fn call_arguments(tid: Tid) -> io::Result<[u64; 6]> {
     /// `struct ptrace_syscall_info` at such stops (include/uapi/linux/ptrace.h), since Linux 5.3.
     #[repr(C)]
@@ -228,7 +229,7 @@ pub fn call_arguments(tid: Tid) -> io::Result<[u64; 6]> {
         data: u32,
         reserved_more: u32,
     }
-    /// Of the same file.
+    /// In the same header.
     const PTRACE_GET_SYSCALL_INFO: u32 = 0x420e;
     const ENTRY: u8 = 1;
     const FILTER: u8 = 3;
@@ -236,7 +237,7 @@ pub fn call_arguments(tid: Tid) -> io::Result<[u64; 6]> {
     request(PTRACE_GET_SYSCALL_INFO, tid, size_of::<Information>(), (&raw mut found) as usize)?;
     match found.operation {
         ENTRY | FILTER => Ok(found.arguments),
-        // It was killed there meanwhile, and stands at its end.
+        // The task was killed there meanwhile, and is now stopped at its exit.
         _ => Err(io::Error::from_raw_os_error(libc::ESRCH)),
     }
 }
@@ -253,11 +254,11 @@ pub fn set_signal_mask(tid: Tid, mask: u64) -> io::Result<()> {
     request(libc::PTRACE_SETSIGMASK, tid, SIGSET_BYTES, (&raw const mask) as usize)
 }
 
-/// Waits for a task, or for any child or tracee of this thread where `tid` is -1. `EINTR` comes back
-/// as an error, so that the caller can look at what interrupted it.
+/// Waits for a task, or for any child or tracee of this thread if `tid` is -1. `EINTR` is returned as an error, so that
+/// the caller can check the cause of the interruption.
 ///
-/// Where any of them will do, all that has stopped is taken before one is told: the kernel tells of the same tasks first, and
-/// those that stop often would keep the others waiting for ever.
+/// With -1 this first collects every task that has stopped, and then returns one of them: the kernel reports tasks in a
+/// fixed order, so tasks that stop often would starve the others.
 pub fn wait(tid: Tid) -> io::Result<(Tid, Stop)> {
     if let Some(ready) = take_ready(tid) {
         return Ok(ready);
@@ -276,7 +277,7 @@ pub fn wait(tid: Tid) -> io::Result<(Tid, Stop)> {
     Ok((waited, counted(decode(status))))
 }
 
-/// Takes what was already told of a task, or of any.
+/// Takes an event of a task, or of any, that was already collected.
 fn take_ready(tid: Tid) -> Option<(Tid, Stop)> {
     READY.with_borrow_mut(|ready| {
         let at = ready.iter().position(|(of, _)| tid == -1 || *of == tid)?;
@@ -284,12 +285,12 @@ fn take_ready(tid: Tid) -> Option<(Tid, Stop)> {
     })
 }
 
-/// Forgets what was told of an earlier tree.
+/// Discards events that were collected for an earlier tree.
 pub fn forget_ready() {
     READY.with_borrow_mut(VecDeque::clear);
 }
 
-/// Like [`wait`], without waiting: `None` where nothing happened yet.
+/// Like [`wait`], but does not block: `None` if there is no event yet.
 pub fn try_wait(tid: Tid) -> io::Result<Option<(Tid, Stop)>> {
     take_ready(tid).map_or_else(|| try_wait_kernel(tid), |ready| Ok(Some(ready)))
 }
@@ -305,7 +306,7 @@ fn try_wait_kernel(tid: Tid) -> io::Result<Option<(Tid, Stop)>> {
     }
 }
 
-/// Waits until there is something to wait for, and leaves it there. A signal also ends it.
+/// Blocks until there is an event, and leaves it pending. A signal also ends the wait.
 pub fn wait_for_any_event() -> io::Result<()> {
     let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
     // SAFETY: siginfo is plain data, and the pointer is live.
@@ -319,31 +320,31 @@ pub fn wait_for_any_event() -> io::Result<()> {
     }
 }
 
-/// Whether a task has ended and only its status is left, or not even that.
+/// Whether a task is a zombie or gone.
 ///
 /// # Errors
-/// It cannot be read.
+/// The state cannot be read.
 pub fn is_zombie(tid: Tid) -> io::Result<bool> {
     Ok(matches!(host::task_state(tid)?, None | Some(b'Z' | b'X')))
 }
 
-/// Whether a task is there and traced by this thread, its unreported end included.
+/// Whether a task exists and is traced by this thread, also if its end was not reported yet.
 ///
 /// # Errors
-/// It cannot be read.
+/// The status cannot be read.
 pub fn is_traced_here(tid: Tid) -> io::Result<bool> {
     // SAFETY: gettid has no arguments and no effects.
     let here = unsafe { libc::gettid() };
     Ok(host::tracer_of(&format!("/proc/{tid}/status"))? == Some(here))
 }
 
-/// Kills a process.
+/// Kills a process with SIGKILL.
 pub fn kill(process: Tid) {
     // SAFETY: kill has no memory effects; the callers name tracees that were not waited for yet.
     unsafe { libc::kill(process, libc::SIGKILL) };
 }
 
-/// Whether two tasks use the same memory; `None` on a kernel without kcmp(2).
+/// Whether two tasks share their memory; `None` on a kernel without kcmp(2).
 pub fn share_memory(one: Tid, other: Tid) -> Option<bool> {
     const KCMP_VM: libc::c_int = 1;
     // SAFETY: kcmp with plain numbers.
@@ -353,7 +354,7 @@ pub fn share_memory(one: Tid, other: Tid) -> Option<bool> {
     }
 }
 
-/// Where a stopped task's memory fault happened; `None` where its signal is no fault.
+/// Address of a stopped task's memory fault; `None` if its signal is not a fault.
 pub fn fault_address(tid: Tid) -> Option<u64> {
     let info = signal_information(tid)?;
     // SAFETY: a positive code of SIGSEGV is the kernel's own, which fills in the address.
@@ -367,7 +368,7 @@ fn signal_information(tid: Tid) -> Option<libc::siginfo_t> {
     Some(info)
 }
 
-/// Copies bytes out of a task's memory; an error where not all of them are mapped and readable.
+/// Copies bytes from a task's memory; an error if not all of them are mapped and readable.
 pub fn read_memory(tid: Tid, address: u64, into: &mut [u8]) -> io::Result<()> {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
@@ -376,13 +377,12 @@ pub fn read_memory(tid: Tid, address: u64, into: &mut [u8]) -> io::Result<()> {
     if read == into.len() as isize {
         return Ok(());
     }
-    // What its program may not read; and kernels without CONFIG_CROSS_MEMORY_ATTACH.
+    // The fallback for memory that the program may not read, and for kernels without CONFIG_CROSS_MEMORY_ATTACH.
     std::fs::File::open(format!("/proc/{tid}/mem"))?.read_exact_at(into, address)
 }
 
-/// Copies bytes into a task's memory. The kernel also writes where the program may not, but not to
-/// hugetlb pages (`check_vma_flags` in mm/gup.c) and not where it is configured otherwise
-/// (CONFIG_PROC_MEM_NO_FORCE).
+/// Copies bytes into a task's memory. The kernel also writes where the program may not, except to hugetlb pages
+/// (`check_vma_flags` in mm/gup.c) and unless it is configured otherwise (CONFIG_PROC_MEM_NO_FORCE).
 #[expect(clippy::disallowed_methods, reason = "a file of /proc")]
 pub fn write_memory(tid: Tid, address: u64, bytes: &[u8]) -> io::Result<()> {
     let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };

@@ -1,4 +1,4 @@
-//! Why a file that is there cannot be executed, and what to do about it.
+//! Explains why an existing file cannot be executed, and what to do about it.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -7,45 +7,45 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// What stands in the way of executing a file; each says what to do about it.
+/// Why a file cannot be executed. Each message suggests a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// It is a directory.
     #[error("it is a directory; name a program in it")]
     Directory,
-    /// Nobody may execute it.
+    /// No user may execute it.
     #[error("it has no execute permission; chmod +x it, or name its interpreter before it")]
     NoPermission,
-    /// This user may not enter a directory on the way to it.
+    /// The user may not enter a directory on the path.
     #[error("a directory on the way to it may not be entered; run as a user who may, or chmod +x that directory")]
     Unreachable,
-    /// The kernel answered EACCES.
+    /// The kernel returned EACCES for another reason.
     #[error(
         "the kernel refuses it to this user (EACCES); check the permissions of the file, of its interpreter and of the \
          directories on the way, and that the file system is not mounted noexec"
     )]
     Forbidden,
-    /// The kernel answered ENOEXEC.
+    /// The kernel returned ENOEXEC.
     #[error(
         "it has neither a program header of this machine nor a #! line; name its interpreter before it (sh FILE), or \
          build it for this machine"
     )]
     NoProgram,
-    /// The interpreter that its first line names is not there.
+    /// The interpreter on its first line does not exist.
     #[error("its interpreter {0:?} does not exist; install that, or correct the #! line of {1:?}")]
     NoInterpreter(PathBuf, PathBuf),
-    /// The dynamic loader that its program header names is not there.
+    /// The dynamic loader in its program header does not exist.
     #[error("its dynamic loader {0:?} does not exist; install the C library that {1:?} was built for")]
     NoLoader(PathBuf, PathBuf),
 }
 
-/// Interpreters of interpreters, as far as the kernel follows them (`exec_binprm` in fs/exec.c).
+/// Nested interpreters that the kernel follows at most (`exec_binprm` in fs/exec.c).
 const MOST_INTERPRETERS: usize = 5;
-/// Of a #! line the kernel reads as much (BINPRM_BUF_SIZE, include/uapi/linux/binfmts.h).
+/// Bytes of a #! line that the kernel reads (BINPRM_BUF_SIZE, include/uapi/linux/binfmts.h).
 const FIRST_LINE_BYTES: u64 = 256;
 
 impl Refusal {
-    /// What an error of execve(2) on a file that exists means; `None` where the error says enough.
+    /// The cause of an execve(2) error on an existing file; `None` if the error itself says enough.
     pub fn of(path: &Path, error: &io::Error) -> Option<Refusal> {
         match error.raw_os_error()? {
             libc::ENOEXEC => Some(Refusal::NoProgram),
@@ -56,7 +56,7 @@ impl Refusal {
     }
 }
 
-/// The interpreter or the loader that a program needs and that is not there.
+/// The interpreter or loader that a program needs and that does not exist.
 fn missing(path: &Path) -> Option<Refusal> {
     let mut program = path.to_path_buf();
     for _ in 0..=MOST_INTERPRETERS {
@@ -72,7 +72,7 @@ fn missing(path: &Path) -> Option<Refusal> {
     None
 }
 
-/// What the #! line of a script names, as the kernel reads it (fs/binfmt_script.c).
+/// The interpreter on the #! line of a script, parsed as the kernel does (fs/binfmt_script.c).
 fn interpreter(script: &Path) -> Option<PathBuf> {
     let mut start = Vec::new();
     File::open(script).ok()?.take(FIRST_LINE_BYTES).read_to_end(&mut start).ok()?;
@@ -81,15 +81,15 @@ fn interpreter(script: &Path) -> Option<PathBuf> {
     words.next().map(|word| OsString::from_vec(word.to_vec()).into())
 }
 
-/// Where the fields of an ELF file of one class stand (elf(5)).
+/// Offsets of fields in an ELF file of one class (elf(5)).
 struct Layout {
     /// Bytes of an address.
     word: usize,
-    /// Of e_phoff, e_phentsize and e_phnum in the header.
+    /// Offsets of e_phoff, e_phentsize and e_phnum in the header.
     table: usize,
     entry_bytes: usize,
     entries: usize,
-    /// Of p_offset and p_filesz in an entry of the table.
+    /// Offsets of p_offset and p_filesz in a program header.
     offset: usize,
     file_bytes: usize,
 }
@@ -97,7 +97,7 @@ struct Layout {
 const CLASS_32: Layout = Layout { word: 4, table: 28, entry_bytes: 42, entries: 44, offset: 4, file_bytes: 16 };
 const CLASS_64: Layout = Layout { word: 8, table: 32, entry_bytes: 54, entries: 56, offset: 8, file_bytes: 32 };
 
-/// What PT_INTERP of an ELF program names.
+/// The loader that PT_INTERP of an ELF program names.
 fn loader(program: &Path) -> Option<PathBuf> {
     const INTERPRETER: u64 = 3;
     let file = File::open(program).ok()?;
@@ -123,7 +123,7 @@ fn loader(program: &Path) -> Option<PathBuf> {
     None
 }
 
-/// A little-endian number in a header; all supported architectures are little endian.
+/// A number of `width` bytes in a header; all supported architectures are little endian.
 fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     let field = bytes.get(at..at + width)?;
     Some(field.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
@@ -139,7 +139,7 @@ mod tests {
         Refusal::of(&path, &io::Error::from_raw_os_error(libc::ENOENT))
     }
 
-    /// A 32-bit and a 64-bit program whose only segment names a loader.
+    /// A 32-bit or 64-bit program whose only segment names a loader.
     fn elf(class: u8, layout: &Layout, loader: &str) -> Vec<u8> {
         const AT: usize = 64;
         let mut bytes = vec![0u8; AT + 56];

@@ -1,32 +1,32 @@
 //! The registers of a stopped task, as far as system calls need them.
 //!
-//! The architecture is a value: a table of positions in the kernel's general register set
-//! (`NT_PRSTATUS`). So every architecture's table compiles and is tested everywhere.
+//! Each architecture is a table of positions in the kernel's general register set (`NT_PRSTATUS`), so every table
+//! compiles and is tested on every host.
 
-/// Where an architecture keeps what a system call needs, as indexes of 8-byte words in `NT_PRSTATUS`.
+/// Positions of the registers of a system call, as indexes of 8-byte words in `NT_PRSTATUS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Words in the register set.
+    /// 8-byte words in the register set.
     pub words: usize,
     /// The six arguments.
     pub arguments: [usize; 6],
     /// The result.
     pub result: usize,
-    /// The number, where the entry stop can change it; `None` where that takes `NT_ARM_SYSTEM_CALL`.
+    /// The call number, if it can be changed at the entry stop; `None` if that requires `NT_ARM_SYSTEM_CALL`.
     pub number_at_entry: Option<usize>,
-    /// The number, as the program loads it before the instruction.
+    /// The call number, as the program loads it before the instruction.
     pub number: usize,
     /// The instruction pointer.
     pub instruction: usize,
     /// Bytes of the system call instruction.
     pub instruction_bytes: u64,
-    /// Whether the entry stop has the first argument in its register, and can change it. riscv64 keeps it in `orig_a0`, which the
-    /// register set does not have (arch/riscv/include/uapi/asm/ptrace.h); newer kernels have -ENOSYS in the register
-    /// (`do_trap_ecall_u`, arch/riscv/kernel/traps.c).
+    /// Whether the first argument is in its register at the entry stop and can be changed there. riscv64 keeps it in
+    /// `orig_a0`, which is not in the register set (arch/riscv/include/uapi/asm/ptrace.h); newer kernels put -ENOSYS
+    /// into the register (`do_trap_ecall_u`, arch/riscv/kernel/traps.c).
     pub first_argument_at_entry: bool,
     /// `AUDIT_ARCH_*` of the 64-bit system calls (include/uapi/linux/audit.h).
     pub audit_arch: u32,
-    /// prctl of the other ABIs that a kernel of this architecture has: their `AUDIT_ARCH_*`, and its number there.
+    /// prctl in the other ABIs that a kernel of this architecture supports: `AUDIT_ARCH_*` and call number.
     pub other_prctls: &'static [(u32, i64)],
 }
 
@@ -88,7 +88,7 @@ pub const NATIVE: Layout = AARCH64;
 #[cfg(target_arch = "riscv64")]
 pub const NATIVE: Layout = RISCV64;
 
-/// Words of the largest register set.
+/// 8-byte words of the largest register set.
 const MOST_WORDS: usize = 34;
 
 /// A copy of a task's general registers.
@@ -99,7 +99,7 @@ pub struct Registers {
 }
 
 impl Registers {
-    /// All zero.
+    /// All registers zero.
     pub const ZERO: Registers = Registers { words: [0; MOST_WORDS] };
 
     /// The six arguments.
@@ -107,19 +107,19 @@ impl Registers {
         layout.arguments.map(|at| self.words[at])
     }
 
-    /// The result, negative errors included.
+    /// The result; negative for an error.
     pub fn result(&self, layout: &Layout) -> i64 {
         self.words[layout.result] as i64
     }
 
-    /// The same registers, about to return `result` from the call they just made.
+    /// The same registers, with `result` as the result of the call that was just made.
     pub fn returning(mut self, layout: &Layout, result: i64) -> Registers {
         self.words[layout.result] = result as u64;
         self
     }
 
-    /// The same registers at an entry stop, with other arguments. The number is changed apart from
-    /// this where `number_at_entry` is `None`.
+    /// The same registers at an entry stop, with another call. If `number_at_entry` is `None`, the number must be
+    /// changed separately.
     pub fn entering(mut self, layout: &Layout, number: i64, arguments: [u64; 6]) -> Registers {
         self.set_arguments(layout, arguments);
         if let Some(at) = layout.number_at_entry {
@@ -128,12 +128,12 @@ impl Registers {
         self
     }
 
-    /// The registers of a task that stands behind a system call instruction, moved back in front of it
-    /// with another call loaded.
+    /// The registers of a task that has executed a system call instruction, moved back before that instruction with
+    /// another call loaded.
     pub fn rewound(mut self, layout: &Layout, number: i64, arguments: [u64; 6]) -> Registers {
         self.words[layout.instruction] -= layout.instruction_bytes;
         if let Some(at) = layout.number_at_entry {
-            self.words[at] = u64::MAX; // no call is being made: nothing that the kernel could restart
+            self.words[at] = u64::MAX; // no call is in progress: the kernel has nothing to restart
         }
         self.set_arguments(layout, arguments);
         self.words[layout.number] = number as u64;
@@ -147,7 +147,7 @@ impl Registers {
     }
 }
 
-/// Whether a raw result is a negative error number.
+/// Whether a raw system call result is an error (a negated errno).
 pub fn is_error(result: i64) -> bool {
     (-4095..0).contains(&result)
 }

@@ -1,5 +1,4 @@
-//! What the tracer does to the memory calls of a program under a policy, as data, and the calls that
-//! must therefore stop.
+//! How the tracer changes the memory calls of a program under a policy, as data, and which calls must stop for that.
 
 use std::ops::Deref;
 
@@ -13,13 +12,13 @@ use super::pace::Pace;
 /// How the memory calls of a program are changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rewriting {
-    /// What the policy is in terms of calls.
+    /// The policy in terms of calls.
     mechanism: Mechanism,
-    /// Where the calls only stop, and nothing is done: how often the policy was seen to do something there.
+    /// In a sham trial, calls only stop and are not changed; this is how often the policy had work to do at them.
     pub sham: Option<Pace>,
 }
 
-/// A rewriting is a mechanism of which a part may be sham.
+/// A rewriting is a mechanism that may be partly sham.
 impl Deref for Rewriting {
     type Target = Mechanism;
 
@@ -29,19 +28,20 @@ impl Deref for Rewriting {
 }
 
 impl Rewriting {
-    /// What a policy asks for. `page_sizes` is the kernel's; a size that it lacks was refused before.
+    /// The rewriting for a policy. `page_sizes` is the kernel's; sizes that it lacks were refused earlier.
     pub fn of(policy: &Policy, page_sizes: &PageSizes) -> Rewriting {
         Rewriting { mechanism: Mechanism::of(policy, page_sizes), sham: None }
     }
 
-    /// The stops of a policy, with nothing done at them, for a program with the memory of another one, which needs none.
+    /// The stops of the policy `stops` without its changes, for a program whose memory follows `ground`, a policy that
+    /// needs no stops.
     pub fn sham(stops: &Policy, ground: &Policy, page_sizes: &PageSizes, pace: Pace) -> Rewriting {
         let disable_thp = Mechanism::of(ground, page_sizes).disable_thp;
         let mechanism = Mechanism { disable_thp, ..Mechanism::of(stops, page_sizes) };
         Rewriting { mechanism, sham: Some(pace) }
     }
 
-    /// What is done to calls that stop: under a sham nothing, but that the ground's PR_SET_THP_DISABLE stays in force.
+    /// What is done to calls that stop: under a sham nothing, except that the ground's PR_SET_THP_DISABLE stays in force.
     pub fn in_force(&self) -> Mechanism {
         match self.sham {
             Some(_) => Mechanism { advice: None, prefault: false, no_guards: false, hugetlb: false, ..self.mechanism },
@@ -49,19 +49,19 @@ impl Rewriting {
         }
     }
 
-    /// Whether the program's own calls that turn large pages off are answered and not passed on.
+    /// Whether the program's own calls that turn large pages off are answered instead of passed to the kernel.
     pub fn wants_large(&self) -> bool {
         self.in_force().wants_large()
     }
 
-    /// The calls that stop for the sake of the policy. A witness has more of them stop (`leaving`).
+    /// The calls that stop because of the policy. A witness adds more (`leaving`).
     pub fn watches(&self) -> Vec<Watch> {
         let mut watches = vec![Watch::new(libc::SYS_ptrace, [])];
         watches.extend(filter_watches());
         let anonymous = Condition::Has(3, libc::MAP_ANONYMOUS as u32);
         let not_left_alone = Condition::Lacks(3, LEFT_ALONE as u32);
         if self.prefault {
-            // Reservations, whether without access or without a promise of memory, are not populated.
+            // Reservations (mapped without access or with MAP_NORESERVE) are not populated.
             let writable = Condition::Has(2, libc::PROT_WRITE as u32);
             let promised = Condition::Lacks(3, libc::MAP_NORESERVE as u32);
             watches.push(Watch::new(libc::SYS_mmap, [anonymous, not_left_alone, writable, promised]));
@@ -73,7 +73,7 @@ impl Rewriting {
             watches.push(Watch::new(libc::SYS_brk, []));
         }
         if self.advice.is_some() {
-            // Reservations without access are advised too: what is opened of them later keeps the advice.
+            // Reservations without access are advised too: the parts that are opened later keep the advice.
             watches.push(Watch::new(
                 libc::SYS_mmap,
                 [Condition::AtLeast(1, self.advised_bytes()), anonymous, not_left_alone],
@@ -100,7 +100,7 @@ impl Rewriting {
     }
 }
 
-/// Under hugetlb every call that names a range may name one whose pages are larger than it thinks.
+/// Under hugetlb every call that names a range may name one with larger pages than the program expects.
 fn hugetlb_watches(large: u64) -> Vec<Watch> {
     let anonymous = Condition::Has(3, libc::MAP_ANONYMOUS as u32);
     let fixed = Condition::Has(3, libc::MAP_FIXED as u32);
@@ -123,11 +123,11 @@ fn hugetlb_watches(large: u64) -> Vec<Watch> {
     watches
 }
 
-/// Calls with which a program filters its own calls, and so perhaps those that the tracer adds. The tracer's
-/// own filter also stands in the way of strict mode.
+/// Calls with which a program filters its own calls, and thereby possibly those that the tracer adds. The tracer's own
+/// filter also prevents strict mode.
 fn filter_watches() -> [Watch; 2] {
     let prctl = Condition::Equals(0, libc::PR_SET_SECCOMP as u32);
-    // Operations 0 and 1 install something, the others ask.
+    // Operations 0 and 1 install a filter, the others only query.
     let installs = Condition::Lacks(0, !1);
     [Watch::new(libc::SYS_seccomp, [installs]), Watch::new(libc::SYS_prctl, [prctl])]
 }
@@ -164,7 +164,7 @@ mod tests {
             assert!(!maps(policy, 64 << 20, READ_WRITE, shared), "{policy}: shared memory");
             assert!(maps(policy, 64 << 20, READ_WRITE, ANONYMOUS), "{policy}");
         }
-        // A reservation is populated by nobody, and what is opened of an advised one keeps the advice.
+        // A reservation is not populated, and the parts of an advised one that are opened keep the advice.
         assert!(!maps("default+prefault", 64 << 20, 0, ANONYMOUS));
         assert!(!maps("default+prefault", 64 << 20, READ_WRITE, ANONYMOUS | libc::MAP_NORESERVE as u64));
         assert!(!maps("default+prefault", 64 << 20, libc::PROT_READ as u64, ANONYMOUS));

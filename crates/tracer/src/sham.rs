@@ -1,7 +1,7 @@
-//! Sham trials: the stops of a policy, and nothing of what it does.
+//! Sham trials: the stops of a policy without its changes.
 //!
-//! The same calls stop, by the same filter, and at as many of them as the policy was seen to need calls of its own the task
-//! makes as many, in the same way. They change nothing: advice on a range of no bytes.
+//! The same filter stops the same calls. At as many of them as the policy needed calls of its own, the task makes as
+//! many further calls in the same way. These calls have no effect: they advise a range of zero bytes.
 
 use host::maps;
 
@@ -10,12 +10,12 @@ use super::paused::{Lost, Paused};
 use super::ptrace;
 use policy::call::madv;
 
-/// Serves a watched call at the pace of the policy, lets the task make it as it is, and sends it on.
+/// Serves a watched call at the pace of the policy: lets the task make it unchanged, and resumes the task.
 pub fn serve(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> {
     let pace = context.rewriting.sham.unwrap_or_default();
     let mut debt = context.findings.debt;
     if context.rewriting.no_guards && matches!(paused.number(), libc::SYS_mprotect | libc::SYS_mmap) {
-        // The policy looks at the mapping there; here only the time that it takes counts.
+        // The policy reads the mapping here; a sham trial reads it only for the time that it takes.
         let _ = maps::at(paused.tid(), paused.arguments()[0]);
     }
     debt.served += pace.served_ratio;

@@ -1,7 +1,8 @@
-//! SIGINT, SIGTERM and SIGHUP of pagelab itself, and the measured program on its leash.
+//! Handles SIGINT, SIGTERM and SIGHUP of pagelab itself, and passes them on to the measured program (which is on a "leash").
 //!
-//! wait4(2) cannot wait for a flag. So the handler itself passes the signal on, to the leashed program or to the subreaper of
-//! its tree ([`crate::subreaper`]), whose end then wakes the tracer: nothing is lost between looking at a flag and waiting.
+//! wait4(2) cannot wait for a flag. So the handler itself passes the signal on, to the leashed program or to the
+//! subreaper of its tree ([`crate::subreaper`]). The end of that process then wakes the tracer, so there is no race
+//! between testing a flag and waiting.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -10,52 +11,52 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
 use crate::subreaper;
 
-/// The signals that tell pagelab to stop.
+/// The signals that ask pagelab to stop.
 pub const CAUGHT: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// Seconds after which a comparison that was told to stop ends whatever it is doing: more than the subreaper goes on killing.
+/// Seconds after which a comparison that was asked to stop exits in any case: longer than the subreaper keeps killing.
 const LAST_RESORT_S: libc::c_uint = subreaper::PATIENCE.as_secs() as libc::c_uint + 5;
 
 /// The last signal that arrived; 0: none.
 static ARRIVED: AtomicI32 = AtomicI32::new(0);
-/// The program that is run.
+/// The running program.
 static PROGRAM: Leash = Leash::empty();
-/// The subreaper of its tree.
+/// The subreaper of the running program's tree.
 static SUBREAPER: Leash = Leash::empty();
-/// The signal that the program gets; 0: the one that arrived.
+/// The signal that is sent to the program; 0: the one that arrived.
 static PASSED_ON: AtomicI32 = AtomicI32::new(0);
 
-/// Whether the program has a session of its own: then pagelab's terminal does not signal it.
+/// Whether the program has a session of its own, so that pagelab's terminal does not signal it.
 static IS_APART: AtomicBool = AtomicBool::new(false);
 /// Whether pagelab is to stop as soon as the program does.
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
 
-/// Who tells the leashed program what is typed at pagelab's terminal.
+/// How signals from pagelab's terminal reach the leashed program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Session {
-    /// The kernel: it is in pagelab's session.
+    /// The kernel sends them: the program is in pagelab's session.
     Shared,
-    /// pagelab: it has a session of its own, without a terminal.
+    /// pagelab sends them: the program has a session of its own, without a terminal.
     Own,
-    /// It has a terminal of its own, to which keys are relayed; pagelab passes on what is meant for itself.
+    /// The program has its own terminal, to which keys are relayed; pagelab passes on signals that are sent to itself.
     OnTerminal,
 }
 
-/// What a leashed program gets when pagelab is told to stop.
+/// What the leashed program gets when pagelab is asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassOn {
-    /// The signal that arrived, unless the terminal sent it: the program then has it already, or, in a session of its
-    /// own, its whole process group gets it. What the program has left behind when it ended is killed.
+    /// The signal that arrived, unless the terminal sent it: then the program has received it already, or, in a session
+    /// of its own, its whole process group gets it. Processes that the program leaves behind at its end are killed.
     Same,
-    /// SIGKILL, with its whole tree: the trial is lost anyway.
+    /// SIGKILL for its whole tree: the trial is lost anyway.
     Kill,
 }
 
-/// A process that signals can be sent to from a handler.
+/// A process to which a signal handler can send signals.
 struct Leash {
-    /// Its id; 0: none.
+    /// PID; 0: none.
     process: AtomicI32,
-    /// The same process as a file descriptor, which never comes to mean another one; -1: none.
+    /// A pidfd of the same process, which stays valid if the PID is reused; -1: none.
     descriptor: AtomicI32,
 }
 
@@ -65,7 +66,7 @@ impl Leash {
     }
 
     fn put(&self, process: libc::pid_t) {
-        // SAFETY: a plain system call. Before Linux 5.3 it fails, and the id alone is the leash.
+        // SAFETY: a plain system call. Before Linux 5.3 it fails, and only the PID is used.
         let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) } as i32;
         self.descriptor.store(descriptor, Ordering::SeqCst);
         self.process.store(process, Ordering::SeqCst);
@@ -86,8 +87,7 @@ impl Leash {
 
     fn send(&self, signal: i32) {
         let (descriptor, process) = (self.descriptor.load(Ordering::SeqCst), self.process.load(Ordering::SeqCst));
-        // SAFETY: plain system calls, which signal handlers may make; a descriptor that was closed meanwhile is
-        // refused.
+        // SAFETY: plain system calls, which signal handlers may make; a descriptor that was closed meanwhile is refused.
         unsafe {
             if descriptor >= 0 {
                 libc::syscall(libc::SYS_pidfd_send_signal, descriptor, signal, 0, 0);
@@ -99,7 +99,7 @@ impl Leash {
 }
 
 extern "C" fn handle(signal: libc::c_int, info: *const libc::siginfo_t, _context: *const libc::c_void) {
-    /// The kernel itself sent the signal: for the keys of a terminal, to its whole foreground group.
+    /// The kernel sent the signal: it does so for keys of a terminal, to its whole foreground group.
     const SI_KERNEL: i32 = 0x80;
     ARRIVED.store(signal, Ordering::SeqCst);
     // SAFETY: with SA_SIGINFO the kernel passes a valid siginfo.
@@ -107,7 +107,7 @@ extern "C" fn handle(signal: libc::c_int, info: *const libc::siginfo_t, _context
     pass_on(signal, from_terminal);
 }
 
-/// Passes on a signal that arrived. Only what a signal handler may do.
+/// Passes on a signal that arrived. Async-signal-safe.
 fn pass_on(signal: i32, from_terminal: bool) {
     match PASSED_ON.load(Ordering::SeqCst) {
         0 if PROGRAM.process().is_none() => end_tree(),
@@ -123,20 +123,21 @@ fn pass_on(signal: i32, from_terminal: bool) {
     }
 }
 
-/// pagelab has not ended in all that time: it writes to a terminal that takes nothing (Ctrl-S), or waits for a disk. The watchdog
-/// puts back what is on loan, the subreaper ends what still runs, and each trial that was over is stored.
+/// pagelab did not end in time: it writes to a terminal that accepts no output (Ctrl-S), or waits for a disk. It can
+/// exit here: the watchdog restores the leased settings, the subreaper kills the running processes, and every completed
+/// trial is stored.
 extern "C" fn give_up(_signal: libc::c_int) {
     // SAFETY: a plain system call, which signal handlers may make.
     unsafe { libc::_exit(128 + ARRIVED.load(Ordering::SeqCst)) };
 }
 
-/// The key that stops a job: pagelab's terminal does not stop a program in another session.
+/// Handler of SIGTSTP, the key that stops a job: pagelab's terminal does not stop a program in another session.
 extern "C" fn handle_stop(_signal: libc::c_int) {
     IS_STOPPING.store(true, Ordering::SeqCst);
     send_to_group(libc::SIGSTOP);
 }
 
-/// Sends the process group of the leashed program, which leads it, a signal.
+/// Sends a signal to the process group of the leashed program, which is the group's leader.
 fn send_to_group(signal: i32) {
     if let Some(program) = PROGRAM.process() {
         // SAFETY: a plain system call, which signal handlers may make.
@@ -146,15 +147,15 @@ fn send_to_group(signal: i32) {
 
 fn end_tree() {
     SUBREAPER.send(subreaper::END);
-    SUBREAPER.send(libc::SIGCONT); // somebody may have stopped it
+    SUBREAPER.send(libc::SIGCONT); // it may have been stopped
 }
 
-/// Sends the leashed program a signal; nothing happens where none is on the leash.
+/// Sends a signal to the leashed program, if there is one.
 pub fn send(signal: i32) {
     PROGRAM.send(signal);
 }
 
-/// Catches SIGINT, SIGTERM and SIGHUP from now on; those that are ignored (nohup) stay so.
+/// Catches SIGINT, SIGTERM and SIGHUP from now on; signals that are ignored (nohup) stay ignored.
 pub fn catch(pass_on: PassOn) -> io::Result<()> {
     PASSED_ON.store(if pass_on == PassOn::Kill { libc::SIGKILL } else { 0 }, Ordering::SeqCst);
     CAUGHT.into_iter().try_for_each(catch_one)?;
@@ -168,7 +169,7 @@ fn catch_one(signal: i32) -> io::Result<()> {
     set_action(signal, handle as *const () as usize, libc::SA_SIGINFO)
 }
 
-/// Sets what a signal does: a handler of this module, or SIG_DFL.
+/// Sets the action of a signal: a handler of this module, or SIG_DFL.
 fn set_action(signal: i32, handler: libc::sighandler_t, flags: libc::c_int) -> io::Result<()> {
     // SAFETY: the handlers only use atomics and system calls.
     let result = unsafe {
@@ -180,9 +181,9 @@ fn set_action(signal: i32, handler: libc::sighandler_t, flags: libc::c_int) -> i
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Has `say` called when one of [`CAUGHT`] arrives, on a thread that waits for nothing else; the process then ends
-/// by that signal. For programs whose threads stand in calls that no handler could end. To be called before
-/// other threads start: they inherit that the signals are not for them. Those that are ignored (nohup) stay so.
+/// Calls `say` when one of [`CAUGHT`] arrives, on a thread of its own; the process then ends by that signal. This is
+/// for programs whose threads block in calls that a handler could not end. Call it before other threads start: they
+/// inherit the signal mask that excludes these signals. Signals that are ignored (nohup) stay ignored.
 ///
 /// # Errors
 /// The kernel refuses the mask or the thread.
@@ -193,7 +194,7 @@ pub fn announce(say: impl FnOnce(Signal) + Send + 'static) -> io::Result<()> {
     });
     let before = awaited.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     let wait = move || {
-        // sigwait(3) refuses numbers that are no signals, and nothing else.
+        // sigwait(3) fails only for numbers that are not signals.
         let signal = awaited.wait().expect("the signals that are caught exist");
         say(signal);
         let _ = SigSet::from(signal).thread_unblock();
@@ -201,7 +202,7 @@ pub fn announce(say: impl FnOnce(Signal) + Send + 'static) -> io::Result<()> {
     };
     let started = std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop);
     if started.is_err() {
-        // Nobody waits for them, so they end this thread as before.
+        // Without the thread no one waits for them, so they must end this thread as before.
         before.thread_set_mask()?;
     }
     started
@@ -223,18 +224,17 @@ pub fn arrived() -> Option<i32> {
     }
 }
 
-/// Puts a program of pagelab's session, which was not waited for yet, on the leash. A signal that came before reaches it
-/// now.
+/// Leashes a program of pagelab's session that was not waited for yet. A signal that arrived earlier is sent to it now.
 pub fn leash(program: libc::pid_t) {
     leash_in(program, Session::Shared);
 }
 
-/// The same for a program in this session. With one of its own it leads its process group.
+/// Leashes a program that runs in the given session. In a session of its own it is the leader of its process group.
 pub fn leash_in(program: libc::pid_t, session: Session) {
     IS_APART.store(session != Session::Shared, Ordering::SeqCst);
     PROGRAM.put(program);
     if session == Session::Own && !is_ignored(libc::SIGTSTP) {
-        // It is a signal that has an action, so it is not refused.
+        // SIGTSTP can have a handler, so this does not fail.
         let _ = set_action(libc::SIGTSTP, handle_stop as *const () as usize, 0);
     }
     if let Some(signal) = arrived() {
@@ -242,13 +242,13 @@ pub fn leash_in(program: libc::pid_t, session: Session) {
     }
 }
 
-/// Puts the subreaper of a program's tree on the leash; to be done before the program is.
+/// Leashes the subreaper of a program's tree; call this before leashing the program.
 pub fn leash_subreaper(subreaper: libc::pid_t) {
     SUBREAPER.put(subreaper);
 }
 
-/// To be called when the leashed program is seen to have stopped: where that was for pagelab's sake, pagelab stops too,
-/// and when it goes on, so does the program.
+/// Call this when the leashed program has stopped. If pagelab caused the stop, pagelab stops too, and resumes the
+/// program when it is resumed itself.
 pub fn program_stopped() {
     if IS_STOPPING.swap(false, Ordering::SeqCst) {
         stop_self();
@@ -257,7 +257,8 @@ pub fn program_stopped() {
     }
 }
 
-/// Stops as without a handler: not at all where nobody could wake pagelab up (an orphaned process group).
+/// Stops pagelab as without a handler. This has no effect in an orphaned process group, from which no process could
+/// resume pagelab.
 fn stop_self() {
     let _ = set_action(libc::SIGTSTP, libc::SIG_DFL, 0);
     let _ = nix::sys::signal::raise(Signal::SIGTSTP);
@@ -280,13 +281,12 @@ pub fn unleash_subreaper() {
     SUBREAPER.take_off();
 }
 
-/// The program on the leash, for whoever asks from another thread whether it lives. It is for messages
-/// and for /proc: to send it a signal there is [`send`].
+/// PID of the leashed program, for messages and for /proc. To signal the program use [`send`].
 pub fn leashed() -> Option<libc::pid_t> {
     PROGRAM.process()
 }
 
-/// Lets SIGINT, SIGTERM and SIGHUP end pagelab again as they end any program: what is on loan has been given back.
+/// Restores the default action of SIGINT, SIGTERM and SIGHUP, because all leased settings have been restored.
 pub fn release() {
     for signal in CAUGHT.into_iter().filter(|signal| !is_ignored(*signal)) {
         // SAFETY: no handler is named but the system's own.

@@ -1,4 +1,4 @@
-//! A stopped task as the one who makes the calls of a policy: system calls as policies know them, and back.
+//! A stopped task as the kernel interface of a policy: converts system calls to the policy's types and back.
 
 use std::io;
 
@@ -19,7 +19,7 @@ use super::ptrace;
 use super::registers::is_error;
 use super::thp_disable;
 
-/// A system call as policies know it; `None` for those that they do not.
+/// The policy's view of a system call; `None` for calls that policies do not handle.
 pub fn call_of(number: i64, arguments: [u64; 6]) -> Option<Call> {
     let [first, second, third, fourth, fifth, sixth] = arguments;
     Some(match number {
@@ -52,7 +52,7 @@ fn deed_of(number: i64) -> Option<Deed> {
     })
 }
 
-/// The number and the arguments of a call that is made in the program's name; `None` for those that only it makes itself.
+/// Number and arguments of a call made in the program's name; `None` for calls that only the program itself makes.
 fn system_call(call: &Call) -> Option<(i64, [u64; 6])> {
     Some(match *call {
         Call::Mmap { address, bytes, protection, flags, file, offset } => {
@@ -73,18 +73,18 @@ fn system_call(call: &Call) -> Option<(i64, [u64; 6])> {
     })
 }
 
-/// Of include/uapi/linux/rseq.h.
+/// From include/uapi/linux/rseq.h.
 const RSEQ_FLAG_UNREGISTER: u64 = 1;
 
 fn rseq_arguments(area: RseqArea, flags: u64) -> [u64; 6] {
     [area.address, area.bytes, flags, area.signature, 0, 0]
 }
 
-/// A stopped task as the one who makes the calls of a policy.
+/// A stopped task in which a policy makes its calls.
 pub struct Stopped<'a, 's> {
-    /// What the call is served with.
+    /// The context in which the call is served.
     pub context: &'a mut CallContext<'s>,
-    /// The task.
+    /// The stopped task.
     pub paused: &'a mut Paused,
 }
 
@@ -123,7 +123,7 @@ impl Kernel for Stopped<'_, '_> {
         add_madvise(self.context, self.paused, range, advice)
     }
 
-    /// Of all calls on a range msync does nothing else than to look whether there is one (mm/msync.c).
+    /// msync with MS_ASYNC only checks that the range is mapped (mm/msync.c).
     fn look(&mut self, (start, bytes): (u64, u64)) -> Result<i64, Lost> {
         let arguments = [start, bytes, libc::MS_ASYNC as u64, 0, 0, 0];
         if self.context.allows(self.paused, libc::SYS_msync, arguments) {
@@ -176,7 +176,7 @@ impl PoolKernel for Stopped<'_, '_> {
         self.paused.call(libc::SYS_rseq, rseq_arguments(area, 0)).map(drop)
     }
 
-    /// Documentation/admin-guide/mm/hugetlbpage.rst.
+    /// Free pool pages without a reservation, as defined in Documentation/admin-guide/mm/hugetlbpage.rst.
     fn unreserved_pages(&mut self) -> u64 {
         let size = self.context.rewriting.large;
         let read = |name: &str| -> io::Result<u64> {
@@ -194,12 +194,12 @@ impl PoolKernel for Stopped<'_, '_> {
 }
 
 impl Stopped<'_, '_> {
-    /// Makes the call that the program came for with other arguments.
+    /// Makes the task's own call with other arguments.
     pub fn own_call_with(&mut self, arguments: [u64; 6]) -> Result<i64, Lost> {
         self.allowed(self.paused.number(), arguments)
     }
 
-    /// Makes a call that the program's own filters would let through.
+    /// Makes a call if the program's own filters allow it.
     pub fn allowed_call(&mut self, call: &Call) -> Result<i64, Lost> {
         match system_call(call) {
             Some((number, arguments)) => self.allowed(number, arguments),
@@ -215,7 +215,7 @@ impl Stopped<'_, '_> {
         self.paused.call(number, arguments)
     }
 
-    /// The pages of which ranges of content are made: those of the pool, where the policy puts content there.
+    /// Page size of memory that holds content: the pool's, if the policy puts content there.
     fn grain(&self) -> PageSize {
         let rewriting = self.context.rewriting;
         if rewriting.in_force().hugetlb { rewriting.large } else { rewriting.base }
@@ -229,7 +229,7 @@ pub fn add_madvise(
     (address, bytes): (u64, u64),
     how: u64,
 ) -> Result<(), Lost> {
-    // Advice on no bytes changes nothing.
+    // Advice on zero bytes changes nothing.
     let bytes = if context.rewriting.sham.is_some() { 0 } else { bytes };
     let arguments = [address, bytes, how, 0, 0, 0];
     if !context.allows(paused, libc::SYS_madvise, arguments) {

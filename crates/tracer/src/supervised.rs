@@ -1,4 +1,4 @@
-//! A program that is not traced, killed with everything that it starts when pagelab ends.
+//! Runs an untraced program that is killed with all its descendants when pagelab ends.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -21,11 +21,10 @@ pub struct Supervised {
 }
 
 impl Supervised {
-    /// Starts a program and returns when it has been executed. To be called after [`signals::catch`], and waited for by the
-    /// same thread.
+    /// Starts a program and returns once it has been executed. Call this after [`signals::catch`], and wait on the same thread.
     ///
     /// # Errors
-    /// [`LaunchError`]: it cannot be executed.
+    /// [`LaunchError`]: the program cannot be executed.
     pub fn start(launch: &Launch) -> Result<Supervised, LaunchError> {
         let path = launch::resolve(launch.command.first().ok_or_else(|| LaunchError::NotFound(Default::default()))?)?;
         let (subreaper, started) = launch::start_supervised(launch)?;
@@ -36,7 +35,7 @@ impl Supervised {
         program.started.failure(&path).map_or(Ok(program), Err)
     }
 
-    /// The process of the program.
+    /// PID of the program.
     pub fn process(&self) -> u32 {
         self.started.tid.cast_unsigned()
     }

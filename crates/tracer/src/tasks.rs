@@ -1,4 +1,4 @@
-//! The tasks of the traced tree, and the memory that they share.
+//! The tasks of the traced tree, and the address spaces that they share.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,9 +12,9 @@ use super::ptrace::Tid;
 /// One address space, shared by the threads of a process and by a vfork child until it executes.
 #[derive(Clone, Debug, Default)]
 pub struct Space {
-    /// What the policy remembers of it between calls.
+    /// What the policy remembers about the address space between calls.
     pub policy: policy::Space,
-    /// What is backed by hugetlb pages without the program's knowledge.
+    /// Memory that is backed by hugetlb pages without the program's knowledge.
     pub pool: Views,
 }
 
@@ -24,17 +24,17 @@ pub type SharedSpace = Rc<RefCell<Space>>;
 /// One task (thread) of the tree.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Its process.
+    /// The process (thread group) of the task.
     pub process: Tid,
-    /// Its memory.
+    /// The task's address space.
     pub space: SharedSpace,
-    /// Seccomp filters that the program installed for itself.
+    /// Seccomp filters that the program installed itself.
     pub filters: Vec<Rc<OwnFilter>>,
-    /// System call stops until the new image makes its first call; `None` when that is past.
+    /// System call stops left until the first call of the new image; `None` after that.
     pub stops_to_first_call: Option<u8>,
-    /// Whether it stopped at its end.
+    /// Whether it has stopped at its exit.
     pub ending: bool,
-    /// The fault (address, instruction) that it was last sent back to try again.
+    /// The fault (address, instruction) that was retried last.
     pub retried: Option<(u64, u64)>,
 }
 
@@ -44,7 +44,7 @@ pub struct Tasks {
     tasks: HashMap<Tid, Task>,
 }
 
-/// How a new task relates to the one that made it.
+/// How a new task relates to its maker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kinship {
     /// A thread of the same process.
@@ -56,7 +56,7 @@ pub enum Kinship {
 }
 
 impl Task {
-    /// The first task of a process with memory of its own.
+    /// The first task of a process with its own memory.
     pub fn first(process: Tid) -> Task {
         Task {
             process,
@@ -70,22 +70,22 @@ impl Task {
 }
 
 impl Tasks {
-    /// A task by its id.
+    /// The task with this id.
     pub fn get(&self, tid: Tid) -> Option<&Task> {
         self.tasks.get(&tid)
     }
 
-    /// A task by its id, to be changed.
+    /// The task with this id, mutable.
     pub fn get_mut(&mut self, tid: Tid) -> Option<&mut Task> {
         self.tasks.get_mut(&tid)
     }
 
-    /// Adds a task.
+    /// Adds a task under its id.
     pub fn insert(&mut self, tid: Tid, task: Task) {
         self.tasks.insert(tid, task);
     }
 
-    /// Adds the task `tid` that `parent` made.
+    /// Adds the task `tid`, which `parent` created.
     pub fn born(&mut self, parent: Tid, tid: Tid, kinship: Kinship) {
         let mut task = match self.tasks.get(&parent) {
             Some(parent) => parent.clone(),
@@ -103,8 +103,8 @@ impl Tasks {
         self.tasks.insert(tid, task);
     }
 
-    /// The task `tid` loaded a new program; before that it was `former`. Its siblings are gone. What is
-    /// left of the old image are its filters and the THP setting (`MMF_INIT_MASK` in the kernel).
+    /// The task `tid`, formerly `former`, loaded a new program. Its siblings are gone. From the old image it keeps its
+    /// filters and the THP setting (`MMF_INIT_MASK` in the kernel).
     pub fn executed(&mut self, tid: Tid, former: Tid) {
         let old = self.tasks.remove(&former);
         self.tasks.retain(|_, task| task.process != tid);
@@ -116,13 +116,12 @@ impl Tasks {
         self.tasks.insert(tid, new);
     }
 
-    /// A task is gone.
+    /// Removes a task that is gone.
     pub fn remove(&mut self, tid: Tid) -> Option<Task> {
         self.tasks.remove(&tid)
     }
 
-    /// Whether no other task, of its process or of one that borrows its memory, still uses the memory
-    /// of `tid`.
+    /// Whether no other task (of the same process, or of one that borrows its memory) still uses the memory of `tid`.
     pub fn is_last_user_of_memory(&self, tid: Tid) -> bool {
         let Some(task) = self.tasks.get(&tid) else { return false };
         let same = |other: &&Task| Rc::ptr_eq(&other.space, &task.space) && !other.ending;
@@ -136,7 +135,7 @@ impl Tasks {
         !self.tasks.values().any(borrows)
     }
 
-    /// Keeps the tasks of which the condition holds.
+    /// Keeps the tasks for which the condition holds.
     pub fn retain(&mut self, condition: impl Fn(Tid) -> bool) {
         self.tasks.retain(|tid, _| condition(*tid));
     }
@@ -151,12 +150,12 @@ impl Tasks {
         self.tasks.is_empty()
     }
 
-    /// The tasks that are left.
+    /// Ids of the remaining tasks.
     pub fn ids(&self) -> Vec<Tid> {
         self.tasks.keys().copied().collect()
     }
 
-    /// The processes that are left.
+    /// The remaining processes.
     pub fn processes(&self) -> Vec<Tid> {
         let mut all: Vec<Tid> = self.tasks.values().map(|task| task.process).collect();
         all.sort_unstable();
@@ -164,7 +163,7 @@ impl Tasks {
         all
     }
 
-    /// Pool pages that copies made by fork may yet need, in all memories of the tree.
+    /// Pool pages that forked copies may still need, over all address spaces of the tree.
     pub fn promised_pages(&self) -> u64 {
         let mut spaces: Vec<&SharedSpace> = self.tasks.values().map(|task| &task.space).collect();
         spaces.sort_unstable_by_key(|space| Rc::as_ptr(space));
@@ -172,8 +171,8 @@ impl Tasks {
         spaces.into_iter().map(|space| space.borrow().pool.promised_pages).sum()
     }
 
-    /// A task has installed a filter, for itself or for all threads of its process, which then have its
-    /// filters and no others (`seccomp_sync_threads`).
+    /// A task has installed a filter, for this thread only or for all threads of its process, which then have exactly
+    /// its filters (`seccomp_sync_threads`).
     pub fn filtered(&mut self, tid: Tid, filter: Rc<OwnFilter>, all_threads: bool) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         task.filters.push(filter);

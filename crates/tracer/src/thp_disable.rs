@@ -1,5 +1,5 @@
-//! PR_SET_THP_DISABLE in a program that runs under a policy: which calls stop to be answered (`policy::decide`), and which the
-//! filter answers by itself.
+//! PR_SET_THP_DISABLE in a program that runs under a policy: which calls stop and are answered by the tracer
+//! (`policy::decide`), and which the filter answers by itself.
 
 use std::sync::LazyLock;
 
@@ -10,14 +10,14 @@ use super::registers::NATIVE;
 
 /// The calls that stop under a tracer, and those of other ABIs, which the filter answers.
 pub fn watches() -> Vec<Watch> {
-    // Now, for what the asking costs shall not count as the program's.
+    // Evaluated here, so that the cost of the check does not count as the program's.
     LazyLock::force(&EXCEPTS_ADVISED);
     let stops = [SET, GET].map(|option| Watch::new(libc::SYS_prctl, [Condition::Equals(0, option)]));
     stops.into_iter().chain(of_other_abis()).collect()
 }
 
-/// The same without a tracer: the filter itself answers what would be done. What the kernel refuses it goes on
-/// refusing, and PR_GET_THP_DISABLE is told how things stand: 1.
+/// The same without a tracer: the filter itself answers the calls that the tracer would answer. Calls that the kernel
+/// refuses are still refused, and PR_GET_THP_DISABLE reports the actual state: 1.
 pub fn watches_without_tracer() -> Vec<Watch> {
     let no_more = [Condition::Is(3, 0), Condition::Is(4, 0)];
     let plain = [Condition::Equals(0, SET), Condition::Is(2, 0)];
@@ -30,7 +30,7 @@ pub fn watches_without_tracer() -> Vec<Watch> {
     watches
 }
 
-/// Programs of other ABIs are not traced. Theirs succeed, whatever else they say.
+/// Programs of other ABIs are not traced. Their calls succeed whatever their other arguments are.
 fn of_other_abis() -> impl Iterator<Item = Watch> {
     NATIVE.other_prctls.iter().map(|(audit_arch, number)| Watch {
         audit_arch: *audit_arch,
@@ -38,7 +38,8 @@ fn of_other_abis() -> impl Iterator<Item = Watch> {
     })
 }
 
-/// Whether the kernel can except advised memory. It only says so by doing it: in a process made for that.
+/// Whether the kernel supports PR_THP_DISABLE_EXCEPT_ADVISED. The only way to find out is to set it, in a process
+/// forked for that.
 pub static EXCEPTS_ADVISED: LazyLock<bool> = LazyLock::new(|| {
     // SAFETY: the child makes plain system calls only, until it exits without running anything of its maker's.
     unsafe {

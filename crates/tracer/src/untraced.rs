@@ -1,4 +1,4 @@
-//! Programs that need no tracer.
+//! Runs programs that need no tracer.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -12,8 +12,8 @@ use crate::environment;
 use crate::signals;
 use crate::user::{self, User};
 
-/// Runs a program without a tracer: in the place of pagelab itself, which does not return then, or where it is another
-/// user's as a child to its end. To be called after [`signals::catch`].
+/// Runs a program without a tracer. It replaces pagelab itself, and the function does not return. A program of another
+/// user runs as a child instead, and the function waits for its end. Call this after [`signals::catch`].
 ///
 /// # Errors
 /// The program could not be started.

@@ -1,8 +1,8 @@
-//! Users of the host, as far as pagelab runs commands as them.
+//! Looks up users of the host, so that pagelab can run commands as them.
 //!
-//! The C library looks users up by modules that /etc/nsswitch.conf names, and loads those of the host. A static program that
-//! does so dies where a module wants another C library than the one that it has (libnss_systemd does). So `getent` and `id` are
-//! asked, which are the host's own; where they are not there, as in a small guest, the files say it all.
+//! The C library looks up users with modules named in /etc/nsswitch.conf, and loads the host's modules. A static
+//! program that does so crashes if a module needs another C library (libnss_systemd does). So pagelab runs the host's
+//! `getent` and `id`. If they do not exist, as in a small guest, it reads the files.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,39 +11,39 @@ use std::process::{Command, Stdio};
 use host::if_there;
 use nix::unistd::geteuid;
 
-/// The user that a command runs as.
+/// The user as which a command runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// The name, for messages and for the environment.
+    /// User name, for messages and for the environment.
     pub name: String,
     /// The user id.
     pub uid: u32,
     /// The primary group id.
     pub gid: u32,
-    /// All group ids.
+    /// All group ids, including supplementary ones.
     pub groups: Vec<u32>,
     /// The home directory.
     pub home: PathBuf,
-    /// The login shell; empty: the user database names none.
+    /// Login shell; empty if the user database names none.
     pub shell: PathBuf,
 }
 
 impl User {
-    /// Whether this is somebody else than the one who runs pagelab: nothing of his may be the command's then, neither
-    /// terminal nor environment.
+    /// Whether this is not the user who runs pagelab. Such a user's command gets neither pagelab's terminal nor its
+    /// environment.
     pub fn is_another(&self) -> bool {
         self.uid != effective_id()
     }
 
-    /// Makes the calling process this user's.
+    /// Switches the calling process to this user.
     ///
     /// # Errors
-    /// Those of setgroups(2), setgid(2), setuid(2), which are errno too.
+    /// Those of setgroups(2), setgid(2) and setuid(2); errno is set as well.
     ///
     /// # Safety
-    /// Only in a process that fork has just made and that has one thread.
+    /// Only in a process that fork has just created and that has one thread.
     pub unsafe fn assume(&self) -> io::Result<()> {
-        // The bare calls: the C library's would signal all threads, of which only this one is left.
+        // Raw system calls: those of the C library would signal all threads, of which only this one exists here.
         // SAFETY: plain system calls; the groups are live.
         let refused = unsafe {
             libc::syscall(libc::SYS_setgroups, self.groups.len(), self.groups.as_ptr()) == -1
@@ -59,49 +59,49 @@ pub fn effective_id() -> u32 {
     geteuid().as_raw()
 }
 
-/// Whether a command of this user (`None`: of the one who runs pagelab) gains no privilege by exec: everybody's but
-/// root's, who has it all.
+/// Whether a command of this user (`None`: the user who runs pagelab) must not gain privileges by exec. This holds for
+/// every user except root, who has them already.
 pub fn gains_no_privilege(user: Option<&User>) -> bool {
     user.map_or_else(effective_id, |user| user.uid) != 0
 }
 
-/// Why a user is not known.
+/// Why a user could not be looked up.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
-    /// The user database does not answer.
+    /// The user database gave no usable answer.
     #[error("looking up the user {user:?}: {problem}")]
     Unanswered {
-        /// Name or id.
+        /// Name or id of the user.
         user: String,
-        /// What was found instead.
+        /// The error or the unexpected answer.
         problem: String,
     },
-    /// There is none of that name.
+    /// No user has that name.
     #[error("there is no user {0:?}; `getent passwd` lists those that there are")]
     Unknown(String),
-    /// The variable holds something else than a user's id.
+    /// SUDO_UID is not a user id.
     #[error("SUDO_UID: expected a user id, found {0:?}")]
     NoId(String),
-    /// There is none of that id.
+    /// No user has that id.
     #[error("there is no user {0} in the user database; name one with --user")]
     UnknownId(u32),
 }
 
-/// A user by name.
+/// Looks up a user by name.
 ///
 /// # Errors
-/// [`UserError`]: there is no such user, or the user database does not answer.
+/// [`UserError`]: there is no such user, or the lookup failed.
 pub fn by_name(name: &str) -> Result<User, UserError> {
-    // A number is an id to `getent`, and no name.
+    // `getent` takes a number for an id, not for a name.
     let is_name = !name.is_empty() && !name.starts_with('-') && name.parse::<u32>().is_err();
     let found = if is_name { line_of(name)?.filter(|user| user.name == name) } else { None };
     with_groups(found.ok_or_else(|| UserError::Unknown(name.to_owned()))?)
 }
 
-/// The name of a user.
+/// Looks up the name of a user id.
 ///
 /// # Errors
-/// [`UserError`]: there is no such user, or the user database does not answer.
+/// [`UserError`]: there is no such user, or the lookup failed.
 pub fn name_of(id: u32) -> Result<String, UserError> {
     Ok(by_id(id)?.name)
 }
@@ -109,7 +109,7 @@ pub fn name_of(id: u32) -> Result<String, UserError> {
 /// Under sudo, the user who called it; `None` otherwise.
 ///
 /// # Errors
-/// [`UserError`], where sudo names a user that does not exist.
+/// [`UserError`]: SUDO_UID names a user that does not exist.
 pub fn of_sudo() -> Result<Option<User>, UserError> {
     let Ok(id) = std::env::var("SUDO_UID") else { return Ok(None) };
     let id: u32 = id.parse().map_err(|_| UserError::NoId(id))?;
@@ -119,12 +119,12 @@ pub fn of_sudo() -> Result<Option<User>, UserError> {
     with_groups(by_id(id)?).map(Some)
 }
 
-/// A user by id, with the primary group alone.
+/// Looks up a user by id, with the primary group only.
 fn by_id(id: u32) -> Result<User, UserError> {
     line_of(&id.to_string())?.filter(|user| user.uid == id).ok_or(UserError::UnknownId(id))
 }
 
-/// The same, with all groups.
+/// Adds all groups to a user.
 fn with_groups(user: User) -> Result<User, UserError> {
     let unanswered = |problem: String| UserError::Unanswered { user: user.name.clone(), problem };
     let all = match said(&ID, &["-G", "--", &user.name]).map_err(|error| unanswered(format!("id: {error}")))? {
@@ -143,16 +143,16 @@ fn ended(code: Option<i32>) -> String {
     code.map_or("a signal".to_owned(), |code| format!("{code}"))
 }
 
-/// Where the tools are, in the order in which they are looked for; PATH is not asked, for pagelab may be root.
+/// Paths of the tools, in order of preference. PATH is not used, because pagelab may run as root.
 const GETENT: [&str; 2] = ["/usr/bin/getent", "/bin/getent"];
 const ID: [&str; 2] = ["/usr/bin/id", "/bin/id"];
-/// The files (passwd(5), group(5)).
+/// Fallback files (passwd(5), group(5)).
 const USERS: &str = "/etc/passwd";
 const GROUPS: &str = "/etc/group";
-/// What `getent` ends with where a key was not found (getent(1)).
+/// Exit status of `getent` if a key was not found (getent(1)).
 const NOT_FOUND: i32 = 2;
 
-/// The user of a name or an id in digits; `None` where there is none.
+/// The user with this name or decimal id; `None` if there is none.
 fn line_of(key: &str) -> Result<Option<User>, UserError> {
     let unanswered = |problem: String| UserError::Unanswered { user: key.to_owned(), problem };
     let text = match said(&GETENT, &["passwd", key]).map_err(|error| unanswered(format!("getent: {error}")))? {
@@ -164,10 +164,10 @@ fn line_of(key: &str) -> Result<Option<User>, UserError> {
     Ok(text.lines().filter_map(user_in).find(|user| user.name == key || user.uid.to_string() == key))
 }
 
-/// What the first of the programs that is there prints, or what it ended with; `None` where none is there.
+/// Output of the first of the programs that exists, or its exit status if it failed; `None` if none exists.
 ///
 /// # Errors
-/// It is there, and could not be run.
+/// The program exists but could not be run.
 fn said(programs: &[&str], words: &[&str]) -> io::Result<Option<Result<String, Option<i32>>>> {
     for program in programs {
         let run = Command::new(program).args(words).stdin(Stdio::null()).stderr(Stdio::null()).output();
@@ -181,7 +181,7 @@ fn said(programs: &[&str], words: &[&str]) -> io::Result<Option<Result<String, O
     Ok(None)
 }
 
-/// A line of passwd(5): name, password, id, group, comment, home, shell.
+/// Parses a line of passwd(5): name, password, id, group, comment, home, shell.
 fn user_in(line: &str) -> Option<User> {
     let mut fields = line.split(':');
     let mut next = || fields.next();
@@ -191,7 +191,7 @@ fn user_in(line: &str) -> Option<User> {
     Some(User { name: name.to_owned(), uid, gid, groups: vec![gid], home, shell })
 }
 
-/// The groups in a text as group(5) has it that a user is named in.
+/// The groups that list a user, in a text in the format of group(5).
 fn groups_in(text: &str, name: &str) -> Vec<u32> {
     let group = |line: &str| {
         let mut fields = line.split(':').skip(2);
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!((root.uid, root.gid), (0, 0));
         assert!(root.home.is_absolute() && root.groups.contains(&0));
         assert!(by_name("no-such-user").unwrap_err().to_string().contains("no-such-user"));
-        // An id is no name, and neither is what a tool would take for an option.
+        // A number is not a name, and neither is a word that a tool would parse as an option.
         assert!(matches!(by_name("0"), Err(UserError::Unknown(_))));
         assert!(matches!(by_name("--help"), Err(UserError::Unknown(_))));
         assert_eq!(name_of(0).unwrap(), "root");

@@ -1,5 +1,4 @@
-//! What the kernel does about seccomp user notification, as far as docs/notebook/tracer.md rests on it.
-//! pagelab does not use it.
+//! Kernel behaviour of seccomp user notification that docs/notebook/tracer.md relies on. pagelab does not use it.
 
 #![cfg(target_arch = "x86_64")]
 
@@ -17,7 +16,7 @@ mod listener;
 
 use listener::{ADDED, Call, Listener, Tid, hold, supervise};
 
-/// The program, where it can be compiled, in a folder that every user can read.
+/// The test program, if it can be compiled, in a directory that every user can read.
 static PROGRAM: LazyLock<Option<(tempfile::TempDir, PathBuf)>> = LazyLock::new(|| {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -29,7 +28,7 @@ static PROGRAM: LazyLock<Option<(tempfile::TempDir, PathBuf)>> = LazyLock::new(|
     Some((folder, program))
 });
 
-/// The program's command; `None` where this kernel or this machine lacks what the tests stand on.
+/// A command that runs the test program; `None` if this kernel or machine lacks what the tests need.
 fn program(kind: &str, times: u32) -> Option<Command> {
     if let Some(needs) = listener::lacks() {
         skip(needs);
@@ -44,10 +43,10 @@ fn program(kind: &str, times: u32) -> Option<Command> {
     Some(command)
 }
 
-/// Mappings that are made while a timer sends signals.
+/// Number of mappings made while a timer sends signals.
 const ALARMED: u32 = 5000;
 
-/// Runs a command whose calls of `numbers` notify, waiting killably.
+/// Runs a command whose calls of `numbers` notify, with WAIT_KILLABLE_RECV.
 fn notify<T: Send>(
     command: Command,
     numbers: &[i64],
@@ -56,7 +55,7 @@ fn notify<T: Send>(
     notify_known(command, numbers, |_, listener| serve(listener))
 }
 
-/// The same for one whose process is to be known before its first call.
+/// Same as [`notify`], for a supervisor that must know the process before its first call.
 fn notify_known<T: Send>(
     command: Command,
     numbers: &[i64],
@@ -72,7 +71,7 @@ fn notify_known<T: Send>(
     .expect("a supervised program")
 }
 
-/// The next call, which there is.
+/// The next call, or an error if there is none.
 fn next(listener: &Listener) -> io::Result<Call> {
     listener.receive()?.ok_or(io::Error::other("nobody is left"))
 }
@@ -137,7 +136,8 @@ fn an_answered_call_is_not_made() {
     );
 }
 
-/// How often that happens depends on how long a call waits for its supervisor; the figure of docs/notebook/tracer.md is printed.
+/// How often this happens depends on how long a call waits for its supervisor. The test prints the figure for
+/// docs/notebook/tracer.md.
 #[test]
 fn mappings_that_a_timer_interrupts_are_not_received() {
     let Some(command) = program("alarmed", ALARMED) else { return };
@@ -145,7 +145,7 @@ fn mappings_that_a_timer_interrupts_are_not_received() {
         let mut received = 0;
         while let Some(call) = listener.receive()? {
             received += 1;
-            // Received, it can be killed, but no longer interrupted.
+            // Once received, the call can be killed, but no longer interrupted.
             listener.pass(call)?;
         }
         Ok(received)
@@ -187,7 +187,7 @@ fn a_chain_of_filters_has_one_listener() {
     let alone = command.output().expect("a program");
     assert!(printed(&alone)[0] >= 0, "{alone:?}");
     let (output, ()) = notify(command, &[], |listener| listener.receive().map(|_| ()));
-    // Its filter without a listener is installed all the same.
+    // The filter without a listener is installed nevertheless.
     assert_eq!(printed(&output), [-i64::from(libc::EBUSY), 0]);
 }
 
@@ -201,7 +201,7 @@ fn who_is_not_dumpable_cannot_be_seized_without_a_capability() {
     let Some(mut command) = program("hides", 1) else { return };
     command.uid(NOBODY).gid(NOBODY);
     let (output, errno) = notify(command, &[libc::SYS_getppid], |listener| {
-        // SAFETY: the raw calls change the ids of this thread alone, which ends with the test.
+        // SAFETY: the raw calls change the ids of this thread only, which ends with the test.
         let changed = unsafe {
             libc::syscall(libc::SYS_setresgid, NOBODY, NOBODY, NOBODY)
                 | libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY)
@@ -220,13 +220,13 @@ fn who_is_not_dumpable_cannot_be_seized_without_a_capability() {
 #[test]
 fn calls_fail_when_the_supervisor_has_gone() {
     let Some(command) = program("asks", 3) else { return };
-    // The one that was received, and those that follow.
+    // The call that was received, and those that follow.
     let (output, ()) = notify(command, &[libc::SYS_getppid], |listener| next(&listener).map(|_| ()));
     assert_eq!(printed(&output), [-i64::from(libc::ENOSYS); 3]);
     assert!(output.status.success());
 }
 
-/// Under ptrace a stopped call waits through any signal. Here mmap and brk return what they never return by themselves.
+/// Under ptrace a stopped call waits through any signal. Here mmap and brk return EINTR, which they never return otherwise.
 #[test]
 fn a_signal_before_the_receipt_fails_a_call_with_eintr() {
     let Some(command) = program("handles", 1) else { return };
@@ -238,7 +238,7 @@ fn a_signal_before_the_receipt_fails_a_call_with_eintr() {
     assert_eq!(printed(&output), [-i64::from(libc::EINTR)]);
 }
 
-/// What would undo that costs what was to be saved: a task that stays seized stops at every signal.
+/// A workaround would cost what notification was to save: a task that stays seized stops at every signal.
 #[test]
 fn a_task_that_stays_seized_can_be_sent_back_to_its_call() {
     const ERESTARTSYS: i64 = 512;
@@ -269,7 +269,7 @@ fn a_signal_behind_the_receipt_waits_for_the_answer() {
     let (output, ()) = notify(command, &[libc::SYS_getppid], |listener| {
         let call = next(&listener)?;
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(call.tid), nix::sys::signal::SIGUSR1)?;
-        // Time to take it, if it could.
+        // Time for the task to take the signal, if it could.
         std::thread::sleep(std::time::Duration::from_millis(20));
         listener.pass(call)
     });
@@ -317,7 +317,7 @@ fn the_end_by_a_signal_is_not_notified() {
 fn the_first_call_of_a_new_image_is_reached_from_its_execve() {
     let Some(command) = program("replaced", 2) else { return };
     let (output, (made, tid)) = notify(command, &[libc::SYS_execve], |listener| {
-        // The supervisor's own start of the program first.
+        // First the exec that starts the program itself.
         listener.pass(next(&listener)?)?;
         let call = next(&listener)?;
         let tid = call.tid;
@@ -325,7 +325,7 @@ fn the_first_call_of_a_new_image_is_reached_from_its_execve() {
         listener.pass(call)?;
         let (_, status) = listener::wait(tid)?;
         assert_eq!(status >> 16, libc::PTRACE_EVENT_EXEC);
-        listener::to_call_stop(tid)?; // behind execve, where no call instruction is
+        listener::to_call_stop(tid)?; // after execve, where there is no call instruction
         listener::to_call_stop(tid)?; // before the first call
         let first = listener::registers(tid)?;
         listener::set_registers(tid, &libc::user_regs_struct { orig_rax: u64::MAX, ..first })?;

@@ -1,7 +1,7 @@
-//! What the built-in workloads are made of: guests on /dev/kvm, generated code, memory and fork, work of the kernel, QEMU's code
-//! buffer.
+//! The building blocks of the built-in workloads: guests on /dev/kvm, generated code, memory and fork, work in the kernel, QEMU's
+//! code buffer.
 //!
-//! A workload is a program like any other: it knows neither the tracer nor the census, and nothing here asks who runs it.
+//! A workload is an ordinary program: it knows neither the tracer nor the census, and does not depend on who runs it.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod jit;

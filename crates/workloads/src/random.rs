@@ -1,4 +1,4 @@
-//! Randomness that is the same on every machine: a hash, a stream and an order.
+//! Reproducible randomness: a hash, a stream and a shuffle.
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -16,7 +16,7 @@ pub fn below(bits: u64, bound: usize) -> usize {
     ((u128::from(bits) * bound as u128) >> 64) as usize
 }
 
-/// An endless stream of 64-bit numbers.
+/// An endless stream of 64-bit pseudorandom numbers.
 pub fn stream(seed: u64) -> impl Iterator<Item = u64> {
     let mut generator = Pcg64Mcg::seed_from_u64(seed);
     std::iter::repeat_with(move || generator.next_u64())

@@ -1,11 +1,11 @@
-//! Guests on the real /dev/kvm. Where there is none, or none that this user may open, each test says
-//! `skipped: needs /dev/kvm`.
+//! Tests with guests on the real /dev/kvm. Where it does not exist or this user may not open it, each test prints `skipped: needs
+//! /dev/kvm`.
 
 use policy::size::PageSize;
 use workloads::kvm::{Access, Clearing, Draw, HostBacking, KvmError, Leaves, Machine, Request, SplitChunk};
 use workloads::memory::base_page;
 
-/// Not a multiple of a word of the log times the slots, so that the last words are partly used.
+/// Not a multiple of a word of the log times the slots, so that the last words are only partly used.
 const PAGES: u64 = 1000;
 
 fn request(clearing: Clearing) -> Request {
@@ -33,7 +33,7 @@ fn machine(request: &Request) -> Option<Machine> {
     }
 }
 
-/// Leaves, and how many of them the guest's memory has if all of it is mapped by base pages.
+/// The leaves, and the number of leaves of the guest's memory if base pages map all of it.
 fn mapped_by_base_pages(machine: &Machine) -> Option<(Leaves, u64)> {
     let leaves = machine.leaves().unwrap()?;
     (base_page() == PageSize::K4).then_some((leaves, PAGES))

@@ -1,5 +1,5 @@
-//! `cargo xtask base-pages`: Linux for arm64 with base pages of 4K, 16K and 64K, built from one source, and a study of the same
-//! programs on all three.
+//! `cargo xtask base-pages`: builds Linux for arm64 with base pages of 4K, 16K and 64K from one source, and runs a study of the
+//! same programs on all three kernels.
 
 mod redis;
 mod system;
@@ -12,7 +12,6 @@ use crate::cache::cache;
 use crate::dist::Target;
 use crate::linux::{Granule, Linux, RELEASE, UNCHANGED, Wanted};
 
-/// How it is called.
 const USAGE: &str = "usage: cargo xtask base-pages [--again] [--build] [--full] [--program FILE]
   --again          ask Debian for newer sources and packages
   --build          build the kernels and the system, print where they are, and boot none
@@ -20,12 +19,12 @@ const USAGE: &str = "usage: cargo xtask base-pages [--again] [--build] [--full] 
   --program FILE   put this static arm64 pagelab into the system, such as `cargo xtask dist` makes one, instead of building it
 The first build takes half an hour on two processors. The page of what came of it is docs/evidence/base-pages.md.";
 
-/// The study, with words for what lies elsewhere on each machine.
+/// The study, with placeholders for paths that differ between machines.
 const STUDY: &str = include_str!("../../base-pages/study.toml");
-/// The page of the study's report.
+/// The page of the book with the study's report.
 const PAGE: &str = "docs/evidence/base-pages.md";
 
-/// What is asked for.
+/// The parsed command line.
 #[derive(Debug, Default, PartialEq)]
 struct Arguments {
     again: bool,
@@ -107,7 +106,7 @@ fn studied(root: &Path, arguments: &Arguments) -> Result<(), String> {
         pagelab.args(if arguments.is_full { &[][..] } else { &["--quick"] });
         pagelab
     };
-    // A row without a result is in the report with its reason.
+    // A row without a result appears in the report with its reason.
     let ran = crate::command::succeed(&mut study("run"));
     let mail = study("report").arg("--mail").output().map_err(|error| format!("pagelab study report: {error}"))?;
     if !mail.status.success() {
@@ -122,7 +121,7 @@ fn studied(root: &Path, arguments: &Arguments) -> Result<(), String> {
     })
 }
 
-/// The page: what was done, and the report as a mail.
+/// The text of the page: how the study was made, and the report in the form of a mail.
 fn page(mail: &str, package: &str, date: &str, commit: &str) -> String {
     format!(
         "# Base pages of 4K, 16K and 64K on one Linux\n\n\

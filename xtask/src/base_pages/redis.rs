@@ -1,5 +1,5 @@
-//! Redis as the model sees it: the system's server, recorded on this machine while the system's client drives it. Both are emulated, by
-//! QEMU's emulation of a process.
+//! Records Redis for the model: the system's server, on this machine, while the system's client sends requests to it. Both run
+//! under QEMU's user-mode emulation.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -7,22 +7,22 @@ use std::time::{Duration, Instant};
 
 use crate::test::packages::is_in_path;
 
-/// The file of its trace, which the study names.
+/// The file name of the trace, which the study refers to.
 pub const TRACE: &str = "redis.trace";
-/// Where it listens.
+/// The port that the server listens on.
 const PORT: &str = "17398";
-/// How long it may take to come up, and to go.
+/// The timeout for the server to start, and for it to exit.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// What the client does: the words of the study's workload.
+/// The arguments of the client, the same as in the study's workload.
 const DRIVEN: [&[&str]; 2] = [
     &["-c", "4", "-n", "4000", "-r", "20000", "-d", "100", "-t", "set", "-q"],
     &["-c", "4", "-n", "4000", "-r", "20000", "-t", "get", "-q"],
 ];
 
-/// Records the server into a directory.
+/// Records the server and writes the trace into a directory.
 ///
 /// # Errors
-/// No QEMU, a server that does not come up or go, a client that fails.
+/// There is no QEMU, the server does not start or exit, or a client fails.
 pub fn record(programs: &Path, system: &Path, place: &Path) -> Result<(), String> {
     if !is_in_path("qemu-aarch64") {
         return Err("needs qemu-aarch64; apt-get install qemu-user".to_owned());
@@ -31,18 +31,19 @@ pub fn record(programs: &Path, system: &Path, place: &Path) -> Result<(), String
     record.current_dir(place).args(["record", "--output", TRACE, "--plugin"]);
     record.arg(programs.join("libpagelab_qemu_plugin.so")).arg("--sysroot").arg(system).arg("--");
     record.arg(system.join("usr/bin/redis-server")).args(["--port", PORT, "--save", "", "--appendonly", "no"]);
-    // At its start it tests for a bug of old arm64 kernels in copying on write, which it finds in QEMU's emulation. Nothing is saved here.
+    // At its start the server tests for a copy-on-write bug of old arm64 kernels, and QEMU's emulation fails that test. The bug
+    // does not matter here, because nothing is saved.
     record.args(["--ignore-warnings", "ARM64-COW-BUG"]);
     let mut server = Server(record.stdout(Stdio::null()).spawn().map_err(|error| format!("pagelab record: {error}"))?);
     server.until("redis-server does not come up", || client(system, "redis-cli", &["ping"]).is_ok())?;
     DRIVEN.iter().try_for_each(|words| client(system, "redis-benchmark", words))?;
-    // It answers nothing when it goes.
+    // The server does not answer when it shuts down.
     let _ = client(system, "redis-cli", &["shutdown", "nosave"]);
     let ended = server.0.wait().map_err(|error| format!("pagelab record: {error}"))?;
     if ended.success() { Ok(()) } else { Err(format!("pagelab record of redis-server: {ended}")) }
 }
 
-/// The recorder with the server, which goes with this.
+/// The recorder with the server. Both are ended when this is dropped.
 struct Server(Child);
 
 impl Server {
@@ -68,7 +69,7 @@ impl Drop for Server {
     }
 }
 
-/// Runs a client of the system on this machine.
+/// Runs a client program of the system on this machine.
 fn client(system: &Path, program: &str, words: &[&str]) -> Result<(), String> {
     let mut client = Command::new("qemu-aarch64");
     client.arg("-L").arg(system).arg(system.join("usr/bin").join(program)).args(["-p", PORT]).args(words);

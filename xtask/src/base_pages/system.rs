@@ -1,5 +1,5 @@
-//! The system of the guests: a static pagelab and busybox, and Redis with its libraries, unpacked from Debian's packages and not
-//! configured.
+//! The system of the guests: a static pagelab and busybox, and Redis with its libraries, unpacked from Debian's packages without
+//! configuring them.
 
 use std::fs;
 use std::io;
@@ -12,17 +12,17 @@ use crate::dist::{self, Compiler, Target};
 use crate::guests::initrd;
 use crate::linux::RELEASE;
 
-/// What is in it besides pagelab and busybox, with all that it depends on.
+/// The packages in the system besides pagelab and busybox. Their dependencies are added.
 const PACKAGES: [&str; 3] = ["base-files", "redis-server", "redis-tools"];
-/// Directories that a guest mounts something at, or writes to.
+/// Directories that a guest uses as mount points or writes to.
 const EMPTY: [&str; 7] = ["dev", "proc", "root", "run", "sys", "tmp", "var/tmp"];
-/// Programs that busybox is, where no package has brought them.
+/// Links to busybox, made for programs that no package contains.
 const OF_BUSYBOX: [&str; 4] = ["sh", "ip", "true", "sleep"];
 
-/// Makes the system where it is missing and, with `again`, of newer packages; puts pagelab into it; returns its directory.
+/// Makes the system if it is missing, or from newer packages with `again`. Puts pagelab into it, and returns its directory.
 ///
 /// # Errors
-/// No compiler, no package, a file that cannot be written.
+/// There is no compiler, a package is missing, or a file cannot be written.
 pub fn make(root: &Path, cache: &Path, again: bool, given: Option<&Path>) -> Result<PathBuf, String> {
     let target = Target::named("arm64")?;
     let pagelab = match given {
@@ -57,7 +57,7 @@ pub fn make(root: &Path, cache: &Path, again: bool, given: Option<&Path>) -> Res
     Ok(system)
 }
 
-/// Puts a program in place at once: a guest that has the old one open keeps it.
+/// Replaces a program atomically: a guest that has the old file open keeps it.
 fn put(program: &Path, at: &Path) -> io::Result<()> {
     let new = at.with_extension("new");
     fs::copy(program, &new)?;

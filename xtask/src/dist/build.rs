@@ -1,4 +1,4 @@
-//! One build: flags, environment, and the record of what it was made with.
+//! One build: its flags, its environment, and the record of the tools that made it.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use super::commit::{self, Commit};
 use super::compiler::Compiler;
 use super::target::Target;
 
-/// How much the compiler does.
+/// The level of optimisation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Profile {
-    /// All that it can.
+    /// Full optimisation.
     Release,
-    /// Less: what is tested in guests must not take ten minutes to build.
+    /// Less optimisation, so that the programs that are tested in guests build in less than ten minutes.
     Guest,
 }
 
@@ -51,10 +51,10 @@ impl Part {
     }
 }
 
-/// Builds a part below a directory of its own, and returns its file. It is stripped, and names no directory of this machine.
+/// Builds a part in a separate target directory and returns its file. The file is stripped and contains no path of this machine.
 ///
 /// # Errors
-/// No linker for the target, a build that failed.
+/// There is no linker for the target, or the build fails.
 pub fn build(
     root: &Path,
     target: &Target,
@@ -85,10 +85,10 @@ pub fn build(
     Ok(place.join(target.triple).join(profile.name()).join(part.file()))
 }
 
-/// What parts are made with and from, in lines.
+/// The record: the tools and sources that the parts are made with, one per line.
 ///
 /// # Errors
-/// A compiler that does not run, no linker.
+/// A compiler does not run, or there is no linker.
 pub fn record(root: &Path, target: &Target, compiler: &Compiler, commit: &Commit) -> Result<String, String> {
     let mut record = compiler.version(root)?;
     let _ = writeln!(record, "standard library: {}", compiler.library);
@@ -97,12 +97,12 @@ pub fn record(root: &Path, target: &Target, compiler: &Compiler, commit: &Commit
     Ok(record)
 }
 
-/// Directories of this machine, and what stands in their place in the program.
+/// The directories of this machine and the paths that replace them in the program.
 fn paths(root: &Path, compiler: &Compiler, place: &Path) -> Vec<(PathBuf, &'static str)> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let cargo = std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
     let library = compiler.sysroot.clone();
-    // The last one that fits is taken: first what holds the others.
+    // rustc applies the last prefix that matches, so a directory comes before the directories inside it.
     vec![(root.to_path_buf(), "/pagelab"), (place.to_path_buf(), "/target"), (cargo, "/cargo"), (library, "/rust")]
 }
 
@@ -110,7 +110,7 @@ fn flags(part: Part, paths: &[(PathBuf, &'static str)]) -> Vec<String> {
     let mut flags = prefixes("--remap-path-prefix=", paths);
     let others = ["-Cstrip=symbols", "-Clink-arg=-Wl,--build-id=none"];
     flags.extend(others.map(str::to_owned));
-    // A static library of C could not be loaded into QEMU, which has its own.
+    // QEMU brings its own C library, so it cannot load a plugin with a static one.
     flags.push(format!("-Ctarget-feature={}crt-static", if part == Part::Program { '+' } else { '-' }));
     flags
 }
@@ -119,7 +119,7 @@ fn prefixes(option: &str, paths: &[(PathBuf, &'static str)]) -> Vec<String> {
     paths.iter().map(|(path, name)| format!("{option}{}={name}", path.display())).collect()
 }
 
-/// The first line of what a program says of its version.
+/// The first line of a program's `--version` output.
 fn version(program: &str) -> Result<String, String> {
     let output = Command::new(program).arg("--version").output();
     let output = output.map_err(|error| format!("cannot run {program}: {error}"))?;

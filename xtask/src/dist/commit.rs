@@ -1,29 +1,28 @@
-//! What is built: the commit, its time, and whether files differ from it.
+//! The commit that is built, its time, and whether files differ from it.
 
 use std::path::Path;
 use std::process::Command;
 
-/// The variable by which a build of the program is told its commit (`crates/pagelab/build.rs`).
+/// The variable that passes the commit to a build of the program (`crates/pagelab/build.rs`).
 pub const VARIABLE: &str = "PAGELAB_COMMIT";
-/// As many digits of a commit as its name has in texts.
+/// The length of an abbreviated commit hash, in digits.
 const DIGITS: usize = 12;
 
-/// A commit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Commit {
-    /// All digits of its name.
+    /// The full hash.
     pub name: String,
-    /// When it was committed, in seconds since 1970.
+    /// The time of the commit, in seconds since 1970.
     pub time_s: u64,
-    /// Whether files that git knows differ from it.
+    /// Whether tracked files differ from it.
     pub changed: bool,
 }
 
 impl Commit {
-    /// The one that is checked out.
+    /// The commit that is checked out.
     ///
     /// # Errors
-    /// No git, no commit.
+    /// There is no git, or no commit.
     pub fn of(root: &Path) -> Result<Commit, String> {
         let line = git(root, &["log", "-1", "--format=%H %ct"])?;
         let (name, time) = line.trim().split_once(' ').ok_or("git log says no commit")?;
@@ -32,13 +31,13 @@ impl Commit {
         Ok(Commit { name: name.to_owned(), time_s, changed })
     }
 
-    /// As `pagelab --version` says it.
+    /// The commit as `pagelab --version` prints it.
     pub fn text(&self) -> String {
         let short = self.short();
         if self.changed { format!("{short}, with changes") } else { short.to_owned() }
     }
 
-    /// The version of packages: that of the workspace, the time of the commit, which orders them, and its name.
+    /// The version of the packages: the version of the workspace, the time of the commit, which orders packages, and its hash.
     pub fn version(&self, of_workspace: &str) -> String {
         let changed = if self.changed { ".changed" } else { "" };
         format!("{of_workspace}+{}.{}{changed}", day_and_minute(self.time_s), self.short())
@@ -49,7 +48,7 @@ impl Commit {
     }
 }
 
-/// Year, month, day, hour and minute in UTC, as one number of twelve digits (Howard Hinnant, "chrono-Compatible Low-Level Date
+/// Year, month, day, hour and minute in UTC as one number of twelve digits (Howard Hinnant, "chrono-Compatible Low-Level Date
 /// Algorithms", civil_from_days).
 fn day_and_minute(time_s: u64) -> String {
     let (days, minutes) = (time_s / 86_400 + 719_468, time_s % 86_400 / 60);
@@ -63,7 +62,7 @@ fn day_and_minute(time_s: u64) -> String {
     format!("{year:04}{month:02}{day:02}{:02}{:02}", minutes / 60, minutes % 60)
 }
 
-/// What git prints.
+/// The standard output of git.
 ///
 /// # Errors
 /// It cannot be run, or fails.

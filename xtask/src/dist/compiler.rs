@@ -1,5 +1,5 @@
-//! The compiler, and where the standard library of its target comes from: what rustc has here already, Debian's packages of one
-//! version, or the library's source, which comes with them.
+//! Finds the compiler, and the standard library for its target. The library is either installed with rustc already, or comes from
+//! Debian's packages of one version, or is built from the library's source in those packages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,30 +9,30 @@ use super::target::Target;
 use crate::cache::{Work, put};
 use crate::debian::{Archive, unpack};
 
-/// Where Debian's compiler is unpacked, in the cache.
+/// The directory in the cache into which Debian's compiler is unpacked.
 const ROOM: &str = "rust";
-/// The file in it that says which packages it is of; it is written last.
+/// A file in that directory that lists the packages. It is written last.
 const PACKAGES: &str = "packages";
 
 /// A compiler for one target.
 #[derive(Debug)]
 pub struct Compiler {
-    /// The program, `None` for the one that cargo takes.
+    /// Path of rustc, or `None` for the one that cargo uses by default.
     pub rustc: Option<PathBuf>,
-    /// Where its standard library comes from, in words.
+    /// The origin of its standard library, as text.
     pub library: String,
-    /// The library is built from its source (`-Zbuild-std`).
+    /// The standard library is built from its source (`-Zbuild-std`).
     pub builds_library: bool,
-    /// What stands before the names of the library's source files.
+    /// The prefix of the paths of the library's source files.
     pub sysroot: PathBuf,
 }
 
 impl Compiler {
-    /// The first that there is: the one in use, if it has the target's library; Debian's, with the packaged library; Debian's,
-    /// with a library that is built. `again` asks Debian for newer ones.
+    /// Finds the first of these that is available: the compiler in use, if it has the target's library; Debian's compiler with the
+    /// packaged library; Debian's compiler with a library that is built. With `again`, newer packages are fetched.
     ///
     /// # Errors
-    /// None of them is to be had, and why.
+    /// None of them is available; the message says why.
     pub fn find(root: &Path, target: &Target, cache: &Path, again: bool) -> Result<Compiler, String> {
         let sysroot = sysroot(root)?;
         if has_library(&sysroot, target) {
@@ -48,7 +48,7 @@ impl Compiler {
         })
     }
 
-    /// The compiler in its own words: its version, and where it comes from.
+    /// The version of the compiler, and its origin.
     ///
     /// # Errors
     /// It does not run.
@@ -73,7 +73,7 @@ fn has_library(sysroot: &Path, target: &Target) -> bool {
     })
 }
 
-/// Debian's compiler for the machine, unpacked, with the target's library or its source beside it.
+/// Debian's compiler for this machine, unpacked, together with the target's library or the library's source.
 fn of_debian(target: &Target, cache: &Path, again: bool) -> Result<Compiler, String> {
     let room = cache.join(ROOM);
     fs::create_dir_all(&room).map_err(|error| format!("cannot make {}: {error}", room.display()))?;
@@ -92,7 +92,7 @@ fn of_debian(target: &Target, cache: &Path, again: bool) -> Result<Compiler, Str
     Ok(Compiler { rustc: Some(room.join("rustc")), library, builds_library, sysroot })
 }
 
-/// Fetches the compiler and all libraries of its version, and puts them in the place of the last.
+/// Fetches the compiler and all libraries of its version, and replaces the previous ones.
 fn fetch(room: &Path, work: &Work, again: bool) -> Result<(), String> {
     let cache = room.parent().unwrap_or(room);
     let release = release(&fs::read_to_string("/etc/os-release").unwrap_or_default())?;
@@ -127,7 +127,7 @@ fn fetch(room: &Path, work: &Work, again: bool) -> Result<(), String> {
     put(room, PACKAGES, packages.join(" ").as_bytes(), work)
 }
 
-/// The shared libraries that the compiler runs with: its own, and LLVM's.
+/// The packages of the compiler's shared libraries: its own and LLVM.
 fn libraries(here: &Archive, flavour: &str) -> Result<Vec<String>, String> {
     let mut found = Vec::new();
     for package in here.dependencies(&format!("libstd-rust{flavour}-dev"))? {
@@ -140,7 +140,7 @@ fn libraries(here: &Archive, flavour: &str) -> Result<Vec<String>, String> {
     Ok(found)
 }
 
-/// The archive of a target, where it has the library of this very version.
+/// The archive of a target, if it has the library of exactly this version.
 fn with_library(
     cache: &Path,
     release: &str,
@@ -155,13 +155,13 @@ fn with_library(
     (of_source(&found) == of_source(version)).then_some(archive)
 }
 
-/// A version without the mark of a binary that was built again (`+b1`).
+/// A version without the suffix of a binary-only rebuild (`+b1`).
 fn of_source(version: &str) -> &str {
     let built_again = version.rsplit_once("+b").filter(|(_, count)| count.bytes().all(|byte| byte.is_ascii_digit()));
     built_again.map_or(version, |(source, _)| source)
 }
 
-/// Debian has a second, newer compiler in its stable releases, which browsers are built with; the newer of both.
+/// The newer of Debian's two compilers: stable releases have a second one, with which browsers are built.
 fn newest(here: &Archive) -> Result<(&'static str, String), String> {
     let mut found = Vec::new();
     for flavour in ["-web", ""] {
@@ -171,13 +171,13 @@ fn newest(here: &Archive) -> Result<(&'static str, String), String> {
     newest.ok_or_else(|| format!("{} has no rustc", here.name()))
 }
 
-/// The first two numbers of a version: 1.96 is after 1.9.
+/// The first two numbers of a version, for comparison: 1.96 is newer than 1.9.
 fn numbers(version: &str) -> (u32, u32) {
     let mut numbers = version.split(['.', '+', '-', '~']).map(|number| number.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// A program that runs the unpacked compiler with its own libraries: nothing else of the machine sees them.
+/// Writes a script that runs the unpacked compiler with its own libraries. Other programs of the machine do not use them.
 fn script(room: &Path, work: &Work) -> Result<(), String> {
     use std::os::unix::fs::PermissionsExt;
     let text = "#!/bin/sh\nroom=$(dirname \"$(readlink -f \"$0\")\")/tree/usr\n\
@@ -188,7 +188,7 @@ fn script(room: &Path, work: &Work) -> Result<(), String> {
     fs::set_permissions(room.join("rustc"), executable).map_err(|error| format!("{}: {error}", room.display()))
 }
 
-/// The Debian that this is; a compiler of another one does not start on it.
+/// The Debian release of this machine. A compiler of another release does not run on it.
 fn release(text: &str) -> Result<String, String> {
     let value = |key: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
@@ -203,7 +203,7 @@ fn release(text: &str) -> Result<String, String> {
 /// Debian's name of this machine's architecture.
 ///
 /// # Errors
-/// No target is of it.
+/// No target has this architecture.
 pub fn host() -> Result<&'static str, String> {
     let here = super::target::TARGETS.iter().find(|target| target.is_here());
     here.map(|target| target.architecture).ok_or_else(|| format!("no target is {}", std::env::consts::ARCH))

@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: the program for other machines, static and stripped, and its packages, the same bit for bit wherever the
-//! same compiler builds the same commit.
+//! `cargo xtask dist`: builds the static, stripped program and its packages for other machines. They are bit-for-bit reproducible
+//! from the same compiler and commit.
 
 mod build;
 mod commit;
@@ -21,7 +21,6 @@ pub use target::Target;
 
 use crate::cache::cache;
 
-/// How it is called.
 const USAGE: &str = "usage: cargo xtask dist [--target TRIPLE]... [--maintainer NAME] [--check] [--again]
        cargo xtask dist --install-test
   --target TRIPLE  only for this target; repeat it. Without: x86-64, arm64 and riscv64
@@ -33,10 +32,10 @@ const USAGE: &str = "usage: cargo xtask dist [--target TRIPLE]... [--maintainer 
                    13, run them there as root and as a user, remove them, and say what is left; as root, with debootstrap
 Packages (.deb and .tar.gz) are in target/dist/TRIPLE/packages: the program with the book, and the recorder's plugin.";
 
-/// Where packages are, below the directory of a target.
+/// The directory of the packages, below that of a target.
 const PACKAGES: &str = "packages";
 
-/// What is asked for.
+/// The parsed command line.
 #[derive(Debug, Default, PartialEq)]
 struct Arguments {
     targets: Vec<&'static Target>,
@@ -45,7 +44,7 @@ struct Arguments {
     again: bool,
 }
 
-/// Builds what is asked for, and says where it is.
+/// Builds for the targets on the command line, and prints the paths of the results.
 pub fn run(root: &Path, words: &[String]) -> ExitCode {
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         words if words.contains(&"--help") => {
@@ -78,7 +77,7 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Installs what was packed for this machine's architecture.
+/// Installs the packages for this machine's architecture.
 fn test_installation(root: &Path) -> ExitCode {
     let here = TARGETS.iter().find(|target| target.is_here());
     let packages = here.map(|target| place(root).join(target.triple).join(PACKAGES));
@@ -91,10 +90,10 @@ fn test_installation(root: &Path) -> ExitCode {
     }
 }
 
-/// The program for guests: as for release, but built faster.
+/// The program for guests: like a release build, but with less optimisation, so that it builds faster.
 ///
 /// # Errors
-/// A build that failed.
+/// The build fails.
 pub fn for_guests(root: &Path, target: &Target, compiler: &Compiler) -> Result<PathBuf, String> {
     let commit = Commit::of(root)?;
     build::build(root, target, compiler, (Part::Program, Profile::Guest, &commit), &root.join("target/guest"))
@@ -107,7 +106,7 @@ fn place(root: &Path) -> PathBuf {
 fn make(root: &Path, target: &Target, arguments: &Arguments) -> Result<String, String> {
     let cache = cache()?.join("pagelab");
     let compiler = Compiler::find(root, target, &cache, arguments.again)?;
-    // Asked once: it may change while a build runs.
+    // Read only once, because the checkout may change during a build.
     let commit = Commit::of(root)?;
     let mut record = build::record(root, target, &compiler, &commit)?;
     let made = |place: &Path| made(root, target, (&compiler, &commit, &record, arguments.maintainer.as_ref()), place);
@@ -122,7 +121,7 @@ fn make(root: &Path, target: &Target, arguments: &Arguments) -> Result<String, S
     Ok(format!("{}\n{record}", lines.join("\n")))
 }
 
-/// Builds the program and the plugin below a place and packs them; the program and its packages.
+/// Builds the program and the plugin in a directory and packs them. Returns the paths of the program and its packages.
 fn made(
     root: &Path,
     target: &Target,
@@ -140,7 +139,7 @@ fn made(
     Ok(made)
 }
 
-/// Whether files are the same, pair by pair.
+/// Checks that the files of each pair are equal.
 fn same(made: &[PathBuf], again: &[PathBuf]) -> Result<(), String> {
     for (one, other) in made.iter().zip(again) {
         if let Some(offset) = first_difference(&read(one)?, &read(other)?) {
@@ -155,7 +154,7 @@ fn read(path: &PathBuf) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Where two files begin to differ, `None` where they are the same.
+/// The offset of the first difference of two files, `None` if they are equal.
 fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
     let differing = one.iter().zip(other).position(|(one, other)| one != other);
     differing.or_else(|| (one.len() != other.len()).then(|| one.len().min(other.len())))

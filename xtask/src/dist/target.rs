@@ -1,21 +1,19 @@
-//! The architectures that are built for.
+//! The architectures for which packages are built.
 
 use crate::test::packages::is_in_path;
 
-/// One of them.
 #[derive(Debug, PartialEq)]
 pub struct Target {
-    /// As rustc calls it.
+    /// rustc's name of the target.
     pub triple: &'static str,
-    /// As Debian calls it.
+    /// Debian's name of the architecture.
     pub architecture: &'static str,
-    /// The C compiler and linker for it, on a machine of another architecture.
+    /// The C compiler and linker for it on a machine of another architecture.
     pub gcc: &'static str,
-    /// The packages that bring it.
+    /// The Debian packages with that compiler.
     pub packages: &'static str,
 }
 
-/// All of them.
 pub const TARGETS: [Target; 3] = [
     Target {
         triple: "x86_64-unknown-linux-gnu",
@@ -38,10 +36,10 @@ pub const TARGETS: [Target; 3] = [
 ];
 
 impl Target {
-    /// The target of this name, or of this architecture.
+    /// The target with this triple or architecture.
     ///
     /// # Errors
-    /// There is none; which there are.
+    /// There is none; the message lists those that exist.
     pub fn named(name: &str) -> Result<&'static Target, String> {
         let found = TARGETS.iter().find(|target| target.triple == name || target.architecture == name);
         found.ok_or_else(|| {
@@ -50,10 +48,10 @@ impl Target {
         })
     }
 
-    /// The C compiler for it, which links too.
+    /// The C compiler for the target, which is also the linker.
     ///
     /// # Errors
-    /// It is not there; what brings it.
+    /// It is not installed; the message names its packages.
     pub fn compiler(&self) -> Result<&'static str, String> {
         let compiler = if self.is_here() { "cc" } else { self.gcc };
         if is_in_path(compiler) {
@@ -66,7 +64,7 @@ impl Target {
         ))
     }
 
-    /// Whether programs for it run here.
+    /// Whether programs for it run on this machine.
     pub fn is_here(&self) -> bool {
         self.triple.starts_with(std::env::consts::ARCH)
             || (self.architecture == "riscv64" && std::env::consts::ARCH == "riscv64")

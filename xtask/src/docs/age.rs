@@ -1,4 +1,4 @@
-//! How old an output is: commits since it was made that changed the code which it shows.
+//! The age of an output: the number of commits since it was made that changed the code it shows.
 
 use std::fmt;
 use std::path::Path;
@@ -6,16 +6,16 @@ use std::process::Command;
 
 use super::mark::Mark;
 
-/// How old an output is.
+/// The age of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Age {
-    /// Commits since then that changed its code, tests left out; `None` where this history does not have the commit that made it:
-    /// the history was cut, or the commit was never in it.
+    /// The number of commits since then that changed its code, tests excluded. `None` if this history does not contain the commit
+    /// that made the output, because the history is shallow or the commit was never part of it.
     commits: Option<usize>,
 }
 
 impl Age {
-    /// Whether its code changed since.
+    /// Whether its code has changed since.
     pub fn is_older(self) -> bool {
         self.commits != Some(0)
     }
@@ -34,7 +34,7 @@ impl fmt::Display for Age {
 /// The age of a marked output.
 ///
 /// # Errors
-/// A path of its code is not there, there is no history, or git cannot be run.
+/// A path of its code does not exist, there is no history, or git cannot be run.
 pub fn of(root: &Path, mark: &Mark) -> Result<Age, String> {
     if let Some(gone) = mark.code.iter().find(|path| !root.join(path).exists()) {
         return Err(format!("the code {gone} is not there; name what it has become"));

@@ -1,4 +1,5 @@
-//! Marks of outputs: a comment in front of an output says which command made it, when, where, and which code it shows.
+//! The marks of outputs: a comment in front of an output states the command that made it, the date, the host, and the code that it
+//! shows.
 //!
 //! ```text
 //! <!-- output
@@ -9,43 +10,41 @@
 //! code: crates/paging crates/pagelab/src/table
 //! -->
 //! ```
-//! `host: any` says that the output is the same everywhere: `cargo xtask docs --make` writes it anew.
+//! `host: any` means that the output is the same on every machine: `cargo xtask docs --make` makes it again.
 
 use std::collections::BTreeMap;
 
-/// The line that begins a mark.
 const BEGIN: &str = "<!-- output";
-/// The line that ends it.
 const END: &str = "-->";
-/// What a mark says, and has to say.
+/// The keys of a mark, all of which are required.
 const KEYS: [&str; 5] = ["command", "commit", "date", "host", "code"];
 
-/// What is said of an output.
+/// The content of a mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// The line of the page on which it begins, counted from 1.
+    /// The line of the page where the mark begins, counted from 1.
     pub line: usize,
-    /// The line behind it.
+    /// The line after the end of the mark.
     pub after: usize,
-    /// What printed the output, for a shell.
+    /// The command that printed the output, for a shell.
     pub command: String,
     /// The commit of the program that printed it.
     pub commit: String,
-    /// The day, as ISO 8601 writes it.
+    /// The date in ISO 8601 format.
     pub date: String,
-    /// The machine; `any` where every machine prints the same.
+    /// The name of the machine, or `any` if the output is the same on every machine.
     pub host: String,
-    /// Files and directories of the repository: the output may change when they do.
+    /// Files and directories of the repository on which the output depends.
     pub code: Vec<String>,
 }
 
 impl Mark {
-    /// Whether every machine prints the same.
+    /// Whether the output is the same on every machine.
     pub fn is_repeatable(&self) -> bool {
         self.host == "any"
     }
 
-    /// What a reader of the site sees of it.
+    /// The caption of the output on the site.
     pub fn caption(&self) -> String {
         let host = if self.is_repeatable() { String::new() } else { format!(" on {}", self.host) };
         let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
@@ -57,7 +56,7 @@ impl Mark {
 /// All marks of a page.
 ///
 /// # Errors
-/// The line, and what is wrong there: a mark without end, an unknown key, one that is missing.
+/// A mark without an end, an unknown key or a missing key; the message gives the line.
 pub fn read(page: &str) -> Result<Vec<Mark>, String> {
     let lines: Vec<&str> = page.lines().collect();
     let mut marks = Vec::new();

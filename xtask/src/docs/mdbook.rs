@@ -1,15 +1,15 @@
-//! mdBook: how it is had, and run.
+//! Installs and runs mdBook.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The version that the book is written for; it is built from the registry, once, in target/.
+/// The version that the book is written for. It is built from the registry once, in target/.
 const VERSION: &str = "0.5.4";
 
-/// The mdBook of an earlier run, or one that is installed in this version, or a new one.
+/// The mdBook of an earlier run, or an installed one of this version; otherwise installs it.
 ///
 /// # Errors
-/// Why there is none.
+/// It is not available; the message says why.
 pub fn find_or_install(root: &Path) -> Result<PathBuf, String> {
     let directory = root.join("target").join(format!("mdbook-{VERSION}"));
     let candidates = [directory.join("bin/mdbook"), PathBuf::from("mdbook")];
@@ -34,7 +34,7 @@ fn is_usable(program: &Path) -> bool {
 /// Builds the book in this directory; warnings are errors.
 ///
 /// # Errors
-/// What mdBook says.
+/// mdBook fails; the message is its output.
 pub fn build(mdbook: &Path, book: &Path) -> Result<(), String> {
     let output = Command::new(mdbook).arg("build").arg(book).output();
     let output = output.map_err(|error| format!("cannot run {}: {error}", mdbook.display()))?;

@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: the book in docs/ as a site, its links, and the age of the outputs that it shows.
+//! `cargo xtask docs`: builds the book in docs/ as a site, and checks its links and the age of the outputs that it shows.
 
 mod age;
 mod mark;
@@ -24,7 +24,7 @@ const USAGE: &str = "usage: cargo xtask docs [--check | --make | --studies [--pr
   --studies          write the reports of the studies anew, from the results that `pagelab study run NAME --quick` left
   --program FILE     by this pagelab, the one that ran them: for another build its simulations count as missing";
 
-/// Does what the options say.
+/// Runs the task that the options select.
 pub fn run(root: &Path, options: &[String]) -> ExitCode {
     let outcome = match options.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => build(root),
@@ -50,10 +50,10 @@ fn build(root: &Path) -> Result<(), String> {
     site(root).map(|site| println!("{}", site.join("index.html").display()))
 }
 
-/// Builds the site anew, checks its links, and says where it is.
+/// Builds the site, checks its links, and returns its path.
 ///
 /// # Errors
-/// No mdBook, a page that it does not take, links that lead nowhere.
+/// There is no mdBook, it rejects a page, or links are broken.
 pub fn site(root: &Path) -> Result<PathBuf, String> {
     let mdbook = mdbook::find_or_install(root)?;
     let book = root.join("target/book");
@@ -69,7 +69,8 @@ pub fn site(root: &Path) -> Result<PathBuf, String> {
     Ok(site)
 }
 
-/// Prints a line for each output; one that is older than its code is no error, for measurements are dated. One that is empty is.
+/// Prints a line for each output. An output that is older than its code is no error, because measurements are dated. An empty
+/// output is an error.
 fn check(root: &Path) -> Result<(), String> {
     let (mut older, mut empty, mut total) = (0, 0, 0);
     for (page, marks) in marked_pages(root)? {
@@ -92,7 +93,7 @@ fn check(root: &Path) -> Result<(), String> {
     }
 }
 
-/// Builds the program that prints the outputs.
+/// Builds the program that prints the outputs, and makes the repeatable outputs again.
 fn make(root: &Path) -> Result<(), String> {
     let program = Program::build(root)?;
     let mut reference = std::process::Command::new(program.directory.join("pagelab"));

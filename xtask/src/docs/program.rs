@@ -1,37 +1,37 @@
-//! The pagelab that makes the outputs of pages.
+//! The pagelab program that makes the outputs of pages.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A program, and the commit that it was built from.
 pub struct Program {
-    /// A directory with `pagelab` in it, for the search path.
+    /// The directory of `pagelab`, for `PATH`.
     pub directory: PathBuf,
-    /// What an output that it makes is stamped with.
+    /// The commit that is written into the marks of its outputs.
     pub commit: String,
 }
 
 impl Program {
-    /// The debug build of this checkout, which is there already.
+    /// The existing debug build of this checkout.
     pub fn of_checkout(root: &Path) -> Program {
         let (_, commit) = crate::command::stamp(root);
         let commit = commit.split(' ').next().unwrap_or_default().to_owned();
         Program { directory: root.join("target/debug"), commit }
     }
 
-    /// The debug build of this checkout, built now.
+    /// Makes a debug build of this checkout.
     ///
     /// # Errors
-    /// It cannot be built.
+    /// The build fails.
     pub fn build(root: &Path) -> Result<Program, String> {
         crate::command::succeed(crate::cargo(root).args(["build", "--quiet", "--package", "pagelab"]))?;
         Ok(Program::of_checkout(root))
     }
 
-    /// Another build.
+    /// The program with this path.
     ///
     /// # Errors
-    /// It cannot be run, or has another name than pages call it by.
+    /// It cannot be run, or its name is not the one that pages call it by.
     pub fn named(file: &str) -> Result<Program, String> {
         let path = std::fs::canonicalize(file).map_err(|error| format!("{file}: {error}"))?;
         if path.file_name().is_none_or(|name| name != "pagelab") {
@@ -43,7 +43,7 @@ impl Program {
         Ok(Program { directory, commit: commit.chars().take(8).collect() })
     }
 
-    /// The search path with this program before all others.
+    /// `PATH` with the directory of this program in front.
     pub fn path(&self) -> String {
         format!("{}:{}", self.directory.display(), std::env::var("PATH").unwrap_or_default())
     }

@@ -1,7 +1,7 @@
-//! Outputs that are the same everywhere are made anew by their commands.
+//! Makes outputs that are the same on every machine again, with their commands.
 //!
-//! The commands of a page run one after the other, as a reader types them, in a directory of the page's own: one may read what
-//! an earlier one wrote there. It begins with links to the repository's files and with nothing else.
+//! The commands of a page run one after the other, as a reader types them, in a temporary directory for this page: a command may
+//! read a file that an earlier one wrote. The directory initially contains only links to the repository's files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,16 +12,16 @@ use super::age::{self, Age};
 use super::mark::{self, Mark};
 use super::program::Program;
 
-/// The page with every repeatable output as its command prints it now. Lines `$ command` above an output stay. So does a
-/// mark whose output has not changed, unless its code has.
+/// The page with every repeatable output replaced by the current output of its command. Lines `$ command` above an output stay. A
+/// mark also stays if its output has not changed and its code has not either.
 ///
 /// # Errors
-/// A mark that is wrong, a command that fails, an output without a fence, no directory for the commands.
+/// A mark is wrong, a command fails, an output has no fence, or the directory for the commands cannot be made.
 pub fn all(root: &Path, program: &Program, page: &str) -> Result<String, String> {
     chosen(root, program, page, Mark::is_repeatable)
 }
 
-/// The same for the outputs of marks that are chosen.
+/// As [`all`], for the outputs whose marks are chosen.
 ///
 /// # Errors
 /// As [`all`].
@@ -29,7 +29,7 @@ pub fn chosen(root: &Path, program: &Program, page: &str, is_chosen: impl Fn(&Ma
     let mut lines: Vec<String> = page.lines().map(str::to_owned).collect();
     let mut marks = mark::read(page)?;
     marks.retain(is_chosen);
-    // From the end on: what changes in length does not move what is still to come.
+    // From the last to the first, so that a change in length does not move the lines that follow.
     for (mark, made) in outputs(root, program, marks, &lines)?.iter().rev() {
         let (begin, end) = place(&lines, mark)?;
         let changed = lines[begin..end] != made[..];
@@ -41,7 +41,7 @@ pub fn chosen(root: &Path, program: &Program, page: &str, is_chosen: impl Fn(&Ma
     Ok(lines.join("\n") + "\n")
 }
 
-/// The output of each mark, in the page's order, as its command prints it now.
+/// The current output of the command of each mark, in the page's order.
 fn outputs(
     root: &Path,
     program: &Program,
@@ -60,7 +60,8 @@ fn outputs(
     made.collect()
 }
 
-/// Whether a mark's output has no line besides those of its commands. One without a fence is a part of the page, as a table is.
+/// Whether a mark's output has no lines other than those of its commands. An output without a fence is a part of the page, for
+/// example a table.
 pub fn is_empty(page: &str, mark: &Mark) -> bool {
     let lines: Vec<String> = page.lines().map(str::to_owned).collect();
     let is_blank = |line: &&String| line.trim().is_empty();
@@ -73,7 +74,7 @@ pub fn is_empty(page: &str, mark: &Mark) -> bool {
     }
 }
 
-/// A directory for the commands of a page; it goes with its value.
+/// A directory for the commands of a page, removed when this is dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -96,12 +97,12 @@ impl Drop for Directory {
     }
 }
 
-/// The lines of the output that follows the mark.
+/// The range of lines of the output that follows the mark.
 fn place(lines: &[String], mark: &Mark) -> Result<(usize, usize), String> {
     fence(lines, mark).ok_or_else(|| format!("{}: no fence follows the mark", mark.line))
 }
 
-/// The same, without its fences and the lines of its commands.
+/// The range of lines inside the fence, without the lines of the commands.
 fn fence(lines: &[String], mark: &Mark) -> Option<(usize, usize)> {
     let begin = mark.after - 1;
     lines.get(begin).filter(|line| line.starts_with("```"))?;
@@ -121,7 +122,7 @@ fn run(program: &Program, directory: &Path, command: &str) -> Result<Vec<String>
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().lines().map(|line| line.trim_end().to_owned()).collect())
 }
 
-/// Writes the program's commit and this day into the mark.
+/// Writes the program's commit and today's date into the mark.
 fn stamp(root: &Path, program: &Program, mark: &Mark, lines: &mut [String]) {
     let (date, _) = crate::command::stamp(root);
     for line in &mut lines[mark.line..mark.after] {

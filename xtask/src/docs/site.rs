@@ -1,4 +1,4 @@
-//! Links of the built site: the file that each names must be there, and the heading in it.
+//! Checks the links of the built site: the target file must exist, and the heading in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::source::files_below;
 
-/// Links that lead nowhere, a line each.
+/// The broken links, one per line.
 ///
 /// # Errors
-/// A page that cannot be read.
+/// A page cannot be read.
 pub fn broken_links(site: &Path) -> Result<Vec<String>, String> {
     let site = &normal(site);
     let mut pages = BTreeMap::new();
@@ -22,7 +22,7 @@ pub fn broken_links(site: &Path) -> Result<Vec<String>, String> {
         pages.iter().map(|(file, text)| (file, values(text, " id=\"").collect())).collect();
     let mut broken = Vec::new();
     for (page, text) in &pages {
-        // mdBook's page for addresses that are not there is written for the root of a server.
+        // mdBook writes the page for missing addresses for the root of a server.
         if page.ends_with("404.html") {
             continue;
         }
@@ -65,7 +65,7 @@ fn normal(path: &Path) -> PathBuf {
     })
 }
 
-/// The values of an attribute, from its name with the quote on.
+/// The values of an attribute; `begin` is its name up to and including the opening quote.
 fn values<'a>(text: &'a str, begin: &'a str) -> impl Iterator<Item = &'a str> {
     text.match_indices(begin).filter_map(move |(at, _)| text[at + begin.len()..].split('"').next())
 }

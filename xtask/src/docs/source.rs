@@ -1,7 +1,7 @@
-//! The source of the site: a copy of docs/ in which links to files of the repository lead to copies of them.
+//! The source of the site: a copy of docs/ in which links to files of the repository point to copies of them.
 //!
-//! In the repository, a page links to `../../machines/zen3.toml` as it lies there, and a forge shows it. A site has only what is
-//! in the book: such files come to `repository/` in it.
+//! A page in the repository links to `../../machines/zen3.toml` by its relative path, which a forge shows. A site contains only the
+//! files of the book, so such files are copied to `repository/` in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 use super::mark;
 use crate::tidy::links;
 
-/// The pages of the repository that are pages of the book too, outside of docs/.
+/// Pages outside of docs/ that are also pages of the book.
 const PAGES_OUTSIDE: [&str; 1] = ["ARCHITECTURE.md"];
-/// The front page of the book, to which links to that of the repository lead.
+/// The front page of the book, which replaces that of the repository as the target of links.
 const FRONT: &str = "README.md";
 
-/// Copies docs/ to `book`, with `book.toml` beside the pages' directory `src`, and what pages link to.
+/// Copies docs/ and the files that pages link to into `book`: the pages to `src`, and `book.toml` next to it.
 ///
 /// # Errors
-/// A file that cannot be read or written, a mark that is wrong, a link to what a site cannot show.
+/// A file cannot be read or written, a mark is wrong, or a link points to something that a site cannot show.
 pub fn copy(root: &Path, book: &Path) -> Result<(), String> {
     let source = book.join("src");
     let _ = fs::remove_dir_all(&source);
@@ -42,10 +42,10 @@ pub fn copy(root: &Path, book: &Path) -> Result<(), String> {
     linked.iter().try_for_each(|path| put(&root.join(path), &source.join(in_book(path))))
 }
 
-/// The files below a directory, sorted.
+/// All files below a directory, sorted.
 ///
 /// # Errors
-/// A directory that cannot be read.
+/// A directory cannot be read.
 pub fn files_below(directory: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let mut files = Vec::new();
@@ -57,18 +57,18 @@ pub fn files_below(directory: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// Where a file of the repository is in the book's source.
+/// The path of a repository file in the book's source.
 fn in_book(path: &str) -> String {
     let path = if path == FRONT { "docs/README.md" } else { path };
     let path = match path.strip_prefix("docs/") {
         Some(page) => page.to_owned(),
         None => format!("repository/{path}"),
     };
-    // As mdBook names the page, but not the links to it.
+    // mdBook renames the page in this way, but does not adjust the links to it.
     path.strip_suffix("README.md").map(|directory| format!("{directory}index.md")).unwrap_or(path)
 }
 
-/// A page as the site has it; notes the files of the repository to which it links.
+/// A page in the form for the site. Adds the repository files that it links to to `linked`.
 fn page_of(root: &Path, path: &str, linked: &mut BTreeSet<String>) -> Result<String, String> {
     let text = fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))?;
     let mut found = Vec::new();
@@ -85,7 +85,7 @@ fn page_of(root: &Path, path: &str, linked: &mut BTreeSet<String>) -> Result<Str
     Ok(text)
 }
 
-/// The page with a caption below the fence that follows a mark.
+/// The page with a caption below the fence after each mark.
 fn with_captions(path: &str, text: &str) -> Result<String, String> {
     let marks = mark::read(text).map_err(|problem| format!("{path}:{problem}"))?;
     let captions: BTreeMap<usize, String> = marks.iter().map(|mark| (mark.after - 1, mark.caption())).collect();
@@ -100,7 +100,7 @@ fn with_captions(path: &str, text: &str) -> Result<String, String> {
     }))
 }
 
-/// The page with each link that leaves docs/ as it leads in the book; `found` gets the files of the repository.
+/// The page with links that leave docs/ rewritten for the book. Adds the repository files that they point to to `found`.
 fn relinked(path: &str, text: &str, found: &mut Vec<String>) -> String {
     let from = in_book(path);
     let mut prose = links::prose(text).peekable();
@@ -124,7 +124,7 @@ fn relinked(path: &str, text: &str, found: &mut Vec<String>) -> String {
     page
 }
 
-/// The path `to` as seen from the file `from`.
+/// The path `to` relative to the file `from`.
 fn relative(from: &str, to: &str) -> String {
     let up = from.matches('/').count();
     let shared = from.split('/').zip(to.split('/')).take_while(|(one, other)| one == other).count().min(up);

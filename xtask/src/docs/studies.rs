@@ -1,5 +1,5 @@
-//! `cargo xtask docs --studies`: reports of studies in the book, from the store of whoever calls it: the mail as the page's
-//! output, the report beside it, and a picture of the report's beginning.
+//! `cargo xtask docs --studies`: writes the reports of studies into the book, from the store of the user that runs it. A page shows
+//! the report in the form of a mail as its output; the HTML report and a picture of its beginning are separate files.
 
 use std::fs;
 use std::path::Path;
@@ -8,17 +8,17 @@ use std::process::Command;
 use super::program::Program;
 use super::repeat;
 
-/// Where the pages are. A page has the name of its study.
+/// The directory of the pages. Each page is named after its study.
 pub const PAGES: &str = "docs/evidence/studies";
-/// What the command of an output begins with.
+/// The prefix of the command in an output's mark.
 const REPORT: &str = "pagelab study report";
 /// Width and height of a picture, in pixels.
 const PICTURE: (u32, u32) = (1200, 1600);
 
-/// Makes every page of a study, its report and its picture.
+/// Makes the page, the report and the picture of every study.
 ///
 /// # Errors
-/// A study that has no results in the store, a page without a mark, no browser, files that cannot be read or written.
+/// A study has no results in the store, a page has no mark, there is no browser, or files cannot be read or written.
 pub fn make(root: &Path, program: &Program) -> Result<(), String> {
     let root = &root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))?;
     for page in super::source::files_below(&root.join(PAGES))? {
@@ -34,11 +34,12 @@ pub fn make(root: &Path, program: &Program) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes the report of a page's study, and its picture. The report names its command, so that has no path of this machine.
+/// Writes the report of a page's study, and its picture. The report shows its command, so the command must not contain a path of
+/// this machine.
 fn report(root: &Path, program: &Program, page: &Path) -> Result<(), String> {
     let picture = page.with_extension("png");
     let name = page.file_stem().unwrap_or_default().to_string_lossy();
-    // The site has the page itself by the name with `.html`.
+    // mdBook writes the page itself to the same name with `.html`.
     let html = page.with_file_name(format!("{name}-report.html"));
     let mut command = Command::new("pagelab");
     command.current_dir(root).env("PATH", program.path()).args(["study", "report", "--quick", "--html"]);

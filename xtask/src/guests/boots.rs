@@ -1,5 +1,5 @@
-//! The boots of a guest: one for most checks, which ends with a reset, one after it, one whose clock counts instructions, and one
-//! whose memory nobody has used.
+//! The boots of a guest: one for most checks, which ends with a reset; one after the reset; one whose clock counts instructions;
+//! one whose memory has not been used; and two with different leaf sizes in the direct map.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,32 +12,31 @@ use super::merged;
 use super::stage::{Said, Stage};
 use super::transcript::{self, Part};
 
-/// What is the same in all boots of a guest.
+/// What all boots of a guest have in common.
 #[derive(Debug)]
 pub struct Boots<'a> {
-    /// The guest's name.
     pub name: &'a str,
-    /// Its machine.
+    /// The machine of the guest.
     pub board: &'static Board,
-    /// Its kernel's image.
+    /// The kernel image.
     pub kernel: &'a Path,
-    /// Its memory, where it is not what others have.
+    /// The guest's memory in QEMU's syntax, if it is not the default of each boot.
     pub memory: Option<&'a str>,
-    /// What is in its initial file system.
+    /// The content of its initial file system.
     pub programs: &'a Programs,
-    /// The directory of logs.
+    /// The directory of the logs.
     pub logs: &'a Path,
-    /// How long one may take.
+    /// The timeout of one boot.
     pub limit: Duration,
-    /// Which checks are run.
+    /// The checks that are run.
     pub scope: Scope,
 }
 
 impl Boots<'_> {
-    /// Boots the guest as often as the checks need, and returns what it said each time.
+    /// Boots the guest as often as the checks need, and returns what it printed in each boot.
     ///
     /// # Errors
-    /// A file that cannot be written, no QEMU.
+    /// A file cannot be written, or there is no QEMU.
     pub fn run(&self) -> Result<Vec<(Stage, Said)>, String> {
         let mut all: Vec<(Stage, Said)> = Vec::new();
         for stage in Stage::ALL.into_iter().filter(|stage| self.scope.has(*stage)) {
@@ -51,10 +50,10 @@ impl Boots<'_> {
         Ok(all)
     }
 
-    /// What it said each time, as the logs of these boots have it.
+    /// Reads what the guest printed in each boot from the logs of earlier boots.
     ///
     /// # Errors
-    /// There is no log of a boot.
+    /// A boot has no log.
     pub fn read(&self) -> Result<Vec<(Stage, Said)>, String> {
         let mut all: Vec<(Stage, Said)> = Vec::new();
         for stage in Stage::ALL.into_iter().filter(|stage| self.scope.has(*stage)) {
@@ -73,12 +72,12 @@ impl Boots<'_> {
         Ok(all)
     }
 
-    /// Where the log of a boot is.
+    /// The path of the log of a boot.
     pub fn log(&self, stage: Stage) -> PathBuf {
         self.logs.join(format!("{}.{}.log", self.name, stage.name()))
     }
 
-    /// The files that a boot finds besides programs and checks, or why it is left out.
+    /// Additional files in the initial file system of a boot, or why the boot is left out.
     fn kept(&self, stage: Stage, before: &[(Stage, Said)]) -> Result<Vec<(&'static str, Vec<u8>)>, String> {
         match stage {
             Stage::Together if self.scope.is_small => Ok(vec![("checks/small", Vec::new())]),
@@ -125,8 +124,8 @@ impl Boots<'_> {
     }
 }
 
-/// The part of a check for which no boot is made: that of boots with other direct maps where the kernel has no option for it, and
-/// that of counted instructions where the first boot has found that the guest has no KVM, or none that works.
+/// The part of a check whose boot is not made. Boots with different direct maps are left out on architectures where the kernel has
+/// no option for it. The boot that counts instructions is left out if the first boot found no KVM in the guest, or none that works.
 fn lacking(board: &Board, stage: Stage, before: &[(Stage, Said)]) -> Option<Part> {
     if matches!(stage, Stage::WithGigabyte | Stage::WithoutGigabyte) && board.architecture != "amd64" {
         let needs = "x86-64, where `nogbpages` makes a boot without leaves of 1G".to_owned();

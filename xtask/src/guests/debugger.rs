@@ -1,24 +1,24 @@
-//! A guest's registers and physical memory, by the gdb remote protocol (the GDB manual, appendix "GDB Remote Serial Protocol"), while it
-//! stands still.
+//! Reads a guest's registers and physical memory with the gdb remote protocol (the GDB manual, appendix "GDB Remote Serial
+//! Protocol") while the guest is stopped.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long QEMU may take for an answer.
+/// The timeout for an answer of QEMU.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A guest that stands still until this is dropped.
+/// A connection to a guest that is stopped until this is dropped.
 pub struct Debugger {
     stream: BufReader<UnixStream>,
 }
 
 impl Debugger {
-    /// Stops the guest behind a socket.
+    /// Stops the guest whose debugger listens on a socket.
     ///
     /// # Errors
-    /// Nobody answers there.
+    /// Nothing answers on the socket.
     pub fn stop(socket: &Path) -> Result<Debugger, String> {
         let cannot = |error: std::io::Error| format!("no debugger at {}: {error}", socket.display());
         let stream = UnixStream::connect(socket).map_err(cannot)?;
@@ -32,7 +32,7 @@ impl Debugger {
         Ok(debugger)
     }
 
-    /// A register of a processor, by its name. Processors are numbered from 1.
+    /// Reads a register of a processor by its name. Processors are numbered from 1.
     ///
     /// # Errors
     /// There is no such processor or register.
@@ -46,7 +46,8 @@ impl Debugger {
         Ok(little_endian(&bytes))
     }
 
-    /// Registers are described in documents; in each they are numbered one after the other, but where `regnum` says otherwise.
+    /// The number of a register. Registers are described in several documents. In each of them they are numbered consecutively,
+    /// except where `regnum` gives a number.
     fn number_of(&mut self, name: &str) -> Result<u64, String> {
         let target = self.document("target.xml")?;
         let included = target.split("<xi:include href=\"").skip(1).filter_map(|rest| rest.split('"').next());
@@ -77,10 +78,10 @@ impl Debugger {
         }
     }
 
-    /// Words of 8 bytes of physical memory.
+    /// Reads 8-byte words of physical memory.
     ///
     /// # Errors
-    /// There is no memory.
+    /// There is no memory at the address.
     pub fn words(&mut self, address: u64, count: u64) -> Result<Vec<u64>, String> {
         self.ask("Qqemu.PhyMemMode:1")?;
         let mut words = Vec::new();
@@ -98,7 +99,7 @@ impl Debugger {
         self.send(packet)?;
         loop {
             let answer = self.receive(packet)?;
-            // That the guest stands still is said unasked, too.
+            // The stub also reports unasked that the guest has stopped.
             if packet == "?" || !answer.starts_with('T') {
                 return Ok(answer);
             }
@@ -118,7 +119,7 @@ impl Debugger {
         let mut sum = [0; 2];
         self.stream.read_exact(&mut sum).map_err(lost)?;
         self.stream.get_mut().write_all(b"+").map_err(lost)?;
-        // Acknowledgements stand before it.
+        // Acknowledgements may precede the packet.
         let start = answer.iter().position(|byte| *byte == b'$').map_or(0, |at| at + 1);
         Ok(unescaped(&answer[start..answer.len() - 1]))
     }
@@ -126,7 +127,7 @@ impl Debugger {
 
 impl Drop for Debugger {
     fn drop(&mut self) {
-        // The guest runs on.
+        // Resumes the guest.
         let _ = self.ask("D");
     }
 }
@@ -140,7 +141,7 @@ fn framed(packet: &str) -> String {
     format!("${packet}#{sum:02x}")
 }
 
-/// In payloads `}` says that the next byte has bit 5 inverted.
+/// Removes the escapes of a payload: after `}`, the next byte has bit 5 inverted.
 fn unescaped(payload: &[u8]) -> String {
     let mut bytes = payload.iter();
     let mut plain = Vec::with_capacity(payload.len());

@@ -1,9 +1,9 @@
 #!/bin/busybox sh
-# Process 1 of a guest: runs the checks, one after the other, and powers off. What it says is read by `cargo xtask guests`:
+# Process 1 of a guest: runs the checks one after the other, and powers off. `cargo xtask guests` parses its output:
 #   @@ check NAME    a check begins
-#   @@ run NAME      what a command says follows; in a line of its own, so that it can say anything
-#   @@ ran CODE      and so it ended
-#   @@ needs WHAT    what the check, or a part of it, cannot run without
+#   @@ run NAME      the output of a command follows, starting on a new line, so that it can be any text
+#   @@ ran CODE      the command has ended with this exit code
+#   @@ needs WHAT    what the check, or a part of it, needs and is not available
 [ $$ = 1 ] || exit 1
 /bin/busybox mkdir -p /proc /sys /dev /tmp /run /root /var/lib
 /bin/busybox --install -s /bin
@@ -16,16 +16,16 @@ mount -t devpts devpts /dev/pts
 mount -t tmpfs tmp /tmp
 mount -t tmpfs run /run
 ip link set lo up
-# What is typed at the console is for programs, and not to be said again.
+# Input on the console is for programs, and must not be echoed.
 stty -echo </dev/console
 
 thp=/sys/kernel/mm/transparent_hugepage
 
-# Runs a command under a name.
+# Runs a command, and prints its output under a name.
 run() {
     name=$1
     shift
-    # The pipe has an end when the last process that could write to it has.
+    # The pipe reaches its end when the last process that can write to it has exited.
     { "$@" 2>/tmp/err </dev/null; echo $? >/tmp/code; } | cat >/tmp/out
     echo "@@ run $name"
     cat /tmp/out
@@ -40,7 +40,7 @@ needs() {
     echo "@@ needs $*"
 }
 
-# Tells whether anonymous memory has folios of this many KiB.
+# Whether the kernel has a setting for anonymous folios of this size in KiB.
 has_folios() {
     [ -e $thp/hugepages-$1kB/enabled ]
 }

@@ -1,4 +1,4 @@
-//! The initial file system of a guest: busybox, pagelab, the programs of the checks, and the checks.
+//! The initial file system of a guest: busybox, pagelab, the programs of the checks, and the scripts of the checks.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,23 +12,23 @@ use crate::cache::Work;
 use crate::debian::{Archive, unpack_file};
 use crate::dist::Target;
 
-/// Everything that is the same for all guests of one architecture.
+/// The files that all guests of one architecture have in common.
 #[derive(Debug, Default)]
 pub struct Programs {
     files: Vec<(String, Vec<u8>)>,
-    /// Where the compiled ones and their inputs lie on this machine, and busybox.
+    /// The directory on this machine of the compiled programs, their inputs, and busybox.
     place: PathBuf,
     busybox: PathBuf,
 }
 
-/// What of a package is busybox, before and since Debian merged /bin into /usr/bin.
+/// The path of busybox in its package, since and before Debian merged /bin into /usr/bin.
 const BUSYBOX: [&str; 2] = ["./usr/bin/busybox", "./bin/busybox"];
 
 impl Programs {
-    /// Takes pagelab and busybox, and compiles the others.
+    /// Reads pagelab and busybox, and compiles the other programs.
     ///
     /// # Errors
-    /// What could not be compiled.
+    /// A program cannot be compiled.
     pub fn make(root: &Path, target: &Target, pagelab: &Path, busybox: &Path) -> Result<Programs, String> {
         let mut files = vec![("bin/pagelab".to_owned(), read(pagelab)?)];
         files.push(("bin/busybox".to_owned(), read(busybox)?));
@@ -51,7 +51,7 @@ impl Programs {
             fs::write(&path, &content).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
             files.push((format!("programs/{name}"), content));
         }
-        // What is taken out of a package is nobody's to run here.
+        // A file that was extracted from a package is not executable.
         let runnable = place.join("busybox");
         let ready = fs::copy(busybox, &runnable)
             .and_then(|_| fs::set_permissions(&runnable, fs::Permissions::from_mode(0o755)));
@@ -59,7 +59,7 @@ impl Programs {
         Ok(Programs { files, place, busybox: runnable })
     }
 
-    /// The words of a program in a guest, as words on this machine.
+    /// Translates the words of a program in a guest into words that run it on this machine.
     pub fn here(&self, words: &str) -> Vec<String> {
         let here = |word: &str| match (word.strip_prefix("/programs/"), word) {
             (Some(name), _) => self.place.join(name).display().to_string(),
@@ -69,7 +69,7 @@ impl Programs {
         words.split(' ').map(here).collect()
     }
 
-    /// The initial file system with these checks, in this order, and with other files.
+    /// Makes the initial file system with these checks, in this order, and with other files.
     pub fn initrd(&self, checks: &[(&str, &str)], others: &[(&str, &[u8])]) -> Vec<u8> {
         let mut order: Vec<&str> = checks.iter().map(|(name, _)| *name).collect();
         order.push("");
@@ -90,15 +90,15 @@ impl Programs {
     }
 }
 
-/// The directories above a file, the outermost first.
+/// The parent directories of a file, the outermost first.
 fn above(name: &str) -> Vec<String> {
     name.match_indices('/').map(|(at, _)| name[..at].to_owned()).collect()
 }
 
-/// busybox, linked statically. It is fetched where it is missing, and with `again`.
+/// A static busybox. It is fetched if it is missing, and again with `again`.
 ///
 /// # Errors
-/// It was never fetched, and cannot be now.
+/// It was never fetched before, and cannot be fetched now.
 pub fn busybox(cache: &Path, target: &'static Target, again: bool) -> Result<PathBuf, String> {
     let place = cache.join("busybox");
     fs::create_dir_all(&place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
@@ -114,7 +114,7 @@ pub fn busybox(cache: &Path, target: &'static Target, again: bool) -> Result<Pat
     Ok(file)
 }
 
-/// The C programs of a directory, by name.
+/// The C sources in a directory, sorted by name.
 fn sources(directory: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let mut sources: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

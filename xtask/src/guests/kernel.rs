@@ -1,4 +1,4 @@
-//! Debian's kernels, fetched once.
+//! Debian's kernels, fetched once and kept in the cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use crate::debian::{Archive, unpack_file, unpack_matching};
 use crate::dist::Target;
 use crate::linux::{Granule, Linux, UNCHANGED, Wanted};
 
-/// Where modules lie, below a root.
+/// The directory of modules below a root.
 const MODULES: &str = "lib/modules";
 
-/// The modules that a guest of `compare --kernel` loads, with those that they depend on, and which others are built in.
+/// Patterns for the modules that a guest of `compare --kernel` loads, their dependencies, and the list of built-in modules.
 const OF_A_GUEST: [&str; 8] = [
     "*/modules.builtin",
     "*/kernel/drivers/char/virtio_console.ko*",
@@ -25,23 +25,22 @@ const OF_A_GUEST: [&str; 8] = [
     "*/kernel/net/9p/*",
 ];
 
-/// A guest, as `guests.toml` has it.
+/// An entry of `guests.toml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Guest {
-    /// What it is called by.
     pub name: String,
     /// Debian's name of its architecture.
     pub architecture: String,
-    /// The release that has the kernel.
+    /// The Debian release that has the kernel.
     pub release: String,
     /// The package that depends on the newest kernel of the release.
     pub package: Option<String>,
-    /// The guest's memory, where it is not what others have.
+    /// The guest's memory in QEMU's syntax, if it is not the default.
     pub memory: Option<String>,
-    /// The size of base pages of a kernel that is built from the release's source: where there is no package, or it cannot be fetched.
+    /// The base page size of a kernel that is built from the release's source, if there is no package or it cannot be fetched.
     pub built: Option<Granule>,
-    /// It is one of those that CI runs.
+    /// CI runs this guest.
     #[serde(default)]
     pub in_ci: bool,
 }
@@ -49,7 +48,7 @@ pub struct Guest {
 /// All guests, in the order of the table.
 ///
 /// # Panics
-/// `guests.toml` is none, which a test finds.
+/// `guests.toml` is invalid, which a test finds.
 pub fn all() -> Vec<Guest> {
     #[derive(Deserialize)]
     struct File {
@@ -59,19 +58,18 @@ pub fn all() -> Vec<Guest> {
     file.guest
 }
 
-/// The kernel's image, and what it is of.
+/// A kernel image, and its origin.
 #[derive(Debug)]
 pub struct Kernel {
-    /// The image.
     pub image: PathBuf,
-    /// The package with its version, of the image or of its source.
+    /// The package of the image or of its source, with its version.
     pub package: String,
 }
 
-/// The kernel of a guest. It is fetched or built where it is missing; with `again`, the newest that there is now.
+/// The kernel of a guest. It is fetched or built if it is missing. With `again`, the newest one is fetched.
 ///
 /// # Errors
-/// It was never fetched, and cannot be now; it cannot be built.
+/// It was never fetched before and cannot be fetched now, or it cannot be built.
 pub fn fetch(guest: &Guest, target: &'static Target, cache: &Path, again: bool) -> Result<Kernel, String> {
     let (granule, because) = match (&guest.package, guest.built) {
         (None, Some(granule)) => (granule, String::new()),
@@ -85,7 +83,7 @@ pub fn fetch(guest: &Guest, target: &'static Target, cache: &Path, again: bool) 
     Ok(Kernel { image: image.path, package: format!("{}, base pages of {granule}{because}", image.package) })
 }
 
-/// Why a kernel that is built serves in place of the package's: it stands wherever the kernel is named.
+/// Why a built kernel replaces that of the package. The text is part of every name of the kernel.
 fn in_place_of_package(problem: &str) -> String {
     let first_line = problem.lines().next().unwrap_or_default();
     format!(", with a small configuration, in place of the package's kernel: {first_line}")
@@ -107,7 +105,7 @@ fn fetch_package(guest: &Guest, target: &Target, cache: &Path, again: bool) -> R
     Ok(Kernel { image, package })
 }
 
-/// Whether the modules of a kernel are there, and the list of those that are built in.
+/// Whether the modules of a kernel and the list of built-in ones are present.
 fn has_modules(place: &Path) -> bool {
     let versions = fs::read_dir(place.join(MODULES)).into_iter().flatten().flatten();
     versions.map(|version| version.path().join("modules.builtin")).any(|list| list.is_file())
@@ -115,7 +113,7 @@ fn has_modules(place: &Path) -> bool {
 
 fn replace(guest: &Guest, target: &Target, cache: &Path, place: &Path, work: &Work) -> Result<(), String> {
     let archive = Archive::open(cache, &guest.release, target.architecture, false)?;
-    // The lists name a package that may be gone by now: then they are fetched anew.
+    // The cached lists may name a package that has been removed meanwhile; then they are fetched again.
     let fetched = |archive: &Archive| -> Result<Fetched, String> {
         let Packages { image, others, version } = packages(archive, guest)?;
         let others = others.iter().map(|package| archive.fetch(package, work)).collect::<Result<_, _>>()?;
@@ -146,7 +144,7 @@ fn replace(guest: &Guest, target: &Target, cache: &Path, place: &Path, work: &Wo
     put(place, "package", name.as_bytes(), work)
 }
 
-/// Puts the modules of a package where `pagelab compare --kernel` looks for those of the image beside them.
+/// Moves the modules of a package to the place, relative to the image, where `pagelab compare --kernel` searches for them.
 fn put_modules(unpacked: &Path, version: &str, place: &Path) -> std::io::Result<()> {
     let all = place.join(MODULES);
     let _ = fs::remove_dir_all(&all);
@@ -159,11 +157,11 @@ fn put_modules(unpacked: &Path, version: &str, place: &Path) -> std::io::Result<
 /// The packages of a kernel.
 #[derive(Debug, PartialEq)]
 struct Packages {
-    /// The one with the image.
+    /// The package with the image.
     image: String,
-    /// Those with the modules, and with the list of those that are built in, where they are not beside the image.
+    /// The packages with the modules and with the list of built-in ones, if the image's package does not contain them.
     others: Vec<String>,
-    /// The kernel's version.
+    /// The version of the kernel.
     version: String,
 }
 
@@ -183,8 +181,8 @@ fn packages(archive: &Archive, guest: &Guest) -> Result<Packages, String> {
     Ok(packages_of(image, &parts))
 }
 
-/// Those of a package `linux-image`, which depends on others. Newer ones are split: `linux-binary` has the image, `linux-modules`
-/// the modules, and a `linux-base` of that version says which are built in.
+/// The packages that a package `linux-image` consists of. Newer ones are split: `linux-binary` contains the image, `linux-modules`
+/// the modules, and a `linux-base` of the same version the list of built-in modules.
 fn packages_of(image: String, dependencies: &[String]) -> Packages {
     let part = |beginning: &str| dependencies.iter().find(|name| name.starts_with(beginning)).cloned();
     let version = image.trim_start_matches("linux-image-").to_owned();

@@ -1,4 +1,4 @@
-//! A guest in QEMU: booted, listened to, and ended when its time is over.
+//! Boots a guest in QEMU, reads its console, and ends it at its timeout.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,21 +11,21 @@ use super::debugger::Debugger;
 use super::tables::{Asked, entries};
 use crate::linux::Granule;
 
-/// The machine that QEMU makes for an architecture and a size of base pages.
+/// The QEMU machine for an architecture and a size of base pages.
 #[derive(Debug, PartialEq)]
 pub struct Board {
     /// Debian's name of the architecture.
     pub architecture: &'static str,
-    /// QEMU's program, and the package that has it.
+    /// QEMU's program, and the package that contains it.
     pub program: (&'static str, &'static str),
-    /// The machine and its processor. arm64 has a hypervisor's level (EL2) for KVM, and a cheap imitation of pointer
-    /// authentication, which is half of its time otherwise. It has no physical addresses of 52 bits: with them QEMU 7.2 never comes
-    /// out of a fault in a stage 2. For pages of 16K, `lpa2=off` takes them away; for pages of 64K, another processor does.
+    /// The machine and its processor. arm64 has EL2, for KVM, and a cheap implementation of pointer authentication, which otherwise
+    /// takes half of the time. It has no 52-bit physical addresses: with them QEMU 7.2 never returns from a stage 2 fault. For
+    /// pages of 16K `lpa2=off` removes them; for pages of 64K a different processor does.
     options: &'static [&'static str],
-    /// The console's device, as the kernel calls it.
+    /// The kernel's name of the console device.
     console: &'static str,
-    /// What the kernel is told besides. On x86-64 it waits for ticks of a timer at its start, and panics where a busy host lets QEMU
-    /// make none meanwhile.
+    /// Further words of the kernel's command line. At boot on x86-64 the kernel waits for timer ticks, and panics if QEMU delivers
+    /// none meanwhile, which happens on a busy host.
     arguments: &'static str,
 }
 
@@ -62,7 +62,7 @@ const ARM64_OF_64K: Board = Board {
 };
 
 impl Board {
-    /// The one of an architecture, for a kernel that is built with base pages of some size, or for one of a package.
+    /// The board for an architecture and a kernel: one that is built with this size of base pages, or a package's.
     pub fn of(architecture: &str, built: Option<Granule>) -> Option<&'static Board> {
         if (architecture, built) == ("arm64", Some(Granule::K64)) {
             return Some(&ARM64_OF_64K);
@@ -70,49 +70,48 @@ impl Board {
         BOARDS.iter().find(|board| board.architecture == architecture)
     }
 
-    /// The processor, as QEMU is told it.
+    /// The processor, in QEMU's syntax.
     pub fn processor(&self) -> &'static str {
         let after = self.options.iter().skip_while(|option| **option != "-cpu").nth(1);
         after.copied().unwrap_or_default()
     }
 }
 
-/// What is booted.
+/// The parameters of a boot.
 #[derive(Debug)]
 pub struct Boot<'a> {
-    /// The machine.
     pub board: &'static Board,
-    /// The kernel's image.
+    /// The kernel image.
     pub kernel: &'a Path,
     /// The initial file system.
     pub initrd: &'a Path,
-    /// Where what it says is kept.
+    /// The file to which the console output is written.
     pub log: PathBuf,
-    /// How long it may take.
+    /// The timeout.
     pub limit: Duration,
-    /// What the kernel is told besides what the board needs.
+    /// Words of the kernel's command line, in addition to those of the board.
     pub arguments: &'a str,
-    /// The guest's memory, as QEMU takes it.
+    /// The guest's memory in QEMU's syntax.
     pub memory: &'a str,
-    /// One processor, whose clock goes on by a nanosecond with each instruction.
+    /// Use one processor whose clock advances by one nanosecond per instruction.
     pub counts: bool,
 }
 
 /// How a guest ended.
 #[derive(Debug, PartialEq)]
 pub enum End {
-    /// By itself.
+    /// It powered off or crashed.
     Off,
-    /// Its time was over.
+    /// It reached its timeout.
     TooSlow,
 }
 
-/// What begins the line in which a guest asks for entries of its page tables.
+/// The prefix of a line in which a guest requests entries of its page tables.
 const LOOK: &str = "@@ look ";
-/// The line in which a guest asks to be ended at once, as by a reset.
+/// The line in which a guest requests to be ended immediately, as by a reset.
 const RESET: &str = "@@ reset";
 
-/// Runs a guest to its end and returns what it said on its console. Where it asks for its page tables, it is told.
+/// Runs a guest until it ends and returns its console output. Answers its requests for page table entries.
 ///
 /// # Errors
 /// There is no QEMU, or the log cannot be written.
@@ -129,7 +128,7 @@ pub fn run(boot: &Boot) -> Result<(String, End), String> {
     command.arg("-gdb").arg(format!("unix:{},server=on,wait=off", socket.display()));
     command.arg("-kernel").arg(boot.kernel).arg("-initrd").arg(boot.initrd);
     let Board { console, arguments, .. } = boot.board;
-    // No randomisation: the placement of mappings decides which of them large pages can map, and runs are compared.
+    // No randomisation: the addresses of mappings decide which of them can use large pages, and different runs are compared.
     command
         .args(["-append", &format!("console={console} loglevel=4 panic=-1 norandmaps {arguments} {}", boot.arguments)]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file.try_clone().map_err(log)?);
@@ -144,7 +143,7 @@ pub fn run(boot: &Boot) -> Result<(String, End), String> {
     Ok((String::from_utf8_lossy(&console).into_owned(), end))
 }
 
-/// Writes what the guest says into the log, and answers what it asks, until it ends or its time is over.
+/// Writes the console output into the log and answers requests, until the guest ends or reaches its timeout.
 fn listen(
     boot: &Boot,
     socket: &Path,
@@ -168,13 +167,13 @@ fn listen(
         if let (Some(words), Some(keyboard)) = (text.trim().strip_prefix(LOOK), keyboard.as_mut()) {
             let answer = answer(boot.board, socket, words);
             writeln!(log, "{answer}")?;
-            // A guest that does not listen any more says so by ending.
+            // If the guest no longer reads its console, its end shows that.
             let _ = writeln!(keyboard, "{answer}").and_then(|()| keyboard.flush());
         }
     }
 }
 
-/// The entries that a guest asks for, in a line, or why it cannot be told.
+/// The page table entries that a guest requests, in one line, or why they cannot be read.
 fn answer(board: &Board, socket: &Path, words: &str) -> String {
     let found = Asked::read(words).ok_or_else(|| format!("not understood: {words}")).and_then(|asked| {
         let mut debugger = Debugger::stop(socket)?;
@@ -189,13 +188,13 @@ fn answer(board: &Board, socket: &Path, words: &str) -> String {
     }
 }
 
-/// A QEMU that does not outlive this.
+/// A QEMU process that is killed when this is dropped.
 struct Guest(Child);
 
 impl Guest {
-    /// What types at the guest's console, and the lines that it says there until it ends.
+    /// The standard input of the guest's console, and the lines that the guest prints until it ends.
     fn console(&mut self) -> (Option<ChildStdin>, Receiver<Vec<u8>>) {
-        // A guest that says more than is read waits.
+        // A guest that prints faster than its output is read has to wait.
         let (sender, lines) = sync_channel(1024);
         if let Some(output) = self.0.stdout.take() {
             std::thread::spawn(move || {
@@ -219,14 +218,14 @@ impl Drop for Guest {
     }
 }
 
-/// The last lines of a guest's log that say something.
+/// The last non-empty lines of a guest's log.
 pub fn last_words(console: &str) -> String {
     let lines: Vec<&str> = console.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let panic = lines.iter().rfind(|line| line.contains("Kernel panic"));
     panic.or(lines.last()).map_or("nothing".to_owned(), |line| (*line).to_owned())
 }
 
-/// Waits for another run of the same guest to end; the next one waits for this file to be closed.
+/// Waits for another run of the same guest to end, and locks it until the returned file is closed.
 ///
 /// # Errors
 /// The file cannot be made.

@@ -1,4 +1,4 @@
-//! Stores of two boots of a guest, merged on this machine by the program that ran in it.
+//! Merges the stores of two boots of a guest on this machine, with the program that ran in the guest.
 
 use std::fs;
 use std::path::Path;
@@ -8,20 +8,20 @@ use super::check::boots::{BOOTS, REPORT};
 use super::stage::{Said, Stage};
 use super::transcript::{Part, Ran};
 
-/// How long the study's small size may take, and how long it may here.
+/// The time limit of the study's quick size, and the longer limit that is used here.
 const QUICK_TIME: &str = "max_time = \"15s\"";
 const LONGER_TIME: &str = "max_time = \"3m\"";
 
-/// The study of both boots. Its small size is for real processors: an emulated one takes longer for a block.
+/// The study of both boots. Its quick size is meant for real processors; an emulated one takes longer for a block.
 pub fn study() -> String {
     include_str!("../../../studies/direct-map.toml").replace(QUICK_TIME, LONGER_TIME)
 }
 
-/// Puts the report over both stores behind what the guest has said. `pagelab` is the guest's, which runs here too where the
-/// guest is of this machine's architecture.
+/// Appends the report over both stores to the output of the guest. `pagelab` is the guest's program. It can run on this machine
+/// only if the guest has the same architecture.
 ///
 /// # Errors
-/// A directory that cannot be made.
+/// A directory cannot be made.
 pub fn report(pagelab: &Path, said: &mut [(Stage, Said)]) -> Result<(), String> {
     let parts: Vec<&Part> =
         said.iter().flat_map(|(_, said)| &said.parts).filter(|part| part.check == "boots").collect();

@@ -1,4 +1,4 @@
-//! `cargo xtask guests`: pagelab on kernels of Debian, and on one that is built, each in QEMU with the same list of checks.
+//! `cargo xtask guests`: runs pagelab on Debian's kernels and on one that is built, each in QEMU with the same list of checks.
 
 mod boots;
 mod check;
@@ -32,7 +32,6 @@ use crate::cache::cache;
 use crate::dist::{self, Compiler, Target};
 use crate::test::packages::is_in_path;
 
-/// How it is called.
 const USAGE: &str =
     "usage: cargo xtask guests [NAME]... [--again] [--fetch] [--small] [--only CHECK] [--limit MINUTES] [--program FILE]
                           [--judge]
@@ -45,7 +44,7 @@ const USAGE: &str =
   --program FILE   check this pagelab, such as `cargo xtask dist` makes one, instead of building it
   --judge          boot nothing, and judge what the logs of the last boots say; programs are recorded and simulated anew";
 
-/// What is asked for.
+/// The parsed command line.
 #[derive(Debug)]
 struct Arguments {
     guests: Vec<Guest>,
@@ -57,7 +56,7 @@ struct Arguments {
     judges: bool,
 }
 
-/// Runs the guests that are asked for, one after the other, and keeps what came of them.
+/// Runs the selected guests one after the other, and stores their results.
 pub fn run(root: &Path, words: &[String]) -> ExitCode {
     if words.iter().any(|word| word == "--help") {
         println!("{USAGE}");
@@ -107,7 +106,8 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The kernel that tests of `compare --kernel` boot: of CI's guest with the architecture of this machine, where there is one.
+/// Fetches the kernel that the tests of `compare --kernel` boot: that of CI's guest with this machine's architecture, if there is
+/// one.
 ///
 /// # Errors
 /// It cannot be fetched.
@@ -117,7 +117,7 @@ pub fn fetch_for_tests() -> Result<(), String> {
     guest.map_or(Ok(()), |guest| kernel_of(&guest, false).map(drop))
 }
 
-/// The guests of CI with the smaller checks: each check with what came of it. What cannot be fetched is skipped.
+/// Runs the smaller checks in the guests of CI, and returns each check with its result. A guest that cannot be fetched is skipped.
 pub fn small(root: &Path) -> Vec<(String, Outcome)> {
     let limit = Duration::from_secs(600);
     let guests: Vec<Guest> = kernel::all().into_iter().filter(|guest| guest.in_ci).collect();
@@ -137,19 +137,19 @@ pub fn small(root: &Path) -> Vec<(String, Outcome)> {
     found
 }
 
-/// What was seen of a guest.
+/// The results of a guest.
 #[derive(Debug)]
 struct Seen {
     kernel: Kernel,
-    /// The commit that pagelab says that it was built from.
+    /// The commit that pagelab reports as its source.
     commit: String,
     log: PathBuf,
-    /// When it was seen.
+    /// The date of the boots.
     date: String,
     outcomes: Vec<(&'static str, Outcome)>,
 }
 
-/// What a guest is made of and comes from elsewhere.
+/// The downloaded or built parts of a guest.
 #[derive(Debug)]
 struct Fetched {
     board: &'static Board,
@@ -159,12 +159,12 @@ struct Fetched {
     busybox: PathBuf,
 }
 
-/// The kernel of a guest, fetched where it is missing.
+/// The kernel of a guest, fetched if it is missing.
 fn kernel_of(guest: &Guest, again: bool) -> Result<Kernel, String> {
     kernel::fetch(guest, Target::named(&guest.architecture)?, &cache()?.join("pagelab"), again)
 }
 
-/// Fetches what is missing.
+/// Fetches the parts that are missing.
 fn fetched(root: &Path, guest: &Guest, again: bool) -> Result<Fetched, String> {
     let cache = cache()?.join("pagelab");
     let target = Target::named(&guest.architecture)?;
@@ -181,7 +181,7 @@ fn fetched(root: &Path, guest: &Guest, again: bool) -> Result<Fetched, String> {
     Ok(Fetched { board, target, compiler, kernel, busybox })
 }
 
-/// Makes a guest, runs it, and judges its checks.
+/// Builds a guest, runs it, and evaluates its checks.
 fn checked(root: &Path, guest: &Guest, fetched: Fetched, arguments: &Arguments) -> Result<Seen, String> {
     let Fetched { board, target, compiler, kernel, busybox } = fetched;
     let pagelab = match &arguments.program {
@@ -213,7 +213,7 @@ fn checked(root: &Path, guest: &Guest, fetched: Fetched, arguments: &Arguments) 
     Ok(Seen { kernel, commit: crate::command::commit_in(version), log, date, outcomes })
 }
 
-/// The day of a boot's log, which is of this kernel.
+/// The date of a boot's log, if the log is not older than the kernel.
 fn logged(log: &Path, kernel: &Path) -> Result<String, String> {
     let time = |path: &Path| {
         let found = fs::metadata(path).and_then(|found| found.modified());

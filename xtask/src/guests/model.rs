@@ -1,4 +1,4 @@
-//! Programs of guests as the model sees them: recorded on this machine under QEMU's emulation of a process, and simulated.
+//! Records the programs of guests on this machine, under QEMU's user-mode emulation, and simulates them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::transcript::{Part, Ran};
 use crate::dist::Target;
 use crate::test::packages::is_in_path;
 
-/// Puts what the model says of each program behind what the guest has said of it, or why it says nothing.
+/// Appends the simulation of each program to the output of the guest, or why there is none.
 pub fn simulate(root: &Path, target: &Target, programs: &Programs, said: &mut [(Stage, Said)]) {
     let parts = said.iter_mut().flat_map(|(_, said)| &mut said.parts);
     let Some(part) = parts.into_iter().find(|part| part.check == "model" && !part.ran.is_empty()) else { return };
@@ -49,10 +49,10 @@ fn simulate_all(root: &Path, target: &Target, programs: &Programs, part: &mut Pa
     Ok(())
 }
 
-/// pagelab for this machine and its recorder: their directory.
+/// Builds pagelab for this machine and its recorder, and returns their directory.
 ///
 /// # Errors
-/// A build that failed.
+/// The build fails.
 pub fn build(root: &Path) -> Result<PathBuf, String> {
     let mut cargo = crate::cargo(root);
     cargo.args(["build", "--quiet", "--package", "pagelab", "--package", "qemu-plugin"]);
@@ -60,7 +60,7 @@ pub fn build(root: &Path) -> Result<PathBuf, String> {
     Ok(root.join("target/debug"))
 }
 
-/// Records a program and simulates it on a machine with a Linux of these keys: the document of `pagelab sim`.
+/// Records a program and simulates it on a machine whose Linux file has these keys. Returns the document of `pagelab sim`.
 fn simulated(directory: &Path, machine: &str, linux: &str, page: u64, words: &[String]) -> Result<String, String> {
     let pagelab = directory.join("pagelab");
     let place = std::env::temp_dir().join(format!("pagelab-guest-trace-{}", std::process::id()));
@@ -68,7 +68,7 @@ fn simulated(directory: &Path, machine: &str, linux: &str, page: u64, words: &[S
     let (trace, file) = (place.join("trace"), place.join("linux.toml"));
     fs::write(&file, linux).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     let mut record = Command::new(&pagelab);
-    // Programs ask for the size of a page, and QEMU answers with this machine's by itself.
+    // Programs ask for the page size, for which QEMU by default returns that of this machine.
     record.env("QEMU_PAGESIZE", page.to_string());
     record.args(["record", "--output"]).arg(&trace);
     record.arg("--plugin").arg(directory.join("libpagelab_qemu_plugin.so")).arg("--").args(words);

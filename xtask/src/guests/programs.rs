@@ -1,8 +1,8 @@
-//! Programs that are set beside the model: what they are called, their sources, and what they read.
+//! The programs that are compared with the model: their names, their sources, and their input files.
 
 use std::path::{Path, PathBuf};
 
-/// The programs: what they are called, and their words in a guest.
+/// The names of the programs, and their command lines in a guest.
 pub const PROGRAMS: [(&str, &str); 11] = [
     ("nothing", "/programs/nothing"),
     ("advice", "/programs/advice"),
@@ -17,7 +17,7 @@ pub const PROGRAMS: [(&str, &str); 11] = [
     ("bzip2", "/bin/busybox bzip2 -c /programs/lines"),
 ];
 
-/// Where the sources of those lie that are compiled, by name.
+/// The source files of the programs that are compiled, sorted by name.
 pub fn sources(root: &Path) -> Vec<PathBuf> {
     let places = ["xtask/src/guests/programs", "crates/pagelab/tests/programs", "crates/pagelab/tests/torture"];
     let compiled = PROGRAMS.iter().filter(|(name, words)| words.starts_with(&format!("/programs/{name}")));
@@ -26,11 +26,12 @@ pub fn sources(root: &Path) -> Vec<PathBuf> {
     compiled.filter_map(|(name, _)| of(name)).collect()
 }
 
-/// How many lines there are to sort. With 20,000 the heap of a sort ends just below a multiple of 64K in QEMU's user emulation. On a
-/// kernel it has a folio more, because glibc allocates 1.4K there for the vDSO and `rseq`, which QEMU 7.2 gives no program.
+/// The number of lines to sort. With 20,000, the heap of sort ends just below a multiple of 64K under QEMU's user emulation. On a
+/// kernel it is one folio larger, because glibc allocates another 1.4K there for the vDSO and `rseq`, which QEMU 7.2 does not
+/// provide.
 const LINES: u64 = 21_000;
 
-/// What the programs read: a script, and lines to sort.
+/// The input files of the programs: a script, and lines to sort.
 pub fn inputs() -> [(&'static str, Vec<u8>); 3] {
     let hash = "BEGIN { for (i = 0; i < 20000; i++) of[i * 7 % 20011] = i \" \" i * i; print of[7] }\n";
     let line = |number: u64| format!("{:08x} of {number}\n", number.wrapping_mul(2_654_435_761) as u32);

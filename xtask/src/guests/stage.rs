@@ -1,30 +1,29 @@
-//! The boots of a guest, by name: what is told of each.
+//! The boots of a guest: name, kernel arguments and memory of each.
 
 use super::transcript::Part;
 
-/// One boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The first one. The last of its checks has the guest reset.
+    /// The first boot. The last of its checks resets the guest.
     Together,
-    /// After the reset, with what a disk would have kept.
+    /// After the reset, with the files that a disk would have kept.
     AfterReset,
     /// With a clock that counts instructions.
     Counted,
-    /// With memory that nobody has used yet.
+    /// With memory that has not been used yet.
     Fresh,
-    /// With leaves of 1G in the kernel's own mapping, where memory has room for them.
+    /// With leaves of 1G in the direct map, where the memory has room for them.
     WithGigabyte,
-    /// Without.
+    /// Without leaves of 1G in the direct map.
     WithoutGigabyte,
 }
 
 impl Stage {
-    /// All of them, in order.
+    /// All boots, in order.
     pub const ALL: [Stage; 6] =
         [Stage::Together, Stage::AfterReset, Stage::Counted, Stage::Fresh, Stage::WithGigabyte, Stage::WithoutGigabyte];
 
-    /// What its log is called by.
+    /// The name of the boot in the names of its logs.
     pub fn name(self) -> &'static str {
         match self {
             Stage::Together => "together",
@@ -36,13 +35,13 @@ impl Stage {
         }
     }
 
-    /// What the kernel is told besides.
+    /// Additional words of the kernel's command line.
     pub fn arguments(self) -> &'static str {
         if self == Stage::WithoutGigabyte { "nogbpages" } else { "" }
     }
 
-    /// The guest's memory. The largest mapping of the checks is four pages of 32M, and a copy of it; leaves of 1G need room
-    /// beside what lies below the first.
+    /// The guest's memory in QEMU's syntax. The largest mapping of the checks is four pages of 32M and a copy of it. Leaves of 1G
+    /// need memory in addition to the first GiB.
     pub fn memory(self) -> &'static str {
         match self {
             Stage::WithGigabyte | Stage::WithoutGigabyte => "3G",
@@ -51,11 +50,11 @@ impl Stage {
     }
 }
 
-/// What a boot said.
+/// The output of a boot.
 #[derive(Clone, Debug)]
 pub struct Said {
-    /// Its checks.
+    /// The parts of its checks.
     pub parts: Vec<Part>,
-    /// Why it said nothing of others.
+    /// Why the output does not contain the other checks.
     pub unreached: String,
 }

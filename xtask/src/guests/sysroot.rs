@@ -1,4 +1,5 @@
-//! `pagelab compare --kernel --sysroot` on this machine, with the guest's kernel and a system that is nothing but the guest's pagelab.
+//! Runs `pagelab compare --kernel --sysroot` on this machine, with the guest's kernel and a system that contains only the guest's
+//! pagelab.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,10 +10,10 @@ use super::check::sysroot::{COMPARED, COMPARISON};
 use super::stage::{Said, Stage};
 use super::transcript::Ran;
 
-/// Puts what a comparison in a guest of pagelab's own said behind what the guest has said. `pagelab`: the guest's.
+/// Appends the output of such a comparison to that of the guest. `pagelab` is the guest's program.
 ///
 /// # Errors
-/// pagelab cannot be built; a directory that cannot be made.
+/// pagelab cannot be built, or a directory cannot be made.
 pub fn compare(root: &Path, kernel: &Path, pagelab: &Path, said: &mut [(Stage, Said)]) -> Result<(), String> {
     let parts = said.iter_mut().flat_map(|(_, said)| &mut said.parts);
     let Some(part) = parts.into_iter().find(|part| part.check == "sysroot" && !part.ran.is_empty()) else {
@@ -39,7 +40,7 @@ pub fn compare(root: &Path, kernel: &Path, pagelab: &Path, said: &mut [(Stage, S
     Ok(())
 }
 
-/// A system with pagelab and nothing else.
+/// Makes a system that contains only pagelab.
 fn system(place: &Path, pagelab: &Path) -> std::io::Result<()> {
     let program = place.join("usr/bin/pagelab");
     fs::create_dir_all(place.join("usr/bin"))?;

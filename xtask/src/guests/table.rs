@@ -1,5 +1,5 @@
-//! The table of guests and checks: the last result of each guest, kept with its date in `docs/evidence/guests.json`, and shown in
-//! `docs/evidence/guests.md`.
+//! The table of guests and checks. The last result of each guest is stored with its date in `docs/evidence/guests.json`, and shown
+//! in `docs/evidence/guests.md`.
 
 use std::fmt::Write;
 use std::fs;
@@ -9,30 +9,28 @@ use serde::{Deserialize, Serialize};
 
 use super::check::{CHECKS, Outcome};
 
-/// What is kept, and what is shown.
+/// The stored file, and the page made from it.
 const FILES: [&str; 2] = ["docs/evidence/guests.json", "docs/evidence/guests.md"];
 
-/// What came of one guest.
+/// The results of one guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The guest.
     pub guest: String,
-    /// Its kernel: the package with its version.
+    /// The package of its kernel, with its version.
     pub kernel: String,
-    /// The emulator.
     pub emulator: String,
     /// The commit that was checked.
     pub commit: String,
-    /// The day, as ISO 8601 writes it.
+    /// The date in ISO 8601 format.
     pub date: String,
-    /// Check by check.
+    /// The result of each check.
     pub outcomes: Vec<(String, Outcome)>,
 }
 
-/// Puts a row in the place of the guest's last one, and shows all of them in the order of the guests.
+/// Replaces the guest's previous row, and writes the page with the rows in the order of the guests.
 ///
 /// # Errors
-/// A file that cannot be read or written.
+/// A file cannot be read or written.
 pub fn keep(root: &Path, row: Row, order: &[String]) -> Result<(), String> {
     let [kept, shown] = FILES.map(|name| root.join(name));
     let mut rows: Vec<Row> = match fs::read_to_string(&kept) {
@@ -43,7 +41,7 @@ pub fn keep(root: &Path, row: Row, order: &[String]) -> Result<(), String> {
     rows.push(row);
     rows.sort_by_key(|row| order.iter().position(|name| *name == row.guest));
     let text = serde_json::to_string_pretty(&rows).map_err(|error| error.to_string())? + "\n";
-    // What failed may name files in the home of whoever ran it.
+    // The message of a failure may contain a path in the home directory of the user.
     let home = std::env::var("HOME").ok().filter(|home| home.len() > 1);
     let write = |path: &Path, text: &str| {
         let text = home.as_deref().map_or_else(|| text.to_owned(), |home| text.replace(home, "~"));
@@ -82,7 +80,7 @@ fn markdown(rows: &[Row]) -> String {
     text
 }
 
-/// An outcome in a word.
+/// An outcome as one word.
 fn word(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Held { needs, .. } if needs.is_empty() => "held",

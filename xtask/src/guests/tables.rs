@@ -1,24 +1,24 @@
-//! A process's page tables in a guest, read as the architecture says, and not by what is tested.
+//! Reads a process's page tables in a guest as the architecture defines them, independently of the code under test.
 
 use super::debugger::Debugger;
 
-/// What a guest asks for: the entries that map a range of the process that runs on its last processor.
+/// A guest's request: the entries that map a range of the process that runs on its last processor.
 #[derive(Debug, PartialEq)]
 pub struct Asked {
     /// The first address.
     pub address: u64,
-    /// How many bytes.
+    /// The length in bytes.
     pub bytes: u64,
-    /// A base page.
+    /// The base page size in bytes.
     pub page: u64,
-    /// The frame behind the first page, as /proc/PID/pagemap says.
+    /// The frame of the first page, from /proc/PID/pagemap.
     pub frame: u64,
-    /// The processor, numbered from 1.
+    /// The number of the processor, from 1.
     pub processor: u32,
 }
 
 impl Asked {
-    /// Reads `ADDRESS BYTES PAGE FRAME PROCESSOR`, the first and the fourth hexadecimal.
+    /// Parses `ADDRESS BYTES PAGE FRAME PROCESSOR`, of which the first and the fourth are hexadecimal.
     pub fn read(words: &str) -> Option<Asked> {
         let words: Vec<&str> = words.split_whitespace().collect();
         let [address, bytes, page, frame, processor] = words.as_slice() else { return None };
@@ -33,12 +33,12 @@ impl Asked {
     }
 }
 
-/// How an architecture's tables are walked.
+/// The page table format of an architecture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Format {
-    /// Stage 1 of VMSAv8-64 without the addresses of 52 bits, which no guest's memory needs.
+    /// Stage 1 of VMSAv8-64, without 52-bit addresses, which no guest's memory needs.
     Arm64,
-    /// Sv39, Sv48, Sv57.
+    /// Sv39, Sv48 and Sv57.
     Riscv,
 }
 
@@ -50,15 +50,15 @@ impl Format {
         }
     }
 
-    /// The frame of an entry that maps a page, the first of those that it is folded with. A NAPOT entry has its size in the low
-    /// bits of its address: 64K is 0b1000 (RISC-V Privileged, Svnapot).
+    /// The frame in an entry that maps a page: the first frame of the group that the entry belongs to. A NAPOT entry encodes the
+    /// size of the group in the low bits of its address: 64K is 0b1000 (RISC-V Privileged, Svnapot).
     fn frame(self, entry: u64, shift: u32) -> u64 {
         let frame = self.table(entry) >> shift;
         let is_napot = self == Format::Riscv && entry >> 63 == 1;
         if is_napot { frame & frame.wrapping_sub(1) } else { frame }
     }
 
-    /// A valid entry that leads to another table.
+    /// Whether a valid entry points to another table.
     fn is_table(self, entry: u64) -> bool {
         match self {
             Format::Arm64 => entry & 3 == 3,
@@ -67,20 +67,20 @@ impl Format {
     }
 }
 
-/// How many bits an address has, and the entries of the last level for each page of the range.
+/// The number of address bits, and the last-level entry of each page of the range.
 ///
 /// # Errors
-/// The tables are not found, or the range is mapped by something else than pages.
+/// The tables are not found, or the range is not mapped by last-level pages.
 pub fn entries(guest: &mut Debugger, architecture: &str, asked: &Asked) -> Result<(u32, Vec<u64>), String> {
     let shift = asked.page.trailing_zeros();
     let (format, mut root, bits) = match architecture {
         "arm64" => {
-            // A kernel that is its own hypervisor (HCR_EL2.E2H) keeps its processes' tables in EL2's registers.
+            // A kernel that is its own hypervisor (HCR_EL2.E2H) keeps the tables of its processes in EL2's registers.
             let is_host = guest.register(asked.processor, "HCR_EL2").is_ok_and(|control| control >> 34 & 1 == 1);
             let level = if is_host { "EL2" } else { "EL1" };
             let root = guest.register(asked.processor, &format!("TTBR0_{level}"))?;
             let control = guest.register(asked.processor, &format!("TCR_{level}"))?;
-            // The table of the root is as large as it must be, and aligned to that.
+            // The root table has its minimal size, and is aligned to it.
             (Format::Arm64, root & 0x0000_ffff_ffff_ffc0, 64 - (control & 63) as u32)
         }
         "riscv64" => {

@@ -1,41 +1,41 @@
-//! What a guest says on its console, taken apart: checks, and in each what its commands said.
+//! Parses the console output of a guest: the checks, and in each the output of its commands.
 
-/// What begins the lines of `init.sh` that are not of a command.
+/// The prefix of the lines of `init.sh`, in contrast to the output of commands.
 const MARK: &str = "@@ ";
-/// How much of what a failed command said is said again, in characters.
+/// The largest part of the output of a failed command that is repeated in a message, in characters.
 const MOST_SAID: usize = 400;
 
-/// What a command said.
+/// A command that ran in a guest, and its output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ran {
-    /// What the check calls it.
+    /// The name of the command in its check.
     pub name: String,
-    /// Its standard output.
+    /// Standard output.
     pub output: String,
-    /// Its standard error.
+    /// Standard error.
     pub error: String,
-    /// Its exit code, `None` where the guest ended before it.
+    /// Exit code, `None` if the guest ended first.
     pub code: Option<i32>,
 }
 
-/// One check's part.
+/// The part of the output of one check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Part {
-    /// The check.
+    /// The name of the check.
     pub check: String,
-    /// What it could not run without.
+    /// What it needs and was not available.
     pub needs: Vec<String>,
     /// Its commands, in order.
     pub ran: Vec<Ran>,
-    /// The guest went on behind it.
+    /// The guest continued after the check.
     pub is_whole: bool,
 }
 
 impl Part {
-    /// What a command of this name said.
+    /// The command with this name.
     ///
     /// # Errors
-    /// It did not run, or not to its end.
+    /// It did not run, or did not end.
     pub fn of(&self, name: &str) -> Result<&Ran, String> {
         let ran = self.ran.iter().find(|ran| ran.name == name).ok_or_else(|| format!("{name} did not run"))?;
         if ran.code.is_none() { Err(format!("{name} did not end")) } else { Ok(ran) }
@@ -44,7 +44,7 @@ impl Part {
     /// The standard output of a command that succeeded.
     ///
     /// # Errors
-    /// It failed, with what it said.
+    /// It failed; the message contains its output.
     pub fn output(&self, name: &str) -> Result<&str, String> {
         let ran = self.of(name)?;
         if ran.code == Some(0) {
@@ -57,7 +57,7 @@ impl Part {
     }
 }
 
-/// Takes apart what stands on the console.
+/// Parses the console output.
 pub fn read(console: &str) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     let mut is_error = false;

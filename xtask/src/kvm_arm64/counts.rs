@@ -1,25 +1,25 @@
-//! What a kernel with counters (count.patch) has counted of its own walks.
+//! The counters of a kernel that counts its own stage 2 walks (count.patch).
 
 use serde::{Deserialize, Serialize};
 
-/// Counts of stage 2 walks, or what they grew by.
+/// Counts of stage 2 walks, or the increase of the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Entries that walks visited which split.
+    /// Entries that splitting walks visited.
     pub split_visits: u64,
-    /// Entries that were built in tables which nothing uses yet.
+    /// Entries that were written into new tables before they were linked.
     pub built_entries: u64,
     /// Tables that were allocated for them.
     pub tables: u64,
-    /// Blocks that gave way to a table: each is invalidated once.
+    /// Blocks that were replaced by a table. Each is invalidated once.
     pub blocks: u64,
 }
 
 impl Counts {
-    /// Reads `PATH/NAME:VALUE` in lines.
+    /// Parses lines `PATH/NAME:VALUE`.
     ///
     /// # Errors
-    /// One is missing or no number.
+    /// A counter is missing or not a number.
     pub fn read(lines: &str) -> Result<Counts, String> {
         let of = |name: &str| {
             let value = lines.lines().find_map(|line| {
@@ -33,10 +33,10 @@ impl Counts {
         Ok(Counts { split_visits, built_entries, tables: of("tables")?, blocks: of("blocks")? })
     }
 
-    /// What was counted since.
+    /// The increase since `before`.
     ///
     /// # Errors
-    /// A counter went back.
+    /// A counter has decreased.
     pub fn since(self, before: Counts) -> Result<Counts, String> {
         let less = |now: u64, before: u64| now.checked_sub(before).ok_or("a counter of the kernel went back");
         Ok(Counts {

@@ -1,4 +1,4 @@
-//! Measurements that are kept with their date, the last one of each size of base pages, and the page that shows them.
+//! Stores the last measurement of each size of base pages with its date, and writes the page that shows them.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,15 +8,15 @@ use super::published::Published;
 use super::record::Record;
 use super::report;
 
-/// What is kept.
+/// The stored records.
 const KEPT: &str = "docs/evidence/kvm-arm64.json";
-/// Where it is shown.
+/// The page made from them.
 const SHOWN: &str = "docs/evidence/kvm-arm64.md";
 
-/// Puts a record in the place of the last one of the same base pages, and shows all of them.
+/// Replaces the previous record with the same base pages, and writes the page.
 ///
 /// # Errors
-/// A file that cannot be read or written.
+/// A file cannot be read or written.
 pub fn keep(root: &Path, record: Record) -> Result<(), String> {
     let kept = root.join(KEPT);
     let mut all = read(&kept)?;
@@ -28,10 +28,10 @@ pub fn keep(root: &Path, record: Record) -> Result<(), String> {
     show(root)
 }
 
-/// Writes the page of what is kept.
+/// Writes the page of the stored records.
 ///
 /// # Errors
-/// A file that cannot be read or written.
+/// A file cannot be read or written.
 pub fn show(root: &Path) -> Result<(), String> {
     let page = report::page(&read(&root.join(KEPT))?, &Published::read(root)?);
     let shown = root.join(SHOWN);
@@ -40,7 +40,7 @@ pub fn show(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What is kept; nothing where there is no file.
+/// The stored records; none if there is no file.
 fn read(kept: &Path) -> Result<Vec<Record>, String> {
     match fs::read_to_string(kept) {
         Ok(text) => serde_json::from_str(&text).map_err(|error| format!("{}: {error}", kept.display())),

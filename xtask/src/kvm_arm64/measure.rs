@@ -1,4 +1,4 @@
-//! A kernel in QEMU: what the phases of `kvm-dirty-log` take in instructions, and what a kernel with counters counts.
+//! Runs a kernel in QEMU. Measures the phases of `kvm-dirty-log` in instructions, or reads the counters of a kernel that has them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,24 +17,24 @@ use crate::guests::transcript::{self, Part};
 use crate::linux::Granule;
 use crate::test::packages::is_in_path;
 
-/// What runs in a guest.
+/// The script that runs in a guest.
 const SCRIPT: &str = include_str!("split.sh");
-/// Its name there.
+/// The name of the script in the guest.
 const CHECK: &str = "split";
-/// What is asked of a kernel.
+/// The kind of measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
-    /// What its phases take, by a clock that counts instructions.
+    /// The duration of the phases, with a clock that counts instructions.
     Instructions,
-    /// What its counters say. It executes other instructions than the kernel without.
+    /// The kernel's counters. A kernel with counters executes other instructions than one without them.
     Counts,
 }
 
-/// What a guest has besides the memory that is logged. Its first G has the kernel and its last one the descriptions of all pages, so
-/// that no page of 1G fits there.
+/// The guest's memory in addition to the logged memory. The first GiB contains the kernel and the last one the struct pages, so
+/// neither can hold a page of 1G.
 const OTHER_BYTES: u64 = 2 << 30;
 
-/// Runs of a guest: a name of its phases, the phase of the document, and which run has it.
+/// The reported phases: their name, the phase of the document, and the run that contains it.
 const PHASES: [(&str, &str, &str); 4] = [
     ("protect", "enable", "protect"),
     ("enable", "enable", "enable"),
@@ -42,52 +42,51 @@ const PHASES: [(&str, &str, &str); 4] = [
     ("clear again", "clear 1", "clear"),
 ];
 
-/// What a phase took.
+/// The duration of a phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// The memory: base, thp, hugetlb-1g.
+    /// The backing of the memory: base, thp, hugetlb-1g.
     pub backing: String,
-    /// `protect` (logging switched on without splitting), `enable`, `clear`, `clear again`.
+    /// `protect` (enabling logging without splitting), `enable`, `clear`, `clear again`.
     pub name: String,
-    /// Instructions, cycle by cycle.
+    /// Instructions in each cycle.
     pub instructions: Vec<u64>,
 }
 
-/// What was counted.
+/// The counts of one backing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
-    /// The memory.
+    /// The backing of the memory.
     pub backing: String,
-    /// The counts, of `enable`.
+    /// The counts of the phase `enable`.
     pub counts: Counts,
 }
 
-/// What a guest said: phases, and the commit of the program in it.
+/// The output of a guest: its phases, and the commit of the program in it.
 #[derive(Debug)]
 pub struct Seen {
-    /// Its phases.
     pub phases: Vec<Phase>,
-    /// What the program says that it was built from.
+    /// The commit that the program reports.
     pub commit: String,
 }
 
-/// What is logged.
+/// The size of the logged memory.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Bytes of base pages, and of THP.
+    /// Bytes for the backings of base pages and of THP.
     pub bytes: u64,
-    /// Bytes of pages of 1G, which kernels of 4K have.
+    /// Bytes for the backing of 1G pages, which kernels with 4K pages have.
     pub gigabyte_bytes: u64,
 }
 
-/// What the first two are without a choice: each base page takes several faults, which are most of all instructions.
+/// The default size for base pages and THP. Each base page takes several faults, which execute most of all instructions.
 const BYTES: u64 = 256 << 20;
 
 impl Memory {
-    /// That of kernels with these base pages.
+    /// The sizes for kernels with these base pages.
     ///
     /// # Errors
-    /// It is not whole blocks of THP.
+    /// The size is not a multiple of a THP block.
     pub fn of(granule: Granule, bytes: Option<u64>, gigabytes: u64) -> Result<Memory, String> {
         let block = granule.block_bytes();
         let bytes = bytes.unwrap_or(BYTES.max(block));
@@ -103,14 +102,14 @@ impl Memory {
     }
 }
 
-/// What all guests have.
+/// What all guests of a measurement have in common.
 #[derive(Debug)]
 pub struct Bench {
-    /// Base pages of the kernels.
+    /// Base page size of the kernels.
     pub granule: Granule,
-    /// Memory that is logged.
+    /// Sizes of the logged memory.
     pub memory: Memory,
-    /// What KVM splits at a time: the largest block.
+    /// The number of bytes that KVM splits at a time: the largest block.
     pub chunk_bytes: u64,
     board: &'static Board,
     programs: Programs,
@@ -122,7 +121,7 @@ impl Bench {
     /// Builds the programs of the guests.
     ///
     /// # Errors
-    /// No QEMU, no compiler, no busybox.
+    /// There is no QEMU, no compiler, or no busybox.
     pub fn prepare(
         root: &Path,
         granule: Granule,
@@ -146,7 +145,7 @@ impl Bench {
         Ok(Bench { granule, memory, chunk_bytes, board, programs, logs: machine::logs(root)?, limit })
     }
 
-    /// The emulator's program.
+    /// The program name of the emulator.
     pub fn emulator(&self) -> &'static str {
         self.board.program.0
     }
@@ -156,10 +155,10 @@ impl Bench {
         self.board.processor()
     }
 
-    /// Measures a kernel by a clock that counts instructions.
+    /// Measures a kernel with a clock that counts instructions.
     ///
     /// # Errors
-    /// A guest that does not come to its end, another kernel in it, a run that failed.
+    /// A guest does not end by itself, runs another kernel, or a run in it fails.
     pub fn instructions(&self, variant: &str, image: &Path) -> Result<Seen, String> {
         let mut seen = Seen { phases: Vec::new(), commit: String::new() };
         for backings in self.boots() {
@@ -177,10 +176,10 @@ impl Bench {
         Ok(seen)
     }
 
-    /// Has a kernel with counters do the same once.
+    /// Runs the same once on a kernel with counters.
     ///
     /// # Errors
-    /// As above; also where it has no counters.
+    /// As above, or the kernel has no counters.
     pub fn counts(&self, variant: &str, image: &Path) -> Result<Vec<Counted>, String> {
         let mut all = Vec::new();
         for backings in self.boots() {
@@ -195,7 +194,7 @@ impl Bench {
         Ok(all)
     }
 
-    /// Backings, boot by boot: a pool of 1G takes its pages before anything else can.
+    /// The backings of each boot. A pool of 1G pages has a boot of its own, in which it allocates its pages before anything else.
     fn boots(&self) -> &'static [&'static [&'static str]] {
         if self.granule == Granule::K4 { &[&["base", "thp"], &["hugetlb-1g"]] } else { &[&["base", "thp"]] }
     }
@@ -238,7 +237,7 @@ impl Bench {
     }
 }
 
-/// Instructions of a phase, cycle by cycle: QEMU's clock goes on by a nanosecond with each.
+/// Instructions of a phase in each cycle: QEMU's clock advances by one nanosecond per instruction.
 fn instructions_of(document: &Value, phase: &str) -> Result<Vec<u64>, String> {
     let phases = document["phases"].as_array().map(Vec::as_slice).unwrap_or_default();
     let found = phases.iter().find(|one| one["name"] == phase).ok_or_else(|| format!("there is no phase {phase:?}"))?;

@@ -1,5 +1,6 @@
-//! `cargo xtask kvm-arm64`: eager splitting of KVM on arm64, on the real code: Linux as it is, with a walk that skips levels, and
-//! with one that skips children too, each built from source and run in QEMU, whose clock counts instructions.
+//! `cargo xtask kvm-arm64`: measures KVM's eager splitting on arm64 with the kernel's own code. It compares Linux without changes,
+//! with a walk that skips levels, and with a walk that also skips children. Each is built from source and run in QEMU, whose clock
+//! counts instructions.
 
 mod counts;
 mod kept;
@@ -20,7 +21,6 @@ use crate::cache::cache;
 use crate::dist::Target;
 use crate::linux::{Granule, Linux, Patch, RELEASE, UNCHANGED, Wanted};
 
-/// How it is called.
 const USAGE: &str = "usage: cargo xtask kvm-arm64 [--granule SIZE] [--bytes SIZE] [--gigabytes COUNT] [--release NAME] [--again] [--build]
                          [--limit MINUTES] [--program FILE] | --page
   --granule SIZE   base pages of the kernels: 4K, 16K or 64K; default: 4K
@@ -40,17 +40,16 @@ const SKIP_CHILDREN: Patch =
     Patch { name: "skip-children.patch", text: include_str!("../../kvm-arm64/skip-children.patch") };
 const COUNT: Patch = Patch { name: "count.patch", text: include_str!("../../kvm-arm64/count.patch") };
 
-/// A kernel that is measured: what it is called, and what is changed in it.
+/// A kernel that is measured, and the patches that change it.
 #[derive(Debug)]
 pub struct Variant {
-    /// Its name.
     pub name: &'static str,
     patches: &'static [Patch],
-    /// The same with counters, and what that one is called.
+    /// The name and the patches of the same kernel with counters.
     counting: (&'static str, &'static [Patch]),
 }
 
-/// All of them; the others are compared with the first.
+/// All variants. The others are compared with the first.
 pub const VARIANTS: [Variant; 3] = [
     Variant { name: UNCHANGED, patches: &[], counting: ("as-it-is-counting", &[COUNT]) },
     Variant { name: "skip-levels", patches: &[SKIP_LEVELS], counting: ("skip-levels-counting", &[SKIP_LEVELS, COUNT]) },
@@ -61,7 +60,7 @@ pub const VARIANTS: [Variant; 3] = [
     },
 ];
 
-/// What is asked for.
+/// The parsed command line.
 #[derive(Debug)]
 struct Arguments {
     granule: Granule,
@@ -74,7 +73,7 @@ struct Arguments {
     program: Option<PathBuf>,
 }
 
-/// Builds, measures, and keeps what came of it.
+/// Builds and measures the kernels, and stores the results.
 pub fn run(root: &Path, words: &[String]) -> ExitCode {
     if words.iter().any(|word| word == "--help") {
         println!("{USAGE}");
@@ -166,7 +165,7 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
     Ok(arguments)
 }
 
-/// Bytes of a size in whole M or G.
+/// The number of bytes of a size in whole M or G.
 fn size(text: &str) -> Result<u64, String> {
     let of = |unit: char, shift: u32| -> Option<u64> {
         let count: u64 = text.strip_suffix(unit)?.parse().ok()?;

@@ -1,14 +1,14 @@
-//! What was published of the walk, and what the study takes for events of KVM: read from the study.
+//! Reads from the study the published results of the walk, and the costs that the study assumes for events of KVM.
 
 use std::fs;
 use std::path::Path;
 
 use serde::Deserialize;
 
-/// The study that weighs counts, and compares with what was published.
+/// The study that assigns costs to counts, and compares the result with published figures.
 const STUDY: &str = "studies/stage2-split.toml";
 
-/// What of the study the page shows.
+/// The parts of the study that the page shows.
 #[derive(Debug, Default, Deserialize)]
 pub struct Published {
     published: Vec<Figure>,
@@ -51,7 +51,7 @@ impl Published {
         toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// What was published of a case, in words.
+    /// The published figure of a case, as text.
     pub fn of(&self, phase: Option<&str>, backing: &str, variant: &str) -> String {
         let is_it = |figure: &&Figure| {
             Some(figure.counted.phase.as_str()) == phase
@@ -63,7 +63,7 @@ impl Published {
         self.published.iter().filter(is_it).map(words).collect::<Vec<_>>().join("; ")
     }
 
-    /// What the study takes for an event: the sum of several, each so many times.
+    /// The cost that the study assumes for a sum of events, each with its number.
     pub fn cost(&self, events: &[(&str, f64)]) -> String {
         let of = |(event, times): &(&str, f64)| {
             let range = self.counted.cost.iter().find(|cost| cost.event == *event)?.instructions?;

@@ -1,4 +1,4 @@
-//! What came of a measurement.
+//! The results of a measurement.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,45 +9,45 @@ use super::measure::{Bench, Counted, Memory, Phase, Seen};
 use crate::dist::Target;
 use crate::linux::Granule;
 
-/// A measurement.
+/// A measurement with its results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Base pages of the kernels.
+    /// Base page size of the kernels.
     pub granule: Granule,
-    /// Memory that was logged.
+    /// Size of the logged memory.
     pub memory: Memory,
-    /// What KVM split at a time.
+    /// The number of bytes that KVM split at a time.
     pub chunk_bytes: u64,
     /// The package of the kernels' source, with its version.
     pub source: String,
-    /// The compiler.
+    /// The version of the compiler.
     pub compiler: String,
-    /// The emulator.
+    /// The version of the emulator.
     pub emulator: String,
     /// The commit of the program that measured.
     pub commit: String,
-    /// The day, as ISO 8601 writes it.
+    /// The date in ISO 8601 format.
     pub date: String,
-    /// Kernel by kernel.
+    /// The results of each kernel.
     pub kernels: Vec<Kernel>,
 }
 
-/// What one kernel did.
+/// The results of one kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kernel {
-    /// Its name.
+    /// The name of the variant.
     pub variant: String,
-    /// What its phases took.
+    /// The duration of its phases.
     pub phases: Vec<Phase>,
-    /// What the same kernel with counters counted.
+    /// The counts of the same kernel with counters.
     pub counted: Vec<Counted>,
 }
 
 impl Record {
-    /// One without kernels.
+    /// A record without results.
     ///
     /// # Errors
-    /// No compiler.
+    /// There is no compiler.
     pub fn begin(root: &Path, bench: &Bench, source: &str) -> Result<Record, String> {
         Ok(Record {
             granule: bench.granule,
@@ -62,7 +62,7 @@ impl Record {
         })
     }
 
-    /// Adds a kernel.
+    /// Adds the results of a kernel.
     pub fn add(&mut self, variant: &str, seen: Seen, counted: Vec<Counted>) {
         self.commit = seen.commit;
         self.kernels.push(Kernel { variant: variant.to_owned(), phases: seen.phases, counted });
@@ -70,14 +70,14 @@ impl Record {
 }
 
 impl Kernel {
-    /// A phase's instructions in the first cycle.
+    /// The instructions of a phase in the first cycle.
     pub fn instructions(&self, backing: &str, name: &str) -> Option<f64> {
         let phase = self.phases.iter().find(|phase| phase.backing == backing && phase.name == name)?;
         phase.instructions.first().map(|count| *count as f64)
     }
 }
 
-/// The first line of what a program says of its version.
+/// The first line of a program's `--version` output.
 fn version(program: &str) -> String {
     let output = Command::new(program).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&output).lines().next().unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! The page that shows measurements: instructions, what is saved, what was counted, and what an event takes.
+//! The page that shows measurements: instructions, savings, counts, and the cost of an event.
 
 use std::fmt::Write;
 
@@ -9,19 +9,18 @@ use super::published::Published;
 use super::record::{Kernel, Record};
 use crate::linux::Granule;
 
-/// Backings: what a run calls them, what the page does, and what the study does.
+/// The names of a backing: in a run, on the page, and in the study.
 const BACKINGS: [(&str, &str, &str); 3] =
     [("base", "pages", "pages"), ("thp", "THP", "thp"), ("hugetlb-1g", "1G", "1g")];
 
-/// A row of instructions.
+/// A row of the table of instructions.
 struct Row {
-    /// What it is called.
     name: &'static str,
-    /// Phases that are added.
+    /// Phases that are added up.
     added: &'static [&'static str],
-    /// One that is taken off.
+    /// A phase that is subtracted.
     taken: Option<&'static str>,
-    /// The study's word for it, where it has one.
+    /// The name of the row in the study, if it has one.
     studied: Option<&'static str>,
 }
 
@@ -34,7 +33,7 @@ const ROWS: [Row; 6] = [
     Row { name: "clear, both", added: &["clear", "clear again"], taken: None, studied: Some("clear") },
 ];
 
-/// What `DC ZVA` zeroes at once, which is the study's event `zeroed_line`.
+/// The number of bytes that one `DC ZVA` zeroes, which is the study's event `zeroed_line`.
 const LINE_BYTES: f64 = 64.0;
 
 /// The whole page.
@@ -60,7 +59,7 @@ pub fn page(records: &[Record], published: &Published) -> String {
     text
 }
 
-/// What came of one measurement.
+/// The section of one measurement.
 pub fn section(record: &Record, published: &Published) -> String {
     let Record { granule, source, compiler, emulator, commit, date, .. } = record;
     let mut text = format!("## Base pages of {granule}\n\n");
@@ -101,7 +100,7 @@ pub fn section(record: &Record, published: &Published) -> String {
     text
 }
 
-/// Whether the second cycle with THP took more in `clear` than the first, by a twentieth at least, on every kernel.
+/// Whether on every kernel the second cycle with THP took at least a twentieth more in `clear` than the first.
 fn second_cycles_take_more(record: &Record) -> bool {
     let is_clear = |phase: &&Phase| phase.backing == "thp" && phase.name == "clear";
     let takes_more =
@@ -161,7 +160,7 @@ fn counted(kernel: &Kernel, backing: &str) -> Option<Counts> {
     kernel.counted.iter().find(|one| one.backing == backing).map(|one| one.counts)
 }
 
-/// What events take: instructions over counts.
+/// The costs of events: instructions divided by counts.
 fn events(record: &Record, published: &Published) -> String {
     let [Some(plain), Some(levels)] = [0, 1].map(|index| record.kernels.get(index)) else { return String::new() };
     let split = |kernel: &Kernel, backing: &str| {
@@ -181,14 +180,15 @@ fn events(record: &Record, published: &Published) -> String {
 
     let skipped = minus(visits(plain), visits(levels));
     let visit = over(minus(split(plain, "base"), split(levels, "base")), skipped);
-    // On pages nothing else is left where levels are skipped: tables are put into the cache, and are not taken.
+    // With base pages and skipped levels nothing else is left: tables are put into the cache, and not used.
     let filling = minus(split(levels, "base"), times(visit, visits(levels)));
     let entry = |backing| over(minus(split(levels, backing), filling), built(backing));
-    // What a block of THP takes, less what as many entries take where one of 1G gives way to all of them at once.
+    // The cost of splitting THP blocks, minus the cost of as many entries when a block of 1G is replaced by a table for all of
+    // them.
     let of_entries = times(entry("hugetlb-1g"), built("thp"));
     let beside = minus(minus(split(levels, "thp"), filling), of_entries);
     let pages = memory.bytes as f64 / granule.page_bytes() as f64;
-    // Where there is one alone, it cannot be told from what else is done once, for which the study has no cost.
+    // With a single table, its cost cannot be separated from other work that is done once and has no cost in the study.
     let (table, of_table) = match cached {
         1 => (
             "the one table that is allocated and zeroed for the cache, with all else that the split does once",
@@ -224,7 +224,7 @@ fn events(record: &Record, published: &Published) -> String {
     text
 }
 
-/// A number with its thousands apart.
+/// A number with thousands separators.
 fn whole(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let groups: Vec<&str> =
@@ -331,7 +331,7 @@ mod tests {
         for event in ["split_visit", "protect_visit", "protect_change", "built_entry", "split_block", "table"] {
             assert_ne!(published.cost(&[(event, 1.0)]), "a time", "{event}");
         }
-        // What was counted of a table of 4K, 608.5.
+        // The count for a table of 4K, 608.5.
         assert_eq!(published.cost(&[("table", 1.0), ("zeroed_line", 4096.0 / LINE_BYTES)]), "608 to 609");
     }
 

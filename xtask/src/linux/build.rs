@@ -1,4 +1,4 @@
-//! One build: the configuration, make, and the image that is kept with what it was made of.
+//! One build: the configuration, make, and the image, which is stored with a note of its inputs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,49 +10,48 @@ use super::{Granule, Wanted};
 use crate::cache::{Work, put};
 use crate::dist::Target;
 
-/// What every kernel has.
+/// The configuration of every kernel.
 const COMMON: &str = include_str!("../../linux/common.config");
-/// What those of an architecture have besides, by Debian's name and Linux's.
+/// The additional configuration of an architecture, with Debian's and Linux's name of it.
 const CONFIGURATIONS: [(&str, &str, &str); 2] = [
     ("arm64", "arm64", include_str!("../../linux/arm64.config")),
     ("riscv64", "riscv", include_str!("../../linux/riscv64.config")),
 ];
 
-/// Programs that a build takes besides the compiler, and the packages that bring them.
+/// Programs that a build needs besides the compiler, and their packages.
 const TOOLS: [(&str, &str); 6] =
     [("make", "make"), ("gcc", "gcc"), ("flex", "flex"), ("bison", "bison"), ("bc", "bc"), ("perl", "perl-base")];
 
-/// The list of what a kernel has built in, where Linux keeps it.
+/// The list of built-in modules, by its name in Linux.
 const MODULES: &str = "modules.builtin";
 
-/// A kernel's image.
+/// A kernel image.
 #[derive(Debug)]
 pub struct Image {
-    /// The file.
     pub path: PathBuf,
     /// The package of its source, with its version.
     pub package: String,
 }
 
-/// A kernel that is wanted, and all that it depends on.
+/// A kernel to build, and all its inputs.
 pub struct Order<'a> {
     source: &'a Source,
     wanted: Wanted<'a>,
-    /// What Linux calls the architecture.
+    /// Linux's name of the architecture.
     architecture: &'static str,
     fragment: String,
-    /// What the image is made of, in words.
+    /// The inputs of the image, as text.
     made_of: String,
     images: PathBuf,
-    /// The image's name.
+    /// The name of the image.
     name: String,
 }
 
 impl<'a> Order<'a> {
-    /// That of a kernel from a source, whose images lie below a place.
+    /// The order for a kernel from a source. Images are stored below `place`.
     ///
     /// # Errors
-    /// No compiler; an architecture or a size of its base pages that is not known.
+    /// There is no compiler, or the architecture or its base page size is not supported.
     pub fn new(place: &Path, source: &'a Source, wanted: Wanted<'a>) -> Result<Order<'a>, String> {
         let (architecture, fragment) = configuration(wanted.target, wanted.granule)?;
         let made_of = made_of(source, &fragment, &compiler(wanted.target)?, wanted);
@@ -60,7 +59,7 @@ impl<'a> Order<'a> {
         Ok(Order { source, wanted, architecture, fragment, made_of, images: place.join("images"), name })
     }
 
-    /// The image, where it was made of the same before.
+    /// The existing image, if it was built from the same inputs.
     pub fn made(&self) -> Option<Image> {
         let path = self.images.join(&self.name);
         let is_same = fs::read_to_string(self.images.join(self.note())).is_ok_and(|text| text == self.made_of);
@@ -68,16 +67,16 @@ impl<'a> Order<'a> {
         (has_modules && path.is_file()).then(|| Image { path, package: self.source.package.clone() })
     }
 
-    /// The list of what is built in, which is looked for in `lib/modules/RELEASE` above an image.
+    /// The path of the list of built-in modules. It is expected in `lib/modules/RELEASE` above an image.
     fn modules(&self) -> Option<PathBuf> {
         let release = fs::read_to_string(self.images.join(format!("{}.release", self.name))).ok()?;
         Some(self.images.join("lib/modules").join(release.trim()).join(MODULES))
     }
 
-    /// Builds it at a place, where one kernel is built at a time.
+    /// Builds the image. Only one kernel is built in a place at a time.
     ///
     /// # Errors
-    /// No tool, a patch that does not fit, a lost option, a build that failed.
+    /// A tool is missing, a patch does not apply, an option was lost, or the build fails.
     pub fn make(&self, place: &Path) -> Result<Image, String> {
         let work = Work::begin(place)?;
         for (tool, package) in TOOLS {
@@ -102,7 +101,7 @@ impl<'a> Order<'a> {
         self.made().ok_or_else(|| format!("{} is not there although it was built", self.name))
     }
 
-    /// Keeps the list of what is built in, and the release that it is of.
+    /// Stores the list of built-in modules and the kernel's release.
     fn keep_modules(&self, build: &Path, work: &Work) -> Result<(), String> {
         let read =
             |file: &str| fs::read(build.join(file)).map_err(|error| format!("{}: {error}", build.join(file).display()));
@@ -113,12 +112,12 @@ impl<'a> Order<'a> {
         put(place, MODULES, &read(MODULES)?, work)
     }
 
-    /// The file that says what the image was made of.
+    /// The name of the file that lists the inputs of the image.
     fn note(&self) -> String {
         format!("{}.made-of", self.name)
     }
 
-    /// Configures a build: what the fragment says, and nothing else that can be left out.
+    /// Configures a build: the options of the fragment and as few others as possible.
     fn configure(&self, build: &Path, work: &Work) -> Result<(), String> {
         let file = work.path.join("fragment");
         fs::write(&file, &self.fragment).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -135,7 +134,7 @@ impl<'a> Order<'a> {
         Err(format!("{package} has no such options, or not what they depend on: {}", lost.join(", ")))
     }
 
-    /// make, for this build and no program of this machine.
+    /// make, for this build, independent of the programs of this machine.
     fn command(&self, build: &Path) -> Command {
         let mut make = Command::new("make");
         make.args(["--silent", "-C"]).arg(&self.source.tree).arg(format!("O={}", build.display()));
@@ -144,7 +143,7 @@ impl<'a> Order<'a> {
         if !target.is_here() {
             make.arg(format!("CROSS_COMPILE={}", target.gcc.trim_end_matches("gcc")));
         }
-        // Nothing of this machine is in the image, and it does not change with the day.
+        // The image does not depend on this machine, the user or the date.
         let said = [("USER", "pagelab"), ("HOST", "pagelab"), ("TIMESTAMP", "1970-01-01"), ("VERSION", "1")];
         make.envs(said.map(|(name, value)| (format!("KBUILD_BUILD_{name}"), value)));
         make.env_remove("MAKEFLAGS").env_remove("MFLAGS");
@@ -152,7 +151,7 @@ impl<'a> Order<'a> {
     }
 }
 
-/// The compiler's own words of its version; what is built changes with it.
+/// The compiler's version, on which the build depends.
 fn compiler(target: &Target) -> Result<String, String> {
     let program = target.compiler()?;
     let output = Command::new(program).arg("--version").output();
@@ -160,7 +159,7 @@ fn compiler(target: &Target) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
 }
 
-/// What Linux calls an architecture, and what is configured for it.
+/// Linux's name of an architecture, and its configuration.
 fn configuration(target: &Target, granule: Granule) -> Result<(&'static str, String), String> {
     let known = CONFIGURATIONS.iter().find(|(debian, ..)| *debian == target.architecture);
     let (_, linux, own) = known.ok_or_else(|| format!("there is no configuration of Linux for {}", target.triple))?;
@@ -172,7 +171,7 @@ fn configuration(target: &Target, granule: Granule) -> Result<(&'static str, Str
     Ok((linux, format!("{own}{COMMON}{pages}")))
 }
 
-/// The size of base pages, with the architecture where it is another one than arm64, which has several.
+/// The base page size, preceded by the architecture unless that is arm64, which supports several sizes.
 fn pages_of(wanted: Wanted) -> String {
     match wanted.target.architecture {
         "arm64" => wanted.granule.to_string(),
@@ -180,13 +179,13 @@ fn pages_of(wanted: Wanted) -> String {
     }
 }
 
-/// Lines of a fragment that are not in the configuration that was made of it.
+/// The lines of a fragment that are missing from the configuration made from it.
 fn lost<'a>(fragment: &'a str, made: &str) -> Vec<&'a str> {
     let options = fragment.lines().filter(|line| line.starts_with("CONFIG_"));
     options.filter(|option| !made.lines().any(|line| line == *option)).collect()
 }
 
-/// All that an image depends on.
+/// All inputs of an image.
 fn made_of(source: &Source, fragment: &str, compiler: &str, wanted: Wanted) -> String {
     let patches = wanted.patches.iter().map(|patch| patch.text);
     [source.package.as_str(), compiler, fragment].into_iter().chain(patches).collect::<Vec<_>>().join("\n")

@@ -1,5 +1,5 @@
-//! Linux for arm64 and riscv64, built from its source as Debian packages it: a small configuration, a size of base pages, and
-//! patches. Images are cached with what they were made of.
+//! Builds Linux for arm64 and riscv64 from Debian's source package, with a small configuration, a base page size, and patches.
+//! Images are cached together with a list of their inputs.
 
 mod build;
 mod source;
@@ -15,31 +15,28 @@ use source::Source;
 
 use crate::dist::Target;
 
-/// The release whose source is taken: the stable one, so that patches go on fitting.
+/// The release whose source is used. It is the stable one, so that the patches continue to apply.
 pub const RELEASE: &str = "trixie";
 
-/// What a kernel without patches is called.
+/// The name of a kernel without patches.
 pub const UNCHANGED: &str = "as-it-is";
 
-/// The size of base pages.
+/// The base page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Granule {
-    /// 4K.
     #[serde(rename = "4K")]
     K4,
-    /// 16K.
     #[serde(rename = "16K")]
     K16,
-    /// 64K.
     #[serde(rename = "64K")]
     K64,
 }
 
 impl Granule {
-    /// All of them.
+    /// All sizes.
     pub const ALL: [Granule; 3] = [Granule::K4, Granule::K16, Granule::K64];
 
-    /// The one of this name.
+    /// The size with this name.
     ///
     /// # Errors
     /// There is none.
@@ -57,7 +54,7 @@ impl Granule {
         }
     }
 
-    /// Bytes of a block of the level above base pages: a table has as many entries of 8 bytes as fit in a page.
+    /// Bytes mapped by a block one level above base pages: a table is one page of 8-byte entries.
     pub fn block_bytes(self) -> u64 {
         self.page_bytes() * (self.page_bytes() / 8)
     }
@@ -73,29 +70,29 @@ impl fmt::Display for Granule {
     }
 }
 
-/// A patch: its file's name, and what it says.
+/// A patch to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Patch {
-    /// What it is called in messages.
+    /// The name in messages, which is the file name.
     pub name: &'static str,
-    /// A unified diff with `a/` and `b/`.
+    /// A unified diff with the prefixes `a/` and `b/`.
     pub text: &'static str,
 }
 
-/// A kernel that is wanted.
+/// A kernel to build.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// What it is for.
+    /// The architecture.
     pub target: &'static Target,
-    /// The size of its base pages.
+    /// The base page size.
     pub granule: Granule,
-    /// What this variant is called; the end of the kernel's release.
+    /// The name of this variant, which ends the kernel's release.
     pub variant: &'a str,
-    /// In the order in which they are applied.
+    /// The patches, in the order in which they are applied.
     pub patches: &'a [Patch],
 }
 
-/// The source of a release of Debian, and what is built from it.
+/// The source of a Debian release, and the images built from it.
 #[derive(Debug)]
 pub struct Linux {
     source: Source,
@@ -103,31 +100,32 @@ pub struct Linux {
 }
 
 impl Linux {
-    /// The source, which is fetched where it is missing and, with `again`, where Debian has a newer one. What was fetched before
-    /// serves where that fails.
+    /// Opens the source. It is fetched if it is missing, and with `again` if Debian has a newer one. If that fails, the existing
+    /// source is used.
     ///
     /// # Errors
-    /// It was never fetched, and cannot be now: no network, no such package, too little room on the disk, no tool.
+    /// It was never fetched, and cannot be fetched now: no network, no such package, too little space on the disk, or a missing
+    /// tool.
     pub fn open(release: &str, cache: &Path, again: bool) -> Result<Linux, String> {
         let place = cache.join("linux").join(release);
         let source = Source::fetch(release, cache, &place, again)?;
         Ok(Linux { source, place })
     }
 
-    /// The source's package with its version.
+    /// The source package with its version.
     pub fn package(&self) -> &str {
         &self.source.package
     }
 
-    /// The image of a kernel, built where it is not there from this very source, configuration, compiler and patches.
+    /// The image of a kernel, built unless it exists for exactly this source, configuration, compiler and patches.
     ///
     /// # Errors
-    /// No compiler or tool (which, and what brings it), a patch that does not fit, an option that the configuration lost, a
-    /// build that failed.
+    /// A compiler or tool is missing (the message names its package), a patch does not apply, the configuration lost an option, or
+    /// the build fails.
     pub fn image(&self, wanted: Wanted) -> Result<Image, String> {
         let order = Order::new(&self.place, &self.source, wanted)?;
         match order.made() {
-            // Nobody is waited for who builds another one.
+            // Does not wait for another run that builds a kernel.
             Some(image) => Ok(image),
             None => order.make(&self.place),
         }

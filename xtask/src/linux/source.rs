@@ -1,4 +1,4 @@
-//! The source: fetched, unpacked once, and changed by patches in place, so that a build sees which files are new.
+//! The kernel source. It is fetched and unpacked once, and patched in place, so that make rebuilds only for files that change.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,25 +13,25 @@ use crate::debian::{Archive, unpack_file};
 
 /// The package that depends on the release's newest source.
 const NEWEST: &str = "linux-source";
-/// What the source and the builds of it take, in bytes: 1.7 GB, and 0.3 GB for each size of base pages.
+/// The disk space for the source and its builds, in bytes: 1.7 GB, and 0.3 GB for each base page size.
 const ROOM_BYTES: u64 = 4 << 30;
 
-/// A source, unpacked.
+/// An unpacked source.
 #[derive(Debug)]
 pub struct Source {
-    /// The package that it is of, with its version.
+    /// Its package, with the version.
     pub package: String,
-    /// Its directory.
+    /// Path of the source tree.
     pub tree: PathBuf,
-    /// Where the files are kept that patches have changed, as they were.
+    /// The directory with the original versions of files that patches have changed.
     pub originals: PathBuf,
 }
 
 impl Source {
-    /// The newest one of a release.
+    /// The newest source of a release.
     ///
     /// # Errors
-    /// It was never fetched, and cannot be now.
+    /// It was never fetched, and cannot be fetched now.
     pub fn fetch(release: &str, cache: &Path, place: &Path, again: bool) -> Result<Source, String> {
         fs::create_dir_all(place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
         let (name, tree) = (place.join("package"), place.join("source"));
@@ -47,10 +47,11 @@ impl Source {
         Ok(Source { package, tree, originals: place.join("originals") })
     }
 
-    /// Makes the tree be the package's with these patches and no others. Files that are so already are left alone.
+    /// Applies exactly these patches to the source of the package, and reverts others. Files that are already correct are left
+    /// alone.
     ///
     /// # Errors
-    /// A patch does not fit this source; a file that cannot be written.
+    /// A patch does not apply to this source, or a file cannot be written.
     pub fn patch(&self, patches: &[Patch], work: &Work) -> Result<(), String> {
         let cannot = |path: &Path| {
             let path = path.display().to_string();
@@ -84,7 +85,7 @@ impl Source {
     }
 }
 
-/// Fetches the newest source and puts it in the place of the one that is there, unless that is the same.
+/// Fetches the newest source and replaces the existing one, unless they are the same.
 fn replace(release: &str, cache: &Path, place: &Path, work: &Work) -> Result<(), String> {
     for (tool, package) in [("xz", "xz-utils"), ("patch", "patch")] {
         needs(tool, package)?;
@@ -97,7 +98,7 @@ fn replace(release: &str, cache: &Path, place: &Path, work: &Work) -> Result<(),
         let name = name.ok_or_else(|| format!("{NEWEST} of {} depends on no source", archive.name()))?;
         Ok((archive.fetch(&name, work)?, name))
     };
-    // The lists name a package that may be gone by now: then they are fetched anew.
+    // The cached lists may name a package that has been removed meanwhile; then they are fetched again.
     let (file, name) = of(false).or_else(|problem| {
         println!("{problem}; the lists may be old");
         of(true)
@@ -126,7 +127,7 @@ fn absent(error: std::io::Error) -> std::io::Result<()> {
     if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// Whether the disk has room for a source and its builds.
+/// Checks that the disk has space for a source and its builds.
 fn has_room(place: &Path) -> Result<(), String> {
     let output = Command::new("df").args(["-B1", "--output=avail"]).arg(place).output();
     let output = output.map_err(|error| format!("cannot run df: {error}"))?;
@@ -167,7 +168,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::copy(from, to).map(drop)
 }
 
-/// The files below a directory, relative to it; none where it is not there.
+/// The files below a directory, relative to it; none if it does not exist.
 fn below(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut left = vec![PathBuf::new()];

@@ -1,11 +1,11 @@
-//! Programs that unpacking and building take.
+//! The programs that unpacking and building need.
 
 use crate::test::packages::is_in_path;
 
-/// Whether a program is there.
+/// Checks that a program is installed.
 ///
 /// # Errors
-/// It is not; which package brings it.
+/// It is not installed; the message names its package.
 pub fn needs(tool: &str, package: &str) -> Result<(), String> {
     if is_in_path(tool) { Ok(()) } else { Err(format!("needs {tool}; apt-get install {package}")) }
 }

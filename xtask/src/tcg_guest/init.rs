@@ -1,17 +1,17 @@
-//! The guest's only program: an arm64 ELF file with nothing in it but what it does.
+//! The guest's only program: a minimal arm64 ELF file.
 
 use dynasmrt::aarch64::Aarch64Relocation;
 use dynasmrt::{DynasmApi, DynasmLabelApi, VecAssembler, dynasm};
 
-/// What the guest says when it has got there; `pagelab workload tcg-boot` waits for it.
+/// The line that the guest prints when it has started; `pagelab workload tcg-boot` waits for it.
 pub(super) const SAYS: &str = "pagelab guest: init reached, powering off\n";
 
-/// Where the file is loaded: anywhere but at 0.
+/// The load address of the file: any except 0.
 const BASE: u64 = 0x40_0000;
 /// Sizes of the ELF header and of the one program header (elf(5)).
 const HEADERS_BYTES: u64 = 64 + 56;
 
-/// The whole file.
+/// The content of the file.
 pub fn program() -> Vec<u8> {
     let code = code();
     let bytes = HEADERS_BYTES + code.len() as u64;
@@ -21,8 +21,8 @@ pub fn program() -> Vec<u8> {
     file
 }
 
-/// Only where it is process 1 (elsewhere it ends at once, so that nobody powers off a real machine with it):
-/// write(1, SAYS); reboot(POWER_OFF). Then it ends, which is a panic of the guest's kernel.
+/// As process 1 it calls write(1, SAYS) and reboot(POWER_OFF). As any other process it exits at once, so that it cannot power off a
+/// real machine by mistake. If the reboot fails it exits, and the guest's kernel panics.
 fn code() -> Vec<u8> {
     let mut ops = VecAssembler::<Aarch64Relocation>::new(0);
     let length = SAYS.len() as u32;
@@ -67,7 +67,7 @@ fn elf_header() -> Vec<u8> {
     header
 }
 
-/// All of the file, readable and executable.
+/// One segment with the whole file, readable and executable.
 fn program_header(bytes: u64) -> Vec<u8> {
     let mut header = Vec::new();
     words(&mut header, &[1, 5]); // PT_LOAD, R and X

@@ -1,5 +1,5 @@
-//! The guest that does more: Debian's installer, until udev has set up the devices. It generates three times the code of
-//! a kernel alone, and runs it for four times as long.
+//! The second guest: Debian's installer, until udev has set up the devices. It makes QEMU translate three times as much code as a
+//! kernel alone, and runs it four times as long.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,8 +10,8 @@ use guest::cpio;
 
 use super::init::SAYS;
 
-/// In the place of the installer's own init: does the same up to the devices, then what the other guest does. Only as
-/// process 1, so that nobody powers off a real machine with it.
+/// Replaces the installer's own init. It does the same until the devices are set up, then the same as the first guest's program. It
+/// does so only as process 1, so that it cannot power off a real machine by mistake.
 const SCRIPT: &str = "#!/bin/sh
 [ $$ = 1 ] || exit 1
 mount -t tmpfs run /run
@@ -20,8 +20,8 @@ mount -t sysfs sysfs /sys
 /lib/debian-installer/start-udev
 ";
 
-/// Makes the initrd out of the installer's compressed one: unpacked, so that the guest's time is not that of a
-/// decompressor, with one file more behind it. A later file takes the place of an earlier one of its name
+/// Makes the initrd from the installer's compressed one. It is decompressed, so that the guest does not spend its time on that, and
+/// one file is appended. A later file replaces an earlier one with the same name
 /// (Documentation/driver-api/early-userspace/buffer-format.rst).
 pub fn make(compressed: &Path, initrd: &Path) -> Result<(), String> {
     let cannot = |error: std::io::Error| format!("cannot unpack {}: {error}", compressed.display());

@@ -1,9 +1,8 @@
-//! `cargo xtask tcg-guest`: the arm64 Linux that `pagelab workload tcg-boot` boots, without root.
+//! `cargo xtask tcg-guest`: makes the arm64 Linux guest that `pagelab workload tcg-boot` boots, without root.
 //!
-//! The kernel is that of Debian's installer, out of a package for every architecture, so that apt needs no
-//! foreign one. The initrd holds one program, assembled here: it says that it was reached, and powers off. A second
-//! initrd is the installer's, which does more before that. A third one, which is large and made where it is asked for, is a
-//! whole Debian.
+//! The kernel is that of Debian's installer, from a package for all architectures, so that apt needs no foreign one. The first
+//! initrd contains a single program, assembled here, which prints that it was reached and powers off. The second initrd is the
+//! installer's, which does more work before that. The third one is a whole Debian. It is large, and made only on request.
 
 mod init;
 mod installer;
@@ -19,27 +18,27 @@ use guest::cpio;
 use crate::cache::{Work, cache, put};
 use crate::debian::{Archive, unpack_file};
 
-/// The kernel, as `pagelab workload tcg-boot` looks for it.
+/// The kernel, by the name that `pagelab workload tcg-boot` expects.
 const KERNEL: &str = "linux";
 /// The initrd of `tcg-boot --until devices`.
 const INSTALLER: &str = "initrd-installer";
-/// Names the package that both are of.
+/// A file with the name of the package that both come from.
 const PACKAGE: &str = "package";
 /// The initrd of `tcg-boot --until system`.
 const SYSTEM: &str = "initrd-system";
-/// Names what is in it.
+/// A file with the description of that initrd.
 const SYSTEM_NAME: &str = "system";
 
-/// What is made of the guest.
+/// Selects the parts of the guest to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// What is there is made anew.
+    /// Make existing parts again.
     pub again: bool,
-    /// The whole Debian too.
+    /// Make the whole Debian too.
     pub system: bool,
 }
 
-/// Fetches what is missing and says where it is.
+/// Makes the missing parts and prints where they are.
 pub fn run(wanted: Wanted) -> ExitCode {
     let made = assemble(wanted.again).and_then(|directory| {
         if wanted.system { assemble_system(&directory, wanted.again).map(|()| directory) } else { Ok(directory) }
@@ -56,7 +55,7 @@ pub fn run(wanted: Wanted) -> ExitCode {
     }
 }
 
-/// Makes the guest where it is missing and returns its directory.
+/// Makes the guest if it is missing and returns its directory.
 pub fn assemble(again: bool) -> Result<PathBuf, String> {
     let directory = cache()?.join("pagelab/tcg-guest");
     fs::create_dir_all(&directory).map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
@@ -76,7 +75,7 @@ pub fn assemble(again: bool) -> Result<PathBuf, String> {
     Ok(directory)
 }
 
-/// Makes the whole Debian where it is missing.
+/// Makes the whole Debian if it is missing.
 fn assemble_system(directory: &Path, again: bool) -> Result<(), String> {
     if !again && [SYSTEM, SYSTEM_NAME].iter().all(|name| directory.join(name).is_file()) {
         return Ok(());
@@ -94,8 +93,8 @@ fn assemble_system(directory: &Path, again: bool) -> Result<(), String> {
     put(directory, SYSTEM_NAME, name.as_bytes(), &work)
 }
 
-/// Puts what is of a package in the place of the last. `package` says what they are, so it goes first and comes last:
-/// what is interrupted is fetched again.
+/// Replaces the files of the previous package. The file `package` is removed first and written last, so that files of an
+/// interrupted run are fetched again.
 fn replace(directory: &Path, version: &str, work: &Work) -> Result<(), String> {
     let name = directory.join(PACKAGE);
     match fs::remove_file(&name) {
@@ -112,7 +111,7 @@ fn replace(directory: &Path, version: &str, work: &Work) -> Result<(), String> {
     put(directory, PACKAGE, version.as_bytes(), work)
 }
 
-/// The installer of the Debian that this is.
+/// The package of the installer, for the Debian release of this machine.
 fn package_name(release: &str) -> Result<String, String> {
     match (value(release, "ID"), value(release, "VERSION_ID").parse::<u32>()) {
         ("debian", Ok(version)) => Ok(format!("debian-installer-{version}-netboot-arm64")),
@@ -123,13 +122,13 @@ fn package_name(release: &str) -> Result<String, String> {
     }
 }
 
-/// The value of a key of os-release(5), empty where it has none.
+/// The value of a key of os-release(5), empty if the key is missing.
 fn value<'a>(release: &'a str, key: &str) -> &'a str {
     let line = release.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     line.map(|value| value.trim_matches('"')).unwrap_or_default()
 }
 
-/// A file's place in the package.
+/// The path of a file in the package.
 fn path_in(package: &str, file: &str) -> String {
     let version = package.split('-').nth(2).unwrap_or_default();
     format!("./usr/lib/debian-installer/images/{version}/arm64/text/debian-installer/arm64/{file}")

@@ -1,7 +1,7 @@
-//! The guest that does the most: a whole Debian, up and down again. It generates ten times the code of a kernel alone.
+//! The largest guest: boots a whole Debian and shuts it down. It makes QEMU translate ten times as much code as a kernel alone.
 //!
-//! It is what debootstrap installs, and some services besides, out of packages that are unpacked and not configured: that
-//! would take programs of arm64. systemd starts it without: it makes users and directories itself at the first boot.
+//! It contains the packages that debootstrap installs and some services. The packages are unpacked but not configured, because
+//! configuring runs arm64 programs. systemd boots the system anyway: it creates users and directories at the first boot.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
@@ -13,7 +13,7 @@ use crate::cache::Work;
 use crate::debian::{Archive, merged, unpack_among};
 use guest::cpio;
 
-/// Debian's base system as debootstrap installs it, by apt's patterns, and what a server has beside it.
+/// apt patterns for Debian's base system as debootstrap installs it, and for typical packages of a server.
 const PACKAGES: [&str; 9] = [
     "?essential",
     "?priority(required)",
@@ -25,13 +25,13 @@ const PACKAGES: [&str; 9] = [
     "rsyslog",
     "unattended-upgrades",
 ];
-/// Services that their packages would have enabled.
+/// Services that configuring their packages would enable.
 const SERVICES: [&str; 6] =
     ["cron", "e2scrub_reap", "networking", "rsyslog", "systemd-networkd", "unattended-upgrades"];
-/// What the boot reads nothing of: it would only fill the guest's memory.
+/// Directories that the boot does not read, and that would only fill the guest's memory.
 const LEFT_OUT: [&str; 5] = ["boot", "usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info"];
 
-/// Says that the system is up, and takes it down.
+/// A unit that prints that the system is up, and shuts it down.
 fn unit() -> String {
     format!(
         "[Unit]\nDescription=Powers off as soon as the system is up\nAfter=multi-user.target\n\n[Service]\nType=oneshot\n\
@@ -41,10 +41,10 @@ fn unit() -> String {
     )
 }
 
-/// Makes the initrd out of the newest packages, and returns what it is, as one word.
+/// Makes the initrd from the newest packages, and returns its description as one word.
 ///
 /// # Errors
-/// apt's, and what cannot be unpacked or written.
+/// apt fails, or a package cannot be unpacked, or a file cannot be written.
 pub fn make(archive: &Archive, work: &Work, initrd: &Path) -> Result<String, String> {
     let packages = archive.fetch_all(&PACKAGES, work)?;
     let root = work.path.join("root");
@@ -59,17 +59,17 @@ pub fn make(archive: &Archive, work: &Work, initrd: &Path) -> Result<String, Str
     Ok(name(archive, &packages))
 }
 
-/// Release, architecture, how many packages, and a number that changes with any version of them.
+/// The release, the architecture, the number of packages, and a hash of their versions.
 fn name(archive: &Archive, packages: &[PathBuf]) -> String {
     let files = packages.iter().flat_map(|package| package.file_name());
-    // FNV-1a, 64 bits (Fowler, Noll, Vo): it tells builds apart, and guards against nobody.
+    // FNV-1a, 64 bits (Fowler, Noll, Vo). It only distinguishes builds; it is not a security measure.
     let bytes = files.flat_map(|file| file.as_encoded_bytes().iter().chain(b"\n"));
     let hash =
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
     format!("debian-{}-{}_{}_packages_{hash:016x}", archive.release, archive.architecture, packages.len())
 }
 
-/// What configuring the packages, and an installer, would have left.
+/// Makes the files that configuring the packages, and an installer, would have made.
 fn configured(root: &Path) -> io::Result<()> {
     let units = root.join("etc/systemd/system");
     let wanted = units.join("multi-user.target.wants");
@@ -87,11 +87,11 @@ fn configured(root: &Path) -> io::Result<()> {
     symlink("sbin/init", root.join("init"))?;
     let files = [
         ("etc/systemd/system/pagelab.service", unit()),
-        // The console is for the line of the unit.
+        // Keeps systemd's messages off the console, which is for the line of the unit.
         ("etc/systemd/system.conf.d/pagelab.conf", "[Manager]\nShowStatus=no\n".to_owned()),
         ("etc/hostname", "debian\n".to_owned()),
         ("etc/fstab", String::new()),
-        // One that is there: without it the first boot asks at the console.
+        // Must exist: without it the first boot asks questions on the console.
         ("etc/machine-id", format!("{:032x}\n", 0x7061_6765_6c61_6221_u64)),
     ];
     files.iter().try_for_each(|(name, content)| fs::write(root.join(name), content))

@@ -1,4 +1,4 @@
-//! Which tests may be skipped on the CI machine, and why: `allowed_skips.toml`.
+//! The tests that may be skipped on the CI machine, and the reasons: `allowed_skips.toml`.
 
 use serde::Deserialize;
 
@@ -9,17 +9,17 @@ const FILE: &str = include_str!("allowed_skips.toml");
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AllowedSkips {
-    /// Helpers that other tests start, and tools for people.
+    /// Helper tests that other tests start, and tools for manual use.
     ignored: Vec<Allowed>,
-    /// What a machine or a kernel may lack.
+    /// Features that a machine or a kernel may lack.
     needs: Vec<Allowed>,
 }
 
-/// Skips that are expected.
+/// A group of expected skips.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Allowed {
-    /// A part of the test's name, or of what it needs.
+    /// A part of the test's name, or of its need.
     text: String,
     reason: String,
 }
@@ -29,10 +29,10 @@ struct Allowed {
 pub struct Expected(AllowedSkips);
 
 impl Expected {
-    /// Those of the file.
+    /// Reads the file.
     ///
     /// # Errors
-    /// The file is not understood.
+    /// The file cannot be parsed.
     pub fn read() -> Result<Expected, String> {
         toml::from_str(FILE).map(Expected).map_err(|error| format!("allowed_skips.toml: {error}"))
     }

@@ -1,4 +1,4 @@
-//! What runs at the same time as the tests, because nothing of it claims a time: fuzz targets, tests in documentation, guests.
+//! Steps that run at the same time as the tests, because they measure no times: fuzz targets, documentation tests, guests.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,8 @@ use super::fuzz;
 use super::steps::Steps;
 use super::tally::{Failure, Tally};
 
-/// Runs these steps, one after the other, on what the tests leave of the processors. Tests in documentation are left out where
-/// `with_documentation` says that others run them.
+/// Runs these steps one after the other, with the processor time that the tests leave. Runs the documentation tests only with
+/// `with_documentation`: without nextest, cargo runs them with the other tests.
 pub fn run(root: &Path, skips: &Path, with_documentation: bool, steps: &Steps) -> Tally {
     if let Err(problem) = give_way() {
         println!("fuzz targets, documentation and guests run at the priority of the tests: {problem}");
@@ -27,7 +27,7 @@ pub fn run(root: &Path, skips: &Path, with_documentation: bool, steps: &Steps) -
     tally
 }
 
-/// Gives this thread, and what it starts from now on, the lowest priority.
+/// Gives this thread, and the processes that it starts from now on, the lowest priority.
 fn give_way() -> Result<(), String> {
     let place = fs::read_link("/proc/thread-self").map_err(|error| format!("/proc/thread-self: {error}"))?;
     let thread = place.file_name().unwrap_or_default();
@@ -40,7 +40,7 @@ fn give_way() -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// The priority of the thread that asks, as children get it: field 19 of its stat.
+    /// The nice value of this thread as a child process inherits it: field 19 of its stat.
     fn priority() -> String {
         let output = Command::new("cat").arg("/proc/self/stat").output().unwrap();
         let stat = String::from_utf8(output.stdout).unwrap();

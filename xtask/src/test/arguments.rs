@@ -1,6 +1,5 @@
-//! What `cargo xtask test` is asked for.
+//! The command line of `cargo xtask test`.
 
-/// How it is called.
 pub const USAGE: &str = "usage: cargo xtask test [--quick]
        cargo xtask test --soak N [--load] [--flaky | FILTER]
   --quick   the inner loop: rules, rustfmt, and the tests of libraries and programs that need neither root nor guests
@@ -10,43 +9,42 @@ pub const USAGE: &str = "usage: cargo xtask test [--quick]
   --flaky   only the tests that once failed now and then (xtask/src/test/once_flaky.txt)
   FILTER    only these tests, as nextest's filtersets: 'test(a_name) | package(lease)'";
 
-/// What to run.
+/// Selects what to run.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// Everything.
     All,
-    /// What is fast and needs no rights.
+    /// Only the fast tests that need no privileges.
     Quick,
     /// The tests, several times.
     Soak(Soak),
 }
 
-/// The tests, several times.
+/// Options of a soak: the tests, several times.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Soak {
-    /// How often.
+    /// The number of runs.
     pub runs: u32,
-    /// Whether other work keeps the processors busy.
+    /// Whether other threads keep the processors busy meanwhile.
     pub load: bool,
-    /// Which tests.
     pub tests: Tests,
 }
 
-/// Tests to soak.
+/// The tests of a soak.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Tests {
-    /// All of them.
+    /// All tests.
     All,
-    /// Those that once failed now and then.
+    /// The tests that were once flaky.
     OnceFlaky,
-    /// Those of a filterset.
+    /// The tests of a nextest filterset.
     Filter(String),
 }
 
 /// Parses the words after `test`.
 ///
 /// # Errors
-/// They are not understood.
+/// They are not valid.
 pub fn parse(words: &[String]) -> Result<Wanted, String> {
     let mut words = words.iter().map(String::as_str);
     match words.next() {

@@ -1,4 +1,4 @@
-//! Tests as `cargo test` runs them, all of a program's in one process, and the signals that tests start with.
+//! Runs tests with `cargo test`, all of a program's in one process, and sets the signal dispositions that tests start with.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -8,7 +8,7 @@ use std::process::Command;
 use super::tally::Tally;
 use super::{libtest, modules};
 
-/// The variable that names the file in which tests note that they do not run (`testing::SKIPS`).
+/// The variable that names the file in which tests record that they were skipped (`testing::SKIPS`).
 pub const SKIPS: &str = "PAGELAB_TEST_SKIPS";
 
 /// Runs tests of the workspace. Their output is shown as it comes.
@@ -24,7 +24,7 @@ pub fn cargo_test(root: &Path, options: &[&str], modules: Option<&Path>, skips: 
     let mut command = answering_signals(command);
     command.stdout(writer.try_clone().map_err(io)?).stderr(writer);
     let mut child = command.spawn().map_err(io)?;
-    // The command holds the pipe's writing end; without it the reading ends when the tests do.
+    // The command holds the write end of the pipe. Without it, reading ends when the tests end.
     drop(command);
     let mut output = libtest::Output::default();
     for line in BufReader::new(reader).split(b'\n') {
@@ -36,9 +36,9 @@ pub fn cargo_test(root: &Path, options: &[&str], modules: Option<&Path>, skips: 
     Ok(output.end(child.wait().map_err(io)?.success()))
 }
 
-/// The command with SIGHUP, SIGINT and SIGTERM as they are by default: a shell ignores signals for what it starts in the
-/// background, ignored signals are inherited, and tests send them. Unchanged where `env` has no such option (coreutils before
-/// 8.31).
+/// The command with the default actions for SIGHUP, SIGINT and SIGTERM. A shell ignores signals for processes that it starts in the
+/// background, ignored signals are inherited, and tests send these signals. The command is unchanged if `env` does not have this
+/// option (coreutils before 8.31).
 pub fn answering_signals(command: Command) -> Command {
     const DEFAULT: &str = "--default-signal=HUP,INT,TERM";
     if !Command::new("env").args([DEFAULT, "true"]).status().is_ok_and(|status| status.success()) {

@@ -1,16 +1,16 @@
-//! The fuzz targets: whether they still compile. `cargo fuzz` runs them.
+//! Checks that the fuzz targets still compile. `cargo fuzz` runs them.
 //!
-//! They are checked, not linked: libFuzzer is C++ that takes minutes to compile, and no test runs a target.
+//! They are checked but not linked: libFuzzer is C++ that takes minutes to compile, and no test runs a target.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::tally::{Failure, Skip, Tally, Why};
 
-/// A path without a library: nothing is linked, and so nothing of libFuzzer is built (its build.rs).
+/// A path without a library: nothing is linked, so libFuzzer is not built (its build.rs).
 const NO_LIBFUZZER: (&str, &str) = ("CUSTOM_LIBFUZZER_PATH", "/nowhere/libfuzzer.a");
 
-/// Checks the fuzz targets of all crates. A package whose dependencies cannot be fetched is a skip.
+/// Checks the fuzz targets of all crates. A package whose dependencies cannot be fetched counts as skipped.
 pub fn check(root: &Path) -> Tally {
     let mut tally = Tally::default();
     for directory in directories(root) {
@@ -34,13 +34,13 @@ pub fn check(root: &Path) -> Tally {
 
 /// Why targets were not checked.
 enum NotChecked {
-    /// This machine lacks something.
+    /// This machine lacks something; what.
     Needs(String),
-    /// They are wrong.
+    /// The targets do not compile.
     Failed(String),
 }
 
-/// The packages of fuzz targets, which are no part of the workspace.
+/// The packages of fuzz targets, which are not part of the workspace.
 fn directories(root: &Path) -> Vec<PathBuf> {
     let crates = fs::read_dir(root.join("crates")).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = crates.map(|entry| entry.path().join("fuzz")).collect();

@@ -1,26 +1,26 @@
-//! What of this host makes tests fail, or wait, for a reason that is not theirs: folios that the kernel gives everybody,
-//! settings that a lease left behind, somebody who has the lease.
+//! Finds state of this host that makes tests fail or wait for a reason of the host: folio sizes enabled for all programs, settings
+//! that a lease left changed, or a process that holds the lease.
 
 use std::fs;
 use std::path::Path;
 
 use serde::Deserialize;
 
-/// A folder for each size of folios.
+/// The directory with a subdirectory for each folio size.
 const FOLIOS: &str = "sys/kernel/mm/transparent_hugepage";
-/// The lock of pagelab's lease, in which its holder stands.
+/// The lock file of pagelab's lease, which names its holder.
 const LOCK: &str = "run/pagelab/lease.lock";
-/// What a lease has changed and not put back.
+/// The journal of settings that a lease has changed and not restored.
 const JOURNAL: &str = "var/lib/pagelab/lease.jsonl";
 
-/// Who has the lease, as the lock says it.
+/// The holder of the lease, from the lock file.
 #[derive(Deserialize)]
 struct Holder {
     pid: u32,
     command: String,
 }
 
-/// What stands in the tests' way on the host below `root`, a line each with what to do about it.
+/// The obstacles for tests on the host below `root`, one per line, each with advice.
 pub fn in_the_way(root: &Path) -> Vec<String> {
     let holder = holder(root);
     let left = || {
@@ -29,12 +29,12 @@ pub fn in_the_way(root: &Path) -> Vec<String> {
             .then(|| format!("/{JOURNAL}: a lease ended before its settings were put back; pagelab restore"))
     };
     let mut found = folios_for_everybody(root);
-    // What the holder has changed it puts back by itself.
+    // The holder restores the settings that it has changed.
     found.extend(holder.or_else(left));
     found
 }
 
-/// The sizes of folios that the kernel gives every program that asks for nothing.
+/// The folio sizes that the kernel gives to every program without madvise.
 fn folios_for_everybody(root: &Path) -> Vec<String> {
     let sizes = fs::read_dir(root.join(FOLIOS)).into_iter().flatten().flatten();
     let mut settings: Vec<String> = sizes.map(|size| size.file_name().to_string_lossy().into_owned()).collect();
@@ -66,7 +66,7 @@ fn read(root: &Path, path: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A host with these files, in a directory of its own below `target`.
+    /// The findings on a host with these files, in a temporary directory.
     fn host(name: &str, files: &[(&str, &str)]) -> Vec<String> {
         let root = std::env::temp_dir().join(format!("xtask-host-{name}-{}", std::process::id()));
         for (path, text) in files {
@@ -104,7 +104,7 @@ mod tests {
         let found = host("held", &files);
         assert!(found.len() == 2 && found[0].contains("hugepages-64kB/enabled is `always`"), "{found:?}");
         assert!(found[1].contains("process 4711 (pagelab compare)"), "{found:?}");
-        // A holder that is gone has left what is in its journal.
+        // If the holder is gone, the settings in its journal have not been restored.
         let found = host("left", &[(LOCK, lock), (JOURNAL, "{}\n")]);
         assert!(found.len() == 1 && found[0].ends_with("pagelab restore"), "{found:?}");
     }

@@ -1,5 +1,5 @@
-//! What a host looks like at a moment, as far as tests can depend on it: settings, the lease, tracers and pagelabs, load, and
-//! free memory by order.
+//! A snapshot of the host state on which tests can depend: settings, the lease, tracers and pagelab processes, load, and free
+//! memory by order.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,9 +8,9 @@ use std::path::Path;
 
 use super::host;
 
-/// Directories of settings whose files are all read, with the files of their subdirectories.
+/// Directories of settings. All their files and those of their subdirectories are read.
 const DIRECTORIES: [&str; 2] = ["sys/kernel/mm/transparent_hugepage", "sys/kernel/mm/hugepages"];
-/// Settings outside of them that pagelab lends, or that decide which pages a program gets.
+/// Other settings that pagelab changes, or that affect which pages a program gets.
 const FILES: [&str; 6] = [
     "proc/sys/vm/compaction_proactiveness",
     "proc/sys/vm/nr_hugepages",
@@ -19,7 +19,7 @@ const FILES: [&str; 6] = [
     "proc/sys/kernel/randomize_va_space",
     "proc/sys/kernel/yama/ptrace_scope",
 ];
-/// Counters in the directories of settings: they change without anybody's doing.
+/// Counters in the directories of settings, which change at any time.
 const COUNTERS: [&str; 7] = [
     "free_hugepages",
     "resv_hugepages",
@@ -32,25 +32,25 @@ const COUNTERS: [&str; 7] = [
 /// Programs that trace others, or change settings.
 const NOTABLE: [&str; 6] = ["gdb", "ltrace", "pagelab", "perf", "rr", "strace"];
 
-/// A host at a moment.
+/// A snapshot of the host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostState {
-    /// Each setting's path and text.
+    /// The content of each settings file, by path.
     settings: BTreeMap<String, String>,
-    /// What holds up tests or changes their outcome, in words.
+    /// What delays tests or changes their outcome, as text.
     in_the_way: Vec<String>,
-    /// How many processes there are of each notable program.
+    /// The number of processes of each notable program.
     programs: BTreeMap<String, usize>,
-    /// As /proc/loadavg has it.
+    /// The content of /proc/loadavg.
     load: String,
     /// Free blocks of each order, over all zones.
     free_blocks: Vec<u64>,
-    /// Memory that the kernel can give without swapping.
+    /// MemAvailable in KiB: memory that the kernel can give without swapping.
     available_kib: Option<u64>,
 }
 
 impl HostState {
-    /// The host below `root` as it is now. What cannot be read is left out.
+    /// The current state of the host below `root`. Files that cannot be read are left out.
     pub fn read(root: &Path) -> HostState {
         let mut settings = BTreeMap::new();
         DIRECTORIES.iter().for_each(|directory| read_settings(root, directory, &mut settings));
@@ -67,7 +67,7 @@ impl HostState {
         }
     }
 
-    /// The host in lines; settings are those that differ from `before`.
+    /// The state as lines of text. Only settings that differ from `before` are listed.
     pub fn describe(&self, before: &HostState) -> String {
         let blocks: Vec<String> = self.free_blocks.iter().map(u64::to_string).collect();
         let available = self.available_kib.map_or("unknown".to_owned(), |kib| format!("{} MiB", kib / 1024));
@@ -126,7 +126,7 @@ fn programs(root: &Path) -> BTreeMap<String, usize> {
     programs
 }
 
-/// `Node 0, zone   Normal    216     55 ...`: a column an order.
+/// Parses `Node 0, zone   Normal    216     55 ...`, with one column per order.
 fn free_blocks(buddyinfo: &str) -> Vec<u64> {
     let mut sums = Vec::new();
     for line in buddyinfo.lines() {

@@ -1,18 +1,18 @@
-//! Reads the output of `cargo test` and counts: for tests in documentation, and where there is no nextest.
+//! Parses and counts the output of `cargo test`, for documentation tests, and if there is no nextest.
 
 use super::tally::{Failure, Skip, Tally, Why};
 
-/// What was read so far.
+/// The state of the parser.
 #[derive(Debug, Default)]
 pub struct Output {
     tally: Tally,
-    /// The test program whose output is read.
+    /// The test program whose output is being read.
     program: Option<String>,
-    /// Its tests whose lines were read: passed, failed, ignored.
+    /// The number of its test lines so far: passed, failed, ignored.
     read: [usize; 3],
 }
 
-/// What came of a test.
+/// The outcome of a test.
 #[derive(Clone, Copy)]
 enum Outcome {
     Passed,
@@ -21,11 +21,11 @@ enum Outcome {
 }
 
 impl Outcome {
-    /// Each with the word of a program's closing line.
+    /// Each outcome with its word in the closing line of a program.
     const ALL: [(Outcome, &str); 3] =
         [(Outcome::Passed, "passed"), (Outcome::Failed, "failed"), (Outcome::Ignored, "ignored")];
 
-    /// As the line of a test says it.
+    /// The outcome from its word in the line of a test.
     fn of(word: &str) -> Option<Outcome> {
         match word {
             "ok" => Some(Outcome::Passed),
@@ -48,7 +48,7 @@ impl Output {
         }
     }
 
-    /// The output ended; `success` is what cargo says of all of it.
+    /// Ends the parsing. `success` is the exit status of cargo.
     pub fn end(mut self, success: bool) -> Tally {
         self.end_program();
         if !success && self.tally.failed.is_empty() {
@@ -75,8 +75,8 @@ impl Output {
         }
     }
 
-    /// The closing line of a program: `ok. 2 passed; 0 failed; 1 ignored; ...`. Tests that it counts and that were not read have
-    /// lines that the output of a process of theirs stands in: they count without their names.
+    /// Reads the closing line of a program: `ok. 2 passed; 0 failed; 1 ignored; ...`. If it counts more tests than were read, the
+    /// lines of these tests were broken by output of a child process. They are counted without their names.
     fn read_result(&mut self, told: &str) {
         let numbers = told.split([';', '.']).map(str::trim);
         let of = |outcome: &str| numbers.clone().find_map(|part| part.strip_suffix(outcome)?.trim().parse().ok());
@@ -90,7 +90,7 @@ impl Output {
         self.read = [0; 3];
     }
 
-    /// A program that began and gave no result was killed or left without one.
+    /// A program that started and printed no result was killed or exited early.
     fn end_program(&mut self) {
         self.read = [0; 3];
         if let Some(program) = self.program.take() {
@@ -100,7 +100,7 @@ impl Output {
     }
 }
 
-/// The program that cargo says it runs: `Running tests/a.rs (target/debug/deps/a-0f)`, `Doc-tests study`.
+/// The program that cargo reports to run: `Running tests/a.rs (target/debug/deps/a-0f)`, `Doc-tests study`.
 fn program(line: &str) -> Option<String> {
     let line = line.trim_start();
     if let Some(package) = line.strip_prefix("Doc-tests ") {
@@ -168,7 +168,7 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         assert_eq!(failed(&tally), ["b four"]);
     }
 
-    /// A process of a test wrote to the same pipe, between the beginning of a line and its end or before it.
+    /// A child process of a test wrote to the same pipe in the middle of a line or before it.
     #[test]
     fn tests_whose_lines_are_broken_count() {
         let output = OUTPUT.replace("test a::two ... ok", "wordstest a::two ... ok");

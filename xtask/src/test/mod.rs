@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything there is to test, in one run, with one closing line; a quick part of it, or the tests many times.
+//! `cargo xtask test`: runs all tests and ends with one summary line; or runs only the quick ones, or the tests many times.
 
 mod allowed;
 mod apart;
@@ -31,7 +31,7 @@ use tally::{Failure, Tally};
 
 use crate::command::succeed;
 
-/// Runs what the words after `test` ask for.
+/// Runs the tests that the words after `test` select.
 pub fn run(root: &Path, words: &[String]) -> ExitCode {
     if words.iter().any(|word| word == "--help") {
         println!("{}", arguments::USAGE);
@@ -48,7 +48,7 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
     }
 }
 
-/// Runs every step, also after one failed, and prints at the end what passed, failed and was skipped, and the times.
+/// Runs every step even if one fails. Prints at the end what passed, failed and was skipped, and the times.
 fn all(root: &Path) -> ExitCode {
     let steps = Steps::begin();
     println!("==> {}; cargo xtask test --quick is for the inner loop", times::expected(root));
@@ -75,7 +75,7 @@ fn all(root: &Path) -> ExitCode {
         Ok(tests) => tally.add(tests),
         Err(problem) => failures.push(failed_step("tests", "cargo test --workspace", problem)),
     }
-    // Also what appeared since the beginning, or was left by a test.
+    // Includes obstacles that appeared during the run or were left by a test.
     let now = host::in_the_way(Path::new("/")).into_iter().filter(|line| !in_the_way.contains(line));
     in_the_way.extend(now.collect::<Vec<_>>());
     tally.failed.extend(failures);
@@ -90,13 +90,13 @@ fn all(root: &Path) -> ExitCode {
     close(&tally, &steps)
 }
 
-/// Where the skips are that CI expects.
+/// The file with the skips that CI expects.
 const EXPECTED_SKIPS: &str = "xtask/src/test/allowed_skips.toml";
 const DOCUMENTATION: &str = "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps";
 const PROGRAMS: &str = "cargo build --workspace";
 const CLIPPY: [&str; 6] = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
 
-/// The rules of the workspace, rustfmt and clippy: what failed.
+/// Runs the rules of the workspace, rustfmt and clippy, and returns the failures.
 fn rules(root: &Path, steps: &Steps) -> Vec<Failure> {
     let mut failures = Vec::new();
     let mut step = |name: &'static str, repeat: &str, step: &dyn Fn() -> Result<(), String>| {
@@ -118,15 +118,15 @@ fn tidy(root: &Path) -> Result<(), String> {
     if findings.is_empty() { Ok(()) } else { Err(format!("{} findings", findings.len())) }
 }
 
-/// The documentation of all crates, in which every link must lead somewhere.
+/// Builds the documentation of all crates; broken links are errors.
 fn documentation(root: &Path) -> Result<(), String> {
     let mut command = crate::cargo(root);
     command.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
     succeed(&mut command)
 }
 
-/// Prints the skips with the reason why each is expected, and returns those that are not: on a CI machine, which can install
-/// every package, such a skip is a failure.
+/// Prints the skips with the reasons why they are expected, and returns the unexpected ones. On a CI machine, which can install
+/// every package, an unexpected skip is a failure.
 fn unexpected_skips(tally: &Tally) -> Vec<Failure> {
     let expected = match Expected::read() {
         Ok(expected) => expected,
@@ -146,8 +146,8 @@ fn unexpected_skips(tally: &Tally) -> Vec<Failure> {
     unexpected
 }
 
-/// Prints what failed, the steps, and the closing line. A step that failed counts as one failure; one
-/// that passed is not counted.
+/// Prints the failures, the steps, and the summary line. A step that failed counts as one failure; a step that passed is not
+/// counted.
 fn close(tally: &Tally, steps: &Steps) -> ExitCode {
     tally.failed.iter().for_each(|failure| println!("failed: {failure}"));
     println!("{}", times::steps(&steps.ended()));

@@ -1,17 +1,17 @@
-//! Python modules that tests read files with and that Debian does not package: how they are had.
+//! Installs Python modules that Debian does not package and that tests use to read files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The variable that names the directory of the modules; a test gives it to its Python alone, so that programs that are measured
-/// find what they always find.
+/// The variable that names the directory of the modules. A test passes it only to its own Python, so that measured programs see
+/// their usual environment.
 pub const MODULES: &str = "PAGELAB_TEST_MODULES";
 
-/// DuckDB, which reads Parquet files: the release that is installed.
+/// DuckDB, which reads Parquet files: the version to install.
 const VERSION: &str = "2.0.1";
 const PACKAGE: &str = "duckdb";
-/// What may come as that package: for Python 3.11 and later ones, of x86-64 and arm64.
+/// The accepted digests of the package: for Python 3.11 and later, on x86-64 and arm64.
 const DIGESTS: [&str; 4] = [
     "eb32b389d99d14cbbec4c110f58237c77eacefc65ef6f737619f413c97a91a77",
     "dd8961476eb9e048d1e784eb6bad7aad39304d72b4e4fd8c021f1863b7ee6425",
@@ -19,10 +19,10 @@ const DIGESTS: [&str; 4] = [
     "ba06918b64d4061bd9ed722dc10adf66f9a10f96426e2403db93a36f590ba3dc",
 ];
 
-/// The directory of the modules, of an earlier run or new. The error says why there is none.
+/// The directory of the modules, from an earlier run or newly installed.
 ///
 /// # Errors
-/// pip cannot install them, or Python cannot use them.
+/// pip cannot install them, or Python cannot use them. The message says why.
 pub fn find_or_install(root: &Path) -> Result<PathBuf, String> {
     let directory = root.join("target").join(format!("{PACKAGE}-{VERSION}"));
     if is_usable(&directory) {
@@ -44,10 +44,10 @@ fn is_usable(directory: &Path) -> bool {
         && python.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// Installs a package of the Python package index into a directory: that version, and nothing but what has one of the digests.
+/// Installs a package of the Python package index into a directory: exactly this version, and only files with one of the digests.
 ///
 /// # Errors
-/// The directory cannot be written; what pip says.
+/// The directory cannot be written, or pip fails; the message contains its output.
 pub fn pip_install(directory: &Path, package: &str, version: &str, digests: &[&str]) -> Result<(), String> {
     fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let digests: Vec<String> = digests.iter().map(|digest| format!("--hash=sha256:{digest}")).collect();

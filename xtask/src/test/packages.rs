@@ -1,4 +1,4 @@
-//! The Debian packages that the tests use, and how they come onto a machine.
+//! The Debian packages that the tests use, and their installation.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -6,11 +6,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A package, and how to see that it is there.
+/// A package, and how to detect that it is installed.
 struct Package {
     /// Its name in Debian.
     name: &'static str,
-    /// A program or a file of it: a name is looked for in PATH and the directories of the administrator.
+    /// A program or a file of the package. A program is searched in PATH and in the administrator's directories.
     sign: &'static str,
     /// What tests use it for.
     reason: &'static str,
@@ -78,10 +78,10 @@ const PACKAGES: [Package; 39] = [
     Package { name: "xz-utils", sign: "xz", reason: "a compressor as a measured command" },
 ];
 
-/// Where Debian asks whether a package may start its service (invoke-rc.d(8)).
+/// The script that Debian runs to decide whether a package may start its service (invoke-rc.d(8)).
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// Installs what is missing, as root on Debian; names it otherwise. Returns what is still missing.
+/// Installs missing packages if this is root on Debian; otherwise prints their names. Returns those that are still missing.
 pub fn install_or_name() -> Vec<String> {
     let missing: Vec<&Package> = PACKAGES.iter().filter(|package| !is_there(package)).collect();
     if !missing.is_empty() && is_debian_root() {
@@ -96,7 +96,7 @@ pub fn install_or_name() -> Vec<String> {
     still_missing.map(|package| format!("{} ({}); apt-get install {0}", package.name, package.reason)).collect()
 }
 
-/// Whether no test may be skipped for want of a package: a CI that can install them all.
+/// Whether every package must be installed, so that no test is skipped: on a CI machine that can install them all.
 pub fn must_have_all() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true") && is_debian_root()
 }
@@ -108,7 +108,7 @@ fn is_there(package: &Package) -> bool {
     is_in_path(package.sign)
 }
 
-/// Whether a program is there, for everybody or for the administrator.
+/// Whether a program is in PATH or in the administrator's directories.
 pub fn is_in_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let administrator = ["/usr/sbin", "/sbin"].map(PathBuf::from);
@@ -145,8 +145,8 @@ fn apt_get(arguments: &[&str]) -> Result<(), String> {
     crate::command::succeed(&mut command).map_err(|problem| format!("apt-get {}: {problem}", arguments[0]))
 }
 
-/// While it lives, packages that are installed do not start their services: a redis of the system
-/// would hold the port and the memory that tests use. A policy that was there already stays.
+/// Prevents newly installed packages from starting their services until this is dropped: a system redis would use the port and the
+/// memory that tests need. An existing policy is kept.
 struct ServicesStayOff {
     made: bool,
 }

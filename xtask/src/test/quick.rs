@@ -1,4 +1,4 @@
-//! `cargo xtask test --quick`: the inner loop, which needs neither root nor guests.
+//! `cargo xtask test --quick`: the checks for the edit cycle, which need neither root nor guests.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use super::suite::Run;
 use super::tally::{Failure, Tally};
 use super::{close, report, rules};
 
-/// Unit tests: those that change settings, start servers or boot guests are in `tests` directories.
+/// Only unit tests: those that change settings, start servers or boot guests are in `tests` directories.
 const UNIT_TESTS: [&str; 3] = ["--workspace", "--lib", "--bins"];
 
 /// Runs the rules, rustfmt, clippy and the unit tests.

@@ -1,13 +1,14 @@
-//! The command that repeats a test which failed.
+//! The command that repeats a failed test.
 
-/// The line that a test of chance prints (`testing::seed`).
+/// The prefix of the line in which a random test prints its seed (`testing::seed`).
 const SEED: &str = "seed ";
-/// The variable that gives a test its seed again (`testing::SEED`).
+/// The variable that sets the seed of a test (`testing::SEED`).
 const SEED_VARIABLE: &str = "PAGELAB_TEST_SEED";
-/// What ends the name of a crate whose tests are in its documentation (`super::libtest`).
+/// The suffix of the name of a crate with documentation tests (`super::libtest`).
 const DOCUMENTATION: &str = " (documentation)";
 
-/// The command for a test, which is named by its program and its name with a blank between them; `None` where none is known.
+/// The command for a test, which is identified by its program and its name, separated by a blank; `None` if there is no such
+/// command.
 pub fn command(test: &str, output: Option<&str>) -> Option<String> {
     if let Some((package, name)) = test.split_once(DOCUMENTATION) {
         let path = name.trim().split(" - ").next()?;
@@ -26,12 +27,12 @@ pub fn command(test: &str, output: Option<&str>) -> Option<String> {
     }
 }
 
-/// The seed that a test printed last.
+/// The last seed that a test printed.
 pub fn seed(output: &str) -> Option<u64> {
     output.lines().rev().find_map(|line| line.strip_prefix(SEED)?.split_once(':')?.0.parse().ok())
 }
 
-/// What cargo builds of a package for a program, by nextest's name for it: `study`, `study::runner`, `pagelab::bin/pagelab`.
+/// cargo's options that select a test program, from nextest's name for it: `study`, `study::runner`, `pagelab::bin/pagelab`.
 fn target(program: &str) -> String {
     match program.split_once("::") {
         None => format!("-p {program} --lib"),
@@ -42,7 +43,7 @@ fn target(program: &str) -> String {
     }
 }
 
-/// Quoted for a shell, where it must be.
+/// A word, quoted for a shell if necessary.
 fn quoted(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:".contains(&byte);
     if word.bytes().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }

@@ -1,4 +1,4 @@
-//! nextest's report in JUnit's format, `target/nextest/PROFILE/junit.xml`: each test with its outcome, its time and, where it
+//! Parses nextest's report in JUnit's format, `target/nextest/PROFILE/junit.xml`: each test with its outcome, its time and, if it
 //! failed, its output.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,13 +9,13 @@ use super::watch::Watched;
 /// A test that ran.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// The program and the test, with a blank between them.
+    /// The program and the test, separated by a blank.
     pub test: String,
-    /// When it started; `None` where the report does not say so in a form that is understood.
+    /// The start time; `None` if the report has none or it cannot be parsed.
     pub started: Option<SystemTime>,
-    /// How long it ran.
+    /// The duration in seconds.
     pub time_s: f64,
-    /// What it printed, if it failed; `None` if it passed.
+    /// The output of a failed test; `None` if it passed.
     pub failure: Option<String>,
 }
 
@@ -24,7 +24,7 @@ pub fn cases(report: &str) -> Vec<Case> {
     report.split("<testcase ").skip(1).map(case).collect()
 }
 
-/// Which of them passed, and which failed, with what the host looked like before.
+/// The passed and the failed cases; a failure includes the state of the host before it.
 pub fn tally(cases: &[Case], host: &Watched) -> Tally {
     let mut tally = Tally::default();
     for case in cases {
@@ -52,7 +52,7 @@ fn case(text: &str) -> Case {
     }
 }
 
-/// What a failed test printed, and why it failed.
+/// The output of a failed test, and the reason of the failure.
 fn output(body: &str) -> String {
     let between = |name: &str| {
         let text = body.split_once(&format!("<{name}"))?.1.split_once(&format!("</{name}>"))?.0;
@@ -76,7 +76,7 @@ fn unescaped(text: &str) -> String {
     text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&apos;", "'").replace("&amp;", "&")
 }
 
-/// A time as RFC 3339 writes it: `2026-11-26T14:05:06.789+01:00`.
+/// A time in RFC 3339 format: `2026-11-26T14:05:06.789+01:00`.
 fn time(text: &str) -> Option<SystemTime> {
     let (date, rest) = text.split_once('T')?;
     let numbers = |text: &str, mark: char| text.split(mark).map(str::parse).collect::<Result<Vec<i64>, _>>().ok();

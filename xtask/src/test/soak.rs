@@ -1,7 +1,7 @@
-//! `cargo xtask test --soak N`: the tests many times, and which of them failed how often.
+//! `cargo xtask test --soak N`: runs the tests many times, and prints how often each failed.
 //!
-//! Each run that is complete has a line in `target/soak/KEY/runs.jsonl`, so that a soak which was interrupted is resumed. The key
-//! is of the source and of the tests: runs of another commit are not counted.
+//! Each complete run is recorded as a line of `target/soak/KEY/runs.jsonl`, so that an interrupted soak can be resumed. The key
+//! identifies the source and the tests: runs of another commit are not counted.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,10 +22,10 @@ use super::report::Case;
 use super::suite::{Run, RunOutcome, build_programs, build_tests};
 use super::{modules, packages, repeat};
 
-/// The tests that once failed now and then, a line each: the program and the test, with a blank between them.
+/// The tests that were once flaky, one per line: the program and the test, separated by a blank.
 const ONCE_FLAKY: &str = include_str!("once_flaky.txt");
 
-/// A run that is complete.
+/// A complete run.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Completed {
@@ -39,13 +39,13 @@ struct Completed {
 #[serde(deny_unknown_fields)]
 struct Failed {
     test: String,
-    /// The seed of its chance, if it has one.
+    /// The seed of a random test.
     seed: Option<u64>,
-    /// Its output, and the host before it.
+    /// The file with its output, and the state of the host before it.
     log: PathBuf,
 }
 
-/// Runs the tests as often as asked for, less the runs that are complete.
+/// Runs the tests as often as requested, minus the runs that are complete already.
 pub fn run(root: &Path, soak: &Soak) -> ExitCode {
     match soaked(root, soak) {
         Ok(runs) => {
@@ -93,7 +93,7 @@ fn soaked(root: &Path, soak: &Soak) -> Result<Vec<Completed>, String> {
     Ok(runs)
 }
 
-/// The tests as nextest's arguments.
+/// The selection of tests as arguments of nextest.
 fn arguments(tests: &Tests) -> Result<Vec<String>, String> {
     let filter = match tests {
         Tests::All => return Ok(vec!["--workspace".to_owned()]),
@@ -103,7 +103,7 @@ fn arguments(tests: &Tests) -> Result<Vec<String>, String> {
     Ok(["--workspace", "-E", &filter].map(str::to_owned).into())
 }
 
-/// A filterset of the tests in the list.
+/// A filterset for the tests in the list.
 fn once_flaky(list: &str) -> Result<String, String> {
     let lines = list.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let one = |line: &str| {
@@ -113,7 +113,7 @@ fn once_flaky(list: &str) -> Result<String, String> {
     Ok(lines.map(one).collect::<Result<Vec<_>, String>>()?.join(" | "))
 }
 
-/// What names the source as it is, and the tests.
+/// A key that identifies the current source and the tests.
 fn key(root: &Path, arguments: &[String], load: bool) -> Result<String, String> {
     let git = |words: &[&str]| {
         let output = Command::new("git").args(words).current_dir(root).output();
@@ -158,7 +158,7 @@ fn host_before(outcome: &RunOutcome, case: &Case) -> String {
     case.started.map_or("the host before it is unknown".to_owned(), |started| outcome.host.before(started))
 }
 
-/// What failed how often: a line a test, and a line for each of its failures.
+/// A table of the failures: a line for each test, and a line for each of its failures.
 fn table(runs: &[Completed]) -> String {
     let mut by_test: BTreeMap<&str, Vec<&Failed>> = BTreeMap::new();
     for failed in runs.iter().flat_map(|run| &run.failures) {

@@ -1,9 +1,9 @@
-//! The steps of a run, and how long each took.
+//! The steps of a run, and their durations.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// The steps that have ended, in that order. Some run at the same time, so their sum is more than the run.
+/// The steps that have ended, in order of their ends. Some run at the same time, so their sum can exceed the duration of the run.
 #[derive(Debug)]
 pub struct Steps {
     begun: Instant,
@@ -11,12 +11,12 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Those of a run that begins now.
+    /// Starts the clock of a run.
     pub fn begin() -> Steps {
         Steps { begun: Instant::now(), ended: Mutex::default() }
     }
 
-    /// Does a step, and prints its name before and its time after it.
+    /// Runs a step. Prints its name before it and its duration after it.
     pub fn take<R>(&self, name: &'static str, step: impl FnOnce() -> R) -> R {
         println!("==> {name}");
         let start = Instant::now();
@@ -32,7 +32,7 @@ impl Steps {
         self.begun.elapsed()
     }
 
-    /// The steps that have ended, with their times.
+    /// The steps that have ended, with their durations.
     pub fn ended(&self) -> MutexGuard<'_, Vec<(&'static str, Duration)>> {
         self.ended.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }

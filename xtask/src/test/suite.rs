@@ -1,4 +1,4 @@
-//! The tests of the workspace, by nextest where that can be had, and next to them what claims no times.
+//! Runs the tests of the workspace, with nextest if it is available, and in parallel the checks that measure no times.
 
 use std::fs;
 use std::num::NonZero;
@@ -13,14 +13,14 @@ use super::watch::{Watch, Watched};
 use super::{apart, modules, times};
 use crate::command::succeed;
 
-/// All tests of the workspace, those in documentation included, and guests and fuzz targets at the same time.
+/// Runs all tests of the workspace, including documentation tests, and at the same time guests and fuzz targets.
 ///
 /// # Errors
 /// The tests do not build.
 pub fn run(root: &Path, modules: Option<&Path>, steps: &Steps) -> Result<Tally, String> {
     let skips = empty_skips(root)?;
     let nextest = Nextest::find_or_install(root);
-    // At full priority, and once for all: what runs at the lowest would hold cargo's lock.
+    // Builds everything once, at full priority: a build at the lowest priority would hold cargo's lock for a long time.
     steps.take("build", || build_tests(root))?;
     let mut tally = std::thread::scope(|scope| {
         let apart = scope.spawn(|| apart::run(root, &skips, nextest.is_ok(), steps));
@@ -42,8 +42,8 @@ pub fn run(root: &Path, modules: Option<&Path>, steps: &Steps) -> Result<Tally, 
     Ok(tally)
 }
 
-/// Builds the programs and the recorder, which tests start. All of the workspace, not packages: with other packages cargo chooses
-/// other features of what they share, and compiles it twice.
+/// Builds the programs and the recorder, which tests start. This must be the whole workspace: for a subset of packages, cargo
+/// selects other features of shared dependencies and compiles them twice.
 ///
 /// # Errors
 /// They do not build.
@@ -59,7 +59,7 @@ pub fn build_tests(root: &Path) -> Result<(), String> {
     succeed(crate::cargo(root).args(["test", "--workspace", "--no-run", "--quiet"]))
 }
 
-/// The file of skips, emptied.
+/// Empties the file of skips, and returns its path.
 ///
 /// # Errors
 /// It cannot be written.
@@ -83,30 +83,30 @@ fn by_nextest(root: &Path, nextest: &Nextest, modules: Option<&Path>, skips: &Pa
     Ok(tally)
 }
 
-/// A run of nextest.
+/// The parameters of a run of nextest.
 #[derive(Debug, Default)]
 pub struct Run<'a> {
-    /// What to build and run, as nextest's arguments; all of the workspace without.
+    /// Arguments of nextest that select what to build and run; the whole workspace if empty.
     pub arguments: &'a [String],
-    /// Python modules that tests use.
+    /// The directory of the Python modules for tests.
     pub modules: Option<&'a Path>,
     /// The file of skips.
     pub skips: Option<&'a Path>,
 }
 
-/// What came of a run of nextest.
+/// The results of a run of nextest.
 #[derive(Debug)]
 pub struct RunOutcome {
-    /// Its tests.
+    /// The cases of its report.
     pub cases: Vec<Case>,
-    /// The host meanwhile.
+    /// The state of the host during the run.
     pub host: Watched,
     /// Why nextest failed.
     pub problem: Option<String>,
 }
 
 impl Run<'_> {
-    /// Runs it to its end.
+    /// Runs nextest until it ends.
     ///
     /// # Errors
     /// A thread cannot be created, or nextest cannot be started.
@@ -122,7 +122,7 @@ impl Run<'_> {
         };
         command.envs(self.skips.map(|skips| (SKIPS, skips)));
         command.envs(self.modules.map(|directory| (modules::MODULES, directory)));
-        // One more than there are processors: tests of signals, terminals and Slurm wait most of their time.
+        // One more than there are processors, because tests of signals, terminals and Slurm wait most of the time.
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         command.arg("--test-threads").arg((processors + 1).to_string());
         let watch = Watch::begin()?;

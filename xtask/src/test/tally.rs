@@ -1,7 +1,7 @@
 //! The outcome of the tests: which passed, which failed, and which did not run.
 //!
-//! A test that cannot run here reports it by `testing::skip`, which adds a line to a file, and returns: to nextest and cargo it
-//! passed. Here it counts as skipped, and so does one that is marked `#[ignore]`.
+//! A test that cannot run here reports it with `testing::skip`, which adds a line to a file, and returns. nextest and cargo count
+//! it as passed. Here it counts as skipped, and so does a test that is marked `#[ignore]`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,14 +14,13 @@ use crate::guests::Outcome;
 pub struct Skip {
     /// The program and the test.
     pub test: String,
-    /// Why it did not.
     pub why: Why,
 }
 
 /// Why a test did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It said that it needs something.
+    /// It needs something that is not available.
     Needs(String),
     /// It is marked `#[ignore]`.
     Ignored,
@@ -36,27 +35,27 @@ impl fmt::Display for Skip {
     }
 }
 
-/// A test, a program of tests or a step that failed.
+/// A failed test, test program or step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failure {
-    /// What failed.
+    /// The name of what failed.
     pub test: String,
-    /// Why, where its output does not say so.
+    /// The reason, if the output does not contain it.
     pub why: Option<String>,
-    /// What the host looked like before it.
+    /// The state of the host before the failure.
     pub host: Option<String>,
-    /// The command that repeats it.
+    /// The command that repeats the test.
     pub repeat: Option<String>,
 }
 
 impl Failure {
-    /// A test, of which the command is known that repeats it.
+    /// The failure of a test, with the command that repeats it.
     pub fn of_test(test: &str, output: Option<&str>) -> Failure {
         let repeat = repeat::command(test, output);
         Failure { test: test.to_owned(), repeat, ..Failure::default() }
     }
 
-    /// The same failure with its reason.
+    /// The same failure with a reason.
     pub fn because(self, why: impl Into<String>) -> Failure {
         Failure { why: Some(why.into()), ..self }
     }
@@ -73,27 +72,26 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The outcome so far. A test is named by its program and its name, with a blank between them.
+/// The outcome so far. A test is identified by its program and its name, separated by a blank.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Tests that ran to their end without failing; those that called `testing::skip` are among them until
-    /// [`Tally::read_skips`].
+    /// Tests that ended without a failure. Until [`Tally::read_skips`], these include tests that called `testing::skip`.
     pub passed: BTreeSet<String>,
-    /// Tests that did not run, in order; a test that lacks several things is here once.
+    /// Tests that did not run, in order. A test that lacks several things is listed once.
     pub skips: Vec<Skip>,
     /// The tests that failed, and the programs that did not end.
     pub failed: Vec<Failure>,
 }
 
 impl Tally {
-    /// Adds what came out of other tests.
+    /// Adds the outcome of other tests.
     pub fn add(&mut self, other: Tally) {
         self.passed.extend(other.passed);
         self.skips.extend(other.skips);
         self.failed.extend(other.failed);
     }
 
-    /// Adds a check of a guest. What of it was not there is skipped by name, beside the rest.
+    /// Adds a check of a guest. The parts of it that could not run are added as skips with names of their own.
     pub fn add_guest(&mut self, check: String, outcome: Outcome) {
         println!("{check} {outcome}");
         let mut skip = |test: String, what: String| self.skips.push(Skip { test, why: Why::Needs(what) });
@@ -107,8 +105,8 @@ impl Tally {
         }
     }
 
-    /// Takes the tests that wrote lines to the file of skips out of those that passed. One that failed stays a failure, and
-    /// what a test's own child wrote is nobody's.
+    /// Moves the tests that wrote lines to the file of skips from the passed ones to the skipped ones. A failed test stays a
+    /// failure. Lines from a child process of a test are ignored.
     pub fn read_skips(&mut self, file: &str) {
         for line in file.lines() {
             let mut parts = line.splitn(3, '\t');

@@ -1,4 +1,4 @@
-//! How long tests and steps took, as tables, and how long a run will take.
+//! Tables of the durations of tests and steps, and an estimate for the next run.
 
 use std::fmt::Write;
 use std::fs;
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::report::Case;
 
-/// Tests in the table of the slowest.
+/// The number of tests in the table of the slowest.
 const SLOWEST: usize = 30;
-/// A whole run on two processors of a shared machine, from a fresh clone (`.ci/run`, 2026-11).
+/// The duration of a whole run on two processors of a shared machine, from a fresh clone (`.ci/run`, 2026-11).
 const FRESH_CLONE: Duration = Duration::from_secs(30 * 60);
 
-/// The slowest tests, a line each, and the time of all.
+/// The slowest tests, one per line, and the total time.
 pub fn slowest(cases: &[Case]) -> String {
     let mut cases: Vec<&Case> = cases.iter().collect();
     cases.sort_by(|a, b| b.time_s.total_cmp(&a.time_s));
@@ -25,7 +25,7 @@ pub fn slowest(cases: &[Case]) -> String {
     text
 }
 
-/// Steps, a line each.
+/// The steps, one per line.
 pub fn steps(steps: &[(&str, Duration)]) -> String {
     let mut text = "steps in the order in which they ended; some run at the same time:".to_owned();
     for (name, took) in steps {
@@ -34,7 +34,7 @@ pub fn steps(steps: &[(&str, Duration)]) -> String {
     text
 }
 
-/// What a run is expected to take: what the last whole one took in this checkout, which is kept below `target`.
+/// The expected duration of a run: that of the last whole run in this checkout, which is stored below `target`.
 pub fn expected(root: &Path) -> String {
     let last = fs::read_to_string(file(root)).ok().and_then(|text| text.trim().parse().ok());
     match last.map(Duration::from_secs) {
@@ -43,7 +43,7 @@ pub fn expected(root: &Path) -> String {
     }
 }
 
-/// Keeps what a whole run took.
+/// Stores the duration of a whole run.
 ///
 /// # Errors
 /// The file cannot be written.

@@ -1,4 +1,4 @@
-//! Watches the host while tests run, so that a failure can be read with what the host looked like before it.
+//! Watches the host while tests run, so that a failure can be shown with the state of the host before it.
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -7,24 +7,24 @@ use std::time::{Duration, SystemTime};
 
 use super::host_state::HostState;
 
-/// How often the host is looked at.
+/// The interval between two snapshots.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// A watch that is under way.
+/// A running watch.
 #[derive(Debug)]
 pub struct Watch {
     stop: Sender<()>,
     thread: JoinHandle<Vec<(SystemTime, HostState)>>,
 }
 
-/// The host over a time: at least one state, in the order of time.
+/// The states of the host over time: at least one, in order of time.
 #[derive(Debug)]
 pub struct Watched {
     states: Vec<(SystemTime, HostState)>,
 }
 
 impl Watch {
-    /// Begins to watch this host.
+    /// Starts watching this host.
     ///
     /// # Errors
     /// A thread cannot be created.
@@ -42,7 +42,7 @@ impl Watch {
         Ok(Watch { stop, thread })
     }
 
-    /// Ends it.
+    /// Stops watching and returns the states.
     pub fn end(self) -> Watched {
         drop(self.stop);
         match self.thread.join() {
@@ -53,7 +53,7 @@ impl Watch {
 }
 
 impl Watched {
-    /// The last state before a moment, in lines.
+    /// The last state before a moment, as lines of text.
     pub fn before(&self, moment: SystemTime) -> String {
         let (first_time, first) = &self.states[0];
         let (time, state) = self.states.iter().rfind(|(time, _)| *time <= moment).unwrap_or(&self.states[0]);
@@ -61,7 +61,7 @@ impl Watched {
         format!("{into_run_s} s into the run: {}", state.describe(first))
     }
 
-    /// The share of the time in which a process held the lease of the settings.
+    /// The share of the time in which a process held the lease of the settings, as a ratio.
     pub fn lease_held_ratio(&self) -> f64 {
         let held = self.states.iter().filter(|(_, state)| state.is_lease_held()).count();
         held as f64 / self.states.len() as f64

@@ -1,11 +1,12 @@
-//! What only some crates may do: trace, write what is the system's, look at the pages of other processes. Tests may.
+//! Checks operations that only some crates may use: tracing, writing system settings, and reading the page information of other
+//! processes. Tests may use them.
 
 use super::Finding;
 use super::tree::{File, Tree};
 
 /// The crate that may name ptrace and seccomp.
 const TRACER: &str = "crates/tracer/";
-/// Beginnings of words that stand for these calls.
+/// Prefixes of words that name these calls.
 const TRACING: [&str; 7] =
     ["libc::ptrace", "sys::ptrace", "PTRACE_", "SECCOMP_", "SYS_ptrace", "SYS_seccomp", "PR_SET_SECCOMP"];
 
@@ -13,9 +14,9 @@ const TRACING: [&str; 7] =
 const READERS: [&str; 2] = ["crates/host/", "crates/census/"];
 /// The crate that may write system settings.
 const LEASE: &str = "crates/lease/";
-/// They ask the kernel to move memory, once. There is no value to put back, so it is no setting.
+/// Files that ask the kernel to compact memory once. There is no value to restore, so this is not a setting.
 const COMPACTION: [&str; 2] = ["crates/platform/src/direct_map/splitting.rs", "crates/beside/src/compaction.rs"];
-/// Beginnings of words that stand for opening files to write them, or changing directories.
+/// Prefixes of words that open files for writing, or change directories.
 const OPENING: [&str; 10] = [
     "fs::write",
     "fs::rename",
@@ -28,14 +29,15 @@ const OPENING: [&str; 10] = [
     "OpenOptions",
     "libc::unlink",
 ];
-/// And for writing to what is open.
+/// Calls that write to an open file.
 const WRITING: [&str; 3] = ["write_all", "libc::write", "unistd::write"];
-/// Where system settings lie, as beginnings of literals.
+/// Prefixes of literals with the paths of system settings.
 const SETTINGS: [&str; 2] = ["\"/sys/", "\"/proc/sys/"];
 
-/// What may look at the pages of other processes: the census, and whoever says whether one page is there.
+/// The directories that may read the page information of other processes: the census, and the code that finds out whether one page
+/// is present.
 const SEE_PAGES: [&str; 2] = ["crates/census/", "crates/host/src/maps/"];
-/// Ends of the names of files that tell of them, as a format string has them (`/proc/{pid}/smaps`).
+/// Suffixes of the names of these files in a format string (`/proc/{pid}/smaps`).
 const PAGES: [&str; 3] = ["}/smaps", "}/pagemap", "}/numa_maps"];
 
 /// Findings about such calls in the sources of the crates.
@@ -80,20 +82,20 @@ fn looking(file: &File) -> Vec<Finding> {
     without_tests(&file.text).lines().zip(1..).filter_map(finding).collect()
 }
 
-/// Findings where one of these words begins, outside of tests.
+/// Findings for words with one of these prefixes, outside of tests.
 fn named(file: &File, words: &[&str], message: impl Fn(&str) -> String) -> Vec<Finding> {
     let found = |line: &str| words.iter().find(|word| begins_in(line, word)).copied();
     let lines = without_tests(&file.code).lines().zip(1..);
     lines.filter_map(|(line, number)| Some(Finding::new(&file.path, number, message(found(line)?)))).collect()
 }
 
-/// Whether a word of the line begins so.
+/// Whether a word in the line has this prefix.
 fn begins_in(line: &str, word: &str) -> bool {
     let part_of_word = |character: char| character.is_alphanumeric() || character == '_';
     line.match_indices(word).any(|(at, _)| !line[..at].chars().next_back().is_some_and(part_of_word))
 }
 
-/// What stands before the tests of a file.
+/// The part of a file before its tests.
 fn without_tests(source: &str) -> &str {
     source.find("#[cfg(test)]\nmod ").map_or(source, |at| &source[..at])
 }

@@ -1,4 +1,4 @@
-//! Which crate may depend on which, and that every dependency is used.
+//! Checks which crate depends on which, and that every dependency is used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,8 +8,8 @@ use serde::Deserialize;
 use super::Finding;
 use super::tree::Tree;
 
-/// What each crate of the workspace may use of the others, tests included. A crate is made for a
-/// prohibition, so a new one must be named here.
+/// The crates that each crate of the workspace may use, in its tests too. The purpose of a crate is to forbid dependencies, so a
+/// new crate must be listed here.
 const MAY_USE: [(&str, &[&str]); 18] = [
     ("beside", &[]),
     ("guest", &["testing"]),
@@ -50,41 +50,36 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("xtask", &["beside", "guest"]),
 ];
 
-/// Crates from outside that only one crate of the workspace may use: storing and drawing.
+/// External crates for storing and drawing. Only one crate of the workspace may use them.
 const ONLY_RESULTS: [&str; 4] = ["rusqlite", "arrow", "parquet", "plotters"];
 
 /// A crate of the workspace.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// The package's name.
     pub name: String,
     /// Its directory, relative to the workspace.
     pub directory: String,
     /// The root files of its library and programs, relative to the workspace.
     pub roots: Vec<String>,
-    /// Its direct dependencies.
     pub dependencies: Vec<Dependency>,
 }
 
-/// A direct dependency.
 #[derive(Clone, Debug)]
 pub struct Dependency {
-    /// The package's name.
+    /// The name of the package.
     pub package: String,
-    /// The name by which source code calls it.
+    /// The name of the crate in source code.
     pub extern_name: String,
     /// Whether only tests, benches and examples use it.
     pub only_tests: bool,
 }
 
-/// The crates of the workspace.
 #[derive(Clone, Debug)]
 pub struct Workspace {
-    /// All of them.
     pub members: Vec<Member>,
 }
 
-/// The part of `cargo metadata` that matters here.
+/// The part of the output of `cargo metadata` that is used here.
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<MetadataPackage>,
@@ -131,7 +126,7 @@ struct MetadataKind {
 }
 
 impl Workspace {
-    /// Asks cargo.
+    /// Reads the output of `cargo metadata`.
     pub fn read(root: &Path) -> Result<Workspace, String> {
         let output = crate::cargo(root)
             .args(["metadata", "--format-version", "1", "--quiet"])
@@ -240,7 +235,7 @@ fn unused_in_workspace(workspace: &Workspace, tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
-/// Line and name of the entries of `[workspace.dependencies]`.
+/// The entries of `[workspace.dependencies]`, with line and name.
 fn workspace_dependencies(manifest: &str) -> impl Iterator<Item = (usize, &str)> {
     let section = manifest.lines().zip(1..).skip_while(|(line, _)| line.trim() != "[workspace.dependencies]").skip(1);
     section
@@ -249,7 +244,7 @@ fn workspace_dependencies(manifest: &str) -> impl Iterator<Item = (usize, &str)>
         .filter(|(_, name)| !name.starts_with('#'))
 }
 
-/// Whether a name occurs as a word of its own.
+/// Whether the code contains this word.
 pub fn has_word(code: &str, word: &str) -> bool {
     let part_of_word = |character: char| character.is_alphanumeric() || character == '_';
     code.match_indices(word).any(|(at, _)| {

@@ -1,4 +1,5 @@
-//! Silent fallbacks: what was read from the system and could not be is taken for nothing, and no comment says why it may be.
+//! Finds silent fallbacks: an error of reading system state is replaced by an empty value, without a comment that says why this is
+//! correct.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +9,7 @@ use syn::{Expr, ExprMethodCall, Ident, ItemMod};
 use super::Finding;
 use super::tree::{File, Tree};
 
-/// The crates that read the system.
+/// The crates that read system state.
 const READERS: [&str; 7] = ["host", "census", "platform", "lease", "tracer", "workloads", "pagelab"];
 /// Functions and methods that read.
 const READS: [&str; 11] = [
@@ -25,7 +26,7 @@ const READS: [&str; 11] = [
     "if_there",
 ];
 
-/// Findings about `unwrap_or_default` behind a read.
+/// Findings about `unwrap_or_default` after a read.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let sources = READERS.iter().flat_map(|reader| {
         let place = format!("crates/{reader}/src/");
@@ -39,12 +40,12 @@ fn unexplained(file: &File) -> Vec<Finding> {
     if file.path.split('/').any(is_of_tests) {
         return Vec::new();
     }
-    // What does not parse the compiler refuses.
+    // The compiler rejects a file that cannot be parsed.
     let Ok(parsed) = syn::parse_file(&file.text) else { return Vec::new() };
     let mut fallbacks = Fallbacks::default();
     fallbacks.visit_file(&parsed);
     let lines: Vec<&str> = file.text.lines().collect();
-    // Lines count from 1: the one above the first has the index of the first, less two.
+    // Lines count from 1, so the line above the first has the index of the first minus two.
     let has_comment = |of: &&RangeInclusive<usize>| {
         let around = of.start().saturating_sub(2)..*of.end();
         lines.get(around).is_some_and(|lines| lines.iter().any(|line| line.contains("//")))

@@ -1,4 +1,4 @@
-//! Links in Markdown files: files and headings that they name must be there.
+//! Checks links in Markdown files: the files and headings must exist.
 
 use super::Finding;
 use super::tree::{File, Tree};
@@ -20,7 +20,7 @@ fn check_file(tree: &Tree, file: &File) -> Vec<Finding> {
     findings
 }
 
-/// The lines outside of fenced code, with inline code taken out.
+/// The lines outside of fenced code, with inline code removed.
 pub fn prose(text: &str) -> impl Iterator<Item = (String, usize)> {
     let mut fenced = false;
     text.lines().zip(1..).filter_map(move |(line, number)| {
@@ -55,7 +55,7 @@ fn problem(tree: &Tree, from: &str, target: &str) -> Option<String> {
     (!found).then(|| format!("the link {target} names a heading that {path} does not have"))
 }
 
-/// `target` seen from the file `from`; `None` where it leaves the repository.
+/// `target` relative to the file `from`; `None` if it is outside the repository.
 pub fn resolve(from: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -69,7 +69,7 @@ pub fn resolve(from: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// The names of a file's headings as the forges make them: lower case, without punctuation, `-` for blanks.
+/// The anchors of a file's headings, as forges generate them: lower case, without punctuation, `-` for blanks.
 fn headings(text: &str) -> impl Iterator<Item = String> {
     let mut fenced = false;
     let outside = text.lines().filter(move |line| {

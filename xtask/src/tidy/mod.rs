@@ -20,14 +20,14 @@ use std::process::ExitCode;
 use crates::Workspace;
 use tree::Tree;
 
-/// A rule that a place does not keep.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     /// The file, relative to the workspace.
     path: String,
-    /// The line, counted from 1; 0 where the whole file is meant.
+    /// The line, counted from 1; 0 for the whole file.
     line: usize,
-    /// What was expected, what was found, and what to do.
+    /// What was expected, what was found, and how to fix it.
     message: String,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Finding {
 /// All findings in the workspace at `root`.
 ///
 /// # Errors
-/// When git cannot list the files or cargo cannot read the manifests.
+/// git cannot list the files, or cargo cannot read the manifests.
 pub fn check(root: &Path) -> Result<Vec<Finding>, String> {
     let tree = Tree::read(root)?;
     let workspace = Workspace::read(root)?;
@@ -70,7 +70,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>, String> {
     Ok(findings)
 }
 
-/// Draws the crates and their rooms anew in ARCHITECTURE.md.
+/// Writes the diagram of crates and their parts into ARCHITECTURE.md.
 pub fn draw(root: &Path) -> ExitCode {
     let drawn = || {
         let tree = Tree::read(root)?;
@@ -84,7 +84,7 @@ pub fn draw(root: &Path) -> ExitCode {
     }
 }
 
-/// Prints the findings; success when there are none.
+/// Prints the findings; succeeds if there are none.
 pub fn run(root: &Path) -> ExitCode {
     match check(root) {
         Ok(findings) => {

@@ -1,15 +1,15 @@
-//! How source is written: files of a length that can be read, imports by name, errors that are types.
+//! Checks the style of source: the length of files, imports by name, and error types.
 
 use super::Finding;
 use super::arrows::{Module, Source};
 use super::tree::{File, Tree};
 
-/// Lines that a file may have without a reason.
+/// The largest number of lines of a file without a reason.
 const MOST_LINES: usize = 400;
-/// How the first comment of a longer file begins its reason.
+/// The phrase in the first comment of a longer file that introduces the reason.
 const REASON: &str = "400 lines because";
 
-/// Findings about the shape of source.
+/// Findings about the style of source.
 pub fn check(tree: &Tree, sources: &[Source]) -> Vec<Finding> {
     let mut findings: Vec<Finding> = tree.files.iter().filter_map(too_long).collect();
     for source in sources {
@@ -29,7 +29,7 @@ fn too_long(file: &File) -> Option<Finding> {
     Some(Finding::new(&file.path, 0, message))
 }
 
-/// Whether the comment at the beginning of a file gives a reason for its length.
+/// Whether the comment at the start of a file gives a reason for its length.
 fn has_reason(text: &str) -> bool {
     let comment: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("//")).collect();
     let words: Vec<&str> =
@@ -42,7 +42,7 @@ fn globs(source: &Source) -> Vec<Finding> {
     lines(source, message, |module| &module.said.super_globs)
 }
 
-/// Errors of libraries are types; a program may say what went wrong in words.
+/// The errors of a library must be types. A program may use text.
 fn text_errors(source: &Source) -> Vec<Finding> {
     if !source.is_library() {
         return Vec::new();
@@ -51,7 +51,7 @@ fn text_errors(source: &Source) -> Vec<Finding> {
     lines(source, message, |module| &module.said.text_errors)
 }
 
-/// A finding for each line of a crate's modules.
+/// A finding for each of these lines in a crate's modules.
 fn lines(source: &Source, message: &str, of: impl Fn(&Module) -> &Vec<usize>) -> Vec<Finding> {
     let places = source.modules().flat_map(|module| of(module).iter().map(move |line| (module, *line)));
     places.map(|(module, line)| Finding::new(&module.file, line, message)).collect()

@@ -1,18 +1,18 @@
-//! Tests that do not run, and say so otherwise than by `testing::skip`: the tally would count them as passed.
+//! Finds tests that do not run and report it without `testing::skip`: the tally would count them as passed.
 
 use super::Finding;
 use super::tree::{File, Tree};
 
 /// Macros that print.
 const PRINTS: [&str; 4] = ["println!", "eprintln!", "print!", "eprint!"];
-/// How tests say by themselves that they do not run.
+/// Words with which a test reports that it does not run.
 const WORDS: [&str; 4] = ["skipped", "skipping", "not tested", "not run"];
-/// Says it for all of them.
+/// The directory of the helper, which prints them for all tests.
 const HELPER: &str = "crates/testing/src/";
-/// What is printed is looked at to the end of the statement, but not further than this.
+/// The largest number of lines of a printing statement that is read.
 const STATEMENT_LINES: usize = 6;
 
-/// Findings about tests, and about manifests that hand the helper to programs.
+/// Findings about tests, and about manifests that make the helper a dependency of programs.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let tests = tree.files.iter().filter(|file| file.is_rust() && !file.path.starts_with(HELPER));
     let manifests = tree.files.iter().filter(|file| file.path.ends_with("/Cargo.toml"));
@@ -27,7 +27,7 @@ fn check_tests(file: &File) -> Vec<Finding> {
     (first..code.len()).filter(prints).filter_map(finding).collect()
 }
 
-/// Where tests begin: everywhere in `tests/`, and behind `#[cfg(test)]` in sources.
+/// The first line of tests: the first line of a file in `tests/`, or that of `#[cfg(test)]`.
 fn first_test_line(file: &File) -> Option<usize> {
     let is_of_tests = |part: &str| part == "tests" || part == "tests.rs" || part.ends_with("_tests.rs");
     if file.path.split('/').any(is_of_tests) {
@@ -36,13 +36,13 @@ fn first_test_line(file: &File) -> Option<usize> {
     file.code.lines().position(|line| line.trim() == "#[cfg(test)]")
 }
 
-/// `print!` is no part of `eprint!`.
+/// Whether a line uses this macro: `print!` must not match in `eprint!`.
 fn has_macro(line: &str, name: &str) -> bool {
     line.match_indices(name)
         .any(|(at, _)| !line[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_'))
 }
 
-/// What is wrong with the statement that prints in a line.
+/// The problem of the printing statement that starts in a line.
 fn complaint(text: &[&str], code: &[&str], line: usize) -> Option<&'static str> {
     let end =
         (line..text.len()).take(STATEMENT_LINES).find(|at| code[*at].trim_end().ends_with([';', ','])).unwrap_or(line);
@@ -76,7 +76,7 @@ mod tests {
         check(&Tree::of(&[(path, source)])).len()
     }
 
-    /// Written in two parts, so that this file does not print it.
+    /// Assembled from two parts, so that this file does not contain the macro.
     fn printing(what: &str) -> String {
         format!("fn test() {{\n    {}\n}}\n", what.replace("PRINT", concat!("print", "ln!")))
     }

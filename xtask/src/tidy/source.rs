@@ -1,16 +1,16 @@
-//! What source code of a crate must not name: I/O and clocks in pure crates, unfinished code anywhere.
+//! Checks names that the source code of a crate must not use: I/O and clocks in pure crates, unfinished code anywhere.
 
 use super::Finding;
 use super::crates::has_word;
 use super::tree::{File, Tree};
 
-/// Macros of unfinished code.
+/// Macros for unfinished code.
 const UNFINISHED: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 /// Modules of the standard library that do I/O.
 const INPUT_OUTPUT: [&str; 5] = ["fs", "process", "net", "env", "os"];
 /// Types that read a clock.
 const CLOCKS: [&str; 2] = ["Instant", "SystemTime"];
-/// Where neither may be named.
+/// The directories in which neither is allowed.
 const PURE: [&str; 3] = ["crates/policy/src/", "crates/study/src/", "crates/paging/src/"];
 
 /// Findings about source code.
@@ -49,7 +49,7 @@ fn names_clocks(file: &File) -> Vec<Finding> {
     file.code.lines().zip(1..).filter_map(finding).collect()
 }
 
-/// Paths such as `std::fs` and groups such as `std::{fmt, fs::File}`.
+/// Findings for paths such as `std::fs` and groups such as `std::{fmt, fs::File}`.
 fn names_modules(file: &File, modules: &[&str]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (at, _) in file.code.match_indices("std::") {
@@ -63,7 +63,7 @@ fn names_modules(file: &File, modules: &[&str]) -> Vec<Finding> {
     findings
 }
 
-/// The first words of the members of a group in braces, its inner groups left out.
+/// The first segments of the members of a group in braces, without nested groups.
 fn group(rest: &str) -> Vec<&str> {
     let mut depth = 0;
     let mut start = 0;

@@ -1,11 +1,11 @@
-//! What no text of the repository must contain: promises without an issue, and paths of one machine.
+//! Checks text that must not be in the repository: promises without an issue, and paths of one machine.
 
 use super::Finding;
 use super::tree::{File, Tree};
 
-/// Words that promise work; written in two parts so that this file does not contain them.
+/// Words that promise work, assembled from two parts so that this file does not contain them.
 const PROMISES: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
-/// Beginnings of paths that exist on one machine only.
+/// Prefixes of paths that exist on one machine only.
 const MACHINE_PATHS: [&str; 5] = [
     concat!("/ho", "me/"),
     concat!("/ro", "ot/"),
@@ -14,7 +14,7 @@ const MACHINE_PATHS: [&str; 5] = [
     concat!("/tmp/", "target"),
 ];
 
-/// Findings about text. Captures of other machines in fixtures/ keep what they have.
+/// Findings about text. Captures from other machines in fixtures/ are exempt.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let own = |file: &&File| !file.path.starts_with("fixtures/") && file.path != "Cargo.lock";
     let lines = |file: &File| check_lines(&file.path, &file.text);

@@ -3,41 +3,38 @@
 use std::path::Path;
 use std::process::Command;
 
-/// A text file.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Relative to the workspace, with `/`.
+    /// Path relative to the workspace, with `/`.
     pub path: String,
-    /// The content.
     pub text: String,
-    /// For Rust source: `text` with comments and literals blanked out, line by line as long as before.
+    /// For Rust source: `text` with comments and literals replaced by blanks, each line with its original length.
     pub code: String,
 }
 
-/// All text files that git knows or would add.
+/// All text files that git tracks, or would add.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
-    /// Sorted by path.
+    /// The text files, sorted by path.
     pub files: Vec<File>,
-    /// Paths of files that are no text: pictures.
+    /// Paths of binary files, such as pictures.
     pub others: Vec<String>,
 }
 
 impl File {
-    /// A file from its content.
+    /// Makes a file from its content.
     pub fn new(path: &str, text: &str) -> File {
         let code = if path.ends_with(".rs") { without_comments_and_literals(text) } else { String::new() };
         File { path: path.to_string(), text: text.to_string(), code }
     }
 
-    /// Whether it is Rust source.
     pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 }
 
 impl Tree {
-    /// Reads the files that `git ls-files` names; of binary files the names alone.
+    /// Reads the files that `git ls-files` lists. Of binary files only the names are kept.
     pub fn read(root: &Path) -> Result<Tree, String> {
         let output = Command::new("git")
             .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -68,7 +65,6 @@ impl Tree {
         self.files.iter().filter(move |file| file.is_rust() && file.path.starts_with(directory))
     }
 
-    /// The file at a path.
     pub fn get(&self, path: &str) -> Option<&File> {
         self.files.iter().find(|file| file.path == path)
     }
@@ -89,7 +85,7 @@ impl Tree {
     }
 }
 
-/// Rust source with comments and the insides of literals replaced by blanks; newlines stay.
+/// Rust source in which comments and the contents of literals are replaced by blanks. Newlines stay.
 fn without_comments_and_literals(text: &str) -> String {
     let characters: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
@@ -105,7 +101,7 @@ fn without_comments_and_literals(text: &str) -> String {
     code
 }
 
-/// The length of the comment or literal that begins at `at`; 0 where none does.
+/// The length of the comment or literal that starts at `at`; 0 if there is none.
 fn blank_length(characters: &[char], at: usize) -> usize {
     let rest = &characters[at..];
     let before = at.checked_sub(1).map(|index| characters[index]);
@@ -151,7 +147,7 @@ fn string_length(rest: &[char]) -> usize {
     rest.len()
 }
 
-/// `rest[prefix..]` begins with the hashes of a raw string; 0 where it turns out to be none (`r#name`).
+/// The length of the raw string whose hashes start at `rest[prefix..]`; 0 if it is a raw identifier (`r#name`).
 fn raw_string_length(rest: &[char], prefix: usize) -> usize {
     let hashes = rest[prefix..].iter().take_while(|character| **character == '#').count();
     if rest.get(prefix + hashes) != Some(&'"') {

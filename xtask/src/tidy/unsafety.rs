@@ -1,4 +1,4 @@
-//! Unsafe code only where it may be, and never without the reason why it is sound.
+//! Checks that unsafe code is only in crates that may contain it, and always has a comment that says why it is sound.
 
 use super::Finding;
 use super::crates::{Workspace, has_word};
@@ -27,14 +27,14 @@ pub fn check(workspace: &Workspace, tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The unsafe blocks, impls and functions of a file that nothing explains.
+/// The unsafe blocks, impls and functions of a file without such a comment.
 fn unexplained(file: &File) -> Vec<Finding> {
     let (code, text): (Vec<&str>, Vec<&str>) = (file.code.lines().collect(), file.text.lines().collect());
     let mut findings = Vec::new();
     for (index, line) in code.iter().enumerate().filter(|(_, line)| has_word(line, "unsafe")) {
         let declares = has_word(line, "fn") || has_word(line, "trait");
         let word = if declares && !line.contains("unsafe {") { "# Safety" } else { "SAFETY:" };
-        // A bare function type (`unsafe extern "C" fn(...)`) promises nothing by itself.
+        // A bare function type (`unsafe extern "C" fn(...)`) needs no such comment.
         let is_type = line.contains("fn(") && !line.contains('{');
         if !is_type && !comments_above(&code, &text, index).any(|line| line.contains(word)) {
             findings.push(Finding::new(
@@ -47,8 +47,7 @@ fn unexplained(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// The line itself and those above it as far as they belong to it: comments, attributes, and the
-/// beginning of its statement.
+/// The line and the lines above that belong to it: comments, attributes, and the start of its statement.
 fn comments_above<'a>(code: &'a [&'a str], text: &'a [&'a str], index: usize) -> impl Iterator<Item = &'a str> {
     let belongs = |above: &usize| {
         let (code, text) = (code[*above].trim(), text[*above].trim());

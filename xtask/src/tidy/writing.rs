@@ -1,15 +1,16 @@
-//! The crates of which code may run as root refuse what `clippy.toml` disallows: writing by path, where another user can plant a link.
+//! Checks that crates whose code may run as root deny the functions that `clippy.toml` disallows: those that write by path, where
+//! another user can plant a link.
 
 use super::Finding;
 use super::crates::Workspace;
 use super::tree::Tree;
 
-/// What the root of such a crate has. Tests may write as they like.
+/// The attribute in the root file of such a crate. Tests are exempt.
 const REFUSED: &str = "#![cfg_attr(not(test), deny(clippy::disallowed_methods))]";
-/// Tools of developers and tests.
+/// Crates with tools for developers and tests, which are exempt.
 const TOOLS: [&str; 3] = ["beside", "testing", "xtask"];
 
-/// Findings about crates that do not refuse it.
+/// Findings about crates without the attribute.
 pub fn check(workspace: &Workspace, tree: &Tree) -> Vec<Finding> {
     let members = workspace.members.iter().filter(|member| !TOOLS.contains(&member.name.as_str()));
     let roots = members.flat_map(|member| &member.roots).filter_map(|root| tree.get(root));

@@ -1,58 +1,54 @@
-//! What `cargo xtask truth` is asked for.
+//! The command line of `cargo xtask truth`.
 
 use std::path::PathBuf;
 
 use super::POLICIES;
 
-/// How it is called.
 pub const USAGE: &str = "usage: cargo xtask truth [NAME]... [-p POLICY]... [--again] [--built DIR]
        cargo xtask truth --random [--seed S] [--minutes N | --scripts N | --script FILE] [-p POLICY]... [--built DIR]";
 
-/// What is asked for.
+/// The parsed command line.
 #[derive(Debug, PartialEq)]
 pub struct Arguments {
-    /// What is to be done.
     pub job: Job,
-    /// Of the table's policies those that are wanted, in its order.
+    /// The selected policies, in the order of the table.
     pub policies: Vec<&'static str>,
-    /// Where pagelab and its recorder are; they are built for release without it.
+    /// The directory of pagelab and its recorder. If `None`, they are built for release.
     pub built: Option<PathBuf>,
 }
 
-/// What is to be done.
 #[derive(Debug, PartialEq)]
 pub enum Job {
-    /// The table, of these programs or of all; rows of the same kernel and commit are not measured again, but for `again`.
+    /// Make the table, of these programs or of all. Rows of the same kernel and commit are not measured again, except with `again`.
     Table { names: Vec<String>, again: bool },
-    /// Random programs.
+    /// Run random programs.
     Random(Wanted),
 }
 
-/// Which random programs.
+/// Selects random programs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
-    /// The first one's; the others follow.
+    /// The seed of the first program. The next programs use the seeds after it.
     pub seed: u64,
-    /// How many.
     pub until: Until,
 }
 
-/// When to stop.
+/// The condition that ends the run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Until {
-    /// After so long.
+    /// After this time.
     Minutes(f64),
-    /// After so many.
+    /// After this number of programs.
     Scripts(u64),
-    /// After this one, which is no random one.
+    /// After this one script, which is not random.
     Given(PathBuf),
 }
 
 impl Arguments {
-    /// Reads the words behind `truth`.
+    /// Parses the words after `truth`.
     ///
     /// # Errors
-    /// What is not understood, with the usage.
+    /// They are not valid; the message contains the usage.
     pub fn parse(words: &[String]) -> Result<Arguments, String> {
         let (mut names, mut again, mut is_random, mut policies, mut built) =
             (Vec::new(), false, false, Vec::new(), None);
@@ -87,7 +83,7 @@ impl Arguments {
     }
 }
 
-/// The policies of these names, or all.
+/// The policies with these names, or all of them.
 fn chosen(names: &[String]) -> Result<Vec<&'static str>, String> {
     if let Some(unknown) = names.iter().find(|name| !POLICIES.contains(&name.as_str())) {
         return Err(format!("expected one of {}, found {unknown:?}", POLICIES.join(", ")));

@@ -1,4 +1,5 @@
-//! A program made ready: a directory in memory with its copy, its libraries and what it reads, and how it is started.
+//! Prepares a program: makes a directory in tmpfs with a copy of it, its libraries and its input files, and determines how it is
+//! started.
 
 use std::fmt;
 use std::fs;
@@ -12,8 +13,8 @@ use beside::launch::Launch;
 use super::programs::{DIRECTORY, Program};
 use super::tools::Tools;
 
-/// In memory (tmpfs): the kernel maps a large folio of a file whole at one fault, and which there are depends on how the file
-/// was read.
+/// A tmpfs. On other file systems the kernel maps a large folio of a file whole at one fault, and the folios of a file depend on
+/// how it was read.
 const MEMORY: &str = "/dev/shm";
 
 /// Why a program is not in the table.
@@ -21,7 +22,7 @@ const MEMORY: &str = "/dev/shm";
 pub enum NotReady {
     /// It is not installed.
     Missing(String),
-    /// It could not be made.
+    /// It or its input could not be made.
     Failed(String),
 }
 
@@ -34,27 +35,27 @@ impl fmt::Display for NotReady {
     }
 }
 
-/// A program that can be run. Its directory goes with it.
+/// A program that is ready to run. Its directory is removed when this is dropped.
 pub struct Bench {
     /// Where it is measured and simulated.
     pub lab: Lab,
-    /// Its words.
+    /// Its command line.
     pub command: Vec<String>,
-    /// How it is started so that it maps the same on both sides.
+    /// The launch with which it maps the same on both sides.
     pub launch: Launch,
-    /// What could not be made the same.
+    /// What could not be made equal on both sides.
     pub differs: Option<&'static str>,
     _directory: Directory,
 }
 
-/// A directory that is removed.
+/// A directory that is removed when this is dropped.
 pub struct Directory(PathBuf);
 
 impl Directory {
-    /// In memory; everybody may read it.
+    /// Makes a directory in tmpfs that every user can read.
     ///
     /// # Errors
-    /// Where it cannot be made.
+    /// It cannot be made.
     pub fn new(name: &str) -> Result<Directory, NotReady> {
         let path = Path::new(MEMORY).join(format!("pagelab-truth-{}-{name}", std::process::id()));
         let made = fs::create_dir(&path).and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o755)));
@@ -62,7 +63,6 @@ impl Directory {
         Ok(Directory(path))
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -75,7 +75,7 @@ impl Drop for Directory {
 }
 
 impl Bench {
-    /// Makes a program ready.
+    /// Prepares a program.
     ///
     /// # Errors
     /// See [`NotReady`].
@@ -84,7 +84,7 @@ impl Bench {
         let place = directory.0.display().to_string();
         let filled = |word: &str| word.replace(DIRECTORY, &place);
         if let Some(user) = &program.user {
-            // It writes its trace there.
+            // The user writes its trace there.
             make(&["chown".to_owned(), user.clone(), place.clone()], program)?;
         }
         for (name, content) in &program.files {
@@ -109,7 +109,7 @@ impl Bench {
             [("PATH".to_owned(), std::env::var("PATH").unwrap_or_default()), ("HOME".to_owned(), place.clone())];
         let own = program.environment.iter().map(|(name, value)| (name.clone(), filled(value)));
         let launch = Launch::new(environment.into_iter().chain(own).collect());
-        // As another user it would have to be traced as that user.
+        // A program of another user would have to be traced as that user.
         let is_matched = has_interpreter && program.user.is_none() && !program.in_place;
         let (launch, differs) = match_start(launch, &command, is_matched.then_some(&libraries), program.addresses);
         let lab = Lab {
@@ -125,7 +125,7 @@ impl Bench {
     }
 }
 
-/// The launch with which a program maps the same on both sides, or the plain one and what differs.
+/// The launch with which a program maps the same on both sides; otherwise the plain launch, and what differs.
 fn match_start(
     launch: Launch,
     command: &[String],
@@ -133,7 +133,7 @@ fn match_start(
     by_addresses: bool,
 ) -> (Launch, Option<&'static str>) {
     let Some(libraries) = libraries else { return (launch, None) };
-    // The same directory by a longer name.
+    // The same directory with a longer name.
     let named = |bytes: usize| format!("{}/{}", libraries.display(), "./".repeat(bytes / 2));
     let Some(started) = launch.same_start(command, named) else {
         let mut launch = launch;
@@ -153,7 +153,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), NotReady> {
     fs::write(path, bytes).map_err(|error| NotReady::Failed(format!("cannot write {}: {error}", path.display())))
 }
 
-/// Runs a command that makes something. Where it is not there, neither is the program's package.
+/// Runs a command that makes something. If the command does not exist, the program's package is not installed.
 fn make(words: &[String], program: &Program) -> Result<(), NotReady> {
     let output = Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()).output();
     let output = output.map_err(|_| NotReady::Missing(format!("{} ({})", program.package, words[0])))?;
@@ -165,7 +165,7 @@ fn make(words: &[String], program: &Program) -> Result<(), NotReady> {
     }
 }
 
-/// A copy in the directory.
+/// Copies a file into the directory, and returns the path of the copy.
 fn copied(file: &Path, directory: &Path) -> Result<PathBuf, NotReady> {
     let copy = directory.join(file.file_name().unwrap_or_default());
     let done = fs::copy(file, &copy);
@@ -173,7 +173,7 @@ fn copied(file: &Path, directory: &Path) -> Result<PathBuf, NotReady> {
     Ok(copy)
 }
 
-/// Copies the libraries of a program; whether it has any.
+/// Copies the libraries of a program. Returns whether it has any.
 fn copy_libraries(program: &Path, to: &Path) -> Result<bool, NotReady> {
     let listed = Command::new("ldd").arg(program).output();
     let listed = listed.map_err(|error| NotReady::Failed(format!("cannot run ldd: {error}")))?;

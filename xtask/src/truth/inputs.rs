@@ -1,24 +1,24 @@
-//! What programs of the truth table are given to read: made by a rule, the same on every machine.
+//! The input files of the programs of the truth table. They are generated, and the same on every machine.
 
 use serde::Deserialize;
 
-/// What stands in a file.
+/// The content of a file. Numbers are counts of lines, functions or rows.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Content {
-    /// So many lines, each a number of up to ten digits that has nothing to do with that of the line before.
+    /// Lines, each with a number of up to ten digits that is unrelated to that of the line before.
     Lines(u32),
-    /// So many lines of JSON, each an object with a number, a name and a list.
+    /// Lines of JSON, each an object with a number, a name and a list.
     Json(u32),
-    /// So many lines of eight words each, of a vocabulary of 4096.
+    /// Lines of eight words each, from a vocabulary of 4096.
     Words(u32),
-    /// So many functions in C.
+    /// Functions in C.
     Functions(u32),
-    /// So many functions of templates in C++.
+    /// Function templates in C++.
     Templates(u32),
-    /// So many rows for a table in SQL.
+    /// Rows of a table in SQL.
     Sql(u32),
-    /// This.
+    /// This text.
     Text(String),
 }
 
@@ -58,7 +58,7 @@ impl Content {
     }
 }
 
-/// A number that looks like chance (Knuth's multiplicative hash).
+/// A pseudorandom number (Knuth's multiplicative hash).
 fn scattered(number: u32) -> u32 {
     number.wrapping_mul(2_654_435_761)
 }

@@ -1,39 +1,38 @@
-//! Cells of the table: a figure measured beside a figure simulated, and whether they agree.
+//! The cells of the table: a measured and a simulated figure, and whether they agree.
 
 use std::fmt;
 
 use beside::lab::Figures;
 use serde::{Deserialize, Serialize};
 
-/// How far a figure may be off.
+/// The allowed relative difference of a figure.
 const TOLERANCE: f64 = 0.02;
-/// Faults that are not the memory's: the vDSO and its data, which QEMU does not have, code that libraries choose by the
-/// processor, and the few by which one launch differs from another.
+/// Faults that are not caused by the program's memory: those of the vDSO and its data, which QEMU does not have, those of code that
+/// libraries choose by the processor, and the few by which launches differ.
 const STRAY_FAULTS: f64 = 5.0;
 const BASE_BYTES: f64 = 4096.0;
 
-/// What is compared, in the table's order.
+/// The figures that are compared, in the order of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
     /// Minor faults, without those of the launch.
     Faults,
-    /// Bytes mapped as the policy asks, before they go and at each process's end.
+    /// Bytes mapped as the policy asks, sampled before they are unmapped and at the end of each process.
     CoveredBytes,
-    /// Bytes that the policy concerns: all private anonymous memory and pages of pools.
+    /// Bytes that the policy applies to: all private anonymous memory and hugetlb pages.
     ConcernedBytes,
-    /// Page tables of each process at their largest.
+    /// Bytes of page tables, at the peak of each process.
     TableBytes,
     /// Whether the policy held.
     Verdict,
 }
 
-/// All of them.
 pub const FIGURES: [Figure; 5] =
     [Figure::Faults, Figure::CoveredBytes, Figure::ConcernedBytes, Figure::TableBytes, Figure::Verdict];
 
 impl Figure {
-    /// As it is called in `reasons.toml` and in messages.
+    /// The name in `reasons.toml` and in messages.
     pub fn name(self) -> &'static str {
         match self {
             Figure::Faults => "faults",
@@ -44,7 +43,7 @@ impl Figure {
         }
     }
 
-    /// What may be off beside [`TOLERANCE`]: stray faults, and the base pages that they bring.
+    /// The allowed difference in addition to [`TOLERANCE`]: stray faults, and the base pages that they map.
     fn stray(self) -> f64 {
         match self {
             Figure::Faults => STRAY_FAULTS,
@@ -60,23 +59,23 @@ impl Figure {
 pub enum Cell {
     /// A number, measured and simulated.
     Number { measured: Spread, simulated: Spread },
-    /// A word. Measured ones differ where a policy holds in some runs only.
+    /// A word. Several measured words mean that a policy holds in some runs only.
     Word { measured: Vec<String>, simulated: String },
 }
 
-/// A figure of several runs, or of the traces of several runs.
+/// The spread of a figure over several runs, or over the traces of several runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The median; of an even number the lower one.
+    /// The median; the lower one of an even number of values.
     pub median: f64,
-    /// The least.
+    /// The minimum.
     pub least: f64,
-    /// The most.
+    /// The maximum.
     pub most: f64,
 }
 
 impl Spread {
-    /// Of at least one value.
+    /// The spread of at least one value.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Spread {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -95,7 +94,8 @@ impl fmt::Display for Spread {
 }
 
 impl Cell {
-    /// A figure of trials beside one of simulations, one a trace. `launch_faults` are those that a launch has natively.
+    /// Compares a figure of trials with that of simulations, one for each trace. `launch_faults` is the native number of faults of
+    /// a launch.
     pub fn new(figure: Figure, trials: &[Figures], simulated: &[Figures], launch_faults: f64) -> Cell {
         let number = |of: fn(&Figures) -> u64, less: f64| Cell::Number {
             measured: Spread::of(trials.iter().map(|trial| of(trial) as f64 - less)),
@@ -115,9 +115,9 @@ impl Cell {
         }
     }
 
-    /// Whether both agree: the median of the traces is within the tolerance or the stray faults of the median of the runs,
-    /// or between the least and the most that were measured, which may have stray faults too; a word is one of those that were
-    /// measured.
+    /// Whether both agree. A number agrees if the median of the traces differs from the median of the runs by at most the tolerance
+    /// or the stray faults, or if it is between the minimum and the maximum of the runs, extended by the stray faults. A word
+    /// agrees if it was measured in some run.
     pub fn agrees(&self, figure: Figure) -> bool {
         match self {
             Cell::Number { measured, simulated } => {
@@ -130,7 +130,7 @@ impl Cell {
     }
 }
 
-/// What most traces say of the policy.
+/// The most frequent verdict of the traces.
 fn most_frequent(simulated: &[Figures]) -> String {
     let count = |word: &str| simulated.iter().filter(|trace| trace.holding == word).count();
     let most = simulated.iter().max_by_key(|trace| count(&trace.holding));

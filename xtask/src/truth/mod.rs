@@ -1,5 +1,5 @@
-//! `cargo xtask truth`: programs that nobody tuned the model for, on the running kernel beside their simulations. And
-//! `cargo xtask truth --random`: programs by chance, until one is off.
+//! `cargo xtask truth`: compares programs for which the model was not tuned on the running kernel with their simulations. `cargo
+//! xtask truth --random` does the same for random programs, until one differs.
 
 mod arguments;
 mod bench;
@@ -28,12 +28,12 @@ use tools::Tools;
 
 /// The policies of the table.
 pub const POLICIES: [&str; 4] = ["base", "mthp-64k", "thp", "hugetlb-2m"];
-/// Runs of a program under a policy where one run was off: the kernel's own spread.
+/// The number of further runs under a policy after one run differed, which shows the kernel's own spread.
 const RUNS: usize = 10;
-/// Traces of a program where those runs left it off: what is recorded is one run, too, with its own chance.
+/// The number of traces of a program that still differs after those runs: a recording is also a single, partly random run.
 const TRACES: usize = 3;
 
-/// Makes the table, or tries random programs. Fails where a cell is off without a reason.
+/// Makes the table, or tries random programs. Fails if a cell differs without a known reason.
 pub fn run(root: &Path, words: &[String]) -> ExitCode {
     if words.iter().any(|word| word == "--help") {
         println!("{}", arguments::USAGE);
@@ -56,7 +56,8 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
     }
 }
 
-/// Rows as they come, and what they come to; whether every miss has its reason and every reason its miss.
+/// Prints the rows as they are made, and a summary. Returns whether every cell that differs has a reason, and every reason a cell
+/// that differs.
 fn table(root: &Path, tools: &Tools, names: &[String], again: bool, policies: &[&'static str]) -> Result<bool, String> {
     let (programs, reasons) = (programs::named(names)?, Reasons::read()?);
     let made_with = tools::provenance(root);
@@ -93,7 +94,7 @@ fn table(root: &Path, tools: &Tools, names: &[String], again: bool, policies: &[
     Ok(concluded(&rows, &without, &reasons))
 }
 
-/// What a launch has of faults natively, by the user that runs it.
+/// The native faults of a launch, for each user that runs programs.
 type Launches = BTreeMap<Option<String>, f64>;
 
 fn measured(
@@ -114,7 +115,8 @@ fn measured(
     }
 }
 
-/// Faults before the execve, which the launcher has and a recorded program has not: those of a program that only exits.
+/// The faults before the execve, which are the launcher's and do not occur in a recorded program: those of a program that only
+/// exits.
 fn launch_faults(program: &Program, tools: &Tools, launches: &mut Launches) -> Result<f64, Problem> {
     if let Some(faults) = launches.get(&program.user) {
         return Ok(*faults);
@@ -130,12 +132,12 @@ fn launch_faults(program: &Program, tools: &Tools, launches: &mut Launches) -> R
     Ok(faults)
 }
 
-/// The cells of a program under the policies. Where one is off, its policy is run more often; where it is still off, the
-/// program is recorded more often.
+/// The cells of a program under the policies. If one differs, the program is run more often under its policy. If it still differs,
+/// the program is recorded more often.
 fn cells(bench: &Bench, policies: &[&'static str], launch_faults: f64) -> Result<Vec<Column>, Problem> {
     compact();
     let (lab, launch, command) = (&bench.lab, &bench.launch, &bench.command);
-    // One list a policy, one entry a trace.
+    // One list for each policy, with one entry for each trace.
     let mut simulated: Vec<Vec<Figures>> = policies.iter().map(|_| Vec::new()).collect();
     let record = |simulated: &mut Vec<Vec<Figures>>| -> Result<(), Problem> {
         let traced = lab.simulated(launch, command, policies)?;
@@ -157,7 +159,7 @@ fn cells(bench: &Bench, policies: &[&'static str], launch_faults: f64) -> Result
     let mut judged = measured.iter().zip(&simulated);
     if judged.any(|(trials, simulated)| is_off(trials, simulated, launch_faults)) {
         (1..TRACES).try_for_each(|_| record(&mut simulated))?;
-        // What agreed with the first trace may be off by the median.
+        // Cells that agreed with the first trace may differ from the median of several traces.
         more_runs(&mut measured, &simulated)?;
     }
     let judged = measured.iter().zip(&simulated).map(|(trials, simulated)| judged_of(trials, simulated, launch_faults));
@@ -174,7 +176,7 @@ fn judged_of(trials: &Trials, simulated: &[Figures], launch_faults: f64) -> Resu
     Ok(FIGURES.map(|figure| (figure, Cell::new(figure, trials, simulated, launch_faults))).into())
 }
 
-/// Prints how many cells agree, why the others do not, and what the list of reasons must learn.
+/// Prints how many cells agree, why the others do not, and the necessary changes to the list of reasons.
 fn concluded(rows: &[Row], without: &[Row], reasons: &Reasons) -> bool {
     let all =
         || rows.iter().flat_map(|row| row.cells().map(move |(policy, figure, agrees)| (row, policy, figure, agrees)));

@@ -6,48 +6,46 @@ use serde::Deserialize;
 
 use super::inputs::Content;
 
-/// The list.
 const LIST: &str = include_str!("programs.toml");
-/// What a program's arguments call the directory of its files.
+/// The placeholder for the directory of a program's files in its arguments.
 pub const DIRECTORY: &str = "{dir}";
 
-/// A program of the table. Keys are explained where the list begins.
+/// A program of the table. The start of the list explains the keys.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
-    /// How it is called in the table.
+    /// The name of the program in the table.
     pub name: String,
-    /// What it is.
+    /// The kind of program.
     pub kind: String,
     /// Debian's package.
     pub package: String,
-    /// The program itself.
+    /// The program file.
     pub run: String,
-    /// It finds its own files by where it lies.
+    /// The program finds its own files relative to its path, so it is not copied.
     #[serde(default)]
     pub in_place: bool,
-    /// Its arguments.
     #[serde(default)]
     pub arguments: Vec<String>,
-    /// What it reads.
+    /// The input files, by name.
     #[serde(default)]
     pub files: BTreeMap<String, Content>,
-    /// What makes what it reads, or itself.
+    /// Commands that make the input files or the program.
     #[serde(default)]
     pub make: Vec<Vec<String>>,
-    /// Before every run.
+    /// A command that runs before every run.
     pub prepare: Option<String>,
-    /// The file that is its standard input.
+    /// The file that is used as standard input.
     pub input: Option<String>,
-    /// Variables besides `PATH` and `HOME`.
+    /// Environment variables in addition to `PATH` and `HOME`.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// As whom it runs.
+    /// The user that runs it.
     pub user: Option<String>,
-    /// It allocates by its addresses.
+    /// Its allocations depend on its addresses.
     #[serde(default)]
     pub addresses: bool,
-    /// How long a native run may take, in seconds.
+    /// The timeout of a native run, in seconds.
     #[serde(default = "usual_limit_s")]
     pub limit_s: u64,
 }
@@ -57,7 +55,7 @@ fn usual_limit_s() -> u64 {
 }
 
 impl Program {
-    /// One that does nothing, by which the faults of a launch are known.
+    /// A program that only exits, with which the faults of a launch are measured.
     pub fn only_exits(user: Option<String>) -> Program {
         Program {
             name: "true".to_owned(),
@@ -84,10 +82,10 @@ struct List {
     program: Vec<Program>,
 }
 
-/// All programs, or those of these names.
+/// All programs, or those with these names.
 ///
 /// # Errors
-/// A list that does not parse, and a name that is not in it.
+/// The list cannot be parsed, or a name is not in it.
 pub fn named(names: &[String]) -> Result<Vec<Program>, String> {
     let list: List = toml::from_str(LIST).map_err(|error| format!("programs.toml: {error}"))?;
     let known = |name: &&String| list.program.iter().any(|program| program.name == **name);

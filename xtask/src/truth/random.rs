@@ -1,4 +1,5 @@
-//! Random programs of system calls and touches, natively beside their simulations. One that is off is shrunk and printed.
+//! Runs random programs of system calls and memory accesses natively, and compares them with their simulations. A program that
+//! differs is shrunk and printed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,15 +15,15 @@ use super::arguments::{Until, Wanted};
 use super::bench::Directory;
 use super::tools::Tools;
 
-/// The interpreter of scripts.
+/// The source of the interpreter of scripts.
 const INTERPRETER: &str = "crates/pagelab/tests/programs/script.c";
-/// Free blocks of all sizes are made again after so many scripts.
+/// The number of scripts after which memory is compacted again.
 const COMPACTED: u64 = 50;
 
-/// Tries scripts as they are wanted; whether none was off but by a kind that is known.
+/// Tries the selected scripts. Returns whether every difference is of a known kind.
 ///
 /// # Errors
-/// Where none can be tried.
+/// No script can be run.
 pub fn run(root: &Path, tools: &Tools, wanted: &Wanted, policies: &[&'static str]) -> Result<bool, String> {
     let directory = Directory::new("scripts").map_err(|why| why.to_string())?;
     let lab = Lab {
@@ -45,17 +46,17 @@ pub fn run(root: &Path, tools: &Tools, wanted: &Wanted, policies: &[&'static str
     }
 }
 
-/// Tries one script.
+/// Tries the script in a file.
 fn given(scripts: &mut Scripts, file: &PathBuf) -> Result<bool, String> {
     let text = fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     let off = scripts.off(&text).map_err(|problem| problem.to_string())?;
     print(&off);
     println!("{}", if off.is_empty() { "agrees" } else { "off" });
-    // Whether nothing can be taken from it is not known, so that it is of no kind.
+    // The script is not known to be minimal, so its difference is not assigned a kind.
     Ok(off.is_empty())
 }
 
-/// Tries scripts one after the other while `goes_on` says so of how many there were.
+/// Tries one script after the other while `goes_on` returns true for the number of scripts so far.
 fn tried(scripts: &mut Scripts, first: u64, goes_on: impl Fn(u64) -> bool) -> bool {
     let (start, mut count, mut wrong, mut failed) = (Instant::now(), 0, 0, 0);
     let mut known: Vec<Kind> = Vec::new();

@@ -1,4 +1,4 @@
-//! Why cells are off that are known to be (`reasons.toml`).
+//! The known reasons why cells differ (`reasons.toml`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,9 @@ use super::judge::Figure;
 use super::programs::Program;
 use super::row::Row;
 
-/// The list.
 const LIST: &str = include_str!("reasons.toml");
 
-/// Why cells of a program are off.
+/// Why cells of a program differ.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reason {
@@ -23,33 +22,33 @@ pub struct Reason {
     pub figures: Vec<Figure>,
     /// The reason.
     pub because: String,
-    /// The cause works by chance: the cells may agree, too.
+    /// The cause is random, so the cells may also agree.
     #[serde(default)]
     pub by_chance: bool,
-    /// The program without the cause: the cells agree there.
+    /// A variant of the program without the cause, for which the cells agree.
     pub without: Option<Without>,
 }
 
-/// A program as it is in the table, but for this.
+/// A variant of a program of the table.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Without {
-    /// What it has not, in a few words.
+    /// What the variant lacks, in a few words.
     pub what: String,
-    /// Variables besides its own.
+    /// Environment variables in addition to those of the program.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// Arguments in place of its own.
+    /// Arguments that replace those of the program.
     pub arguments: Option<Vec<String>>,
 }
 
 impl Without {
-    /// How a program without it is called.
+    /// The name of the variant of a program.
     fn name(&self, program: &str) -> String {
         format!("{program} without {}", self.what)
     }
 
-    /// A program without it.
+    /// The variant of a program.
     fn of(&self, program: &Program) -> Program {
         let mut without = Program { name: self.name(&program.name), ..program.clone() };
         without.environment.extend(self.environment.clone());
@@ -65,24 +64,24 @@ struct List {
     reason: Vec<Reason>,
 }
 
-/// A cell that is off: program, policy, figure.
+/// A cell that differs: program, policy, figure.
 pub type Miss = (String, String, Figure);
 
-/// Reasons, and what was found.
+/// The list of reasons.
 #[derive(Clone, Debug, Default)]
 pub struct Reasons(Vec<Reason>);
 
 impl Reasons {
-    /// Those that are known.
+    /// Reads the list.
     ///
     /// # Errors
-    /// A list that does not parse.
+    /// It cannot be parsed.
     pub fn read() -> Result<Reasons, String> {
         let list: List = toml::from_str(LIST).map_err(|error| format!("reasons.toml: {error}"))?;
         Ok(Reasons(list.reason))
     }
 
-    /// Why a cell is off.
+    /// The reason why a cell differs.
     pub fn of(&self, miss: &Miss) -> Option<&str> {
         self.reason(miss).map(|reason| reason.because.as_str())
     }
@@ -94,7 +93,7 @@ impl Reasons {
         self.0.iter().find(concerns)
     }
 
-    /// These programs without what is said to be the cause, each once.
+    /// The variants of these programs without the supposed causes, each once.
     pub fn without(&self, programs: &[Program]) -> Vec<Program> {
         let mut found: Vec<Program> = Vec::new();
         for program in programs {
@@ -108,7 +107,7 @@ impl Reasons {
         found
     }
 
-    /// What these rows of programs without the cause do not show: cells that are off there too.
+    /// The reasons that these rows of variants do not confirm: cells that differ in them too.
     pub fn unshown(&self, rows: &[Row]) -> Vec<String> {
         let mut unshown = Vec::new();
         for row in rows {
@@ -136,8 +135,8 @@ impl Reasons {
         unshown
     }
 
-    /// What must change in the list: misses without a reason, and reasons without a miss among the cells that were `looked`
-    /// at.
+    /// The necessary changes to the list: differing cells without a reason, and reasons without a differing cell among the cells in
+    /// `looked`.
     pub fn unsettled(&self, misses: &BTreeSet<Miss>, looked: &BTreeSet<Miss>) -> Vec<String> {
         let cell = |(program, policy, figure): &Miss| format!("{program} under {policy}, {}", figure.name());
         let without = misses.iter().filter(|miss| self.of(miss).is_none());

@@ -1,4 +1,4 @@
-//! A row of the table: a program under the policies, as it was measured, kept in a file, and printed.
+//! A row of the table: the measurements of a program under the policies, stored in a file, and printed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,18 +10,17 @@ use super::judge::{Cell, FIGURES, Figure};
 /// A policy, with the cells of a program under it or why there are none.
 pub type Column = (String, Result<Vec<(Figure, Cell)>, String>);
 
-/// A program of the table, or why it is not in it.
+/// A program of the table, with its cells or why it has none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The program.
     pub program: String,
-    /// What it is.
+    /// The kind of program.
     pub kind: String,
-    /// The kernel and the commit that it was measured with: a row of another one is measured again.
+    /// The kernel and the commit with which it was measured. A row of another kernel or commit is measured again.
     pub made_with: (String, String),
-    /// Under each policy, the cells or why there are none.
+    /// For each policy, the cells or why there are none.
     pub policies: Vec<Column>,
-    /// What about the program could not be made the same on both sides.
+    /// What could not be made equal on both sides.
     pub differs: Option<String>,
 }
 
@@ -38,7 +37,7 @@ impl Row {
         }
     }
 
-    /// The cells, each with its policy and whether it agrees.
+    /// The cells, each with its policy and whether both sides agree.
     pub fn cells(&self) -> impl Iterator<Item = (&str, Figure, bool)> {
         let cells = self.policies.iter().filter_map(|(policy, cells)| Some((policy, cells.as_ref().ok()?)));
         cells.flat_map(|(policy, cells)| {
@@ -46,7 +45,7 @@ impl Row {
         })
     }
 
-    /// Why there is none of the cells: for all policies alike.
+    /// Why there are no cells under any policy.
     pub fn missing(&self) -> Option<&str> {
         let (_, first) = self.policies.first()?;
         let is_same = self.policies.iter().all(|(_, cells)| cells == first);
@@ -70,17 +69,17 @@ impl Row {
         lines
     }
 
-    /// Keeps the row.
+    /// Stores the row.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// It cannot be written.
     pub fn keep(&self, directory: &Path) -> Result<(), String> {
         let text = serde_json::to_string(self).map_err(|error| error.to_string())?;
         let written = fs::create_dir_all(directory).and_then(|()| fs::write(file(directory, &self.program), text));
         written.map_err(|error| format!("cannot keep a row in {}: {error}", directory.display()))
     }
 
-    /// The row of a program that was kept.
+    /// The stored row of a program.
     pub fn kept(directory: &Path, program: &str) -> Option<Row> {
         serde_json::from_str(&fs::read_to_string(file(directory, program)).ok()?).ok()
     }
@@ -98,7 +97,7 @@ pub fn head() -> String {
     format!("| program | policy | {} |\n|{}\n", names.join(" | "), "---|".repeat(names.len() + 2))
 }
 
-/// A cell as two of Markdown's; bold where both do not agree.
+/// A cell as two Markdown cells; bold if they do not agree.
 fn shown(figure: Figure, cell: &Cell) -> String {
     let (measured, simulated) = match cell {
         Cell::Number { measured, simulated } => (measured.to_string(), simulated.to_string()),

@@ -1,11 +1,11 @@
-//! What the table is made with: pagelab and its recorder, as they are built, and the programs around them.
+//! The tools that make the table: pagelab and its recorder, and other programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::test::packages::is_in_path;
 
-/// The programs around a comparison: each with the package that has it.
+/// The other programs that a comparison needs, each with its package.
 const AROUND: [(&str, &str); 7] = [
     ("setarch", "util-linux"),
     ("prlimit", "util-linux"),
@@ -16,26 +16,24 @@ const AROUND: [(&str, &str); 7] = [
     ("gcc", "gcc"),
 ];
 
-/// What stands behind the commit where the source was changed.
+/// The suffix of the commit if the source has changed.
 const CHANGED: &str = " with changes";
 
-/// The recorder's file.
+/// The file name of the recorder.
 const PLUGIN: &str = "libpagelab_qemu_plugin.so";
 
-/// pagelab and its recorder.
+/// The paths of pagelab and its recorder.
 #[derive(Clone, Debug)]
 pub struct Tools {
-    /// The program.
     pub pagelab: PathBuf,
-    /// The recorder.
     pub plugin: PathBuf,
 }
 
 impl Tools {
-    /// Those in a directory, or those that are built here for release.
+    /// The tools in a directory; otherwise builds them for release.
     ///
     /// # Errors
-    /// What is missing: root, another architecture, a program, a build that failed.
+    /// Something is missing: root, the architecture, or a program; or a build fails.
     pub fn ready(root: &Path, built: Option<&Path>) -> Result<Tools, String> {
         if !cfg!(target_arch = "x86_64") {
             return Err("expected x86-64, of which the model of the kernel is compared".to_owned());
@@ -62,7 +60,7 @@ impl Tools {
     }
 }
 
-/// Builds both: their directory.
+/// Builds both, and returns their directory.
 fn build(root: &Path) -> Result<PathBuf, String> {
     let mut cargo = crate::cargo(root);
     let status = cargo.args(["build", "--release", "--quiet", "-p", "pagelab", "-p", "qemu-plugin"]).status();
@@ -73,7 +71,7 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// What the table says of where it was made: the kernel, and pagelab's commit.
+/// The provenance of the table: the kernel, and pagelab's commit.
 pub fn provenance(root: &Path) -> (String, String) {
     let said = |command: &mut Command| {
         let output = command.output().map(|output| output.stdout).unwrap_or_default();
@@ -85,12 +83,12 @@ pub fn provenance(root: &Path) -> (String, String) {
     (kernel, if is_dirty { format!("{commit}{CHANGED}") } else { commit })
 }
 
-/// Whether the source is not that of the commit: then nobody knows with what a row was made.
+/// Whether the source differs from the commit, so that the row cannot be reproduced.
 pub fn is_changed((_, commit): &(String, String)) -> bool {
     commit.ends_with(CHANGED)
 }
 
-/// The day, as in 2026-01-31.
+/// Today's date, such as 2026-01-31.
 pub fn today() -> String {
     let output = Command::new("date").arg("+%Y-%m-%d").output().map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&output).trim().to_owned()

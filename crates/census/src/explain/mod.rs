@@ -1,4 +1,5 @@
-//! What the judge of policies (`policy::judge`) may ask of a process of this host, read where it is asked.
+//! Answers the queries of the policy judge (`policy::judge`) about a process of this host; reads facts only when they are
+//! queried.
 
 use std::io;
 
@@ -11,16 +12,16 @@ use study::machine::State;
 
 use crate::{CensusError, Observer, ProcessCensus, SmapsEntry};
 
-/// Memory to be explained from which on the flags of mappings are read: smaps walks every page of a process.
+/// The amount of unexplained memory from which on the flags of mappings are read: smaps walks every page of a process.
 const WORTH_SMAPS_BYTES: u64 = 1 << 20;
 
-/// Examines a process: its census, and what it says about the policy.
+/// Examines a process: its census, and what the census shows about the policy.
 ///
-/// At a ptrace exit stop give the id of the stopped thread. A small process that is mapped as asked costs
-/// one census and nothing else.
+/// At a ptrace exit stop pass the TID of the stopped thread. A small process that is mapped as asked costs one census and nothing
+/// else.
 ///
 /// # Errors
-/// Those of [`Observer::process`]. What cannot be read beyond the census makes a cause unknown and is no
+/// Those of [`Observer::process`]. Facts that cannot be read in addition to the census make a cause unknown; this is not an
 /// error.
 pub fn examine(
     observer: &Observer,
@@ -33,23 +34,23 @@ pub fn examine(
     Ok(Question { policy, page_sizes, state, smaps: Some(observer), after_fork: false }.answer(&seen))
 }
 
-/// What is asked about a census that is there.
+/// The question about an existing census.
 pub struct Question<'a> {
-    /// What the memory was to be mapped with.
+    /// The policy under which the memory was mapped.
     pub policy: &'a Policy,
-    /// The sizes of the kernel.
+    /// The page sizes of the kernel.
     pub page_sizes: &'a PageSizes,
     /// The settings that were in force.
     pub state: &'a State,
-    /// Who may read smaps, which costs a walk over the whole process: without it, what only the flags of mappings could explain
-    /// is unexplained.
+    /// The observer that may read smaps, which costs a walk over the whole process. `None`: memory that only the flags of
+    /// mappings could explain stays unexplained.
     pub smaps: Option<&'a Observer>,
-    /// Whether the process was forked, or has forked, since it loaded its program.
+    /// Whether the process was forked, or has forked, since it executed its program.
     pub after_fork: bool,
 }
 
 impl Question<'_> {
-    /// What the census says about the policy.
+    /// What the census shows about the policy.
     pub fn answer(&self, seen: &ProcessCensus) -> Examination {
         let question = judge::Question::of(self.policy, self.page_sizes, &self.state.settings);
         let question = judge::Question { after_fork: self.after_fork, ..question };
@@ -66,7 +67,8 @@ struct Process<'a> {
 }
 
 impl judge::Process for Process<'_> {
-    /// `THP_enabled: 0` in /proc/PID/status (Linux 5.0). The mode that excepts advised memory (Linux 6.18) does not show there.
+    /// `THP_enabled: 0` in /proc/PID/status (Linux 5.0). The mode with the exception for advised memory (Linux 6.18) is not
+    /// visible there.
     fn is_thp_disabled(&self) -> Answer<bool> {
         says_disabled(host::content(format!("/proc/{}/status", self.seen.pid)))
     }
@@ -81,20 +83,20 @@ impl judge::Process for Process<'_> {
         self.seen.folios_of_system.as_ref().is_none_or(|all| all.exist(size))
     }
 
-    /// None is free beyond those reserved, and no surplus is allowed (Documentation/admin-guide/mm/hugetlbpage.rst).
+    /// No page is free except reserved ones, and no surplus is allowed (Documentation/admin-guide/mm/hugetlbpage.rst).
     fn is_pool_exhausted(&self, size: PageSize) -> Answer<bool> {
         is_exhausted(|file| host::content(host::hugetlb_file(size, file)), size)
     }
 }
 
-/// A kernel before Linux 5.0 has no such line; a process that has ended disables nothing any more.
+/// A kernel before Linux 5.0 has no such line; a process that has ended counts as not disabled.
 fn says_disabled(status: io::Result<String>) -> Answer<bool> {
     let status = if_there(status).map_err(|error| Unread(format!("/proc/PID/status: {error}")))?;
     let is_disabled = |line: &str| line.strip_prefix("THP_enabled:").is_some_and(|value| value.trim() == "0");
     Ok(status.is_some_and(|status| status.lines().any(is_disabled)))
 }
 
-/// Whether the pool has no page to give, by its files; a kernel without the pool has none.
+/// Whether the pool has no page available, according to its files; true on a kernel without the pool.
 fn is_exhausted(read: impl Fn(&str) -> io::Result<String>, size: PageSize) -> Answer<bool> {
     let number = |file: &str| -> Answer<Option<u64>> {
         let failed = |what: String| Unread(format!("{}: {what}", host::hugetlb_file(size, file)));
@@ -127,7 +129,7 @@ mod tests {
     use super::*;
     use crate::{Source, smaps};
 
-    /// A process under PR_SET_THP_DISABLE that lives as long as the value.
+    /// A process under PR_SET_THP_DISABLE that runs as long as this value exists.
     struct Disabled(std::process::Child);
 
     impl Disabled {

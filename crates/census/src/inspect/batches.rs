@@ -1,16 +1,16 @@
-//! In which pieces the mappings of a process are looked at.
+//! Splits the mappings of a process into batches for inspection.
 
 use std::ops::Range;
 
 use policy::inspect::VmaFacts;
 use policy::size::PageSize;
 
-/// Addresses of several mappings that are looked at in one call, so that what is kept of them stays small.
+/// Addresses of several mappings that are inspected in one call; the limit keeps the results in memory small.
 const BATCH_BYTES: u64 = 1 << 30;
-/// And mappings.
+/// The most mappings in such a batch.
 const BATCH_MAPPINGS: usize = 4096;
-/// Splits the mappings into batches small enough to look at in one call, and a larger mapping into steps of at most `max_bytes`
-/// that cut no window: numbers of mappings, and addresses.
+/// Splits the mappings into batches small enough to inspect at once, and a larger mapping into steps of at most `max_bytes` that
+/// cut no window. Yields indexes of mappings and address ranges.
 pub fn batches(
     vmas: &[VmaFacts],
     max_bytes: u64,
@@ -68,7 +68,7 @@ mod tests {
         let last = 3 * G + 0x2000..3 * G + 0x3000;
         assert_eq!(of(&vmas, u64::MAX), [(0..2, 0x1000..G), (2..3, G..3 * G + 0x1000), (3..4, last)]);
         assert_eq!(of(&[], G), []);
-        // The addresses of a mapping are no reason for memory, and the highest ones for no endless loop.
+        // A large address range must not use much memory, and the highest addresses must not cause an endless loop.
         assert_eq!(batches(&[vma(0x1000, 1 << 46)], G, PageSize::M2).count(), 1 << 16);
         assert_eq!(batches(&[vma(u64::MAX - 4 * G, u64::MAX)], G, PageSize::M2).last().unwrap().1.end, u64::MAX);
     }

@@ -1,7 +1,7 @@
-//! A capture: what an inspection reads of a process and its system, as a tree of files, and reading it again.
+//! Captures what an inspection reads of a process and its system, as a tree of files, and reads it again.
 //!
-//! It never holds contents of memory, nor the command line or the environment, which may hold secrets. What only a running kernel
-//! tells (runs of pages, guards, stack pointers) stands in the file [`PAGES`] beside the copies of /proc and /sys.
+//! A capture never contains memory contents, the command line or the environment, which may contain secrets. Facts that only a
+//! running kernel reports (runs of pages, guards, stack pointers) are in the file [`PAGES`] next to the copies of /proc and /sys.
 
 use std::io::{self, BufRead};
 
@@ -15,16 +15,16 @@ use super::subject::{Found, Sizes, Subject};
 use super::told_pages::Pages;
 use crate::CensusError;
 
-/// The file of a process that is pagelab's own.
+/// The file of a process in pagelab's own format.
 pub const PAGES: &str = "pagelab-pages";
 
-/// Files of a process that are copied as they are.
+/// Files of a process that are copied unchanged.
 const COPIED: [&str; 5] = ["maps", "stat", "status", "cgroup", "smaps"];
 
-/// A file of a capture: its path, as on the host, and its content.
+/// A file of a capture: its path on the host, and its content.
 pub type CapturedFile = (String, Content);
 
-/// The bytes of a file: a device's are no text, and a path can be any bytes.
+/// The bytes of a file: the content of a device is not text, and a path may contain any bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content(Vec<u8>);
 
@@ -38,13 +38,14 @@ impl Content {
 /// Captures the system of a host.
 ///
 /// # Errors
-/// A file is there, may be read, and cannot be read.
+/// A file exists and is permitted, but cannot be read.
 pub fn system(host: &Host) -> Result<Vec<CapturedFile>, InspectError> {
     let mut files = Vec::new();
     for path in host.files() {
         match whole(host.root().lines(&path)) {
             Ok(content) => files.push((path, content)),
-            // Who looks at a capture sees what its maker saw: a file that this kernel does not have, or not for this user, is absent.
+            // A capture shows what its maker could see: a file that this kernel does not have, or that this user may not read, is
+            // absent.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {}
             Err(error) => return Err(host.root().unreadable(&path, error).into()),
         }
@@ -60,10 +61,10 @@ fn whole(file: io::Result<Box<dyn BufRead>>) -> io::Result<Content> {
     Ok(Content(bytes))
 }
 
-/// Captures a process that runs.
+/// Captures a running process.
 ///
 /// # Errors
-/// It has ended, or may not be looked at.
+/// It has ended, or this user may not inspect it.
 pub fn process(subject: &dyn Subject, vmas: &[VmaFacts]) -> Result<Vec<CapturedFile>, InspectError> {
     let mut files = Vec::new();
     for name in COPIED {
@@ -86,10 +87,10 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// Opens it, below the root of a capture.
+    /// Opens a process in a capture.
     ///
     /// # Errors
-    /// It is not there, or its file of pages is not understood.
+    /// It is not in the capture, or its file of pages cannot be parsed.
     pub fn open(host: &Host, sizes: Sizes, pid: u32) -> Result<Captured, InspectError> {
         let root = host.root().clone();
         if !host::absent::exists(&root, &format!("/proc/{pid}"))? {
@@ -178,7 +179,7 @@ impl Subject for Captured {
         self.pages.folios_of_system.as_ref().is_none_or(|sizes| sizes.contains(&size))
     }
 
-    /// All of it is in memory already.
+    /// Everything is in memory already.
     fn max_step_bytes(&self) -> u64 {
         u64::MAX
     }

@@ -1,7 +1,7 @@
-//! Asking the kernel to collapse memory of another process: `process_madvise(MADV_COLLAPSE)` (Linux 6.1).
+//! Asks the kernel to collapse memory of another process: `process_madvise(MADV_COLLAPSE)` (Linux 6.1).
 //!
-//! It changes how the memory is mapped, and never what it holds. It cannot be undone: only the process itself, or reclaim, splits
-//! what was collapsed.
+//! This changes how the memory is mapped, but never its content. It cannot be undone: only the process itself, or reclaim, splits
+//! collapsed memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,11 +18,11 @@ use crate::CensusError;
 /// The advice (include/uapi/asm-generic/mman-common.h).
 const MADV_COLLAPSE: libc::c_int = 25;
 
-/// Collapses what could be larger in these regions of a process, slot by slot. Where the windows of a region are known,
-/// only those are asked for that have pages below the size: the others have none, or nothing may be there (EINVAL).
+/// Collapses memory in these regions of a process that could be larger, slot by slot. Where the windows of a region are known,
+/// only windows with pages below the size are requested: the others have none, or may be empty (EINVAL).
 ///
 /// # Errors
-/// The process is gone, or is another one than was inspected. What the kernel refuses is no error: it stands in the answer.
+/// The process is gone, or is not the one that was inspected. A refusal by the kernel is not an error; it is in the result.
 pub fn collapse(
     pid: u32,
     started_ticks: u64,
@@ -33,7 +33,7 @@ pub fn collapse(
         Some(libc::ESRCH) => InspectError::NoSuchProcess { pid },
         _ => CensusError::Io { path: format!("pidfd_open({pid})"), error }.into(),
     })?;
-    // If what is held is the process that was inspected, its number was not given away before.
+    // If the pidfd is that of the inspected process, its PID was not reused before.
     if Identity::of(pid)?.started_ticks != started_ticks {
         return Err(InspectError::Replaced { pid });
     }
@@ -52,7 +52,7 @@ fn one(process: &Held, region: &Region, leaf: PageSize) -> Collapsed {
     Collapsed { start: region.start, end: region.end, asked_bytes, took_s: began.elapsed().as_secs_f64(), refused }
 }
 
-/// The addresses of slots that are to be asked for.
+/// The addresses of the slots to request.
 fn slots(region: &Region, leaf: PageSize) -> Vec<u64> {
     let fits =
         |slot: &u64| *slot >= region.start && slot.checked_add(leaf.bytes()).is_some_and(|end| end <= region.end);
@@ -66,7 +66,7 @@ fn slots(region: &Region, leaf: PageSize) -> Vec<u64> {
 
 fn advise(process: &Held, start: u64, bytes: u64) -> io::Result<()> {
     let range = libc::iovec { iov_base: start as *mut libc::c_void, iov_len: bytes as usize };
-    // SAFETY: the kernel reads one iovec, which lives during the call; its addresses are the other process's.
+    // SAFETY: the kernel reads one iovec, which is valid during the call; its addresses are in the other process.
     let advised = unsafe {
         libc::syscall(libc::SYS_process_madvise, process.descriptor(), &raw const range, 1, MADV_COLLAPSE, 0)
     };

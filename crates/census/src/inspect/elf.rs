@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Sections that are looked through at most.
+/// The most sections that are searched.
 const MOST_SECTIONS: usize = 4096;
-/// Names of sections take at most so many bytes.
+/// The most bytes of section names.
 const MOST_NAMES: u64 = 1 << 20;
 
 /// Whether a 64-bit little-endian program has a section of this name; `None` where the file is something else, or ends early.

@@ -1,4 +1,4 @@
-//! What can keep a process from being inspected.
+//! What can prevent the inspection of a process.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use host::HostError;
 
 use crate::CensusError;
 
-/// Why there is no inspection, and what to do about it.
+/// Why there is no inspection, and how to remedy it.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
     /// There is no such process.
@@ -16,48 +16,48 @@ pub enum InspectError {
          this /proc), or /proc hides it (mount option hidepid: ask as root or as its user)"
     )]
     NoSuchProcess {
-        /// The process.
+        /// PID of the process.
         pid: u32,
     },
-    /// The process has ended, and nobody has waited for it.
+    /// The process has ended, and its parent has not reaped it.
     #[error(
         "process {pid} ({name}) is a zombie: it has ended and has no memory; its parent {parent} has not waited for it"
     )]
     Zombie {
-        /// The process.
+        /// PID of the process.
         pid: u32,
         /// Its name.
         name: String,
-        /// Its parent.
+        /// PID of its parent.
         parent: u32,
     },
-    /// A thread of the kernel.
+    /// It is a kernel thread.
     #[error(
         "{pid} ({name}) is a thread of the kernel, which has no memory of its own (pagelab direct-map status shows its map)"
     )]
     KernelThread {
-        /// Its number.
+        /// Its PID.
         pid: u32,
         /// Its name.
         name: String,
     },
-    /// There is no such process in a capture.
+    /// The capture does not contain the process.
     #[error(
         "there is no process {pid} in the capture {root:?}: expected a directory proc/{pid} with maps, smaps and stat"
     )]
     NotCaptured {
-        /// The process.
+        /// PID of the process.
         pid: u32,
-        /// The capture.
+        /// Directory of the capture.
         root: PathBuf,
     },
-    /// Its number was given to another process while it was looked at.
+    /// Its PID was reused for another process during the inspection.
     #[error("process {pid} ended during the inspection, and its number belongs to another process now: ask again")]
     Replaced {
-        /// The process.
+        /// PID of the process.
         pid: u32,
     },
-    /// A file of the process does not look as it should.
+    /// A file of the process has unexpected content.
     #[error("{path} is not as expected ({what}); the kernel or the capture may be newer than this program")]
     Unexpected {
         /// The file.
@@ -68,7 +68,7 @@ pub enum InspectError {
     /// There is no such control group.
     #[error("{path:?} is no control group: expected a directory below /sys/fs/cgroup with a file cgroup.procs")]
     NoSuchGroup {
-        /// As it was named.
+        /// The path as given.
         path: PathBuf,
     },
     /// A control group could not be read.
@@ -76,11 +76,11 @@ pub enum InspectError {
     Group {
         /// Its directory.
         path: PathBuf,
-        /// What the kernel answered.
+        /// The kernel's error.
         #[source]
         error: io::Error,
     },
-    /// The process could not be looked at.
+    /// The process could not be inspected.
     #[error(transparent)]
     Census(#[from] CensusError),
     /// The system could not be read.

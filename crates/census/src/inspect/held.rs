@@ -1,36 +1,36 @@
-//! A process that is held on to, whoever gets its number meanwhile: pidfd_open(2), since Linux 5.3.
+//! A pidfd: one process, even if its PID is reused (pidfd_open(2), since Linux 5.3).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// A descriptor of a process.
+/// A pidfd.
 #[derive(Debug)]
 pub struct Held(OwnedFd);
 
 impl Held {
-    /// The process that has a number now.
+    /// The process that currently has this PID.
     ///
     /// # Errors
-    /// There is none (ESRCH), or the kernel has no such descriptors (ENOSYS).
+    /// There is none (ESRCH), or the kernel has no pidfds (ENOSYS).
     pub fn open(pid: u32) -> io::Result<Held> {
-        // SAFETY: pidfd_open takes two numbers and makes a descriptor, or fails.
+        // SAFETY: pidfd_open takes two numbers and returns a descriptor, or fails.
         let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just made, and nobody else has it.
+        // SAFETY: the descriptor was just made, and it has no other owner.
         Ok(Held(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) }))
     }
 
-    /// Whether it has ended. Until then its number stood for it and no other process.
+    /// Whether the process has ended. Before that its PID cannot be reused.
     pub fn has_ended(&self) -> bool {
         let mut asked = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
         poll(&mut asked, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
-    /// For calls that take one.
+    /// The descriptor, for system calls.
     pub fn descriptor(&self) -> RawFd {
         self.0.as_raw_fd()
     }

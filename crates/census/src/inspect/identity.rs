@@ -1,4 +1,4 @@
-//! Which process a number stands for at this moment: `/proc/PID/stat` (proc_pid_stat(5)).
+//! Identifies the process that currently has a PID: `/proc/PID/stat` (proc_pid_stat(5)).
 
 use std::io;
 
@@ -7,27 +7,27 @@ use host::if_there;
 use super::error::InspectError;
 use crate::CensusError;
 
-/// What `/proc/PID/stat` says of a process.
+/// The facts about a process in `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its number.
+    /// Its PID.
     pub pid: u32,
-    /// Its name.
+    /// Its name (`comm`).
     pub name: String,
-    /// Its threads.
+    /// Number of threads.
     pub threads: u64,
-    /// When it was started, in clock ticks since the boot.
+    /// Its start time in clock ticks since boot.
     pub started_ticks: u64,
     /// Whether it was forked and has not executed a program since.
     pub is_fork: bool,
-    /// Where its code and its stack begin: execve changes them. 0 or 1 for who may not trace it.
+    /// The start addresses of its code and its stack, which execve changes. 0 or 1 for a user who may not trace it.
     image: (u64, u64),
 }
 
-/// The parent of a process; `None` where it is gone, or belongs to another user under `hidepid=1`.
+/// The parent of a process; `None` where the process is gone, or belongs to another user under `hidepid=1`.
 ///
 /// # Errors
-/// Its file cannot be read, or is not understood.
+/// Its file cannot be read or parsed.
 pub fn parent_of(pid: u32) -> Result<Option<u32>, InspectError> {
     let path = format!("/proc/{pid}/stat");
     let text = match if_there(host::content(&path)) {
@@ -45,10 +45,10 @@ const PF_FORKNOEXEC: u64 = 0x40;
 const PF_KTHREAD: u64 = 0x20_0000;
 
 impl Identity {
-    /// That of a process with memory.
+    /// The identity of a process with memory.
     ///
     /// # Errors
-    /// There is none, or it has no memory.
+    /// There is no such process, or it has no memory.
     pub fn of(pid: u32) -> Result<Identity, InspectError> {
         let path = format!("/proc/{pid}/stat");
         let text = host::content(&path).map_err(|error| match error.raw_os_error() {
@@ -58,12 +58,12 @@ impl Identity {
         Identity::parse(pid, &text)
     }
 
-    /// Reads the text. The name stands in parentheses and may contain any character.
+    /// Parses the text. The name is in parentheses and may contain any character.
     pub fn parse(pid: u32, text: &str) -> Result<Identity, InspectError> {
         let wrong = |what| InspectError::Unexpected { path: format!("/proc/{pid}/stat"), what };
         let (name, rest) = text.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')).ok_or(wrong("no name"))?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        // Fields are counted from 1, and the state is the third.
+        // Fields are counted from 1; the first one here is the state, field 3.
         let number = |field: usize| fields.get(field - 3).and_then(|text| text.parse::<u64>().ok());
         let needed = |field: usize| number(field).ok_or(wrong("too few fields"));
         let (name, flags) = (name.to_string(), needed(9)?);
@@ -83,7 +83,7 @@ impl Identity {
         })
     }
 
-    /// Whether the other look at the same process found it in the same program.
+    /// Whether both identities of the same process show the same program.
     pub fn is_same_program(&self, other: &Identity) -> bool {
         self.image == other.image
     }

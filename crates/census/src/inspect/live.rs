@@ -1,4 +1,4 @@
-//! A process of the running kernel.
+//! A process of the running kernel as the subject of an inspection.
 
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -15,32 +15,32 @@ use super::{elf, stacks, status};
 use crate::process_census::Process;
 use crate::{CensusError, Observer, Source};
 
-/// Addresses that are looked at in one call, so that what is kept of them stays small.
+/// Addresses that are inspected in one call; the limit keeps the results in memory small.
 const STEP_BYTES: u64 = 1 << 30;
 
-/// A process, open to be looked at.
+/// A process that is open for inspection.
 pub struct Live<'a> {
     observer: &'a Observer,
     sizes: &'a Sizes,
     pid: u32,
     process: Process<'a>,
-    /// What could not be read so far, in clauses.
+    /// Files that could not be read so far, as clauses.
     unread: RefCell<Vec<String>>,
-    /// The first error without which an answer would have been another.
+    /// The first error that would have made an answer wrong.
     failed: RefCell<Option<CensusError>>,
 }
 
 impl<'a> Live<'a> {
-    /// Opens it.
+    /// Opens the process.
     ///
     /// # Errors
-    /// It has ended, or may not be looked at.
+    /// It has ended, or this user may not inspect it.
     pub fn open(observer: &'a Observer, sizes: &'a Sizes, pid: u32) -> Result<Live<'a>, CensusError> {
         let process = Process::at(observer, pid)?;
         Ok(Live { observer, sizes, pid, process, unread: RefCell::default(), failed: RefCell::default() })
     }
 
-    /// What was read; else the reason is kept, with what is not known without it.
+    /// The value read; otherwise records the reason, with the fact that is unknown because of it.
     fn known<T>(&self, unknown: &str, name: &str, read: io::Result<T>) -> Option<T> {
         let keep = |error: io::Error| self.keep(format!("{unknown}: /proc/{}/{name}: {error}", self.pid));
         if_there(read).unwrap_or_else(|error| {
@@ -49,7 +49,7 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// Each reason is reported once.
+    /// Records a reason once.
     fn keep(&self, reason: String) {
         let mut unread = self.unread.borrow_mut();
         if !unread.contains(&reason) {
@@ -57,7 +57,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// An answer that the look is nothing without.
+    /// An answer that the inspection requires.
     fn needed<T: Default>(&self, answer: Result<T, CensusError>) -> T {
         answer.unwrap_or_else(|error| {
             self.failed.borrow_mut().get_or_insert(error);
@@ -65,7 +65,7 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// Whether a virtual machine of KVM is open; a descriptor that is closed meanwhile is none.
+    /// Whether a KVM virtual machine is open. A descriptor that is closed in the meantime does not count.
     fn guest(&self) -> io::Result<bool> {
         for entry in fs::read_dir(format!("/proc/{}/fd", self.pid))? {
             let target = if_there(fs::read_link(entry?.path()))?;
@@ -76,7 +76,7 @@ impl<'a> Live<'a> {
         Ok(false)
     }
 
-    /// Whether the frames of a mapping are looked at.
+    /// Whether the frames of a mapping are read.
     fn sees_frames(&self, vma: &VmaFacts) -> bool {
         let anonymous = matches!(vma.kind, VmaKind::Anonymous | VmaKind::Stack);
         self.observer.sees_folios() && self.observer.tlb_runs && (anonymous || self.observer.file_folios)
@@ -135,7 +135,7 @@ impl Subject for Live<'_> {
         self.needed(self.observer.file_systems.of(self.pid, device))
     }
 
-    /// The path of the group may hold any bytes, so it is read again.
+    /// The path of the group may contain any bytes, so it is read again here.
     fn memory_limit(&self, _: &str) -> Option<MemoryLimit> {
         let unknown = "what its memory control group allows is not known";
         let group = self.known(unknown, "cgroup", fs::read(format!("/proc/{}/cgroup", self.pid)))?;
@@ -148,7 +148,7 @@ impl Subject for Live<'_> {
 
     fn guards(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let guards = self.process.guards(start, end);
-        // A process that has ended has none any more.
+        // A process that has ended has no guards.
         self.known("guards inside mappings are not known", "pagemap", guards).unwrap_or_default()
     }
 
@@ -195,7 +195,7 @@ impl Subject for Live<'_> {
     }
 }
 
-/// A mapping as it is asked for.
+/// Converts facts back to the mapping that is scanned.
 fn as_mapped(facts: &VmaFacts) -> Vma {
     let VmaFacts { start, end, protection, shared, device, inode, offset, .. } = *facts;
     Vma { start, end, protection, shared, device, inode, offset, name: facts.name.clone() }

@@ -1,4 +1,4 @@
-//! One look at a process.
+//! Inspects a process once.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,12 +20,12 @@ use super::subject::Subject;
 use super::{Detail, status};
 use crate::{CensusError, smaps};
 
-/// Mappings of a capture: memory of their number is taken, so it is bounded.
+/// The most mappings of a capture; memory is allocated in proportion to their number.
 const MAX_MAPPINGS: usize = 4 << 20;
-/// Windows of a process that are kept for a map, 8T of 2M each.
+/// The most windows of a process that are kept for a map; for 2M windows that is 8T.
 const MAX_WINDOWS: u64 = 4 << 20;
 
-/// Looks at a process once.
+/// Inspects a process once.
 pub fn look(
     subject: &dyn Subject,
     identity: &Identity,
@@ -81,10 +81,10 @@ pub fn look(
     Ok(Inspection { process: about, regions, supply: supply.clone(), sight, partial })
 }
 
-/// The mappings of a process, cut at the guards inside.
+/// The mappings of a process, cut at the guards inside them.
 ///
 /// # Errors
-/// It has ended, or may not be looked at.
+/// It has ended, or this user may not inspect it.
 pub fn mappings(subject: &dyn Subject, pid: u32) -> Result<Vec<VmaFacts>, CensusError> {
     let (about, supply) = (About { pid, ..About::default() }, Supply::default());
     let look = Look { subject, about: &about, supply: &supply, detail: Detail::default() };
@@ -99,11 +99,11 @@ fn bounds(vmas: &[Vma]) -> Vec<(u64, u64)> {
     vmas.iter().map(|vma| (vma.start, vma.end)).collect()
 }
 
-/// What was read of smaps.
+/// The facts read from smaps.
 #[derive(Default)]
 struct FromSmaps {
     knows_flags: bool,
-    /// The sums of mappings by their first addresses, where these are all that there is of their pages.
+    /// The sums of mappings by their first addresses, where no information on single pages is available.
     sums: HashMap<u64, Census>,
 }
 
@@ -135,7 +135,7 @@ impl Look<'_> {
         if vmas.is_empty() { Err(CensusError::NoAddressSpace { pid }) } else { Ok(vmas) }
     }
 
-    /// Reads smaps, and adds what it says to the mappings that it still has.
+    /// Reads smaps, and adds its facts to the mappings that it still has.
     fn tell(&self, facts: &mut [VmaFacts], partial: &mut Vec<String>) -> FromSmaps {
         let mut told = FromSmaps::default();
         let path = self.subject.path("smaps");
@@ -166,7 +166,7 @@ impl Look<'_> {
         vma.inode != 0 && self.subject.is_shmem(vma.device)
     }
 
-    /// What is known of a mapping without smaps.
+    /// The facts about a mapping that are known without smaps.
     fn facts(&self, vma: Vma) -> VmaFacts {
         VmaFacts {
             start: vma.start,
@@ -216,8 +216,8 @@ impl Look<'_> {
         }
     }
 
-    /// The largest transparent size of which a slot lies in the region. Files have what their file system and readahead choose,
-    /// and a pool's pages have one size.
+    /// The largest transparent size for which the region contains a slot. For files the file system and readahead choose the
+    /// size, and the pages of a pool have one size.
     fn target(&self, vmas: &[VmaFacts], start: u64, end: u64) -> Option<PageSize> {
         let can = |vma: &VmaFacts| {
             !vma.is_hugetlb()
@@ -237,7 +237,7 @@ impl Look<'_> {
         self.subject.sizes().transparent.iter().copied().rev().find(has_slot)
     }
 
-    /// Finishes every region with what is in its pages.
+    /// Completes every region with the content of its pages.
     fn pages(
         &self,
         facts: &[VmaFacts],
@@ -283,7 +283,7 @@ impl Look<'_> {
         rest.for_each(|(group, outline)| finish(group, &outline, Seen::default()));
     }
 
-    /// The same from the sums of smaps.
+    /// Completes every region from the sums of smaps.
     fn sums(
         &self,
         facts: &[VmaFacts],

@@ -1,8 +1,8 @@
-//! Inspecting a process: its regions, what maps them, and why not larger pages.
+//! Inspects a process: its regions, how they are mapped, and why pages are not larger.
 //!
-//! What is read is read mapping by mapping, and only sums are kept, so that the memory that this takes does not grow with the
-//! process. Nothing is changed. A running process changes meanwhile: it is looked at again where it has executed another program,
-//! and what else changed is said in [`Inspection::partial`].
+//! Data is read mapping by mapping and only sums are kept, so the memory use does not grow with the process. Nothing is changed.
+//! A running process changes in the meantime: it is inspected again if it has executed another program, and other changes are
+//! reported in [`Inspection::partial`].
 
 mod batches;
 mod capture;
@@ -36,20 +36,20 @@ use identity::Identity;
 use live::Live;
 use subject::Sizes;
 
-/// What is looked at beside what always is.
+/// Optional parts of an inspection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// What is in each window of PMD size ([`policy::inspect::Region::windows`]).
+    /// Whether to record the content of each window of PMD size ([`policy::inspect::Region::windows`]).
     pub windows: bool,
-    /// Only which sizes map it, and not what smaps says: for each page that a base-page entry maps, the kernel takes some four
-    /// times as long for smaps as for PAGEMAP_SCAN. Without effect where smaps is all that there is.
+    /// Whether to report page sizes only, without smaps: for each page mapped by a base-page PTE, the kernel takes about four
+    /// times as long for smaps as for PAGEMAP_SCAN. Without effect where smaps is the only source.
     pub sizes_only: bool,
 }
 
-/// How often a process that executes another program meanwhile is looked at.
+/// How often a process is inspected that executes another program in the meantime.
 const LOOKS: usize = 3;
 
-/// Looks at processes of the running kernel.
+/// Inspects processes of the running kernel.
 pub struct Inspector {
     host: Host,
     observer: Observer,
@@ -58,7 +58,7 @@ pub struct Inspector {
 }
 
 impl Inspector {
-    /// An inspector that looks through `observer`, whose rights decide what is seen.
+    /// An inspector that uses `observer`, whose privileges decide what is visible.
     pub fn new(host: Host, observer: Observer, detail: Detail) -> Inspector {
         let sizes = sizes_of(host.page_sizes());
         Inspector { host, observer, sizes, detail }
@@ -69,7 +69,7 @@ impl Inspector {
         self.host.page_sizes()
     }
 
-    /// What the kernel could give now. It is the same for all processes of one look.
+    /// What the kernel could currently allocate. It is the same for all processes of one inspection run.
     ///
     /// # Errors
     /// Files that every kernel has cannot be read.
@@ -103,7 +103,7 @@ impl Inspector {
     /// Inspects a process.
     ///
     /// # Errors
-    /// [`InspectError`]: there is no such process, it has no memory, or may not be looked at.
+    /// [`InspectError`]: there is no such process, it has no memory, or this user may not inspect it.
     pub fn process(&self, pid: u32, supply: &Supply) -> Result<Inspection, InspectError> {
         let mut looks = 0;
         if !self.host.is_live() {
@@ -111,7 +111,7 @@ impl Inspector {
         }
         loop {
             looks += 1;
-            // Two processes can have the same number and begin in the same clock tick, so that times alone do not tell.
+            // Two processes can have the same PID and start in the same clock tick, so start times alone do not distinguish them.
             let held = held(pid)?;
             let before = Identity::of(pid)?;
             let inspected = Live::open(&self.observer, &self.sizes, pid)
@@ -156,10 +156,11 @@ impl Inspector {
         self.sizes.pmd
     }
 
-    /// Asks the kernel to collapse what of a process could be larger, region by region. It changes the process for good.
+    /// Asks the kernel to collapse memory of a process that could be larger, region by region. This changes the process
+    /// permanently.
     ///
     /// # Errors
-    /// The process is gone, or another one has its number.
+    /// The process is gone, or its PID was reused.
     pub fn collapse(&self, inspected: &Inspection) -> Result<Vec<Collapsed>, InspectError> {
         let Some(leaf) = self.sizes.pmd else { return Ok(Vec::new()) };
         let could = |region: &&Region| region.win.bytes > 0 && region.target == Some(leaf);
@@ -167,8 +168,8 @@ impl Inspector {
         collapse::collapse(inspected.process.pid, inspected.process.started_ticks, &regions, leaf)
     }
 
-    /// Captures a process of the running kernel, with what is known of the system: files to be written below a directory, which
-    /// an inspector of that directory inspects like the process. No contents of memory are among them.
+    /// Captures a process of the running kernel with the facts about the system: files to be written below a directory. An
+    /// inspector of that directory inspects them like the process. Memory contents are not included.
     ///
     /// # Errors
     /// As [`Inspector::process`].
@@ -182,7 +183,7 @@ impl Inspector {
     }
 }
 
-/// A descriptor of the process; `None` where it has ended, which its identity says, and before Linux 5.3.
+/// A pidfd of the process; `None` where it has ended, which its identity then shows, and before Linux 5.3.
 fn held(pid: u32) -> Result<Option<Held>, CensusError> {
     match Held::open(pid) {
         Ok(held) => Ok(Some(held)),
@@ -191,7 +192,7 @@ fn held(pid: u32) -> Result<Option<Held>, CensusError> {
     }
 }
 
-/// The sizes that regions are held against.
+/// The page sizes that regions are compared with.
 fn sizes_of(page_sizes: &PageSizes) -> Sizes {
     let transparent = page_sizes.mthp.iter().copied().chain(page_sizes.pmd).collect();
     Sizes { base: page_sizes.base, pmd: page_sizes.pmd, transparent }

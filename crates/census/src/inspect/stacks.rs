@@ -1,20 +1,20 @@
-//! Where the threads of a process have their stacks: `/proc/PID/task/TID/syscall` (proc_pid_syscall(5)).
+//! The stacks of the threads of a process: `/proc/PID/task/TID/syscall` (proc_pid_syscall(5)).
 
 use std::fs;
 use std::io;
 
 use host::if_there;
 
-/// Stack pointers of the threads that wait in the kernel, the main one excepted.
+/// Stack pointers of the threads that wait in the kernel, without the main thread.
 #[derive(Debug, Default)]
 pub struct Stacks {
-    /// In order. A thread that runs does not show its own.
+    /// Sorted. A running thread does not show its stack pointer.
     pub pointers: Vec<u64>,
-    /// Why that of some thread could not be read: only who may trace it can.
+    /// Why the stack pointer of some thread could not be read: that requires permission to trace it.
     pub refused: Option<io::Error>,
 }
 
-/// Those of a process. A thread that ends meanwhile has none.
+/// The stacks of a process. A thread that ends in the meantime is left out.
 ///
 /// # Errors
 /// The threads cannot be listed.
@@ -34,7 +34,7 @@ pub fn of_process(pid: u32) -> io::Result<Stacks> {
     Ok(stacks)
 }
 
-/// The last but one word of a call and its arguments, or of `-1`.
+/// The second to last word of the line, after a call and its arguments or after `-1`.
 fn stack_pointer(text: &str) -> Option<u64> {
     let mut words = text.split_ascii_whitespace().rev();
     let word = words.nth(1)?.strip_prefix("0x")?;

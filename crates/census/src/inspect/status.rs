@@ -1,4 +1,4 @@
-//! What a process says of itself beside its mappings: status, command line, program, memory control group.
+//! Facts about a process other than its mappings: status, command line, program, memory control group.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,11 +11,11 @@ use policy::inspect::{MemoryLimit, Process, ThpMode};
 use super::identity::Identity;
 use super::subject::Subject;
 
-/// Reads it. What cannot be read is absent, and `partial` says why; a capture need not have all of the files.
+/// Reads the facts. One that cannot be read is absent, and `partial` gets the reason; a capture may lack some of the files.
 pub fn read(subject: &dyn Subject, identity: &Identity, partial: &mut Vec<String>) -> Process {
     let mut text = |name: &str| {
         let read = if_there(subject.text(name));
-        // What is not there says nothing.
+        // A missing file is not reported.
         read.map_err(|error| partial.push(format!("/proc/{}/{name} could not be read: {error}", identity.pid)))
             .ok()
             .flatten()
@@ -48,15 +48,16 @@ pub fn read(subject: &dyn Subject, identity: &Identity, partial: &mut Vec<String
     }
 }
 
-/// Where control groups are mounted.
+/// The mount point of control groups.
 const MOUNT: &str = "/sys/fs/cgroup";
 
-/// The directory of the memory control group, to be shown.
+/// The directory of the memory control group as text.
 pub fn memory_cgroup(text: &str) -> Option<String> {
     memory_cgroup_path(text.as_bytes()).map(|path| path.to_string_lossy().into_owned())
 }
 
-/// The directory of the memory control group: of version 1, else of the unified hierarchy. Its path may hold any bytes.
+/// The directory of the memory control group: that of version 1 if there is one, otherwise that of the unified hierarchy. Its
+/// path may contain any bytes.
 pub fn memory_cgroup_path(text: &[u8]) -> Option<PathBuf> {
     let lines = || text.split(|byte| *byte == b'\n');
     let path = |mount: String, path: &[u8]| {
@@ -73,11 +74,11 @@ pub fn memory_cgroup_path(text: &[u8]) -> Option<PathBuf> {
     v1.or_else(v2)
 }
 
-/// The limit that was reached: of the group, or of the nearest above it; else that of the group. `None` where the group is gone,
-/// or does not account for memory.
+/// The limit that was reached: that of the group, or of its nearest ancestor; otherwise the group's own limit. `None` where the
+/// group is gone, or does not account for memory.
 ///
 /// # Errors
-/// A file of a group is there, and cannot be read.
+/// A file of a group exists but cannot be read.
 pub fn memory_limit(directory: &Path) -> io::Result<Option<MemoryLimit>> {
     let mut limits = Vec::new();
     for group in directory.ancestors().take_while(|group| group.starts_with(MOUNT) && *group != Path::new(MOUNT)) {
@@ -91,7 +92,7 @@ fn limit_of(group: &Path) -> io::Result<Option<MemoryLimit>> {
         let path = group.join(name);
         if_there(host::content(&path)).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
     };
-    // The word `max` is no number: there is no limit.
+    // The word `max` is not a number: it means that there is no limit.
     let number = |name: &str| Ok::<_, io::Error>(read(name)?.and_then(|text| text.trim().parse::<u64>().ok()));
     let first = |v2: Option<u64>, v1: &str| v2.map_or_else(|| number(v1), |found| Ok(Some(found)));
     let met = read("memory.events")?
@@ -101,7 +102,7 @@ fn limit_of(group: &Path) -> io::Result<Option<MemoryLimit>> {
     let reached = first(met, "memory.failcnt")?;
     Ok(charged.zip(reached).map(|(charged_bytes, reached)| MemoryLimit {
         group: group.display().to_string(),
-        // Version 1 writes the largest multiple of a page where there is none.
+        // Version 1 reports the largest multiple of a page where there is no limit.
         limit_bytes: limit.filter(|bytes| *bytes < 1 << 62),
         charged_bytes,
         reached,

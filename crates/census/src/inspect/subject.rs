@@ -1,4 +1,4 @@
-//! Whom a look is at: a process of the running kernel, or a capture of one.
+//! The subject of an inspection: a process of the running kernel, or a capture of one.
 
 use std::io::{self, BufRead};
 
@@ -8,28 +8,28 @@ use policy::size::PageSize;
 
 use crate::CensusError;
 
-/// The sizes of the kernel that a subject runs on.
+/// The page sizes of the kernel on which a subject runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// The base page.
+    /// The base page size.
     pub base: PageSize,
-    /// What a PMD leaf maps; `None` where the kernel has no THP.
+    /// The size of a PMD leaf; `None` where the kernel has no THP.
     pub pmd: Option<PageSize>,
     /// All transparent sizes of anonymous memory, smallest first.
     pub transparent: Vec<PageSize>,
 }
 
-/// What is present in one mapping, or in a part of it.
+/// Present memory in a mapping or in a part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Runs of memory, in the order of addresses.
+    /// Runs of memory in address order.
     pub runs: Vec<Run>,
-    /// Memory by the entries of a TLB that could hold it; `None` where frames were not looked at.
+    /// Memory by the size of the TLB entry that could hold it; `None` where frame numbers were not read.
     pub tlb_runs: Option<TlbRuns>,
 }
 
 impl Found {
-    /// Windows that it can fill, at most.
+    /// Upper bound of the number of windows that have memory.
     pub fn max_windows(&self, window: PageSize) -> u64 {
         let touched = |bytes: u64| bytes / window.bytes() + 2;
         let (Some(first), Some(last)) = (self.runs.first(), self.runs.last()) else { return 0 };
@@ -38,59 +38,59 @@ impl Found {
     }
 }
 
-/// Whom a look is at.
+/// The subject of an inspection.
 pub trait Subject {
-    /// The sizes of its kernel.
+    /// The page sizes of its kernel.
     fn sizes(&self) -> &Sizes;
-    /// Where a file of `/proc/PID` is, for errors.
+    /// The path of a file of `/proc/PID`, for errors.
     fn path(&self, name: &str) -> String;
-    /// A file of `/proc/PID`.
+    /// The content of a file of `/proc/PID`.
     fn text(&self, name: &str) -> io::Result<String>;
-    /// A file of `/proc/PID`, to be read line by line.
+    /// Opens a file of `/proc/PID` to be read line by line.
     fn lines(&self, name: &str) -> io::Result<Box<dyn BufRead>>;
-    /// What it says that a file of `/proc/PID` cannot be read.
+    /// The error for a file of `/proc/PID` that cannot be read.
     fn failed(&self, name: &str, error: io::Error) -> CensusError;
-    /// Its program; `None` where it cannot be read.
+    /// The path of its program; `None` where it cannot be read.
     fn program(&self) -> Option<String>;
-    /// Stack pointers of its threads, in order.
+    /// Stack pointers of its threads, sorted.
     fn stacks(&self) -> Vec<u64>;
-    /// Whether it has a virtual machine of KVM open.
+    /// Whether it has a KVM virtual machine open.
     fn has_guest(&self) -> bool;
-    /// Whether its program was made by Go.
+    /// Whether its program was built by Go.
     fn is_go(&self) -> bool;
-    /// Whether the file behind a mapping lies in shared memory.
+    /// Whether the file of a mapping is in shared memory.
     fn is_shmem(&self, device: (u32, u32)) -> bool;
     /// The file system of a device, where it is mounted.
     fn file_system(&self, device: (u32, u32)) -> Option<FileSystem>;
-    /// The limit of its memory control group, which lies in this directory.
+    /// The limit of its memory control group, whose directory is `group`.
     fn memory_limit(&self, group: &str) -> Option<MemoryLimit>;
-    /// Guards inside a mapping, in order.
+    /// Guards inside a mapping, in address order.
     fn guards(&self, start: u64, end: u64) -> Vec<(u64, u64)>;
-    /// Whether its pages can be looked at one by one; else smaps has sums.
+    /// Whether its pages can be read one by one; otherwise smaps provides sums.
     fn is_by_page(&self) -> bool;
-    /// Whether folios behind base-page entries are seen.
+    /// Whether folios behind base-page PTEs are visible.
     fn sees_folios(&self) -> bool;
     /// Whether anonymous folios of a size may exist on its kernel.
     fn may_have(&self, size: PageSize) -> bool;
-    /// Addresses of one mapping that are looked at in one call of [`Subject::found`], at most.
+    /// The most addresses of one mapping that one call of [`Subject::found`] covers.
     fn max_step_bytes(&self) -> u64;
-    /// Bytes of pages at addresses outside of these mappings.
+    /// Bytes of pages at addresses outside these mappings.
     fn unplaced_bytes(&self, vmas: &[VmaFacts]) -> u64;
-    /// What is present of these mappings between two addresses.
+    /// Present memory of these mappings between two addresses.
     ///
     /// # Errors
-    /// It has ended, or may not be looked at.
+    /// It has ended, or this user may not inspect it.
     fn found(&self, vmas: &[VmaFacts], start: u64, end: u64) -> Result<Vec<Found>, CensusError>;
-    /// Whether it runs: what it shows may change, and its number may be given to another.
+    /// Whether it is a running process, which may change and whose PID may be reused.
     fn is_live(&self) -> bool;
-    /// What could not be read for the answers so far, in clauses: they are as if it were not there.
+    /// Files that could not be read for the answers so far, as clauses; the answers are as if the files did not exist.
     fn unread(&self) -> Vec<String> {
         Vec::new()
     }
     /// Whether the answers so far may be used at all.
     ///
     /// # Errors
-    /// What would be wrong without a file that could not be read.
+    /// The first file that could not be read and without which an answer would be wrong.
     fn usable(&self) -> Result<(), CensusError> {
         Ok(())
     }

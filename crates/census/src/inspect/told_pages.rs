@@ -1,4 +1,5 @@
-//! The file of a capture with what only a running kernel tells: `pagelab.capture/1` (docs/reference/formats/capture.md).
+//! The file of a capture with the facts that only a running kernel reports: `pagelab.capture/1`
+//! (docs/reference/formats/capture.md).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,34 +17,34 @@ use crate::CensusError;
 /// The first line of the file.
 pub const VERSION: &str = "pagelab.capture/1";
 
-/// What stands in the file.
+/// The content of the file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pages {
-    /// The program.
+    /// Path of the program.
     pub program: Option<String>,
-    /// Whether there are runs of pages: without them the sums of smaps are all that there is.
+    /// Whether there are runs of pages; otherwise the sums of smaps are the only source.
     pub is_by_page: bool,
-    /// Whether folios behind base-page entries were seen.
+    /// Whether folios behind base-page PTEs were visible.
     pub sees_folios: bool,
-    /// Whether it had a virtual machine of KVM open.
+    /// Whether it had a KVM virtual machine open.
     pub has_guest: bool,
-    /// Whether its program was made by Go.
+    /// Whether its program was built by Go.
     pub is_go: bool,
     /// Devices whose files are shared memory.
     pub shmem_devices: Vec<(u32, u32)>,
-    /// File systems that are mounted, by their devices.
+    /// Mounted file systems by their devices.
     pub file_systems: BTreeMap<(u32, u32), FileSystem>,
-    /// What its memory control group says of the limit.
+    /// The limit of its memory control group.
     pub memory_limit: Option<MemoryLimit>,
-    /// Stack pointers of its threads, in order.
+    /// Stack pointers of its threads, sorted.
     pub stacks: Vec<u64>,
-    /// Guards inside mappings, in order.
+    /// Guards inside mappings, in address order.
     pub guards: Vec<(u64, u64)>,
-    /// Sizes of which the system had an anonymous folio; `None` where it was not told.
+    /// Sizes of which the system had an anonymous folio; `None` where the kernel did not report it.
     pub folios_of_system: Option<Vec<PageSize>>,
-    /// Runs of pages, in order.
+    /// Runs of pages, in address order.
     pub runs: Vec<Run>,
-    /// What the entries of a TLB could hold, by the first address of the mapping, in order.
+    /// Memory by the size of the TLB entry that could hold it, by the first address of the mapping, in address order.
     pub tlb_runs: Vec<(u64, TlbRuns)>,
 }
 
@@ -56,10 +57,10 @@ const BACKINGS: [(&str, Backing); 5] = [
 ];
 
 impl Pages {
-    /// Those of a process; `vmas` are its mappings, cut at guards.
+    /// The pages of a process; `vmas` are its mappings, cut at guards.
     ///
     /// # Errors
-    /// It has ended, or may not be looked at.
+    /// It has ended, or this user may not inspect it.
     pub fn of(subject: &dyn Subject, vmas: &[VmaFacts]) -> Result<Pages, CensusError> {
         let mut pages = Pages {
             program: subject.program(),
@@ -93,7 +94,7 @@ impl Pages {
         Ok(pages)
     }
 
-    /// What is present between two addresses, of one mapping.
+    /// Present memory between two addresses of one mapping.
     pub fn found(&self, start: u64, end: u64) -> Found {
         let first = self.runs.partition_point(|run| run.end <= start);
         let inside = self.runs[first..].iter().take_while(|run| run.start < end);
@@ -153,11 +154,11 @@ impl Pages {
         text
     }
 
-    /// Reads the file of a process on a kernel with such base pages. `path` is named in errors, and `failed` is what a failed read
-    /// is told as.
+    /// Reads the file of a process on a kernel with this base page. `path` is used in errors, and `failed` makes the error of a
+    /// failed read.
     ///
     /// # Errors
-    /// It cannot be read, or a line is not understood.
+    /// It cannot be read, or a line cannot be parsed.
     pub fn read(
         mut text: impl BufRead,
         base: PageSize,
@@ -182,29 +183,29 @@ impl Pages {
     }
 }
 
-/// What each line but the first is.
+/// What every line except the first must be.
 const LINE: &str =
     "a line of pagelab.capture/1, addresses of user space in multiples of the base page, each above those before";
-/// Runs of pages: memory of their number is taken, so it is bounded.
+/// The most runs of pages; memory is allocated in proportion to their number.
 const MAX_RUNS: usize = 16 << 20;
 
-/// A file that is being read.
+/// The state of reading a file.
 struct Reading {
     pages: Pages,
     base: PageSize,
-    /// All figures of TLB entries together: whatever is added up of them later has a place in 64 bits.
+    /// The sum of all TLB figures, which must fit in 64 bits, so that later sums do too.
     tlb_bytes: u64,
 }
 
 impl Reading {
-    /// The addresses of a range, where there can be such a one.
+    /// The addresses of a range, if they are valid.
     fn range<'a>(&self, words: &mut impl Iterator<Item = &'a str>) -> Option<(u64, u64)> {
         let (start, end) = (address(words.next())?, address(words.next())?);
         let is_range = start < end && end <= MAX_USER_END && (start | end).is_multiple_of(self.base.bytes());
         is_range.then_some((start, end))
     }
 
-    /// Reads a line; `None` where it is not understood.
+    /// Parses a line; `None` where that is not possible.
     fn add(&mut self, line: &str) -> Option<()> {
         let pages = &mut self.pages;
         let mut words = line.split(' ');

@@ -1,4 +1,4 @@
-//! Which processes there are: all, those of a tree, those of a control group.
+//! Lists processes: all, those of a tree, those of a control group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -9,10 +9,10 @@ use host::Root;
 use super::error::InspectError;
 use super::identity::parent_of;
 
-/// Where control groups are mounted.
+/// The mount point of control groups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// All processes that this /proc shows, in order.
+/// All processes that this /proc shows, sorted.
 ///
 /// # Errors
 /// /proc cannot be listed.
@@ -23,10 +23,10 @@ pub fn all() -> Result<Vec<u32>, InspectError> {
     Ok(found)
 }
 
-/// A process and all that descend from it, as parents are now.
+/// A process and all its descendants, by the current parents.
 ///
 /// # Errors
-/// There is no such process, or which processes there are cannot be read.
+/// There is no such process, or processes cannot be listed.
 pub fn tree(root: u32) -> Result<Vec<u32>, InspectError> {
     if !host::absent::exists(&Root::live(), &format!("/proc/{root}"))? {
         return Err(InspectError::NoSuchProcess { pid: root });
@@ -46,7 +46,7 @@ pub fn tree(root: u32) -> Result<Vec<u32>, InspectError> {
     Ok(found.into_iter().collect())
 }
 
-/// The processes of a control group and of those below it: a directory, or a path below the mount of control groups.
+/// The processes of a control group and of its descendants. `path` is a directory, or a path below the cgroup mount.
 ///
 /// # Errors
 /// There is no such group, or it cannot be read.
@@ -65,7 +65,7 @@ pub fn cgroup(path: &Path) -> Result<Vec<u32>, InspectError> {
     Err(InspectError::NoSuchGroup { path: path.to_path_buf() })
 }
 
-/// Whether an error says that a path is no control group.
+/// Whether an error means that a path is not a control group.
 fn is_none(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
@@ -76,12 +76,12 @@ fn collect(directory: &Path, found: &mut BTreeSet<u32>) -> io::Result<()> {
     let text = host::content(directory.join(PROCESSES))?;
     for line in text.lines() {
         let pid: u32 = line.parse().map_err(|_| io::Error::other(format!("expected a process, found {line:?}")))?;
-        // 0 is a process of another PID namespace.
+        // 0 represents a process of another PID namespace.
         found.extend(Some(pid).filter(|pid| *pid > 0));
     }
     for entry in std::fs::read_dir(directory)? {
         match collect(&entry?.path(), found) {
-            // A file of the group, or a group that has gone meanwhile.
+            // A file of the group, or a group that was removed in the meantime.
             Err(error) if is_none(&error) || error.raw_os_error() == Some(libc::ENODEV) => {}
             collected => collected?,
         }
@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory that looks like a control group with one group below it.
+    /// A directory that resembles a control group with one group below it.
     fn group(processes: &str) -> tempfile::TempDir {
         let group = tempfile::tempdir().unwrap();
         let below = group.path().join(OsStr::from_bytes(b"not\xffUTF-8"));

@@ -1,4 +1,4 @@
-//! How to have a policy for good, without pagelab.
+//! How to have a policy permanently, without pagelab.
 
 use policy::size::PageSize;
 use policy::{DirectMapLeaves, Granularity, Modifier, PageSizes, Policy};
@@ -8,14 +8,13 @@ use study::comparison::Adoption;
 use super::transparent;
 use crate::{Host, THP, hugetlb_file, thp_size_enabled};
 
-/// Ways to have `policy` permanently for a command on a host, the least intrusive first: the program's own switch,
-/// something for the program alone, settings for programs that ask, settings for every program, the boot. The first
-/// is complete in itself. Empty where nothing needs to be done, or the kernel cannot do it.
+/// Ways to have `policy` permanently for a command on a host, the least intrusive first: the program's own switch, a wrapper or
+/// library for the program alone, settings for programs that ask for large pages, settings for every program, boot options. The
+/// first entry is sufficient by itself. Empty where nothing needs to be done, or the kernel cannot do it.
 ///
-/// Sources: Documentation/admin-guide/mm/transhuge.rst (`transparent_hugepage=`, and `thp_anon=` since
-/// Linux 6.12) and hugetlbpage.rst; prctl(2); systemd.exec(5) (`MemoryTHP=`, since systemd 260);
-/// tmpfiles.d(5); the glibc manual, Memory Allocation Tunables (`glibc.malloc.hugetlb`, since 2.35);
-/// those of switches are in [`study::adoption`].
+/// Sources: Documentation/admin-guide/mm/transhuge.rst (`transparent_hugepage=`, and `thp_anon=` since Linux 6.12) and
+/// hugetlbpage.rst; prctl(2); systemd.exec(5) (`MemoryTHP=`, since systemd 260); tmpfiles.d(5); the glibc manual, Memory
+/// Allocation Tunables (`glibc.malloc.hugetlb`, since 2.35); those of switches are in [`study::adoption`].
 pub fn adoption(policy: &Policy, host: &Host, command: &[String]) -> Vec<Adoption> {
     let page_sizes = host.page_sizes();
     let mut ways: Vec<Adoption> =
@@ -28,7 +27,7 @@ pub fn adoption(policy: &Policy, host: &Host, command: &[String]) -> Vec<Adoptio
         Granularity::Hugetlb(size) if page_sizes.hugetlb.contains(&size) => hugetlb(size),
         Granularity::Mthp(_) | Granularity::Hugetlb(_) => Vec::new(),
         Granularity::DirectMap(DirectMapLeaves::Of(leaf)) => direct_map(leaf, page_sizes),
-        // It is what a boot without options has.
+        // A boot without options has this.
         Granularity::DirectMap(DirectMapLeaves::Mixed) => Vec::new(),
     });
     let of_modifiers: Vec<Adoption> = policy.modifiers().iter().map(|modifier| of_modifier(*modifier)).collect();
@@ -45,13 +44,13 @@ pub fn adoption(policy: &Policy, host: &Host, command: &[String]) -> Vec<Adoptio
     ways
 }
 
-/// Both of them together.
+/// Combines two ways into one.
 fn join(way: &mut Adoption, other: &Adoption) {
     way.scope = format!("{}; and {}", way.scope, other.scope);
     way.commands.extend_from_slice(&other.commands);
 }
 
-/// The switch, and the setting that it needs: where the program does not ask, one for every program.
+/// The switch, and the setting that it needs: where the program does not ask for large pages, a setting for every program.
 fn by_switch(policy: &Policy, (switch, program): &(Switch, String), host: &Host) -> Option<Adoption> {
     let page_sizes = host.page_sizes();
     let option = format!("{program} {}", switch.options());
@@ -72,7 +71,7 @@ fn by_switch(policy: &Policy, (switch, program): &(Switch, String), host: &Host)
     Some(Adoption { scope, commands })
 }
 
-/// Where settings cannot be read, the commands that set them are given: they are right in any case.
+/// Where settings cannot be read this is false, so that the commands that set them are given; they are correct in any case.
 fn is_had(size: PageSize, for_all: bool, host: &Host) -> bool {
     transparent::is_had(size, for_all, host).unwrap_or(false)
 }
@@ -99,8 +98,8 @@ fn base(page_sizes: &PageSizes) -> Vec<Adoption> {
     ]
 }
 
-/// Pages of one transparent size. malloc asks for them only while the top-level setting is `madvise`, whatever the
-/// size's own says (`madvise_thp` and `__malloc_thp_mode` in glibc).
+/// Pages of one transparent size. malloc asks for them only while the top-level setting is `madvise`, whatever the setting of the
+/// size (`madvise_thp` and `__malloc_thp_mode` in glibc).
 fn transparent_pages(size: PageSize, host: &Host) -> Vec<Adoption> {
     const TUNABLE: &str = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 COMMAND";
     const MALLOC: &str = "let the program's malloc ask for large pages (programs linked dynamically with glibc 2.35 or later; main \
@@ -173,8 +172,8 @@ fn fill_pool(size: PageSize) -> String {
     format!("echo N > {}", hugetlb_file(size, "nr_hugepages"))
 }
 
-/// Where the direct map is as large as it can be there is nothing to do. The options are those of x86
-/// (`nogbpages`, `debug_pagealloc=`) and arm64 (`rodata=`): Documentation/admin-guide/kernel-parameters.txt.
+/// Where the direct map already has the largest leaves, nothing needs to be done. The options are those of x86 (`nogbpages`,
+/// `debug_pagealloc=`) and arm64 (`rodata=`): Documentation/admin-guide/kernel-parameters.txt.
 fn direct_map(leaf: PageSize, page_sizes: &PageSizes) -> Vec<Adoption> {
     const LINE: &str = "every program and the kernel, at each boot: the kernel command line";
     match page_sizes.direct_map_leaves().iter().position(|size| *size == leaf) {

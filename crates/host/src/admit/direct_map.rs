@@ -1,4 +1,4 @@
-//! The kernel's direct map: a boot has it in leaves of one size, and nothing that can be put back changes it.
+//! The kernel's direct map: a boot has leaves of mainly one size, and no setting that a lease can restore changes it.
 
 use policy::size::PageSize;
 use study::comparison::Unsupported;
@@ -7,10 +7,10 @@ use super::Lowering;
 use crate::Host;
 use crate::direct_map::{self, cost_of_leaves, leaves};
 
-/// What it takes: nothing where this boot has such leaves.
+/// What the policy needs: nothing where this boot has such leaves.
 ///
 /// # Errors
-/// This boot does not have them; which boot would, or whether a demotion can give them.
+/// This boot does not have them; the error names the boot that would, or a demotion that can give them.
 pub fn lower(leaf: PageSize, host: &Host) -> Result<Lowering, Unsupported> {
     direct_map::standing(leaf, host).admitted()?;
     let found = leaves(host)?;
@@ -22,10 +22,10 @@ pub fn lower(leaf: PageSize, host: &Host) -> Result<Lowering, Unsupported> {
     })
 }
 
-/// What it takes to be a boot of no one size: nothing where no leaf is shown to map nine tenths.
+/// What a boot without a dominant leaf size needs: nothing where no leaf size is certain to map nine tenths.
 ///
 /// # Errors
-/// One is: the boot has that arm. Or the leaves cannot be read.
+/// One size does, and the boot belongs to that arm; or the leaves cannot be read.
 pub fn lower_mixed(host: &Host) -> Result<Lowering, Unsupported> {
     let found = leaves(host)?;
     if let Some(leaf) = found.shown() {

@@ -1,4 +1,4 @@
-//! What a host allows, what it does not, and how to get it: for `pagelab doctor`.
+//! What a host supports, what it does not, and the remedies: for `pagelab doctor`.
 
 use std::fs::File;
 use std::io;
@@ -15,47 +15,47 @@ use crate::{Host, KernelVersion, PtraceLimit, THP, hugetlb_file};
 
 use super::{Privilege, Terms, lower};
 
-/// Since when ioctl(PAGEMAP_SCAN) exists (fs/proc/task_mmu.c).
+/// The version since which ioctl(PAGEMAP_SCAN) exists (fs/proc/task_mmu.c).
 const PAGEMAP_SCAN: KernelVersion = KernelVersion(6, 7);
 
-/// A policy, and whether it can be had.
+/// A policy, and whether it is available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoctorLine {
     /// The policy.
     pub policy: Policy,
-    /// What it needs and does not have here; `None` where it is available.
+    /// What it needs and this host lacks; `None` where the policy is available.
     pub needs: Option<String>,
-    /// Where it is available, by which mechanisms; else, how to get what it needs.
+    /// The mechanisms where it is available; otherwise how to get what it needs.
     pub how: String,
-    /// What to know about it.
+    /// Further information about the policy.
     pub notes: Vec<String>,
 }
 
-/// How good a fact is for measuring.
+/// How well a fact suits measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// As it should be.
+    /// Suitable.
     Good,
-    /// It limits what can be had or seen.
+    /// It limits what is available or visible.
     Limited,
-    /// Neither; to know.
+    /// Neither; for information.
     Neutral,
 }
 
-/// Something about the host that decides what can be measured.
+/// A fact about the host that decides what can be measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
-    /// What it is about.
+    /// What the fact is about.
     pub name: &'static str,
-    /// How it is.
+    /// Its value.
     pub value: String,
-    /// What it means here, and what to do about it.
+    /// What it means here, and what can be done about it.
     pub meaning: String,
-    /// How good that is.
+    /// How well it suits measurements.
     pub standing: Standing,
 }
 
-/// One line for each policy that this kernel has a name for, and one for each modifier.
+/// One line for each policy that this kernel offers, and one for each modifier.
 pub fn doctor_lines(host: &Host, terms: &Terms) -> Vec<DoctorLine> {
     let plain = Policy::granularities(host.page_sizes()).into_iter().map(Policy::plain);
     let modified = Modifier::ALL.into_iter().map(|modifier| Policy::DEFAULT.with(modifier));
@@ -71,7 +71,7 @@ fn line(policy: Policy, host: &Host, terms: &Terms) -> DoctorLine {
     }
 }
 
-/// What decides what can be measured here.
+/// The facts that decide what can be measured here.
 pub fn facts(host: &Host, terms: &Terms) -> Vec<Fact> {
     let mut facts: Vec<Fact> = [
         (KERNEL, kernel(host)),
@@ -210,8 +210,8 @@ fn filter(host: &Host) -> Result<Fact, HostError> {
     })
 }
 
-/// A processor's PMU shows in sysfs under a name of its own: `cpu` (x86, RISC-V: `cpu`, hybrid x86:
-/// `cpu_core`), `armv8_pmuv3_0`, `armv8_cortex_a57`.
+/// A processor's PMU has a name of its own in sysfs: `cpu` (x86, RISC-V: `cpu`, hybrid x86: `cpu_core`), `armv8_pmuv3_0`,
+/// `armv8_cortex_a57`.
 fn counters(host: &Host) -> Result<Fact, HostError> {
     let names = absent::names(host.root(), "/sys/bus/event_source/devices")?.into_iter();
     let pmus: Vec<String> = names.filter(|name| name.starts_with("cpu") || name.starts_with("armv")).collect();
@@ -231,7 +231,7 @@ fn counters(host: &Host) -> Result<Fact, HostError> {
 }
 
 fn hidden(host: &Host) -> Result<Fact, HostError> {
-    // A capture without a table of mounts hides nothing either.
+    // A capture without a mount table counts as one without options.
     let options = host.mount_of("/proc")?.map(|mount| mount.options).unwrap_or_default();
     Ok(
         match options

@@ -1,8 +1,8 @@
-//! khugepaged held still: the settings under which it sleeps.
+//! Holding khugepaged still: the settings under which it sleeps.
 //!
-//! It scans when it begins, which is when a THP size is switched on; when its sleep is over; and when one of its sleeping
-//! times is written (`scan_sleep_millisecs_store`, mm/khugepaged.c), from when on the new one holds. It cannot be told to
-//! scan nothing: `pages_to_scan` of 0 is refused.
+//! It scans when it starts, which is when a THP size is enabled; when its sleep is over; and when one of its sleep times is
+//! written (`scan_sleep_millisecs_store`, mm/khugepaged.c), after which the new time applies. It cannot be set to scan nothing:
+//! `pages_to_scan` of 0 is refused.
 
 use study::comparison::Unsupported;
 
@@ -12,14 +12,14 @@ use crate::{Host, KHUGEPAGED};
 /// Longer than any comparison: a week, in milliseconds.
 const LONG_MS: u64 = 7 * 24 * 3600 * 1000;
 
-/// The settings that hold khugepaged still. Each stage is to be leased while the one before holds and khugepaged sleeps; the
-/// last one is the one that lasts. Empty where the kernel has none.
+/// The settings that hold khugepaged still. Each stage must be leased while the previous one is in force and khugepaged sleeps;
+/// the last stage stays. Empty where the kernel has none.
 ///
-/// There are two, because a time that is written while khugepaged begins to sleep for the old one is lost on it, and it then
-/// wakes up once more. In the other wait that it has, for memory after an allocation failed, it does not stay.
+/// There are two stages, because a time that is written while khugepaged begins to sleep for the old time has no effect on that
+/// sleep, and khugepaged then wakes up once more. Its other wait, for memory after a failed allocation, does not last.
 ///
 /// # Errors
-/// Not root, a read-only sysfs, kernel threads that cannot be seen.
+/// Not root, a read-only sysfs, or kernel threads that are not visible.
 pub fn still(host: &Host, terms: &Terms) -> Result<Vec<Vec<Setting>>, Unsupported> {
     let [scans, allocations] =
         ["scan_sleep_millisecs", "alloc_sleep_millisecs"].map(|name| format!("{KHUGEPAGED}/{name}"));

@@ -1,8 +1,7 @@
-//! Whether a host can give a policy, what it takes, and how to have the policy for good.
+//! Whether a host can provide a policy, what that needs, and how to have the policy permanently.
 //!
-//! [`lower`] turns an intent into the system settings that must hold while a program runs under it (the
-//! tracer does the rest, to the program alone). It reads the settings as they are: call it before a
-//! lease changes them.
+//! [`lower`] turns an intent into the system settings that must be in force while a program runs under it (the tracer does the
+//! rest, for the program alone). It reads the current settings, so call it before a lease changes them.
 
 mod adoption;
 mod direct_map;
@@ -25,37 +24,37 @@ pub use pool::not_granted;
 pub use terms::{Privilege, Terms};
 pub use transparent::thp_in_force;
 
-/// Since when madvise(MADV_POPULATE_WRITE) exists (mm/madvise.c).
+/// The version since which madvise(MADV_POPULATE_WRITE) exists (mm/madvise.c).
 const POPULATE_WRITE: KernelVersion = KernelVersion(5, 14);
 
-/// A value that a system setting must have.
+/// A system setting and the value that it must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// The file.
+    /// Path of the file.
     pub path: String,
     /// The value.
     pub value: String,
 }
 
-/// What a policy takes on a host.
+/// What a policy needs on a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lowering {
     /// The mechanisms, in one clause, for `Admission::Admitted`.
     pub mechanism: String,
-    /// The settings to lease, in this order; empty where the host is as the policy needs it.
+    /// The settings to lease, in this order; empty where the host is already as the policy needs it.
     pub settings: Vec<Setting>,
-    /// What to know about it, one sentence each: limits of what is proven, or of how much there is.
+    /// Further information, one sentence each: limits of what is proven, or of how much memory there is.
     pub notes: Vec<String>,
 }
 
 impl Lowering {
-    /// The settings, as a lease takes them.
+    /// The settings in the form that a lease takes.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.settings.iter().map(|setting| (setting.path.as_str(), setting.value.as_str()))
     }
 }
 
-/// What `policy` takes on `host`.
+/// What `policy` needs on `host`.
 ///
 /// # Errors
 /// What is missing, and how to get it.
@@ -86,7 +85,7 @@ pub fn lower(policy: &Policy, host: &Host, terms: &Terms) -> Result<Lowering, Un
     Ok(Lowering { mechanism, ..lowering })
 }
 
-/// [`lower`], as the row of a comparison.
+/// [`lower`], as the admission of an arm of a comparison.
 pub fn admit(policy: &Policy, host: &Host, terms: &Terms) -> Admission {
     match lower(policy, host, terms) {
         Ok(lowering) => Admission::Admitted { mechanism: lowering.mechanism },
@@ -94,11 +93,11 @@ pub fn admit(policy: &Policy, host: &Host, terms: &Terms) -> Admission {
     }
 }
 
-/// How `base` and `+no-huge` are had.
+/// The mechanism of `base` and `+no-huge`.
 const DISABLED: &str = "prctl(PR_SET_THP_DISABLE) before the program starts";
 
-/// PR_SET_THP_DISABLE (Linux 3.15) turns off every size: `vma_thp_disabled` is asked before any order is
-/// looked at (`__thp_vma_allowable_orders`, mm/huge_memory.c; `shmem_allowable_huge_orders`, mm/shmem.c).
+/// PR_SET_THP_DISABLE (Linux 3.15) disables every size: `vma_thp_disabled` is checked before any order
+/// (`__thp_vma_allowable_orders`, mm/huge_memory.c; `shmem_allowable_huge_orders`, mm/shmem.c).
 fn base() -> Lowering {
     let note = "large folios of the page cache are the file system's choice and are not turned off";
     Lowering { mechanism: DISABLED.into(), settings: Vec::new(), notes: vec![note.into()] }
@@ -118,7 +117,7 @@ fn modifier_means(modifier: Modifier, host: &Host) -> Result<&'static str, Unsup
     }
 }
 
-/// Whether the settings can be written here.
+/// Checks that the settings can be written here.
 fn settable(settings: &[Setting], host: &Host, terms: &Terms) -> Result<(), Unsupported> {
     let Some(first) = settings.first() else { return Ok(()) };
     let commands: Vec<String> = settings.iter().map(Setting::command).collect();
@@ -161,7 +160,7 @@ impl Setting {
     }
 }
 
-/// Sizes for reading: `16K, 64K`.
+/// Sizes as text: `16K, 64K`.
 fn list(sizes: &[PageSize]) -> String {
     let names: Vec<String> = sizes.iter().map(PageSize::to_string).collect();
     names.join(", ")

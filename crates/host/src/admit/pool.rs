@@ -1,4 +1,4 @@
-//! Hugetlb pools: how many pages there are, and how to have more.
+//! Hugetlb pools: how many pages they have, and how to get more.
 
 use std::fmt::Display;
 
@@ -9,20 +9,20 @@ use crate::{Host, HostError, hugetlb_file};
 
 use super::{Lowering, Privilege, Setting, Terms, list};
 
-/// How much of the available memory a policy may turn into surplus pages where nobody said how much the
-/// program needs: three quarters, so that the rest of the system keeps running.
+/// How much of the available memory a policy may turn into surplus pages where the program's need is not given: three quarters,
+/// so that the rest of the system keeps running.
 const SURPLUS_QUARTERS: u64 = 3;
-/// How much of it goes into a pool whose pages must be made beforehand: one quarter, because the rest of
-/// the system lacks it whether the program uses it or not.
+/// How much of it is put into a pool whose pages must be allocated in advance: one quarter, because the rest of the system lacks
+/// it whether or not the program uses it.
 const POOL_QUARTERS: u64 = 1;
 
-/// A pool, in pages.
+/// A pool; all fields are in pages.
 struct Pool {
     /// Pages that stay, free or not.
     persistent: u64,
-    /// Pages that nobody uses or has reserved.
+    /// Pages that are neither used nor reserved.
     unclaimed: u64,
-    /// Surplus pages that may still be made on demand.
+    /// Surplus pages that may still be allocated on demand.
     headroom: u64,
 }
 
@@ -42,7 +42,7 @@ impl Pool {
     }
 }
 
-/// Pages of the pool of `size`.
+/// The lowering for hugetlb pages of `size`.
 pub fn hugetlb(size: PageSize, host: &Host, terms: &Terms) -> Result<Lowering, Unsupported> {
     let sizes = &host.page_sizes().hugetlb;
     if !sizes.contains(&size) {
@@ -66,7 +66,7 @@ pub fn hugetlb(size: PageSize, host: &Host, terms: &Terms) -> Result<Lowering, U
     }
 }
 
-/// The refusal when the kernel found `got` of `asked` pages for the pool of `size`.
+/// The refusal when the kernel provided `got` of `asked` pages for the pool of `size`.
 pub fn not_granted(size: PageSize, asked: u64, got: u64) -> Unsupported {
     Unsupported {
         reason: format!("the kernel found contiguous memory for {got} of {asked} pages of {size}"),
@@ -78,12 +78,12 @@ pub fn not_granted(size: PageSize, asked: u64, got: u64) -> Unsupported {
     }
 }
 
-/// The kernel command line that makes a pool (Documentation/admin-guide/mm/hugetlbpage.rst).
+/// The kernel command line option that makes a pool (Documentation/admin-guide/mm/hugetlbpage.rst).
 pub fn boot_option(size: PageSize, pages: impl Display) -> String {
     format!("hugepagesz={size} hugepages={pages}")
 }
 
-/// Known only when the kernel was asked.
+/// Whether the kernel can do it only shows when it tries.
 const IF_FOUND: &str = "if the kernel finds contiguous memory for them";
 
 fn as_it_is(size: PageSize, pool: &Pool) -> Lowering {
@@ -102,9 +102,9 @@ fn grown(size: PageSize, pool: &Pool, pages: u64) -> Lowering {
     }
 }
 
-/// Nobody said how much the program needs. Pages of up to the buddy allocator's largest order are made
-/// when they are mapped (surplus pages); larger ones, which the kernel does not make that way
-/// (`nr_overcommit_hugepages_store`, mm/hugetlb.c), are put into the pool beforehand.
+/// The lowering where the program's need is not given. Pages up to the buddy allocator's largest order are allocated when they
+/// are mapped (surplus pages). The kernel does not allocate larger ones that way (`nr_overcommit_hugepages_store`, mm/hugetlb.c),
+/// so they are put into the pool in advance.
 fn on_demand(size: PageSize, pool: &Pool, host: &Host) -> Result<Lowering, Unsupported> {
     let state = host.state().map_err(|error| Unsupported {
         reason: error.to_string(),

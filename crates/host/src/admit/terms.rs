@@ -1,4 +1,4 @@
-//! On which terms a policy is asked for: who asks, and what this process may do.
+//! The terms on which a policy is requested: the privilege, and what this process may do.
 
 use std::io;
 
@@ -6,39 +6,38 @@ use study::comparison::Unsupported;
 
 use crate::{Host, PtraceLimit};
 
-/// Who asks.
+/// The privilege of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privilege {
-    /// May write system settings.
+    /// Root: may write system settings.
     Root,
-    /// May not.
+    /// Not root: may not write system settings.
     User,
 }
 
 /// On which terms policies are lowered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Who asks.
+    /// The privilege of the process.
     pub privilege: Privilege,
-    /// How much memory the program needs from a hugetlb pool, where the user said it.
+    /// How much memory the program needs from a hugetlb pool, in bytes, where the user specified it.
     pub pool_bytes: Option<u64>,
-    /// Whether a program can be traced, and if not, why.
+    /// Whether a program can be traced; otherwise the reason.
     pub tracing: Result<(), Unsupported>,
 }
 
 impl Privilege {
-    /// That of this process.
+    /// The privilege of this process.
     pub fn of_this_process() -> Privilege {
         if nix::unistd::geteuid().is_root() { Privilege::Root } else { Privilege::User }
     }
 }
 
 impl Terms {
-    /// Those of this process. Whether tracing works is tried by `try_tracing`, where the files of the host say nothing
-    /// against it.
+    /// The terms of this process. `try_tracing` tries whether tracing works, unless the files of the host already forbid it.
     pub fn of_this_process(host: &Host, try_tracing: impl FnOnce() -> io::Result<()>) -> Terms {
         let mut terms = Terms::assumed(host, Privilege::of_this_process());
-        // A limit that cannot be read forbids nothing: trying says more.
+        // A limit that cannot be read forbids nothing; the attempt shows more.
         let is_worth_trying = terms.tracing.is_ok() || host.ptrace_limit().is_err();
         if is_worth_trying && host.is_live() {
             terms.tracing = try_tracing().map_err(forbidden);
@@ -46,20 +45,20 @@ impl Terms {
         terms
     }
 
-    /// Those of somebody with this privilege, as far as the files of the host say.
+    /// The terms of a process with this privilege, as far as the files of the host show.
     pub fn assumed(host: &Host, privilege: Privilege) -> Terms {
         let limit = host.ptrace_limit().map_err(Unsupported::from);
         Terms { privilege, pool_bytes: None, tracing: limit.and_then(|limit| yama(limit, privilege)) }
     }
 
-    /// With a hugetlb pool of at least this size.
+    /// The same terms with a hugetlb pool of at least this size.
     pub fn with_pool(self, bytes: Option<u64>) -> Terms {
         Terms { pool_bytes: bytes, ..self }
     }
 }
 
-/// Scope 1 is no hindrance, because a traced program is a descendant of pagelab; scope 2 also asks the
-/// tracer of a PTRACE_TRACEME for CAP_SYS_PTRACE (security/yama/yama_lsm.c).
+/// Scope 1 does not prevent tracing, because a traced program is a descendant of pagelab. Scope 2 also requires CAP_SYS_PTRACE of
+/// the tracer of a PTRACE_TRACEME (security/yama/yama_lsm.c).
 fn yama(limit: PtraceLimit, privilege: Privilege) -> Result<(), Unsupported> {
     let forbidden = |reason: &str, remedy: &str| Err(Unsupported { reason: reason.into(), remedy: remedy.into() });
     match (limit, privilege) {

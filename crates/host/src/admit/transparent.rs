@@ -1,9 +1,8 @@
-//! Transparent pages: the settings under which advised memory has folios of one size and no other.
+//! Transparent huge pages: the settings under which advised memory has folios of exactly one size.
 //!
-//! The kernel takes the largest size that is enabled and fits (`alloc_anon_folio`, mm/memory.c), so one
-//! size is had by enabling it and disabling every other one. Advised memory has the sizes whose file
-//! says `always` or `madvise`, or `inherit` where the top-level file says one of these
-//! (`thp_vma_allowable_orders`, include/linux/huge_mm.h).
+//! The kernel takes the largest size that is enabled and fits (`alloc_anon_folio`, mm/memory.c), so a single size requires that
+//! all others are disabled. Advised memory has the sizes whose file contains `always` or `madvise`, or `inherit` where the
+//! top-level file contains one of these (`thp_vma_allowable_orders`, include/linux/huge_mm.h).
 
 use policy::size::PageSize;
 use study::comparison::Unsupported;
@@ -13,10 +12,10 @@ use crate::{Host, HostError, KernelVersion, THP, thp_size_enabled};
 
 use super::{Lowering, Setting, list};
 
-/// Since when folio sizes have settings of their own.
+/// The version since which folio sizes have settings of their own.
 const SIZES: KernelVersion = KernelVersion(6, 8);
 
-/// Folios of exactly `size`.
+/// The lowering for folios of exactly `size`.
 pub fn mthp(size: PageSize, host: &Host) -> Result<Lowering, Unsupported> {
     let page_sizes = host.page_sizes();
     let pmd = page_sizes.pmd.ok_or_else(no_thp)?;
@@ -36,7 +35,7 @@ pub fn mthp(size: PageSize, host: &Host) -> Result<Lowering, Unsupported> {
     Ok(Lowering { mechanism: mechanism(size, &settings), settings, notes: Vec::new() })
 }
 
-/// Folios of PMD size.
+/// The lowering for folios of PMD size.
 pub fn thp(host: &Host) -> Result<Lowering, Unsupported> {
     let pmd = host.page_sizes().pmd.ok_or_else(no_thp)?;
     let settings = only(pmd, host)?;
@@ -50,7 +49,7 @@ pub fn thp(host: &Host) -> Result<Lowering, Unsupported> {
 fn only(wanted: PageSize, host: &Host) -> Result<Vec<Setting>, HostError> {
     let page_sizes = host.page_sizes();
     let mut settings = Vec::new();
-    // Off before on, so that no moment has two sizes.
+    // Sizes are disabled before one is enabled, so that two are never enabled at the same time.
     for size in page_sizes.mthp.iter().copied().chain(page_sizes.pmd).filter(|size| *size != wanted) {
         if host.has(&thp_size_enabled(size))? && is_on(size, host)? {
             settings.push(Setting::new(thp_size_enabled(size), "never"));
@@ -64,12 +63,12 @@ fn only(wanted: PageSize, host: &Host) -> Result<Vec<Setting>, HostError> {
     Ok(settings)
 }
 
-/// Whether advised memory can have folios of `size` now.
+/// Whether advised memory can currently have folios of `size`.
 fn is_on(size: PageSize, host: &Host) -> Result<bool, HostError> {
     Ok(matches!(thp_in_force(size, host)?.as_str(), "always" | "madvise"))
 }
 
-/// Whether advised memory, or with `for_all` all memory, has folios of `size` now, and none of a larger one instead.
+/// Whether advised memory, or with `for_all` all memory, currently has folios of `size` and none of a larger size.
 ///
 /// # Errors
 /// A setting cannot be read.
@@ -84,8 +83,8 @@ pub(super) fn is_had(size: PageSize, for_all: bool, host: &Host) -> Result<bool,
     Ok(wanted == "always" || (wanted == "madvise" && !for_all))
 }
 
-/// The word that decides about a transparent size now: of its own file or, where that says `inherit` or does not exist (before
-/// Linux 6.8), of the file for all sizes.
+/// The word that currently decides about a transparent size: from its own file or, where that contains `inherit` or does not
+/// exist (before Linux 6.8), from the file for all sizes.
 ///
 /// # Errors
 /// A setting cannot be read.

@@ -1,13 +1,13 @@
-//! Splits and collapses of leaves since boot, as the kernel counts them.
+//! Splits and collapses of leaves since boot, from the kernel's counters.
 
 use policy::size::PageSize;
 
 use crate::{Host, HostError};
 
-/// How often leaves of one level were split and joined since boot.
+/// How often leaves of one level were split and collapsed since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changes {
-    /// The leaf.
+    /// Size of the leaf.
     pub leaf: PageSize,
     /// `direct_map_levelN_splits` of /proc/vmstat; absent where the kernel does not count them.
     pub splits: Option<u64>,
@@ -15,7 +15,8 @@ pub struct Changes {
     pub collapses: Option<u64>,
 }
 
-/// Splits and collapses of each large leaf, smallest first. Level 2 is the PMD, level 3 the PUD (mm/vmstat.c, arch/x86/mm/pat/set_memory.c: PG_LEVEL_2M, PG_LEVEL_1G).
+/// Splits and collapses of each large leaf, smallest first. Level 2 is the PMD, level 3 the PUD (mm/vmstat.c,
+/// arch/x86/mm/pat/set_memory.c: PG_LEVEL_2M, PG_LEVEL_1G).
 ///
 /// # Errors
 /// /proc/vmstat cannot be read.

@@ -1,4 +1,4 @@
-//! How the kernel was configured: /proc/config.gz, or the file that distributions keep in /boot.
+//! The kernel's configuration: /proc/config.gz, or the file that distributions keep in /boot.
 
 use std::io::{self, Read};
 
@@ -7,7 +7,7 @@ use policy::size::format_bytes;
 
 use crate::{Host, Root};
 
-/// A configuration is some hundred kilobytes; what is longer is none.
+/// A configuration has some hundred kilobytes; a longer file is not one.
 const GREATEST_BYTES: u64 = 8 << 20;
 
 /// The kernel's configuration, where it can be read.
@@ -15,13 +15,13 @@ const GREATEST_BYTES: u64 = 8 << 20;
 pub struct KernelConfig {
     /// The file that it was read from; absent where there is none.
     pub file: Option<String>,
-    /// Why a file that is there was not read.
+    /// Why an existing file was not read.
     pub problem: Option<String>,
     text: String,
 }
 
 impl KernelConfig {
-    /// That of a host.
+    /// Reads the configuration of a host.
     pub fn read(host: &Host) -> KernelConfig {
         let release = host.root().required("/proc/sys/kernel/osrelease");
         let mut problem = release.as_ref().err().map(ToString::to_string);
@@ -36,8 +36,8 @@ impl KernelConfig {
         KernelConfig { file: None, problem, text: String::new() }
     }
 
-    /// The value of an option (`CONFIG_SECRETMEM`): `y`, `m`, a number; `n` where the file says that it is
-    /// not set or does not know it; `None` where there is no file.
+    /// The value of an option (`CONFIG_SECRETMEM`): `y`, `m`, a number; `n` where the file has it as not set or does not have it;
+    /// `None` where there is no file.
     pub fn value(&self, option: &str) -> Option<&str> {
         self.file.as_ref()?;
         let value = |line| str::strip_prefix(line, option)?.strip_prefix('=');
@@ -45,7 +45,7 @@ impl KernelConfig {
     }
 }
 
-/// All of a configuration, unpacked where it is packed: of a part, options that are set would seem not to be.
+/// The complete configuration, unpacked if necessary. A part would make options look unset.
 fn content(root: &Root, path: &str) -> io::Result<String> {
     let file = root.file(path)?;
     let is_packed = path.ends_with(".gz");

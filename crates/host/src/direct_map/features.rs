@@ -1,26 +1,26 @@
-//! What boot options, processor and kernel say about the leaves of the direct map.
+//! Boot options, processor flags and kernel features that decide the leaves of the direct map.
 //!
-//! Sources: `init_gbpages`, `probe_page_size_mask` (arch/x86/mm/init.c); `can_set_direct_map`
-//! (arch/arm64/mm/pageattr.c); Documentation/admin-guide/kernel-parameters.txt.
+//! Sources: `init_gbpages`, `probe_page_size_mask` (arch/x86/mm/init.c); `can_set_direct_map` (arch/arm64/mm/pageattr.c);
+//! Documentation/admin-guide/kernel-parameters.txt.
 
 use super::KernelConfig;
 use crate::{Host, HostError, KernelVersion, absent};
 
-/// Since when large leaves are rebuilt after set_memory_rox (arch/x86/mm/pat/set_memory.c).
+/// The version since which large leaves are rebuilt after set_memory_rox (arch/x86/mm/pat/set_memory.c).
 const COLLAPSES: KernelVersion = KernelVersion(6, 15);
 
-/// One thing that decides how large the leaves are, or what can be done about them.
+/// A feature that decides how large the leaves are, or what can be changed about them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feature {
-    /// What it is: a processor flag, a boot option, a configuration option.
+    /// Its name: a processor flag, a boot option, a configuration option.
     pub name: &'static str,
-    /// How it is here.
+    /// Its value on this host.
     pub value: String,
-    /// What follows.
+    /// The consequence for the direct map.
     pub meaning: String,
 }
 
-/// What was booted with, as far as it decides the direct map.
+/// The boot parameters that decide the direct map.
 pub(super) struct Boot {
     arch: String,
     words: Vec<String>,
@@ -31,11 +31,11 @@ impl Boot {
     /// # Errors
     /// The command line cannot be read.
     pub fn of(host: &Host) -> Result<Boot, HostError> {
-        // A capture of a process need not have the command line.
+        // A capture of a process may lack the command line.
         let line = absent::text(host.root(), "/proc/cmdline")?.unwrap_or_default();
-        // What follows `--` is init's.
+        // Words after `--` are for init.
         let words = line.split_whitespace().take_while(|word| *word != "--").map(String::from).collect();
-        // The file is of Linux 6.1.
+        // The file exists since Linux 6.1.
         let arch = host.value("/proc/sys/kernel/arch")?.unwrap_or_else(|| std::env::consts::ARCH.to_string());
         Ok(Boot { arch, words, config: KernelConfig::read(host) })
     }
@@ -57,7 +57,7 @@ impl Boot {
         self.words.iter().rev().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// Whether freed pages are unmapped, for which every page needs an entry of its own.
+    /// Whether freed pages are unmapped, which requires an entry for every single page.
     pub fn debugs_page_allocation(&self) -> bool {
         match self.option("debug_pagealloc") {
             Some(value) => value == "on" || value == "1",
@@ -65,7 +65,7 @@ impl Boot {
         }
     }
 
-    /// Whether the last of `gbpages` and `nogbpages` is the latter.
+    /// Whether `nogbpages` comes last among `gbpages` and `nogbpages`.
     pub fn forbids_gigabytes(&self) -> bool {
         self.words
             .iter()
@@ -75,10 +75,10 @@ impl Boot {
     }
 }
 
-/// What decides the leaves of the direct map here, and what can be done to them.
+/// The features that decide the leaves of the direct map here, and what can be done to them.
 ///
 /// # Errors
-/// A file that every kernel has cannot be read. What only root can read is shown as unknown.
+/// A file that every kernel has cannot be read. Values that only root can read are shown as unknown.
 pub fn features(host: &Host) -> Result<Vec<Feature>, HostError> {
     let boot = Boot::of(host)?;
     let mut features = Vec::new();
@@ -99,7 +99,7 @@ pub fn features(host: &Host) -> Result<Vec<Feature>, HostError> {
     Ok(features)
 }
 
-/// What the leaves cost of their own accord, beside what they are compared for; `None` where they cost nothing.
+/// A cost that comes with the leaves but is not what they are compared for; `None` where there is none.
 ///
 /// # Errors
 /// The kernel's command line cannot be read.
@@ -118,7 +118,7 @@ fn configuration(config: &KernelConfig) -> Feature {
     Feature { name: "configuration", value, meaning }
 }
 
-/// Whether the processor has 1G leaves; `None` where /proc/cpuinfo does not say.
+/// Whether the processor has 1G leaves; `None` where /proc/cpuinfo does not have the flags.
 pub(super) fn has_gigabyte_leaves(host: &Host) -> Result<Option<bool>, HostError> {
     let cpuinfo = host.root().required("/proc/cpuinfo")?;
     let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags")?.split_once(':'));
@@ -179,7 +179,7 @@ fn rodata(boot: &Boot) -> Feature {
 }
 
 fn kfence(host: &Host, boot: &Boot) -> Feature {
-    // Only root may read it.
+    // Readable by root only.
     let interval = host.value("/sys/module/kfence/parameters/sample_interval");
     let meaning = match (&interval, boot.is_arm()) {
         (Err(_), _) => "where it is on, its pool is mapped by base pages",
@@ -196,12 +196,12 @@ fn kfence(host: &Host, boot: &Boot) -> Feature {
     Feature { name: "kfence", value, meaning: meaning.into() }
 }
 
-/// Whether memfd_secret can be had, as far as files say.
+/// Whether memfd_secret is available, as far as files show.
 pub(super) enum SecretMemory {
     Available,
-    /// Nothing says it, for this reason.
+    /// Not known, for this reason.
     Unknown(String),
-    /// It cannot, for this reason.
+    /// Not available, for this reason.
     Missing(&'static str),
 }
 
@@ -209,7 +209,7 @@ pub(super) fn secretmem_by_files(host: &Host, boot: &Boot) -> SecretMemory {
     if boot.config.value("CONFIG_SECRETMEM") == Some("n") {
         return SecretMemory::Missing("the kernel is built without it (CONFIG_SECRETMEM)");
     }
-    // Only root may read it.
+    // Readable by root only.
     let parameter = host.value("/sys/module/secretmem/parameters/enable");
     let option = boot.option("secretmem.enable").or_else(|| boot.option("secretmem_enable"));
     match (parameter.as_ref().map(Option::as_deref), option) {

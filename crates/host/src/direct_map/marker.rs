@@ -1,4 +1,4 @@
-//! The mark that a demotion leaves: it lasts as long as the boot, and every later result tells of it.
+//! The marker that a demotion leaves: it lasts as long as the boot, and every later result mentions it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::Root;
 
 const SCHEMA: &str = "pagelab.direct-map-demotion/1";
-/// Below the root directory of the host. /run does not outlive the boot, and everybody may read it, unlike
-/// the folder that holds the journal of leases: results of ordinary users must tell of the demotion too.
+/// Path relative to the root directory of the host. /run does not outlive the boot and is readable by every user, unlike the
+/// directory with the journal of leases; results of ordinary users must mention the demotion too.
 pub const MARKER_FILE: &str = "/run/pagelab.direct-map.json";
 
 /// What pagelab did to the direct map of one boot. Written before the first leaf is split.
@@ -19,20 +19,20 @@ pub const MARKER_FILE: &str = "/run/pagelab.direct-map.json";
 #[serde(deny_unknown_fields)]
 pub struct Marker {
     schema: String,
-    /// The boot; a marker of another one is void.
+    /// The boot id; a marker of another boot is void.
     pub boot_id: String,
-    /// The smallest leaf that was demoted to, in bytes.
+    /// The smallest leaf size that was demoted to.
     pub leaf_bytes: PageSize,
     /// Seconds since 1970 when the first demotion began.
     pub began_unix_s: u64,
-    /// Demotions of this boot.
+    /// Number of demotions in this boot.
     pub demotions: u32,
-    /// Memory that certainly lies in no leaf of this size any more, by this size ([`super::Leaves::split_bytes`]).
+    /// Memory that is certainly no longer in leaves of this size, by leaf size ([`super::Leaves::split_bytes`]).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub split_bytes: BTreeMap<PageSize, u64>,
 }
 
-/// A marker that cannot be read or understood.
+/// A marker that cannot be read or parsed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what} the mark of demotions {}: {source}; {remedy}", path.display())]
 pub struct MarkerError {
@@ -43,16 +43,16 @@ pub struct MarkerError {
 }
 
 impl Marker {
-    /// The first mark of a boot.
+    /// The first marker of a boot.
     pub fn new(boot_id: &str, leaf: PageSize, began_unix_s: u64) -> Marker {
         let (schema, boot_id, split_bytes) = (SCHEMA.into(), boot_id.into(), BTreeMap::new());
         Marker { schema, boot_id, leaf_bytes: leaf, began_unix_s, demotions: 1, split_bytes }
     }
 
-    /// The mark of this boot below `root`; `None` where nothing was demoted since it began.
+    /// The marker of this boot below `root`; `None` where nothing was demoted since it began.
     ///
     /// # Errors
-    /// There is a mark that cannot be read or understood.
+    /// There is a marker that cannot be read or parsed.
     pub fn of_boot(root: &Root, boot_id: &str) -> Result<Option<Marker>, MarkerError> {
         let path = root.under(MARKER_FILE);
         let text = match root.text(MARKER_FILE) {
@@ -75,19 +75,19 @@ fn not_understood(path: PathBuf, what: String) -> MarkerError {
     MarkerError { what: "understand", path, source: io::Error::new(io::ErrorKind::InvalidData, what), remedy }
 }
 
-/// What later results tell of a demotion.
+/// What later results report about a demotion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// The file, as on the running host.
+    /// Path of the marker file on the running host.
     pub file: &'static str,
-    /// The smallest leaf that pagelab demoted the direct map of this boot to. A mark that cannot be read counts as
-    /// one of base pages: it is there, and what it says is not known.
+    /// The smallest leaf that pagelab demoted the direct map of this boot to. A marker that cannot be read counts as one of base
+    /// pages, because it exists and its content is not known.
     pub leaf: PageSize,
-    /// What it says, which another demotion changes.
+    /// Its content as text, which another demotion changes.
     pub text: String,
 }
 
-/// The mark of the boot of a host; `None` where nothing was demoted since it began.
+/// The mark of a host's boot; `None` where nothing was demoted since it began.
 pub fn mark_of(root: &Root, base: PageSize) -> Option<Mark> {
     let told = |leaf, text| Mark { file: MARKER_FILE, leaf, text };
     let unknown = |why: String| told(base, format!("unknown: {why}"));

@@ -1,9 +1,8 @@
-//! The kernel's direct map: its own mapping of all memory, in leaves as large as boot and later changes
-//! leave them.
+//! The kernel's direct map: its mapping of all memory, whose leaf sizes depend on boot and later changes.
 //!
-//! [`leaves`] reads what is there, [`Status`] says why and what this boot can still give. Nothing joins leaves again that
-//! were split: set_direct_map_default leaves split leaves split, and the kernel rebuilds large ones only after
-//! set_memory_rox (Linux 6.15, arch/x86/mm/pat/set_memory.c).
+//! [`leaves`] reads the current leaves; [`Status`] gives the reasons and what this boot can still provide. Split leaves are not
+//! merged again: set_direct_map_default leaves them split, and the kernel rebuilds large ones only after set_memory_rox (Linux
+//! 6.15, arch/x86/mm/pat/set_memory.c).
 
 mod changes;
 mod config;

@@ -16,7 +16,7 @@ use policy::size::PageSize;
 
 use super::leaves::{Leaves, Source};
 
-/// The leaves of the section "Linear Mapping"; `None` where there is no such section, or a sum has no place in 64 bits.
+/// The leaves in the section "Linear Mapping"; `None` where there is no such section, or a sum exceeds 64 bits.
 pub fn parse(dump: &str, page_sizes: &PageSizes) -> Option<Leaves> {
     let mut leaves = Leaves {
         bytes: BTreeMap::new(),
@@ -50,7 +50,7 @@ struct Range {
     contiguous: bool,
 }
 
-/// A line that maps something; `None` for a hole and for what is no range.
+/// A line of a mapped range; `None` for a hole and for other lines.
 fn range(line: &str, page_sizes: &PageSizes) -> Option<Range> {
     let (addresses, rest) = line.trim().split_once(char::is_whitespace)?;
     let (from, to) = addresses.split_once('-')?;
@@ -63,7 +63,7 @@ fn range(line: &str, page_sizes: &PageSizes) -> Option<Range> {
     (!attributes.is_empty()).then(|| Range { leaf, bytes, contiguous: attributes.contains(&"CON") })
 }
 
-/// The level's index among the leaves of the direct map. Folded levels are named after the topmost one.
+/// The index of a level among the leaf sizes of the direct map. Folded levels are named after the topmost one.
 fn level(word: &str) -> Option<usize> {
     ["PTE", "PMD", "PUD"].iter().position(|name| *name == word)
 }

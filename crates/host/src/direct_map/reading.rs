@@ -1,4 +1,4 @@
-//! Reading the leaves: the kernel's counters of them, or where it has none a dump of its page tables.
+//! Reads the leaves: from the kernel's counters, or where it has none from a dump of its page tables.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use crate::{Host, HostError, absent};
 /// Reads the leaves of the direct map.
 ///
 /// # Errors
-/// What hides them, and how to see them.
+/// Why they are not visible, and how to make them visible.
 pub fn leaves(host: &Host) -> Result<Leaves, Unsupported> {
     let meminfo = host.root().required("/proc/meminfo")?;
     if let Some(leaves) = counted_leaves(&meminfo, host)? {
@@ -28,10 +28,10 @@ pub fn leaves(host: &Host) -> Result<Leaves, Unsupported> {
     })
 }
 
-/// Leaves by the counters of /proc/meminfo, with what is known of how wrong they can be; `None` where it has none.
+/// Leaves from the counters of /proc/meminfo, with the bounds of their error; `None` where the kernel has no such counters.
 ///
 /// # Errors
-/// What says how wrong they can be is there, and cannot be read; a sum has no place in 64 bits.
+/// A file that bounds the error exists but cannot be read; a sum exceeds 64 bits.
 pub(crate) fn counted_leaves(meminfo: &str, host: &Host) -> Result<Option<Leaves>, HostError> {
     let bytes = of_meminfo(meminfo);
     if bytes.is_empty() {
@@ -41,7 +41,7 @@ pub(crate) fn counted_leaves(meminfo: &str, host: &Host) -> Result<Option<Leaves
     sum(bytes.values().copied()).ok_or_else(|| too_large("/proc/meminfo"))?;
     let changes = changes(host)?;
     let boot_bytes = at_boot(&bytes, &changes);
-    // A capture need not have it.
+    // A capture may lack the file.
     let pages = absent::text(host.root(), "/proc/zoneinfo")?.map(|zoneinfo| present_pages(&zoneinfo));
     let memory = |pages: Vec<u64>| sum(pages.into_iter())?.checked_mul(host.page_sizes().base.bytes());
     let memory_bytes = pages.filter(|pages| !pages.is_empty()).map(memory);
@@ -51,20 +51,20 @@ pub(crate) fn counted_leaves(meminfo: &str, host: &Host) -> Result<Option<Leaves
     Ok(Some(Leaves { bytes, contiguous_bytes, boot_bytes, split_bytes, memory_bytes, source }))
 }
 
-/// The sum; `None` where it has no place in 64 bits.
+/// The sum; `None` where it exceeds 64 bits.
 fn sum(mut values: impl Iterator<Item = u64>) -> Option<u64> {
     values.try_fold(0u64, |sum, value| sum.checked_add(value))
 }
 
-/// What the mark of demotions says was split. Nothing where it cannot be read or understood, which [`super::mark_of`] shows: the
-/// bounds are wider then, and still hold.
+/// What the marker records as split. Empty where it cannot be read or parsed, which [`super::mark_of`] reports: the bounds are
+/// then wider and still correct.
 fn marked(host: &Host) -> BTreeMap<PageSize, u64> {
     let boot_id = host.root().required("/proc/sys/kernel/random/boot_id").ok();
     let marker = boot_id.and_then(|boot_id| Marker::of_boot(host.root(), boot_id.trim()).ok().flatten());
     marker.map(|marker| marker.split_bytes).unwrap_or_default()
 }
 
-/// Each collapse since boot may have joined what was split.
+/// Each collapse since boot may have merged leaves that were split.
 fn still_split(split_bytes: BTreeMap<PageSize, u64>, changes: &[Changes]) -> BTreeMap<PageSize, u64> {
     let collapsed = |leaf: &PageSize| {
         let changes = changes.iter().find(|changes| changes.leaf == *leaf);
@@ -73,7 +73,7 @@ fn still_split(split_bytes: BTreeMap<PageSize, u64>, changes: &[Changes]) -> BTr
     split_bytes.into_iter().map(|(leaf, bytes)| (leaf, bytes.saturating_sub(collapsed(&leaf)))).collect()
 }
 
-/// A split moves the bytes of one leaf from its counter to that of the next smaller leaf, a collapse back.
+/// A split moves the bytes of one leaf from its counter to that of the next smaller leaf; a collapse moves them back.
 fn at_boot(bytes: &BTreeMap<PageSize, u64>, changes: &[Changes]) -> BTreeMap<PageSize, u64> {
     let mut at_boot: BTreeMap<PageSize, i128> = bytes.iter().map(|(leaf, bytes)| (*leaf, i128::from(*bytes))).collect();
     for change in changes {
@@ -123,7 +123,7 @@ mod tests {
         Leaves { bytes, contiguous_bytes, boot_bytes, split_bytes, memory_bytes, source: Source::Meminfo }
     }
 
-    /// A machine of 24G whose counters said 26G at boot, before and after nearly all was split.
+    /// A machine of 24G whose counters showed 26G at boot, before and after nearly all of it was split.
     #[test]
     fn what_is_counted_twice_is_in_no_share() {
         let change = |leaf, splits| Changes { leaf, splits: Some(splits), collapses: Some(0) };
@@ -138,15 +138,15 @@ mod tests {
         let shares = [PageSize::K4, PageSize::M2, PageSize::G1].map(|leaf| booted.share(leaf));
         assert_eq!(shares, ["0.0 to 0.1 %", "0.0 to 8.2 %", "91.7 to 100.0 %"]);
         assert_eq!(booted.counted_twice_bytes(), Some(2 << 30));
-        // 23 leaves of 1G split, and 11,264 of 2M.
+        // 23 leaves of 1G were split, and 11,264 of 2M.
         let split = of(28 + 22_528, 2020 + 23 * 1024 - 22_528, 1, [4 + 11_264, 23]);
         assert_eq!(split.boot_bytes[&PageSize::K4], 20 << 20);
         assert_eq!(split.certain(PageSize::K4), (28 + 22_528 - 20) << 20);
         assert!(split.ratio(PageSize::K4) > 0.9 && split.ratio(PageSize::G1) == 0.0);
     }
 
-    /// A machine of 8G whose counters said 10G at boot: all its frames of 1G were split, but two leaves of them
-    /// are counted for ever.
+    /// A machine of 8G whose counters showed 10G at boot: all its 1G frames were split, but two leaves of 1G stay counted for
+    /// good.
     #[test]
     fn what_a_demotion_split_is_certain_whatever_is_counted() {
         let bytes =

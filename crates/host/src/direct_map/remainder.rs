@@ -1,4 +1,4 @@
-//! Whose memory it is that a demotion did not reach, page by page, from /proc/kpageflags.
+//! What uses the memory that a demotion did not reach, page by page, from /proc/kpageflags.
 
 use std::io;
 use std::ops::Range;
@@ -8,35 +8,36 @@ use policy::size::format_bytes;
 
 use crate::Root;
 
-/// One word a page frame (Documentation/admin-guide/mm/pagemap.rst; bits in include/uapi/linux/kernel-page-flags.h).
+/// One word for each page frame (Documentation/admin-guide/mm/pagemap.rst; bits in include/uapi/linux/kernel-page-flags.h).
 const FLAGS: &str = "/proc/kpageflags";
-/// Pages of one read.
+/// Number of pages in one read.
 const READ_PAGES: u64 = 512;
-/// KPF_LRU, KPF_MMAP, KPF_ANON, KPF_SWAPBACKED, KPF_HUGE.
+/// Flags of pages of programs: KPF_LRU, KPF_MMAP, KPF_ANON, KPF_SWAPBACKED, KPF_HUGE.
 const PROGRAMS: u64 = 1 << 5 | 1 << 11 | 1 << 12 | 1 << 14 | 1 << 17;
-/// KPF_BUDDY: of every page in a free block (fs/proc/page.c).
+/// KPF_BUDDY: set for every page of a free block (fs/proc/page.c).
 const FREE: u64 = 1 << 10;
-/// KPF_RESERVED (fs/proc/page.c exports it beyond the documented bits) and KPF_NOPAGE: taken before the allocator was.
+/// Memory allocated before the page allocator existed: KPF_RESERVED (fs/proc/page.c exports it in addition to the documented
+/// bits) and KPF_NOPAGE.
 const BOOT: u64 = 1 << 32 | 1 << 20;
 
-/// Memory in frames in which no secret page was.
+/// Memory in large frames in which no secret page was, by use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remainder {
-    /// What the kernel took for itself at boot: its image, the array of all pages, bounce buffers.
+    /// Allocated by the kernel at boot: its image, the array of all pages, bounce buffers.
     pub boot_bytes: u64,
     /// Free when the demotion ended.
     pub free_bytes: u64,
-    /// What programs have mapped, the page cache, files in memory.
+    /// Mapped by programs, in the page cache, or files in memory.
     pub program_bytes: u64,
-    /// Slab, page tables, stacks, buffers of devices, pages on processors' own lists; and what the demotion held.
+    /// Slab, page tables, stacks, device buffers, pages on per-CPU lists; and memory held by the demotion.
     pub kernel_bytes: u64,
 }
 
 impl Remainder {
-    /// That of some memory of the host below `root`, whose base pages have so many bytes.
+    /// The use of parts of the memory of the host below `root`, whose base pages have `page_bytes` bytes.
     ///
     /// # Errors
-    /// Flags of pages cannot be read.
+    /// Page flags cannot be read.
     pub fn of(root: &Root, page_bytes: u64, memory: impl Iterator<Item = Range<u64>>) -> io::Result<Remainder> {
         let file = root.file(FLAGS)?;
         let mut remainder = Remainder::default();
@@ -61,12 +62,12 @@ impl Remainder {
         } += bytes;
     }
 
-    /// All of it.
+    /// The sum of all bytes.
     pub fn bytes(&self) -> u64 {
         self.boot_bytes + self.free_bytes + self.program_bytes + self.kernel_bytes
     }
 
-    /// In a sentence.
+    /// The use in a sentence.
     pub fn describe(&self) -> String {
         let parts = [
             (self.boot_bytes, "the kernel took at boot"),
@@ -89,7 +90,7 @@ mod tests {
     fn pages_are_counted_by_their_flags() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join("proc")).unwrap();
-        // Reserved and mapped; free; slab; anonymous on a list; no flags.
+        // Reserved and mapped; free; slab; anonymous and on an LRU list; no flags.
         let flags: [u64; 5] = [1 << 32 | 1 << 11, 1 << 10, 1 << 7, 1 << 5 | 1 << 12, 0];
         let words = (0..2048).flat_map(|frame| flags[frame % 5].to_ne_bytes());
         fs::write(root.path().join("proc/kpageflags"), words.collect::<Vec<u8>>()).unwrap();

@@ -1,4 +1,4 @@
-//! Which leaf size this boot has, which it can still be given, and how to get the others.
+//! The leaf size of this boot, the sizes that it can still be given, and how to get the others.
 
 use policy::size::{PageSize, format_bytes};
 use policy::verdict::Verdict;
@@ -8,21 +8,21 @@ use super::features::{Boot, SecretMemory, has_gigabyte_leaves, secretmem_by_file
 use super::{Leaves, leaves};
 use crate::Host;
 
-/// Whether a boot has direct-map leaves of one size.
+/// Whether the boot's direct map has leaves of one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// At least nine tenths of the direct map ([`Verdict::HELD`]) lies in leaves of that size.
+    /// At least nine tenths of the direct map ([`Verdict::HELD`]) are in leaves of that size.
     Now,
-    /// `pagelab direct-map demote` can split what is larger; it lasts until reboot.
+    /// `pagelab direct-map demote` can split larger leaves; this lasts until reboot.
     ByDemotion(Unsupported),
     /// Another boot is needed.
     OtherBoot(Unsupported),
-    /// It cannot be known.
+    /// This is not known.
     Unknown(Unsupported),
 }
 
 impl Standing {
-    /// `Ok` where the boot has it now, else why not, and the remedy.
+    /// `Ok` where the boot has the size now; otherwise the reason and the remedy.
     pub fn admitted(self) -> Result<(), Unsupported> {
         match self {
             Standing::Now => Ok(()),
@@ -80,7 +80,7 @@ fn reason(leaves: &Leaves, leaf: PageSize) -> String {
     )
 }
 
-/// Whether larger leaves are there that can be split; the error says what forbids it, where something does.
+/// Whether larger leaves exist that can be split; the error contains the obstacle, if there is one.
 fn demotable(leaves: &Leaves, leaf: PageSize, host: &Host, boot: &Boot) -> Result<(), Option<String>> {
     let smaller = leaves.below(leaf) as f64 / leaves.total_bytes().max(1) as f64;
     if leaves.above(leaf) == 0 || smaller > 1.0 - Verdict::HELD {
@@ -98,7 +98,7 @@ fn demote_or_boot(leaf: PageSize, host: &Host, boot: &Boot) -> String {
     format!("{command}; or {}", boot_remedy(leaf, host, boot))
 }
 
-/// The boot that has leaves of this size.
+/// How to boot with leaves of this size.
 fn boot_remedy(leaf: PageSize, host: &Host, boot: &Boot) -> String {
     let sizes = host.page_sizes().direct_map_leaves();
     match sizes.iter().position(|size| *size == leaf) {
@@ -109,7 +109,7 @@ fn boot_remedy(leaf: PageSize, host: &Host, boot: &Boot) -> String {
         Some(1) if boot.is_x86() && boot.forbids_gigabytes() => format!("reboot{}", without(boot, false)),
         Some(1) if boot.is_x86() => format!("boot with nogbpages{}", without(boot, false)),
         Some(1) => format!("boot so that blocks are used{}", without(boot, false)),
-        // Where it is not known, the answer is the longer one.
+        // Where this is not known, the longer answer is given.
         _ if boot.is_x86() && matches!(has_gigabyte_leaves(host), Ok(Some(false))) => {
             "another processor (or a virtual machine that is shown pdpe1gb): this one has no 1G leaves".into()
         }
@@ -120,7 +120,7 @@ fn boot_remedy(leaf: PageSize, host: &Host, boot: &Boot) -> String {
     }
 }
 
-/// The options of this boot that stand against large leaves.
+/// The options of this boot that prevent large leaves.
 fn without(boot: &Boot, gigabytes: bool) -> String {
     let mut against = Vec::new();
     if boot.debugs_page_allocation() {

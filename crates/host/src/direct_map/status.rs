@@ -6,18 +6,18 @@ use study::comparison::Unsupported;
 use super::{Changes, Feature, Leaves, Marker, MarkerError, Standing, changes, features, leaves, standings};
 use crate::{Host, HostError};
 
-/// Everything that is known of the direct map.
+/// All known facts about the direct map.
 #[derive(Debug)]
 pub struct Status {
-    /// Bytes by leaf, or why they cannot be seen.
+    /// Bytes by leaf size, or why they are not visible.
     pub leaves: Result<Leaves, Unsupported>,
     /// Splits and collapses of each large leaf, smallest first.
     pub changes: Vec<Changes>,
-    /// What decides the leaves here.
+    /// The features that decide the leaves.
     pub features: Vec<Feature>,
-    /// What this boot can give.
+    /// For each leaf size, whether this boot has it or can be given it.
     pub standings: Vec<(PageSize, Standing)>,
-    /// What pagelab did to this boot.
+    /// What pagelab did to the direct map of this boot.
     pub marker: Result<Option<Marker>, MarkerError>,
     /// The kernel's command line.
     pub kernel_command_line: String,

@@ -1,5 +1,5 @@
-//! The mappings (VMAs) of a process, as `/proc/PID/maps` prints them (`show_map_vma` in
-//! fs/proc/task_mmu.c), and whether a single page of them is there.
+//! The mappings (VMAs) of a process, as in `/proc/PID/maps` (`show_map_vma` in fs/proc/task_mmu.c), and whether a single page of
+//! them is present.
 
 mod presence;
 mod query;
@@ -19,10 +19,10 @@ pub use query::query;
 pub use text::{MAX_USER_END, MalformedLine, append, parse, parse_line};
 pub use vma::Vma;
 
-/// The mappings of a process at this moment, in order of address; none where it is gone.
+/// The current mappings of a process in address order; empty where it is gone.
 ///
 /// # Errors
-/// They cannot be read, or a line is not understood.
+/// They cannot be read, or a line cannot be parsed.
 pub fn of_process(process: libc::pid_t) -> io::Result<Vec<Vma>> {
     let path = format!("/proc/{process}/maps");
     let Some(text) = if_there(content(&path))? else { return Ok(Vec::new()) };
@@ -31,11 +31,11 @@ pub fn of_process(process: libc::pid_t) -> io::Result<Vec<Vma>> {
     text.lines().map(understood).collect()
 }
 
-/// The mapping of a process that holds an address; `None` where none does, or where the process is gone. PROCMAP_QUERY finds it
-/// in the kernel's tree (Linux 6.11); on older kernels the text is read, as far as the address.
+/// The mapping of a process that contains an address; `None` where there is none or the process is gone. PROCMAP_QUERY finds it
+/// in the kernel's tree (Linux 6.11); on older kernels the text is read up to the address.
 ///
 /// # Errors
-/// The mappings cannot be read, or a line is not understood.
+/// The mappings cannot be read, or a line cannot be parsed.
 pub fn at(process: libc::pid_t, address: u64) -> io::Result<Option<Vma>> {
     let path = format!("/proc/{process}/maps");
     let Some(mut maps) = if_there(File::open(&path))? else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Whether single base pages of a process are there.
+//! Whether single base pages of a process are present.
 
 use std::fs::File;
 use std::io;
@@ -6,26 +6,26 @@ use std::os::unix::fs::FileExt;
 
 use policy::size::PageSize;
 
-/// The pages of a process, open to be asked one by one.
+/// The open pagemap of a process, for queries of single pages.
 pub struct Presence {
     pagemap: File,
     base: PageSize,
 }
 
 impl Presence {
-    /// That of a process of a kernel with such base pages.
+    /// The presence of pages of a process on a kernel with this base page.
     ///
     /// # Errors
-    /// The process is gone, or may not be looked at.
+    /// The process is gone, or this process may not inspect it.
     pub fn of(process: libc::pid_t, base: PageSize) -> io::Result<Presence> {
         Ok(Presence { pagemap: File::open(format!("/proc/{process}/pagemap"))?, base })
     }
 
-    /// Whether the page that holds an address is in memory or swapped out (Documentation/admin-guide/mm/pagemap.rst, bits 63
+    /// Whether the page that contains an address is in memory or swapped out (Documentation/admin-guide/mm/pagemap.rst, bits 63
     /// and 62).
     ///
     /// # Errors
-    /// What read said.
+    /// Those of read.
     pub fn is_there(&self, address: u64) -> io::Result<bool> {
         let mut entry = [0; size_of::<u64>()];
         self.pagemap.read_exact_at(&mut entry, address / self.base.bytes() * size_of::<u64>() as u64)?;
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn memory_is_there_when_it_was_written_to() {
-        // Fresh memory from the kernel, written to in one place, from which the other is farther than a leaf reaches.
+        // Fresh memory from the kernel, written at one address; the other address is farther away than a leaf covers.
         let mut memory = vec![0u8; 64 << 20];
         memory[48 << 20] = 1;
         let base = Host::open("/").unwrap().page_sizes().base;

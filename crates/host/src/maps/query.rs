@@ -33,8 +33,8 @@ const QUERY_SHARED: u64 = 1 << 3;
 const QUERY_COVERING_OR_NEXT: u64 = 1 << 4;
 const NAME_BYTES: usize = libc::PATH_MAX as usize;
 
-/// The mapping at `address` or the next one above, with its page size (`vma_kernel_pagesize`: larger
-/// than a base page for hugetlb and device DAX only); `None` above the last mapping.
+/// The mapping at `address` or the next one above, with its page size (`vma_kernel_pagesize`: larger than a base page only for
+/// hugetlb and device DAX); `None` above the last mapping.
 ///
 /// # Errors
 /// `ENOTTY` on kernels before 6.11.

@@ -1,11 +1,11 @@
-//! The text of `/proc/PID/maps`.
+//! Parses the text of `/proc/PID/maps`.
 
 use std::io::{self, BufRead};
 
 use super::vma::Vma;
 use crate::read::escaped_line;
 
-/// A line that does not look as it should.
+/// A line that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: expected {expected}, found {line:?}; the file is damaged, or the kernel is newer than this program")]
 pub struct MalformedLine {
@@ -14,28 +14,28 @@ pub struct MalformedLine {
     line: String,
 }
 
-/// Characters of a line that an error shows.
+/// The most characters of a line that an error shows.
 const SHOWN: usize = 200;
 
 impl MalformedLine {
-    /// A line of this file, and what was expected there.
+    /// The error for a line of this file, with what was expected there.
     pub fn new(path: &str, expected: &'static str, line: &str) -> MalformedLine {
         MalformedLine { path: path.to_string(), expected, line: line.chars().take(SHOWN).collect() }
     }
 }
 
-/// Where user space ends, at most: five levels of x86-64 and Sv57 of RISC-V have 56 bits, arm64 has 52 (LPA2).
+/// The highest end of user space: five levels on x86-64 and Sv57 on RISC-V have 56 bits, arm64 has 52 (LPA2).
 pub const MAX_USER_END: u64 = 1 << 56;
 /// The smallest base page of the 64-bit architectures.
 const SMALLEST_PAGE: u64 = 4096;
-/// The one page of the kernel's that maps shows (x86-64, arch/x86/entry/vsyscall/vsyscall_64.c).
+/// The one page of the kernel that maps shows (x86-64, arch/x86/entry/vsyscall/vsyscall_64.c).
 const VSYSCALL: (&str, u64, u64) = ("[vsyscall]", 0xffff_ffff_ff60_0000, 0xffff_ffff_ff60_1000);
 
 const LINE: &str = "a line as in proc(5)";
 const RANGE: &str = "addresses of user space, in multiples of 4K";
 const ORDER: &str = "a mapping above those before it";
 
-/// Reads lines of `/proc/PID/maps` up to the first mapping that ends above an address. `path` is named in errors.
+/// Reads lines of `/proc/PID/maps` up to the first mapping that ends above an address. `path` is used in errors.
 pub fn first_ending_above(text: &mut impl BufRead, address: u64, path: &str) -> io::Result<Option<Vma>> {
     for line in text.split(b'\n') {
         let line = line?;
@@ -49,20 +49,20 @@ pub fn first_ending_above(text: &mut impl BufRead, address: u64, path: &str) -> 
     Ok(None)
 }
 
-/// Reads the text of `/proc/PID/maps`. `path` is named in errors.
+/// Parses the text of `/proc/PID/maps`. `path` is used in errors.
 ///
-/// The kernel hands the text out in pieces; where a running process changes a mapping in between, two
-/// lines may overlap. Then the first keeps its addresses and the second has the rest.
+/// The kernel returns the text in pieces. If a running process changes a mapping in between, two lines may overlap; then the
+/// first keeps its addresses and the second gets the rest.
 pub fn parse(text: &str, path: &str) -> Result<Vec<Vma>, MalformedLine> {
     let mut vmas = Vec::new();
     text.lines().try_for_each(|line| append(&mut vmas, line, path))?;
     Ok(vmas)
 }
 
-/// Reads a line of `/proc/PID/maps`, and appends its mapping to those of the lines before it, as [`parse`].
+/// Parses a line of `/proc/PID/maps`, and appends its mapping to those of the lines before it, as in [`parse`].
 ///
 /// # Errors
-/// The line is not understood, or its mapping is not above those before it.
+/// The line cannot be parsed, or its mapping is not above those before it.
 pub fn append(vmas: &mut Vec<Vma>, line: &str, path: &str) -> Result<(), MalformedLine> {
     let malformed = |expected| MalformedLine::new(path, expected, line);
     let mut vma = parse_line(line).map_err(malformed)?;
@@ -74,8 +74,8 @@ pub fn append(vmas: &mut Vec<Vma>, line: &str, path: &str) -> Result<(), Malform
     Ok(())
 }
 
-/// Reads one line: `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE NAME`. Its addresses are checked here, and nowhere else: they
-/// are those of user space, or of the kernel's page `[vsyscall]`.
+/// Parses one line: `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE NAME`. Addresses are checked only here: they must be in user
+/// space, or be the kernel's page `[vsyscall]`.
 ///
 /// # Errors
 /// What was expected.

@@ -1,30 +1,30 @@
-//! A mapping, and what it can hold.
+//! A mapping, and the kind of memory that it can hold.
 
 use policy::census::VmaKind;
 
-/// One mapping.
+/// One mapping of `/proc/PID/maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vma {
     /// The first address.
     pub start: u64,
     /// The address after the last.
     pub end: u64,
-    /// PROT_READ, PROT_WRITE and PROT_EXEC, as mmap takes them; 0 (PROT_NONE): no access.
+    /// PROT_READ, PROT_WRITE and PROT_EXEC, as for mmap; 0 (PROT_NONE) means no access.
     pub protection: u64,
-    /// Whether stores go to the object behind it (`s`) and not to a private copy (`p`).
+    /// Whether stores go to the mapped object (`s`) and not to a private copy (`p`).
     pub shared: bool,
-    /// Major and minor number of the file system that holds the file; 0:0 without a file.
+    /// Major and minor number of the file system that contains the file; 0:0 without a file.
     pub device: (u32, u32),
-    /// The file's inode; 0 without a file.
+    /// The file's inode number; 0 without a file.
     pub inode: u64,
-    /// Where in the file it begins, in bytes; 0 without a file.
+    /// Offset in the file in bytes; 0 without a file.
     pub offset: u64,
     /// The path, or the kernel's name in brackets; empty where there is none.
     pub name: String,
 }
 
 impl Vma {
-    /// Bytes of addresses.
+    /// Length of the address range in bytes.
     pub fn length_bytes(&self) -> u64 {
         self.end - self.start
     }
@@ -39,8 +39,8 @@ impl Vma {
         self.protection & libc::PROT_EXEC as u64 != 0
     }
 
-    /// What the mapping can hold. A private mapping of `/dev/zero` is anonymous memory to the kernel
-    /// (`mmap_zero` in drivers/char/mem.c), whatever its name says.
+    /// The kind of memory that the mapping can hold. For the kernel a private mapping of `/dev/zero` is anonymous memory
+    /// (`mmap_zero` in drivers/char/mem.c), whatever its name.
     pub fn kind(&self) -> VmaKind {
         if self.name.starts_with("/dev/dax") {
             VmaKind::Special

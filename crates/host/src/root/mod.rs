@@ -1,9 +1,9 @@
-//! Where the files of a host are read from: the running system, or a tree that was captured on another one.
+//! The source of a host's files: the running system, or a tree that was captured on another one.
 //!
-//! Files of the running system are opened by name, without further checks. A captured tree may be damaged or hostile. So its
-//! files are opened beneath its root (openat2(2), Linux 5.6): no link leads out of it, no FIFO or device is opened, and what is
-//! read is bounded. A file that exists and is refused is never the same as one that is absent: the first refusal is kept, and
-//! [`Root::verify`] returns it, also where a caller took the file for absent.
+//! Files of the running system are opened by name, without further checks. A captured tree may be damaged or hostile. Its files
+//! are therefore opened beneath its root (openat2(2), Linux 5.6): no link leads out of it, no FIFO or device is opened, and the
+//! amount read is limited. A file that exists and is refused is never treated like an absent one: the first refusal is recorded,
+//! and [`Root::verify`] returns it, even where a caller took the file for absent.
 
 mod tree;
 
@@ -18,9 +18,9 @@ use crate::absence::if_there;
 use crate::read::{self, HostError};
 use tree::{Bounded, Tree, kind_of, names};
 
-/// A file of a captured tree that is read as a whole has at most this size. The largest is a dump of the kernel's page tables.
+/// The largest file of a captured tree that is read as a whole. The largest real one is a dump of the kernel's page tables.
 pub const MAX_TEXT_BYTES: u64 = 64 << 20;
-/// One that is read line by line: smaps of about 1.4 million mappings.
+/// The largest file that is read line by line: smaps of about 1.4 million mappings.
 pub const MAX_STREAM_BYTES: u64 = 1 << 30;
 
 /// The root directory of a host.
@@ -52,7 +52,7 @@ impl Root {
         }
     }
 
-    /// The directory.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -62,7 +62,7 @@ impl Root {
         self.tree.is_none()
     }
 
-    /// Where a file is; `path` is absolute, as on the host.
+    /// The full path of a file; `path` is absolute, as on the host.
     pub fn under(&self, path: &str) -> PathBuf {
         read::under(&self.path, path)
     }
@@ -70,7 +70,7 @@ impl Root {
     /// Opens a file.
     ///
     /// # Errors
-    /// It is absent (`NotFound`), or of a captured tree and refused.
+    /// It is absent (`NotFound`), or it is in a captured tree and refused.
     pub fn file(&self, path: &str) -> io::Result<File> {
         match &self.tree {
             None => File::open(path),
@@ -81,7 +81,7 @@ impl Root {
     /// The whole content of a file, as [`read::content`].
     ///
     /// # Errors
-    /// As [`Root::file`]; a captured one is at most [`MAX_TEXT_BYTES`] long.
+    /// As [`Root::file`]; a captured file may have at most [`MAX_TEXT_BYTES`].
     pub fn text(&self, path: &str) -> io::Result<String> {
         match &self.tree {
             None => read::content(path),
@@ -97,7 +97,7 @@ impl Root {
         }
     }
 
-    /// As [`Root::text`], of a file that every host has.
+    /// As [`Root::text`], for a file that every host has.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -105,7 +105,7 @@ impl Root {
         self.text(path).map_err(|error| self.unreadable(path, error))
     }
 
-    /// The error of a file that could not be read, with its remedy.
+    /// The error for a file that could not be read, with its remedy.
     pub fn unreadable(&self, path: &str, source: io::Error) -> HostError {
         let remedy = match (source.kind(), self.is_live()) {
             (io::ErrorKind::NotFound, _) | (_, true) => "mount /proc and /sys, or add the file to the captured tree",
@@ -114,10 +114,10 @@ impl Root {
         HostError::Unreadable { path: self.under(path), source, remedy }
     }
 
-    /// A file to be read line by line.
+    /// Opens a file to be read line by line.
     ///
     /// # Errors
-    /// As [`Root::file`]; reading more than [`MAX_STREAM_BYTES`] of a captured one fails.
+    /// As [`Root::file`]; reading more than [`MAX_STREAM_BYTES`] of a captured file fails.
     pub fn lines(&self, path: &str) -> io::Result<Box<dyn BufRead>> {
         const PIECE: usize = 1 << 16;
         let file = self.file(path)?;
@@ -128,10 +128,10 @@ impl Root {
         })
     }
 
-    /// Whether something has this name.
+    /// Whether a file or directory of this name exists.
     ///
     /// # Errors
-    /// It is not known, or it is in a captured tree and refused.
+    /// This cannot be determined, or it is in a captured tree and refused.
     pub fn has(&self, path: &str) -> io::Result<bool> {
         let found = match &self.tree {
             None => return Path::new(path).try_exists(),
@@ -140,10 +140,10 @@ impl Root {
         Ok(found?.is_some())
     }
 
-    /// Whether a regular file has this name. In a captured tree everything else but a directory is refused.
+    /// Whether a regular file of this name exists. In a captured tree everything except files and directories is refused.
     ///
     /// # Errors
-    /// It is not known, or it is in a captured tree and refused.
+    /// This cannot be determined, or it is in a captured tree and refused.
     pub fn has_file(&self, path: &str) -> io::Result<bool> {
         let Some(tree) = &self.tree else {
             return Ok(if_there(Path::new(path).metadata())?.is_some_and(|found| found.is_file()));
@@ -154,11 +154,10 @@ impl Root {
         }
     }
 
-    /// The names in a directory, sorted. A name that is not UTF-8 is none that the kernel gives, and is kept with a replacement
-    /// in it.
+    /// The names in a directory, sorted. The kernel's names are always UTF-8; in other names invalid bytes are replaced.
     ///
     /// # Errors
-    /// There is no such directory (`NotFound`), it cannot be listed, or it is in a captured tree and refused.
+    /// The directory does not exist (`NotFound`), cannot be listed, or is in a captured tree and refused.
     pub fn entries(&self, path: &str) -> io::Result<Vec<String>> {
         let mut names = match &self.tree {
             None => names(Path::new(path), usize::MAX),
@@ -168,10 +167,10 @@ impl Root {
         Ok(names)
     }
 
-    /// Fails if a file of a captured tree exists and was refused so far.
+    /// Fails if a file of a captured tree exists and has been refused.
     ///
     /// # Errors
-    /// [`HostError::Unreadable`] with the first of these files.
+    /// [`HostError::Unreadable`] for the first of these files.
     pub fn verify(&self) -> Result<(), HostError> {
         match self.tree.as_ref().and_then(|tree| tree.refused.get()) {
             None => Ok(()),
@@ -181,7 +180,7 @@ impl Root {
         }
     }
 
-    /// Remembers a refusal.
+    /// Records a refusal.
     fn kept<T>(&self, path: &str, result: io::Result<T>) -> io::Result<T> {
         if let (Some(tree), Err(error)) = (&self.tree, &result)
             && error.kind() != io::ErrorKind::NotFound

@@ -1,4 +1,4 @@
-//! A captured tree: what is opened beneath its root, and what is refused.
+//! A captured tree: files are opened beneath its root, and some are refused.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -12,24 +12,24 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use policy::size::format_bytes;
 
-/// Entries of a directory; /proc has at most as many processes (PID_MAX_LIMIT, include/linux/threads.h).
+/// The most entries of a directory; /proc has at most this many processes (PID_MAX_LIMIT, include/linux/threads.h).
 const MAX_ENTRIES: usize = 4 << 20;
-/// How often a lookup is tried again that a concurrent rename disturbed (openat2(2), EAGAIN).
+/// How often a lookup is retried that a concurrent rename disturbed (openat2(2), EAGAIN).
 const MAX_ATTEMPTS: usize = 64;
 
 /// A captured tree.
 #[derive(Debug)]
 pub struct Tree {
     directory: OwnedFd,
-    /// The first file that exists and was refused, and why.
+    /// The first file that exists and was refused, with the reason.
     pub refused: OnceLock<(PathBuf, String)>,
 }
 
 impl Tree {
-    /// The tree in this directory.
+    /// Opens the tree in this directory.
     ///
     /// # Errors
-    /// There is no such directory.
+    /// The directory does not exist.
     #[expect(clippy::disallowed_methods, reason = "it only reads, below the directory that its user names")]
     pub fn open(path: &Path) -> io::Result<Tree> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
@@ -64,7 +64,7 @@ impl Tree {
         if bytes > max { Err(too_large(bytes, max)) } else { Ok(file) }
     }
 
-    /// The names in a directory, in no order.
+    /// The names in a directory, in no particular order.
     pub fn entries(&self, path: &str) -> io::Result<Vec<String>> {
         let found = self.resolve(path)?;
         let kind = kind_of(&found)?;
@@ -75,7 +75,8 @@ impl Tree {
     }
 }
 
-/// The name under which the kernel opens what a descriptor holds: the very same file, whatever its path leads to meanwhile.
+/// A path by which the kernel opens the file of a descriptor: exactly that file, even if its path leads elsewhere in the
+/// meantime.
 fn by_descriptor(found: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", found.as_raw_fd()))
 }
@@ -92,7 +93,7 @@ pub fn names(directory: &Path, max: usize) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// What kind of file it is.
+/// The file type, from its mode.
 pub fn kind_of(file: &OwnedFd) -> io::Result<SFlag> {
     Ok(SFlag::from_bits_truncate(fstat(file)?.st_mode) & SFlag::S_IFMT)
 }
@@ -108,7 +109,7 @@ fn word(kind: SFlag) -> &'static str {
     }
 }
 
-/// What a failed lookup says.
+/// The error for a failed lookup.
 fn refusal(error: Errno) -> io::Error {
     match error {
         Errno::EXDEV => io::Error::other("a link leads out of the captured tree"),
@@ -125,7 +126,7 @@ fn too_large(bytes: u64, max: u64) -> io::Error {
     io::Error::other(format!("expected at most {}, found {}", format_bytes(max), format_bytes(bytes)))
 }
 
-/// A file that may be longer than its size: reading more than `max` bytes fails.
+/// A file that may grow beyond its size: reading more than `max` bytes fails.
 pub struct Bounded {
     file: File,
     left: u64,
@@ -133,7 +134,7 @@ pub struct Bounded {
 }
 
 impl Bounded {
-    /// Reads at most `max` bytes of a file.
+    /// Limits reading of a file to `max` bytes.
     pub fn new(file: File, max: u64) -> Bounded {
         Bounded { file, left: max, max }
     }

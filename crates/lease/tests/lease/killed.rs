@@ -1,4 +1,4 @@
-//! What is left when somebody is killed.
+//! The state after a process was killed.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn fifty_kills_at_any_moment_leave_nothing_behind() {
     let mut random = Random::new();
     for round in 0..50u64 {
         let mut helper = helper(tree.root(), "churn");
-        // Half of them are killed anywhere from their start on, the other half while they have settings on loan.
+        // Half of them are killed at any time after their start, the other half while they have settings on loan.
         if round % 2 == 1 {
             ready(&mut helper);
             assert!(tree.journal().exists(), "round {round}");
@@ -57,7 +57,7 @@ fn when_the_watchdog_is_killed_too_the_journal_puts_things_back() {
     assert_eq!(tree.site().recover().unwrap(), Recovered::Nothing);
 }
 
-/// A process that is killed between a fork and the exec after it leaves one that has all its descriptors.
+/// A process that is killed between a fork and the following exec leaves a child that has all its descriptors.
 #[test]
 fn a_forked_process_that_lives_on_keeps_neither_the_settings_nor_the_lease() {
     let tree = Tree::new();

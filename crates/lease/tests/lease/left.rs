@@ -1,4 +1,4 @@
-//! What an earlier lease left.
+//! The state that an earlier lease left.
 
 use super::*;
 

@@ -71,7 +71,7 @@ fn a_pool_may_give_fewer_pages() {
     tree.write("/sys/kernel/mm/hugepages/hugepages-2048kB/surplus_hugepages", "0\n");
     tree.write(POOL, "7\n");
     assert!(!lease.restore().unwrap().has_failed(), "some of the pages asked for are the lease's own");
-    // The surplus page was part of the three that the file said before: two are the administrator's.
+    // The surplus page was included in the three that the file showed before: two are the administrator's.
     assert_eq!(tree.value(POOL), "2");
 }
 
@@ -108,7 +108,7 @@ fn the_watchdog_is_nobodys_child_and_has_nothing_of_the_programs() {
     assert_eq!(open.iter().filter(|name| *name == "/dev/null").count(), 3, "{open:?}");
     assert_eq!(open.iter().filter(|name| **name == lock).count(), 1, "{open:?}");
     assert_eq!(open.iter().filter(|name| name.starts_with("socket:")).count(), 1, "{open:?}");
-    // The process that it watches, from Linux 5.3 on.
+    // The pidfd of the watched process, from Linux 5.3 on.
     let processes = open.iter().filter(|name| name.contains("pidfd")).count();
     assert!(processes <= 1 && open.len() == 5 + processes, "{open:?}");
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE, libc::SIGALRM] {
@@ -133,7 +133,7 @@ fn a_second_process_waits_and_is_told_for_whom() {
     assert!(matches!(tree.site().recover(), Err(LeaseError::Held { .. })));
     let refused = tree.site().acquire(LIMIT, |_, waited| waited < Duration::from_millis(50));
     assert!(matches!(refused, Err(LeaseError::Interrupted { .. })), "{refused:?}");
-    // The first that is told: a holder that is giving the lease up has no name in the file any more.
+    // The first holder that is reported: while a holder gives the lease up, the file no longer contains its name.
     let mut heard = None;
     let lease = tree.site().acquire(Duration::from_secs(10), |holder, _| {
         heard.get_or_insert(holder.pid);

@@ -1,5 +1,5 @@
-//! Leases on a tree of plain files and, as root, on the host's own settings; and what is left when the
-//! process that holds one is killed.
+//! Tests leases on a tree of plain files and, as root, on the host's own settings; and the state after the process that holds one
+//! is killed.
 
 mod killed;
 mod left;
@@ -34,20 +34,20 @@ const TREE: [(&str, &str); 8] = [
     (MIN_FREE, "67584\n"),
     ("/proc/sys/kernel/random/boot_id", "11111111-2222-4333-8444-555555555555\n"),
 ];
-/// What the settings of the tree are after they were written and put back.
+/// The settings of the tree after they were written and restored.
 const AT_REST: [(&str, &str); 6] =
     [(ENABLED, "never"), (TOP, "madvise"), (SCAN, "4096"), (NONE, "511"), (POOL, "3"), (MIN_FREE, "67584")];
-/// How long anything may take on a machine that is busy with other work. Nothing claims to be faster.
+/// How long anything may take on a machine that is busy with other work; no test depends on speed.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long a test may wait for those that have the host's settings.
+/// How long a test may wait for processes that have the host's settings.
 const TURN: Duration = Duration::from_secs(900);
-/// Tests that lease the host's own settings take turns: one that takes the lease again and again leaves
-/// little room for another.
+/// Tests that lease the host's own settings take turns, because one that takes the lease repeatedly leaves little room for
+/// another.
 static HOST: Mutex<()> = Mutex::new(());
-/// The pages of `POOL`.
+/// Size of the pages of `POOL`.
 const POOL_PAGE_BYTES: usize = 2 << 20;
 
-/// A tree of settings that nobody else uses.
+/// A tree of settings for one test.
 struct Tree {
     directory: tempfile::TempDir,
 }
@@ -131,7 +131,7 @@ fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Waits until `holds`.
+/// Waits until `holds` returns true.
 fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
@@ -140,7 +140,7 @@ fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A tree on which a process and its watchdog were killed while settings were on loan.
+/// A tree in which a process and its watchdog were killed while settings were on loan.
 fn abandoned() -> Tree {
     let tree = Tree::new();
     let mut helper = helper(tree.root(), "hold");
@@ -160,7 +160,7 @@ fn helper(root: &Path, work: &str) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until the helper says that it has done its work's beginning. What it said before.
+/// Waits until the helper reports that it is ready. Returns the lines that it printed before.
 fn ready(helper: &mut Child) -> Vec<String> {
     let mut lines = BufReader::new(helper.stdout.as_mut().unwrap()).lines().map(Result::unwrap);
     let mut before = Vec::new();
@@ -172,7 +172,7 @@ fn ready(helper: &mut Child) -> Vec<String> {
     }
 }
 
-/// Not a test: what [`helper`] runs.
+/// Not a test: the code that [`helper`] runs.
 #[test]
 #[ignore = "a process that other tests start"]
 fn a_process_with_a_lease() {
@@ -189,7 +189,7 @@ fn a_process_with_a_lease() {
         }
         "fork" => {
             lease.apply([(ENABLED, "madvise"), (SCAN, "8192"), (POOL, "12")]).unwrap();
-            // SAFETY: the child makes system calls only. It has every descriptor, and executes nothing.
+            // SAFETY: the child only makes system calls. It has every descriptor, and executes nothing.
             match unsafe { libc::fork() } {
                 0 => loop {
                     // SAFETY: no pointers.

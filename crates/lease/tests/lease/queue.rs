@@ -1,8 +1,8 @@
-//! Who gets the lock next. No test here depends on time: each waits until the one before is in the queue.
+//! The order in which processes get the lock. No test here depends on time: each waits until the previous one is in the queue.
 
 use super::*;
 
-/// How many wait for the lock of the tree: what somebody who came now would have in front.
+/// Number of processes that wait for the lock of the tree, which is the number before a newcomer.
 fn waiting(tree: &Tree) -> usize {
     match tree.site().acquire(Duration::ZERO, |_, _| true) {
         Err(LeaseError::Held { holder }) => holder.in_front,
@@ -14,7 +14,7 @@ fn await_waiting(tree: &Tree, count: usize) {
     soon(&format!("{count} waiting"), || waiting(tree) == count);
 }
 
-/// A lease, a share, or a lease that its process needs only when it sees the settings, for a moment: notes its name.
+/// Takes a lease, a share, or a lease that its process only needs after reading the settings, briefly; records its name.
 fn take(tree: &Tree, name: &'static str, order: &Mutex<Vec<&'static str>>) {
     let site = tree.site();
     let held = match name.split_once(' ').unwrap().0 {
@@ -29,7 +29,7 @@ fn take(tree: &Tree, name: &'static str, order: &Mutex<Vec<&'static str>>) {
     }
 }
 
-/// In which order these get the lock that `held` has, where each comes after the one before it waits.
+/// The order in which these get the lock that `held` has; each arrives after the previous one waits.
 fn order_of_service<T>(tree: &Tree, held: T, names: &[&'static str]) -> Vec<&'static str> {
     let order = Mutex::new(Vec::new());
     std::thread::scope(|scope| {

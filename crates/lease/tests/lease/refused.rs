@@ -1,4 +1,4 @@
-//! Refusals, and the host as it was before.
+//! Refusals, and the unchanged state of the host after them.
 
 use super::*;
 
@@ -60,12 +60,12 @@ fn the_hosts_pools_and_watermarks_are_as_before() {
     assert_eq!([POOL, TOP, MIN_FREE].map(value), before, "{report}");
 }
 
-/// A program that has pages of the host's pool: some in use, some reserved only. Its process id.
+/// A program that has pages of the host's pool: some in use, others only reserved. Returns its PID.
 fn program_with_pool_pages(pages: usize) -> i32 {
     let bytes = pages * POOL_PAGE_BYTES;
     let mut ends = [0; 2];
     let mut byte = 0u8;
-    // SAFETY: the child makes system calls only, and touches memory that it has just mapped.
+    // SAFETY: the child only makes system calls, and touches memory that it has just mapped.
     unsafe {
         assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
         let child = libc::fork();
@@ -92,7 +92,7 @@ fn program_with_pool_pages(pages: usize) -> i32 {
     }
 }
 
-/// The kernel forgets to free pages that a program gives back in the middle of a shrinking of the pool.
+/// The kernel does not free pages that a program gives back while the pool is being shrunk.
 #[test]
 fn a_pool_that_shrinks_under_a_dying_program_keeps_no_page() {
     let _turn = HOST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,10 +110,10 @@ fn a_pool_that_shrinks_under_a_dying_program_keeps_no_page() {
         }
         let program = program_with_pool_pages(16);
         kill(program, libc::SIGKILL);
-        // From before it has heard of it to when it is gone.
+        // The delays range from before the program has noticed the signal to after it is gone.
         std::thread::sleep(Duration::from_micros(round * 4));
         let report = lease.restore().unwrap();
-        // SAFETY: the child was not waited for yet; a null pointer says that the status is not wanted.
+        // SAFETY: the child was not reaped yet; a null pointer means that the status is not requested.
         assert_eq!(unsafe { libc::waitpid(program, std::ptr::null_mut(), 0) }, program);
         assert!(!report.has_failed(), "round {round}: {report}");
         soon("as many pages as before", || fs::read_to_string(POOL).unwrap() == before);

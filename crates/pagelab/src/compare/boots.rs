@@ -1,4 +1,4 @@
-//! `--arm-of-boot`: the one arm that this boot has.
+//! `--arm-of-boot`: measures the one arm that matches the state of this boot.
 
 use host::Host;
 use policy::{DirectMapLeaves, Granularity, Policy};
@@ -10,11 +10,11 @@ use crate::failure::{Failure, say};
 use crate::merge::parts;
 use crate::publish::{self, Forms};
 
-/// The arms of a design over boots: those that were named, or every leaf that the direct map of this kernel
-/// can have, the largest first, and what has no one size.
+/// The arms of a design over boots: the named ones, or else every leaf size that this kernel's direct map can have, largest
+/// first, and then the arm without one single leaf size.
 ///
 /// # Errors
-/// A policy that is no arm over boots.
+/// A policy that cannot be an arm over boots.
 pub fn policies(named: &[Policy], host: &Host) -> Result<Vec<Policy>, Failure> {
     if let Some(other) = named.iter().find(|policy| policy.direct_map().is_none()) {
         return Err(Failure::Input(format!(
@@ -29,10 +29,10 @@ pub fn policies(named: &[Policy], host: &Host) -> Result<Vec<Policy>, Failure> {
     Ok(if named.is_empty() { all } else { named.to_vec() })
 }
 
-/// Shows what the boots in a store say together with the comparison that was just made.
+/// Shows the merged result of the boots in a store, including the comparison that was just made.
 ///
 /// # Errors
-/// Nothing can be merged.
+/// The boots cannot be merged.
 pub fn publish_with(store: &Store, comparison: &Comparison, forms: &Forms) -> Result<(), Failure> {
     let Some(own) = Part::of(comparison) else { return Ok(()) };
     let stored = parts::of_store(store).unwrap_or_else(|error| {
@@ -41,7 +41,7 @@ pub fn publish_with(store: &Store, comparison: &Comparison, forms: &Forms) -> Re
     });
     let others = stored.into_iter().filter(|part| same_design(&own, part).is_ok());
     let mut parts: Vec<Part> = others.chain([own.clone()]).collect();
-    // What joins a part of one arm need not agree among itself.
+    // Parts that each match a part with one arm need not match each other.
     let fullest = boots::fullest(&parts).unwrap_or(&own).clone();
     parts.retain(|part| same_design(&fullest, part).is_ok());
     publish::merged(&boots::merge(&parts).map_err(Failure::input)?, forms)

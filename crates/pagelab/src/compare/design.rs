@@ -1,4 +1,4 @@
-//! From arguments to a design: the arms, the metrics, and when to stop.
+//! Builds a design from the arguments: the arms, the metrics, and when to stop.
 
 use std::io::IsTerminal;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,14 +16,14 @@ use super::{boots, pattern};
 use crate::failure::Failure;
 use crate::words::TrialTime;
 
-/// The arms, the metrics and when to stop.
+/// Builds the design that the arguments describe.
 ///
 /// # Errors
-/// Nothing to compare, a metric that is there twice, a primary metric that is none.
+/// There is nothing to compare, a metric is defined twice, or the primary metric does not exist.
 pub fn design(arguments: &Compare, host: &Host, variants: Vec<Variant>) -> Result<Design, Failure> {
     let policies = policies(arguments, host)?;
     let (arms, baseline) = arms(policies, variants, arguments.baseline.as_ref(), arguments.aa);
-    // What an arm of a boot is compared with, other boots have.
+    // The single arm of a boot is compared with arms of other boots.
     if arms.len() < 2 && !arguments.arm_of_boot {
         return Err(Failure::Input(format!(
             "one policy alone ({}) is no comparison; name another one with -p, or add --aa",
@@ -47,7 +47,7 @@ pub fn design(arguments: &Compare, host: &Host, variants: Vec<Variant>) -> Resul
     Ok(design.with_controls(|policy| !Rewriting::of(policy, page_sizes).needs_no_tracer()))
 }
 
-/// The policies that were asked for, each once, or those that make sense here; variants are compared under `default` then.
+/// The requested policies without duplicates, or else a default choice. With variants, the default choice is `default` alone.
 fn policies(arguments: &Compare, host: &Host) -> Result<Vec<Policy>, Failure> {
     let named = distinct(&arguments.policies);
     match (arguments.arm_of_boot, named.is_empty()) {
@@ -58,8 +58,8 @@ fn policies(arguments: &Compare, host: &Host) -> Result<Vec<Policy>, Failure> {
     }
 }
 
-/// An arm for each policy, of each variant where there are some, and where the baseline is among them; with `twice` it has a
-/// second arm behind it.
+/// One arm per policy, or per variant and policy if there are variants, and the index of the baseline. With `twice`, a second
+/// arm of the baseline follows it.
 fn arms(mut policies: Vec<Policy>, variants: Vec<Variant>, wanted: Option<&Policy>, twice: bool) -> (Vec<Arm>, usize) {
     let baseline = baseline(&policies, wanted);
     if !policies.contains(&baseline) {
@@ -74,7 +74,7 @@ fn arms(mut policies: Vec<Policy>, variants: Vec<Variant>, wanted: Option<&Polic
     (arms, at)
 }
 
-/// Every policy of one variant after the other. The label names the policy where there are several.
+/// All policies of one variant, then of the next. Labels name the policy if there are several.
 fn of_variants(policies: &[Arm], variants: &[Variant]) -> Vec<Arm> {
     let arm = |variant: &Variant, arm: &Arm| Arm {
         label: match policies.len() {
@@ -87,7 +87,7 @@ fn of_variants(policies: &[Arm], variants: &[Variant]) -> Vec<Arm> {
     variants.iter().flat_map(|variant| policies.iter().map(move |policy| arm(variant, policy))).collect()
 }
 
-/// The metrics that the command itself prints.
+/// Adds the metrics that are parsed from the command's output.
 fn add_metrics(design: &mut Design, measuring: &Measuring) -> Result<(), Failure> {
     for metric in measuring.metrics.iter().map(pattern::MetricPattern::metric) {
         if design.metrics.iter().any(|other| other.name == metric.name) {
@@ -102,11 +102,11 @@ fn add_metrics(design: &mut Design, measuring: &Measuring) -> Result<(), Failure
     Ok(())
 }
 
-/// How long a trial may take at least before it is ended unasked, in seconds.
+/// The shortest default time limit of an unattended trial, in seconds.
 const UNATTENDED_S: f64 = 3600.0;
 
-/// How long a trial may take. Where nobody sits at a terminal, nobody would end one that hangs, and with it the loan of
-/// the host's settings.
+/// The time limit of a trial. Without a terminal, no user would end a trial that hangs, and the host's changed settings would
+/// stay leased.
 pub fn trial_time_s(stopping: &Stopping) -> Option<f64> {
     match stopping.trial_time {
         Some(TrialTime::Limited(limit_s)) => Some(limit_s),
@@ -116,13 +116,13 @@ pub fn trial_time_s(stopping: &Stopping) -> Option<f64> {
     }
 }
 
-/// Without -p: what the kernel does by itself, base pages, and each larger size that this kernel offers
-/// once. A hugetlb pool that cannot be filled is a row too: `unsupported`, and why.
+/// The policies without -p: the kernel's default, base pages, and each larger size that this kernel offers, once. A hugetlb
+/// pool that cannot be filled still gets a row, marked `unsupported` with the reason.
 fn sensible(host: &Host) -> Vec<Policy> {
     let page_sizes = host.page_sizes();
     let telling = |granularity: &Granularity| match granularity {
         Granularity::Default | Granularity::Base | Granularity::Thp => true,
-        // 64K is what arm64 and RISC-V can map as one; the others differ from it by little.
+        // arm64 and RISC-V can map 64K as one unit (contiguous PTEs, Svnapot); the other mTHP sizes differ little from it.
         Granularity::Mthp(size) => size.bytes() == 64 << 10,
         Granularity::Hugetlb(size) => Some(*size) == page_sizes.pmd,
         Granularity::DirectMap(_) => false,
@@ -158,7 +158,7 @@ fn primary(name: &str, design: &Design) -> Result<String, Failure> {
     Err(Failure::Input(format!("--primary: there is no metric {name:?}; there are wall, cpu, {}", known.join(", "))))
 }
 
-/// A seed out of the clock.
+/// A seed from the clock.
 pub fn seed_of_clock() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs())
 }

@@ -1,4 +1,4 @@
-//! How a comparison ended, as the exit code has it.
+//! How a comparison ended, as an exit code.
 
 use platform::Blame;
 use study::comparison::{Admission, Comparison, Ended};
@@ -10,10 +10,10 @@ use tracer::signals;
 
 use crate::failure::{Failure, say};
 
-/// The exit code says how the comparison ended.
+/// Maps the end of a comparison to an exit code.
 ///
 /// # Errors
-/// It has no result, or the command or a policy failed.
+/// The comparison has no result, or the command or a policy failed.
 pub fn exit(comparison: &Comparison, blame: Blame) -> Result<(), Failure> {
     match &comparison.ended {
         Ended::Failed { message } => Err(match blame {
@@ -39,7 +39,7 @@ pub fn exit(comparison: &Comparison, blame: Blame) -> Result<(), Failure> {
     }
 }
 
-/// Why no policy could be given: each reason is said.
+/// The error if no policy could be applied: it lists each reason.
 fn nothing_admitted(comparison: &Comparison) -> Failure {
     let arms = comparison.admissions.iter().zip(&comparison.design.arms);
     let reason = |(admission, arm): (&Admission, &Arm)| match admission {

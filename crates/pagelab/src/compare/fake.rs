@@ -1,12 +1,12 @@
-//! `--fake-platform FILE`: trials that are read out of a file, for pagelab's own tests of what it prints.
+//! `--fake-platform FILE`: reads trials from a file, for pagelab's own tests of its output.
 //!
 //! Nothing is run and nothing is changed, so such a test needs no lease, no root and no time, and its figures are the same
-//! everywhere. Nobody can take them for measured ones: only builds with debug assertions have the option (the program that
-//! is released refuses it); it says in capitals on standard error what it is; its observations are `modelled`, which is the
-//! first line of every table of them, whichever program shows it; and the machine is called `FAKE PLATFORM: NOTHING WAS MEASURED`
-//! in every document and on every page.
+//! everywhere. Three safeguards keep the figures from being taken for measured ones: only builds with debug assertions have
+//! the option (the released program refuses it), and it prints a warning in capitals on standard error; its observations have
+//! the provenance `modelled`, which is the first line of every table of them, whichever program shows it; and the machine is
+//! called `FAKE PLATFORM: NOTHING WAS MEASURED` in every document and on every page.
 //!
-//! The file is TOML; `fixtures/platform` has examples. Keys that are not known are refused:
+//! The file is TOML; `fixtures/platform` has examples. Unknown keys are refused:
 //!
 //! ```toml
 //! host = "../host/x86_64-6.18"    # a captured tree, from the file's own directory: page sizes, settings, admission
@@ -47,10 +47,9 @@ use tracer::signals;
 use super::trials::Trials;
 use crate::failure::{Failure, say};
 
-/// What the machine of a comparison is called whose figures are fake.
+/// The machine name in a comparison with fake figures.
 const NAME: &str = "FAKE PLATFORM: NOTHING WAS MEASURED";
 
-/// The file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
@@ -58,7 +57,7 @@ struct Wire {
     arm: BTreeMap<String, WireArm>,
 }
 
-/// An arm of the file.
+/// An arm as the file describes it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WireArm {
@@ -88,35 +87,35 @@ fn not_asked() -> Holding {
     Holding::NotAsked
 }
 
-/// A file that is no fake platform, or a trial that it says cannot be run.
+/// The file does not describe a fake platform, or it declares that a trial fails.
 #[derive(Debug, thiserror::Error)]
 pub enum FakeError {
-    /// Not such a file.
+    /// The file is not valid TOML of this form.
     #[error(transparent)]
     Toml(#[from] TomlError),
-    /// A size that is none.
+    /// A leaf size cannot be parsed.
     #[error(transparent)]
     Size(#[from] policy::size::SizeError),
-    /// The file has neither the arm nor `default`.
+    /// The file describes neither the arm nor `default`.
     #[error("the file has no arm {0:?}")]
     Arm(String),
-    /// A list without a figure.
+    /// A list of figures is empty.
     #[error("the arm {arm:?} has no figure of {metric}")]
     Empty {
-        /// The arm.
+        /// The label of the arm.
         arm: String,
         /// The metric.
         metric: String,
     },
-    /// What the file says of the arm.
+    /// The arm's `fails` message from the file.
     #[error("{0}")]
     Fails(String),
 }
 
-/// An arm, checked.
+/// An arm whose lists and sizes have been checked.
 #[derive(Clone, Debug)]
 struct FakeArm {
-    /// By metric, a figure for each trial, over and over; none is empty.
+    /// By metric: one figure per trial, repeated cyclically. No list is empty.
     figures: BTreeMap<String, Vec<f64>>,
     exit: Vec<i32>,
     census: Census,
@@ -124,11 +123,11 @@ struct FakeArm {
     unsupported: Option<Unsupported>,
     too_slow: bool,
     fails: Option<String>,
-    /// Trials so far.
+    /// The number of trials so far.
     trials: usize,
 }
 
-/// A platform that runs nothing.
+/// A platform that runs nothing and reports figures from a file.
 #[derive(Debug)]
 pub struct Fake {
     file: PathBuf,
@@ -139,10 +138,10 @@ pub struct Fake {
 }
 
 impl Fake {
-    /// Reads the file.
+    /// Reads and checks the file.
     ///
     /// # Errors
-    /// It or the captured host cannot be read, or does not have this form.
+    /// The file or the captured host cannot be read, or has the wrong format.
     pub fn read(file: &Path) -> Result<Fake, Failure> {
         let text = input::read_definition(file).map_err(|error| Failure::about(file, error))?;
         let wire: Wire = toml_file::read(&text).map_err(|error| Failure::about(file, error))?;
@@ -153,12 +152,12 @@ impl Fake {
         Ok(Fake { file: file.to_path_buf(), host, arms, state, clock_s: 0.0 })
     }
 
-    /// The root of the host whose page sizes and settings count.
+    /// The root of the captured host that supplies page sizes and settings.
     pub fn host_root(&self) -> &Path {
         &self.host
     }
 
-    /// A comparison in which it is written that nothing of it is measured, which is said too.
+    /// Marks a comparison as not measured, and prints the same warning.
     pub fn marked(&self, mut comparison: Comparison) -> Comparison {
         say(format_args!(
             "pagelab: FAKE PLATFORM: NOTHING IS MEASURED. Every figure is one of {}",
@@ -169,7 +168,7 @@ impl Fake {
         comparison
     }
 
-    /// As it is after the trials of a comparison, with its clock there.
+    /// Advances the platform past the trials of an earlier comparison, and sets its clock.
     pub fn going_on(mut self, comparison: &Comparison, clock_s: f64) -> Fake {
         let arms = comparison.trials.iter().filter_map(|record| comparison.design.arms.get(record.trial.arm));
         for arm in arms {
@@ -225,7 +224,7 @@ impl FakeArm {
         })
     }
 
-    /// What the next trial observes, and how it ends.
+    /// The observations and the exit of the next trial.
     fn next(&mut self) -> (Vec<Observation>, Exit) {
         let at = self.trials;
         self.trials += 1;

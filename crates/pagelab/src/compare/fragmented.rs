@@ -1,4 +1,4 @@
-//! `--fragmented`: free memory in small blocks during a comparison, or during the trials of a variant.
+//! `--fragmented`: keeps free memory in small blocks during a comparison, or during the trials of a variant.
 
 use std::process::Command;
 
@@ -7,10 +7,10 @@ use study::comparison::{Design, Fragmented};
 
 use crate::failure::Failure;
 
-/// What makes and holds it, the built-in workload; `None` where no arm of the design wants it.
+/// The built-in workload that fragments memory and keeps it fragmented; `None` if no arm of the design wants it.
 ///
 /// # Errors
-/// Not root, or pagelab does not know where its own program is.
+/// The user is not root, or pagelab cannot find its own program file.
 pub fn fragmenter(design: &Design) -> Result<Option<Fragmenter>, Failure> {
     let of_variants = design.variants().into_iter().filter_map(|variant| variant.fragmented);
     if of_variants.chain(design.fragmented).next().is_none() {

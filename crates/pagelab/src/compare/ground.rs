@@ -1,4 +1,4 @@
-//! What runs the trials: the host, or for tests of what is printed a fake platform, which the released program does not have.
+//! What runs the trials: the host, or, in tests of the output, a fake platform, which the released program does not have.
 
 use std::path::Path;
 
@@ -7,32 +7,32 @@ use super::arguments::Compare;
 use super::fake::Fake;
 use crate::failure::Failure;
 
-/// What runs the trials.
+/// The platform that runs the trials.
 pub enum Ground {
     /// The running host.
     Host,
-    /// A file.
+    /// A fake platform that is read from a file.
     #[cfg(debug_assertions)]
     Fake(Fake),
 }
 
 impl Ground {
-    /// What was asked for.
+    /// The platform that the arguments ask for.
     ///
     /// # Errors
-    /// A file that is no fake platform.
+    /// The file does not describe a fake platform.
     #[cfg(debug_assertions)]
     pub fn of(arguments: &Compare) -> Result<Ground, Failure> {
         arguments.fake_platform.as_deref().map_or(Ok(Ground::Host), |file| Fake::read(file).map(Ground::Fake))
     }
 
-    /// The host.
+    /// Always the host: release builds have no fake platform.
     #[cfg(not(debug_assertions))]
     pub fn of(_: &Compare) -> Result<Ground, Failure> {
         Ok(Ground::Host)
     }
 
-    /// The root of the host whose page sizes and settings count.
+    /// The root of the host that supplies page sizes and settings.
     pub fn root(&self) -> &Path {
         match self {
             Ground::Host => Path::new("/"),

@@ -1,4 +1,4 @@
-//! `compare` inside a guest: the same words, but for what only the host decides.
+//! `compare` inside a guest: the same arguments, except those that only the host decides.
 
 use std::ffi::OsString;
 
@@ -13,14 +13,14 @@ use super::{design, ending, in_study, measure};
 use crate::failure::Failure;
 use crate::words::Variable;
 
-/// What a comparison in a guest came to: what it measured, and what it ended with.
+/// The result of a comparison in a guest: the measurement and the exit status.
 pub type Outcome = (Comparison, Result<(), Failure>);
 
-/// Measures in this guest, in as many blocks as a boot has. `user`: who runs pagelab on the host, where that is not root; the command is
-/// run as that user, with the same environment.
+/// Measures in this guest, with as many blocks as one boot has. `user` is the user who runs pagelab on the host, if not root:
+/// the command runs as that user, with the same environment.
 ///
 /// # Errors
-/// It cannot begin.
+/// The comparison cannot begin.
 pub fn run(
     words: &[String],
     user: Option<&str>,
@@ -36,13 +36,13 @@ pub fn run(
     compare.stopping.seed = Some(seed);
     if let (Some(user), None) = (user, &compare.measuring.user) {
         compare.measuring.user = Some(user.to_owned());
-        // What the command line says is behind these, and counts.
+        // Variables from the command line come after these, and so override them.
         let own = variables.iter().map(|(name, _)| name).filter_map(|name| name.clone().into_string().ok());
         let own = own.map(|name| Variable { name, value: None });
         compare.measuring.env = own.chain(std::mem::take(&mut compare.measuring.env)).collect();
     }
     let machine = Host::open("/").and_then(|host| host.machine()).map_err(Failure::input)?;
-    // Where no time is measured, none is saved by not looking.
+    // If no time is measured, skipping the inspection of memory would save nothing.
     compare.measuring.prove_all |= Clock::of(&machine) != Clock::Real;
     let Request { setup, store, .. } = Request::of(compare)?;
     let measured = measure::measure(setup, &store)?;
@@ -50,10 +50,10 @@ pub fn run(
     Ok((measured.comparison, exit))
 }
 
-/// Refuses what an emulated guest cannot know: figures that a program prints and that are times, or made of times.
+/// Refuses metrics that an emulated guest cannot measure: times that a program prints, and figures derived from times.
 ///
 /// # Errors
-/// Such a metric was asked for.
+/// Such a metric was requested.
 pub fn check(compare: &Compare, clock: Clock) -> Result<(), Failure> {
     if clock == Clock::Real {
         return Ok(());
@@ -77,15 +77,15 @@ pub fn check(compare: &Compare, clock: Clock) -> Result<(), Failure> {
     )))
 }
 
-/// As [`check`], for the words of `compare`.
+/// As [`check`], for the arguments of `compare`.
 ///
 /// # Errors
-/// As [`check`]; words that `compare` does not take.
+/// As [`check`], or `compare` rejects the arguments.
 pub fn check_words(words: &[String], clock: Clock) -> Result<(), Failure> {
     check(&in_study::parsed(words)?, clock)
 }
 
-/// A seed where none is given.
+/// The seed to use if none is given.
 pub fn seed() -> u64 {
     design::seed_of_clock()
 }

@@ -1,4 +1,4 @@
-//! A comparison as a row of a study, in the words of `compare`.
+//! A comparison as a row of a study, given as arguments of `compare`.
 
 use clap::Parser;
 use results::store::Store;
@@ -18,18 +18,18 @@ struct Line {
     compare: Compare,
 }
 
-/// Checks the words of a comparison, and changes nothing.
+/// Checks the arguments of a comparison without changing anything.
 ///
 /// # Errors
-/// Words that `compare` does not take.
+/// `compare` rejects the arguments.
 pub fn check(words: &[String]) -> Result<(), Failure> {
     parsed(words).map(drop)
 }
 
-/// Runs a comparison that is a row of a study, in the words of `compare`, and keeps it. Nothing is shown.
+/// Runs a comparison that is a row of a study, from arguments of `compare`, and stores it. Nothing is shown.
 ///
 /// # Errors
-/// It cannot begin.
+/// The comparison cannot begin.
 pub fn run(words: &[String], store: &Store, study: InStudy) -> Result<(Measured, Result<(), Failure>), Failure> {
     let Request { mut setup, .. } = Request::of(parsed(words)?)?;
     setup.in_study = Some(study);
@@ -38,14 +38,14 @@ pub fn run(words: &[String], store: &Store, study: InStudy) -> Result<(Measured,
     Ok((measured, exit))
 }
 
-/// The words of `compare`, understood.
+/// Parses arguments of `compare`.
 ///
 /// # Errors
-/// Words that `compare` does not take.
+/// `compare` rejects the arguments.
 pub fn parsed(words: &[String]) -> Result<Compare, Failure> {
     let line = Line::try_parse_from(words).map_err(|error| {
         let text = error.to_string();
-        // The usage of `compare` would be of no use here.
+        // Only the message is kept: the usage text of `compare` would not help here.
         let what = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
         Failure::Input(what.split_whitespace().collect::<Vec<_>>().join(" "))
     })?;

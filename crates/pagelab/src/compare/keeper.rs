@@ -1,4 +1,4 @@
-//! Keeping a comparison while it runs: in the store, and where that cannot take it any more, in one set aside.
+//! Stores a comparison while it runs: in the store, or, once that fails, in a store set aside.
 
 use results::store::{Error, OfStudy, Resumption, Store};
 use study::comparison::{Comparison, Ended};
@@ -7,41 +7,40 @@ use study::stats::Warning;
 
 use crate::failure::{Failure, say, told};
 
-/// Where a comparison goes.
+/// Where a comparison is stored.
 pub struct Kept<'a> {
     /// The store.
     pub store: &'a Store,
-    /// What it is in a study.
+    /// Its row of a study, if it is one.
     pub of: Option<OfStudy>,
-    /// Where it goes on, if it is in the store already.
+    /// Where it resumes, if it is in the store already.
     pub resumption: Option<Resumption>,
 }
 
-/// Stores trials as they finish. Measuring goes on when that fails: what there is goes to a store set aside, and is
-/// shown at the end.
+/// Stores trials as they finish. If that fails, measuring continues: the trials are stored in a store set aside, and their
+/// location is shown at the end.
 pub struct Keeper<'a> {
     store: &'a Store,
-    /// What it is in a study.
     of: Option<OfStudy>,
-    /// Where it goes on, if it has been in the store before.
+    /// Where it resumes, if it was in the store before.
     resumption: Option<Resumption>,
     comparison: &'a mut Comparison,
-    /// Where it goes once the store does not take it.
+    /// The store that is used once the first one fails.
     aside: Option<Store>,
-    /// What happened to the store first.
+    /// The first error of the store.
     trouble: Option<Error>,
-    /// Whether a part of it is nowhere.
+    /// Whether a part of it could not be stored anywhere.
     is_lost: bool,
 }
 
 impl<'a> Keeper<'a> {
-    /// Begins with a comparison that has no trials yet, or is in the store already.
+    /// Takes a comparison that has no trials yet, or that is in the store already.
     pub fn new(kept: Kept<'a>, comparison: &'a mut Comparison) -> Keeper<'a> {
         let Kept { store, of, resumption } = kept;
         Keeper { store, of, resumption, comparison, aside: None, trouble: None, is_lost: false }
     }
 
-    /// Keeps what an event says.
+    /// Stores the content of an event.
     pub fn hear(&mut self, event: &Event) {
         match event {
             Event::Admitted(admissions) => {
@@ -62,7 +61,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Keeps how the comparison ended, and says where it is not in the store as it should be.
+    /// Stores how the comparison ended. Reports where the comparison is if it is not in the store.
     pub fn finish(mut self, run: Run) -> Option<Failure> {
         self.comparison.admissions = run.admissions;
         self.comparison.trials = run.trials;
@@ -70,7 +69,7 @@ impl<'a> Keeper<'a> {
         self.comparison.ended = run.ended;
         say_reporting_once(self.aside.as_ref().unwrap_or(self.store), self.comparison);
         if self.is_lost && self.trouble.as_ref().is_some_and(is_of_the_store) {
-            // Perhaps there is a place for it by now.
+            // Retries: there may be space by now.
             self.set_aside();
         } else if self.comparison.id != 0 {
             let (id, ended) = (self.comparison.id, &self.comparison.ended);
@@ -109,7 +108,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Puts the whole comparison, as far as it is, into a new store.
+    /// Copies the comparison as it is so far into a new store.
     fn set_aside(&mut self) {
         let set = self.current().set_aside().and_then(|aside| {
             let id = self.begin_in(&aside)?;
@@ -133,19 +132,20 @@ impl<'a> Keeper<'a> {
     }
 }
 
-/// What a host's free page reporting means is said in full by the first comparison that the store has of the host.
+/// Free page reporting is explained in full only by the first comparison of a host in the store; later ones refer to that
+/// one.
 fn say_reporting_once(store: &Store, comparison: &mut Comparison) {
     let warnings = comparison.analysis.iter_mut().flat_map(|analysis| &mut analysis.warnings);
     for warning in warnings {
         if let Warning::FreeMemoryReported { said_by, .. } = warning {
-            // Where the store cannot tell, it is said in full.
+            // If the store cannot answer, the full text is printed.
             *said_by =
                 store.first_warned_of_reporting(comparison.machine.host_id.as_deref(), comparison.id).ok().flatten();
         }
     }
 }
 
-/// Whether another store would take what this one did not.
+/// Whether the error is due to the store, so that another store may succeed.
 fn is_of_the_store(error: &Error) -> bool {
     !matches!(error, Error::Unstorable { .. } | Error::Duplicate { .. })
 }

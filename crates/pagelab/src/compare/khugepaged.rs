@@ -1,4 +1,4 @@
-//! `--khugepaged`: what the kernel's khugepaged does during a comparison.
+//! `--khugepaged`: controls the kernel's khugepaged during a comparison.
 
 use clap::ValueEnum;
 use platform::Session;
@@ -24,10 +24,10 @@ impl From<Khugepaged> for comparison::Khugepaged {
     }
 }
 
-/// A session in which khugepaged does that.
+/// The session with khugepaged in the requested state.
 ///
 /// # Errors
-/// It cannot be held still here.
+/// khugepaged cannot be stopped on this host.
 pub fn held(session: Session, khugepaged: comparison::Khugepaged) -> Result<Session, Failure> {
     match khugepaged {
         comparison::Khugepaged::AsIs => Ok(session),

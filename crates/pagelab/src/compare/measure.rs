@@ -1,4 +1,4 @@
-//! The trials of a comparison: run, kept, and everything put back.
+//! Runs the trials of a comparison, stores them, and restores all settings.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,20 +20,20 @@ use super::{fragmented, khugepaged, work};
 use crate::failure::{Failure, say};
 use crate::waiting::say_who_holds_the_lease;
 
-/// A comparison that was run.
+/// The outcome of running a comparison.
 pub struct Measured {
-    /// What came of it.
+    /// The comparison with its trials.
     pub comparison: Comparison,
-    /// What is to blame where it failed.
+    /// What caused a failure: the command or the system.
     pub blame: Blame,
-    /// What could not be put back or kept.
+    /// Errors in restoring settings and in storing results.
     pub troubles: Vec<Failure>,
 }
 
-/// Runs a comparison and keeps it in the store.
+/// Runs a comparison and stores it.
 ///
 /// # Errors
-/// It cannot begin. What goes wrong later is in what comes back.
+/// The comparison cannot begin. Later errors are in the returned value.
 pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
     signals::catch(PassOn::Kill).map_err(Failure::input)?;
     let (of, gone_before) = setup.in_study.map(|study| (study.of, study.gone_before)).unzip();
@@ -70,15 +70,15 @@ pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
     }
 }
 
-/// What is run of a design.
+/// The part of a design that is run.
 enum Way {
-    /// The one arm that this boot has.
+    /// The one arm that matches this boot.
     ArmOfBoot,
-    /// All of it, but for what has been run before.
+    /// All of it, except the trials that were run earlier.
     Compare(Earlier),
 }
 
-/// A comparison before its first trial.
+/// Makes a comparison without trials.
 fn begun(host: &Host, design: &Design, invocation: Invocation) -> Result<Comparison, Failure> {
     Ok(Comparison {
         id: 0,
@@ -103,7 +103,6 @@ fn unix_s() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }
 
-/// Runs the trials of a comparison.
 fn run<T: Trials>(trials: &mut T, mut comparison: Comparison, way: Way, kept: Kept<'_>) -> Measured {
     let design: Design = comparison.design.clone();
     let progress = Progress::new(&design);
@@ -124,7 +123,7 @@ fn run<T: Trials>(trials: &mut T, mut comparison: Comparison, way: Way, kept: Ke
     let lost = keeper.finish(run);
     let rejected = comparison.trials.last().is_some_and(|record| !record.rejected.is_empty());
     let blame = if rejected { Blame::System } else { trials.blame() };
-    // Everything is given back and kept: whoever cannot wait for the reports need not.
+    // All settings are restored and all results stored: a signal may end the process while reports are written.
     signals::release();
     Measured { comparison, blame, troubles: restored.err().into_iter().chain(lost).collect() }
 }

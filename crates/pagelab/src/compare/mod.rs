@@ -1,4 +1,4 @@
-//! `pagelab compare`: from the command line to a checked request, from the run to the store and the reports.
+//! `pagelab compare`: checks the request, runs the comparison, stores it and reports it.
 
 mod arguments;
 mod boots;
@@ -31,7 +31,7 @@ use request::Request;
 /// Runs `pagelab compare`.
 ///
 /// # Errors
-/// It cannot begin, the command or a policy failed, there is no result, or something cannot be written.
+/// The comparison cannot begin, the command or a policy failed, there is no result, or an output cannot be written.
 pub fn run(arguments: Compare) -> Result<(), Failure> {
     let Request { setup, store, shown } = Request::of(arguments)?;
     let measured = measure::measure(setup, &store)?;

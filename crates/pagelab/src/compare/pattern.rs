@@ -1,59 +1,59 @@
-//! Figures that a program prints: `--metric` and `--repeat-inside`.
+//! Figures parsed from a program's output: `--metric` and `--repeat-inside`.
 
 use std::str::FromStr;
 
 use regex::bytes::Regex;
 use study::metric::{Direction, Metric, Observation, Unit, names};
 
-/// A figure found by a regular expression with one capture group.
+/// A metric whose value is matched by a regular expression with one capture group.
 #[derive(Clone, Debug)]
 pub struct MetricPattern {
-    /// Its name, as the user gave it.
+    /// The metric's name as the user gave it.
     pub name: String,
-    /// Which way it improves.
+    /// Whether higher or lower is better.
     pub direction: Direction,
     regex: Regex,
 }
 
-/// A pattern that cannot be used, or that found nothing.
+/// A pattern is invalid, or it matched no figure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// No `=`.
+    /// The argument has no `=`.
     #[error("expected NAME=REGEX, NAME:higher=REGEX or NAME:lower=REGEX, found {0:?}")]
     Syntax(String),
-    /// A name that cannot be told from pagelab's own metrics or printed.
+    /// The name clashes with one of pagelab's own metrics, or has other characters than letters, digits and _.
     #[error("the metric name {0:?} is taken or not made of letters, digits and _")]
     Name(String),
-    /// The direction cannot be guessed.
+    /// The name does not imply whether higher or lower is better.
     #[error("say whether more or less {0} is better: {0}:higher=REGEX or {0}:lower=REGEX")]
     Direction(String),
-    /// Not a regular expression.
+    /// The regular expression is invalid.
     #[error("{0}")]
     Regex(String),
-    /// Not exactly one capture group.
+    /// The regular expression does not have exactly one capture group.
     #[error("the regular expression {0:?} needs exactly one capture group ( ), around the figure; it has {1}")]
     Groups(String, usize),
-    /// Nothing was printed that matches.
+    /// The output has no match.
     #[error("--metric {name}: nothing that the command printed matches {regex:?}; it printed {printed}")]
     NoMatch {
-        /// The metric.
+        /// The metric's name.
         name: String,
-        /// The expression.
+        /// The regular expression.
         regex: String,
-        /// The end of the output.
+        /// The end of the output, for the message.
         printed: String,
     },
-    /// The group is not a number.
+    /// The capture group did not match a number.
     #[error("--metric {name}: expected a number, found {found:?}")]
     NotANumber {
-        /// The metric.
+        /// The metric's name.
         name: String,
-        /// What the group matched.
+        /// The text that the group matched.
         found: String,
     },
 }
 
-/// Parts of names that tell which way a figure improves.
+/// Parts of metric names that imply that higher (`HIGHER`) or lower (`LOWER`) is better.
 const HIGHER: [&str; 9] = ["rps", "qps", "tps", "ops", "per_s", "throughput", "bandwidth", "score", "rate"];
 const LOWER: [&str; 8] = ["_s", "_ms", "_us", "_ns", "latency", "time", "_bytes", "faults"];
 
@@ -63,7 +63,7 @@ impl MetricPattern {
         Metric::new(&self.name, Unit::Custom, self.direction)
     }
 
-    /// The figure in an output. Where the expression matches more than once the last match counts.
+    /// The figure in an output. If the expression matches more than once, the last match counts.
     pub fn observe(&self, output: &[u8]) -> Result<Observation, PatternError> {
         let figure = self.regex.captures_iter(output).last().and_then(|captures| captures.get(1));
         let Some(figure) = figure else {
@@ -101,7 +101,7 @@ impl FromStr for MetricPattern {
     }
 }
 
-/// The times of a program's own iterations: the first, and the median of the others.
+/// The times of a program's own iterations: that of the first, and the median of the others.
 pub fn iterations(regex: &Regex, output: &[u8]) -> Result<Vec<Observation>, PatternError> {
     let name = "--repeat-inside".to_string();
     let mut times_s = Vec::new();
@@ -127,7 +127,7 @@ pub fn iteration_metrics() -> [Metric; 2] {
     [names::ITERATION_S, names::FIRST_ITERATION_S].map(|name| Metric::new(name, Unit::Seconds, Direction::Lower))
 }
 
-/// A regular expression with exactly one capture group.
+/// Parses a regular expression and requires exactly one capture group.
 pub fn with_one_group(text: &str) -> Result<Regex, PatternError> {
     let regex = Regex::new(text).map_err(|error| PatternError::Regex(error.to_string()))?;
     match regex.captures_len() - 1 {

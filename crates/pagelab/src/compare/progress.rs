@@ -1,4 +1,4 @@
-//! What is shown while a comparison runs: a line on a terminal, nothing elsewhere.
+//! Progress of a running comparison: a line on a terminal, nothing elsewhere.
 
 use std::cell::{Cell, RefCell};
 use std::io::IsTerminal;
@@ -14,27 +14,27 @@ use crate::failure::say;
 use crate::locale::as_the_locale_has_it;
 use crate::status_line;
 
-/// Listens to a comparison and shows its progress on standard error: what runs, the how manieth trial of about how many,
-/// and the time that is left.
+/// Shows the progress of a comparison on standard error: the running arm, the trial's number, the expected number of trials,
+/// and the remaining time.
 pub struct Progress {
     way: Way,
     arms: Vec<String>,
     forecast: RefCell<Forecast>,
-    /// The last block that was said, on a terminal that cannot overwrite.
+    /// The last block that was reported, for a terminal that cannot overwrite a line.
     said: Cell<Option<u32>>,
 }
 
 enum Way {
-    /// A line that is overwritten.
+    /// One line that is overwritten.
     Line(ProgressBar),
-    /// A line a block: the terminal cannot overwrite (`TERM=dumb`).
+    /// One line per block: the terminal cannot overwrite (`TERM=dumb`).
     Lines,
-    /// Nobody looks.
+    /// No terminal: nothing is shown.
     Hidden,
 }
 
 impl Progress {
-    /// For a design; hidden where standard error is no terminal.
+    /// The progress display of a design; hidden if standard error is not a terminal.
     pub fn new(design: &Design) -> Progress {
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
         let way = match (std::io::stderr().is_terminal(), is_dumb) {
@@ -50,7 +50,7 @@ impl Progress {
         }
     }
 
-    /// Takes note of what happened.
+    /// Updates the display after an event.
     pub fn hear(&self, event: &Event) {
         let mut forecast = self.forecast.borrow_mut();
         match event {
@@ -79,23 +79,23 @@ impl Progress {
 
 fn line() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    // Cut to the width of the terminal.
+    // `wide_msg` truncates the message to the width of the terminal.
     bar.set_style(ProgressStyle::with_template("{elapsed:>3} {wide_msg}").expect("the template is well formed"));
     status_line::tick(&bar, Duration::from_secs(1));
     status_line::put(bar.clone());
     bar
 }
 
-/// How long a comparison will probably go on.
+/// Estimates how long a comparison will take.
 struct Forecast {
     design: Design,
     began: Instant,
     first_trial: Option<Instant>,
-    /// Arms in the race.
+    /// The number of admitted arms.
     arms: usize,
-    /// Trials that were finished and not rejected.
+    /// Trials that finished and were not rejected.
     done: u64,
-    /// Blocks after which the intervals will be as narrow as asked, block 0 not counted.
+    /// The number of blocks after which the intervals are expected to reach the requested precision, not counting block 0.
     blocks: Option<u32>,
 }
 
@@ -120,7 +120,8 @@ impl Forecast {
         self.done += u64::from(counts);
     }
 
-    /// The widest interval says how many blocks it takes: intervals narrow with the square root of their number.
+    /// Estimates the number of blocks from the widest interval: intervals narrow with the square root of the number of
+    /// blocks.
     fn block(&mut self, analysis: &Analysis) {
         let asked = self.design.precision_ratio.ln_1p();
         let needed = |arm: &study::stats::ArmAnalysis| {
@@ -131,13 +132,14 @@ impl Forecast {
         self.blocks = analysis.arms.iter().filter_map(needed).max();
     }
 
-    /// Blocks that will probably count.
+    /// The expected number of counted blocks.
     fn expected_blocks(&self) -> u32 {
         let least = plan::least_blocks(&self.design, self.arms.saturating_sub(1));
         self.blocks.unwrap_or(self.design.max_blocks).max(least).min(self.design.max_blocks)
     }
 
-    /// Trials in all, and seconds that are left, after `elapsed_s` since the beginning of which `trials_s` went to trials.
+    /// The total number of trials and the remaining seconds. `elapsed_s` is the time since the beginning, of which `trials_s`
+    /// was spent in trials.
     fn of(&self, elapsed_s: f64, trials_s: f64) -> (u64, Option<f64>) {
         let arms = self.arms.max(1) as u64;
         let planned = (u64::from(self.expected_blocks()) + 1) * arms;
@@ -145,7 +147,7 @@ impl Forecast {
             return (planned, None);
         }
         let trial_s = trials_s / self.done as f64;
-        // A block that began in time is completed.
+        // A block that begins before the time limit is completed.
         let in_time = self.design.max_time_s.map_or(u64::MAX, |limit_s| {
             let more = ((limit_s - elapsed_s).max(0.0) / trial_s / arms as f64).min(1e15) as u64;
             (self.done / arms + more + 1).saturating_mul(arms)
@@ -164,7 +166,7 @@ impl Forecast {
     }
 }
 
-/// A time to read: `40 s`, `12 min`, `3 h 20 min`.
+/// A duration for display: `40 s`, `12 min`, `3 h 20 min`.
 fn time(seconds: f64) -> String {
     let seconds = seconds.round() as u64;
     match (seconds / 3600, seconds / 60 % 60) {

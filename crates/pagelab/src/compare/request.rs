@@ -1,4 +1,4 @@
-//! A comparison that was asked for, checked: what can be refused before anything is measured is refused here.
+//! A checked request for a comparison: everything that can be refused before measuring is refused here.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,53 +16,53 @@ use crate::failure::{Failure, say};
 use crate::output::open_store;
 use crate::publish::{self, Adopt, Forms};
 
-/// A comparison that can be made.
+/// A comparison request that passed all checks.
 pub struct Request {
-    /// What is measured, and how.
+    /// What to measure and how.
     pub setup: Setup,
-    /// Where it is kept.
+    /// The store for the result.
     pub store: Store,
-    /// How it is shown.
+    /// The forms of output.
     pub shown: Shown,
 }
 
-/// What is measured, and how.
+/// What to measure and how.
 pub struct Setup {
-    /// The host whose settings and page sizes count.
+    /// The host that supplies settings and page sizes.
     pub host: Host,
     /// The arms, the metrics, and when to stop.
     pub design: Design,
-    /// What is run.
+    /// The command and how to run it.
     pub work: Work,
-    /// What variants run in its place, by their names.
+    /// What each variant runs in place of the command, by the variant's name.
     pub variants: BTreeMap<String, Work>,
-    /// Only the one arm of the design that this boot has.
+    /// Run only the one arm of the design that matches this boot.
     pub arm_of_boot: bool,
-    /// Idle processors are kept awake.
+    /// Keep idle processors awake during the comparison.
     pub awake: bool,
     /// Memory for the hugetlb pool, in bytes.
     pub hugetlb_pool: Option<u64>,
-    /// How long another pagelab is waited for.
+    /// How long to wait for another pagelab to finish.
     pub patience: Duration,
-    /// What runs the trials.
+    /// The platform that runs the trials.
     pub ground: Ground,
-    /// The study that it is of.
+    /// The study that it belongs to, if any.
     pub in_study: Option<InStudy>,
 }
 
-/// How a comparison is shown.
+/// The forms of output of a comparison.
 pub struct Shown {
     forms: Forms,
     adopt: Adopt,
-    /// With what other boots say.
+    /// Merge with the stored results of other boots.
     with_boots: bool,
 }
 
 impl Request {
-    /// Checks what was asked for, in the order in which a user would want to know.
+    /// Checks the arguments, in an order useful for the user.
     ///
     /// # Errors
-    /// The host cannot be read, a design that is none, a command that cannot be run, a store or a file that cannot be
+    /// The host cannot be read, the design is invalid, the command cannot be run, or the store or an output file cannot be
     /// written.
     pub fn of(arguments: Compare) -> Result<Request, Failure> {
         let ground = Ground::of(&arguments)?;
@@ -99,7 +99,7 @@ impl Shown {
     /// Prints and writes a comparison.
     ///
     /// # Errors
-    /// Something cannot be written, or boots do not agree.
+    /// An output cannot be written, or the answers of boots differ.
     pub fn publish(&self, comparison: &Comparison, store: &Store) -> Result<(), Failure> {
         if self.with_boots {
             boots::publish_with(store, comparison, &self.forms)

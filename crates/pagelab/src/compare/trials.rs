@@ -1,22 +1,22 @@
-//! What a comparison asks of whatever runs its trials.
+//! The interface between a comparison and the platform that runs its trials.
 
 use platform::{Blame, HostPlatform};
 use study::runner::Platform;
 
 use crate::failure::Failure;
 
-/// Whatever runs trials, and can be asked afterwards how that went.
+/// A platform that runs trials, and afterwards reports errors and the cause of a failure.
 pub trait Trials: Platform {
-    /// Puts back what was changed.
+    /// Restores all changed settings.
     ///
     /// # Errors
-    /// Something could not be put back.
+    /// A setting could not be restored.
     fn finish(&mut self) -> Result<(), Failure>;
 
-    /// The end of what the command last wrote to standard error in a trial that failed; empty where none did.
+    /// The end of the command's standard error in the last failed trial; empty if none failed.
     fn last_words(&self) -> &str;
 
-    /// What is to blame where the last trial could not be run.
+    /// What caused the last trial not to run.
     fn blame(&self) -> Blame;
 }
 

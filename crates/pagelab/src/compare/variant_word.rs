@@ -1,4 +1,4 @@
-//! What words of the command line say of a variant.
+//! Parses the command-line arguments that describe variants.
 
 use std::ffi::OsString;
 use std::str::FromStr;
@@ -7,36 +7,36 @@ use study::comparison::Fragmented;
 
 use crate::words::{Variable, WordError, parse_fragmented, parse_variable};
 
-/// What stands for the whole command in the command line of a variant.
+/// Placeholder for the whole command in the command line of a variant.
 const COMMAND: &str = "{}";
-/// What stands for its arguments.
+/// Placeholder for the command's arguments.
 const ARGUMENTS: &str = "{args}";
 
-/// A word that is no variant, or says nothing of one.
+/// A malformed description of a variant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VariantError {
-    /// No name.
+    /// The name is missing.
     #[error("expected NAME, or NAME=COMMAND with a command line as for a shell, found {0:?}")]
     Word(String),
-    /// Nothing to run.
+    /// The command is missing.
     #[error("expected a command after the variables; {{}} stands for the command that is given, found {0:?}")]
     NoCommand(String),
-    /// No name and value.
+    /// The argument is not `NAME=VALUE`.
     #[error("expected NAME=VALUE, found {0:?}")]
     Named(String),
-    /// A value that is none.
+    /// The value cannot be parsed.
     #[error(transparent)]
     Value(#[from] WordError),
 }
 
-/// A variant as it was asked for.
+/// A variant as given on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariantWord {
-    /// Its name.
+    /// The variant's name.
     pub name: String,
-    /// Variables of its environment.
+    /// Environment variables that it sets or removes.
     pub variables: Vec<Variable>,
-    /// Its command line, with the placeholders in it.
+    /// Its command line with placeholders.
     command: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ impl FromStr for VariantWord {
 }
 
 impl VariantWord {
-    /// Its command, where that of the comparison is `given`.
+    /// Its command, with `given` (the command of the comparison) filled in for the placeholders.
     pub fn of(&self, given: &[OsString]) -> Vec<OsString> {
         let filled = |word: &String| match word.as_str() {
             COMMAND => given.to_vec(),
@@ -74,13 +74,13 @@ impl VariantWord {
     }
 }
 
-/// `NAME=VALUE`.
+/// Splits `NAME=VALUE`.
 pub fn parse_named(text: &str) -> Result<(String, String), VariantError> {
     let (name, value) = text.split_once('=').ok_or_else(|| VariantError::Named(text.to_owned()))?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// `NAME=80%@64K`.
+/// Parses `NAME=80%@64K`: the fragmentation for a variant.
 pub fn parse_fragmented_of(text: &str) -> Result<(String, Fragmented), VariantError> {
     let (name, wish) = parse_named(text)?;
     Ok((name, parse_fragmented(&wish)?))

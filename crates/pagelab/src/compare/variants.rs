@@ -1,4 +1,4 @@
-//! `--variant`: builds, arguments, environments and ages of memory that are measured beside each other.
+//! `--variant`: builds, arguments, environments and degrees of fragmentation that are measured in turns.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,10 +12,11 @@ use crate::failure::Failure;
 use crate::hashed::sha256;
 use crate::words::Variable;
 
-/// The variants of a comparison in the order in which they were named, and what each of them runs.
+/// The variants of a comparison in the order of the command line, and what each of them runs.
 ///
 /// # Errors
-/// One variant alone, two of one name, two that run the same, a name that is none's, a program that is not there.
+/// There is only one variant, two have the same name or run the same, an option names an unknown variant, or a program is
+/// missing.
 pub fn variants(arguments: &Compare) -> Result<(Vec<Variant>, BTreeMap<String, Work>), Failure> {
     check(arguments)?;
     let trial_time_s = design::trial_time_s(&arguments.stopping);
@@ -74,7 +75,7 @@ fn check(arguments: &Compare) -> Result<(), Failure> {
     }
 }
 
-/// Two variants that differ in nothing would be an A/A comparison under two names.
+/// Refuses identical variants: they would be an A/A comparison under two names.
 fn different(variants: &[Variant]) -> Result<(), Failure> {
     for (at, one) in variants.iter().enumerate() {
         let is_same = |other: &&Variant| Variant { name: one.name.clone(), ..(*other).clone() } == *one;

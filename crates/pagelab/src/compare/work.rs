@@ -1,4 +1,4 @@
-//! What is run, and what is read off its output.
+//! The command of a trial, and the parsing of its output.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -18,11 +18,11 @@ use super::pattern;
 use crate::failure::{Failure, say};
 use crate::user;
 
-/// What is run, for how long at most, and what is read off its output.
+/// What is run, its time limit, and how its output is parsed.
 ///
 /// # Errors
-/// A command line that cannot be split, a program that is not there, an input that cannot be read, a user or a variable
-/// that there is not.
+/// A command line cannot be split, a program is missing, an input cannot be read, or a user or an environment variable does
+/// not exist.
 pub fn work(measuring: &Measuring, command: Vec<OsString>, trial_time_s: Option<f64>) -> Result<Work, Failure> {
     let server = match (&measuring.server, &measuring.ready) {
         (Some(server), Some(ready)) => Some(Server {
@@ -36,7 +36,7 @@ pub fn work(measuring: &Measuring, command: Vec<OsString>, trial_time_s: Option<
     let user = user::to_run_as(measuring.user.as_deref())?;
     let input = measuring.input.as_deref().map(|path| input(path, user.as_ref())).transpose()?;
     let programs = server.iter().flat_map(|server| [&server.command, &server.ready]).chain(&prepare).chain([&command]);
-    // Another user may find what this one does not, and the other way round: then the first trial tells.
+    // Another user may have access to other programs than this one, so the check is left to the first trial.
     for program in programs.filter_map(|words| words.first()).filter(|_| user.is_none()) {
         tracer::resolve(program).map_err(|error| Failure::launch(&error))?;
     }
@@ -56,7 +56,7 @@ pub fn work(measuring: &Measuring, command: Vec<OsString>, trial_time_s: Option<
     })
 }
 
-/// Reads the figures that the command prints; `None` where none is asked for.
+/// Parses figures from the command's output; `None` if none is requested.
 fn extract(measuring: &Measuring) -> Option<Extract> {
     let patterns = measuring.metrics.clone();
     let repeat_inside = measuring.repeat_inside.clone();
@@ -72,8 +72,8 @@ fn extract(measuring: &Measuring) -> Option<Extract> {
     reads.then(|| Box::new(extract) as Extract)
 }
 
-/// Takes the answer out of the output, a line for each match; `None` where all of the output is the answer, or none. That it
-/// matches nothing is said once.
+/// Extracts the answer from the output, one line per match; `None` if all of the output is the answer, or there is no answer.
+/// A missing match is reported once.
 fn select(measuring: &Measuring) -> Option<Select> {
     let regex = measuring.answer.clone()?;
     let is_said = Cell::new(false);
@@ -90,8 +90,8 @@ fn select(measuring: &Measuring) -> Option<Select> {
     }))
 }
 
-/// Opens a file for every trial anew. Opening a pipe waits for its writer. What root gives to another user's command
-/// is not what that user's link leads to.
+/// Returns a function that opens the input anew for every trial. Opening a FIFO waits for its writer. As root, a link owned
+/// by another user is not followed for that user's command.
 fn input(input: &Path, user: Option<&User>) -> Result<Open, Failure> {
     let refused = |what: &dyn std::fmt::Display| Failure::Input(format!("--input {}: {what}", input.display()));
     let kind = std::fs::metadata(input).map_err(|error| refused(&error))?.file_type();
@@ -116,7 +116,7 @@ fn split(option: &str, text: &str) -> Result<Vec<OsString>, Failure> {
     }
 }
 
-/// What is run, as the user said it.
+/// The invocation as the user wrote it.
 pub fn invocation(work: &Work) -> Invocation {
     let text = |words: &[OsString]| words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>();
     let (command, client) = match &work.server {

@@ -1,4 +1,4 @@
-//! `pagelab demo`: the main job on a built-in workload, in under two minutes.
+//! `pagelab demo`: compares policies on a built-in workload in under two minutes.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,10 +9,9 @@ use crate::compare::{self, Compare};
 use crate::failure::{Failure, say};
 use crate::words::parse_duration;
 
-/// Memory that is chased through: far beyond the reach of a TLB with base pages, small enough for a
-/// small machine.
+/// Memory of the pointer chase: far beyond the reach of a TLB with base pages, but small enough for a small machine.
 const BYTES: &str = "256M";
-/// Chased steps: some tenths of a second.
+/// Steps of the pointer chase: some tenths of a second.
 const STEPS: &str = "3000000";
 
 /// Arguments of `pagelab demo`.
@@ -43,7 +42,7 @@ struct Alone {
 /// Runs `pagelab demo`.
 ///
 /// # Errors
-/// As `pagelab compare`.
+/// Those of `pagelab compare`.
 pub fn run(arguments: &Demo) -> Result<(), Failure> {
     say(format_args!(
         "A random pointer chase through {BYTES}, one cache line a page, under every policy that makes sense here."

@@ -1,4 +1,4 @@
-//! `pagelab direct-map demote`: split the leaves of this host's direct map until it is rebooted.
+//! `pagelab direct-map demote`: splits the leaves of this host's direct map until the next reboot.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -21,9 +21,9 @@ use crate::status_line;
 use crate::waiting::say_who_holds_the_lease;
 use crate::words::{parse_duration, parse_size};
 
-/// Enough of the direct map in base pages: whole leaves in memory that is in use cannot be reached.
+/// The share of the direct map in base pages that counts as success: whole leaves in memory that is in use cannot be split.
 const BASE_RATIO: f64 = 0.90;
-/// Enough of it in larger leaves, for which a page in each of a few frames does.
+/// The share in larger leaves that counts as success: to reach them, one page in each of a few frames is enough.
 const LARGE_RATIO: f64 = 0.95;
 
 /// Arguments of `pagelab direct-map demote`.
@@ -80,7 +80,7 @@ fn refusal(to: PageSize) -> String {
     )
 }
 
-/// A bar in thousandths of the goal; hidden where standard error is no terminal.
+/// A progress bar in thousandths of the goal; hidden if standard error is not a terminal.
 fn bar(ratio: f64) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -137,13 +137,13 @@ fn text(goal: Goal, demotion: &Demotion) -> String {
     )
 }
 
-/// A line, where some is left.
+/// A line about the memory that was not demoted; empty if there is none.
 fn remainder(demotion: &Demotion) -> String {
     let some = demotion.remainder.as_ref().filter(|remainder| remainder.bytes() > 0);
     some.map(|remainder| remainder.describe() + "\n").unwrap_or_default()
 }
 
-/// The leaves before and now, and the share of those that are wanted.
+/// The leaves before and after, and the share of the wanted ones.
 fn reached(goal: Goal, demotion: &Demotion) -> String {
     let Some(after) = &demotion.after else { return "what became of the leaves is not known".into() };
     let before: Vec<[String; 5]> = leaf_rows(&demotion.before, &[]);

@@ -1,4 +1,4 @@
-//! `pagelab direct-map`: the kernel's own mapping of all memory.
+//! `pagelab direct-map`: shows and splits the kernel's own linear mapping of memory.
 
 mod demote;
 mod status;

@@ -1,4 +1,4 @@
-//! `pagelab direct-map status`: what maps memory for the kernel, why, and what this boot can still give.
+//! `pagelab direct-map status`: which leaves map memory for the kernel, why, and which leaf sizes this boot can still have.
 
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ fn leaves_text(status: &Status) -> String {
     format!("{table}\n\n{}", notes.collect::<Vec<_>>().join("\n"))
 }
 
-/// What to know where more is counted than there is.
+/// A note if the counters add up to more than the memory of the machine.
 fn surplus(leaves: &Leaves) -> Option<String> {
     leaves.counted_twice_bytes()?;
     let (counted, total) = (format_bytes(leaves.counted_bytes()), format_bytes(leaves.total_bytes()));
@@ -63,7 +63,7 @@ fn surplus(leaves: &Leaves) -> Option<String> {
     ))
 }
 
-/// One row a leaf size; what is not counted here is `-`.
+/// One row per leaf size; `-` for what this kernel does not count.
 pub fn leaf_rows(leaves: &Leaves, changes: &[Changes]) -> Vec<[String; 5]> {
     let count = |number: Option<u64>| number.map_or("-".to_string(), |number| number.to_string());
     let row = |(leaf, bytes): (&PageSize, &u64)| {
@@ -99,7 +99,7 @@ fn marker_text(status: &Status) -> String {
     results::fold(&text, terminal_width(), 0)
 }
 
-/// The share of the direct map in leaves as small as the demotion made, as the kernel counts them.
+/// The share of the direct map in leaves of at most the demoted size, as counted by the kernel.
 fn small_text(status: &Status, leaf: PageSize) -> String {
     let Ok(leaves) = &status.leaves else { return String::new() };
     let small = leaves.of(leaf) + leaves.below(leaf);
@@ -107,7 +107,7 @@ fn small_text(status: &Status, leaf: PageSize) -> String {
     format!(": {percent:.1} % of what is counted ({}) is in leaves that small", format_bytes(small))
 }
 
-/// What is known of the leaves without the counters.
+/// The bytes that demotions have split, by original leaf size: known even without the kernel's counters.
 fn split_text(marker: &Marker) -> String {
     let split = marker.split_bytes.iter();
     split.map(|(leaf, bytes)| format!(", {} were taken out of leaves of {leaf}", format_bytes(*bytes))).collect()
@@ -129,7 +129,7 @@ fn standings_text(status: &Status) -> String {
     plain(["policy", "in this boot", "why, and how to get it"], rows, terminal_width())
 }
 
-/// Whether no leaf size is shown to map nine tenths of what can be read.
+/// Whether no leaf size is known to map nine tenths of the direct map.
 fn is_mixed(status: &Status) -> bool {
     status.leaves.as_ref().is_ok_and(|leaves| leaves.shown().is_none())
 }
@@ -189,7 +189,7 @@ fn document(status: &Status) -> Value {
     })
 }
 
-/// The list `leaves` of documents about the direct map.
+/// The list `leaves` in documents about the direct map.
 pub fn leaf_documents(leaves: &Leaves) -> Vec<Value> {
     let leaf = |(leaf, bytes): (&PageSize, &u64)| {
         json!({
@@ -204,14 +204,14 @@ pub fn leaf_documents(leaves: &Leaves) -> Vec<Value> {
     leaves.bytes.iter().map(leaf).collect()
 }
 
-/// The list `changes` of documents about the direct map.
+/// The list `changes` in documents about the direct map.
 pub fn change_documents(changes: &[Changes]) -> Vec<Value> {
     let change =
         |one: &Changes| json!({ "leaf_bytes": one.leaf.bytes(), "splits": one.splits, "collapses": one.collapses });
     changes.iter().map(change).collect()
 }
 
-/// The object `demoted` of documents about the direct map.
+/// The object `demoted` in documents about the direct map.
 pub fn marker_document(marker: &Marker) -> Value {
     let split = marker.split_bytes.iter().map(|(leaf, bytes)| json!({ "leaf_bytes": leaf.bytes(), "bytes": bytes }));
     json!({

@@ -1,4 +1,4 @@
-//! `pagelab doctor`: what this machine allows, what it does not, and how to get it.
+//! `pagelab doctor`: lists what this machine allows, what it lacks, and how to fix that.
 
 use clap::Args;
 use host::Host;

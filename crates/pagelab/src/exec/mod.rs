@@ -1,4 +1,4 @@
-//! `pagelab exec`: a command under one policy, nothing measured. Its exit status is the command's.
+//! `pagelab exec`: runs a command under one policy without measuring. It exits with the command's status.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -59,7 +59,8 @@ pub fn run(arguments: Exec) -> Result<(), Failure> {
         limit: None,
     };
     if policy == Policy::DEFAULT || policy == Policy::plain(Granularity::Base) {
-        // Nothing has to be traced or leased, so pagelab does not stay, but for another user's session.
+        // Nothing has to be traced or leased, so pagelab execs the command and does not stay as its parent, except for
+        // another user's session.
         signals::catch(PassOn::Same).map_err(Failure::input)?;
         end_as(tracer::run_untraced(&launch).map_err(|error| Failure::launch(&error))?);
     }
@@ -92,7 +93,7 @@ pub fn run(arguments: Exec) -> Result<(), Failure> {
     end_as(ended.exit)
 }
 
-/// Ends as the command did.
+/// Exits with the command's status or dies from the same signal.
 fn end_as(exit: Exit) -> ! {
     match exit {
         Exit::Code(code) => std::process::exit(code),
@@ -100,7 +101,7 @@ fn end_as(exit: Exit) -> ! {
     }
 }
 
-/// What a comparison would say in the row of the policy, as far as it is known without a look at the memory.
+/// Prints what a comparison would report in the policy's row, as far as it is known without inspecting memory.
 fn say_what_stood_out(policy: &Policy, ended: &Ended) {
     for (cause, bytes) in &ended.causes {
         let share = CauseShare { cause: cause.clone(), bytes: (*bytes > 0).then_some(*bytes) };

@@ -1,4 +1,5 @@
-//! The book's page of causes: what outputs say of memory that is not mapped as asked, and what to do.
+//! The book's page of causes: all reasons that outputs give for memory that is not mapped as requested, and what to do about
+//! each.
 
 use std::fmt::Write;
 use std::iter::successors;
@@ -7,11 +8,11 @@ use policy::cause::Cause;
 use policy::cut::CutBy;
 use policy::size::PageSize;
 
-/// Files of settings that stand for all of their kind.
+/// Example settings files, one of each kind.
 const SIZE_SETTING: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
 const SHARED_SETTING: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 
-/// The page: a row for each cause.
+/// The page as Markdown, one row per cause.
 pub fn page() -> String {
     let mut text = "# Causes\n\nWhy memory is not mapped as a policy asks, or not by larger pages: all that `compare`, `exec`, `inspect`, `top` and \
          `sim` say. Sizes, files and numbers are examples. [Proof](../explain/proof.md#causes) says how `compare` \
@@ -31,7 +32,7 @@ fn code(cause: &Cause) -> String {
     document["code"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The cause that follows on the page; the compiler asks for new ones here.
+/// The next cause on the page. The match is exhaustive, so the compiler requires an entry for each new cause.
 fn next(cause: &Cause) -> Option<Cause> {
     Some(match cause {
         Cause::NoAlignedSlot => Cause::AdvisedAgainst,

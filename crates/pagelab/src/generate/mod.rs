@@ -1,4 +1,4 @@
-//! Documents made from the program itself: the book's reference of commands and causes, manual pages, completions of shells.
+//! Documents generated from the program: the book's reference of commands and causes, manual pages, and shell completions.
 
 mod causes;
 mod reference;
@@ -39,10 +39,10 @@ enum What {
     },
 }
 
-/// Writes what was asked for, from this command line.
+/// Writes the requested documents from this command line.
 ///
 /// # Errors
-/// A file that cannot be written.
+/// A file cannot be written.
 pub fn run(arguments: &GenerateArguments, mut command: Command) -> Result<(), Failure> {
     match &arguments.what {
         What::Reference { directory } => {
@@ -62,7 +62,7 @@ pub fn run(arguments: &GenerateArguments, mut command: Command) -> Result<(), Fa
     .map_err(Failure::input)
 }
 
-/// Writes a manual page of a command, and one of each part of it that is not hidden.
+/// Writes manual pages of a command and of its subcommands that are not hidden.
 fn manual(command: Command, directory: &Path) -> Result<(), Error> {
     for part in command.get_subcommands().filter(|part| !part.is_hide_set()).cloned() {
         manual(part, directory)?;

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use clap::{Arg, Command};
 
-/// The heading of options that have none of their own, as clap prints it.
+/// clap's heading for options without a heading of their own.
 const OPTIONS: &str = "Options";
 
-/// Pages with their names below `docs/reference`: the list of verbs, and a page for each. The command must be built.
+/// Pages with their file names below `docs/reference`: the list of verbs, and one page per verb. The command must be built.
 pub fn pages(command: &Command) -> Vec<(String, String)> {
     let mut list = format!("# Commands\n\n{}\n\n| command | what it does |\n|---|---|\n", about(command));
     let mut pages = Vec::new();
@@ -37,7 +37,7 @@ fn page(verb: &Command) -> String {
     text
 }
 
-/// What stands under the heading of a command.
+/// Writes the section of a command.
 fn describe(command: &Command, text: &mut String) {
     let long = command.get_long_about().map_or_else(|| about(command), |long| prose(&long.to_string()));
     let usage = command.clone().render_usage().to_string();
@@ -51,7 +51,7 @@ fn describe(command: &Command, text: &mut String) {
     }
 }
 
-/// Headings in the order in which clap prints them: arguments, options, then those that the command names.
+/// Headings in clap's order: arguments, options, then the command's own headings.
 fn headings(command: &Command) -> Vec<&str> {
     let mut found: Vec<&str> = vec!["Arguments", OPTIONS];
     for (heading, _) in arguments(command) {
@@ -63,7 +63,7 @@ fn headings(command: &Command) -> Vec<&str> {
     found
 }
 
-/// Arguments with their headings; `--help`, which every command has, is left out.
+/// Visible arguments with their headings, without `--help` and `--version`.
 fn arguments(command: &Command) -> impl Iterator<Item = (&str, &Arg)> {
     let shown =
         |argument: &&Arg| !argument.is_hide_set() && argument.get_id() != "help" && argument.get_id() != "version";
@@ -82,7 +82,7 @@ fn describe_argument(argument: &Arg, text: &mut String) {
     text.push_str(&possible_values(argument));
 }
 
-/// `* name: meaning` for each; nothing of switches.
+/// `* name: meaning` for each possible value; empty for switches.
 fn possible_values(argument: &Arg) -> String {
     let takes_one = argument.get_action().takes_values() && !argument.is_hide_possible_values_set();
     let values = argument.get_possible_values();
@@ -94,7 +94,7 @@ fn possible_values(argument: &Arg) -> String {
     })
 }
 
-/// A sentence behind the help, which ends without a full stop.
+/// A sentence about the default, to follow the help text, which has no final full stop.
 fn default(argument: &Arg) -> String {
     let values: Vec<_> = argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
     if values.iter().all(|value| value.is_empty())
@@ -110,7 +110,7 @@ fn about(command: &Command) -> String {
     command.get_about().map(|about| prose(&about.to_string())).unwrap_or_default()
 }
 
-/// Help as Markdown: what would be taken for a tag, emphasis or a column outside of code is not.
+/// Converts help text to Markdown: escapes what Markdown outside of code would read as a tag, emphasis or a column.
 fn prose(help: &str) -> String {
     let part = |(index, part): (usize, &str)| match index % 2 {
         0 => escaped(part),
@@ -119,7 +119,7 @@ fn prose(help: &str) -> String {
     help.trim().split('`').enumerate().map(part).collect()
 }
 
-/// Options become code, or a line could break in them.
+/// Formats options as code, so that no line breaks within them.
 fn escaped(text: &str) -> String {
     text.split_inclusive([' ', '\n', '(']).map(escaped_word).collect()
 }

@@ -1,4 +1,4 @@
-//! A command, looked at when its processes end.
+//! Runs a command and inspects its processes when they end.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,22 +20,22 @@ use crate::failure::{Failure, say};
 use crate::output::{print, terminal_width};
 use crate::user;
 
-/// How long processes that outlive the command may be idle.
+/// How long to wait for idle processes that outlive the command.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What went before the end is told from so much on.
+/// The smallest amount of memory freed before the end that gets a note.
 const WORTH_A_NOTE_BYTES: u64 = 1 << 20;
 
-/// Looks at every process of a tree when the last task that uses its memory ends.
+/// Inspects every process of a tree when the last task that uses its memory exits.
 struct AtExit {
     inspector: Inspector,
-    /// What the kernel could give when the command started.
+    /// The kernel's supply of large pages when the command started.
     at_start: Supply,
-    /// The one with most memory.
+    /// The inspection with the most memory.
     largest: Option<Inspection>,
     summaries: Vec<Summary>,
     unseen: Vec<(u32, InspectError)>,
-    /// Looks that are wanted meanwhile, until they begin.
+    /// Requested periodic looks, until they begin.
     looks: Option<Looks>,
     beside: Option<Beside>,
 }
@@ -64,7 +64,7 @@ impl Witness for AtExit {
     fn unmaps(&mut self, _: i32, _: u64, _: u64) {}
 }
 
-/// A program that gives its memory back before it ends has little left to look at.
+/// Adds a note if the program freed most of its memory before it exited: little was left to inspect.
 fn note_what_went_before(inspection: &mut Inspection) {
     let (Some(peak), resident) = (inspection.process.peak_bytes, inspection.resident_bytes()) else { return };
     if peak / 2 > resident && peak - resident >= WORTH_A_NOTE_BYTES {
@@ -76,7 +76,7 @@ fn note_what_went_before(inspection: &mut Inspection) {
     }
 }
 
-/// Runs the command, and shows what its processes had at their ends. Its output goes where pagelab's goes.
+/// Runs the command and shows what memory its processes had when they ended. The command shares pagelab's output.
 pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     let launch = Launch {
         command: arguments.command.clone(),
@@ -96,7 +96,7 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     let mut witness = AtExit { inspector, at_start, largest, summaries: Vec::new(), unseen: Vec::new(), looks, beside };
     signals::catch(PassOn::Same).map_err(Failure::input)?;
     let ended = tracer::run(&launch, &rewriting, Some(&mut witness), Leftovers::KillAfter(PATIENCE));
-    // The thread that prints the looks may be blocked in a write; a further signal ends pagelab all the same.
+    // The thread that prints the looks may block in a write; from here on a further signal still ends pagelab.
     signals::release();
     // Processes that end after the signal are not inspected.
     if let Some(signal) = signals::arrived() {
@@ -121,7 +121,7 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     exit(&ended.exit)
 }
 
-/// What the command's own end says.
+/// Maps the command's exit to pagelab's result.
 fn exit(exit: &Exit) -> Result<(), Failure> {
     match exit {
         Exit::Code(0) => Ok(()),

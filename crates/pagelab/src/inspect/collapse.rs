@@ -1,4 +1,4 @@
-//! `--collapse`: large pages asked of the kernel for what could be larger.
+//! `--collapse`: asks the kernel to collapse memory into large pages where that is possible.
 
 use census::inspect::Inspector;
 use policy::inspect::{Inspection, Supply};
@@ -8,7 +8,7 @@ use super::Inspect;
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};
 
-/// Asks for them, looks again, and shows what came of it and what is there now.
+/// Requests the collapse, inspects again, and shows what it achieved and the resulting mappings.
 pub fn run(arguments: &Inspect, inspector: &Inspector, supply: &Supply, before: &Inspection) -> Result<(), Failure> {
     let Some(leaf) = inspector.pmd_leaf() else {
         return Err(Failure::NothingAdmitted("this kernel has no transparent huge pages to collapse into".into()));

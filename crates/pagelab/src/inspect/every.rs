@@ -1,4 +1,4 @@
-//! A process, looked at again and again: a row a look, with the large pages of the last looks as a sparkline.
+//! Inspects a process periodically: one row per look, with a sparkline of the share of large pages in the last looks.
 
 use std::io;
 use std::path::PathBuf;
@@ -21,12 +21,12 @@ use crate::output::{Reader, print_look, terminal_width, write_look};
 use crate::short::{count, fitted, seconds, share};
 use crate::sizes::{Class, Sizes};
 
-/// Looks whose large pages the sparkline has.
+/// The number of looks in the sparkline.
 const SPARKS: usize = 16;
-/// How long a signal or a closed pipe may go unnoticed.
+/// The longest time until a signal or a closed pipe is noticed.
 const SIGNAL_PATIENCE: Duration = Duration::from_millis(100);
 
-/// How often a process is looked at, and where that goes.
+/// How often to inspect a process, and where the output is written.
 #[derive(Clone, Debug)]
 pub struct Looks {
     every: Duration,
@@ -35,23 +35,23 @@ pub struct Looks {
     sizes_only: bool,
 }
 
-/// Looks at a process in a thread of their own, while another one runs it.
+/// Inspects a process in a separate thread while another thread traces it.
 pub struct Beside {
     thread: io::Result<JoinHandle<Result<(), Failure>>>,
     is_over: Arc<AtomicBool>,
 }
 
 impl Looks {
-    /// Those that were asked for.
+    /// The looks that the arguments request.
     pub fn of(arguments: &Inspect) -> Option<Looks> {
         let every = Duration::from_secs_f64(arguments.every?.min(1e9));
         let (as_lines, metrics) = (arguments.json_lines, arguments.openmetrics.clone());
         Some(Looks { every, as_lines, metrics, sizes_only: arguments.sizes })
     }
 
-    /// Looks at a process until it ends, until the rows have no reader, or until a signal stops pagelab.
+    /// Inspects a process until it ends, the output has no reader, or a signal stops pagelab.
     pub fn at(&self, pid: u32) -> Result<(), Failure> {
-        // With its alarm: a write to a terminal that takes no output (Ctrl-S) blocks.
+        // `catch` includes an alarm, because a write to a terminal that takes no output (Ctrl-S) blocks.
         signals::catch(PassOn::Kill).map_err(Failure::input)?;
         let ended = self.until(pid, &AtomicBool::new(false));
         if let Some(signal) = signals::arrived() {
@@ -63,7 +63,7 @@ impl Looks {
         Ok(())
     }
 
-    /// Looks at a process that is about to load its program: for the first time when it has had one interval of its own.
+    /// Starts inspecting a process that is about to exec its program. The first look is one interval later.
     pub fn beside(self, pid: u32) -> Beside {
         let is_over = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&is_over);
@@ -74,7 +74,7 @@ impl Looks {
         Beside { thread, is_over }
     }
 
-    /// Looks until the process ends, and says how; or until [`is_to_end`].
+    /// Inspects until the process ends, and returns how it ended, or until [`is_to_end`].
     fn until(&self, pid: u32, is_over: &AtomicBool) -> Result<Option<&'static str>, Failure> {
         let observer = Observer::open().map_err(Failure::input)?;
         let inspector = super::inspector(observer.with_file_folios(), self.sizes_only)?;
@@ -97,7 +97,7 @@ impl Looks {
                 Err(error) => return Err(Failure::input(error)),
             }
             looks += 1;
-            // Each look has its time, however long the one before took.
+            // Each look has a fixed time, however long the previous one took.
             let next = began + self.every * looks;
             wait(if next < Instant::now() { Instant::now() + self.every } else { next }, is_over);
         }
@@ -106,7 +106,7 @@ impl Looks {
 }
 
 impl Beside {
-    /// The process has ended: waits for the last look.
+    /// Ends the looks after the process has ended, and waits for the last one.
     pub fn finish(self) -> Result<(), Failure> {
         self.is_over.store(true, Ordering::SeqCst);
         let thread = self.thread.map_err(|error| {
@@ -121,7 +121,7 @@ impl Beside {
     }
 }
 
-/// Waits until then, or until it is over.
+/// Waits until the given time, or until the looks are to end.
 fn wait(until: Instant, is_over: &AtomicBool) {
     while let Some(left) = until.checked_duration_since(Instant::now()) {
         if is_to_end(is_over) {
@@ -131,7 +131,7 @@ fn wait(until: Instant, is_over: &AtomicBool) {
     }
 }
 
-/// Whether this was the last look: the process is over, a signal stops pagelab, or standard output has no reader.
+/// Whether the looks are to end: the process is over, a signal stops pagelab, or standard output has no reader.
 fn is_to_end(is_over: &AtomicBool) -> bool {
     is_over.load(Ordering::SeqCst) || signals::arrived().is_some() || Reader::of_stdout() == Reader::IsGone
 }
@@ -140,13 +140,13 @@ fn look(inspector: &Inspector, pid: u32) -> Result<Summary, InspectError> {
     Ok(Summary::of(&inspector.process(pid, &inspector.supply()?)?))
 }
 
-/// What was shown of a process.
+/// The state of a series of looks at one process.
 struct Series {
     page_sizes: PageSizes,
     as_lines: bool,
     metrics: Option<PathBuf>,
     started_ticks: Option<u64>,
-    /// The shares of PMD leaves and larger ones at the last looks.
+    /// The shares of PMD and larger leaves at the last looks.
     large: Vec<f64>,
 }
 
@@ -156,13 +156,13 @@ impl Series {
         Series { page_sizes, as_lines, metrics, started_ticks: None, large: Vec::new() }
     }
 
-    /// Whether the number belongs to another process by now.
+    /// Whether the PID has been reused by another process.
     fn is_another(&mut self, summary: &Summary) -> bool {
         let ticks = summary.process.started_ticks;
         *self.started_ticks.get_or_insert(ticks) != ticks
     }
 
-    /// Writes a look to all of its outputs: whether all of them still have a reader.
+    /// Writes a look to all outputs. Returns whether all of them still have a reader.
     fn show(&mut self, summary: &Summary, elapsed: Duration) -> Result<Reader, Failure> {
         if let Some(file) = &self.metrics {
             let text = openmetrics::text(std::slice::from_ref(summary));
@@ -199,7 +199,7 @@ impl Series {
         self.page_sizes.pmd.map_or("large".to_string(), |pmd| pmd.to_string())
     }
 
-    /// A row: the time, and by size what is there. Leaves of PMD size and larger ones are one share.
+    /// A row: the time and the memory by size. Leaves of PMD size and larger ones are one column.
     fn row(&mut self, summary: &Summary, elapsed_s: f64) -> String {
         let sizes = Sizes::of(&summary.census);
         let of = |class| sizes.share(class, &self.page_sizes);
@@ -230,7 +230,7 @@ fn time(elapsed_s: f64) -> String {
     if elapsed_s < 1000.0 { seconds(elapsed_s) } else { format!("{} s", count(elapsed_s)) }
 }
 
-/// The last shares as blocks, from none to all.
+/// The last shares as block characters, from 0% to 100%.
 fn sparkline(shares: &[f64]) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let last = &shares[shares.len().saturating_sub(SPARKS)..];

@@ -1,4 +1,4 @@
-//! Many processes, a row each.
+//! Inspects many processes, one row each.
 
 use census::inspect::InspectError;
 use census::{CensusError, Observer, page_sizes};
@@ -9,7 +9,7 @@ use super::Inspect;
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};
 
-/// Looks at these processes. One that has ended meanwhile, or has no memory, is left out; one that may not be looked at is counted.
+/// Inspects these processes. Skips those that have ended or have no memory, and counts those that may not be inspected.
 pub fn run(arguments: &Inspect, processes: &[u32]) -> Result<(), Failure> {
     let inspector = super::inspector(Observer::open().map_err(Failure::input)?, arguments.sizes)?;
     let supply = inspector.supply().map_err(Failure::input)?;
@@ -40,7 +40,7 @@ pub fn run(arguments: &Inspect, processes: &[u32]) -> Result<(), Failure> {
     print(&text, false)
 }
 
-/// Whether there is nothing to be seen of the process, for anybody.
+/// Whether the process has no memory that any user could inspect.
 fn is_without_memory(error: &InspectError) -> bool {
     matches!(
         error,

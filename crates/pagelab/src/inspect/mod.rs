@@ -1,4 +1,4 @@
-//! `pagelab inspect`: which page sizes map a running program, region by region, and why not larger ones.
+//! `pagelab inspect`: which page sizes map a running program, VMA by VMA, and why not larger ones.
 
 mod at_exit;
 mod collapse;
@@ -123,7 +123,7 @@ fn inspector(observer: Observer, sizes_only: bool) -> Result<Inspector, Failure>
     Ok(Inspector::new(host, observer, Detail { sizes_only, ..Detail::default() }))
 }
 
-/// An inspector of one process, with all that is shown of it.
+/// An inspector of one process with the requested detail.
 fn detailed(root: &Path, arguments: &Inspect) -> Result<Inspector, Failure> {
     let host = Host::open(root).map_err(Failure::input)?;
     let detail = Detail { windows: arguments.html.is_some() || arguments.collapse, sizes_only: arguments.sizes };
@@ -131,7 +131,7 @@ fn detailed(root: &Path, arguments: &Inspect) -> Result<Inspector, Failure> {
     Ok(Inspector::new(host, observer.with_file_folios().with_tlb_runs(), detail))
 }
 
-/// Writes a capture, whose files must not be there yet. They hold addresses, which only who captures may read.
+/// Writes a capture into files that must not exist yet. They contain addresses, so only the capturing user may read them.
 fn write(directory: &Path, files: &[CapturedFile], pid: u32) -> Result<(), Failure> {
     for (path, text) in files {
         let file = directory.join(path.trim_start_matches('/'));
@@ -142,7 +142,7 @@ fn write(directory: &Path, files: &[CapturedFile], pid: u32) -> Result<(), Failu
     print(&results::printable(&again), false)
 }
 
-/// Prints what was found of one process.
+/// Prints the inspection of one process.
 fn show(arguments: &Inspect, inspector: &Inspector, inspected: &Inspection) -> Result<(), Failure> {
     if let Some(file) = &arguments.html {
         write_page(file, &html::report(inspected, &setting(inspector, inspected)))?;
@@ -155,7 +155,7 @@ fn show(arguments: &Inspect, inspector: &Inspector, inspected: &Inspection) -> R
     print(&text, arguments.json)
 }
 
-/// What the page says of where and when it was made.
+/// The host and time of the inspection, for the page.
 fn setting(inspector: &Inspector, inspected: &Inspection) -> html::Setting {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let page_sizes = inspector.page_sizes();

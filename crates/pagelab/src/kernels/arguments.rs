@@ -1,4 +1,4 @@
-//! What `compare` is told of kernels that it boots.
+//! Arguments of `compare` about kernels that it boots.
 
 use std::path::PathBuf;
 
@@ -40,21 +40,21 @@ pub struct Guests {
     pub mail: bool,
 }
 
-/// An image as --kernel names it.
+/// A kernel image as given to --kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Its name in the tables; `None`: its release.
+    /// Its name in the tables; `None` means its release.
     pub name: Option<String>,
-    /// Its file.
+    /// The image file.
     pub image: PathBuf,
 }
 
-/// A name that is no word of a kernel's command line.
+/// The name cannot be part of a kernel's command line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected IMAGE or NAME=IMAGE with a name without spaces, quotes and /, found the name {0:?}")]
 pub struct NameError(String);
 
-/// `IMAGE` or `NAME=IMAGE`. What stands before the first `=` is a name unless a `/` is in it.
+/// Parses `IMAGE` or `NAME=IMAGE`. The part before the first `=` is a name unless it contains a `/`.
 fn parse_kernel(text: &str) -> Result<Named, NameError> {
     match text.split_once('=').filter(|(name, _)| !name.contains('/')) {
         Some((name, _)) if !study::guest::is_name(name) => Err(NameError(name.to_owned())),

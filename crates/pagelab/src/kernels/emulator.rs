@@ -1,6 +1,7 @@
-//! A QEMU that boots a guest, is heard to its end, and is gone then whatever happens.
+//! Runs a QEMU that boots a guest, reads its output until it ends, and cleans up in all cases.
 //!
-//! It is killed when the thread that started it ends (PR_SET_PDEATHSIG), and no file that it uses has a name that would stay.
+//! QEMU is killed when the thread that started it ends (PR_SET_PDEATHSIG), and none of its temporary files has a name that
+//! could be left over.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -16,61 +17,61 @@ use tracer::signals;
 use super::job::Said;
 use crate::tail::Tail;
 
-/// So many of the last bytes of the console are kept.
+/// The number of bytes kept from the end of the console output.
 const KEPT_BYTES: usize = 4 << 20;
 
 /// How a guest ended.
 #[derive(Debug)]
 pub enum End {
-    /// It said that it was done.
+    /// The guest reported that it was done.
     Done,
-    /// It ended, or QEMU did, and had not said so.
+    /// The guest or QEMU ended without reporting that it was done.
     Early,
-    /// Its time was over. Whether it had come so far as to begin its job.
+    /// The time limit was reached.
     TooSlow {
-        /// It had begun.
+        /// Whether the guest had begun its job.
         is_ready: bool,
     },
-    /// pagelab was told to stop.
+    /// pagelab was stopped by this signal.
     Interrupted(i32),
 }
 
-/// What is known of a guest that has ended.
+/// The result of a guest that has ended.
 pub struct Ended {
-    /// How.
+    /// How it ended.
     pub end: End,
-    /// What it said on its console, and QEMU with it: the last of it.
+    /// The end of its console output, and of QEMU's messages.
     pub console: String,
 }
 
-/// How long a guest may take.
+/// Time limits of a guest, from its start.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Until it begins its job.
+    /// The limit until it begins its job.
     pub ready: Duration,
-    /// Until its end.
+    /// The limit until it ends.
     pub end: Duration,
 }
 
-/// Why there is no guest.
+/// Why no guest can be started.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulatorError {
-    /// There is no QEMU.
+    /// QEMU cannot be run.
     #[error("a guest is run by {program}, which cannot be run: {error}; install it (Debian: {package})")]
     NotRun {
-        /// QEMU's program.
+        /// The name of QEMU's program.
         program: &'static str,
-        /// Debian's package that has it.
+        /// The Debian package that contains it.
         package: &'static str,
-        /// What the system said.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// A thread, or a file for the first file system.
+    /// A thread or the file for the initramfs could not be created.
     #[error("a guest cannot be made: {0}")]
     System(#[from] std::io::Error),
 }
 
-/// QEMU's process, on the leash of signals. Dropped, it is killed.
+/// QEMU's process. Signals that stop pagelab also kill it. Dropping it kills and reaps it.
 struct Process(Child);
 
 impl Drop for Process {
@@ -81,10 +82,10 @@ impl Drop for Process {
     }
 }
 
-/// Boots a guest and hears it to its end.
+/// Boots a guest and passes its messages to `hear` until it ends.
 ///
 /// # Errors
-/// It cannot be begun.
+/// The guest cannot be started.
 pub fn boot(
     machine: &Machine,
     kernel: &str,
@@ -104,13 +105,13 @@ pub fn boot(
     let console = Tail::of(errors, KEPT_BYTES)?;
     let end = heard(&lines(port)?, limits, hear);
     drop(process);
-    // Its last words are on their way.
+    // The reader thread may not have read the last output yet; `whole` waits for it.
     let console = console.whole();
     let end = signals::arrived().map_or(end, End::Interrupted);
     Ok(Ended { end, console })
 }
 
-/// A file without a name that holds this, to be read from its beginning.
+/// An unnamed file with this content, positioned at its beginning.
 fn nameless(content: &[u8]) -> std::io::Result<File> {
     use std::io::{Seek, Write};
     let mut file = tempfile::tempfile()?;
@@ -119,7 +120,7 @@ fn nameless(content: &[u8]) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Hears the lines of the port until the guest is done, has ended, or its time is over.
+/// Reads messages from the port until the guest is done, has ended, or reaches its time limit.
 fn heard(lines: &Receiver<Vec<u8>>, limits: Limits, hear: &mut dyn FnMut(Said)) -> End {
     let start = Instant::now();
     let mut is_ready = false;
@@ -131,7 +132,7 @@ fn heard(lines: &Receiver<Vec<u8>>, limits: Limits, hear: &mut dyn FnMut(Said)) 
             Err(RecvTimeoutError::Timeout) => return End::TooSlow { is_ready },
             Err(RecvTimeoutError::Disconnected) => return End::Early,
         };
-        // What is no line of ours is something that a program wrote to the port, and says nothing.
+        // Lines that are not messages come from programs that wrote to the port, and are ignored.
         match serde_json::from_slice(&line) {
             Ok(Said::Done) => return End::Done,
             Ok(Said::Ready) => is_ready = true,
@@ -141,7 +142,7 @@ fn heard(lines: &Receiver<Vec<u8>>, limits: Limits, hear: &mut dyn FnMut(Said)) 
     }
 }
 
-/// The lines that come, until there are no more.
+/// A channel with the lines that are read, until end of file.
 fn lines(from: impl Read + Send + 'static) -> std::io::Result<Receiver<Vec<u8>>> {
     let (sender, lines) = sync_channel(16);
     std::thread::Builder::new().name("port".into()).spawn(move || {
@@ -157,7 +158,8 @@ fn lines(from: impl Read + Send + 'static) -> std::io::Result<Receiver<Vec<u8>>>
 }
 
 impl Ended {
-    /// What tells most of why a guest ended: what its first process said, a panic, or its last line.
+    /// The most useful part of the console to explain why a guest ended: the message of its first process, a panic, or the
+    /// last line.
     pub fn last_words(&self) -> String {
         let lines: Vec<&str> = self.console.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let said = lines.iter().rev().find_map(|line| line.split_once(SAYS).map(|(_, said)| said));
@@ -165,10 +167,10 @@ impl Ended {
         said.or_else(panic).or_else(|| lines.last().copied()).unwrap_or("it said nothing").to_owned()
     }
 
-    /// Writes the console's log, and returns where it is.
+    /// Writes the console output to a log file, and returns its path.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn keep_log(&self, file: PathBuf) -> Result<PathBuf, results::output::Error> {
         results::files::write(&file, self.console.as_bytes())?;
         Ok(file)

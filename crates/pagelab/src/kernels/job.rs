@@ -1,4 +1,4 @@
-//! What a guest is to do, and what it says of it: what pagelab on the host and pagelab in the guest tell each other.
+//! The job of a guest and the messages it sends: the protocol between pagelab on the host and pagelab in the guest.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,38 +6,38 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use study::comparison::Comparison;
 
-/// What a guest is to do.
+/// The job of a guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// The words of `compare`; empty: say that the guest has come so far, and end.
+    /// The arguments of `compare`. If empty, the guest only reports that it is ready, and ends.
     pub words: Vec<String>,
-    /// Where it is run.
+    /// The working directory.
     pub directory: PathBuf,
-    /// The environment that it is run in.
+    /// The environment.
     pub variables: Vec<(OsString, OsString)>,
-    /// As whom the command is run, with this environment, where that is not root.
+    /// The user who runs the command with this environment, if not root.
     pub user: Option<String>,
-    /// The seed of its order of trials.
+    /// The seed for the order of trials.
     pub seed: u64,
-    /// This program.
+    /// The path of this program.
     pub program: PathBuf,
 }
 
-/// A line that a guest says.
+/// A message of a guest, one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Said {
-    /// It has the host's files, and begins.
+    /// The guest has mounted the host's files and begins.
     Ready,
-    /// What it measured.
+    /// The result of the measurement.
     Comparison(Box<Comparison>),
-    /// What went wrong, with the exit code that pagelab has for it.
+    /// An error, with pagelab's exit code for it.
     Failed {
-        /// The exit code.
+        /// pagelab's exit code.
         code: u8,
-        /// What it was.
+        /// The error message.
         message: String,
     },
-    /// It is done: nothing follows.
+    /// The guest is done; no further message follows.
     Done,
 }

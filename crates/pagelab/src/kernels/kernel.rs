@@ -1,4 +1,4 @@
-//! The kernels that are booted, checked: what can be refused before a guest is made is refused here.
+//! Checks the kernels to be booted: everything that can be refused before a guest starts is refused here.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use super::arguments::Guests;
 use crate::failure::Failure;
 use crate::hashed::sha256;
 
-/// A guest's memory where nothing else is asked for.
+/// The default memory of a guest.
 const MEMORY_BYTES: u64 = 4 << 30;
-/// Less than this no Debian kernel boots with, and a debug build of pagelab in its first file system.
+/// The minimum memory: a Debian kernel with a debug build of pagelab in its initramfs does not boot with less.
 const LEAST_BYTES: u64 = 512 << 20;
 
 /// A kernel that can be booted.
@@ -21,27 +21,28 @@ const LEAST_BYTES: u64 = 512 << 20;
 pub struct Kernel {
     /// Its name in the tables, unique among them.
     pub name: String,
-    /// Its image.
+    /// The kernel image.
     pub image: Image,
-    /// A hash of its file, which tells images of one name apart.
+    /// A hash of the image file, to distinguish images of the same name.
     pub hash: String,
-    /// What it loads first.
+    /// The modules that the guest loads first.
     pub modules: Vec<Module>,
-    /// More words of its command line.
+    /// Additional kernel command-line arguments.
     pub words: Vec<String>,
-    /// Its guests' memory.
+    /// The memory of its guests, in bytes.
     pub memory_bytes: u64,
-    /// The system whose files its guests have; absent: this host's.
+    /// The root file system of its guests; `None` means this host's.
     pub sysroot: Option<Sysroot>,
-    /// A hash of that system's pagelab.
+    /// A hash of the pagelab in that file system.
     pub system: Option<String>,
 }
 
 impl Kernel {
-    /// The kernel of an image.
+    /// Makes a kernel from an image file.
     ///
     /// # Errors
-    /// It is no kernel, one for other processors, one that cannot have the host's files; more memory than there is.
+    /// The file is not a kernel, is for another architecture, cannot mount the host's files, or needs more memory than there
+    /// is.
     fn of(
         name: Option<&str>,
         path: &Path,
@@ -70,13 +71,13 @@ impl Kernel {
         Ok(Kernel { name, image, hash: image_hash, modules, words, memory_bytes, sysroot, system })
     }
 
-    /// The words of its command line that say which one it is.
+    /// The command-line arguments that identify this kernel.
     pub fn own_words(&self) -> impl Iterator<Item = String> {
         let system = self.system.iter().map(|hash| system_word(hash));
         [kernel_word(&self.name), image_word(&self.hash)].into_iter().chain(system).chain(self.words.iter().cloned())
     }
 
-    /// The boot that it is among others.
+    /// The kernel as a boot of a study.
     pub fn boot(&self, is_baseline: bool) -> Boot {
         let guest = Guest {
             image: self.image.path.display().to_string(),
@@ -89,20 +90,20 @@ impl Kernel {
     }
 }
 
-/// The first digits of a hash of a file.
+/// The first digits of a file's hash.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 fn hash(path: &Path) -> Result<String, Failure> {
     let mut hash = sha256(path).map_err(|error| Failure::about(path, error))?;
     hash.truncate(16);
     Ok(hash)
 }
 
-/// The kernels of a command line.
+/// The kernels named on a command line.
 ///
 /// # Errors
-/// As [`Kernel`]'s; two of one name; command lines for another number of kernels.
+/// As for a single image, or two kernels have the same name, or the number of command lines does not match.
 pub fn named(guests: &Guests) -> Result<Vec<Kernel>, Failure> {
     let (kernels, cmdlines) = (&guests.kernels, &guests.cmdline);
     if cmdlines.len() > 1 && cmdlines.len() != kernels.len() {
@@ -132,7 +133,7 @@ pub fn named(guests: &Guests) -> Result<Vec<Kernel>, Failure> {
     Ok(all)
 }
 
-/// The kernels that the boots of a study name.
+/// The kernels named by the boots of a study.
 ///
 /// # Errors
 /// As [`named`].
@@ -150,7 +151,7 @@ pub fn of_boots(boots: &[Boot]) -> Result<Vec<Kernel>, Failure> {
     Ok(boots.iter().map(of_boot).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 
-/// Whether this host has so much memory to give now.
+/// Fails if this host does not have this much memory available now.
 fn enough_memory(bytes: u64) -> Result<(), Failure> {
     if bytes < LEAST_BYTES {
         let (found, least) = (format_bytes(bytes), format_bytes(LEAST_BYTES));

@@ -1,4 +1,4 @@
-//! Guests that are booted one after the other, each to do a job.
+//! Boots guests one after the other, each to do a job.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,38 +14,38 @@ use super::job::{Job, Said};
 use super::kernel::Kernel;
 use crate::failure::{Failure, say};
 
-/// How long a guest may take to begin its job, on the processor and emulated.
+/// The time limit until a guest begins its job: with KVM, and emulated.
 const READY: [Duration; 2] = [Duration::from_secs(120), Duration::from_secs(900)];
-/// How long the first guest may take on the processor, before that is given up for good: it does nothing but boot.
+/// The time limit of the first guest under KVM before KVM is given up. That guest only boots.
 const TRY: Duration = Duration::from_secs(30);
-/// The environment in a guest that has the files of another system.
+/// The environment in a guest with another system's files.
 const OF_A_SYSTEM: [(&str, &str); 2] =
     [("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"), ("HOME", "/root")];
-/// How long a guest may take where nobody says it.
+/// The default time limit of a guest, in seconds.
 pub const GUEST_TIME_S: f64 = 3600.0;
 
-/// Where guests are booted.
+/// Settings for booting guests.
 pub struct Lab {
     accelerator: Accelerator,
     limit: Duration,
-    /// The directory of logs of guests that failed.
+    /// The directory for logs of failed guests.
     logs: PathBuf,
     template: Job,
 }
 
-/// What came of a boot.
+/// The result of a boot.
 pub struct Booted {
-    /// What it measured, without what its machine could not know.
+    /// The measurement, without figures that its machine cannot measure.
     pub comparison: Comparison,
-    /// What went wrong in it all the same.
+    /// An error that occurred although there is a measurement.
     pub exit: Result<(), Failure>,
 }
 
 impl Lab {
-    /// Chooses what executes the guests, and says why where that is not the processor. `store`: the logs are kept beside it.
+    /// Chooses KVM or emulation, and reports why if it is not KVM. Logs are stored next to `store`.
     ///
     /// # Errors
-    /// There is no QEMU; the directory or the user of this process has no name.
+    /// QEMU is missing, or the directory or the user of this process has no name.
     pub fn open(kernels: &[Kernel], icount: bool, guest_time_s: f64, store: &Path) -> Result<Lab, Failure> {
         signals::catch(PassOn::Kill).map_err(Failure::input)?;
         let logs = store.parent().map_or_else(|| PathBuf::from("."), Path::to_owned);
@@ -65,7 +65,7 @@ impl Lab {
         Ok(lab)
     }
 
-    /// What the clock of its guests is worth.
+    /// Whether the clock of its guests measures real time.
     pub fn clock(&self) -> Clock {
         match self.accelerator {
             Accelerator::Kvm => Clock::Real,
@@ -74,7 +74,7 @@ impl Lab {
         }
     }
 
-    /// What executes its guests, in a word.
+    /// The name of the accelerator.
     pub fn how(&self) -> &'static str {
         match self.accelerator {
             Accelerator::Kvm => "KVM",
@@ -83,7 +83,7 @@ impl Lab {
         }
     }
 
-    /// Whether all kernels are for this processor, or which is not.
+    /// Checks that all kernels are for this architecture; the error names one that is not.
     fn all_native(&self, kernels: &[Kernel]) -> Result<(), String> {
         let is_foreign = |kernel: &&Kernel| Architecture::own() != Some(kernel.image.architecture);
         kernels.iter().find(is_foreign).map_or(Ok(()), |kernel| {
@@ -92,7 +92,7 @@ impl Lab {
         })
     }
 
-    /// Whether a guest with this kernel comes up on the processor, or why not. That /dev/kvm can be opened does not say so.
+    /// Tests whether a guest with this kernel boots under KVM, or why not. That /dev/kvm can be opened does not prove it.
     #[expect(clippy::disallowed_methods, reason = "only root can change /dev")]
     fn works(&self, kernel: &Kernel) -> Result<Result<(), String>, Failure> {
         if let Err(error) = std::fs::File::options().read(true).write(true).open("/dev/kvm") {
@@ -108,10 +108,10 @@ impl Lab {
         }
     }
 
-    /// Boots a kernel and measures there, in the words of `compare`.
+    /// Boots a kernel and runs `compare` there with the given arguments.
     ///
     /// # Errors
-    /// The kernel does not boot, or the guest has no result. The log of its console is kept then.
+    /// The kernel does not boot, or the guest has no result. The log of its console is kept in both cases.
     pub fn measure(&self, kernel: &Kernel, words: &[String], seed: u64) -> Result<Booted, Failure> {
         let ready = READY[usize::from(self.accelerator != Accelerator::Kvm)];
         let limits = Limits { ready, end: self.limit };
@@ -135,7 +135,7 @@ impl Lab {
         }
     }
 
-    /// What a guest is to do. In another system neither this host's directories nor its users are there, nor what its environment names.
+    /// The job of a guest. In another system, this host's directories, users and environment do not apply.
     fn job(&self, kernel: &Kernel, words: &[String], seed: u64) -> Job {
         let job = Job { words: words.to_vec(), seed, ..self.template.clone() };
         match &kernel.sysroot {
@@ -167,7 +167,7 @@ impl Lab {
         emulator::boot(&machine, &image, &initrd, limits, hear).map_err(Failure::input)
     }
 
-    /// Why a guest has no result, and where its log is.
+    /// The error for a guest without a result, with the path of its log.
     fn without_result(&self, kernel: &Kernel, ended: &Ended) -> Failure {
         let file = self.logs.join(format!("guest-{}.log", kernel.name));
         let log = match ended.keep_log(file) {
@@ -188,7 +188,7 @@ impl Lab {
     }
 }
 
-/// A job without words: this program, where and as whom it runs.
+/// A job without arguments: this program, its directory, environment and user.
 fn template() -> Result<Job, Failure> {
     let about = |what: &str, error: std::io::Error| Failure::Input(format!("{what}: {error}"));
     let id = tracer::user::effective_id();

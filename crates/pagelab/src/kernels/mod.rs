@@ -1,4 +1,4 @@
-//! `pagelab compare --kernel`: kernels that are booted in guests, measured under all policies in turns, and compared over boots.
+//! `pagelab compare --kernel`: boots kernels in guests, measures all policies in turns, and compares over boots.
 //!
 //! ```text
 //! kernels ─► boot by boot, in an order that the seed decides      mod
@@ -29,19 +29,18 @@ use kernel::Kernel;
 use lab::{Booted, Lab};
 use report::Shown;
 
-/// What a boot with a result ended with.
 type Exit = Result<(), Failure>;
 
 /// Runs `pagelab compare --kernel`.
 ///
 /// # Errors
-/// A kernel that cannot be booted, or whose guest has no result; what `compare` refuses; something that cannot be written.
+/// A kernel cannot be booted, its guest has no result, `compare` refuses the arguments, or an output cannot be written.
 pub fn run(arguments: &Compare) -> Result<(), Failure> {
     let guests = &arguments.guests;
     let kernels = kernel::named(guests)?;
     let words = own_words()?;
     arguments.forms.can_be_written()?;
-    // Another user may find what this one does not: then the first guest tells.
+    // Another user may have access to other programs, so the check is left to the first guest.
     let is_of_this_host = arguments.measuring.user.is_none() && guests.sysroot.is_none();
     if let Some(program) = arguments.command.first().filter(|_| is_of_this_host) {
         tracer::resolve(program).map_err(|error| Failure::launch(&error))?;
@@ -71,11 +70,11 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     first_of([outcome, published].into_iter().filter_map(Result::err))
 }
 
-/// Boots each kernel so often as `boots` says of it, in turns, each time in another order. What went wrong in boots that have a result is what comes back when
-/// all are done; a boot without one ends it.
+/// Boots each kernel the number of times that `boots` gives, in rounds, each in a different order. Errors in boots with a
+/// result are returned when all boots are done; a boot without a result ends the series.
 ///
 /// # Errors
-/// What `boot` says.
+/// Those of `boot`.
 pub fn measure(
     lab: &Lab,
     kernels: &[Kernel],
@@ -96,10 +95,11 @@ pub fn measure(
     outcome
 }
 
-/// What a boot with a result ended with: a wrong answer under a policy is a row of the table, and no result ends all of it.
+/// Decides whether the series continues: a wrong answer under a policy becomes a row of the table, and a missing result ends
+/// the series.
 ///
 /// # Errors
-/// It has no result.
+/// The comparison has no result.
 pub fn ended(comparison: &Comparison, exit: Exit) -> Result<Exit, Failure> {
     match (comparison.ended.has_result(), exit) {
         (true, exit) => Ok(exit),
@@ -108,7 +108,7 @@ pub fn ended(comparison: &Comparison, exit: Exit) -> Result<Exit, Failure> {
     }
 }
 
-/// The words behind `compare`, which the guest's pagelab is given.
+/// The arguments after `compare`, which are passed to pagelab in the guest.
 fn own_words() -> Result<Vec<String>, Failure> {
     let text = |word: std::ffi::OsString| {
         word.into_string().map_err(|word| Failure::Input(format!("{word:?}: a guest is told words in UTF-8")))

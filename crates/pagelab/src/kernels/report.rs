@@ -1,4 +1,4 @@
-//! Kernels x policies, in the forms that were asked for.
+//! Reports of kernels x policies in the requested forms.
 
 use results::matrix::{self as shown, HostOf, Report};
 use study::comparison::Comparison;
@@ -12,20 +12,20 @@ use crate::failure::Failure;
 use crate::output::{print, terminal_width, write_page};
 use crate::publish::Forms;
 
-/// What is shown.
+/// The content and the forms of a report.
 pub struct Shown<'a> {
-    /// The boots, the first of which is compared with.
+    /// The boots; the first one is the baseline.
     pub boots: Vec<Boot>,
-    /// What was run.
+    /// The measured command.
     pub command: String,
-    /// In which forms.
+    /// The requested forms.
     pub forms: &'a Forms,
-    /// As a mail.
+    /// Whether to print it as a mail.
     pub mail: bool,
 }
 
 impl Shown<'_> {
-    /// Prints and writes what the boots say together.
+    /// Prints and writes the merged result of the boots.
     ///
     /// # Errors
     /// Standard output or a file cannot be written.
@@ -50,7 +50,7 @@ impl Shown<'_> {
             command: std::env::args().collect(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        // Documents and pages have the form of a study's. What is read has kernels first, because they are the question.
+        // Documents and pages have the form of a study's. Text for people lists kernels first, because they are the question.
         let (of_study, read) = (report(&policies, kernels), kernels.map(|kernels| report(kernels, Some(&policies))));
         let read = read.as_ref().unwrap_or(&of_study);
         let text = if self.forms.json {
@@ -67,7 +67,7 @@ impl Shown<'_> {
         }
     }
 
-    /// The comparison in the nouns of a study: one workload, with the kernels as boots.
+    /// The comparison as a study definition: one workload, with the kernels as boots.
     fn definition(&self, lab: &Lab, comparisons: &[Comparison]) -> Definition {
         let mut policies: Vec<String> = Vec::new();
         for design in comparisons.iter().map(|one| &one.design) {
@@ -106,7 +106,7 @@ impl Shown<'_> {
     }
 }
 
-/// The boots of a kernel, by the numbers of their comparisons: `old in 2 boots (pagelab show 3, 6)`.
+/// The boots of a kernel with the numbers of their comparisons: `old in 2 boots (pagelab show 3, 6)`.
 fn of_boot(name: &str, comparisons: &[Comparison]) -> String {
     let own = comparisons.iter().filter(|one| kernel_of(&one.machine) == Some(name));
     let numbers: Vec<String> = own.map(|one| one.id.to_string()).collect();
@@ -114,7 +114,7 @@ fn of_boot(name: &str, comparisons: &[Comparison]) -> String {
     format!("{name} in {boots} (`pagelab show`: {})", numbers.join(", "))
 }
 
-/// The machine of each kernel, once.
+/// The machine of each kernel, without duplicates.
 fn hosts(comparisons: &[Comparison]) -> Vec<HostOf> {
     let mut hosts: Vec<HostOf> = Vec::new();
     for comparison in comparisons {

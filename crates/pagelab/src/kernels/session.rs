@@ -1,4 +1,4 @@
-//! pagelab inside a guest: as the first process, and then as the one that measures.
+//! pagelab inside a guest: first as PID 1, then as the process that measures.
 
 use std::io::{self, Write};
 use std::process::Command;
@@ -10,19 +10,19 @@ use super::job::{Job, Said};
 use crate::compare::in_guest;
 use crate::failure::Failure;
 
-/// Where the job lies for the process that measures: in memory, because /run is the guest's own.
+/// The job file for the measuring process: in memory, because /run is the guest's own.
 const JOB: &str = "/run/pagelab-job";
-/// The store of the guest, which goes with it.
+/// The guest's store, which is lost when the guest ends.
 const STORE: &str = "/run/pagelab-results.sqlite";
 
-/// Runs a guest where this is its first process, and does not come back then.
+/// Runs the guest if this is its first process; does not return in that case.
 pub fn run_if_first() {
     if guest::first::is_first() {
         guest::first::run(command);
     }
 }
 
-/// The command that does a job.
+/// The command that runs a job.
 #[expect(clippy::disallowed_methods, reason = "/run is the guest's own, in which there is no other user")]
 fn command(bytes: &[u8]) -> io::Result<Command> {
     let job: Job = serde_json::from_slice(bytes)?;
@@ -32,10 +32,10 @@ fn command(bytes: &[u8]) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Does the job of this guest, and says what came of it on standard output, a JSON document a line.
+/// Runs the job of this guest, and writes the results to standard output, one JSON document per line.
 ///
 /// # Errors
-/// There is no job, or nobody hears what is said.
+/// There is no job, or standard output cannot be written.
 pub fn run() -> Result<(), Failure> {
     let bytes = std::fs::read(JOB).map_err(|error| {
         Failure::Input(format!(

@@ -1,4 +1,4 @@
-//! `pagelab list`: policies, machines, workloads, page-table formats, stored comparisons and TCG regions.
+//! `pagelab list`: lists policies, machines, workloads, page-table formats, stored comparisons and TCG regions.
 
 use std::path::{Path, PathBuf};
 
@@ -116,7 +116,7 @@ fn meaning(granularity: Granularity) -> String {
     }
 }
 
-/// One model machine with all its figures.
+/// Describes one model machine with all its figures.
 fn model(name: &str) -> Result<(String, Value), Failure> {
     let model = sim::machines::named(name)?;
     let notes = sim::machines::host_notes(&[name.to_owned()])?;
@@ -172,7 +172,7 @@ fn machines() -> Result<(String, Value), Failure> {
     Ok((text, document))
 }
 
-/// The kernel that is modelled where no file says otherwise.
+/// The default kernel model.
 fn linux() -> (String, Value) {
     let text = sim::linux::DEFAULTS.trim_end().to_owned();
     (text.clone(), json!({ "schema": "pagelab.list-linux/1", "file": text }))

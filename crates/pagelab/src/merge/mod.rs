@@ -1,4 +1,4 @@
-//! `pagelab merge`: what several boots and hosts say together.
+//! `pagelab merge`: merges the results of several boots and hosts.
 
 pub mod parts;
 
@@ -27,7 +27,7 @@ pub struct Merge {
 /// Runs `pagelab merge`.
 ///
 /// # Errors
-/// A file that is neither a store nor a document of this kind; nothing to merge; different designs.
+/// A file is neither a store nor a document of this kind, there is nothing to merge, or the designs differ.
 pub fn run(arguments: &Merge) -> Result<(), Failure> {
     arguments.forms.can_be_written()?;
     let mut parts = Vec::new();
@@ -42,7 +42,7 @@ pub fn run(arguments: &Merge) -> Result<(), Failure> {
     publish::merged(&merged, &arguments.forms)
 }
 
-/// The boots that measured a command; all of them where none is named.
+/// The boots that measured a command; all of them if none is given.
 fn of_command(mut parts: Vec<Part>, command: &[OsString]) -> Result<Vec<Part>, Failure> {
     if command.is_empty() {
         return Ok(parts);
@@ -58,7 +58,7 @@ fn of_command(mut parts: Vec<Part>, command: &[OsString]) -> Result<Vec<Part>, F
     }
 }
 
-/// The commands that boots measured, each once.
+/// The commands that boots measured, without duplicates.
 fn commands(parts: &[Part]) -> Vec<String> {
     let mut commands: Vec<String> = parts.iter().map(Part::command).collect();
     commands.sort();

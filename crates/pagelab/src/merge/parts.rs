@@ -1,4 +1,4 @@
-//! What boots measured, out of stores and documents.
+//! Reads the measurements of boots from stores and documents.
 
 use std::io::Read;
 use std::path::Path;
@@ -11,16 +11,16 @@ use study::stats::boots::Part;
 use crate::failure::{Failure, say, told};
 use crate::output::read_store;
 
-/// How a file of SQLite begins (<https://sqlite.org/fileformat.html>).
+/// The header of an SQLite file (<https://sqlite.org/fileformat.html>).
 const SQLITE: &[u8] = b"SQLite format 3\0";
 
-/// Bytes that a document may have: each comparison in it has some KiB for each trial.
+/// The size limit of a document: each comparison in it has some KiB per trial.
 const MAX_DOCUMENT_BYTES: u64 = 256 << 20;
 
-/// What a file says of boots: a store, or what `compare --arm-of-boot --json` or `merge --json` printed.
+/// The boots in a file: a store, or the output of `compare --arm-of-boot --json` or `merge --json`.
 ///
 /// # Errors
-/// It cannot be read, or is neither.
+/// The file cannot be read, or is neither of these.
 pub fn of_file(path: &Path) -> Result<Vec<Part>, Failure> {
     let unreadable = |error: input::Error| Failure::about(path, error);
     let mut begin = Vec::new();
@@ -34,16 +34,14 @@ pub fn of_file(path: &Path) -> Result<Vec<Part>, Failure> {
     Ok(vec![part])
 }
 
-/// A file that is no part of a merge.
+/// Why a file cannot be merged.
 #[derive(Debug, thiserror::Error)]
 enum NoPart {
-    /// Neither a store nor a document of this kind.
     #[error(
         "expected a store of pagelab or a document {schema} (compare --arm-of-boot --json), found {0}",
         schema = results::boots::SCHEMA
     )]
     Other(String),
-    /// A document of this kind that is not as pagelab writes it.
     #[error("{0}")]
     Malformed(#[from] serde_json::Error),
 }
@@ -57,7 +55,7 @@ fn of_document(bytes: &[u8]) -> Result<Part, NoPart> {
     }
 }
 
-/// What a store says of boots. A comparison that cannot be read is left out, which is said: what others say stands.
+/// The boots in a store. A comparison that cannot be read is left out with a warning; the others still count.
 ///
 /// # Errors
 /// The store cannot be read.

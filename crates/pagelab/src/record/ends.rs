@@ -1,6 +1,6 @@
-//! What is said of traces once the program has ended: what whoever reads them has to know and cannot see.
+//! Reports on traces after the program has ended: facts that a reader needs and cannot see in the trace.
 //!
-//! The program's own output is not to be disturbed, so that this says nothing where all is well and there is one program.
+//! The program's own output must not be disturbed, so this prints nothing if all is well and there is one program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufReader};
@@ -19,18 +19,18 @@ use crate::table::describe::count;
 
 /// A recording that has ended.
 pub struct Ended<'a> {
-    /// The first trace.
+    /// The path of the first trace.
     pub output: &'a Path,
-    /// The first process.
+    /// The PID of the first process.
     pub process: u32,
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
-    /// Whether all was written that was recorded.
+    /// Whether everything recorded was written.
     pub is_written: bool,
 }
 
 impl Ended<'_> {
-    /// Looks at the first trace. Whether there is anything in it; where not, it is removed.
+    /// Checks the first trace. Returns whether it contains anything; if not, it is removed.
     pub fn look_at_first(&self) -> Result<bool, RecordError> {
         let output = self.output;
         let unreadable = |error| RecordError::Unreadable { path: output.to_owned(), error };
@@ -41,7 +41,7 @@ impl Ended<'_> {
         let file = input::open(output).map_err(|error| unreadable(error.into()))?;
         let mut reader = match Reader::new(BufReader::new(file)) {
             Ok(reader) => reader,
-            // What cannot be read may be there.
+            // A file that cannot be read may still contain a trace.
             Err(ReadError::Io(error)) => return Err(unreadable(error)),
             Err(_) => return nothing(),
         };
@@ -54,7 +54,7 @@ impl Ended<'_> {
                 cut_off()
             )),
             None => say(format_args!("pagelab: {name}: {}", lost(output))),
-            // Nothing was left out, and nothing is there.
+            // No part was skipped, and the trace is empty.
             Some(places) if skipped.is_none() && !has_runs(&places) => return nothing(),
             Some(places) => {
                 if let Some(skipped) = skipped.filter(|_| !has_runs(&places)) {
@@ -68,12 +68,11 @@ impl Ended<'_> {
         Ok(true)
     }
 
-    /// Looks at the traces of the processes that the first one has forked, and that those have, and of the programs that any
-    /// of them has executed.
+    /// Checks the traces of all descendants of the first process, and of the programs that any of them executed.
     pub fn look_at_others(&self) {
         let others = self.others();
         for other in &others {
-            // Where it cannot be given away it is root's, and whole all the same.
+            // If the ownership cannot be changed, the file stays root's, but it is complete.
             let _ = results::output::give_as(&other.path, self.output);
             if !other.is_whole {
                 self.say_incomplete(other);
@@ -85,7 +84,7 @@ impl Ended<'_> {
         }
     }
 
-    /// The other traces of the recording; those of programs of which nothing was recorded are removed.
+    /// The other traces of the recording. Traces of programs without recorded accesses are removed.
     fn others(&self) -> Vec<Traced> {
         let mut found = traces_beside(self.output);
         let (mut known, mut of_recording) = (BTreeSet::from([self.process]), Vec::new());
@@ -116,13 +115,13 @@ impl Ended<'_> {
     }
 }
 
-/// What a trace lacks whose recorder could not end it.
+/// Text on what a trace lacks if its recorder could not finish it.
 fn cut_off() -> String {
     let most = count(pace::MOST_INSTRUCTIONS, "instruction");
     format!("the trace is cut off: up to {most} of each thread are missing")
 }
 
-/// What a trace lacks whose recorder could not write it.
+/// Text on what a trace lacks if its recorder could not write it.
 fn lost(path: &Path) -> String {
     let mut most = 0;
     if let Ok(mut reader) =
@@ -142,20 +141,20 @@ fn has_runs(places: &[Place]) -> bool {
     places.iter().any(|place| place.prefix.holds == Holds::Runs)
 }
 
-/// A trace of an image of a process.
+/// The trace of one image (one program between execs) of a process.
 struct Traced {
     path: PathBuf,
     image: Image,
-    /// The process that forked it.
+    /// The parent process.
     parent: Option<u32>,
     is_running: bool,
     is_whole: bool,
-    /// The program that it executed at its end, and why that is not recorded, if the recorder knows.
+    /// The program that it executed at its end, and the reason, if known, why that is not recorded.
     executed: Option<(String, Option<String>)>,
 }
 
 impl Traced {
-    /// That of the first process.
+    /// The trace of the first process.
     fn first(path: &Path, process: u32) -> Traced {
         Traced {
             path: path.to_owned(),
@@ -167,11 +166,11 @@ impl Traced {
         }
     }
 
-    /// That of another image, with what its name says.
+    /// The trace of another image, with what its file name encodes.
     fn of(path: PathBuf, named: Image) -> Option<Traced> {
         let mut reader = Reader::new(BufReader::new(input::open(&path).ok()?)).ok()?;
         let of = reader.header().process?;
-        // Asked first: what a process that has ended by then has written is there.
+        // This order matters: if the process has ended here, its trace is complete on disk.
         let is_running = is_running(of.process);
         let is_whole = reader.places().ok()?.is_some();
         let executed = executed(&path);
@@ -185,13 +184,13 @@ impl Traced {
         })
     }
 
-    /// What executes the image.
+    /// The kind of process that executes the image, for messages.
     fn what(&self) -> &'static str {
         if self.image.execs == 0 { "the forked process" } else { "the process that executed the program" }
     }
 }
 
-/// The program that a process executes at the end of its trace, and why it is not recorded.
+/// The program that a process executes at the end of its trace, and why that is not recorded.
 fn executed(path: &Path) -> Option<(String, Option<String>)> {
     let mut reader = Reader::new(BufReader::new(input::open(path).ok()?)).ok()?;
     let last = match reader.places().ok()? {
@@ -199,7 +198,7 @@ fn executed(path: &Path) -> Option<(String, Option<String>)> {
             reader.seek(places.iter().rev().find(|place| place.prefix.holds == Holds::Events)?).ok()?;
             last_event(reader.next_block().ok()??)
         }
-        // What comes after it in the file may be of other threads.
+        // Blocks after it in the file may belong to other threads.
         None => {
             let mut last = None;
             while let Ok(Some(block)) = reader.next_block() {
@@ -218,12 +217,12 @@ fn last_event(block: Block) -> Option<Event> {
     if let Block::Events { mut events, .. } = block { events.pop() } else { None }
 }
 
-/// Traces beside the first, of whatever recording. What was to be the trace of a program and has nothing in it is removed.
+/// Traces next to the first one, of any recording. Empty traces of executed programs are removed.
 fn traces_beside(output: &Path) -> Vec<Traced> {
     let (Some(directory), Some(name)) = (output.parent(), output.file_name()) else { return Vec::new() };
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let named = entries.filter_map(|entry| {
-        // A pipe that somebody put there would be waited for.
+        // Only regular files: opening a FIFO would block.
         let metadata = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
         let (own, name) = (entry.file_name(), name.as_encoded_bytes());
         let suffix = str::from_utf8(own.as_encoded_bytes().strip_prefix(name)?).ok()?;
@@ -236,12 +235,12 @@ fn traces_beside(output: &Path) -> Vec<Traced> {
     named.collect()
 }
 
-/// The programs that were executed in a recording.
+/// Counts of the programs that were executed in a recording.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Execs {
-    /// How many have a trace.
+    /// The number of programs with a trace.
     recorded: u64,
-    /// How often each other one was executed, and why it has none.
+    /// How often each other program was executed, and why it has no trace.
     unrecorded: BTreeMap<(String, Option<String>), u64>,
 }
 
@@ -259,7 +258,7 @@ impl Execs {
         execs
     }
 
-    /// What is said of them, if there were any.
+    /// The message about them, if there were any.
     fn told(&self, output: &Path) -> Option<String> {
         let missing: u64 = self.unrecorded.values().sum();
         let all = self.recorded + missing;
@@ -279,12 +278,12 @@ impl Execs {
     }
 }
 
-/// Whether a process may still write its trace itself, as one may of which it cannot be read.
+/// Whether a process may still be writing its trace. If /proc cannot be read, it is assumed to.
 fn is_running(process: u32) -> bool {
     has_threads(process).unwrap_or(true)
 }
 
-/// Whether a process has a thread that has not ended: the first may have ended before others.
+/// Whether a process has a live thread: the first thread may exit before the others.
 fn has_threads(process: u32) -> io::Result<bool> {
     let Some(tasks) = if_there(std::fs::read_dir(format!("/proc/{process}/task")))? else { return Ok(false) };
     for task in tasks {

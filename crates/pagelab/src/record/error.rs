@@ -8,87 +8,87 @@ use trace::executable::{Architecture, MOST_SCRIPTS};
 /// Why a program cannot be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The command is not there, or may not be executed.
+    /// The command does not exist, or may not be executed.
     #[error("{0}")]
     Command(#[from] tracer::LaunchError),
     /// A file cannot be read.
     #[error("{}: cannot be read: {error}", path.display())]
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
-    /// There is no place for what pagelab and the recorder hand each other.
+    /// The directory for the files exchanged with the recorder cannot be created.
     #[error("{}: no temporary directory can be made: {error}; free some space, or set TMPDIR", path.display())]
     NoExchange {
-        /// Where.
+        /// The parent directory.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
-    /// Neither a program nor a script.
+    /// The file is neither an ELF program nor a script.
     #[error("{}: neither an ELF program nor a script with `#!`; name the program that runs it", .0.display())]
     NoProgram(PathBuf),
-    /// A program for a machine that is not emulated.
+    /// The program is for an architecture that is not supported.
     #[error("{}: {what}; only x86_64, aarch64 and riscv64 programs can be recorded", path.display())]
     Foreign {
-        /// Which.
+        /// The program.
         path: PathBuf,
-        /// What it is.
+        /// The description of its format.
         what: String,
     },
-    /// Scripts whose interpreters are scripts, without end.
+    /// The chain of script interpreters is too long.
     #[error("{}: its interpreter is a script, and so are the next {}; expected a program", .0.display(), MOST_SCRIPTS)]
     Scripts(PathBuf),
-    /// Another instruction set than asked for.
+    /// The program has another instruction set than --arch requests.
     #[error("{}: a program for {found}; --arch asks for {expected}", path.display())]
     OtherArchitecture {
         /// The program.
         path: PathBuf,
-        /// What it is for.
+        /// The program's architecture.
         found: Architecture,
-        /// What was asked for.
+        /// The requested architecture.
         expected: Architecture,
     },
-    /// No emulator of a whole machine.
+    /// The command is not a system emulator.
     #[error(
         "{}: --system expects the emulator of a whole machine: qemu-system-x86_64, qemu-system-aarch64 or qemu-system-riscv64, with its arguments",
         .0.display()
     )]
     NoSystem(PathBuf),
-    /// A machine that hardware executes: what asks for that.
+    /// An accelerator would execute the machine in hardware. The argument is the option that asks for it.
     #[error(
         "{0}: hardware would execute the machine, and nothing could be recorded; leave it to the emulator: -accel tcg"
     )]
     Accelerated(String),
-    /// QEMU does not tell where the machine's memory is.
+    /// QEMU's monitor does not report the machine's memory layout.
     #[error("{}: its monitor: {error}; expected QEMU 7.2 or newer", path.display())]
     Monitor {
-        /// QEMU's program.
+        /// The path of QEMU's program.
         path: PathBuf,
-        /// What happened.
+        /// The error of the monitor.
         #[source]
         error: io::Error,
     },
-    /// QEMU is missing.
+    /// QEMU user emulation is not installed.
     #[error("{program} is not installed, and {path} needs it; install it: apt-get install qemu-user", path = path.display())]
     NoEmulator {
-        /// QEMU's program.
+        /// The name of QEMU's program.
         program: String,
-        /// What should run in it.
+        /// The program to be recorded.
         path: PathBuf,
     },
-    /// QEMU does not say what it is.
+    /// QEMU's answer to an option is not understood.
     #[error("{program} {option}: {problem}; expected QEMU 7.2 or newer", program = program.display())]
     StrangeEmulator {
-        /// QEMU's program.
+        /// The path of QEMU's program.
         program: PathBuf,
-        /// What it was asked.
+        /// The option.
         option: &'static str,
-        /// What happened.
+        /// The error, or the unexpected output.
         problem: String,
     },
     /// QEMU was built without plugins.
@@ -99,22 +99,22 @@ pub enum RecordError {
         path.display()
     )]
     NoPlugins {
-        /// QEMU's program.
+        /// The path of QEMU's program.
         path: PathBuf,
-        /// Its version.
+        /// QEMU's version.
         version: String,
     },
-    /// The plugin that came with the program could be anybody's.
+    /// The plugin next to the program could have been replaced by another user.
     #[error(
         "{0} and its directory must belong to root or to the owner of this program, and must not be writable by everybody: its \
          code runs as you. Where you trust it, name it: --plugin {0}",
         path.display()
     )]
     ForeignPlugin {
-        /// The plugin.
+        /// The path of the plugin.
         path: PathBuf,
     },
-    /// The plugin is missing.
+    /// The plugin was not found.
     #[error(
         "the recorder's plugin is not there: {}. Install the package pagelab-recorder, or build it (cargo build --release -p \
          qemu-plugin), or name it with --plugin or {}",
@@ -122,39 +122,39 @@ pub enum RecordError {
         super::PLUGIN_VARIABLE
     )]
     NoPlugin {
-        /// Where it was looked for.
+        /// The searched paths.
         looked: Vec<PathBuf>,
     },
-    /// The output cannot be written.
+    /// The output file cannot be written.
     #[error("-o: {0}")]
     Output(#[from] results::output::Error),
-    /// A directory that is not there.
+    /// The --sysroot directory does not exist.
     #[error("{}: no directory; --sysroot expects the root of a system for {architecture}", path.display())]
     NoSysroot {
-        /// Which.
+        /// The path given to --sysroot.
         path: PathBuf,
-        /// For which programs.
+        /// The architecture of the recorded program.
         architecture: Architecture,
     },
-    /// What was recorded could not be written.
+    /// A part of the recording could not be written.
     #[error(
         "{}: the recording is not whole: what is missing, and why, stands above. Free some space, and record again (the command ended with {ended})",
         output.display()
     )]
     Lost {
-        /// The first trace.
+        /// The path of the first trace.
         output: PathBuf,
-        /// How the command ended.
+        /// The exit status of the command.
         ended: String,
     },
     /// The emulator ended before anything was executed, or could not be recorded.
     #[error("{} ended with {ended} before anything was recorded; its message above says why{hint}", emulator.display())]
     NothingRecorded {
-        /// QEMU's program.
+        /// The path of QEMU's program.
         emulator: PathBuf,
-        /// How.
+        /// QEMU's exit status.
         ended: String,
-        /// What else may be the matter; empty, or it begins with a punctuation mark.
+        /// A possible further reason; empty, or text that begins with a punctuation mark.
         hint: String,
     },
 }

@@ -1,8 +1,8 @@
-//! What pagelab and the recorder hand each other: files in a directory of their own.
+//! Files that pagelab and the recorder exchange, in a directory of their own.
 //!
-//! The header lies there until the recorder takes it, which is when the program, or the machine, begins. Beside it lies a file
-//! that the recorder removes when it cannot write what it has recorded (on a full disk nothing could be said by making one),
-//! and, of a machine where all is recorded that was to be, a file that says so.
+//! The header file exists until the recorder takes it, which is when the program, or the machine, begins. A second file is
+//! removed by the recorder when it cannot write what it has recorded: on a full disk, creating a file could not signal that.
+//! When a machine is recorded, the recorder creates a third file once it has recorded all it was asked to.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -13,17 +13,17 @@ use trace::Header;
 
 use super::leftovers;
 
-/// Memory as a file system, where files cost no disk.
+/// A file system in memory, where files need no disk space.
 const MEMORY: &str = "/dev/shm";
 
-/// The directory, which is removed at the end.
+/// The directory, which is removed on drop.
 pub struct Exchange(TempDir);
 
 impl Exchange {
-    /// Makes it, with the header of the trace to be.
+    /// Creates the directory with the header of the new trace.
     ///
     /// # Errors
-    /// Those of the directory for temporary files.
+    /// The temporary directory or the header cannot be created.
     pub fn open(header: &Header) -> io::Result<Exchange> {
         let json = serde_json::to_vec(header)?;
         let (in_memory, elsewhere) = (Path::new(MEMORY), std::env::temp_dir());
@@ -38,7 +38,7 @@ impl Exchange {
         made.or_else(|_| leftovers::directory_in(&elsewhere).and_then(with_header))
     }
 
-    /// The file of the header.
+    /// The path of the header file.
     pub fn header(&self) -> PathBuf {
         self.0.path().join("header")
     }
@@ -47,17 +47,17 @@ impl Exchange {
         self.0.path().join("written")
     }
 
-    /// Whether the recorder could write all that it has recorded so far.
+    /// Whether the recorder has so far been able to write everything it recorded.
     pub fn is_written(&self) -> bool {
         self.written().exists()
     }
 
-    /// Whether the recorder says that it has all that it was to record of a machine.
+    /// Whether the recorder reports that it has recorded everything requested of a machine.
     pub fn is_complete(&self) -> bool {
         self.0.path().join("complete").exists()
     }
 
-    /// Whether the recorder has taken the header: the trace has begun, and is no more what was there before.
+    /// Whether the recorder has taken the header: the trace has begun and replaces the previous content of the file.
     pub fn has_begun(&self) -> bool {
         !self.header().exists()
     }

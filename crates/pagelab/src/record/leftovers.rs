@@ -1,7 +1,7 @@
-//! Directories for temporary files of a recording, which nobody else may look into, and what killed recordings have left of them.
+//! Private directories for temporary files of a recording, and removal of leftovers of killed recordings.
 //!
-//! The name of a directory tells the process that made it ([`Writer`]). One whose writer is gone is removed by the next recording
-//! of the same user.
+//! The directory name encodes the process that made it ([`Writer`]). If that process has ended, the next recording of the
+//! same user removes the directory.
 
 use std::fs;
 use std::io;
@@ -15,21 +15,20 @@ use results::files;
 use results::writer::Writer;
 use tempfile::TempDir;
 
-/// What names begin with.
+/// The prefix of directory names.
 const KIND: &str = "pagelab-record-";
-/// All files that such a directory can have.
+/// All files that such a directory can contain.
 const FILES: [&str; 5] = ["header", "written", "complete", "monitor", "memory"];
 
-/// Makes a directory of this process in another one.
+/// Creates a directory for this process in `parent`.
 ///
 /// # Errors
-/// Those of the system.
+/// The error of the system.
 pub fn directory_in(parent: &Path) -> io::Result<TempDir> {
     files::temporary_directory(parent, &Writer::this_process()?.prefix(KIND))
 }
 
-/// Removes the directories whose writers are gone; root removes none where another user decides what is there. What cannot be
-/// removed stays.
+/// Removes the directories whose writers have ended. As root, only in a `parent` that root owns. Errors are ignored.
 pub fn remove_in(parent: &Path) {
     let is_of_root = fs::metadata(parent).is_ok_and(|parent| parent.uid() == 0);
     if geteuid().is_root() && !is_of_root {
@@ -39,13 +38,13 @@ pub fn remove_in(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let writer = entry.file_name().to_str().and_then(|name| Writer::of(name, KIND));
         if writer.is_some_and(|writer| writer.is_gone(&this)) {
-            // Another recording may remove it too.
+            // Another recording may be removing it at the same time.
             let _ = remove(&entry.path());
         }
     }
 }
 
-/// Removes a directory of this user's, and no other: the name may be a link that somebody put there.
+/// Removes a directory that this user owns, and no other: the name may be a link planted by another user.
 #[expect(
     clippy::disallowed_methods,
     reason = "no link is opened; by name goes an empty directory only, of a name of pagelab's"
@@ -60,7 +59,7 @@ fn remove(path: &Path) -> io::Result<()> {
     for name in FILES {
         let _ = unlinkat(&directory, name, UnlinkatFlags::NoRemoveDir);
     }
-    // Whatever else is in it is not pagelab's, and keeps it.
+    // If it contains other files, they are not pagelab's, and `remove_dir` fails and keeps them.
     fs::remove_dir(path)
 }
 

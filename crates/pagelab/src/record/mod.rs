@@ -1,5 +1,5 @@
-//! `pagelab record`: a command under QEMU user emulation, or a whole machine, whose plugin writes what it touches. Input,
-//! output and the exit status are the command's own.
+//! `pagelab record`: runs a command under QEMU user emulation, or a whole machine, with a plugin that writes the memory
+//! accesses. Input, output and the exit status are the command's own.
 
 mod ends;
 mod error;
@@ -32,10 +32,10 @@ use program::{Emulator, Program};
 use qmp::Switchboard;
 use system::Begun;
 
-/// Said of programs that were executed and are in no trace.
+/// The reason given for executed programs that are in no trace.
 pub const OUTSIDE: &str = "outside the emulation";
 
-/// Names the plugin, like `--plugin`.
+/// The environment variable that names the plugin, like `--plugin`.
 pub const PLUGIN_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN";
 
 /// Arguments of `pagelab record`.
@@ -76,7 +76,7 @@ pub struct RecordArguments {
     pub command: Vec<OsString>,
 }
 
-/// Reads the name of an instruction set.
+/// Parses the name of an instruction set.
 fn architectures() -> impl TypedValueParser<Value = Architecture> {
     let named = |name: String| Architecture::ALL.into_iter().find(|known| known.name() == name);
     PossibleValuesParser::new(Architecture::ALL.map(Architecture::name))
@@ -108,7 +108,7 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     let mut plugged = plugin_argument(&plugin, &output, arguments.max, &exchange);
     plugged.push(to_follow(&emulator, &plugin, &program, arguments.sysroot.as_deref()));
     let mut command = plugged_in(&emulator, plugged);
-    // The variable is for the plugin, and not for the program.
+    // `-U` removes the variable from the program's environment: it is for the plugin only.
     command.extend(["-U", program::VERSION_VARIABLE, "-0"].map(OsString::from));
     command.push(program.name.clone());
     if let Some(sysroot) = &arguments.sysroot {
@@ -124,8 +124,8 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     finish(&exchange, output, process, &emulator, ended, foreign)
 }
 
-/// Looks at the traces of a recording that has ended, and says what is the matter with them. `hint`: what may be the matter
-/// where nothing was recorded, as in [`RecordError::NothingRecorded`].
+/// Checks the traces of a recording that has ended, and reports problems. `hint` is a possible reason if nothing was
+/// recorded, as in [`RecordError::NothingRecorded`].
 fn finish(
     exchange: &Exchange,
     output: Output,
@@ -149,10 +149,10 @@ fn finish(
     }
 }
 
-/// What is missing where a foreign program does not begin.
+/// The hint if a program for another architecture does not start.
 const FOREIGN: &str = "; a dynamic program for another instruction set needs --sysroot with its libraries";
 
-/// What may be the matter with a QEMU that is newer than those that were tried.
+/// The hint if QEMU is newer than the tested versions; empty otherwise.
 fn newer(emulator: &Emulator) -> String {
     let (version, tried) = (&emulator.told.version, program::TRIED);
     if emulator.is_newer_than_tried() {
@@ -233,7 +233,7 @@ fn exchange(header: &Header) -> Result<Exchange, RecordError> {
     Exchange::open(header).map_err(|error| RecordError::NoExchange { path: std::env::temp_dir(), error })
 }
 
-/// The beginning of the emulator's command: with the plugin.
+/// The beginning of the emulator's command, with the plugin.
 fn plugged_in(emulator: &Emulator, plugged: OsString) -> Vec<OsString> {
     vec![emulator.path.clone().into_os_string(), OsString::from("-plugin"), plugged]
 }
@@ -247,9 +247,9 @@ fn plugin_argument(plugin: &Path, output: &Output, max: Option<u64>, exchange: &
     std::os::unix::ffi::OsStringExt::from_vec(bytes)
 }
 
-/// What the recorder needs to begin anew in a program that a recorded one executes.
+/// Plugin arguments that let the recorder start again in a program that a recorded one executes.
 fn to_follow(emulator: &Emulator, plugin: &Path, program: &Program, sysroot: Option<&Path>) -> String {
-    // The programs may have other directories.
+    // The executed programs may have other working directories.
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| absolute(path));
     let named = [
@@ -266,9 +266,9 @@ fn hex(path: &Path) -> String {
     path.as_os_str().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Starts the emulator, which gets the signals that tell pagelab to stop, and dies with pagelab.
+/// Starts the emulator. Signals that stop pagelab are passed on to it, and it dies with pagelab.
 fn start(command: Vec<OsString>, emulator: &Emulator) -> Result<Supervised, RecordError> {
-    // An empty value replaces an inherited one: the plugin then sees by itself which version it needs.
+    // An empty value overrides an inherited one: the plugin then detects the API version itself.
     let version = emulator.plugin_version().unwrap_or_default();
     let launch = Launch {
         command,
@@ -284,11 +284,11 @@ fn start(command: Vec<OsString>, emulator: &Emulator) -> Result<Supervised, Reco
     Ok(Supervised::start(&launch)?)
 }
 
-/// Waits for the emulator's end. If a signal stopped pagelab, this kills what the recording has left.
+/// Waits for the emulator to end. If a signal stopped pagelab, this kills the processes that the recording has left.
 fn wait(started: Supervised) -> ExitStatus {
     let ended = started.wait();
     drop(started);
-    // Only the traces remain to be read: a signal ends that at once.
+    // Only reading the traces is left: from here on a signal ends pagelab at once.
     signals::release();
     ended
 }

@@ -1,4 +1,4 @@
-//! The file of a trace: what was there before stays until recording begins.
+//! The output file of a trace: its previous content stays until recording begins.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use results::output::InPlace;
 
 use super::error::RecordError;
 
-/// A file that the recorder can write to. Where there was none it goes again with this value, unless it is kept.
+/// A file that the recorder can write to. If this created it, drop removes it, unless [`Output::keep`] was called.
 pub struct Output {
     path: PathBuf,
     identity: (u64, u64),
@@ -14,27 +14,27 @@ pub struct Output {
 }
 
 impl Output {
-    /// Makes sure of the file, and changes nothing in it.
+    /// Checks or creates the file without changing its content.
     ///
     /// # Errors
-    /// It cannot be written, or is no file that can be read back.
+    /// The file cannot be written, or is not a file that can be read back.
     pub fn prepare(path: &Path) -> Result<Output, RecordError> {
-        // Its path without links: the program may change its directory.
+        // Its path without links: the program may change its working directory.
         let InPlace { path, identity, is_new } = InPlace::prepare(path)?;
         Ok(Output { path, identity, is_new })
     }
 
-    /// Its full path.
+    /// The full path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its device and inode, by which whoever opens it knows it.
+    /// Its device and inode numbers, so that a process that opens it can identify it.
     pub fn identity(&self) -> (u64, u64) {
         self.identity
     }
 
-    /// Keeps the file: there is a trace in it.
+    /// Keeps the file, because it contains a trace.
     pub fn keep(mut self) -> PathBuf {
         self.is_new = false;
         std::mem::take(&mut self.path)

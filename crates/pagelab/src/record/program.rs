@@ -1,4 +1,4 @@
-//! From a command to the emulator that runs it: QEMU, the plugin, the program and its arguments.
+//! Builds the emulator's command line from the command: QEMU, the plugin, the program and its arguments.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -13,34 +13,34 @@ use tracer::LaunchError;
 use super::PLUGIN_VARIABLE;
 use super::error::RecordError;
 
-/// Tells the plugin which version of QEMU's plugin API to be loaded with, where it cannot see that itself.
+/// The environment variable that tells the plugin which version of QEMU's plugin API to use, if it cannot detect that.
 pub const VERSION_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN_VERSION";
-/// The versions of QEMU that recording was tried with.
+/// The QEMU versions that recording was tested with.
 pub const TRIED: &str = "7.2 to 11.1";
-/// Where versions begin that are newer: what leads from 11.1 to the next is numbered from 11.1.50 on.
+/// The first version that counts as newer than tested: development after 11.1 is numbered from 11.1.50.
 const NEWER: [u32; 3] = [11, 1, 50];
-/// Where versions begin that offer version 7 of the plugin API and none before: 11.1, and what led to it from 11.0 on.
+/// The first version that offers only version 7 of the plugin API: 11.1, whose development is numbered from 11.0.50.
 const WITH_USER_DATA: [u32; 3] = [11, 0, 50];
-/// The permission by which everybody writes.
+/// The mode bit that lets all users write.
 const WRITTEN_BY_ALL: u32 = 0o002;
-/// The plugin's file, as cargo calls it.
+/// The file name that cargo gives the plugin.
 const PLUGIN_FILE: &str = "libpagelab_qemu_plugin.so";
 
-/// A program and its arguments, scripts resolved.
+/// A program and its arguments, after resolving scripts to their interpreters.
 #[derive(Debug)]
 pub struct Program {
-    /// The instruction set.
+    /// The program's instruction set.
     pub architecture: Architecture,
-    /// The file.
+    /// The ELF file.
     pub path: PathBuf,
-    /// What it is called, its argument 0.
+    /// Its argument 0.
     pub name: OsString,
-    /// The arguments after its name.
+    /// The arguments after argument 0.
     pub arguments: Vec<OsString>,
 }
 
 impl Program {
-    /// The program that a command runs.
+    /// Finds the program that a command runs.
     pub fn of(command: &[OsString]) -> Result<Program, RecordError> {
         let name = command.first().cloned().unwrap_or_default();
         let mut path = tracer::resolve(&name)?;
@@ -74,17 +74,17 @@ fn first_bytes(path: &Path) -> Result<Vec<u8>, RecordError> {
     }
 }
 
-/// QEMU for an instruction set.
+/// QEMU user emulation for one instruction set.
 #[derive(Debug)]
 pub struct Emulator {
-    /// Its program.
+    /// The path of QEMU's program.
     pub path: PathBuf,
-    /// What it says of itself.
+    /// The name and version that QEMU reports.
     pub told: trace::Emulator,
 }
 
 impl Emulator {
-    /// Finds the one that a program needs.
+    /// Finds the emulator that a program needs.
     pub fn for_program(program: &Program) -> Result<Emulator, RecordError> {
         let name = format!("qemu-{}", program.architecture);
         match tracer::resolve(OsStr::new(&name)) {
@@ -94,7 +94,7 @@ impl Emulator {
         }
     }
 
-    /// The one at a place.
+    /// The emulator at this path.
     pub fn at(path: PathBuf) -> Result<Emulator, RecordError> {
         let said = said(&path, "--version")?;
         let line = said.lines().next().unwrap_or_default();
@@ -109,7 +109,7 @@ impl Emulator {
         Ok(Emulator { told: trace::Emulator { name, version: version.to_owned() }, path })
     }
 
-    /// Why it has ended before anything was recorded. `hint`: as in [`RecordError::NothingRecorded`].
+    /// The error if it ended before anything was recorded. `hint`: as in [`RecordError::NothingRecorded`].
     pub fn nothing_recorded(&self, ended: ExitStatus, hint: String) -> RecordError {
         let (path, version) = (self.path.clone(), self.told.version.clone());
         // Asked only now, because it takes as long as a short program.
@@ -120,30 +120,30 @@ impl Emulator {
         }
     }
 
-    /// Whether it was built without: such options are not among those that it lists.
+    /// Whether it was built without plugins: then `--help` does not list -plugin.
     fn lacks_plugins(&self) -> bool {
         said(&self.path, "--help").is_ok_and(|help| !help.lines().any(|line| line.starts_with("-plugin ")))
     }
 
-    /// What is to be in [`VERSION_VARIABLE`] for it; without, the plugin sees which version it needs.
+    /// The value of [`VERSION_VARIABLE`] for it; `None` if the plugin detects the version itself.
     pub fn plugin_version(&self) -> Option<&'static str> {
         (numbers(&self.told.version) >= WITH_USER_DATA).then_some("7")
     }
 
-    /// Whether recording was never tried with a version as new as this.
+    /// Whether recording was not tested with a version as new as this.
     pub fn is_newer_than_tried(&self) -> bool {
         numbers(&self.told.version) >= NEWER
     }
 }
 
-/// The numbers at the beginning of a version, 0 where there is none.
+/// The numbers at the beginning of a version; 0 for each that is missing.
 fn numbers(version: &str) -> [u32; 3] {
     let told = version.split(|character: char| !character.is_ascii_digit() && character != '.').next();
     let mut numbers = told.unwrap_or_default().split('.').map(|number| number.parse().unwrap_or(0));
     [(); 3].map(|()| numbers.next().unwrap_or(0))
 }
 
-/// What QEMU says of itself.
+/// Runs QEMU with an option and returns its output.
 fn said(path: &Path, option: &'static str) -> Result<String, RecordError> {
     let strange = |problem| RecordError::StrangeEmulator { program: path.to_owned(), option, problem };
     let output = Command::new(path).arg(option).output().map_err(|error| strange(error.to_string()))?;
@@ -153,16 +153,16 @@ fn said(path: &Path, option: &'static str) -> Result<String, RecordError> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The version in what QEMU says: `qemu-x86_64 version 7.2.22 (Debian ...)`, `QEMU emulator version 7.2.22 (...)`.
+/// The version in QEMU's output: `qemu-x86_64 version 7.2.22 (Debian ...)`, `QEMU emulator version 7.2.22 (...)`.
 fn version(line: &str) -> Option<&str> {
     let (_, version) = line.split_once(" version ")?;
     version.starts_with(|first: char| first.is_ascii_digit()).then_some(version)
 }
 
-/// The plugin: the one that is named, or the one that came with this program, which is next to it or in `../lib/pagelab`.
+/// Finds the plugin: the named one, or the one that came with this program, which is next to it or in `../lib/pagelab`.
 ///
 /// # Errors
-/// There is none, or the one that came with this program is of somebody else, whose code would run as this user.
+/// There is no plugin, or the one that came with this program belongs to another user, whose code would run as this user.
 pub fn plugin(named: Option<&Path>) -> Result<PathBuf, RecordError> {
     let variable = std::env::var_os(PLUGIN_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
     let named = named.map(Path::to_owned).or(variable);
@@ -182,7 +182,7 @@ fn places(program: &Path) -> Vec<PathBuf> {
     vec![folder.join(PLUGIN_FILE), folder.join("../lib/pagelab").join(PLUGIN_FILE)]
 }
 
-/// Whether only root, or who owns the program and so decides already what it does, could have put a file where it is.
+/// Whether only root or the owner of the program, who controls its code anyway, could have placed the file.
 fn is_as_trusted(file: &Path, program: &Path) -> bool {
     let Ok(owner) = std::fs::metadata(program).map(|of| of.uid()) else { return false };
     let is_safe = |path: &Path| {

@@ -1,4 +1,4 @@
-//! A conversation with QEMU's monitor: QMP, a line of JSON each way (`docs/interop/qmp-spec` of QEMU).
+//! A client of QEMU's monitor: QMP, a line of JSON in each direction (`docs/interop/qmp-spec` of QEMU).
 
 use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
 use std::io::{self, BufRead, BufReader, Write};
@@ -11,12 +11,12 @@ use tempfile::TempDir;
 
 use super::leftovers;
 
-/// How long QEMU may take to begin.
+/// The time limit for QEMU to start.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it is looked whether it has.
+/// The interval of checks whether it has started.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Where QEMU will be answered: a socket in a directory of its own, which goes with this value.
+/// A listening socket for QEMU's monitor, in a directory of its own, which is removed on drop.
 #[derive(Debug)]
 pub struct Switchboard {
     listener: UnixListener,
@@ -24,10 +24,10 @@ pub struct Switchboard {
 }
 
 impl Switchboard {
-    /// Opens one.
+    /// Creates the directory and the socket.
     ///
     /// # Errors
-    /// Those of the directory for temporary files.
+    /// The directory or the socket cannot be created.
     pub fn open() -> io::Result<Switchboard> {
         let directory = leftovers::directory_in(&std::env::temp_dir())?;
         let listener = UnixListener::bind(directory.path().join("monitor"))?;
@@ -35,20 +35,20 @@ impl Switchboard {
         Ok(Switchboard { listener, directory })
     }
 
-    /// A file beside the socket.
+    /// The path of a file next to the socket.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// The socket.
+    /// The path of the socket.
     pub fn socket(&self) -> PathBuf {
         self.file("monitor")
     }
 
-    /// Waits for QEMU to call; `None` if it ends before.
+    /// Waits for QEMU to connect; `None` if it ends before.
     ///
     /// # Errors
-    /// Those of the socket, and a QEMU that does nothing.
+    /// An error of the socket, or a timeout.
     pub fn answer(&self, has_ended: impl Fn() -> bool) -> io::Result<Option<Monitor>> {
         let begin = Instant::now();
         loop {
@@ -65,7 +65,7 @@ impl Switchboard {
     }
 }
 
-/// An open line to QEMU.
+/// A connection to QEMU's monitor.
 #[derive(Debug)]
 pub struct Monitor(BufReader<UnixStream>);
 
@@ -79,23 +79,23 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Lets the machine run. It may have come to its end before QEMU could answer.
+    /// Starts the machine. It may end before QEMU can answer.
     ///
     /// # Errors
-    /// Those of the socket, and QEMU's.
+    /// An error of the socket, or one that QEMU reports.
     pub fn go_on(&mut self) -> io::Result<()> {
         self.last(&json!({ "execute": "cont" }))
     }
 
-    /// Ends QEMU, whatever the machine does. It may have ended before it could answer.
+    /// Ends QEMU, whatever the machine does. QEMU may end before it can answer.
     ///
     /// # Errors
-    /// Those of the socket, and QEMU's.
+    /// An error of the socket, or one that QEMU reports.
     pub fn quit(&mut self) -> io::Result<()> {
         self.last(&json!({ "execute": "quit" }))
     }
 
-    /// Says something that QEMU may end with.
+    /// Sends a command that QEMU may end on without an answer.
     fn last(&mut self, command: &Value) -> io::Result<()> {
         match self.execute(command) {
             Err(error) if matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe) => Ok(()),
@@ -106,16 +106,16 @@ impl Monitor {
     /// Whether KVM executes the machine.
     ///
     /// # Errors
-    /// Those of the socket, and QEMU's.
+    /// An error of the socket, or one that QEMU reports.
     pub fn has_kvm(&mut self) -> io::Result<bool> {
         let said = self.execute(&json!({ "execute": "query-kvm" }))?;
         said["enabled"].as_bool().ok_or_else(|| io::Error::other(format!("query-kvm: QEMU answers {said}")))
     }
 
-    /// What a command of the monitor for people prints.
+    /// The output of a human monitor command.
     ///
     /// # Errors
-    /// Those of the socket, and QEMU's.
+    /// An error of the socket, or one that QEMU reports.
     pub fn ask(&mut self, command: &str) -> io::Result<String> {
         let asked = json!({ "execute": "human-monitor-command", "arguments": { "command-line": command } });
         let said = self.execute(&asked)?;
@@ -125,7 +125,7 @@ impl Monitor {
     fn execute(&mut self, command: &Value) -> io::Result<Value> {
         writeln!(self.0.get_mut(), "{command}")?;
         loop {
-            // What is neither is an event.
+            // Messages with neither `error` nor `return` are events.
             let answer = self.line()?;
             if let Some(error) = answer.get("error") {
                 return Err(io::Error::other(format!("QEMU refuses {command}: {error}")));
@@ -145,7 +145,7 @@ impl Monitor {
     }
 }
 
-/// A path as part of an argument of QEMU's, which splits at commas; two stand for one.
+/// A path as part of a QEMU argument: QEMU splits arguments at commas, and a doubled comma is a literal one.
 pub fn doubled(path: &Path) -> Vec<u8> {
     let bytes = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
     bytes.iter().flat_map(|byte| std::iter::repeat_n(*byte, if *byte == b',' { 2 } else { 1 })).collect()
@@ -162,7 +162,7 @@ mod tests {
         let directory = board.file("");
         let mode = std::os::unix::fs::PermissionsExt::mode(&directory.metadata().unwrap().permissions());
         assert_eq!(mode & 0o777, 0o700);
-        // Two recordings, even of processes with the same number in other namespaces, have two.
+        // Each recording has its own directory, even for equal PIDs in different namespaces.
         assert_ne!(Switchboard::open().unwrap().file(""), directory);
         drop(board);
         assert!(!directory.exists());

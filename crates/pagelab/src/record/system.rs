@@ -1,4 +1,4 @@
-//! A whole machine: which emulator a command runs, and where its memory is.
+//! Records a whole machine: determines the emulator and where the machine's memory is.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use super::error::RecordError;
 use super::exchange::Exchange;
 use super::qmp::{Monitor, Switchboard};
 
-/// The emulator of a command and what it emulates.
+/// The architecture that a command's emulator emulates.
 pub fn architecture(path: &Path) -> Result<Architecture, RecordError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let named = |of: &str| Architecture::ALL.into_iter().find(|known| known.name() == of);
@@ -22,15 +22,15 @@ pub fn architecture(path: &Path) -> Result<Architecture, RecordError> {
     found.ok_or_else(|| RecordError::NoSystem(path.to_owned()))
 }
 
-/// What executes machines in hardware, as `qemu-system-x86_64 -accel help` and the like call it.
+/// Accelerators that run machines in hardware, as listed by `qemu-system-x86_64 -accel help` and the like.
 const HARDWARE: [&str; 7] = ["kvm", "xen", "hvf", "hax", "whpx", "nvmm", "mshv"];
 
-/// Refuses to let hardware execute the machine: nothing can be recorded there. What stands in files that QEMU reads
-/// (`-readconfig`) is not looked at here; [`begin`] asks QEMU itself.
+/// Refuses hardware acceleration, under which nothing can be recorded. Files that QEMU reads (`-readconfig`) are not checked
+/// here; [`begin`] asks QEMU itself.
 pub fn refuse_acceleration(arguments: &[OsString]) -> Result<(), RecordError> {
     let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     for (place, word) in words.iter().enumerate() {
-        // QEMU takes one dash for two. It does not take `=`, but says less clearly why not.
+        // QEMU accepts one dash or two. It does not accept `=`, but its own error is less clear.
         let Some(option) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) else { continue };
         let (option, value) = match option.split_once('=') {
             Some((option, value)) => (option, value),
@@ -50,36 +50,36 @@ pub fn refuse_acceleration(arguments: &[OsString]) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// Whether one of accelerators that are tried in turn (`kvm:tcg`) is hardware.
+/// Whether one of the accelerators that QEMU tries in turn (`kvm:tcg`) is hardware.
 fn is_hardware(accelerators: &str) -> bool {
     accelerators.split(':').any(|name| HARDWARE.contains(&name))
 }
 
-/// Whether properties (`pc,accel=kvm`) ask for hardware.
+/// Whether machine properties (`pc,accel=kvm`) ask for hardware.
 fn has_hardware(properties: &str) -> bool {
     properties.split(',').filter_map(|property| property.strip_prefix("accel=")).any(is_hardware)
 }
 
-/// Whether the user asks for a machine that does not begin by itself.
+/// Whether the user wants the machine to start stopped.
 pub fn stays_stopped(arguments: &[OsString]) -> bool {
     arguments.iter().any(|word| word == "-S" || word == "--S")
 }
 
-/// What became of a machine that was to begin.
+/// The result of starting a machine.
 #[derive(Debug)]
 pub enum Begun {
-    /// It runs; QEMU is on the line as long as this lives.
+    /// The machine runs. The monitor stays connected as long as this lives.
     Runs {
-        /// The line.
+        /// The monitor connection.
         line: Monitor,
     },
-    /// QEMU has ended before.
+    /// QEMU ended before the machine could start.
     Ended,
-    /// Hardware would execute it. It has not begun.
+    /// Hardware would execute the machine, so it was not started.
     Accelerated,
 }
 
-/// Asks a machine that has not begun where its memory is, tells the plugin, and lets it begin.
+/// Asks QEMU for the memory layout of the stopped machine, passes it to the plugin, and starts the machine.
 pub fn begin(board: &Switchboard, qemu: &Supervised, stays: bool) -> io::Result<Begun> {
     let Some(mut monitor) = board.answer(|| qemu.status().is_some())? else { return Ok(Begun::Ended) };
     if monitor.has_kvm()? {
@@ -105,11 +105,11 @@ pub fn begin(board: &Switchboard, qemu: &Supervised, stays: bool) -> io::Result<
     Ok(Begun::Runs { line: monitor })
 }
 
-/// How often it is looked whether all is recorded.
+/// The interval of checks whether the recording is complete.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Waits until a machine has ended, or until all is recorded that was to be: then it ends the machine, which nobody asked to
-/// do anything else. Whether it did.
+/// Waits until a machine has ended, or the requested recording is complete. In the second case, this ends the machine,
+/// because nothing else was requested of it. Returns whether it did.
 pub fn end_when_complete(line: &mut Monitor, qemu: &Supervised, exchange: &Exchange) -> io::Result<bool> {
     while qemu.status().is_none() {
         if exchange.is_complete() {
@@ -120,19 +120,19 @@ pub fn end_when_complete(line: &mut Monitor, qemu: &Supervised, exchange: &Excha
     Ok(false)
 }
 
-/// A stretch of a machine's memory.
+/// A range of a machine's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Range {
     /// Its physical address.
     address: u64,
     bytes: u64,
-    /// Where it begins in its block of memory.
+    /// Its offset in its memory block.
     offset: u64,
-    /// What QEMU calls the block.
+    /// QEMU's name of the memory block.
     name: String,
 }
 
-/// The memory in what `info mtree -f` prints: that of the view that all devices and processors share.
+/// Parses the memory ranges in the output of `info mtree -f`, in the view shared by all devices and processors.
 fn ranges(view: &str) -> Vec<Range> {
     let mut found: Vec<Range> = Vec::new();
     let mut is_memory = false;
@@ -157,7 +157,7 @@ impl Range {
     }
 }
 
-/// `0000000000100000-0000000003ffffff (prio 0, ram): pc.ram @0000000000100000`
+/// Parses `0000000000100000-0000000003ffffff (prio 0, ram): pc.ram @0000000000100000`
 fn parsed(line: &str) -> Option<Range> {
     let (addresses, rest) = line.split_once(" (")?;
     let (begin, last) = addresses.split_once('-')?;

@@ -1,4 +1,4 @@
-//! `pagelab restore`: put back what a killed run left.
+//! `pagelab restore`: restores settings that a killed run left changed.
 
 use clap::Args;
 use lease::{Fate, Recovered};

@@ -1,4 +1,4 @@
-//! `pagelab show`: a stored comparison again.
+//! `pagelab show`: shows a stored comparison.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ pub struct Show {
 /// Runs `pagelab show`.
 ///
 /// # Errors
-/// There is no such store or comparison, or something cannot be written.
+/// The store or the comparison does not exist, or an output cannot be written.
 pub fn run(arguments: &Show) -> Result<(), Failure> {
     let store = find_store(arguments.store.as_deref())?
         .map_err(|path| Failure::Input(format!("there is no store {}; --store FILE names another", path.display())))?;

@@ -60,50 +60,50 @@ pub struct Replay {
     pub html: Option<PathBuf>,
 }
 
-/// A word of the command line of `sim` that is not what it should be.
+/// An invalid argument of `sim`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WordError {
-    /// No size.
+    /// The argument is not a size.
     #[error(transparent)]
     Size(#[from] SizeError),
-    /// A modifier where there are none.
+    /// The policy does not take these modifiers.
     #[error("{base} does not take +{modifiers}; expected {expected}")]
     Modified {
-        /// The policy.
+        /// The policy without modifiers.
         base: String,
-        /// What stands behind it.
+        /// The modifiers that were given.
         modifiers: String,
-        /// What there is of it.
+        /// The accepted forms.
         expected: String,
     },
-    /// No policy.
+    /// The argument is not a policy.
     #[error("{0}; models also have contig-64k, base-16k, base-64k and direct-map-SIZE")]
     Policy(#[source] PolicyError),
-    /// A size that is too small or too large.
+    /// The size is out of range.
     #[error("expected {least} to {most}, found {found}")]
     Range {
-        /// The least, as text.
+        /// The smallest accepted size, as text.
         least: String,
-        /// The most, as text.
+        /// The largest accepted size, as text.
         most: String,
-        /// What was given.
+        /// The given size.
         found: String,
     },
-    /// No share.
+    /// The argument is not a share.
     #[error("expected 0% to 100%, found {0:?}")]
     Share(String),
 }
 
-/// How many threads there shall be: as many as were named, or one a processor.
+/// The number of threads: the given one, or one per processor.
 pub fn threads(named: Option<u32>) -> usize {
     let all = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     named.map_or_else(all, |threads| threads as usize)
 }
 
-/// A size from `least` to `most` bytes.
+/// Parses a size from `least` to `most` bytes.
 ///
 /// # Errors
-/// No size, or another one.
+/// The text is not a size, or the size is out of range.
 pub fn parse_size_within(text: &str, least: u64, most: u64) -> Result<u64, WordError> {
     let bytes = parse_bytes(text)?;
     let wrong = || WordError::Range { least: format_bytes(least), most: format_bytes(most), found: text.to_owned() };
@@ -126,7 +126,7 @@ fn parse_memory(text: &str) -> Result<u64, WordError> {
     parse_size_within(text, 1 << 20, MAX_MEMORY_BYTES)
 }
 
-/// `0%` to `100%`, as a ratio.
+/// Parses `0%` to `100%` as a ratio.
 fn parse_share(text: &str) -> Result<f64, WordError> {
     let percent = text.trim_end_matches('%').parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
     percent.map(|percent| percent / 100.0).ok_or_else(|| WordError::Share(text.to_owned()))

@@ -1,4 +1,4 @@
-//! `pagelab sim chase`: the reach of TLBs as knees, measured on this processor beside the model of it.
+//! `pagelab sim chase`: shows TLB reach as knees in the latency curve, measured on this processor and next to it as modelled.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
@@ -18,13 +18,13 @@ use super::machines;
 use crate::failure::{Failure, told};
 use crate::output::{can_be_written, print, terminal_width, write_page};
 
-/// Policies: of base pages, and of leaves of PMD size.
+/// The compared policies: base pages and PMD leaves.
 const POLICIES: [&str; 2] = ["base", "thp"];
-/// log2 of the smallest buffer; each next one has twice as much.
+/// log2 of the smallest buffer in bytes; each further one is twice as large.
 const SMALLEST_SHIFT: u32 = 16;
-/// Loads of a run: few, so that a run fits between two interruptions.
+/// Loads per run: few, so that a run fits between two interrupts.
 const LOADS: u64 = 200_000;
-/// Runs of which the fastest counts: all that can come on top of it is noise.
+/// The number of runs. The fastest counts, because disturbances only add time.
 const REPEATS: u32 = 5;
 
 /// Arguments of `pagelab sim chase`.
@@ -55,26 +55,19 @@ fn parse_largest(text: &str) -> Result<u64, WordError> {
 /// Why a chase could not be measured.
 #[derive(Debug, thiserror::Error)]
 enum Unmeasured {
-    /// It could not be started.
     #[error("{0}")]
     Start(#[from] std::io::Error),
-    /// It failed; what it wrote to standard error says why.
+    /// The workload failed; its standard error gives the reason.
     #[error("{}", if said.is_empty() { status.to_string() } else { said.clone() })]
-    Failed {
-        /// How it ended.
-        status: ExitStatus,
-        /// What it said.
-        said: String,
-    },
-    /// It printed no document.
+    Failed { status: ExitStatus, said: String },
     #[error("the workload's report: {0}")]
     Report(#[from] serde_json::Error),
-    /// It printed another document.
+    /// The document lacks the figure.
     #[error("the workload reports no ns_per_access")]
     Figure,
 }
 
-/// A size of the buffer.
+/// The latencies at one buffer size.
 struct Point {
     bytes: u64,
     measured_ns: [Option<f64>; 2],
@@ -84,7 +77,7 @@ struct Point {
 /// Runs `pagelab sim chase`.
 ///
 /// # Errors
-/// No such machine, or something cannot be written. What cannot be measured is a note.
+/// The machine does not exist, or an output cannot be written. A failed measurement only adds a note.
 pub fn run(arguments: &Chase) -> Result<(), Failure> {
     can_be_written(&arguments.html)?;
     let cpu = machines::host_cpu()?;
@@ -109,7 +102,7 @@ pub fn run(arguments: &Chase) -> Result<(), Failure> {
     }
 }
 
-/// What must be known of this host to compare it with the machine.
+/// Notes on differences between this host and the machine.
 fn about_this_host(machine: &Machine, cpu: &str) -> Result<Vec<String>, Failure> {
     let other = (!machine.is_cpu(cpu)).then(|| format!("{} does not describe this processor ({cpu})", machine.name));
     let host = host::Host::open("/").and_then(|host| host.machine());
@@ -135,7 +128,7 @@ fn point(machine: &Machine, bytes: u64, seed: u64, unmeasured: &mut [Option<Stri
     for (at, policy) in POLICIES.into_iter().enumerate() {
         let parsed: ModelPolicy = policy.parse().map_err(Failure::input)?;
         point.modelled[at] = Some(lost(machine, &parsed, bytes, seed).map_err(Failure::input)?);
-        // What could not be had once cannot be had for another size.
+        // A policy that failed once would also fail for other sizes.
         if unmeasured[at].is_none() {
             match measured(policy, bytes, seed) {
                 Ok(ns) => point.measured_ns[at] = Some(ns),
@@ -146,7 +139,7 @@ fn point(machine: &Machine, bytes: u64, seed: u64, unmeasured: &mut [Option<Stri
     Ok(point)
 }
 
-/// Nanoseconds a load of the fastest run.
+/// Nanoseconds per load in the fastest run.
 fn measured(policy: &str, bytes: u64, seed: u64) -> Result<f64, Unmeasured> {
     let mut least = f64::INFINITY;
     for _ in 0..REPEATS {

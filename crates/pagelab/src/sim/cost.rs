@@ -1,4 +1,4 @@
-//! What a simulation costs, as plain data for showing.
+//! Converts simulation costs to plain data for reports.
 
 use model::machine::{KernelCycles, Machine};
 use model::simulation::Outcome;
@@ -12,13 +12,13 @@ use serde_json::json;
 use super::machines;
 use super::simulated::{Cell, Simulated};
 
-/// The result of each machine of a trace, of those that were used.
+/// The results of a trace for each of the machines used.
 pub fn answered(simulated: &Simulated, used: &[Machine]) -> Vec<Answer> {
     let machines: Vec<shown::Machine> = used.iter().map(machines::shown).collect();
     answers(&cells(simulated), &machines, !simulated.replayed.is_complete())
 }
 
-/// Each machine under each policy, for showing.
+/// Each machine under each policy, for reports.
 pub fn cells(simulated: &Simulated) -> Vec<shown::Cell> {
     let cell = |cell: &Cell| match cell {
         Cell::Ran(outcome) => shown::Cell {
@@ -38,7 +38,7 @@ pub fn cells(simulated: &Simulated) -> Vec<shown::Cell> {
     simulated.cells.iter().map(cell).collect()
 }
 
-/// What an outcome costs, for showing.
+/// The costs of an outcome, for reports.
 pub fn cost(outcome: &Outcome) -> shown::Cost {
     let mapped = |mapped: &model::simulation::Mapped| shown::Mapped {
         leaf_bytes: mapped.leaf_bytes,
@@ -71,7 +71,7 @@ pub fn cost(outcome: &Outcome) -> shown::Cost {
     }
 }
 
-/// Every count of the outcome under the name that it has in JSON: misses by size and where entries were found, too.
+/// Every count of the outcome with its name in JSON, including misses by size and the levels where entries were found.
 pub fn figures(outcome: &Outcome) -> Vec<(String, u64)> {
     let mut figures = Vec::new();
     for (level, misses) in [("first_level", &outcome.first_level), ("second_level", &outcome.second_level)] {
@@ -101,7 +101,7 @@ pub fn figures(outcome: &Outcome) -> Vec<(String, u64)> {
     figures
 }
 
-/// The names of counts that every outcome has; those of demand paging are in [`Costs`].
+/// Names of the counts that every outcome has; those of demand paging are in [`Costs`].
 const NAMES: [&str; 15] = [
     "accesses",
     "faults",
@@ -120,18 +120,18 @@ const NAMES: [&str; 15] = [
     "walks",
 ];
 
-/// What begins the names of counts of a size, a cache, a level or a kind, which not every machine has.
+/// Prefixes of the names of counts by size, cache, level or kind, which not every machine has.
 const PARTS: [&str; 5] =
     ["first_level_misses", "second_level_misses", "further_levels_misses", "walk_references", "kernel_cycles"];
 
-/// The names of the counts that every outcome has.
+/// All names of counts that every outcome has.
 pub fn names() -> Vec<String> {
     let costs = json!(Costs::default());
     let costs = costs.as_object().into_iter().flatten().filter(|(_, value)| value.is_u64());
     NAMES.iter().map(|name| (*name).to_owned()).chain(costs.map(|(name, _)| name.clone())).collect()
 }
 
-/// Whether an outcome of some machine has a count of that name.
+/// Whether the outcome of some machine can have a count of that name.
 pub fn is_name(name: &str) -> bool {
     match name.split_once(", ") {
         Some((count, _)) => PARTS.contains(&count),

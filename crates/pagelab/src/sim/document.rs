@@ -1,4 +1,4 @@
-//! The simulations as one JSON document, and as plain data for the page.
+//! Converts simulations to one JSON document, and to plain data for the page.
 
 use model::machine::Machine;
 use model::space::Kernel;
@@ -12,7 +12,7 @@ use super::request::Request;
 use super::simulated::Simulated;
 use super::{machines, notes, report};
 
-/// Everything as one JSON document.
+/// All simulations as one JSON document.
 pub fn json(simulated: &[Simulated], used: &[Machine], request: &Request) -> Value {
     let Kernel { khugepaged, instructions_per_s, smaller_folios, pt_reclaim, reuses_large_folios, vdso_pages } =
         &request.kernel;
@@ -41,7 +41,7 @@ pub fn json(simulated: &[Simulated], used: &[Machine], request: &Request) -> Val
     })
 }
 
-/// Everything on one page.
+/// All simulations as one page.
 pub fn page(simulated: &[Simulated], used: &[Machine], request: &Request) -> Document {
     let mut settings = vec![
         ("memory of the machine".to_owned(), format_bytes(request.physical.bytes)),
@@ -68,7 +68,7 @@ pub fn page(simulated: &[Simulated], used: &[Machine], request: &Request) -> Doc
     }
 }
 
-/// What the kernel does besides the policies.
+/// The kernel settings other than the policy.
 fn of_the_kernel(kernel: &Kernel) -> Vec<(String, String)> {
     let Kernel { khugepaged, instructions_per_s, smaller_folios, pt_reclaim, reuses_large_folios, vdso_pages } = kernel;
     let pages = |pages: Option<u64>, usual: &str| pages.map_or(usual.to_owned(), |pages| format!("{pages} pages"));
@@ -104,7 +104,7 @@ fn of_the_kernel(kernel: &Kernel) -> Vec<(String, String)> {
     settings
 }
 
-/// A trace, for the page.
+/// The results of a trace, for the page.
 pub fn of_trace(simulated: &Simulated, used: &[Machine]) -> shown::Trace {
     let mut facts = Vec::new();
     if let Some((accesses, runs, instructions)) = simulated.counted() {

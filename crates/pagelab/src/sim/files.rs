@@ -1,4 +1,4 @@
-//! Traces as files: opened, with a bar over their bytes, and what is said about them.
+//! Opens trace files with a progress bar, and reports damage.
 
 use std::io::{BufReader, IsTerminal, Read};
 use std::path::Path;
@@ -9,25 +9,25 @@ use trace::{Header, Reader};
 
 use crate::failure::{Failure, say};
 
-/// A trace, whose bytes move the bar.
+/// Opens a trace; reading advances the bar.
 ///
 /// # Errors
-/// It cannot be opened.
+/// The file cannot be opened.
 pub fn opened(file: &Path, bar: &ProgressBar) -> Result<impl Read + use<>, Failure> {
     let opened = input::open(file).map_err(|error| Failure::about(file, error))?;
     Ok(bar.wrap_read(BufReader::with_capacity(1 << 20, opened)))
 }
 
-/// What a trace says of itself.
+/// Reads the header of a trace.
 ///
 /// # Errors
-/// It cannot be read, or is no trace.
+/// The file cannot be read, or is not a trace.
 pub fn header(file: &Path) -> Result<Header, Failure> {
     let reader = Reader::new(opened(file, &ProgressBar::hidden())?).map_err(|error| Failure::about(file, error))?;
     Ok(reader.header().clone())
 }
 
-/// A bar over the bytes of a file; hidden where standard error is no terminal.
+/// A progress bar over the bytes of a file; hidden if standard error is not a terminal.
 pub fn bar(file: &Path, what: &str) -> ProgressBar {
     let bytes = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
     let bar = if std::io::stderr().is_terminal() { ProgressBar::new(bytes) } else { ProgressBar::hidden() };
@@ -37,7 +37,7 @@ pub fn bar(file: &Path, what: &str) -> ProgressBar {
     bar
 }
 
-/// Says which parts of a trace could not be used.
+/// Reports which parts of a trace could not be used.
 pub fn say_damage(file: &Path, damage: &[String]) {
     let file = results::printable(&file.display().to_string());
     for damage in damage {

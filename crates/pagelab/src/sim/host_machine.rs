@@ -1,5 +1,5 @@
-//! The machine `host`: the machine file that describes this host's processor, with what is known of this host in place of
-//! what the file leaves open, and what cannot be known named.
+//! The machine `host`: the machine file that describes this host's processor. Facts known from this host replace what the
+//! file leaves open, and notes list what is unknown.
 
 use host::{Host, ToldTlb};
 use model::machine::{self, Figure, Ground, Machine, Serves, Stage2, TableFormat};
@@ -7,25 +7,25 @@ use policy::size::{PageSize, format_bytes};
 
 use crate::failure::Failure;
 
-/// What it is called on the command line.
+/// Its name on the command line.
 pub const NAME: &str = "host";
-/// With what a virtual machine's memory is taken to be mapped.
+/// The assumed second-stage page size of a virtual machine.
 const GUEST_PAGE: PageSize = PageSize::M2;
-/// Entries of the TLB of second-stage translations, and its ways.
+/// Entries and ways of the assumed TLB for second-stage translations.
 const NESTED_TLB: (u32, u32) = (64, 4);
 
-/// This host as a machine.
+/// This host as a model machine.
 pub struct HostMachine {
-    /// The machine.
+    /// The model machine.
     pub machine: Machine,
-    /// What is known of it, and what is not, with what to do.
+    /// Notes on known and unknown properties, and what to do about the unknown ones.
     pub notes: Vec<String>,
 }
 
-/// This host as a machine.
+/// Models this host as a machine.
 ///
 /// # Errors
-/// The host cannot be read, or no machine file describes its processor: the message lists those that might.
+/// The host cannot be read, or no machine file describes its processor. The message lists candidates.
 pub fn of_this_host() -> Result<HostMachine, Failure> {
     of(&Host::open("/").map_err(Failure::input)?)
 }
@@ -49,12 +49,12 @@ fn of(host: &Host) -> Result<HostMachine, Failure> {
     Ok(HostMachine { machine, notes })
 }
 
-/// The machines of the program.
+/// The built-in machines.
 fn known() -> impl Iterator<Item = Machine> {
     machine::BUILT_IN.iter().filter_map(|(name, _)| machine::built_in(name).ok())
 }
 
-/// That no machine file is of this processor, and which are near.
+/// The message if no machine file describes this processor, with the nearest ones.
 fn nothing_fits(id: &str, name: &str, architecture: &str, hypervisor: Option<&str>) -> String {
     let shown = match hypervisor {
         Some(hypervisor) => format!(", or what {hypervisor} shows of it: a hypervisor may hide which one it is"),
@@ -80,7 +80,7 @@ fn nothing_fits(id: &str, name: &str, architecture: &str, hypervisor: Option<&st
     )
 }
 
-/// Leaves of the formats with the kernel's base page the one that it uses, as the first.
+/// Of the formats with the kernel's base page, keeps only the one in use, and puts it first. Returns a note.
 fn keep_what_is_used(machine: &mut Machine, used: Option<&str>, base: PageSize) -> String {
     let is_of_base = |format: &TableFormat| base_bytes(format) == base.bytes();
     let is_used = |format: &TableFormat| used.is_none_or(|used| format.name.split('+').next() == Some(used));
@@ -111,7 +111,8 @@ fn base_bytes(format: &TableFormat) -> u64 {
     paging::with_format!(&format.format, format => paging::Format::geometry(format).page_bytes())
 }
 
-/// Nests the walks of a virtual machine. What the second stage is like, a guest cannot see.
+/// Makes page walks two-dimensional, for a virtual machine. A guest cannot see the properties of the second stage, so the
+/// note says what is assumed.
 fn nest(machine: &mut Machine, hypervisor: &str) -> String {
     let name = match machine.architecture {
         machine::Architecture::X86_64 => "x86-64",
@@ -144,7 +145,7 @@ fn nest(machine: &mut Machine, hypervisor: &str) -> String {
     )
 }
 
-/// What CPUID tells otherwise than the machine file, or that it tells nothing.
+/// Notes on differences between CPUID and the machine file, or that CPUID reports no TLBs.
 fn compared(machine: &Machine, told: &[ToldTlb], hypervisor: Option<&str>) -> Vec<String> {
     if told.is_empty() {
         let why = hypervisor.map_or(String::new(), |hypervisor| format!(" under {hypervisor}"));

@@ -1,4 +1,5 @@
-//! `sim --layouts N`: the same trace at other addresses, as Linux gives a program by randomisation, and how far the figures spread.
+//! `sim --layouts N`: simulates the same trace at other addresses, as Linux's address-space randomisation chooses them, and
+//! reports the spread of the figures.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +13,7 @@ use super::simulate::{cells, machines_of, replayed};
 use super::simulated::{Cell, Layouts, Simulated};
 use crate::failure::Failure;
 
-/// Simulates the layouts that were asked for, of every trace.
+/// Simulates the requested layouts of every trace.
 ///
 /// # Errors
 /// A trace cannot be read again, or a simulation fails.
@@ -25,12 +26,12 @@ pub fn simulate(all: &mut [Simulated], request: &Request) -> Result<(), Failure>
     Ok(())
 }
 
-/// The figures of each cell that ran, over so many layouts.
+/// The spread of the figures of each cell that ran, over `count` layouts.
 fn spreads(simulated: &Simulated, count: u32, request: &Request) -> Result<Vec<Spread>, Failure> {
     let file = Path::new(&simulated.file);
     let machines = machines_of(&simulated.header, request)?;
     let mut gathered: Vec<Gathered> = simulated.cells.iter().map(|_| Gathered::default()).collect();
-    // A pass over the trace is for as many as threads can take at a time: each has a memory of its own.
+    // Each pass over the trace simulates only as many layouts as there are threads: each layout has its own memory.
     let at_a_time = (request.threads / simulated.cells.len().max(1)).max(1);
     for numbers in (0..count).collect::<Vec<_>>().chunks(at_a_time) {
         let (mut simulations, mut places): (Vec<Simulation>, Vec<usize>) = (Vec::new(), Vec::new());
@@ -50,12 +51,12 @@ fn spreads(simulated: &Simulated, count: u32, request: &Request) -> Result<Vec<S
     Ok(simulated.cells.iter().zip(gathered).filter_map(spread).collect())
 }
 
-/// What chooses a layout: that of a number is the same, however many there are.
+/// The seed of a layout. It does not depend on the number of layouts.
 fn seed(seed: u64, number: u32) -> u64 {
     seed.rotate_left(32) ^ u64::from(number)
 }
 
-/// The figures of a cell, by their names.
+/// The figures of a cell, collected by name over layouts.
 #[derive(Default)]
 struct Gathered {
     layouts: u32,
@@ -63,7 +64,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// Adds those of a simulation that came to its end.
+    /// Adds the figures of a simulation that reached the end of the trace.
     fn add(&mut self, outcome: &Outcome) {
         if outcome.is_whole() {
             self.layouts += 1;
@@ -73,12 +74,12 @@ impl Gathered {
         }
     }
 
-    /// How they spread, beside those of the layout without randomisation.
+    /// The spread of the figures, together with those of the layout without randomisation.
     fn spread(self, fixed: &Outcome) -> Spread {
         let of_fixed: BTreeMap<String, u64> = figures(fixed).into_iter().collect();
         let layouts = self.layouts as usize;
         let of = |(name, mut values): (String, Vec<u64>)| {
-            // A size or a cache that has no line in some had none there.
+            // A count that is missing from some outcomes was zero there.
             values.resize(layouts, 0);
             values.sort_unstable();
             let fixed = of_fixed.get(&name).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! `--linux FILE.toml`: what is set about the kernel besides the policy (docs/reference/formats/linux-file.md).
+//! `--linux FILE.toml`: kernel settings other than the policy (docs/reference/formats/linux-file.md).
 
 use std::path::Path;
 
@@ -10,25 +10,25 @@ use serde::Deserialize;
 
 use crate::failure::Failure;
 
-/// The schema of the files that this version reads.
+/// The schema of files that this version reads.
 const SCHEMA: &str = "pagelab.linux/1";
 
-/// The kernel as it is without a file, with what every key means.
+/// The default settings as a file that documents every key.
 pub const DEFAULTS: &str = include_str!("../../../../linux/defaults.toml");
 
 /// Folio sizes that Linux can enable, in bytes.
 const FOLIOS: std::ops::RangeInclusive<u64> = 16 << 10..=1 << 30;
 
-/// Pages that a vDSO and its data can have; none has more than ten so far.
+/// Accepted page counts of a vDSO with its data; known kernels have at most ten.
 const VDSO_PAGES: std::ops::RangeInclusive<u64> = 1..=64;
 
-/// What kind of file it is: of another one no key need be known.
+/// Only the schema: in a file of another schema, no other key need be known.
 #[derive(Debug, Deserialize)]
 struct Kind {
     schema: String,
 }
 
-/// The file. What is not there is as without a file.
+/// The file. Missing keys have their defaults.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
@@ -60,37 +60,26 @@ struct WireMthp {
     also_enabled: Vec<String>,
 }
 
-/// A file that describes no kernel.
+/// The file does not describe a kernel.
 #[derive(Debug, thiserror::Error)]
 enum LinuxError {
-    /// Not TOML, or with keys and values that there are not.
+    /// The file is not TOML, or has unknown keys or values of the wrong type.
     #[error("{0}; `pagelab list linux` shows every key")]
     Syntax(#[from] TomlError),
-    /// A file of another kind or version.
+    /// The file has another schema.
     #[error("schema: found {found:?}, expected {SCHEMA:?}")]
-    Schema {
-        /// What it says.
-        found: String,
-    },
-    /// A value that no kernel has.
+    Schema { found: String },
+    /// A value is out of range.
     #[error("{key}: found {found}, expected {expected}")]
-    Value {
-        /// Where it stands.
-        key: &'static str,
-        /// The value.
-        found: String,
-        /// What may stand there.
-        expected: &'static str,
-    },
-    /// A size that is none.
+    Value { key: &'static str, found: String, expected: &'static str },
     #[error("mthp.also_enabled: {0}")]
     Size(#[from] SizeError),
 }
 
-/// The kernel of a file, or the usual one.
+/// The kernel settings of a file, or the defaults.
 ///
 /// # Errors
-/// The file cannot be read, or describes no kernel: with the key and what may stand there.
+/// The file cannot be read, or does not describe a kernel; the message names the key and what it accepts.
 pub fn kernel(file: Option<&Path>) -> Result<Kernel, Failure> {
     let Some(file) = file else { return Ok(Kernel::default()) };
     let text = input::read_definition(file).map_err(|error| Failure::about(file, error))?;
@@ -152,7 +141,7 @@ mod tests {
         assert_eq!(read(DEFAULTS).unwrap(), Kernel::default());
         assert_eq!(kernel(None).unwrap(), Kernel::default());
         assert_eq!(read("schema = \"pagelab.linux/1\"").unwrap(), Kernel::default());
-        // What the example has behind # is what the model does by itself with pages of 4K.
+        // Keys that are commented out in the defaults have, for 4K pages, the values that the model uses anyway.
         let all: String =
             DEFAULTS.replace("# pages_to_scan", "pages_to_scan").replace("# max_ptes_none", "max_ptes_none");
         let khugepaged = read(&all).unwrap().khugepaged;

@@ -1,4 +1,4 @@
-//! Model machines: which were asked for, and what `pagelab list machines` says about them.
+//! Selects model machines, and describes them for `pagelab list machines`.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::host_machine;
 use crate::failure::Failure;
 
-/// The machines that were named, each once: built-in ones, or files.
+/// The named machines, without duplicates: built-in ones, or files.
 pub fn chosen(names: &[String]) -> Result<Vec<Machine>, Failure> {
     let mut all: Vec<(&str, Machine)> = Vec::new();
     for name in names {
@@ -27,7 +27,7 @@ pub fn chosen(names: &[String]) -> Result<Vec<Machine>, Failure> {
     Ok(all.into_iter().map(|(_, machine)| machine).collect())
 }
 
-/// What must be known of this host, where it is one of the machines that were named.
+/// Notes on this host, if it is one of the named machines.
 pub fn host_notes(names: &[String]) -> Result<Vec<String>, Failure> {
     if names.iter().any(|name| name == host_machine::NAME) {
         Ok(host_machine::of_this_host()?.notes)
@@ -36,7 +36,7 @@ pub fn host_notes(names: &[String]) -> Result<Vec<String>, Failure> {
     }
 }
 
-/// A machine by its name, of a file, or this host.
+/// A machine by name, from a file, or this host.
 pub fn named(name: &str) -> Result<Machine, Failure> {
     if name == host_machine::NAME {
         return Ok(host_machine::of_this_host()?.machine);
@@ -49,19 +49,19 @@ pub fn named(name: &str) -> Result<Machine, Failure> {
     machine::read(name, &text).map_err(Failure::input)
 }
 
-/// The machine that stands for an architecture where none was named.
+/// The default machine for an architecture.
 pub fn for_architecture(architecture: &str) -> Result<Machine, Failure> {
     let known = Architecture::ALL.into_iter().find(|known| known.name() == architecture);
     let name = match known {
         Some(Architecture::Arm64) => "neoverse-n1",
         Some(Architecture::RiscV64) => "rva23",
-        // Imported traces do not say where they come from.
+        // Imported traces do not record their architecture.
         Some(Architecture::X86_64) | None => "cascade-lake",
     };
     machine::built_in(name).map_err(Failure::input)
 }
 
-/// The processor that this runs on, as [`Machine::is_cpu`] takes it; empty where /proc/cpuinfo does not say.
+/// This host's processor, in the form that [`Machine::is_cpu`] takes; empty if /proc/cpuinfo does not identify it.
 ///
 /// # Errors
 /// The host cannot be read.
@@ -79,13 +79,13 @@ fn assumed(figure: &&Figure) -> bool {
     matches!(figure.ground, Ground::Assumed(_))
 }
 
-/// How many of its figures are assumed; `None` where none is.
+/// Text on how many of the machine's figures are assumed; `None` if none is.
 pub fn assumed_in_words(machine: &Machine) -> Option<String> {
     let (all, assumed) = (machine.figures.len(), machine.figures.iter().filter(assumed).count());
     (assumed > 0).then(|| format!("{assumed} of {all} figures of {} are assumed", machine.name))
 }
 
-/// Name, processor, TLBs and how much of it is sourced, for every machine of the program.
+/// Name, processor, TLBs and the share of sourced figures, for every built-in machine.
 pub fn described() -> Result<Vec<[String; 5]>, Failure> {
     let mut rows = Vec::new();
     for (name, _) in machine::BUILT_IN {
@@ -101,7 +101,7 @@ pub fn described() -> Result<Vec<[String; 5]>, Failure> {
     Ok(rows)
 }
 
-/// Every figure, its value and what vouches for it.
+/// Every figure with its value and its source.
 pub fn figures(machine: &Machine) -> Vec<[String; 3]> {
     let ground = |ground: &Ground| match ground {
         Ground::Source(source) => source.clone(),
@@ -111,12 +111,12 @@ pub fn figures(machine: &Machine) -> Vec<[String; 3]> {
     machine.figures.iter().map(row).collect()
 }
 
-/// A model machine for `pagelab list machines --json`: every figure with what vouches for it.
+/// A model machine for `pagelab list machines --json`: every figure with its source.
 pub fn document(name: &str) -> Result<Value, Failure> {
     Ok(of(&machine::built_in(name).map_err(Failure::input)?))
 }
 
-/// A machine with every figure and what vouches for it.
+/// A machine as JSON, with the source of every figure.
 pub fn of(machine: &Machine) -> Value {
     let figures: Vec<Value> = machine.figures.iter().map(figure_document).collect();
     let assumed = machine.figures.iter().filter(assumed).count();
@@ -131,7 +131,7 @@ pub fn of(machine: &Machine) -> Value {
     })
 }
 
-/// A machine with every figure and what vouches for it, for a page.
+/// A machine for a page, with the source of every figure.
 pub fn shown(machine: &Machine) -> page::Machine {
     let figure = |figure: &Figure| page::MachineFigure {
         key: figure.key.clone(),

@@ -53,7 +53,7 @@ enum SimVerb {
 /// Runs `pagelab sim`.
 ///
 /// # Errors
-/// Bad input, no machine that can have any of the policies, or no simulation that came to the end of a trace.
+/// The input is invalid, no machine can apply any of the policies, or no simulation reached the end of a trace.
 pub fn run(arguments: &SimArguments) -> Result<(), Failure> {
     match &arguments.verb {
         Some(SimVerb::Sweep(arguments)) => sweep::run(arguments),
@@ -70,15 +70,15 @@ struct Line {
     replay: Replay,
 }
 
-/// What a trace costs on machines under policies.
+/// The costs of a trace on machines under policies.
 pub struct Answered {
     /// Each machine under each policy.
     pub cells: Vec<Cell>,
-    /// What must be known to read the figures, by machine.
+    /// Notes on the limits of the figures, by machine.
     pub notes: BTreeMap<String, Vec<String>>,
 }
 
-/// What a trace costs on machines under policies, in the words of `sim`. Nothing is shown.
+/// Simulates from arguments of `sim`, without output.
 ///
 /// # Errors
 /// As [`run`].
@@ -96,7 +96,8 @@ pub fn of_words(words: &[String]) -> Result<Answered, Failure> {
     Ok(Answered { cells: all.iter().flat_map(cost::cells).collect(), notes })
 }
 
-/// Whether a file is a trace of this command, with so many instructions of a thread at most, after so many others.
+/// Whether a file is a trace of this command with the same window: at most `most` instructions per thread, after `skipped`
+/// others.
 pub fn is_trace_of(file: &Path, command: &[String], most: Option<u64>, skipped: Option<u64>) -> bool {
     let is_of = |header: trace::Header| {
         let of_header = header.window.map(|window| window.skip_instructions);
@@ -118,6 +119,6 @@ fn replay(arguments: &Replay) -> Result<(), Failure> {
     if let Some(file) = &arguments.html {
         write_page(file, &results::html::simulation::report(&document::page(&all, &used, &request)))?;
     }
-    // The first trace without an answer decides.
+    // The first trace without a result determines the error.
     all.iter().find_map(Simulated::failure).map_or(Ok(()), Err)
 }

@@ -1,4 +1,4 @@
-//! What must be known to read the figures of a simulated trace.
+//! Notes on the limits of the figures of a simulated trace.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,21 @@ use super::trace_notes::{incomplete, parts, shared};
 use crate::executed::programs_by_times;
 use crate::table::describe::count;
 
-/// What `mmap` counts in where traces are recorded.
+/// The page size in which `mmap` counts on hosts where traces are recorded, in bytes.
 const RECORDED_PAGE_BYTES: u64 = 4096;
 
-/// Everything that limits what the figures say.
+/// All notes on the figures of a trace.
 pub fn of(simulated: &Simulated) -> Vec<String> {
     about(simulated, &simulated.cells.iter().filter_map(Cell::ran).collect::<Vec<_>>())
 }
 
-/// Everything that limits what the figures of one of its machines say.
+/// All notes on the figures of one machine.
 pub fn of_machine(simulated: &Simulated, machine: &str) -> Vec<String> {
     let ran = simulated.cells.iter().filter_map(Cell::ran);
     about(simulated, &ran.filter(|outcome| outcome.machine == machine).collect::<Vec<_>>())
 }
 
-/// What limits the figures of those that ran.
+/// Notes on the figures of these outcomes.
 fn about(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
     let mut notes: Vec<String> = ran.iter().filter_map(|outcome| stopped(outcome)).collect();
     if simulated.replayed.inferred {
@@ -116,7 +116,7 @@ fn about(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
     notes
 }
 
-/// Says which programs were executed of which there is no trace, the most often executed first.
+/// A note on executed programs that have no trace, most frequent first.
 fn unrecorded(programs: &BTreeMap<Unrecorded, u64>) -> Option<String> {
     let all: u64 = programs.values().sum();
     let named = programs.iter().map(|(Unrecorded { program, why }, times)| (program.as_str(), why.as_deref(), *times));
@@ -129,7 +129,7 @@ fn unrecorded(programs: &BTreeMap<Unrecorded, u64>) -> Option<String> {
     })
 }
 
-/// At which addresses the program is.
+/// A note on the addresses at which the program was laid out.
 fn layouts(simulated: &Simulated) -> Option<String> {
     let is_laid_out = simulated.header.emulator.is_some() && !simulated.header.system;
     match &simulated.layouts {
@@ -151,7 +151,7 @@ fn layouts(simulated: &Simulated) -> Option<String> {
     }
 }
 
-/// What nothing takes from a thread here, and other threads, cores and processes do on a machine.
+/// A note that the model leaves out interference that threads have on a real machine from other threads, cores and processes.
 fn alone(outcome: &Outcome) -> String {
     let who = match outcome.threads {
         1 => "the program has a core to itself".to_owned(),

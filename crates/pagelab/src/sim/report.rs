@@ -1,4 +1,4 @@
-//! The outcome as tables for the terminal and as JSON.
+//! Formats outcomes as tables for the terminal and as JSON.
 
 use model::machine::Machine;
 use model::replay::Unrecorded;
@@ -16,12 +16,12 @@ use super::cost::{answered, cost};
 use super::simulated::{Cell, Layouts, Simulated};
 use super::{notes, swept};
 
-/// Tables for the terminal, trace by trace.
+/// Tables for the terminal, one trace after the other.
 pub fn texts(all: &[Simulated], used: &[Machine], width: usize) -> String {
     all.iter().map(|simulated| text(simulated, used, width)).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Tables of a trace, those of each machine together, and its result.
+/// The tables of a trace, grouped by machine, and its result.
 fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
     let mut lines = Vec::new();
     let ran: Vec<&Outcome> = simulated.cells.iter().filter_map(Cell::ran).collect();
@@ -62,7 +62,7 @@ fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
     lines.join("\n")
 }
 
-/// The outcome that says what is in the trace: one that came to its end, if any did.
+/// The outcome that describes the trace: one that reached its end, if any did.
 fn whole_or_first<'a>(ran: &[&'a Outcome]) -> Option<&'a Outcome> {
     ran.iter().find(|outcome| outcome.is_whole()).or(ran.first()).copied()
 }
@@ -74,7 +74,8 @@ fn refused(cell: &Cell) -> Option<String> {
     }
 }
 
-/// Why policies did not hold, by the two largest causes of each, and which calls were answered; once for all machines on which they are the same.
+/// Why policies did not hold, with the two largest causes of each, and which calls were answered. Lines that are equal for
+/// several machines are printed once.
 fn causes(ran: &[&Outcome], width: usize) -> Vec<String> {
     const SHOWN: usize = 2;
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
@@ -106,7 +107,7 @@ fn causes(ran: &[&Outcome], width: usize) -> Vec<String> {
     lines.iter().map(line).collect()
 }
 
-/// What stands in the row of a simulation that did not come to the end of the trace, in place of an answer.
+/// The text in place of a result for a simulation that did not reach the end of the trace.
 const STOPPED: &str = "stopped early";
 
 fn translation(outcomes: &[&Outcome], width: usize) -> String {
@@ -154,7 +155,7 @@ fn memory(outcomes: &[&Outcome], width: usize) -> String {
     plain(header, outcomes.iter().map(row), width)
 }
 
-/// Cycles of translation and of the kernel, if the machine says what the kernel does.
+/// Cycles spent in translation and in the kernel, if the machine file gives kernel costs.
 fn kernel(outcomes: &[&Outcome], width: usize) -> Option<String> {
     outcomes.iter().find(|outcome| outcome.kernel_cycles.is_some())?;
     let row = |outcome: &&Outcome| {
@@ -176,7 +177,7 @@ fn kernel(outcomes: &[&Outcome], width: usize) -> Option<String> {
     Some(plain(header, outcomes.iter().map(row), width))
 }
 
-/// How far figures of a machine spread over layouts.
+/// The spread of a machine's figures over layouts.
 fn over_layouts(machine: &str, layouts: &Layouts, width: usize) -> Option<String> {
     let of_machine = layouts.spreads.iter().filter(|spread| spread.machine == *machine);
     let rows: Vec<[String; 6]> = of_machine.flat_map(Spread::shown).collect();
@@ -185,7 +186,7 @@ fn over_layouts(machine: &str, layouts: &Layouts, width: usize) -> Option<String
     (!rows.is_empty()).then(|| format!("\n{}\n{caption}", plain(Spread::HEADER, rows, width)))
 }
 
-/// What the memory is mapped as at the end: shares by size.
+/// The leaves that map the memory at the end: shares by size.
 fn mapped(mapped: &[results::simulation::Mapped]) -> String {
     let all: u64 = mapped.iter().map(|mapped| mapped.bytes).sum();
     let share = |bytes: u64| 100.0 * bytes as f64 / all.max(1) as f64;
@@ -230,7 +231,7 @@ pub fn document(simulated: &Simulated, used: &[Machine]) -> Value {
     })
 }
 
-/// Figures over layouts.
+/// The spread over layouts as JSON.
 fn layouts(layouts: &Layouts) -> Value {
     let spread = |spread: &Spread| {
         let figure = |of: &Spreading| {
@@ -251,12 +252,12 @@ fn layouts(layouts: &Layouts) -> Value {
     })
 }
 
-/// A program of which there is no trace, and how often it was executed.
+/// A program without a trace, and how often it was executed.
 fn unrecorded((Unrecorded { program, why }, times): (&Unrecorded, &u64)) -> Value {
     json!({ "program": program, "why": why, "times": times })
 }
 
-/// The result of a machine.
+/// The result of a machine as JSON.
 fn answer_document(answer: &Answer) -> Value {
     json!({
         "machine": answer.machine,
@@ -277,7 +278,7 @@ fn ran_document(outcome: &Outcome, trace_is_complete: bool) -> Value {
     document["provenance"] = json!("modelled");
     document["complete"] = json!(outcome.is_whole() && trace_is_complete);
     if !outcome.is_whole() {
-        // What was counted until then is there; it is no answer.
+        // The counts so far are kept, but they are not a result.
         for answer in ["verdict", "left_out", "per_instruction", "per_run"] {
             document[answer] = Value::Null;
         }
@@ -289,7 +290,7 @@ fn ran_document(outcome: &Outcome, trace_is_complete: bool) -> Value {
     document
 }
 
-/// What an instruction or a run costs on average.
+/// Average costs per instruction or per run.
 fn rates(outcome: &Outcome, of: u64) -> Value {
     let rate = |count: u64| count as f64 / of.max(1) as f64;
     json!({

@@ -1,4 +1,4 @@
-//! A simulation that was asked for, checked.
+//! A checked request for a simulation.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -12,38 +12,38 @@ use super::{linux, machines};
 use crate::failure::Failure;
 use crate::output::can_be_written;
 
-/// The policies that are simulated where none is named.
+/// The default policies.
 const USUAL: [&str; 3] = ["base", "mthp-64k", "thp"];
 
-/// Which traces are simulated on what.
+/// The traces to simulate, the machines and the settings.
 pub struct Request {
     /// The traces.
     pub files: Vec<PathBuf>,
-    /// The machines that were named, each once; where there is none, each trace has one of its architecture.
+    /// The named machines, without duplicates; if empty, each trace is simulated on the default machine of its architecture.
     pub machines: Vec<Machine>,
-    /// What must be known of this host, where it is one of them.
+    /// Notes on this host, if it is one of the machines.
     pub host: Vec<String>,
-    /// The policies, each once.
+    /// The policies, without duplicates.
     pub policies: Vec<ModelPolicy>,
-    /// The memory that there is.
+    /// The physical memory of the machine.
     pub physical: Physical,
-    /// What the kernel does besides the policy.
+    /// Kernel settings other than the policy.
     pub kernel: Kernel,
-    /// How many layouts of addresses are simulated beside the one without randomisation.
+    /// The number of randomised address layouts to simulate in addition to the one without randomisation.
     pub layouts: Option<u32>,
-    /// How many threads share the simulations.
+    /// The number of threads that share the simulations.
     pub threads: usize,
-    /// Whether TLBs of every geometry are simulated too.
+    /// Whether to simulate TLBs of every geometry, too.
     pub curves: bool,
-    /// Whether no system call is heard.
+    /// Whether to ignore the system calls in the trace.
     pub accesses_only: bool,
 }
 
 impl Request {
-    /// Checks what was asked for.
+    /// Checks the arguments.
     ///
     /// # Errors
-    /// A page that cannot be written, a machine or a kernel that there is not.
+    /// The page cannot be written, or a machine or kernel file is unknown or invalid.
     pub fn of(arguments: &Replay) -> Result<Request, Failure> {
         can_be_written(&arguments.html)?;
         verbs_come_first(&arguments.files)?;
@@ -60,14 +60,14 @@ impl Request {
             kernel: linux::kernel(arguments.linux.as_deref())?,
             layouts: arguments.layouts,
             threads: threads(arguments.threads),
-            // A page has curves.
+            // The page always shows curves.
             curves: arguments.curves || arguments.html.is_some(),
             accesses_only: arguments.accesses_only,
         })
     }
 }
 
-/// Behind an option the name of a verb is that of a file.
+/// After an option, clap reads the name of a verb as a file. This refuses that with a clear message.
 fn verbs_come_first(files: &[PathBuf]) -> Result<(), Failure> {
     let is_verb = |file: &&PathBuf| ["sweep", "chase"].iter().any(|verb| file.as_os_str() == *verb) && !file.exists();
     match files.iter().find(is_verb) {
@@ -81,7 +81,7 @@ fn verbs_come_first(files: &[PathBuf]) -> Result<(), Failure> {
     }
 }
 
-/// The policies that were asked for, each once, or the usual ones.
+/// The requested policies without duplicates, or the default ones.
 fn policies(named: &[ModelPolicy]) -> Vec<ModelPolicy> {
     if named.is_empty() {
         return USUAL.iter().filter_map(|name| name.parse().ok()).collect();

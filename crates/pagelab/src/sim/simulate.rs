@@ -1,4 +1,4 @@
-//! Traces replayed: each on all machines under all policies.
+//! Replays traces, each on all machines under all policies.
 
 use std::io::BufReader;
 use std::path::Path;
@@ -19,7 +19,7 @@ use super::simulated::{Cell, Simulated};
 use super::swept;
 use crate::failure::Failure;
 
-/// Simulates every trace: what became of each, and all machines that were used, each once, in the order of their first use.
+/// Simulates every trace. Returns the results, and all machines used, without duplicates, in the order of first use.
 ///
 /// # Errors
 /// A trace cannot be read, or a simulation fails.
@@ -35,7 +35,7 @@ pub fn all(request: &Request) -> Result<(Vec<Simulated>, Vec<Machine>), Failure>
     Ok((all, used))
 }
 
-/// One trace on all machines under all policies, and the machines.
+/// Simulates one trace on all machines under all policies. Returns the result and the machines.
 fn one(file: &Path, request: &Request) -> Result<(Simulated, Vec<Machine>), Failure> {
     let header = header(file)?;
     header.filter.admits_policies().map_err(|error| Failure::about(file, error))?;
@@ -59,7 +59,7 @@ fn one(file: &Path, request: &Request) -> Result<(Simulated, Vec<Machine>), Fail
 /// The machines that a trace is simulated on.
 ///
 /// # Errors
-/// There is none for its architecture.
+/// There is no machine for its architecture.
 pub fn machines_of(header: &Header, request: &Request) -> Result<Vec<Machine>, Failure> {
     match &request.machines[..] {
         [] => Ok(vec![machines::for_architecture(&header.architecture)?]),
@@ -67,7 +67,7 @@ pub fn machines_of(header: &Header, request: &Request) -> Result<Vec<Machine>, F
     }
 }
 
-/// Each machine under each policy, ready to run, or why it cannot.
+/// A simulation for each machine and policy, or why it is unsupported.
 pub fn cells(machines: &[Machine], request: &Request) -> Vec<Result<Simulation, Unsupported>> {
     let pairs = machines.iter().flat_map(|machine| request.policies.iter().map(move |policy| (machine, policy)));
     let made = pairs.map(|(machine, policy)| {
@@ -76,7 +76,7 @@ pub fn cells(machines: &[Machine], request: &Request) -> Vec<Result<Simulation, 
     made.collect()
 }
 
-/// Runs what can run, over the trace once.
+/// Runs all supported simulations in one pass over the trace.
 fn run(
     file: &Path,
     cells: Vec<Result<Simulation, Unsupported>>,
@@ -103,19 +103,19 @@ fn run(
     Ok((cells, replayed))
 }
 
-/// What of the machines limits the figures, by name.
+/// Machines whose figures need a note, by name.
 struct Whose {
-    /// They have another instruction set than the trace.
+    /// Machines with another instruction set than the trace.
     foreign: Vec<String>,
-    /// Their first level serves fetches and data together, and the trace has their runs apart.
+    /// Machines whose first-level TLB is shared by fetches and data, while the trace stores fetch and data runs separately.
     shared: Vec<String>,
-    /// It was taken where nothing says which.
+    /// The machine that was assumed because the trace does not record its architecture.
     guessed: Option<String>,
 }
 
 impl Whose {
     fn of(machines: &[Machine], header: &Header, none_was_named: bool) -> Whose {
-        // Imported traces do not say where they come from.
+        // Imported traces do not record their architecture.
         let is_known = Architecture::ALL.iter().any(|known| known.name() == header.architecture);
         let is_foreign = |machine: &&Machine| is_known && machine.architecture.name() != header.architecture;
         let is_shared = |machine: &&Machine| !header.columns.addresses && shares_first_level(machine);
@@ -128,17 +128,17 @@ impl Whose {
     }
 }
 
-/// Whether a TLB of level 1 serves fetches and data.
+/// Whether a level-1 TLB serves both fetches and data.
 fn shares_first_level(machine: &Machine) -> bool {
     let has_both =
         |serves: &[Serves]| serves.contains(&Serves::Fetch) && serves.iter().any(|serves| *serves != Serves::Fetch);
     machine.tlbs.iter().any(|tlb| tlb.level == 1 && has_both(&tlb.serves))
 }
 
-/// Feeds a trace to simulations.
+/// Replays a trace into simulations.
 ///
 /// # Errors
-/// It cannot be read, or is of another kind than they are for.
+/// The trace cannot be read, or is of a kind that the simulations do not accept.
 pub fn replayed(file: &Path, simulations: &mut [Simulation], request: &Request) -> Result<Replayed, Failure> {
     let (bar, threads) = (bar(file, ""), request.threads);
     let first = opened(file, &ProgressBar::hidden())?;
@@ -154,8 +154,8 @@ pub fn replayed(file: &Path, simulations: &mut [Simulation], request: &Request) 
     done.map_err(|error| Failure::about(file, error))
 }
 
-/// The trace of a forked process, or of a program that one executes: what `record` calls it. That there is none is no error; that it
-/// cannot be opened is one.
+/// Opens the trace of a forked process, or of a program that one executes, by the name that `record` gives it. A missing file
+/// is not an error; one that cannot be opened is.
 fn child(file: &Path, image: Image) -> std::io::Result<Option<Child>> {
     let mut path = file.as_os_str().to_owned();
     path.push(image.suffix());

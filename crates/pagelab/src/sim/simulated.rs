@@ -1,4 +1,4 @@
-//! What became of a trace: each machine under each policy, and what was met when it was read.
+//! The results of a trace: each machine under each policy, and problems found while reading it.
 
 use model::policy::Unsupported;
 use model::replay::Replayed;
@@ -9,37 +9,37 @@ use trace::Header;
 use super::swept::Swept;
 use crate::failure::Failure;
 
-/// What became of one trace.
+/// The results of one trace.
 pub struct Simulated {
-    /// The file.
+    /// The path of the trace.
     pub file: String,
-    /// What the trace says about itself.
+    /// The header of the trace.
     pub header: Header,
-    /// What was met when it was read.
+    /// Forks, execs, damage and other facts found while replaying it.
     pub replayed: Replayed,
-    /// Each machine under each policy, in the order asked for.
+    /// Each machine under each policy, in the requested order.
     pub cells: Vec<Cell>,
-    /// Every geometry, if that was asked for.
+    /// Misses of every geometry, if requested.
     pub swept: Option<Swept>,
-    /// Other layouts of addresses, if they were asked for.
+    /// Results for randomised layouts, if requested.
     pub layouts: Option<Layouts>,
-    /// Names of machines that have another instruction set than the trace.
+    /// Names of machines with another instruction set than the trace.
     pub foreign: Vec<String>,
-    /// Names of machines whose first level serves fetches and data together, where the trace has their runs apart.
+    /// Names of machines whose first-level TLB is shared by fetches and data, if the trace stores their runs separately.
     pub shared: Vec<String>,
-    /// The machine that was taken where nothing says which.
+    /// The machine that was assumed because the trace does not record its architecture.
     pub guessed: Option<String>,
-    /// What must be known of this host, where it was one of the machines.
+    /// Notes on this host, if it was one of the machines.
     pub host: Vec<String>,
 }
 
-/// Layouts of addresses, as Linux makes them by randomisation.
+/// Results for address layouts as Linux's randomisation makes them.
 pub struct Layouts {
-    /// How many.
+    /// The number of layouts.
     pub count: u32,
-    /// What chooses them.
+    /// The seed that determines them.
     pub seed: u64,
-    /// How far the figures of each cell that ran spread.
+    /// The spread of the figures of each cell that ran.
     pub spreads: Vec<Spread>,
 }
 
@@ -55,7 +55,7 @@ impl Simulated {
         self.replayed.cut_off || self.swept.as_ref().is_some_and(|swept| swept.cut_off)
     }
 
-    /// What is wrong with the simulations: not one of them came to the end of the trace.
+    /// The failure if no simulation reached the end of the trace.
     pub fn failure(&self) -> Option<Failure> {
         let mut ran = self.cells.iter().filter_map(Cell::ran).peekable();
         if ran.peek().is_none() {
@@ -66,7 +66,7 @@ impl Simulated {
         (!ran.any(Outcome::is_whole)).then(|| Failure::Input(format!("{}: {why}", self.file)))
     }
 
-    /// Accesses, runs and instructions.
+    /// The numbers of accesses, runs and instructions in the trace.
     pub fn counted(&self) -> Option<(u64, u64, Option<u64>)> {
         let ran = self.cells.iter().find_map(Cell::ran).map(|ran| (ran.accesses, ran.runs, ran.instructions));
         ran.or_else(|| self.swept.as_ref().map(|swept| (swept.accesses, swept.runs, swept.instructions)))
@@ -80,14 +80,14 @@ impl Simulated {
 
 /// One machine under one policy.
 pub enum Cell {
-    /// It ran.
+    /// The simulation ran.
     Ran(Box<Outcome>),
-    /// It cannot.
+    /// The machine does not support the policy.
     Refused(Unsupported),
 }
 
 impl Cell {
-    /// The outcome, if it ran.
+    /// The outcome, if the simulation ran.
     pub fn ran(&self) -> Option<&Outcome> {
         match self {
             Cell::Ran(outcome) => Some(outcome),

@@ -14,33 +14,33 @@ use super::files::{bar, header, opened};
 use super::trace_notes;
 use crate::failure::Failure;
 
-/// log2 of the page sizes where none is chosen: 4K, 16K, 64K, 2M and 32M.
+/// log2 of the default page sizes in bytes: 4K, 16K, 64K, 2M and 32M.
 pub const PAGE_SHIFTS: [u32; 5] = [12, 14, 16, 21, 25];
 
-/// A trace, swept.
+/// The sweep of a trace.
 pub struct Swept {
-    /// For showing.
+    /// The misses of each geometry, for reports.
     pub sweep: Sweep,
-    /// Accesses.
+    /// The number of accesses in the trace.
     pub accesses: u64,
-    /// Runs.
+    /// The number of runs in the trace.
     pub runs: u64,
-    /// Instructions, if the trace counts them.
+    /// The number of instructions, if the trace counts them.
     pub instructions: Option<u64>,
     /// Parts of the file that could not be used.
     pub damage: Vec<String>,
-    /// The trace was cut off.
+    /// Whether the trace was cut off.
     pub cut_off: bool,
-    /// Processes that were forked, whose traces are not looked at.
+    /// The number of forked processes, whose traces are not read.
     pub forks: u64,
-    /// The program that the process executed at the end, whose trace is not looked at.
+    /// The program that the process executed at the end, whose trace is not read.
     pub executed: Option<String>,
-    /// What the trace says of itself.
+    /// The header of the trace.
     pub header: Header,
 }
 
 impl Swept {
-    /// What must be known to read the figures.
+    /// Notes on the limits of the figures.
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = trace_notes::parts(&self.header).into_iter().collect();
         notes.extend(trace_notes::filtered(&self.header));
@@ -49,14 +49,14 @@ impl Swept {
         notes
     }
 
-    /// What the figures of geometries and curves do not say.
+    /// Notes on what the figures of geometries and curves leave out.
     pub fn limits(&self) -> Vec<String> {
         let shared =
             (!self.header.columns.addresses).then(|| trace_notes::shared("geometries and curves are of TLBs that"));
         shared.into_iter().chain(self.alone()).collect()
     }
 
-    /// Says what of the recording is not in the file.
+    /// Notes on parts of the recording that are not in the file.
     fn alone(&self) -> Vec<String> {
         let forked = match self.forks {
             0 => None,
@@ -79,10 +79,10 @@ impl Swept {
     }
 }
 
-/// Sweeps a trace for pages of `1 << shift` bytes each and up to so many ways.
+/// Sweeps a trace for pages of `1 << shift` bytes each and up to `ways` ways.
 ///
 /// # Errors
-/// It cannot be read, or is exact for none of the geometries.
+/// The trace cannot be read, or is exact for none of the geometries.
 pub fn swept(file: &Path, page_shifts: &[u32], ways: u32, threads: usize) -> Result<Swept, Failure> {
     let bar = bar(file, "every geometry");
     let swept = sweep(opened(file, &bar)?, page_shifts, ways, threads);
@@ -110,7 +110,7 @@ pub fn swept(file: &Path, page_shifts: &[u32], ways: u32, threads: usize) -> Res
     })
 }
 
-/// Bytes of all pages that are ever touched, by page size: 4K to 1G.
+/// Page size and bytes of all touched pages, for page sizes from 4K to 1G.
 fn footprints(file: &Path) -> Result<Vec<(u64, u64)>, Failure> {
     let mut reader =
         Reader::new(opened(file, &indicatif::ProgressBar::hidden())?).map_err(|error| Failure::about(file, error))?;
@@ -127,13 +127,13 @@ fn footprints(file: &Path) -> Result<Vec<(u64, u64)>, Failure> {
     Ok(trace::SHIFTS.map(bytes).to_vec())
 }
 
-/// Pages that are touched, by page size.
+/// The touched bytes by page size, as JSON.
 pub fn footprint_documents(sweep: &Sweep) -> Vec<Value> {
     let document = |(page_bytes, bytes): &(u64, u64)| json!({ "page_bytes": page_bytes, "touched_bytes": bytes });
     sweep.footprints.iter().map(document).collect()
 }
 
-/// The curves of a trace of `pagelab.sim/1`.
+/// The curves of a trace in `pagelab.sim/1`.
 pub fn curves_document(sweep: &Sweep) -> Value {
     let curve = |size: &u64| {
         let point = |(entries, misses): &(u64, u64)| json!({ "entries": entries, "misses": misses });
@@ -146,7 +146,7 @@ pub fn curves_document(sweep: &Sweep) -> Value {
     })
 }
 
-/// The curves as a table for the terminal: a row for each number of entries, a column for each page size.
+/// The curves as a table for the terminal: one row per number of entries, one column per page size.
 pub fn curves_text(sweep: &Sweep, width: usize) -> String {
     let curves: Vec<Vec<(u64, u64)>> = PAGE_SHIFTS.iter().map(|shift| sweep.curve(1 << shift)).collect();
     let entries: Vec<u64> = curves.first().into_iter().flatten().map(|(entries, _)| *entries).collect();

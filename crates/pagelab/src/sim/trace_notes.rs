@@ -1,10 +1,10 @@
-//! What a trace lacks, in words, for whatever is simulated of it.
+//! Notes on what a trace lacks, for every kind of simulation.
 
 use trace::{Filter, Header};
 
 use crate::trace_file;
 
-/// What of the program's run is not in the trace.
+/// A note on the parts of the program's run that are not in the trace.
 pub fn parts(header: &Header) -> Option<String> {
     let left_out = trace_file::parts(header);
     (!left_out.is_empty()).then(|| {
@@ -16,7 +16,7 @@ pub fn parts(header: &Header) -> Option<String> {
     })
 }
 
-/// Says what figures of a filtered trace are of.
+/// A note on the meaning of figures of a filtered trace.
 pub fn filtered(header: &Header) -> Option<String> {
     matches!(header.filter, Filter::Lru { .. }).then(|| {
         "the trace was filtered: misses are exact, of the geometries for which they are; accesses and runs are those that \
@@ -25,7 +25,7 @@ pub fn filtered(header: &Header) -> Option<String> {
     })
 }
 
-/// That fetches and data share TLBs, and a trace has their runs apart.
+/// A note that fetches and data share TLBs, while the trace stores their runs separately.
 pub fn shared(what: &str) -> String {
     format!(
         "{what} fetches and data share, and the trace has their runs apart: what one takes from the other meanwhile is not \
@@ -34,7 +34,7 @@ pub fn shared(what: &str) -> String {
     )
 }
 
-/// What of a trace, and of those of forked processes, could not be used.
+/// Notes on parts of a trace, and of the traces of forked processes, that could not be used.
 pub fn incomplete(cut_off: bool, children: &[String], damage: &[String]) -> Vec<String> {
     let mut notes = Vec::new();
     if cut_off {

@@ -164,13 +164,13 @@ pub struct Merge {
 }
 
 impl Which {
-    /// The study.
+    /// Loads the study.
     ///
     /// # Errors
-    /// There is none, or it makes no sense.
+    /// The study does not exist or is invalid.
     pub fn definition(&self) -> Result<Definition, Failure> {
         let mut definition = source::named(&self.study)?.of_size(if self.quick { Size::Quick } else { Size::Full })?;
-        // A file's traces lie where it does.
+        // Trace paths in a file are relative to the file's directory.
         let directory = Path::new(&self.study).parent().unwrap_or(Path::new(""));
         for trace in definition.workloads.iter_mut().filter_map(|workload| workload.trace.as_mut()) {
             *trace = directory.join(&*trace).to_string_lossy().into_owned();
@@ -178,12 +178,12 @@ impl Which {
         Ok(definition)
     }
 
-    /// Whether it is named by its file.
+    /// Whether the study is given as a file.
     pub fn is_file(&self) -> bool {
         source::is_file(&self.study)
     }
 
-    /// The words by which it is named again.
+    /// The arguments that name the study and the store again.
     pub fn words(&self) -> String {
         let quick = if self.quick { " --quick" } else { "" };
         let store = self.store.as_ref().map(|store| format!(" --store {}", store.display()));
@@ -192,15 +192,15 @@ impl Which {
 }
 
 impl Run {
-    /// Whether a workload is among those that were named.
+    /// Whether a workload matches the named ones.
     pub fn is_named(&self, workload: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|text| workload.contains(text))
     }
 
-    /// Refuses names that are no workload's.
+    /// Refuses names that match no workload.
     ///
     /// # Errors
-    /// Which one, and which workloads there are.
+    /// A name matches no workload; the message lists the workloads.
     pub fn names_some(&self, definition: &Definition) -> Result<(), Failure> {
         let names: Vec<&str> = definition.workloads.iter().map(|workload| workload.name.as_str()).collect();
         let is_in_none = |text: &&String| !names.iter().any(|name| name.contains(text.as_str()));
@@ -210,7 +210,7 @@ impl Run {
         })
     }
 
-    /// Words that are added to those of every comparison.
+    /// Arguments that are added to those of every comparison.
     pub fn added(&self) -> Vec<String> {
         #[cfg(debug_assertions)]
         if let Some(file) = &self.fake_platform {

@@ -1,4 +1,4 @@
-//! `pagelab study doctor`: which workloads of suites and studies can be run here, what the others lack, and how to get it.
+//! `pagelab study doctor`: lists which workloads of suites and studies can run here, what the others lack, and how to get it.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +12,9 @@ use super::{inputs, source};
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};
 
-/// A workload, and what it lacks.
+/// A workload and what it lacks.
 struct Examined {
-    /// The suite or the study that it is of.
+    /// The suite or study that it belongs to.
     of: String,
     workload: Workload,
     lacks: Vec<Lack>,
@@ -23,13 +23,13 @@ struct Examined {
 /// Runs `pagelab study doctor`.
 ///
 /// # Errors
-/// There is no such study, or one that makes no sense.
+/// The study does not exist or is invalid.
 pub fn doctor(arguments: &Doctor) -> Result<(), Failure> {
     let all = if arguments.studies.is_empty() { everything()? } else { of_studies(&arguments.studies)? };
     if arguments.json { print(&format!("{:#}", document(&all)), true) } else { print(&text(&all), false) }
 }
 
-/// All suites, and what studies have beside them.
+/// All suites, and the workloads of studies that are in no suite.
 fn everything() -> Result<Vec<Examined>, Failure> {
     let mut all = Vec::new();
     for suite in source::suites()? {
@@ -83,7 +83,7 @@ impl Examined {
     }
 }
 
-/// The packages that bring what is lacking, each once.
+/// The packages that contain what is missing, without duplicates.
 fn packages<'a>(all: impl IntoIterator<Item = &'a Examined>) -> Vec<String> {
     let names: BTreeSet<&String> = all.into_iter().flat_map(|one| &one.lacks).flat_map(|lack| &lack.packages).collect();
     names.into_iter().cloned().collect()

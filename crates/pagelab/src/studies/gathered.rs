@@ -1,4 +1,4 @@
-//! The rows of a study as the store has them: every workload, on every machine that measured it.
+//! Collects the rows of a study from the store: every workload on every machine that measured it.
 
 use results::matrix::HostOf;
 use results::store::Store;
@@ -18,31 +18,31 @@ use super::programs::rebuilt;
 use super::{over_boots, over_variants, series};
 use crate::failure::Failure;
 
-/// Everything that is known of a study.
+/// All results of a study.
 pub struct Gathered<'a> {
-    /// Workloads on hosts.
+    /// The rows of workloads on hosts.
     pub on_hosts: Vec<HostRow<'a>>,
-    /// Workloads on model machines.
+    /// The rows of workloads on model machines.
     pub on_models: Vec<ModelRow>,
-    /// What is counted and weighed, where the study has it.
+    /// The counted part, if the study has one.
     pub counted: Option<CountedState<'a>>,
-    /// What of it has not been run, in words.
+    /// Text on what has not been run.
     pub missing: Vec<String>,
-    /// The matrix.
+    /// The matrix of workloads and policies.
     pub matrix: Matrix,
-    /// The same rows with boots in the place of policies, where the study has several.
+    /// The same rows with boots in place of policies, if the study has several boots.
     pub over_boots: Option<Matrix>,
-    /// The origin's own form, for each host that measured something of it.
+    /// The results in the form of the original publication, for each host that measured part of it.
     pub forms: Vec<Filled>,
-    /// Series of sizes, with their figures.
+    /// Series over sizes with their figures.
     pub series: Vec<study::series::Filled>,
-    /// The same rows with variants in the place of policies: one for all workloads that have the same ones.
+    /// The same rows with variants in place of policies: one matrix for all workloads with the same variants.
     pub over_variants: Vec<Matrix>,
-    /// The hosts that measured something.
+    /// The hosts with results.
     pub hosts: Vec<HostOf>,
 }
 
-/// Gathers what a store has of a study.
+/// Collects the results of a study from a store.
 ///
 /// # Errors
 /// The store or the host cannot be read.
@@ -85,21 +85,21 @@ pub fn gathered<'a>(definition: &'a Definition, store: Option<&Store>) -> Result
     Ok(Gathered { hosts, on_hosts, on_models, counted, missing, matrix, over_boots, over_variants, forms, series })
 }
 
-/// What each host last measured of a workload.
+/// The latest comparison of a workload on each host.
 fn on_each(rows: &[HostRow<'_>], hosts: &[Known], workload: &str) -> Vec<(String, Comparison)> {
     let row = rows.iter().find(|row| row.workload.name == workload);
     let of_host = |host: &Known| Some((host.label.clone(), latest(row?, host)?.clone()));
     hosts.iter().filter_map(of_host).collect()
 }
 
-/// A host that measured something, or nothing yet.
+/// A host, with or without results.
 struct Known {
     label: String,
-    /// One of its comparisons tells which it is.
+    /// The machine of one of its comparisons, which identifies the host.
     machine: Option<Machine>,
 }
 
-/// Hosts that measured something, in the order of their first comparison; where there is none, this one.
+/// Hosts with results, in the order of their first comparison; if none, this host.
 fn hosts(definition: &Definition, rows: &[HostRow<'_>]) -> Vec<Known> {
     let mut machines: Vec<&Machine> = Vec::new();
     let mut all: Vec<&Comparison> = rows.iter().flat_map(|row| &row.stored).collect();
@@ -123,12 +123,12 @@ fn hosts(definition: &Definition, rows: &[HostRow<'_>]) -> Vec<Known> {
     known
 }
 
-/// A host in words, with the whole name of its processor: what tells hosts apart where samples are exported.
+/// The label of a host with the full processor name, which distinguishes hosts in exported samples.
 pub fn label(definition: &Definition, machine: &Machine) -> String {
     named(definition, machine, &machine.cpu_model)
 }
 
-/// A host in words: its processor, by this name, its kernel, and which boot of the study it is.
+/// The label of a host: its processor under this name, its kernel, and which boot of the study it is.
 fn named(definition: &Definition, machine: &Machine, processor: &str) -> String {
     if machine.name != HOST {
         return machine.name.clone();
@@ -140,8 +140,8 @@ fn named(definition: &Definition, machine: &Machine, processor: &str) -> String 
     format!("{processor}, Linux {release}{boots}")
 }
 
-/// A processor's name as people write it: `Intel Xeon` of `Intel(R) Xeon(R) Processor @ 2.10GHz`. It stands in most sentences of
-/// a report; the page has the whole name among its machines.
+/// A short processor name: `Intel Xeon` for `Intel(R) Xeon(R) Processor @ 2.10GHz`. Most sentences of a report use it; the
+/// page lists the full name with its machines.
 fn plain(model: &str) -> String {
     let model = model.split(" @").next().unwrap_or_default();
     let mut name = model.to_owned();
@@ -152,7 +152,7 @@ fn plain(model: &str) -> String {
     if words.is_empty() { model.to_owned() } else { words.join(" ") }
 }
 
-/// The origin's own form, with the comparisons of a host.
+/// The original publication's form, filled with the comparisons of a host.
 fn form(definition: &Definition, rows: &[HostRow<'_>], host: &Known) -> Option<Filled> {
     let form = definition.form.as_ref()?;
     let of_row = |row: &HostRow<'_>| {
@@ -170,13 +170,13 @@ fn form(definition: &Definition, rows: &[HostRow<'_>], host: &Known) -> Option<F
     Filled::of(form, &host.label, &of_name)
 }
 
-/// What a host last measured of a row.
+/// The latest comparison of a row on a host.
 fn latest<'a>(row: &'a HostRow<'_>, host: &Known) -> Option<&'a Comparison> {
     let of_host = |one: &&Comparison| host.machine.as_ref().is_some_and(|machine| machine.is_alike(&one.machine));
     row.stored.iter().rev().find(of_host)
 }
 
-/// A row, or one for each variant.
+/// A row, or one row per variant.
 fn on_host(definition: &Definition, row: &HostRow<'_>, host: &Known) -> Vec<Row> {
     let (policies, label) = (&definition.policies, &host.label);
     let Some(comparison) = latest(row, host) else {
@@ -208,7 +208,7 @@ fn on_host(definition: &Definition, row: &HostRow<'_>, host: &Known) -> Vec<Row>
     row.workload.variants.iter().map(of_variant).collect()
 }
 
-/// What has not been run: workloads on this host, boots, simulations.
+/// Text on what has not been run: workloads on this host, boots, simulations.
 fn missing(definition: &Definition, on_hosts: &[HostRow<'_>], on_models: &[ModelRow]) -> Vec<String> {
     let mut missing = Vec::new();
     let count = on_hosts.iter().filter(|row| row.progress.is_left()).count();
@@ -219,7 +219,7 @@ fn missing(definition: &Definition, on_hosts: &[HostRow<'_>], on_models: &[Model
     if count > 0 {
         missing.push(format!("{count} of {} simulations of a workload on a machine", on_models.len()));
     }
-    // One without a trial measured nothing of its boot.
+    // A comparison without trials has no results of its boot.
     let measured = on_hosts.iter().flat_map(|row| &row.stored).filter(|comparison| !comparison.trials.is_empty());
     let machines: Vec<&Machine> = measured.map(|comparison| &comparison.machine).collect();
     let lacks = |boot: &&Boot| machines.iter().all(|machine| boot.lacks(machine).is_some());

@@ -1,4 +1,4 @@
-//! How many boots of each guest a study has, and how many it wants.
+//! Counts the boots of each guest that a study has and needs.
 
 use study::comparison::Comparison;
 use study::definition::{Boot, Definition};
@@ -6,17 +6,17 @@ use study::stats::boots::boots_needed;
 
 use crate::kernels::kernel::{self, Kernel};
 
-/// Whether the boots of a study are guests: all of them are, or none.
+/// Whether the boots of a study are guests: either all of them are, or none.
 pub fn are_guests(definition: &Definition) -> bool {
     definition.boots.iter().any(|boot| boot.guest.is_some())
 }
 
-/// Boots of each guest.
+/// The number of boots of each guest that the study needs.
 pub fn boots_wanted(definition: &Definition) -> u32 {
     definition.stopping.boots.unwrap_or_else(|| boots_needed(definition.boots.len()))
 }
 
-/// How many boots of this very image, with this command line, have a result.
+/// The number of boots with a result of exactly this image and command line.
 pub fn boots_of(kernel: &Kernel, stored: &[Comparison]) -> usize {
     let own: Vec<String> = kernel.own_words().collect();
     let is_of = |one: &&Comparison| {
@@ -26,7 +26,8 @@ pub fn boots_of(kernel: &Kernel, stored: &[Comparison]) -> usize {
     stored.iter().filter(is_of).count()
 }
 
-/// Whether each guest has its boots of a workload, which then is the last comparison's. Where the images can be read, only boots of these count.
+/// Whether each guest has enough boots of a workload; returns the number of the last comparison if so. If the images can be
+/// read, only boots of these images count.
 pub fn done(definition: &Definition, stored: &[Comparison]) -> Option<i64> {
     let kernels = kernel::of_boots(&definition.boots).ok();
     let is_of = |boot: &Boot, one: &Comparison| one.ended.has_result() && boot.lacks(&one.machine).is_none();

@@ -1,4 +1,4 @@
-//! Boots of a study that are guests: pagelab boots them by itself, as `compare --kernel` does.
+//! Studies whose boots are guests: pagelab boots them itself, as `compare --kernel` does.
 
 use guest::Sysroot;
 use results::store::{OfStudy, Store};
@@ -16,16 +16,16 @@ use crate::kernels::kernel::{self, Kernel};
 use crate::kernels::lab::{Booted, GUEST_TIME_S, Lab};
 use crate::kernels::{ended, measure};
 
-/// The guests of a study, ready to be booted.
+/// The guests of a study and the means to boot them.
 pub struct Guests {
     lab: Lab,
     kernels: Vec<Kernel>,
 }
 
-/// The guests of a study; `None` where its boots are none, or where nothing is to be run.
+/// Prepares the guests of a study; `None` if its boots are not guests, or nothing is to be run.
 ///
 /// # Errors
-/// A kernel that cannot be booted, no QEMU.
+/// A kernel cannot be booted, or QEMU is missing.
 pub fn open(definition: &Definition, is_wanted: bool, store: &Store) -> Result<Option<Guests>, Failure> {
     if !is_wanted || !are_guests(definition) {
         return Ok(None);
@@ -37,10 +37,10 @@ pub fn open(definition: &Definition, is_wanted: bool, store: &Store) -> Result<O
 }
 
 impl Guests {
-    /// Boots the guests of which a workload has too few, and keeps what each measured.
+    /// Boots the guests of which a workload has too few boots, and stores what each measured.
     ///
     /// # Errors
-    /// A guest without a result.
+    /// A guest has no result.
     pub fn measure(
         &self,
         definition: &Definition,
@@ -65,7 +65,7 @@ impl Guests {
     }
 }
 
-/// Workloads with their comparisons, each with the host that it was made on.
+/// Workloads with their comparisons, each with the label of its host.
 fn named<'a>(rows: &'a [HostRow<'_>]) -> Vec<(&'a str, Vec<(String, &'a Comparison)>)> {
     let host = |one: &Comparison| axis::place(&one.machine.cpu_model, one);
     let of_row = |row: &'a HostRow<'_>| {
@@ -74,12 +74,12 @@ fn named<'a>(rows: &'a [HostRow<'_>]) -> Vec<(&'a str, Vec<(String, &'a Comparis
     rows.iter().map(of_row).collect()
 }
 
-/// What each policy says on each kernel.
+/// The results of each policy on each kernel.
 pub fn of_policies(definition: &Definition, rows: &[HostRow<'_>]) -> Vec<Row> {
     axis::of_policies(definition, &named(rows)).rows
 }
 
-/// What each kernel says under each policy; `None` where there is one kernel, or where nothing was measured.
+/// The results of each kernel under each policy; `None` if there is one kernel, or nothing was measured.
 pub fn of_kernels(definition: &Definition, rows: &[HostRow<'_>], published: &[Published]) -> Option<Matrix> {
     if definition.boots.len() < 2 || rows.iter().all(|row| row.stored.is_empty()) {
         return None;

@@ -1,9 +1,9 @@
-//! Inputs of workloads: made once, kept in the cache directory, and known by the hash of their content, which is part of their
-//! path and so of every command line that is stored.
+//! Inputs of workloads. They are made once, kept in the cache directory, and identified by the hash of their content, which
+//! is part of their path and so of every stored command line.
 //!
-//! As root, only root can change the cache directory: in it are the reasons why an input could not be made, and an input while it is
-//! being made. What an unprivileged user owns there is one directory for each input, with the finished content and copies of it.
-//! In that one, root follows no link and opens nothing but regular files.
+//! If root runs pagelab, only root can change the cache directory itself, which contains the reasons why inputs could not be
+//! made, and inputs while they are being made. An unprivileged user owns only one directory per input, with the finished
+//! content and copies of it. In there, root follows no links and opens only regular files.
 
 mod content;
 
@@ -26,60 +26,60 @@ use crate::failure::{Failure, say};
 use crate::user;
 use content::{hash, hexadecimal};
 
-/// Where inputs are where root runs pagelab: other users, as whom programs are run, can go there.
+/// The cache directory if root runs pagelab: other users, who run the programs, can access it.
 const OF_ROOT: &str = "/var/cache";
-/// What stands for an input that has not been made.
+/// The placeholder for an input that has not been made.
 const UNMADE: &str = "not-made-yet";
-/// How the name of the file ends that says why an input could not be made when that was last tried.
+/// The suffix of the file that says why an input could not be made at the last attempt.
 const WHY_NOT: &str = ".why-not-made";
-/// How the name of a copy of an input ends that a workload makes for a trial.
+/// The suffix of a workload's copy of an input for one trial.
 const OF_TRIAL: &str = ".trial";
-/// Letters of the hash of a recipe in the name of its directory.
+/// The number of letters of a recipe's hash in its directory name.
 const KEY_LETTERS: usize = 16;
 
-/// An input as a user has it, made or not.
+/// An input of a user, made or not.
 pub struct Place<'a> {
     input: &'a Input,
     user: Option<User>,
-    /// A directory of its own, the user's: it has one directory that is called by the hash of its content.
+    /// The input's directory, owned by the user. It contains one directory named by the hash of its content.
     directory: PathBuf,
 }
 
-/// Everything of a recipe that decides what is made.
+/// A key of everything in a recipe that determines the content.
 pub fn key(input: &Input) -> String {
     let recipe = json!([input.command, input.script, input.output]).to_string();
     hexadecimal(&Sha256::digest(recipe))[..KEY_LETTERS].to_owned()
 }
 
-/// What stands for an input where it must be the same on every machine.
+/// A name of the input that is the same on every machine.
 pub fn known_as(input: &Input) -> String {
     format!("{}-{}", input.name, key(input))
 }
 
-/// The user as whom a workload is run and its inputs are made; `None`: the one who runs pagelab.
+/// The user who runs a workload and makes its inputs; `None` means the user who runs pagelab.
 ///
 /// # Errors
-/// There is no such user.
+/// The user does not exist.
 pub fn user(workload: &Workload) -> Result<Option<User>, Failure> {
     user::to_run_as(named_user(workload))
 }
 
-/// The user whom a workload names, where that counts: root runs pagelab, and not by sudo for somebody else.
+/// The user that a workload names, if that applies: root runs pagelab, and not through sudo for another user.
 pub fn named_user(workload: &Workload) -> Option<&str> {
     let is_root_itself = tracer::user::effective_id() == 0 && !matches!(user::to_run_as(None), Ok(Some(_)));
     workload.user.as_deref().filter(|_| is_root_itself)
 }
 
-/// The workload with its inputs where they are now; one that is not made, or cannot be, has a path that says so.
+/// The workload with the current paths of its inputs; the path of an input that is not made says so.
 pub fn as_they_are(workload: &Workload) -> Workload {
     let places = user(workload).and_then(|user| places(workload, &user)).unwrap_or_default();
     workload.placed(|input| path_of(&places, input))
 }
 
-/// The workload with its inputs, which are made where they have not been, and checked where they have.
+/// The workload with its inputs: makes those that are missing and checks the others.
 ///
 /// # Errors
-/// One cannot be made, or is not what it was.
+/// An input cannot be made, or its content has changed.
 pub fn ready(workload: &Workload) -> Result<Workload, Failure> {
     let user = user(workload)?;
     let places = places(workload, &user)?;
@@ -95,10 +95,10 @@ pub fn ready(workload: &Workload) -> Result<Workload, Failure> {
     Ok(workload.placed(|input| path_of(&places, input)))
 }
 
-/// Removes what a workload has beside its inputs for the trial that was the last one: `.trial` at the end of an input's path.
+/// Removes the copies (suffix `.trial`) of inputs that a workload left next to them in the last trial.
 ///
 /// # Errors
-/// It is there and cannot be removed.
+/// A copy exists and cannot be removed.
 pub fn clear(workload: &Workload) -> Result<(), Failure> {
     let user = user(workload)?;
     for content in places(workload, &user)?.iter().filter_map(Place::made) {
@@ -109,13 +109,13 @@ pub fn clear(workload: &Workload) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether one of a workload's inputs must be made first.
+/// Whether one of a workload's inputs has not been made.
 pub fn is_any_unmade(workload: &Workload) -> bool {
     let places = user(workload).and_then(|user| places(workload, &user));
     places.is_ok_and(|places| places.iter().any(|place| place.made().is_none()))
 }
 
-/// Why one of a workload's inputs, which is not made, could not be when that was last tried here.
+/// Why one of a workload's inputs could not be made at the last attempt on this host.
 pub fn failure(workload: &Workload) -> Option<String> {
     let user = user(workload).ok()?;
     let places = places(workload, &user).ok()?;
@@ -132,10 +132,10 @@ fn path_of(places: &[Place<'_>], input: &Input) -> String {
     place.unwrap_or_else(|| PathBuf::from(known_as(input)).join(UNMADE)).to_string_lossy().into_owned()
 }
 
-/// The directory of all inputs: of the cache directory of whoever runs pagelab.
+/// The directory of all inputs, in the cache directory of the user who runs pagelab.
 ///
 /// # Errors
-/// There is none.
+/// There is no cache directory.
 pub fn directory() -> Result<PathBuf, Failure> {
     let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let of_root = (tracer::user::effective_id() == 0).then(|| PathBuf::from(OF_ROOT));
@@ -151,21 +151,21 @@ impl<'a> Place<'a> {
         Ok(Place { input, directory: directory()?.join(known_as(input) + &of_user), user })
     }
 
-    /// The directory with the content, where it has been made.
+    /// The directory with the content, if it has been made.
     fn made(&self) -> Option<PathBuf> {
         let entries = fs::read_dir(&self.directory).ok()?.flatten();
         let is_hash = |name: &str| name.len() == 64 && name.bytes().all(|letter| letter.is_ascii_hexdigit());
         entries.filter(|entry| is_hash(&entry.file_name().to_string_lossy())).map(|entry| entry.path()).min()
     }
 
-    /// The file next to the directory, with the reason why it is not made.
+    /// The file next to the directory that says why the input is not made.
     fn why_not(&self) -> PathBuf {
         let mut path = self.directory.clone().into_os_string();
         path.push(WHY_NOT);
         path.into()
     }
 
-    /// The unprivileged user whose it is, where root runs pagelab.
+    /// The unprivileged user who owns it, if root runs pagelab.
     fn owner(&self) -> Option<Owner> {
         let another = self.user.as_ref().filter(|user| user.is_another());
         another.map(|user| Owner { user: user.uid, group: user.gid })
@@ -176,7 +176,7 @@ impl<'a> Place<'a> {
         self.input.output.as_ref().map_or(content.clone(), |output| content.join(output))
     }
 
-    /// Whether it still is what it was when it was made.
+    /// Checks that the content has not changed since it was made.
     fn check(&self, content: &Path) -> Result<(), Failure> {
         let found = hash(content).map_err(|error| Failure::about(content, error))?;
         if content.file_name().is_some_and(|name| *name == *found) {
@@ -190,7 +190,7 @@ impl<'a> Place<'a> {
         )))
     }
 
-    /// Makes it, or keeps the reason why it cannot be beside where it would be. A signal is no reason.
+    /// Makes the input, or stores the reason why it cannot be made next to its directory. A signal is not stored as a reason.
     fn made_or_said(&self, cache: &Path) -> Result<(), Failure> {
         let why_not = self.why_not();
         let made = self.make(cache);
@@ -205,7 +205,7 @@ impl<'a> Place<'a> {
         made
     }
 
-    /// Makes it in the cache directory, and puts it into its own when it is whole.
+    /// Makes the input in the cache directory, and moves it into its own directory when it is complete.
     fn make(&self, cache: &Path) -> Result<(), Failure> {
         say(format_args!("making the input {}, once: {}", self.input.name, self.directory.display()));
         let about = |path: &Path| {
@@ -218,13 +218,13 @@ impl<'a> Place<'a> {
         partial::remove_left_in(cache);
         let partial = partial::directory_in(cache).map_err(about(cache))?;
         let output = self.output(partial.path()).map_err(about(partial.path()))?;
-        // Root makes nothing in it from here on.
+        // From here on, root creates nothing in it.
         give(partial.path()).map_err(about(partial.path()))?;
         self.run(partial.path(), output)?;
         let hash = hash(partial.path()).map_err(about(partial.path()))?;
         let whole = self.directory.join(&hash);
         match files::rename(partial.path(), &whole) {
-            // Another pagelab has just made the same.
+            // Another pagelab has just made the same input.
             Err(error) if !fs::symlink_metadata(&whole).is_ok_and(|there| there.is_dir()) => {
                 return Err(about(&whole)(error));
             }
@@ -234,7 +234,7 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    /// The standard output of the command.
+    /// The file or null device for the command's standard output.
     fn output(&self, directory: &Path) -> io::Result<Stdio> {
         let Some(name) = &self.input.output else { return Ok(Stdio::null()) };
         let file = files::create_new(&directory.join(name))?;
@@ -242,7 +242,6 @@ impl<'a> Place<'a> {
         Ok(file.into())
     }
 
-    /// Runs the command in a directory.
     fn run(&self, directory: &Path, output: Stdio) -> Result<(), Failure> {
         let name = &self.input.name;
         let failed = |what: &dyn std::fmt::Display| Failure::Input(format!("the input {name} cannot be made: {what}"));

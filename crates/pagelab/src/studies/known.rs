@@ -1,4 +1,4 @@
-//! Names in a study's file that it does not make itself: policies, machines, metrics, figures of simulations.
+//! Checks names in a study file that the file does not define: policies, machines, metrics, simulated figures.
 
 use model::machine::BUILT_IN;
 use model::policy::ModelPolicy;
@@ -9,10 +9,10 @@ use study::metric::{Metric, names};
 use super::series;
 use crate::sim::cost;
 
-/// Whether all names of a study are known.
+/// Checks that all names in a study are known.
 ///
 /// # Errors
-/// The first that is not, and the nearest known one.
+/// The first unknown name, with the nearest known one.
 pub fn check(definition: &Definition) -> Result<(), String> {
     definition.policies.iter().try_for_each(|policy| of_policy(policy))?;
     definition.machines.iter().try_for_each(|machine| of_machine(machine))?;
@@ -30,7 +30,7 @@ pub fn check(definition: &Definition) -> Result<(), String> {
     }
 }
 
-/// One of the host, or of model machines.
+/// Checks a policy of the host or of model machines.
 fn of_policy(policy: &str) -> Result<(), String> {
     match (policy.parse::<Policy>(), policy.parse::<ModelPolicy>()) {
         (Err(error), Err(_)) => Err(error.to_string()),
@@ -38,7 +38,7 @@ fn of_policy(policy: &str) -> Result<(), String> {
     }
 }
 
-/// The host, a model machine, or the file of one.
+/// Checks that the name is the host, a model machine, or a machine file.
 fn of_machine(machine: &str) -> Result<(), String> {
     let known: Vec<String> =
         std::iter::once(HOST).chain(BUILT_IN.iter().map(|(name, _)| *name)).map(str::to_owned).collect();
@@ -49,7 +49,7 @@ fn of_machine(machine: &str) -> Result<(), String> {
     }
 }
 
-/// Metrics that a trial of some workload has, by the names under which reports have them.
+/// The metrics of the workloads' trials, by their names in reports.
 fn measured(definition: &Definition) -> Vec<String> {
     let general = Metric::of_every_trial().into_iter().map(|metric| metric.name);
     let inside = [names::ITERATION_S, names::FIRST_ITERATION_S].map(str::to_owned);
@@ -66,7 +66,7 @@ fn unknown(key: &str, kind: &str, name: &str, known: &[String]) -> String {
     format!("{key}: there is no {kind} {name:?}{nearest}; there are {}", known.join(", "))
 }
 
-/// The known name that is like this one, if any is: a third of it may be different.
+/// The most similar known name, if at most a third of it differs.
 pub fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a String> {
     let distance = |known: &&String| strsim::damerau_levenshtein(name, known);
     let is_similar = |known: &&String| distance(known) <= known.len().max(name.len()) / 3;

@@ -1,4 +1,4 @@
-//! What this machine lacks to run a workload: programs, files, a user; and the package that brings them.
+//! Checks what this machine lacks to run a workload: programs, files, a user, and the packages that contain them.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -7,19 +7,19 @@ use study::definition::{Input, Workload};
 
 use super::inputs;
 
-/// The word that stands for this program.
+/// The name of this program in command lines.
 const PAGELAB: &str = "pagelab";
 
-/// Something that is not here.
+/// Something that is missing here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
-    /// What it is, in a sentence.
+    /// A sentence about it.
     pub what: String,
-    /// The packages that bring it, by their names in Debian.
+    /// The Debian packages that contain it.
     pub packages: Vec<String>,
 }
 
-/// What is lacking to run a workload by this command, or one of its variants, and to make its inputs.
+/// What is missing to run a workload with this command, or one of its variants, and to make its inputs.
 pub fn lacking(workload: &Workload, command: &[String]) -> Vec<Lack> {
     let own = packages(&workload.package);
     let first = |text: &Option<String>| text.as_ref().and_then(|text| shlex::split(text)?.into_iter().next());
@@ -38,10 +38,10 @@ pub fn lacking(workload: &Workload, command: &[String]) -> Vec<Lack> {
     all
 }
 
-/// Whether everything is here.
+/// Checks that nothing is missing.
 ///
 /// # Errors
-/// What is lacking first, and where it comes from.
+/// The first thing that is missing, and where to get it.
 pub fn is_here(workload: &Workload, command: &[String]) -> Result<(), String> {
     match lacking(workload, command).into_iter().next() {
         None => Ok(()),
@@ -59,7 +59,7 @@ fn of_input(input: &Input, of_workload: &[String]) -> Vec<Lack> {
     needed.filter_map(|program| lack(program, &packages)).collect()
 }
 
-/// A path is one of a file; a name is one of a program.
+/// Checks one requirement: a path names a file, a name without a path names a program.
 fn lack(needed: &str, packages: &[String]) -> Option<Lack> {
     let what = if needed.starts_with('/') && !needed.contains("/bin/") {
         match Path::new(needed).try_exists() {

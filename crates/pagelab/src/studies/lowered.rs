@@ -1,4 +1,4 @@
-//! A workload in the words of `compare`: what is measured is what that command line measures.
+//! Converts a workload to arguments of `compare`, which define what is measured.
 
 use std::path::Path;
 
@@ -7,23 +7,23 @@ use study::definition::{Definition, Stopping, Variant, Workload};
 
 use super::inputs;
 
-/// A workload that can be measured.
+/// A workload as arguments of `compare`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lowered {
-    /// The words of `compare`, without the store.
+    /// The arguments, without the store.
     pub words: Vec<String>,
-    /// The same, but for what differs between installations: what decides what is measured.
+    /// The arguments without parts that differ between installations: the identity of what is measured.
     pub subject: Vec<String>,
-    /// Policies that the host cannot have, with the reasons.
+    /// Policies that the host cannot apply, with the reasons.
     pub left_out: Vec<(String, String)>,
 }
 
-/// The word that stands for this program.
+/// The name of this program in command lines.
 const PAGELAB: &str = "pagelab";
-/// How long a trial takes at most where the study does not say: nobody sits beside it.
+/// The default time limit of a trial: studies run unattended.
 const TRIAL_TIME: &str = "1h";
 
-/// The words for a workload, or why this host cannot measure it.
+/// The arguments for a workload, or why this host cannot measure it.
 pub fn lowered(definition: &Definition, workload: &Workload) -> Result<Lowered, String> {
     if let Some(why) = &workload.missing {
         return Err(why.clone());
@@ -47,8 +47,8 @@ pub fn lowered(definition: &Definition, workload: &Workload) -> Result<Lowered, 
     Ok(Lowered { words, subject, left_out })
 }
 
-/// The words for a workload in a guest that has the files of another system, where pagelab is this program, or why it cannot be measured
-/// there: neither inputs nor users of this host are in that system.
+/// The arguments for a workload in a guest with another system's files, where pagelab is this program, or why it cannot be
+/// measured there: that system lacks this host's inputs and users.
 pub fn words_in_system(definition: &Definition, workload: &Workload, program: &Path) -> Result<Vec<String>, String> {
     lowered(definition, workload)?;
     if let Some(input) = workload.inputs.first() {
@@ -61,13 +61,13 @@ pub fn words_in_system(definition: &Definition, workload: &Workload, program: &P
     Ok(with_seed(definition, words(definition, workload, &here, &program.to_string_lossy())))
 }
 
-/// Whether every policy is one that a boot has or has not: then a comparison is of one boot, and boots are compared.
+/// Whether every policy is a property of the whole boot: then a comparison covers one boot, and boots are compared.
 pub fn is_over_boots(definition: &Definition) -> bool {
     let is_of_boot = |policy: &String| policy.parse::<Policy>().is_ok_and(|policy| policy.direct_map().is_some());
     definition.policies.iter().all(is_of_boot)
 }
 
-/// The policies that a host can have, and those of model machines.
+/// Splits the policies into those that a host can apply and those only for model machines.
 fn split(policies: &[String]) -> (Vec<String>, Vec<(String, String)>) {
     let (here, others): (Vec<&String>, Vec<&String>) =
         policies.iter().partition(|policy| policy.parse::<Policy>().is_ok());
@@ -75,7 +75,7 @@ fn split(policies: &[String]) -> (Vec<String>, Vec<(String, String)>) {
     (here.into_iter().cloned().collect(), others.into_iter().map(|one| (one.clone(), why.to_owned())).collect())
 }
 
-/// The command line, with the words that are the same for every policy and installation first.
+/// Builds the arguments, with those first that are the same for every policy and installation.
 fn words(definition: &Definition, workload: &Workload, policies: &[String], own: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut option = |name: &str, value: &str| words.extend([format!("--{name}"), value.to_owned()]);
@@ -117,7 +117,7 @@ fn words(definition: &Definition, workload: &Workload, policies: &[String], own:
     words
 }
 
-/// Variables that every variant has with the same value: what is run before them has these alone.
+/// Variables with the same value in all variants: commands that run before the variants get only these.
 fn env_of_all(workload: &Workload) -> impl Iterator<Item = (&String, &String)> {
     let is_of_all = |(name, value): &(&String, &String)| {
         workload.variants.iter().all(|variant| variant.env.get(*name) == Some(*value))
@@ -125,7 +125,7 @@ fn env_of_all(workload: &Workload) -> impl Iterator<Item = (&String, &String)> {
     workload.env.iter().filter(is_of_all)
 }
 
-/// The words of a variant.
+/// Adds the arguments of a variant.
 fn of_variant(workload: &Workload, variant: &Variant, own: &str, option: &mut impl FnMut(&str, &str)) {
     let is_own = |(name, value): &(&String, &String)| !env_of_all(workload).any(|one| one == (*name, *value));
     let variables = variant.env.iter().filter(is_own).map(|(name, value)| format!("{name}={value}"));
@@ -151,7 +151,7 @@ fn of_variant(workload: &Workload, variant: &Variant, own: &str, option: &mut im
     variant.fragmented.iter().for_each(|wish| option("fragmented-of", &format!("{name}={wish}")));
 }
 
-/// A command line that begins with this program's name begins with its path.
+/// Replaces this program's name at the beginning of a command line by its path.
 fn with_program(text: &str, own: &str) -> String {
     match text.strip_prefix(PAGELAB).filter(|rest| rest.starts_with(' ')) {
         Some(rest) => shlex::try_quote(own).map_or(text.to_owned(), |own| format!("{own}{rest}")),
@@ -159,7 +159,7 @@ fn with_program(text: &str, own: &str) -> String {
     }
 }
 
-/// What decides nothing about what is measured: as whom programs are run that refuse to be root's.
+/// Arguments that do not change what is measured: the user for programs that refuse to run as root.
 fn of_this_host(workload: &Workload) -> impl Iterator<Item = String> {
     let user = inputs::named_user(workload).map(|name| ["--user".to_owned(), name.to_owned()]);
     user.into_iter().flatten()

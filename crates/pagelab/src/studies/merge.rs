@@ -1,5 +1,5 @@
-//! `pagelab study merge`: what several hosts have measured, in one store. It can be done again: what is there already is
-//! passed over.
+//! `pagelab study merge`: merges the results of several hosts into one store. It can be repeated: existing results are
+//! skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::output::{open_store, print, read_store};
 
 /// Runs `pagelab study merge`.
 /// # Errors
-/// A store that cannot be read or written; comparisons of which two stores tell different things.
+/// A store cannot be read or written, or two stores have different results for the same comparison.
 pub fn merge(arguments: &Merge) -> Result<(), Failure> {
     if let (Some(first), false) = (arguments.stores.first(), arguments.stores.iter().any(|path| !is_missing(path))) {
         return Err(absent(first));
@@ -30,7 +30,7 @@ pub fn merge(arguments: &Merge) -> Result<(), Failure> {
     }
 }
 
-/// No store has anything of a study.
+/// The error if no store has results of a study.
 fn not_there(study: &str, known: &BTreeSet<String>) -> Failure {
     let known: Vec<String> = known.iter().cloned().collect();
     let nearest = nearest(study, &known).map(|nearest| format!("; the nearest is {nearest}")).unwrap_or_default();
@@ -38,7 +38,7 @@ fn not_there(study: &str, known: &BTreeSet<String>) -> Failure {
     Failure::Input(format!("--study: no store has anything of {study:?}; they have {there}{nearest}"))
 }
 
-/// Merges stores into one. What is wrong with one of them is said, and the others are merged.
+/// Merges stores into one. An error in one of them is reported, and the others are still merged.
 pub fn into(stores: &[PathBuf], study: Option<&str>, into: &Store) -> Counted {
     let (mut counted, mut known) = (Counted::default(), Known::default());
     for path in stores {
@@ -54,7 +54,7 @@ pub fn into(stores: &[PathBuf], study: Option<&str>, into: &Store) -> Counted {
     counted
 }
 
-/// An error of looking is also one of opening, which reports it.
+/// Other errors of this check also occur when the store is opened, which reports them.
 fn is_missing(store: &Path) -> bool {
     matches!(store.try_exists(), Ok(false))
 }
@@ -64,7 +64,7 @@ fn absent(store: &Path) -> Failure {
 }
 
 impl Counted {
-    /// What was done, in words; where all of it is now.
+    /// A summary of the merge, with the path of the resulting store.
     pub fn told(&self, store: &Path) -> String {
         let Counted { added, grown, there, simulated, simulated_there, .. } = self;
         format!(
@@ -74,10 +74,10 @@ impl Counted {
         )
     }
 
-    /// What went wrong.
+    /// The failure of the merge, if any.
     ///
     /// # Errors
-    /// Conflicts, and stores that could not be read.
+    /// There were conflicts, or stores that could not be read.
     pub fn ending(&self) -> Result<(), Failure> {
         let conflicts = [(self.conflicts, "comparisons"), (self.simulated_otherwise, "simulations")];
         let conflicts = conflicts.into_iter().filter(|(count, _)| *count > 0);
@@ -88,10 +88,10 @@ impl Counted {
     }
 }
 
-/// What the store that is merged into has, by study.
+/// The content of the target store, by study.
 type Known = BTreeMap<String, Vec<(OfStudy, Comparison)>>;
 
-/// What came of a merge.
+/// Counts of a merge.
 #[derive(Default)]
 pub struct Counted {
     added: usize,
@@ -102,7 +102,7 @@ pub struct Counted {
     simulated_otherwise: usize,
     conflicts: usize,
     unread: usize,
-    /// The studies that the stores have something of.
+    /// The studies that the source stores contain.
     studies: BTreeSet<String>,
 }
 
@@ -158,7 +158,7 @@ fn of_store(
     Ok(())
 }
 
-/// What becomes of a simulation that is there. One that failed gives way to one that did not.
+/// Decides what to do about an existing simulation. A failed one is replaced by a successful one.
 fn met(there: &str, new: &str) -> Meeting {
     let (there_read, new_read) = (Outcome::read(there), Outcome::read(new));
     let failed = |outcome: &Option<Outcome>| outcome.as_ref().is_some_and(|outcome| outcome.failure().is_some());
@@ -184,13 +184,13 @@ fn say_conflict(from: &Store, into: &Store, Simulation { of, machine, policy, ..
     ));
 }
 
-/// What is there of a study.
+/// Loads the comparisons of a study.
 fn loaded(into: &Store, study: &str) -> Result<Vec<(OfStudy, Comparison)>, Failure> {
     let all = into.comparisons_of(study).map_err(Failure::input)?.into_iter();
     all.map(|(of, id)| Ok((of, into.load(id).map_err(Failure::input)?))).collect()
 }
 
-/// Takes a comparison over, what is new of it, or nothing.
+/// Copies a comparison, only its new trials, or nothing.
 fn take(
     from: &Store,
     into: &Store,
@@ -231,14 +231,14 @@ fn take(
     Ok(())
 }
 
-/// Whether two comparisons are one: begun in the same second of the same boot, by the same seed.
+/// Whether two comparisons are the same: started in the same second of the same boot, with the same seed.
 fn is_same(one: &Comparison, other: &Comparison) -> bool {
     let key =
         |of: &Comparison| (of.started_unix_s, of.machine.boot_id.clone(), of.machine.host_id.clone(), of.design.seed);
     key(one) == key(other)
 }
 
-/// Adds the trials that are new.
+/// Appends the new trials.
 fn grow(into: &Store, there: &Comparison, new: &Comparison, resumptions: &[Resumption]) -> Result<(), Failure> {
     let grown = new.trials[there.trials.len()..].iter().try_for_each(|record| into.append(there.id, record));
     let known = into.resumptions(there.id).map_err(Failure::input)?.len();

@@ -1,4 +1,4 @@
-//! `pagelab study`: a question, workloads, policies and machines in one file; run, resumed, merged and reported.
+//! `pagelab study`: a question, workloads, policies and machines in one file; runs, resumes, merges and reports them.
 
 mod arguments;
 mod counted;
@@ -32,7 +32,7 @@ use slurm::arguments::On;
 /// Runs `pagelab study`.
 ///
 /// # Errors
-/// A study that there is not or that makes no sense; what its verb says.
+/// The study does not exist or is invalid, or an error of the verb.
 pub fn run(arguments: &StudyArguments) -> Result<(), Failure> {
     match &arguments.verb {
         StudyVerb::List { json } => status::list(*json),

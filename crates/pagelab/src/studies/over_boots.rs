@@ -1,4 +1,4 @@
-//! Rows of a study that compare boots: where every policy is one that a boot has or has not, and where the study names boots.
+//! Rows of a study that compare boots: if every policy is a property of a boot, or if the study names boots.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,12 @@ use super::lowered::is_over_boots;
 use super::plan::HostRow;
 use policy::size::format_bytes;
 
-/// A host's comparisons, with how it is called.
+/// The label of a host, and its comparisons.
 type OfHost<'a> = (String, Vec<&'a Comparison>);
 
-/// Where policies are boots: for each workload a row for each host, and one for all hosts of one ground where there are
-/// several: metal, virtual machines by the leaves behind them, and emulated machines are never pooled with each other.
+/// Rows for policies that are properties of boots: for each workload a row per host, and one for all hosts of the same ground
+/// if there are several. Bare metal, virtual machines by the leaf size that backs them, and emulated machines are never
+/// pooled with each other.
 pub fn of_policies(definition: &Definition, rows: &[HostRow<'_>]) -> Vec<Row> {
     let of_row = |row: &HostRow<'_>| {
         let mut all: Vec<(Option<Ground>, Row)> = by_ground(row)
@@ -34,22 +35,22 @@ pub fn of_policies(definition: &Definition, rows: &[HostRow<'_>]) -> Vec<Row> {
         all
     };
     let mut all: Vec<(Option<Ground>, Row)> = rows.iter().flat_map(of_row).collect();
-    // What all hosts of a ground say together stands first.
+    // Rows that pool all hosts of a ground come first.
     all.sort_by_key(|(ground, _)| (ground.is_none(), *ground));
     all.into_iter().map(|(_, row)| row).collect()
 }
 
-/// Comparisons by what their times are of.
+/// Comparisons grouped by ground: what their times were measured on.
 fn by_ground<'a>(row: &'a HostRow<'_>) -> BTreeMap<Ground, Vec<&'a Comparison>> {
     let mut grounds: BTreeMap<Ground, Vec<&Comparison>> = BTreeMap::new();
     row.stored.iter().for_each(|one| grounds.entry(one.machine.ground()).or_default().push(one));
     grounds
 }
 
-/// What stands for the machine where boots are compared.
+/// The machine name in rows that compare boots.
 const BOOTS: &str = "boots, compared within hosts";
 
-/// What stands for the machine where boots of one ground are compared.
+/// The machine name in rows that compare boots of one ground.
 fn of_ground(ground: Ground) -> String {
     match ground {
         Ground::Metal => BOOTS.to_owned(),
@@ -63,7 +64,7 @@ fn of_ground(ground: Ground) -> String {
     }
 }
 
-/// What boots say of a workload.
+/// The merged result of boots for a workload.
 fn joined(definition: &Definition, row: &HostRow<'_>, machine: &str, comparisons: &[&Comparison]) -> Row {
     let (name, policies) = (&row.workload.name, &definition.policies);
     let parts: Vec<Part> = comparisons.iter().filter_map(|comparison| Part::of(comparison)).collect();
@@ -76,30 +77,30 @@ fn joined(definition: &Definition, row: &HostRow<'_>, machine: &str, comparisons
     Row { origins: comparisons.iter().map(|comparison| row.origin(comparison)).collect(), ..joined }
 }
 
-/// What memory is where boots are compared.
+/// The role of memory size when boots are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Memory {
-    /// What is compared: boots of one host with other memory (`mem=`) are arms.
+    /// Memory size is what is compared: boots of one host with different memory (`mem=`) are arms.
     Compared,
-    /// What must be the same: boots with other memory stand in rows of their own.
+    /// Memory size must be equal: boots with different memory are in separate rows.
     Apart,
 }
 
-/// The row as an emulator's, where it is one's.
+/// Marks the row as emulated if its comparisons are.
 fn as_of_ground(row: Row, comparisons: &[&Comparison]) -> Row {
     let Some(first) = comparisons.first().filter(|one| one.machine.ground() == Ground::Emulated) else { return row };
     let metric = first.design.metrics.iter().find(|metric| metric.name == row.metric);
     row.emulated(metric.map_or(Unit::Seconds, |metric| metric.unit))
 }
 
-/// Rows of one subject are of one command: it is pagelab's own path that differs between hosts.
+/// Unifies the command: parts of one subject differ only in pagelab's path on each host.
 fn of_one_command(parts: Vec<Part>) -> Vec<Part> {
     let first: Option<Invocation> = parts.first().map(|part| part.invocation.clone());
     let alike = |part: Part| Part { invocation: first.clone().unwrap_or(part.invocation.clone()), ..part };
     parts.into_iter().map(alike).collect()
 }
 
-/// Comparisons by host, in the order of their first.
+/// Comparisons by host, in the order of each host's first comparison.
 fn by_host<'a>(row: &'a HostRow<'_>, memory: Memory) -> Vec<OfHost<'a>> {
     let is_same = |one: &Machine, other: &Machine| {
         one.is_same_host(other)
@@ -127,8 +128,8 @@ fn by_host<'a>(row: &'a HostRow<'_>, memory: Memory) -> Vec<OfHost<'a>> {
     named.collect()
 }
 
-/// The matrix of boots of a study that names several; `None` where it does not, or where its policies are boots already and its
-/// boots are not sizes of memory.
+/// The matrix of boots of a study that names several; `None` if it does not, or if its policies are properties of boots
+/// already and its boots are not memory sizes.
 pub fn of_boots(definition: &Definition, rows: &[HostRow<'_>], published: &[Published]) -> Option<Matrix> {
     let baseline = axis::baseline(&definition.boots).filter(|_| definition.boots.len() > 1)?;
     let memory = if definition.compares_memory() { Memory::Compared } else { Memory::Apart };
@@ -163,12 +164,13 @@ pub fn of_boots(definition: &Definition, rows: &[HostRow<'_>], published: &[Publ
     Some(Matrix::of(&names, &names[baseline], all, &published))
 }
 
-/// Boots that are several of those of a study, or none, in words. Where policies are boots, it is they that are compared.
+/// Text on boots that match several of the study's boots, or none. Empty if the policies are properties of boots, because
+/// then those are compared.
 pub fn unplaced<'a>(definition: &Definition, machines: impl IntoIterator<Item = &'a Machine>) -> Vec<String> {
     if is_over_boots(definition) { Vec::new() } else { axis::unplaced(definition, machines) }
 }
 
-/// A published figure of a boot, as one of the matrix of boots.
+/// A published figure of a boot, as an entry of the matrix of boots.
 pub fn beside_boot(definition: &Definition, one: &Published) -> Published {
     let policy = one.policy.as_ref().unwrap_or(&definition.baseline);
     let row_name = |workload: &String| axis::row_name(workload, policy);

@@ -1,4 +1,4 @@
-//! Rows with variants in the place of policies: what builds, arguments, environments and ages of memory are against each other.
+//! Rows with variants in place of policies: how builds, arguments, environments and degrees of fragmentation compare.
 
 use policy::Policy;
 use study::comparison::Comparison;
@@ -7,8 +7,8 @@ use study::matrix::{Matrix, Row, boots::row_name};
 
 use super::plan::HostRow;
 
-/// The matrices of variants, one for all workloads that have the same ones: a row for each workload, policy and host.
-/// `measured`: rows with how their host is called, and what it measured.
+/// The matrices of variants, one for all workloads with the same variants: a row per workload, policy and host. `measured`:
+/// rows with the label of the host and its comparison.
 pub fn matrices(
     definition: &Definition,
     measured: &[(&HostRow<'_>, &str, &Comparison)],
@@ -37,7 +37,7 @@ fn names(row: &HostRow<'_>) -> Vec<String> {
     row.workload.variants.iter().map(|variant| variant.name.clone()).collect()
 }
 
-/// A row for each policy of this host.
+/// A row per policy of this host.
 fn rows(definition: &Definition, row: &HostRow<'_>, host: &str, comparison: &Comparison, names: &[String]) -> Vec<Row> {
     let policies = definition.policies.iter().filter_map(|name| Some((name, name.parse::<Policy>().ok()?)));
     let of_policy = |(policy, parsed): (&String, Policy)| {
@@ -53,7 +53,7 @@ fn rows(definition: &Definition, row: &HostRow<'_>, host: &str, comparison: &Com
     policies.map(of_policy).collect()
 }
 
-/// A published figure of a variant, as one of the matrix of variants.
+/// A published figure of a variant, as an entry of the matrix of variants.
 fn beside_variant(definition: &Definition, one: &Published) -> Published {
     let policy = one.policy.as_ref().unwrap_or(&definition.baseline);
     let workload = one.workload.as_ref().map(|workload| row_name(workload, policy));

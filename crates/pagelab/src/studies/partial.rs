@@ -1,4 +1,4 @@
-//! Directories in which inputs are being made, and the removal of those that killed runs left.
+//! Directories in which inputs are being made, and removal of leftovers of killed runs.
 
 use std::fs;
 use std::io;
@@ -9,19 +9,18 @@ use results::files;
 use results::writer::Writer;
 use tempfile::TempDir;
 
-/// What names begin with.
+/// The prefix of directory names.
 const KIND: &str = "partial-";
 
-/// Makes a directory of this process in another one.
+/// Creates a directory for this process in `parent`.
 ///
 /// # Errors
-/// Those of the system.
+/// The error of the system.
 pub fn directory_in(parent: &Path) -> io::Result<TempDir> {
     files::temporary_directory(parent, &Writer::this_process()?.prefix(KIND))
 }
 
-/// Removes the directories whose writers have ended, if the parent belongs to the user who runs pagelab. What cannot be removed
-/// stays.
+/// Removes the directories whose writers have ended, if the parent belongs to the user who runs pagelab. Errors are ignored.
 pub fn remove_left_in(parent: &Path) {
     let is_own = fs::symlink_metadata(parent).is_ok_and(|parent| parent.uid() == tracer::user::effective_id());
     let (true, Ok(this)) = (is_own, Writer::this_process()) else { return };
@@ -39,7 +38,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory as a process leaves it that was killed.
+    /// A directory as left by a killed process.
     fn left_in(parent: &Path) -> PathBuf {
         let prefix = Writer::this_process().unwrap().prefix(KIND);
         let mut ended = std::process::Command::new("true").spawn().unwrap();

@@ -1,4 +1,4 @@
-//! The plan: every workload on every machine, and how far each of these rows is.
+//! The plan of a study: every workload on every machine, and the state of each of these rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,43 +20,43 @@ use crate::failure::Failure;
 
 /// A workload on the host.
 pub struct HostRow<'a> {
-    /// What is run.
+    /// The workload.
     pub workload: &'a Workload,
-    /// How, or why this host cannot.
+    /// The arguments of `compare`, or why this host cannot run it.
     pub lowered: Result<Lowered, String>,
-    /// What the store has of it, on all hosts, the oldest first.
+    /// Its stored comparisons on all hosts, oldest first.
     pub stored: Vec<Comparison>,
-    /// What each of these ran, by its number.
+    /// The programs that each comparison ran, by the comparison's number.
     pub ran: BTreeMap<i64, Programs>,
-    /// What would run now, as far as it is here.
+    /// The programs that would run now, as far as they are on this host.
     pub programs: Programs,
-    /// Whether nothing of it was measured in this boot.
+    /// Whether none of its comparisons is from this boot.
     pub is_new_boot: bool,
-    /// How far it is on this host.
+    /// Its state on this host.
     pub progress: Progress,
 }
 
-/// How far a row is.
+/// The state of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress {
-    /// It cannot be run, for this reason.
+    /// The row cannot be run, for this reason.
     Refused(String),
-    /// Nothing of it has been run.
+    /// The row has not been run.
     Missing,
-    /// The same, because an input of it could not be made when it was last tried, for this reason.
+    /// The row has not been run, because an input could not be made at the last attempt, for this reason.
     Unmade(String),
-    /// The comparison of that number measured another build of this program.
+    /// The comparison with this number measured another build of this program.
     Rebuilt { id: i64, program: String },
-    /// The comparison of that number was interrupted after so many trials.
+    /// The comparison with this number was interrupted after this number of trials.
     Interrupted { id: i64, trials: usize },
-    /// It is done.
+    /// The comparison with this number is complete.
     Done { id: i64 },
-    /// The comparison of that number has no result, for this reason.
+    /// The comparison with this number has no result, for this reason.
     Failed { id: i64, why: String },
 }
 
 impl Progress {
-    /// Whether something of it is still to be run.
+    /// Whether part of the row remains to be run.
     pub fn is_left(&self) -> bool {
         match self {
             Progress::Missing | Progress::Unmade(_) | Progress::Rebuilt { .. } | Progress::Interrupted { .. } => true,
@@ -64,7 +64,7 @@ impl Progress {
         }
     }
 
-    /// Why a row has no figure, where nothing else says so.
+    /// Why a row has no figure, if no other text gives a reason.
     pub fn why(&self) -> String {
         match self {
             Progress::Refused(why) | Progress::Unmade(why) | Progress::Failed { why, .. } => why.clone(),
@@ -78,7 +78,7 @@ impl Progress {
 /// Every workload on this host.
 ///
 /// # Errors
-/// The store or the host cannot be read; words of a workload that `compare` does not take.
+/// The store or the host cannot be read, or `compare` rejects the arguments of a workload.
 pub fn host_rows<'a>(definition: &'a Definition, store: Option<&Store>) -> Result<Vec<HostRow<'a>>, Failure> {
     if !definition.machines.iter().any(|machine| machine == HOST) {
         return Ok(Vec::new());
@@ -116,10 +116,10 @@ pub fn host_rows<'a>(definition: &'a Definition, store: Option<&Store>) -> Resul
     rows.collect()
 }
 
-/// Comparisons of a row, and what each ran.
+/// The comparisons of a row, and the programs that each ran.
 type Stored = (Vec<Comparison>, BTreeMap<i64, Programs>);
 
-/// The comparisons of a study by the words of what they measured; those of other words are not read.
+/// The comparisons of a study by the arguments that were measured; comparisons with other arguments are not loaded.
 fn by_words(
     definition: &Definition,
     store: Option<&Store>,
@@ -139,7 +139,7 @@ fn by_words(
     Ok(all)
 }
 
-/// What was measured of another build says nothing of this one; what could not be run, or was not, is as it was.
+/// Results of another build do not count for this one. States without results stay as they are.
 fn of_this_build(progress: Progress, ran: &BTreeMap<i64, Programs>, now: &Programs) -> Progress {
     let id = match &progress {
         Progress::Done { id } | Progress::Failed { id, .. } | Progress::Interrupted { id, .. } => *id,
@@ -151,7 +151,8 @@ fn of_this_build(progress: Progress, ran: &BTreeMap<i64, Programs>, now: &Progra
     }
 }
 
-/// How far it is in this boot. What an interrupted comparison has is part of what its boot says; the next one begins anew.
+/// The state in this boot. Trials of an interrupted comparison count for the boot; the next comparison starts from the
+/// beginning.
 fn in_boot(stored: &[Comparison], machine: &Machine) -> Progress {
     let own = stored.iter().rev().find(|one| one.machine.boot_id == machine.boot_id);
     match own.map(|one| (one.id, &one.ended)) {
@@ -166,12 +167,12 @@ fn in_boot(stored: &[Comparison], machine: &Machine) -> Progress {
     }
 }
 
-/// How far it is on a machine: its latest comparison there tells.
+/// The state on a machine, from its latest comparison there.
 fn progress(stored: &[Comparison], machine: &Machine) -> Progress {
     stored.iter().rev().find(|one| is_of(one, machine)).map_or(Progress::Missing, ended)
 }
 
-/// How far a comparison has come.
+/// The state that a comparison leaves the row in.
 pub fn ended(comparison: &Comparison) -> Progress {
     let id = comparison.id;
     match &comparison.ended {
@@ -184,14 +185,14 @@ pub fn ended(comparison: &Comparison) -> Progress {
     }
 }
 
-/// Whether a comparison is of this machine. One of a fake platform says so by its name, and is the host's own for tests.
+/// Whether a comparison is of this machine. In tests, one of a fake platform, recognised by its name, counts as this host's.
 fn is_of(comparison: &Comparison, machine: &Machine) -> bool {
     let is_fake = cfg!(debug_assertions) && comparison.machine.name != machine.name;
     is_fake || comparison.machine.is_alike(machine)
 }
 
 impl HostRow<'_> {
-    /// What made one of its comparisons: the words that make it again, with the programs that ran.
+    /// The origin of one of its comparisons: the command that reproduces it, and the programs that ran.
     pub fn origin(&self, comparison: &Comparison) -> Origin {
         let again = self.lowered.as_ref().map(|lowered| {
             let words = ["pagelab", "compare"].map(str::to_owned);
@@ -204,7 +205,7 @@ impl HostRow<'_> {
         }
     }
 
-    /// What is run of it when it goes on in this boot; `None` where it begins.
+    /// The earlier trials to resume from in this boot; `None` if it starts from the beginning.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -221,7 +222,7 @@ impl HostRow<'_> {
         }))
     }
 
-    /// Seconds that it will take at most: its limit, or where trials are known the blocks that are left.
+    /// The most seconds that it will take: its time limit, or, if trials are known, the time of the remaining blocks.
     pub fn most_s(&self, definition: &Definition) -> Option<f64> {
         if !self.progress.is_left() {
             return Some(0.0);

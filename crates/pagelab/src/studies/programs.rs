@@ -1,4 +1,4 @@
-//! Which builds of its programs a row measured: a program that was built anew is another one, whatever it is called.
+//! The builds of its programs that a row measured: a rebuilt program counts as a different one, even under the same name.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,10 +9,10 @@ use study::definition::Workload;
 
 use crate::hashed::sha256;
 
-/// Programs by the name that the study has for them, each with the SHA-256 of its file.
+/// Programs by their names in the study, each with the SHA-256 of its file.
 pub type Programs = BTreeMap<String, String>;
 
-/// What a comparison of a study measured, as the store keeps it.
+/// The subject of a study's comparison, as the store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// The words of `compare`.
@@ -22,27 +22,27 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Reads what the store has; `None` where it is none of a host.
+    /// Parses a stored subject; `None` if it is not that of a host.
     pub fn read(text: &str) -> Option<Subject> {
         serde_json::from_str(text).ok()
     }
 
-    /// What the store keeps.
+    /// The text for the store.
     pub fn text(&self) -> String {
         serde_json::json!(self).to_string()
     }
 }
 
-/// Files that were read already.
+/// A cache of file hashes.
 #[derive(Default)]
 pub struct Files {
     known: BTreeMap<PathBuf, Option<String>>,
 }
 
 impl Files {
-    /// The programs of a workload that are here and can be read: of its command, its server, its variants, what is run before
-    /// it, and those that it says it needs. pagelab itself is not among them: a comparison has its version. Nor is what else
-    /// a script or a shell starts.
+    /// The readable programs of a workload: of its command, its server, its variants, its preparation, and those it declares
+    /// as needed. pagelab itself is excluded, because the comparison has its version. Other programs that a script or a shell
+    /// starts are not known.
     pub fn of(&mut self, workload: &Workload) -> Programs {
         let first = |text: &Option<String>| text.as_ref().and_then(|text| shlex::split(text)?.into_iter().next());
         let own = [first(&workload.server), first(&workload.prepare), workload.command.first().cloned()];
@@ -58,13 +58,13 @@ impl Files {
         hashed.collect()
     }
 
-    /// SHA-256 of a file; `None` where it cannot be read.
+    /// The SHA-256 of a file; `None` if it cannot be read.
     pub fn sha256(&mut self, path: &Path) -> Option<String> {
         self.known.entry(path.to_path_buf()).or_insert_with(|| sha256(path).ok()).clone()
     }
 }
 
-/// A program that both know and that is another file; what only one knows says nothing.
+/// The name of a program whose hash differs; programs known to only one of the two do not count.
 pub fn rebuilt(before: &Programs, now: &Programs) -> Option<String> {
     let differs = |(name, sha256): &(&String, &String)| now.get(*name).is_some_and(|now| now != *sha256);
     before.iter().find(differs).map(|(name, _)| name.clone())

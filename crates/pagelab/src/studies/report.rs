@@ -1,4 +1,4 @@
-//! `pagelab study report` and `export`: what a study says, and every sample of it.
+//! `pagelab study report` and `export`: the results of a study, and all its samples.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::output::{can_be_written, find_store, print, terminal_width, write, wr
 /// Runs `pagelab study report`.
 ///
 /// # Errors
-/// There is no such study, the store cannot be read, or something cannot be written.
+/// The study does not exist, the store cannot be read, or an output cannot be written.
 pub fn report(arguments: &Report) -> Result<(), Failure> {
     can_be_written(&arguments.html)?;
     let definition = arguments.which.definition()?;
@@ -43,7 +43,7 @@ pub fn report(arguments: &Report) -> Result<(), Failure> {
     } else {
         shown::render(&report, terminal_width())
     };
-    // Forms for other readers are the same on every terminal.
+    // Output for other programs or for mail does not depend on the terminal.
     let is_document = form.json || form.markdown || form.mail;
     print(text.trim_end(), is_document)?;
     match &arguments.html {
@@ -55,7 +55,8 @@ pub fn report(arguments: &Report) -> Result<(), Failure> {
 /// Runs `pagelab study export`.
 ///
 /// # Errors
-/// There is no such study or store, the store cannot be read or has no sample of it, or the file cannot be written.
+/// The study or the store does not exist, the store cannot be read or has no sample of the study, or the file cannot be
+/// written.
 pub fn export(arguments: &Export) -> Result<(), Failure> {
     let definition = arguments.which.definition()?;
     can_be_written([&arguments.output])?;
@@ -80,7 +81,7 @@ pub fn export(arguments: &Export) -> Result<(), Failure> {
     write_samples(&definition, &all, &arguments.output)
 }
 
-/// In the form that the file's ending says.
+/// Writes samples in the format that the file name's extension selects.
 fn write_samples(definition: &Definition, all: &[Sampled<'_>], file: &Path) -> Result<(), Failure> {
     let name = definition.name.as_str();
     match file.extension().and_then(|ending| ending.to_str()) {

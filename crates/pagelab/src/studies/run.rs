@@ -1,4 +1,4 @@
-//! `pagelab study run`: what is missing, one workload after the other.
+//! `pagelab study run`: runs what is missing, one workload after the other.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -23,7 +23,7 @@ use crate::publish::first_of;
 /// Runs `pagelab study run`.
 ///
 /// # Errors
-/// The study makes no sense or is being run already; a signal; rows without a result.
+/// The study is invalid or is already running, a signal arrived, or rows have no result.
 pub fn run(arguments: &Run) -> Result<(), Failure> {
     let definition = arguments.which.definition()?;
     arguments.names_some(&definition)?;
@@ -35,7 +35,8 @@ pub fn run(arguments: &Run) -> Result<(), Failure> {
     of(&definition, arguments, &open_store(arguments.which.store.as_deref())?)
 }
 
-/// Says where this boot is several of the study's, or none: what is measured in it is compared with no other boot.
+/// Warns if this boot matches several of the study's boots, or none: its results are then not compared with those of other
+/// boots.
 fn of_this_boot(definition: &Definition) -> Result<(), Failure> {
     if are_guests(definition) {
         return Ok(());
@@ -47,7 +48,7 @@ fn of_this_boot(definition: &Definition) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs what a store lacks of a study.
+/// Runs what is missing from a store.
 ///
 /// # Errors
 /// As [`run`].
@@ -81,7 +82,7 @@ pub fn of(definition: &Definition, arguments: &Run, store: &Store) -> Result<(),
     status::summary(&gathered(definition, Some(store))?, arguments)
 }
 
-/// Whether a row has something left to run.
+/// Whether a row is selected and has something left to run.
 fn is_wanted(row: &HostRow<'_>, arguments: &Run) -> bool {
     arguments.is_named(&row.workload.name)
         && match row.progress {
@@ -96,7 +97,7 @@ fn is_wanted(row: &HostRow<'_>, arguments: &Run) -> bool {
 fn measured(definition: &Definition, row: &HostRow<'_>, arguments: &Run, store: &Store) -> Result<(), Failure> {
     let Ok(planned) = &row.lowered else { return Ok(()) };
     inputs::ready(row.workload)?;
-    // The paths of inputs that were made just now.
+    // Built again, now with the paths of inputs that were just made.
     let lowered = lowered(definition, row.workload).unwrap_or_else(|_| planned.clone());
     let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
     let of = of_row(definition, row);
@@ -109,7 +110,7 @@ fn measured(definition: &Definition, row: &HostRow<'_>, arguments: &Run, store: 
     first_of(exit.err().into_iter().chain(measured.troubles).chain(cleared.err()))
 }
 
-/// What a comparison of a row is in its study.
+/// The identity of a row's comparison in its study.
 fn of_row(definition: &Definition, row: &HostRow<'_>) -> OfStudy {
     let compare = row.lowered.as_ref().map(|lowered| lowered.subject.clone()).unwrap_or_default();
     OfStudy {

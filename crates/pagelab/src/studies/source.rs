@@ -1,5 +1,5 @@
-//! Where studies and suites come from: the program itself, a directory beside it or where it is installed, a file that is
-//! named; a suite also from `suites` beside the study's file.
+//! Finds studies and suites: built into the program, in a directory next to it or where it is installed, or in a named file.
+//! Suites are also searched in `suites` next to the study file.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use study::definition::{Definition, Size, Wire, WireSuite};
 use super::known::{self, nearest};
 use crate::failure::Failure;
 
-/// The studies of the program.
+/// The built-in studies.
 const STUDIES: [(&str, &str); 5] = [
     ("base-64k", include_str!("../../../../studies/base-64k.toml")),
     ("contig-hint", include_str!("../../../../studies/contig-hint.toml")),
@@ -20,7 +20,7 @@ const STUDIES: [(&str, &str); 5] = [
     ("tcg-regions", include_str!("../../../../studies/tcg-regions.toml")),
 ];
 
-/// The suites of the program.
+/// The built-in suites.
 const SUITES: [(&str, &str); 6] = [
     ("kernel-heavy", include_str!("../../../../suites/kernel-heavy.toml")),
     ("lmbench-like", include_str!("../../../../suites/lmbench-like.toml")),
@@ -30,25 +30,25 @@ const SUITES: [(&str, &str); 6] = [
     ("specint-like", include_str!("../../../../suites/specint-like.toml")),
 ];
 
-/// A study or a suite as it was found.
+/// A study or suite with its unparsed text.
 pub struct Source {
-    /// What it is called: a name, or a path.
+    /// Its name or path.
     pub name: String,
     /// Its text, or why it cannot be read.
     text: Result<String, String>,
-    /// Where suites are looked for first.
+    /// The directory in which suites are searched first.
     beside: Option<PathBuf>,
 }
 
-/// Every study of the program and of the directories that belong to it, by name; one of the program first.
+/// Every built-in or installed study, by name. Built-in ones take precedence.
 ///
 /// # Errors
-/// A directory of them cannot be read.
+/// A directory of studies cannot be read.
 pub fn all() -> Result<Vec<Source>, Failure> {
     found(&STUDIES, &directories("studies"))
 }
 
-/// Every suite of the program and of the directories that belong to it, by name; one of the program first.
+/// Every built-in or installed suite, by name. Built-in ones take precedence.
 ///
 /// # Errors
 /// As [`all`].
@@ -78,15 +78,15 @@ fn read(path: &Path) -> Result<String, String> {
     input::read_definition(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Whether this names a file: what ends in `.toml` or has a `/` does.
+/// Whether the argument names a file: it ends in `.toml` or contains a `/`.
 pub fn is_file(name: &str) -> bool {
     name.contains('/') || name.ends_with(".toml")
 }
 
-/// The study of that name, or of that file.
+/// The study with this name, or in this file.
 ///
 /// # Errors
-/// There is none.
+/// The study does not exist.
 pub fn named(name: &str) -> Result<Source, Failure> {
     let path = Path::new(name);
     if is_file(name) {
@@ -98,10 +98,10 @@ pub fn named(name: &str) -> Result<Source, Failure> {
     one_of("study", name, all()?).map_err(|what| Failure::Input(format!("{what}. {file}")))
 }
 
-/// The one of that name.
+/// Selects by name.
 ///
 /// # Errors
-/// There is none; which there are, and which of them was probably meant.
+/// There is none with this name; the message lists the names and the most similar one.
 fn one_of(kind: &str, name: &str, all: Vec<Source>) -> Result<Source, String> {
     let known: Vec<String> = all.iter().map(|source| source.name.clone()).collect();
     all.into_iter().find(|source| source.name == name).ok_or_else(|| {
@@ -110,7 +110,7 @@ fn one_of(kind: &str, name: &str, all: Vec<Source>) -> Result<Source, String> {
     })
 }
 
-/// The directory of that name beside the program, and in `share/pagelab` where packages put it.
+/// The directory of this name next to the program, and the one in `share/pagelab`, where packages install it.
 fn directories(name: &str) -> Vec<PathBuf> {
     let program = std::env::current_exe().unwrap_or_default();
     let Some(folder) = program.parent() else { return Vec::new() };
@@ -118,10 +118,10 @@ fn directories(name: &str) -> Vec<PathBuf> {
 }
 
 impl Source {
-    /// The study of a size, with the workloads of its suites.
+    /// The study at this size, with the workloads of its suites.
     ///
     /// # Errors
-    /// What is wrong with the file, or with the file of a suite, in a line.
+    /// The error in the study's or a suite's file, in one line.
     pub fn of_size(&self, size: Size) -> Result<Definition, Failure> {
         let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("{}: {error}", self.name));
         let wire: Wire = toml_file::read(self.text()?).map_err(|error| wrong(&error))?;
@@ -135,17 +135,17 @@ impl Source {
         self.text.as_deref().map_err(|why| Failure::Input(why.clone()))
     }
 
-    /// A suite that a study names.
+    /// Loads a suite that a study names.
     fn suite(&self, name: &str) -> Result<WireSuite, Failure> {
         let directories: Vec<PathBuf> = directories("suites").into_iter().chain(self.beside.clone()).collect();
         let source = one_of("suite", name, found(&SUITES, &directories)?);
         source.map_err(|what| Failure::Input(format!("{}: {what}", self.name)))?.as_suite()
     }
 
-    /// The suite.
+    /// Parses the text as a suite.
     ///
     /// # Errors
-    /// What is wrong with the file, in a line.
+    /// The error in the file, in one line.
     pub fn as_suite(&self) -> Result<WireSuite, Failure> {
         let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("suite {}: {error}", self.name));
         let suite: WireSuite = toml_file::read(self.text()?).map_err(|error| wrong(&error))?;

@@ -1,4 +1,4 @@
-//! What of a study is done, what is missing, and why.
+//! Shows what of a study is done, what is missing, and why.
 
 use std::path::Path;
 
@@ -16,13 +16,13 @@ use super::{inputs, source};
 use crate::failure::Failure;
 use crate::output::{find_store, print, terminal_width};
 
-/// The machine of what is counted: any.
+/// The machine of counted rows: any.
 const COUNTED: &str = "any";
 
-/// Shows the studies that there are.
+/// Lists the available studies.
 ///
 /// # Errors
-/// One of them makes no sense.
+/// A study is invalid.
 pub fn list(json: bool) -> Result<(), Failure> {
     let studies = source::all()?.into_iter().map(|source| source.of_size(Size::Full));
     let studies = studies.collect::<Result<Vec<Definition>, Failure>>()?;
@@ -46,7 +46,7 @@ pub fn list(json: bool) -> Result<(), Failure> {
 /// Runs `pagelab study status`.
 ///
 /// # Errors
-/// There is no such study, or the store cannot be read.
+/// The study does not exist, or the store cannot be read.
 pub fn status(arguments: &Status) -> Result<(), Failure> {
     let definition = arguments.which.definition()?;
     let store = find_store(arguments.which.store.as_deref())?.ok();
@@ -76,7 +76,7 @@ fn of_tasks(tasks: &[Standing]) -> String {
     format!("tasks of Slurm:\n{table}")
 }
 
-/// How far the rows of a study are, as a document.
+/// The states of a study's rows, as a document.
 pub fn document(definition: &Definition, gathered: &Gathered<'_>) -> Value {
     let row = |row: &HostRow<'_>| {
         let (state, comparison, why) = told(&row.progress);
@@ -110,7 +110,7 @@ pub fn document(definition: &Definition, gathered: &Gathered<'_>) -> Value {
     })
 }
 
-/// A word, the comparison's number, and the reason.
+/// The state in a word, the comparison's number, and the reason.
 fn told(progress: &Progress) -> (&'static str, Option<i64>, String) {
     match progress {
         Progress::Refused(why) => ("cannot be run", None, why.clone()),
@@ -164,7 +164,7 @@ fn counted(gathered: &Gathered<'_>) -> String {
     format!("{} of {all} rows are done{missing}", done + simulated + counted)
 }
 
-/// Prints what would be run, and how long that takes at most.
+/// Prints what would be run, and the most time that it takes.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -226,10 +226,10 @@ fn minutes(seconds: f64) -> String {
     format!("{} min", (seconds / 60.0).ceil())
 }
 
-/// Says how far a study is, and how it is shown.
+/// Prints the progress of a study, and the command that shows the results.
 ///
 /// # Errors
-/// Rows that have no result, of the workloads that were to be run.
+/// Selected rows have no result.
 pub fn summary(gathered: &Gathered<'_>, arguments: &Run) -> Result<(), Failure> {
     let which = arguments.which.words();
     print(&format!("{}; `pagelab study report {which}` shows what they say", counted(gathered)), false)?;

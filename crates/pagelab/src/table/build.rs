@@ -1,4 +1,4 @@
-//! `pagelab table build`: tables for mappings, as an image of physical memory.
+//! `pagelab table build`: builds page tables for mappings, as an image of physical memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -97,7 +97,7 @@ fn built<F: Format>(format: F, arguments: &Build) -> Result<Tables<F>, Failure> 
     Ok(tables)
 }
 
-/// Why tables cannot be built, with a remedy that is one.
+/// The error if tables cannot be built, with a remedy that applies.
 fn refusal(format: &impl Format, arguments: &Build, error: &Error) -> String {
     match error {
         Error::ArenaFull { limit_bytes, .. } if *limit_bytes < arguments.limit => format!(
@@ -111,7 +111,7 @@ fn refusal(format: &impl Format, arguments: &Build, error: &Error) -> String {
     }
 }
 
-/// What became of the file.
+/// The written file.
 struct Written {
     bytes: u64,
     replaced: bool,

@@ -1,4 +1,4 @@
-//! What tables map and what they take, shown.
+//! Formats what tables map and how much memory they use.
 
 use paging::{Census, Format};
 use results::grid::plain;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::describe::{grouped, size};
 use super::level::{label, linux_name};
 
-/// Tables by level.
+/// A table of the page tables by level.
 pub fn tables_text(format: &impl Format, census: &Census, allocated_bytes: u64, width: usize) -> String {
     let mut rows: Vec<[String; 3]> = census
         .tables
@@ -25,7 +25,7 @@ pub fn tables_text(format: &impl Format, census: &Census, allocated_bytes: u64, 
     plain(["level", "tables", "memory"], rows, width)
 }
 
-/// Bytes by leaf size and contiguity.
+/// A table of the mapped bytes by leaf size and contiguity.
 pub fn mapped_text(format: &impl Format, census: &Census, width: usize) -> String {
     let total = census.total_bytes();
     if total == 0 {
@@ -67,7 +67,7 @@ fn percent(part: u64, total: u64) -> String {
     }
 }
 
-/// The same as a document.
+/// The census as a document.
 pub fn document(format: &impl Format, census: &Census) -> Value {
     let tables = census.tables.iter().map(|(level, tables)| {
         json!({

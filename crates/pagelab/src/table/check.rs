@@ -1,4 +1,4 @@
-//! `pagelab table check`: whether the tables in a memory dump keep the rules of their architecture.
+//! `pagelab table check`: checks whether the page tables in a memory dump follow the rules of their architecture.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -100,42 +100,35 @@ fn run_in<F: Format>(
 
 struct Checked {
     report: Report,
-    /// What is mapped, if the tables can be followed to their ends; nothing where the root is none.
+    /// What is mapped, if the tables can be walked completely; `None` if the root is invalid.
     census: Option<Result<Census, Error>>,
     image_bytes: u64,
-    /// What the file seems to be, if not raw memory.
+    /// The format that the file appears to have, if not raw memory.
     note: Option<&'static str>,
 }
 
-/// A file that is no image of memory.
+/// The file is not an image of memory.
 #[derive(Debug, thiserror::Error)]
 enum NoImage {
-    /// It cannot be read.
     #[error("{} cannot be read: {error}", path.display())]
     Unreadable {
-        /// Which.
         path: PathBuf,
-        /// What the system said.
         #[source]
         error: std::io::Error,
     },
-    /// Nothing is in it.
     #[error("{} is empty; expected raw memory that holds page tables", .0.display())]
     Empty(PathBuf),
-    /// More than was allowed.
     #[error("{} is larger than {limit}; cut out the tables, or allow more with --limit", path.display())]
     TooLarge {
-        /// Which.
         path: PathBuf,
-        /// What was allowed, as text.
+        /// The limit, as text.
         limit: String,
     },
-    /// A part of an entry.
+    /// The file ends within an entry.
     #[error("{} has {bytes}; expected whole 8-byte entries: it is truncated, or no raw memory", path.display())]
     Truncated {
-        /// Which.
         path: PathBuf,
-        /// How much is in it, as text.
+        /// Its size, as text.
         bytes: String,
     },
 }
@@ -154,8 +147,8 @@ fn read_image(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, NoImage> {
     }
 }
 
-/// What a file seems to be that begins as those of a dump format do. Memory may begin so by chance, so this is
-/// no reason to refuse it.
+/// The dump format whose magic number the file starts with. Raw memory may start with the same bytes by chance, so this is
+/// not a reason to refuse it.
 fn container(image: &[u8]) -> Option<&'static str> {
     const KNOWN: [(&[u8], &str); 8] = [
         (b"\x7fELF", "an ELF core file"),
@@ -170,7 +163,7 @@ fn container(image: &[u8]) -> Option<&'static str> {
     KNOWN.iter().find(|(magic, _)| image.starts_with(magic)).map(|(_, what)| *what)
 }
 
-/// How many rules are broken, and how many warnings there are.
+/// The numbers of broken rules and of warnings.
 fn counts(report: &Report) -> (u64, u64) {
     let listed = |severity| report.faults.iter().filter(|fault| fault.severity() == severity).count() as u64;
     (listed(Severity::Error) + report.unlisted_errors, listed(Severity::Warning) + report.unlisted_warnings)
@@ -225,7 +218,7 @@ fn text<F: Format>(format: &F, arguments: &Check, checked: &Checked, tree: Optio
     parts.join("\n\n")
 }
 
-/// How often each rule is broken.
+/// A table of how often each rule is broken.
 fn by_rule(report: &Report, width: usize) -> String {
     let mut rules: BTreeMap<&str, (Severity, u64)> = BTreeMap::new();
     for fault in &report.faults {
@@ -237,7 +230,7 @@ fn by_rule(report: &Report, width: usize) -> String {
     plain(["rule", "severity", "times"], rows, width)
 }
 
-/// Faults of neighbouring entries that break one rule, together.
+/// Groups faults of adjacent entries that break the same rule.
 fn runs(faults: &[Fault]) -> Vec<&[Fault]> {
     let goes_on = |one: &Fault, next: &Fault| {
         one.rule.name() == next.rule.name()
@@ -251,7 +244,7 @@ fn run_text(format: &impl Format, run: &[Fault], root: u64, width: usize) -> Str
     let [fault, rest @ ..] = run else { return String::new() };
     let Fault { rule, level, pa, entry, va, .. } = fault;
     let (word, name, at) = (severity_word(fault.severity()), rule.name(), label(format, *level));
-    // No entry points to the root.
+    // The root is not referenced by an entry.
     if pa.0 == root && *entry == 0 && *level == format.geometry().root_level() {
         return results::fold(&format!("{word}: {name}: the root: {rule}"), width, 4);
     }

@@ -1,4 +1,4 @@
-//! `pagelab table decode`: entries field by field, and how an address is looked up.
+//! `pagelab table decode`: explains entries field by field, and how an address is looked up.
 
 use clap::Args;
 use paging::format::named::Named;
@@ -45,11 +45,11 @@ const LONG: &str = "The last line of an oops can be pasted as it is:
   x86-64   pagelab table decode --format x86-64 PGD 100000067 P4D 100000067 PUD 1001f4067 PMD 0
   arm64    pagelab table decode --format arm64-4k-48 pgd=1000000081a3c003, p4d=1000000081a3c003, pud=0000000000000000";
 
-/// An entry that is to be explained.
+/// An entry to explain.
 #[derive(PartialEq, Eq)]
 struct Asked {
     entry: u64,
-    /// The level that was said for it.
+    /// The level that was given for it.
     level: Option<u8>,
 }
 
@@ -65,21 +65,18 @@ pub fn run(arguments: &Decode) -> Result<(), Failure> {
     print(&text, arguments.json)
 }
 
-/// Words after the options that are no entries.
+/// Arguments after the options that are not entries.
 #[derive(Debug, thiserror::Error)]
 enum NotAsked {
-    /// No level of the format.
     #[error(transparent)]
     Level(#[from] level::LevelError),
-    /// No entry.
     #[error(transparent)]
     Entry(#[from] NumberError),
-    /// A level without an entry.
     #[error("expected an entry after {0:?}")]
     Ends(String),
 }
 
-/// Reads the words after the options: entries, each perhaps with its level.
+/// Parses the arguments after the options: entries, each optionally preceded by its level.
 fn asked(arguments: &Decode) -> Result<Vec<Asked>, NotAsked> {
     let named = arguments.format.named;
     let read_level = |text: &str| level::parse(named, text);
@@ -109,14 +106,14 @@ fn text<F: Format>(format: &F, named: Named, arguments: &Decode, asked: &[Asked]
     let va = arguments.va.map(InputAddress);
     let address = va.map(|va| index::text(format, named, va, width));
     let walk = (asked.len() > 1).then(|| walk_table(format, named, asked, va, width));
-    // An oops prints folded levels twice.
+    // An oops prints folded levels twice, so duplicates are dropped.
     let is_first = |(at, one): &(usize, &Asked)| !asked[..*at].contains(one);
     let entries = asked.iter().enumerate().filter(is_first);
     let entries = entries.map(|(_, asked)| entry_text(format, named, asked, va, width));
     address.into_iter().chain(walk).chain(entries).collect::<Vec<_>>().join("\n\n")
 }
 
-/// All entries in short, in the order in which they were given.
+/// A table of all entries, in the order in which they were given.
 fn walk_table<F: Format>(format: &F, named: Named, asked: &[Asked], va: Option<InputAddress>, width: usize) -> String {
     let mut rows: Vec<[String; 3]> = Vec::new();
     for Asked { entry, level } in asked {
@@ -151,7 +148,7 @@ fn entry_text<F: Format>(format: &F, named: Named, asked: &Asked, va: Option<Inp
     parts.join("\n")
 }
 
-/// What the entry is and does, in a sentence.
+/// A sentence on the kind of the entry and what it does.
 fn summary<F: Format>(format: &F, named: Named, level: u8, entry: u64, va: Option<InputAddress>) -> String {
     match kind(format, level, entry) {
         Kind::Hole if entry == 0 => "a hole: not valid, all zero".to_string(),
@@ -182,7 +179,7 @@ fn summary<F: Format>(format: &F, named: Named, level: u8, entry: u64, va: Optio
     }
 }
 
-/// What the hardware takes an entry for.
+/// The kind of the entry as hardware reads it.
 fn kind(format: &impl Format, level: u8, entry: u64) -> Kind {
     let faults = broken(format, level, entry).into_iter().any(|rule| format.faults(rule));
     if faults { Kind::Illegal } else { format.kind(level, entry) }
@@ -190,11 +187,11 @@ fn kind(format: &impl Format, level: u8, entry: u64) -> Kind {
 
 /// What a leaf maps.
 struct Leaf {
-    /// Where its memory begins; for an entry that stands for a whole group, that of the group, unless an
-    /// address says which part.
+    /// The start of its memory. For an entry that represents a whole group, the start of the group, unless an address selects
+    /// a part.
     memory: OutputAddress,
     group_bytes: Option<u64>,
-    /// What an address translates to.
+    /// The address that the given virtual address translates to.
     pa: Option<OutputAddress>,
 }
 
@@ -228,7 +225,7 @@ fn fields_table(format: &impl Format, level: u8, entry: u64, width: usize) -> St
     plain(["bits", "field", "value", "meaning"], rows, width)
 }
 
-/// The fields of an entry, and the bits that are set and belong to none.
+/// The fields of an entry, including bits that are set and belong to no field.
 fn fields(format: &impl Format, level: u8, entry: u64) -> Vec<Field> {
     let mut fields = format.fields(level, entry);
     let mask = |field: &Field| (u64::MAX >> (63 - field.high)) & (u64::MAX << field.low);
@@ -291,7 +288,7 @@ fn document<F: Format>(format: &F, named: Named, arguments: &Decode, asked: &[As
     })
 }
 
-/// What an entry is at a level.
+/// The interpretation of an entry at a level, as a document.
 fn reading<F: Format>(format: &F, named: Named, level: u8, entry: u64, va: Option<InputAddress>) -> Value {
     let kind = kind(format, level, entry);
     let leaf = (kind == Kind::Leaf).then(|| leaf(format, level, entry, va));

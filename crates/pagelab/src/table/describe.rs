@@ -1,4 +1,4 @@
-//! Entries, attributes and errors in words.
+//! Describes entries, attributes and errors as text.
 
 use std::fmt::LowerHex;
 
@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 
 use super::level::label;
 
-/// A 64-bit number as documents hold it: JSON's own numbers end at 53 bits in many readers.
+/// A 64-bit number for documents, as a string: many JSON readers handle integers only up to 53 bits.
 pub fn hex(number: impl LowerHex) -> String {
     format!("{number:#x}")
 }
 
-/// An address with all its digits.
+/// An address with all 16 digits.
 pub fn address(va: InputAddress) -> String {
     format!("{va:#018x}")
 }
 
-/// What attributes allow and say, in words.
+/// Attributes as text.
 pub fn words(named: Named, attributes: Attributes) -> String {
     let mut words = vec![access(attributes.flags).to_string(), execution(attributes.flags).to_string()];
     for (flag, word) in [
@@ -59,7 +59,7 @@ fn execution(flags: Flags) -> &'static str {
     }
 }
 
-/// The memory type, by the field that holds it, if there is one.
+/// The memory type, named after the field that encodes it, if there is one.
 fn memory(named: Named, index: u8) -> Option<String> {
     let pbmt = ["PMA", "NC", "IO", "reserved"];
     Some(match named {
@@ -72,7 +72,7 @@ fn memory(named: Named, index: u8) -> Option<String> {
     })
 }
 
-/// Attributes in the letters that `build --map` takes.
+/// Attributes as letters in the syntax of `build --map`.
 pub fn letters(named: Named, attributes: Attributes) -> String {
     let flag = |flag, letter| if attributes.flags.contains(flag) { letter } else { "-" };
     let execute = match execution(attributes.flags) {
@@ -98,13 +98,13 @@ pub fn letters(named: Named, attributes: Attributes) -> String {
     letters
 }
 
-/// Attributes as documents hold them.
+/// Attributes as a document.
 pub fn attributes_document(attributes: Attributes) -> Value {
     let flags: Vec<String> = attributes.flags.iter_names().map(|(name, _)| name.to_ascii_lowercase()).collect();
     json!({ "flags": flags, "memory": attributes.memory, "key": attributes.key })
 }
 
-/// A kind in one word.
+/// The kind of an entry, in one word.
 pub fn kind_word(kind: Kind) -> &'static str {
     match kind {
         Kind::Hole => "hole",
@@ -129,12 +129,12 @@ pub fn broken(format: &impl Format, level: u8, entry: u64) -> Vec<Rule> {
     broken
 }
 
-/// A rule as documents hold it.
+/// A rule as a document.
 pub fn rule_document(rule: Rule) -> Value {
     json!({ "rule": rule.name(), "severity": severity_word(rule.severity()), "text": rule.to_string() })
 }
 
-/// An error of the engine, with levels by the names of the format: `level 2` means another one in each
+/// Text for an error of the `paging` crate, with the format's names of levels: `level 2` means a different level in each
 /// specification.
 pub fn explain(format: &impl Format, error: &Error) -> String {
     let at = |level: &u8| label(format, *level);
@@ -167,7 +167,7 @@ pub fn explain(format: &impl Format, error: &Error) -> String {
     }
 }
 
-/// The sizes of leaves, as software sees them.
+/// The leaf sizes as software sees them.
 pub fn leaf_sizes(format: &impl Format) -> String {
     let geometry = format.geometry();
     let levels = (0..geometry.levels()).filter(|level| format.has_leaf(*level));
@@ -175,7 +175,7 @@ pub fn leaf_sizes(format: &impl Format) -> String {
     sizes.collect::<Vec<_>>().join(", ")
 }
 
-/// `1 table`, `2 tables`, `4,096 tables`.
+/// Formats a count with its noun: `1 table`, `2 tables`, `4,096 tables`.
 pub fn count(number: u64, noun: &str) -> String {
     let plural = match number {
         1 => "",
@@ -185,8 +185,8 @@ pub fn count(number: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", grouped(number))
 }
 
-/// Bytes in the largest unit that they are a whole number of: `2M`, `2044K`, `511G`, `16 bytes`; rounded where that
-/// takes many digits.
+/// Formats bytes in the largest unit that divides them: `2M`, `2044K`, `511G`, `16 bytes`; rounded if that would take many
+/// digits.
 pub fn size(bytes: u128) -> String {
     let (letter, shift) = [('T', 40), ('G', 30), ('M', 20), ('K', 10)]
         .into_iter()

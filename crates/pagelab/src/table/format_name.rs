@@ -1,8 +1,8 @@
-//! Formats by name, with the nearest name for what is none.
+//! Parses format names, and suggests the nearest one for an unknown name.
 
 use paging::format::named::{FAMILIES, NameError, Named};
 
-/// A format and the name it was asked for by.
+/// A format and the name that was given for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatName {
     /// The name, in lower case, with its options.
@@ -11,26 +11,26 @@ pub struct FormatName {
     pub named: Named,
 }
 
-/// A name that is none of a format.
+/// The name does not denote a format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// No format has it.
+    /// There is no format of this name.
     #[error(
         "there is no format {text:?}; {}`pagelab list formats` shows all",
         nearest.as_ref().map_or(String::new(), |name| format!("the nearest is {name:?}, "))
     )]
     Unknown {
-        /// What was given.
+        /// The given name.
         text: String,
-        /// The name that is fewest changes of a letter away.
+        /// The name with the smallest edit distance.
         nearest: Option<String>,
     },
-    /// A format has it, and not that option.
+    /// The format exists, but does not have that option.
     #[error(transparent)]
     Option(#[from] NameError),
 }
 
-/// Reads the name of a format.
+/// Parses the name of a format.
 pub fn parse_format(text: &str) -> Result<FormatName, FormatError> {
     let name = text.to_ascii_lowercase();
     match text.parse::<Named>() {
@@ -43,13 +43,13 @@ pub fn parse_format(text: &str) -> Result<FormatName, FormatError> {
     }
 }
 
-/// The name that is fewest changes of a letter away, if that leaves half of it.
+/// The name with the smallest edit distance, if at most half of its length differs.
 fn nearest(text: &str, names: Vec<String>) -> Option<String> {
     let distance = |name: &String| strsim::damerau_levenshtein(text, name);
     names.into_iter().min_by_key(distance).filter(|name| distance(name) <= name.len() / 2)
 }
 
-/// Every name of a format without options.
+/// All format names without options.
 pub fn base_names() -> Vec<String> {
     let granules = ["4k", "16k", "64k"];
     let stage1 = granules.iter().flat_map(|granule| [39, 42, 47, 48, 52].map(|bits| format!("arm64-{granule}-{bits}")));
@@ -59,7 +59,7 @@ pub fn base_names() -> Vec<String> {
     x86.into_iter().chain(stage1).chain(stage2).chain(rest.map(String::from)).collect()
 }
 
-/// How names are made, for `--help`.
+/// Explains the format names, for `--help`.
 pub fn help() -> String {
     let families = FAMILIES.map(|family| format!("  {}: {}; options {}", family.names, family.what, family.options));
     let families = families.map(|line| results::fold(&line, 98, 4));

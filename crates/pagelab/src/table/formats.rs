@@ -1,4 +1,4 @@
-//! `pagelab list formats`: what `--format` takes.
+//! `pagelab list formats`: the values that `--format` accepts.
 
 use paging::format::named::FAMILIES;
 use paging::{Format, with_format};
@@ -26,7 +26,7 @@ pub fn list(width: usize) -> (String, Value) {
     (text, json!({ "schema": "pagelab.list-formats/1", "families": families, "formats": documents }))
 }
 
-/// Of stage 2, the two sizes that machines mostly have.
+/// Whether to list a format: of arm64 stage 2, only the two input sizes that most machines have.
 fn is_shown(name: &str) -> bool {
     !name.starts_with("arm64-s2-") || name.ends_with("-40") || name.ends_with("-48")
 }
@@ -49,14 +49,14 @@ fn sizes(sizes: &[u64]) -> String {
     }
 }
 
-/// Sizes of leaves, as software writes them.
+/// Leaf sizes in bytes, as software writes them.
 fn leaves(format: &impl Format) -> Vec<u64> {
     let geometry = format.geometry();
     let levels = (0..geometry.levels()).filter(|level| format.has_leaf(*level));
     levels.map(|level| geometry.span(level) << format.run_bits()).collect()
 }
 
-/// Sizes of contiguous groups of what software writes as one.
+/// Sizes in bytes of contiguous groups of what software writes as one entry.
 fn groups(format: &impl Format) -> Vec<u64> {
     let geometry = format.geometry();
     let bits = |level: &u8| format.group_bits_at(*level);

@@ -1,8 +1,8 @@
-//! Levels, as their users call them.
+//! Names of page-table levels.
 //!
-//! Inside, level 0 holds pages in every format. Arm counts the other way (level 3 holds pages), RISC-V the same
-//! way (VPN\[0\]), Intel not at all, and Linux has names that fold where a format has fewer levels. So a level
-//! is shown by the name of its specification and by Linux's, and a number alone is read as the specification's.
+//! Internally, level 0 holds pages in every format. Arm counts in the opposite direction (level 3 holds pages), RISC-V in the
+//! same direction (VPN\[0\]), Intel does not number levels, and Linux has names that fold if a format has fewer levels. So a
+//! level is shown with its name in the specification and with Linux's, and a plain number is read as the specification's.
 
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ pub struct LevelError {
     expected: String,
 }
 
-/// Linux's name of a level: `pgd` for the root, whatever lies between folded into it.
+/// Linux's name of a level: `pgd` for the root, with unused levels in between folded into it.
 pub fn linux_name(format: &impl Format, level: u8) -> &'static str {
     let root = format.geometry().root_level();
     if level >= root { "pgd" } else { LINUX.get(usize::from(level)).copied().unwrap_or("?") }
@@ -46,7 +46,7 @@ pub fn short_name(format: &impl Format, level: u8) -> String {
     }
 }
 
-/// Whether a word is the name of a level and cannot be an entry.
+/// Whether an argument is the name of a level and cannot be an entry.
 pub fn is_name(word: &str) -> bool {
     let is_number = word.starts_with(|c: char| c.is_ascii_digit());
     !is_number
@@ -55,8 +55,8 @@ pub fn is_name(word: &str) -> bool {
             .any(|format| format.parse::<Named>().is_ok_and(|named| parse(named, word).is_ok()))
 }
 
-/// Reads a level by name (`PD`, `level 2`, `L2`, `VPN[1]`, `megapage`, or Linux's `pmd`), or by the
-/// specification's number, where it has one.
+/// Parses a level by name (`PD`, `level 2`, `L2`, `VPN[1]`, `megapage`, or Linux's `pmd`), or by the specification's number,
+/// if it has one.
 pub fn parse(named: Named, text: &str) -> Result<u8, LevelError> {
     with_format!(named, format => parse_in(&format, text))
 }
@@ -72,7 +72,7 @@ fn parse_in(format: &impl Format, text: &str) -> Result<u8, LevelError> {
     found.ok_or_else(|| LevelError { found: text.to_string(), expected: expected(format) })
 }
 
-/// Every name of a level but Linux's.
+/// All names of a level except Linux's.
 fn names(format: &impl Format, level: u8) -> Vec<String> {
     let name = plain(&format.level_name(level));
     let mut names: Vec<String> = name.split(['(', ')']).filter(|part| !part.is_empty()).map(String::from).collect();
@@ -82,7 +82,7 @@ fn names(format: &impl Format, level: u8) -> Vec<String> {
         None if format.run_bits() != 0 => names.push(format!("vpn[{level}]")),
         None => {}
     }
-    // Entries are called after what they are in.
+    // Entry names are derived from table names: `pte`, `pde`.
     if ["pt", "pd", "pdpt", "pml4", "pml5"].contains(&name.as_str()) {
         names.push(format!("{name}e"));
     }

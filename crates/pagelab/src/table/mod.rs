@@ -1,4 +1,4 @@
-//! `pagelab table`: page tables explained, built, split and checked.
+//! `pagelab table`: explains, builds, splits and checks page tables.
 
 mod build;
 mod census;

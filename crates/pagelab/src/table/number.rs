@@ -1,25 +1,25 @@
-//! Numbers on command lines.
+//! Parses numbers on command lines.
 
 use policy::size::parse_bytes;
 
-/// A number that could not be read.
+/// The text is not an accepted number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberError {
-    /// Not a number.
+    /// The text is not a number.
     #[error("expected a number such as 0x40000000, 4096 or 2M, found {0:?}")]
     Syntax(String),
-    /// Hexadecimal digits without `0x`, where decimal is possible too.
+    /// The text has hexadecimal digits without `0x`, where decimal is possible, too.
     #[error("expected a number such as 0x40000000, 4096 or 2M, found {0:?}; hexadecimal begins with 0x")]
     BareHexadecimal(String),
-    /// Not an entry.
+    /// The text is not an entry.
     #[error("expected an entry in hexadecimal, such as 0x8000000012345067 or 12345067, found {0:?}")]
     NotHexadecimal(String),
-    /// More than 64 bits.
+    /// The number does not fit in 64 bits.
     #[error("the number {0:?} does not fit in 64 bits")]
     TooLarge(String),
 }
 
-/// Reads `0x40000000`, `4096`, `2M`; suffixes are binary, `_` between hexadecimal digits is passed over.
+/// Parses `0x40000000`, `4096` or `2M`. Suffixes are binary; `_` between hexadecimal digits is ignored.
 pub fn parse_number(text: &str) -> Result<u64, NumberError> {
     if let Some(digits) = hexadecimal(text) {
         return parse_digits(digits, text);
@@ -34,7 +34,7 @@ pub fn parse_number(text: &str) -> Result<u64, NumberError> {
     })
 }
 
-/// Reads an entry or an address as kernels print them: hexadecimal, with or without `0x`.
+/// Parses an entry or an address as kernels print them: hexadecimal, with or without `0x`.
 pub fn parse_hexadecimal(text: &str) -> Result<u64, NumberError> {
     let digits = hexadecimal(text).unwrap_or(text);
     if is_hexadecimal(digits) {

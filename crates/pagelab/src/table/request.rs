@@ -1,4 +1,4 @@
-//! What is to be mapped: `VA:PA:SIZE[:PERM]`.
+//! Parses requested mappings: `VA:PA:SIZE[:PERM]`.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use paging::{Attributes, Flags, Format, InputAddress, OutputAddress};
 
 use super::number::{NumberError, parse_number};
 
-/// A mapping as it was asked for; what its letters mean to an entry depends on the format.
+/// A requested mapping. The meaning of its permission letters depends on the format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The text, for messages.
@@ -15,31 +15,31 @@ pub struct Request {
     pub va: InputAddress,
     /// The output address of `va`.
     pub pa: OutputAddress,
-    /// How many bytes.
+    /// The size in bytes.
     pub bytes: u64,
     letters: String,
     memory: Option<u8>,
     key: u8,
 }
 
-/// A mapping that could not be read.
+/// The mapping cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// Not three or four parts.
+    /// The text does not have three or four parts.
     #[error("expected VA:PA:SIZE or VA:PA:SIZE:PERM, found {0} parts between colons")]
     Parts(usize),
-    /// One of the three numbers.
+    /// One of the three numbers is invalid.
     #[error("{0}: {1}")]
     Number(&'static str, NumberError),
-    /// A letter that means nothing.
+    /// The permission letter is unknown.
     #[error("there is no permission {0:?}; expected letters of rwxugboc")]
     Letter(char),
-    /// Something after a comma.
+    /// The option after a comma is unknown.
     #[error("expected m=INDEX or k=KEY after the letters, found {0:?}")]
     Option(String),
 }
 
-/// What the permissions mean, for `--help`.
+/// Explains the permissions, for `--help`.
 pub const HELP: &str = "\
 Permissions (PERM), letters and then options after commas; default rw:
   r w x   read, write, execute; x is for the level that the page is for (on x86-64 also the kernel)
@@ -53,7 +53,7 @@ Permissions (PERM), letters and then options after commas; default rw:
   k=N     protection key: x86-64 key, arm64 POIndex (+poe)
 as in rwxu, r, rwg,m=1 or rwu,k=3. Numbers are 0x40000000, 4096 or 2M.";
 
-/// Reads a mapping.
+/// Parses a mapping.
 pub fn parse_request(text: &str) -> Result<Request, RequestError> {
     let parts: Vec<&str> = text.split(':').collect();
     let ([va, pa, bytes], permissions) = match parts[..] {
@@ -90,7 +90,7 @@ pub fn parse_request(text: &str) -> Result<Request, RequestError> {
 }
 
 impl Request {
-    /// The attributes of its leaves.
+    /// The attributes of the mapping's leaves.
     pub fn attributes(&self, format: &impl Format) -> Attributes {
         let has = |letter| self.letters.contains(letter);
         let mut flags = Flags::empty();
@@ -106,7 +106,7 @@ impl Request {
         let memory = self.memory.unwrap_or(format.normal_memory());
         let attributes = Attributes { flags, memory, key: self.key };
         let dirty = Attributes { flags: flags | Flags::DIRTY, ..attributes };
-        // Dirty state that the format does not have is none that was asked for.
+        // `w` sets the dirty flag only if the format supports it.
         if has('w') && !has('c') && format.leaf(0, dirty, false).is_ok() { dirty } else { attributes }
     }
 }

@@ -1,5 +1,5 @@
-//! Tables drawn as a tree: runs of entries that differ in nothing but their address are one line, and so are
-//! tables that map a stretch of memory in one way.
+//! Draws tables as a tree. Adjacent entries that differ only in their address share one line, and so do tables that map a
+//! contiguous range uniformly.
 
 use std::fmt::Write;
 
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::describe::{address, attributes_document, count, grouped, hex, letters, size};
 use super::level::short_name;
 
-/// As many lines as one table has.
+/// The most lines per table.
 const MOST_RUNS: usize = 48;
 
-/// A stretch of memory that is mapped in one way.
+/// A memory range that is mapped uniformly.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stretch {
     /// The level of its leaves.
@@ -25,7 +25,7 @@ struct Stretch {
 }
 
 impl Stretch {
-    /// This one and the next, if they are one.
+    /// Merges this range and the next one, if they are contiguous and uniform.
     fn joined(self, next: Stretch) -> Option<Stretch> {
         let alike = Stretch { pa: next.pa, bytes: next.bytes, ..self } == next;
         (alike && self.pa.checked_add(self.bytes) == Some(next.pa))
@@ -36,7 +36,7 @@ impl Stretch {
 enum What {
     Holes,
     Leaves(Stretch),
-    /// Tables, all alike; those of the first.
+    /// Equal tables; the fields describe the first one.
     Tables {
         pa: OutputAddress,
         whole: Option<Stretch>,
@@ -47,7 +47,7 @@ enum What {
     },
 }
 
-/// Neighbouring entries of one table.
+/// Adjacent entries of one table that share a line.
 struct Run {
     index: u64,
     entries: u64,
@@ -60,7 +60,7 @@ struct Run {
 #[derive(Default)]
 struct Below {
     runs: Vec<Run>,
-    /// Entries that are not drawn, because there are too many runs.
+    /// The number of entries that are not drawn because there are too many runs.
     left_out: u64,
 }
 
@@ -78,12 +78,12 @@ impl Below {
         }
     }
 
-    /// Whether it has nothing but holes.
+    /// Whether it contains only holes.
     fn is_empty(&self) -> bool {
         matches!(&self.runs[..], [Run { what: What::Holes, .. }])
     }
 
-    /// The stretch that all entries map together, if they map nothing else.
+    /// The range that all entries map together, if they map nothing else.
     fn whole(&self, entries: u64) -> Option<Stretch> {
         match &self.runs[..] {
             [run] if run.entries == entries => run.stretch(),
@@ -101,7 +101,7 @@ impl Run {
         }
     }
 
-    /// Takes the next run in, if it goes on with this one.
+    /// Appends the next run if it continues this one. Returns whether it did.
     fn takes(&mut self, next: &Run) -> bool {
         let joined = match (&mut self.what, &next.what) {
             (What::Holes, What::Holes) => true,
@@ -123,7 +123,7 @@ impl Run {
 struct Collector<'a, F> {
     format: &'a F,
     geometry: Geometry,
-    /// The tables that are being walked, the root first.
+    /// The tables on the current walk path, root first.
     open: Vec<Below>,
 }
 
@@ -176,7 +176,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Walks the tables.
+    /// Builds the tree by walking the tables.
     pub fn of<F: Format, L: Log>(tables: &Tables<F, L>) -> Result<Tree, Error> {
         let mut collector =
             Collector { format: tables.format(), geometry: tables.geometry(), open: vec![Below::default()] };
@@ -184,7 +184,7 @@ impl Tree {
         Ok(Tree { root: collector.open.pop().unwrap_or_default() })
     }
 
-    /// Draws it, in lines of text.
+    /// Draws the tree as lines of text.
     pub fn draw<F: Format>(&self, format: &F, named: Named, root: OutputAddress) -> String {
         let mut drawing = Drawing { format, named, lines: Vec::new() };
         drawing.below(&self.root, "");
@@ -196,14 +196,14 @@ impl Tree {
         text
     }
 
-    /// The same as a document.
+    /// The tree as a document.
     pub fn document<F: Format>(&self, format: &F) -> Value {
         below_document(format, &self.root)
     }
 }
 
 struct Line {
-    /// Branches and indexes.
+    /// Branches of the tree, and indexes.
     left: String,
     right: String,
 }

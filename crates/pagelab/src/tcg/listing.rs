@@ -1,5 +1,4 @@
-//! `pagelab list tcg-regions`: the regions of QEMU's code buffer for sizes and numbers of vCPUs, as a table and
-//! as a map.
+//! `pagelab list tcg-regions`: the regions of QEMU's code buffer by size and number of vCPUs, as a table and as a map.
 
 use std::path::PathBuf;
 
@@ -14,7 +13,7 @@ use workloads::tcg::{BUFFER_BYTES, HIGHWATER_BYTES, Layout, Placement, Rule, Too
 use crate::failure::Failure;
 use crate::output::write;
 
-/// The most vCPUs that a machine of QEMU has; more would be no answer but a long loop.
+/// The most vCPUs of a QEMU machine; larger numbers would only cause a long loop.
 const MOST_CPUS: i64 = 4096;
 
 /// Arguments of `pagelab list tcg-regions`.
@@ -71,22 +70,22 @@ impl From<RuleName> for Rule {
     }
 }
 
-/// One buffer.
+/// One buffer size and vCPU count.
 struct Row {
     tb_size_bytes: u64,
     smp: u32,
     max_cpus: u32,
-    /// Or why QEMU aborts.
+    /// The layout, or why QEMU aborts.
     placed: Result<Placed, TooManyRegions>,
 }
 
-/// A divided buffer, and what that leaves of PMD leaves where the kernel places it.
+/// A divided buffer, and how many PMD leaves can map it at the kernel's placement.
 struct Placed {
     layout: Layout,
     placement: Placement,
     windows: Windows,
     free_windows: Windows,
-    /// That PMD leaves can map in any case.
+    /// The share that PMD leaves can map with any placement.
     free_share: f64,
 }
 
@@ -110,7 +109,7 @@ struct Target {
     kernel: KernelVersion,
 }
 
-/// The regions as text and as a document; writes the pictures that were asked for.
+/// The regions as text and as a document; writes the requested pictures.
 pub fn list(arguments: &TcgRegions, width: usize) -> Result<(String, Value), Failure> {
     check(arguments)?;
     let target = target(arguments)?;
@@ -134,7 +133,7 @@ fn check(arguments: &TcgRegions) -> Result<(), Failure> {
     }
 }
 
-/// What was named, and of this machine what was not.
+/// The target machine from the arguments; this host supplies what they leave out.
 fn target(arguments: &TcgRegions) -> Result<Target, Failure> {
     let here = Host::open("/").map_err(Failure::input)?;
     let page = arguments.page.unwrap_or(here.page_sizes().base);
@@ -281,35 +280,35 @@ fn document(rule: Rule, rows: &[Row], target: &Target) -> Value {
     })
 }
 
-/// A word of the command line that is no buffer and no Linux.
+/// The argument is neither a buffer size nor a Linux version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WordError {
-    /// More MiB than there are bytes to count.
+    /// The size in bytes does not fit in 64 bits.
     #[error("{0} MiB do not fit in 64 bits")]
     TooLarge(String),
-    /// No size.
+    /// The argument is not a size.
     #[error(transparent)]
     Size(#[from] SizeError),
-    /// What QEMU takes for a choice of its own.
+    /// The size is 0, with which QEMU chooses one itself.
     #[error("expected at least 1 (MiB); at 0 QEMU takes 1G or an eighth of the host's memory: name that size")]
     Zero,
-    /// A part of a MiB.
+    /// The size is not a whole number of MiB.
     #[error("expected whole MiB, as QEMU has them, found {text} ({bytes} bytes)")]
     NoMib {
-        /// What was given.
+        /// The given text.
         text: String,
-        /// How much it is.
+        /// The size in bytes.
         bytes: u64,
     },
-    /// More than QEMU takes.
+    /// The size exceeds QEMU's maximum.
     #[error("expected at most {most}, which is all that QEMU takes, found {0}", most = format_bytes(BUFFER_BYTES.1))]
     TooMuch(String),
-    /// No version.
+    /// The argument is not a Linux version.
     #[error("expected a version of Linux, such as 6.6, found {0:?}")]
     Kernel(String),
 }
 
-/// QEMU's tb-size: a number is MiB; with a suffix it is a size, in whole MiB.
+/// Parses QEMU's tb-size: a number is in MiB; with a suffix, it is a size in whole MiB.
 pub fn parse_tb_size(text: &str) -> Result<u64, WordError> {
     let mib = 1u64 << 20;
     let bytes = match text.parse::<u64>() {

@@ -1,3 +1,3 @@
-//! `pagelab list tcg-regions`: what QEMU's division of its code buffer does to huge pages.
+//! `pagelab list tcg-regions`: how QEMU's division of its code buffer affects huge pages.
 
 pub mod listing;

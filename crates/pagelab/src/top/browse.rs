@@ -1,4 +1,4 @@
-//! What the one before the terminal does: sorting, filter, selection, and which page is shown. Knows no terminal.
+//! The user's choices: sorting, filter, selection, and the page shown. This module does not depend on a terminal.
 
 use super::view::{Look, Row, View};
 use crate::sizes::Class;
@@ -30,20 +30,20 @@ impl Sort {
     }
 }
 
-/// A key.
+/// A key press.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// One line up.
+    /// Up arrow: one line up.
     Up,
-    /// One line down.
+    /// Down arrow: one line down.
     Down,
-    /// A page up.
+    /// Page Up.
     PageUp,
-    /// A page down.
+    /// Page Down.
     PageDown,
-    /// To the first.
+    /// Home: to the first line.
     Home,
-    /// To the last.
+    /// End: to the last line.
     End,
     /// Enter.
     Enter,
@@ -59,62 +59,62 @@ pub enum Key {
     Suspend,
 }
 
-/// What a key asks of the program.
+/// The action that a key requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// The frame again, and nothing else.
+    /// Only redraw the frame.
     Draw,
-    /// To end.
+    /// Exit.
     Quit,
-    /// To be stopped, as by a shell's job control.
+    /// Stop the process, as a shell's job control does.
     Suspend,
-    /// To inspect this process.
+    /// Inspect this process.
     Inspect(u32),
 }
 
-/// What the last frame had of the table or the text.
+/// The part of the table or the text that the last frame showed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
-    /// Lines that were in it.
+    /// The number of lines shown.
     pub page: usize,
-    /// Lines that there are.
+    /// The total number of lines.
     pub lines: usize,
 }
 
-/// What is shown.
+/// The page that is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Page {
     /// The table of processes.
     Processes,
-    /// A text that was asked for: the keys, or an inspection.
+    /// A text: the help on keys, or an inspection.
     Text {
-        /// What it is.
+        /// The title of the text.
         title: String,
         /// Its lines.
         lines: Vec<String>,
-        /// The first line that is seen.
+        /// The index of the first visible line.
         first: usize,
     },
 }
 
-/// What the one before the terminal has chosen.
+/// The user's choices.
 #[derive(Clone, Debug)]
 pub struct Browse {
-    /// What the table is sorted by.
+    /// The column that the table is sorted by.
     pub sort: Sort,
-    /// Whether the other way round.
+    /// Whether the order is reversed.
     pub is_reversed: bool,
-    /// What names, causes or process ids have to contain.
+    /// A text that names, causes or process IDs must contain.
     pub filter: String,
     /// Whether the filter is being typed.
     pub is_typing: bool,
-    /// The process that is selected.
+    /// The selected process.
     pub selected: Option<u32>,
-    /// What is shown.
+    /// The page that is shown.
     pub page: Page,
 }
 
-/// The keys, as the help has them.
+/// The keys and their descriptions in the help.
 const KEYS: [(&str, &str); 9] = [
     ("q, Ctrl-C", "end"),
     ("Up, Down, j, k", "select a process"),
@@ -139,12 +139,12 @@ const MEANINGS: [&str; 7] = [
 ];
 
 impl Browse {
-    /// Sorted so, with this filter.
+    /// The initial state, with this order and filter.
     pub fn new(sort: Sort, filter: String) -> Browse {
         Browse { sort, is_reversed: false, filter, is_typing: false, selected: None, page: Page::Processes }
     }
 
-    /// The processes that the filter lets through, sorted.
+    /// The processes that pass the filter, sorted.
     pub fn chosen<'a>(&self, view: &'a View) -> Vec<&'a Row> {
         let filter = self.filter.to_lowercase();
         let mut rows: Vec<&Row> = view.rows.iter().filter(|row| contains(row, &filter)).collect();
@@ -174,7 +174,7 @@ impl Browse {
         }
     }
 
-    /// A key was pressed before a frame that shows so much.
+    /// Handles a key press. `shown` describes the last frame.
     pub fn press(&mut self, key: Key, view: &View, shown: Shown) -> Wish {
         match key {
             Key::Interrupt => return Wish::Quit,
@@ -238,20 +238,20 @@ impl Browse {
         self.selected = rows.get(to).map(|row| row.pid);
     }
 
-    /// The process that is selected: the first where none was, or where it has gone.
+    /// The selected process: the first one if none was selected or it has ended.
     pub fn selected(&self, view: &View) -> Option<u32> {
         let rows = self.chosen(view);
         let chosen = rows.iter().find(|row| Some(row.pid) == self.selected).or_else(|| rows.first());
         chosen.map(|row| row.pid)
     }
 
-    /// Shows a text.
+    /// Switches to a text page.
     pub fn show(&mut self, title: String, text: &str) {
         self.page = Page::Text { title, lines: text.lines().map(String::from).collect(), first: 0 };
     }
 }
 
-/// Where a key moves to, between 0 and `last`.
+/// The position after a movement key, between 0 and `last`.
 fn moved(at: usize, key: Key, page: usize, last: usize) -> usize {
     let to = match key {
         Key::Up | Key::Char('k') => at.saturating_sub(1),
@@ -265,7 +265,7 @@ fn moved(at: usize, key: Key, page: usize, last: usize) -> usize {
     to.min(last)
 }
 
-/// Whether a process has the lower-case text in its name, its id or its cause.
+/// Whether a process's name, PID or cause contains the lower-case text.
 fn contains(row: &Row, text: &str) -> bool {
     let cause = || match &row.look {
         Look::Seen(seen) => seen.cause.as_deref().unwrap_or_default().to_lowercase(),

@@ -1,4 +1,4 @@
-//! The table of processes: which columns a width has room for, and what stands in them.
+//! The table of processes: the columns that fit a width, and their cells.
 
 use policy::PageSizes;
 use policy::size::format_bytes;
@@ -11,40 +11,40 @@ use crate::sizes::Class;
 /// A column of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// The process.
+    /// The process ID.
     Pid,
-    /// Its name.
+    /// The process name.
     Name,
     /// Resident bytes.
     Resident,
-    /// Faults a second.
+    /// Page faults per second.
     Faults,
-    /// The share of a class of sizes.
+    /// The share of a size class.
     Share(Class),
-    /// Bytes that could be larger.
+    /// Bytes that could be mapped by larger leaves.
     Larger,
-    /// The first cause.
+    /// The main cause why they are not.
     Cause,
 }
 
-/// How a cell is shown.
+/// The emphasis of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// As it is.
+    /// Normal text.
     Plain,
-    /// Beside the matter.
+    /// Less important.
     Soft,
-    /// Well: large pages.
+    /// Good: large pages.
     Good,
-    /// To be looked at: memory that could be larger.
+    /// Worth attention: memory that could be mapped by larger leaves.
     Open,
 }
 
-/// The columns with their widths; between two stands a space.
+/// The columns with their widths, separated by one space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout(pub Vec<(Column, usize)>);
 
-/// All columns in their order, with their widths and, the higher the longer it stays, their weights.
+/// All columns in order, with their widths and weights. Columns with higher weights are kept longer when space is short.
 const COLUMNS: [(Column, usize, u8); 10] = [
     (Column::Pid, 7, 8),
     (Column::Name, 15, 10),
@@ -59,7 +59,7 @@ const COLUMNS: [(Column, usize, u8); 10] = [
 ];
 
 impl Layout {
-    /// The columns that a width has room for. The first cause gets what is left, and without it the name.
+    /// The columns that fit. The remaining width is used for the main cause, or for the name if that column is dropped.
     pub fn of(width: usize, page_sizes: &PageSizes, rows: &[Row]) -> Layout {
         let mut chosen: Vec<(Column, usize, u8)> =
             COLUMNS.into_iter().filter(|(column, ..)| is_used(*column, page_sizes, rows)).collect();
@@ -78,7 +78,7 @@ impl Layout {
     }
 }
 
-/// Whether there is anything to show in a column.
+/// Whether a column has any content.
 fn is_used(column: Column, page_sizes: &PageSizes, rows: &[Row]) -> bool {
     let seen = || rows.iter().filter_map(|row| if let Look::Seen(seen) = &row.look { Some(seen) } else { None });
     match column {
@@ -92,7 +92,7 @@ fn is_used(column: Column, page_sizes: &PageSizes, rows: &[Row]) -> bool {
 }
 
 impl Column {
-    /// Its heading.
+    /// The column's heading.
     pub fn heading(self, page_sizes: &PageSizes) -> String {
         match self {
             Column::Pid => "PID".into(),
@@ -108,12 +108,12 @@ impl Column {
         }
     }
 
-    /// Whether figures stand in it, at the right.
+    /// Whether it has figures and is right-aligned.
     pub fn is_right(self) -> bool {
         !matches!(self, Column::Name | Column::Cause)
     }
 
-    /// Whether the table is sorted by it.
+    /// Whether this is the column of the sort order.
     pub fn is_of(self, sort: Sort) -> bool {
         matches!(
             (self, sort),
@@ -126,7 +126,7 @@ impl Column {
         )
     }
 
-    /// What stands in it for a process.
+    /// The cell's text and tone for a process.
     pub fn cell(self, row: &Row, page_sizes: &PageSizes) -> (String, Tone) {
         match self {
             Column::Pid => (row.pid.to_string(), Tone::Plain),
@@ -164,7 +164,7 @@ impl Column {
         }
     }
 
-    /// A text in the column's width.
+    /// Fits a text to the column's width.
     pub fn fitted(self, text: &str, width: usize) -> String {
         fitted(text, width, self.is_right())
     }

@@ -1,11 +1,11 @@
-//! A frame as JSON.
+//! Converts a frame to JSON.
 
 use serde_json::{Value, json};
 
 use super::browse::Browse;
 use super::view::{Look, Row, System, View};
 
-/// The document: the system, and the processes that were chosen, in their order.
+/// The document: the system, and the filtered and sorted processes.
 pub fn document(view: &View, browse: &Browse) -> Value {
     json!({
         "schema": "pagelab.top/1",

@@ -1,4 +1,4 @@
-//! A frame: what is shown, as cells of a size that is given. Knows no terminal.
+//! Draws a frame as cells of a given size. This module does not depend on a terminal.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -10,28 +10,29 @@ use super::header::header;
 use super::view::{Look, Row, View};
 use crate::short::fitted;
 
-/// The largest frame, in columns and lines: more than any screen has, and less than a terminal can say that it has (65535 each).
+/// The largest frame, in columns and lines: larger than any real screen, and smaller than the size that a terminal may report
+/// (up to 65535 each).
 pub const MAX_WIDTH: u16 = 1000;
 pub const MAX_HEIGHT: u16 = 500;
 
-/// How a terminal can show it.
+/// The display capabilities of a terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Looks {
-    /// Whether in colours (no `NO_COLOR`).
+    /// Whether colours are allowed (`NO_COLOR` is unset).
     pub colours: bool,
-    /// Whether the locale has more than ASCII.
+    /// Whether the locale has more characters than ASCII.
     pub wide: bool,
 }
 
-/// A frame, and what of the table or the text is in it.
+/// A frame, and the part of the table or the text that it shows.
 pub struct Frame {
-    /// Its cells.
+    /// The cells of the frame.
     pub cells: Buffer,
-    /// Lines that are in it, and that there are.
+    /// The number of lines shown, and the total.
     pub shown: Shown,
 }
 
-/// Draws it.
+/// Draws a frame.
 pub fn frame(view: &View, browse: &Browse, looks: Looks, width: u16, height: u16) -> Frame {
     let mut drawing = Drawing { cells: Buffer::empty(Rect::new(0, 0, width, height)), looks, y: 0 };
     let shown = match &browse.page {
@@ -41,7 +42,7 @@ pub fn frame(view: &View, browse: &Browse, looks: Looks, width: u16, height: u16
     Frame { cells: drawing.cells, shown }
 }
 
-/// The header and the table as text, without a terminal and its keys; of the processes at most `most`.
+/// The header and the table as text for output without a terminal, with at most `most` processes.
 pub fn whole(view: &View, browse: &Browse, width: u16, most: usize) -> String {
     let mut rows = browse.chosen(view);
     rows.truncate(most);
@@ -57,7 +58,7 @@ pub fn whole(view: &View, browse: &Browse, width: u16, most: usize) -> String {
     text_of(&drawing.cells)
 }
 
-/// The cells as lines, without the space at their ends.
+/// The cells as lines, without trailing spaces.
 pub fn text_of(cells: &Buffer) -> String {
     let lines = cells.content.chunks(usize::from(cells.area.width).max(1));
     let line = |cells: &[ratatui::buffer::Cell]| {
@@ -82,7 +83,7 @@ impl Drawing {
         usize::from(self.cells.area.height.saturating_sub(self.y))
     }
 
-    /// Writes at a column of the present line; what does not fit is cut.
+    /// Writes at a column of the current line; truncates what does not fit.
     fn write(&mut self, column: usize, text: &str, style: Style) {
         let Ok(x) = u16::try_from(column) else { return };
         if self.left() == 0 || x >= self.cells.area.width {
@@ -99,7 +100,7 @@ impl Drawing {
         self.y = self.y.saturating_add(1);
     }
 
-    /// The header, the table, and at the bottom the process that is selected and the keys.
+    /// Draws the header, the table, and at the bottom the selected process and the keys.
     fn processes(&mut self, view: &View, browse: &Browse) -> Shown {
         let height = self.left();
         let bottom = usize::from(height >= 4);
@@ -157,7 +158,7 @@ impl Drawing {
         }
     }
 
-    /// All that is known of why a process's memory is not larger, in two lines.
+    /// Draws all known causes why a process's memory is not mapped by larger leaves, in two lines.
     fn detail(&mut self, row: Option<&Row>) {
         let Some(row) = row else { return };
         let why = match &row.look {
@@ -187,7 +188,7 @@ impl Drawing {
         self.line(&fitted(&text, self.width(), false), style_of(Tone::Soft));
     }
 
-    /// A text with its title, and at the bottom where one is in it. Lines that are too long are folded.
+    /// Draws a text with its title, and at the bottom the position in it. Lines that are too long are folded.
     fn text(&mut self, title: &str, lines: &[String], first: usize) -> Shown {
         let (height, width) = (self.left(), self.width());
         let around = if height >= 4 { 2 } else { 0 };
@@ -208,7 +209,7 @@ impl Drawing {
     }
 }
 
-/// The line in lines of at most `width` columns.
+/// Folds a line into lines of at most `width` columns.
 fn folded(line: &str, width: usize) -> Vec<String> {
     let line = line.trim_end();
     if line.chars().count() <= width {

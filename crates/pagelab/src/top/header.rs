@@ -1,4 +1,4 @@
-//! The lines above the table: the system.
+//! The header lines above the table, about the system.
 
 use policy::size::format_bytes;
 
@@ -9,21 +9,22 @@ use crate::short::{count, rate, seconds, share};
 /// A line of the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderLine {
-    /// What it says.
+    /// The text of the line.
     pub text: String,
-    /// Whether it is to be seen at once.
+    /// Whether it is highlighted.
     pub is_notice: bool,
 }
 
-/// What the header says about one thing: its name and clauses, in a line or more.
+/// A paragraph of the header about one topic: a label and clauses, in one or more lines.
 struct Paragraph {
     label: &'static str,
     clauses: Vec<String>,
-    /// The lower, the sooner it goes where there is little room.
+    /// Paragraphs with a lower weight are dropped first if there is little space.
     weight: u8,
 }
 
-/// The header in at most `room` lines of at most `width` columns. What matters least goes first; the title stays.
+/// The header in at most `room` lines of at most `width` columns. The least important paragraphs are dropped first; the title
+/// stays.
 pub fn header(view: &View, width: usize, room: usize) -> Vec<HeaderLine> {
     let system = &view.system;
     let mut lines = vec![HeaderLine { text: title(view, width), is_notice: false }];
@@ -49,7 +50,7 @@ fn title(view: &View, width: usize) -> String {
     if gap < 2 { crate::short::fitted(&left, width, false) } else { format!("{left}{:gap$}{right}", "") }
 }
 
-/// Why it is looked less often than asked for.
+/// Why the refresh interval is longer than requested.
 fn slowed(view: &View, width: usize) -> Vec<String> {
     let pace = view.pace;
     if pace.every_s <= pace.asked_s {
@@ -105,7 +106,7 @@ fn faults(system: &System) -> Vec<String> {
     faults.into_iter().chain(over).collect()
 }
 
-/// Sizes of which nothing is there and nothing was asked for are left out.
+/// The rates of large folios, by size. Sizes without folios and without requests are left out, except the PMD size.
 fn given(system: &System) -> Vec<String> {
     let is_there = |rates: &&SizeRates| {
         let some = |value: Option<f64>| value.is_some_and(|value| value > 0.0);
@@ -162,7 +163,7 @@ fn pools(system: &System) -> Vec<String> {
     pools.map(|(size, pool)| format!("{size} {} pages, {} free", pool.pages, pool.free)).collect()
 }
 
-/// The paragraph in lines: clauses stay whole where they fit into a line.
+/// Folds a paragraph into lines; a clause is not split if it fits into a line.
 fn folded(paragraph: &Paragraph, width: usize) -> Vec<String> {
     const LABEL: usize = 15;
     let indent = if width >= 60 { LABEL } else { 2 };

@@ -1,7 +1,7 @@
-//! Keys from standard input, a terminal in raw mode, until the terminal is closed.
+//! Reads keys from standard input, a terminal in raw mode, until the terminal is closed.
 //!
-//! crossterm is not used for this: at end of file and on EIO its event loop (0.29) reads for ever, and in the middle of an escape
-//! sequence it blocks in read(2), where no signal is noticed.
+//! crossterm is not used for this: at end of file and on EIO its event loop (0.29) reads in an endless loop, and in the
+//! middle of an escape sequence it blocks in read(2), where no signal is noticed.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,21 +15,21 @@ use nix::unistd::read;
 use super::browse::Key;
 use super::keys::{Begins, first};
 
-/// Bytes that are read at a time.
+/// The size of a read, in bytes.
 const CHUNK_BYTES: usize = 256;
 
-/// What came from the keyboard.
+/// The result of waiting for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// A key.
+    /// A key was pressed.
     Key(Key),
-    /// No key in that time, or a signal.
+    /// The time elapsed without a key, or a signal arrived.
     Nothing,
-    /// The terminal is closed.
+    /// The terminal was closed.
     Closed,
 }
 
-/// A keyboard with the keys that have been read but not returned.
+/// A keyboard, with keys that have been read but not returned.
 #[derive(Default)]
 pub struct Keyboard {
     keys: VecDeque<Key>,
@@ -37,10 +37,10 @@ pub struct Keyboard {
 }
 
 impl Keyboard {
-    /// The next key. Waits for it at most this long.
+    /// Waits for the next key, at most `patience`.
     ///
     /// # Errors
-    /// Those of poll(2) and read(2), except EIO: the terminal is closed.
+    /// Errors of poll(2) and read(2), except EIO, which means that the terminal is closed.
     pub fn next(&mut self, input: impl AsFd, patience: Duration) -> io::Result<Heard> {
         if let Some(key) = self.keys.pop_front() {
             return Ok(Heard::Key(key));
@@ -49,7 +49,7 @@ impl Keyboard {
         let mut asked = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
         match poll(&mut asked, patience) {
             Ok(0) => {
-                // A terminal sends a sequence at once, so the rest will not come.
+                // A terminal sends an escape sequence in one piece, so the rest will not arrive.
                 self.half.clear();
                 return Ok(Heard::Nothing);
             }

@@ -1,21 +1,21 @@
-//! Keys as terminals send them: characters in UTF-8, and escape sequences (ECMA-48 and xterm's).
+//! Parses keys as terminals send them: characters in UTF-8, and escape sequences (ECMA-48 and xterm's).
 
 use super::browse::Key;
 
 const ESCAPE: u8 = 0x1b;
-/// Longer than any sequence that a terminal sends for a key.
+/// A limit that is longer than any terminal's sequence for a key.
 const MAX_SEQUENCE_BYTES: usize = 32;
 
-/// What a sequence of bytes begins with.
+/// The parse result at the beginning of a sequence of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begins {
-    /// A key of this many bytes; `None`: one without a meaning in `top`.
+    /// A key of this many bytes; `None` if `top` does not use it.
     Key(Option<Key>, usize),
-    /// A key of which more bytes are needed.
+    /// The beginning of a key: more bytes are needed.
     Half,
 }
 
-/// The first key in what a terminal has sent, which is at least one byte.
+/// Parses the first key in `bytes`, which must not be empty.
 pub fn first(bytes: &[u8]) -> Begins {
     match bytes[0] {
         ESCAPE => escaped(bytes),
@@ -28,7 +28,7 @@ pub fn first(bytes: &[u8]) -> Begins {
     }
 }
 
-/// A character. A byte that is not UTF-8 is a key without a meaning.
+/// Parses a character. A byte that is not UTF-8 is an unused key.
 fn character(bytes: &[u8]) -> Begins {
     let length = match bytes[0] {
         0xc2..0xe0 => 2,
@@ -43,7 +43,8 @@ fn character(bytes: &[u8]) -> Begins {
     }
 }
 
-/// The Escape key, or a sequence. A terminal sends a sequence at once, so a single escape byte is the key.
+/// Parses the Escape key, or an escape sequence. A terminal sends a sequence in one piece, so an escape byte alone is the
+/// key.
 fn escaped(bytes: &[u8]) -> Begins {
     match bytes.get(1) {
         None | Some(&ESCAPE) => Begins::Key(Some(Key::Escape), 1),
@@ -52,7 +53,7 @@ fn escaped(bytes: &[u8]) -> Begins {
             Some(last) => Begins::Key(of_letter(*last), 3),
             None => Begins::Half,
         },
-        // With Alt.
+        // A key with Alt.
         Some(_) => match first(&bytes[1..]) {
             Begins::Key(_, length) => Begins::Key(None, 1 + length),
             Begins::Half => Begins::Half,
@@ -60,7 +61,8 @@ fn escaped(bytes: &[u8]) -> Begins {
     }
 }
 
-/// Parameters from 0x20 to 0x3f, and a final byte. The Linux console's function keys have `[` and a letter.
+/// Parses a control sequence: parameters from 0x20 to 0x3f, and a final byte. Function keys of the Linux console have `[` and
+/// a letter.
 fn control_sequence(bytes: &[u8]) -> Begins {
     let parameters = bytes[2..].iter().take(MAX_SEQUENCE_BYTES).take_while(|byte| (0x20..0x40).contains(*byte)).count();
     let Some(last) = bytes.get(2 + parameters) else { return Begins::Half };
@@ -70,7 +72,7 @@ fn control_sequence(bytes: &[u8]) -> Begins {
         b'[' => Begins::Key(None, length + 1),
         b'~' => Begins::Key(of_number(&bytes[2..2 + parameters]), length),
         0x40..0x7f => Begins::Key(of_letter(*last), length),
-        // Not a sequence.
+        // An invalid sequence is skipped as an unused key.
         _ => Begins::Key(None, 2 + parameters),
     }
 }
@@ -86,7 +88,7 @@ fn of_letter(last: u8) -> Option<Key> {
     })
 }
 
-/// The first number is the key, the second its modifiers.
+/// Parses parameters: the first number is the key, the second one its modifiers.
 fn of_number(parameters: &[u8]) -> Option<Key> {
     Some(match parameters.split(|byte| *byte == b';').next()? {
         b"1" | b"7" => Key::Home,
@@ -101,7 +103,7 @@ fn of_number(parameters: &[u8]) -> Option<Key> {
 mod tests {
     use super::*;
 
-    /// All keys in bytes that came at once, and what is left of them.
+    /// Parses all keys in `bytes`, and returns them and the number of remaining bytes.
     fn all(mut bytes: &[u8]) -> (Vec<Option<Key>>, usize) {
         let mut keys = Vec::new();
         while !bytes.is_empty() {

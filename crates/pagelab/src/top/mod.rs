@@ -1,7 +1,8 @@
 //! `pagelab top`: a live view of which page sizes map the processes of this host.
 //!
-//! `watch` reads, within what `pace` allows and by the `turns` of the processes; a `view` is what came of it; `frame` draws it with
-//! its `header` and `columns` as `browse` has chosen, in pure functions; `screen` is the terminal, whose `keyboard` sends `keys`.
+//! `watch` reads data within the budget of `pace` and in the order of `turns`; a `view` is the result as plain data; `frame`
+//! draws it with its `header` and `columns` according to `browse`, in pure functions; `screen` controls the terminal, and
+//! `keyboard` reads `keys` from it.
 
 mod browse;
 mod columns;
@@ -66,7 +67,7 @@ pub fn run(arguments: &TopArguments) -> Result<(), Failure> {
     screen::live(&mut watcher, &mut browse, looks)
 }
 
-/// One frame, of two readings: rates are of the time between them.
+/// Prints one frame from two readings; rates are over the time between them.
 fn once(watcher: &mut Watcher, browse: &Browse, arguments: &TopArguments) -> Result<(), Failure> {
     watcher.frame(Thoroughness::All, |_| Ok(()))?;
     std::thread::sleep(Duration::from_secs_f64(arguments.every.min(1.0)));
@@ -79,9 +80,10 @@ fn once(watcher: &mut Watcher, browse: &Browse, arguments: &TopArguments) -> Res
     print(&text, arguments.json)
 }
 
-/// Frames one below the other, for a terminal that cannot move its cursor, until Ctrl-C or the terminal's end.
+/// Prints frames one below the other, for a terminal that cannot move its cursor, until Ctrl-C or until the terminal is
+/// closed.
 fn one_after_the_other(watcher: &mut Watcher, browse: &Browse) -> Result<(), Failure> {
-    /// Processes of a frame.
+    /// The most processes per frame.
     const MOST: usize = 20;
     loop {
         let mut reader = Reader::Reads;

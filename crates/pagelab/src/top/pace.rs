@@ -1,32 +1,33 @@
-//! What top may cost: a share of one processor, whatever it watches.
+//! Limits the cost of top to a share of one processor, whatever it watches.
 //!
-//! CPU time is money. It is earned by waiting, at [`SHARE`] of the time that passes, and spent by frames. Each frame takes what it
-//! needs for the system, the list of processes and the drawing; where that is more than half of what an interval earns, the
-//! interval is lengthened. What is left is for looks at processes: where there is not enough, their rows grow old, which they show.
+//! CPU time is a budget. It accrues at [`SHARE`] of the time that passes, and frames consume it. Each frame first uses what
+//! it needs for the system, the list of processes and the drawing; if that is more than half of an interval's budget, the
+//! interval is lengthened. The rest is used to inspect processes: if it is too little, their rows become outdated, which they
+//! show.
 
-/// The share of one processor that it costs at most, below the hundredth that is promised: starting costs something too.
+/// The most CPU time to use, as a share of one processor. It is below the promised 1 %, because starting costs CPU time, too.
 const SHARE: f64 = 0.007;
-/// The promise, in words.
+/// The promised limit, for messages.
 pub const PROMISE: &str = "1 % of a processor";
-/// CPU time in seconds that is there when it starts: the first frames look at what there is.
+/// The initial budget, in seconds of CPU time: the first frames inspect the existing processes.
 const START_S: f64 = 0.12;
-/// CPU time in seconds that is kept at most: nothing is looked at in a burst after a long idle time.
+/// The largest budget, in seconds of CPU time. It prevents a burst after a long idle time.
 const MOST_KEPT_S: f64 = 0.15;
-/// The part of an interval's earnings that the frame itself may take.
+/// The part of an interval's budget that the frame itself may use.
 const FRAME_PART: f64 = 0.5;
 
-/// The account.
+/// The budget of CPU time.
 #[derive(Clone, Debug)]
 pub struct Pace {
     asked_s: f64,
     every_s: f64,
     frame_s: f64,
-    /// CPU time that may be spent; below zero after a process that cost more than expected.
+    /// The remaining budget in seconds; negative after a process that cost more than expected.
     kept_s: f64,
 }
 
 impl Pace {
-    /// With an interval that was asked for.
+    /// The initial budget, with the requested interval.
     pub fn new(asked_s: f64) -> Pace {
         Pace { asked_s, every_s: asked_s, frame_s: 0.0, kept_s: START_S }
     }
@@ -36,36 +37,36 @@ impl Pace {
         self.every_s
     }
 
-    /// Seconds that were asked for.
+    /// The requested interval in seconds.
     pub fn asked_s(&self) -> f64 {
         self.asked_s
     }
 
-    /// CPU time of the last frame, without looks at processes.
+    /// CPU seconds of a usual frame, without inspection of processes.
     pub fn frame_s(&self) -> f64 {
         self.frame_s
     }
 
-    /// Time passed, in seconds.
+    /// Adds the budget for `seconds` of elapsed time.
     pub fn waited(&mut self, seconds: f64) {
         self.kept_s = (self.kept_s + seconds * SHARE).min(MOST_KEPT_S);
     }
 
-    /// Whether a process may be looked at that is expected to cost so much. One that costs more than can ever be kept is looked
-    /// at when all is there that can be: it makes a debt, which is paid before anything else is looked at.
+    /// Whether the budget allows inspecting a process with this expected cost. A process that costs more than the largest
+    /// budget is inspected once the budget is full. That makes the budget negative, which delays further inspections.
     pub fn affords(&self, expected_s: f64) -> bool {
         self.kept_s >= expected_s.min(MOST_KEPT_S)
     }
 
-    /// A look at a process took so much CPU time.
+    /// Charges the CPU time of an inspection.
     pub fn looked(&mut self, cpu_s: f64) {
         self.kept_s -= cpu_s;
     }
 
-    /// A frame took so much CPU time, without looks at processes. The interval is that which can be paid for.
+    /// Charges the CPU time of a frame without inspections, and sets the interval that the budget allows.
     pub fn drew(&mut self, cpu_s: f64) {
         self.kept_s -= cpu_s;
-        // The first frame reads code and files that later ones find in memory; it does not speak for them.
+        // The first frame reads code and files that are cached later, so its cost is not typical.
         let usual_s = if self.frame_s > 0.0 { (self.frame_s + cpu_s) / 2.0 } else { cpu_s };
         self.frame_s = usual_s;
         self.every_s = self.asked_s.max(usual_s / (SHARE * FRAME_PART));
@@ -76,8 +77,8 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Watches processes that cost so much each, for so long, by a clock of its own; the share of a processor that it cost, and
-    /// how often each was looked at.
+    /// Simulates watching processes with these costs for a time on a virtual clock. Returns the share of a processor used,
+    /// and how often each process was inspected.
     fn watch(pace: &mut Pace, frame_s: f64, looks_s: &[f64], until_s: f64) -> (f64, Vec<u32>) {
         let (mut now_s, mut spent_s) = (0.0, 0.0);
         let mut looks = vec![0; looks_s.len()];
@@ -125,7 +126,7 @@ mod tests {
         let mut dear = Pace::new(2.0);
         watch(&mut dear, 0.04, &[], 1_000.0);
         assert!((dear.every_s() * SHARE * FRAME_PART - 0.04).abs() < 1e-9, "{} s", dear.every_s());
-        // And shortened again.
+        // The interval is shortened again.
         watch(&mut dear, 0.001, &[], 1_000.0);
         assert_eq!(dear.every_s(), 2.0);
     }

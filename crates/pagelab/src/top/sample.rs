@@ -1,4 +1,4 @@
-//! A view for tests: a system with something of everything, and processes whose names are no friends.
+//! A view for tests: a system with all kinds of data, and processes with hostile names.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,6 @@ fn row(pid: u32, name: &str, mib: u64, faults_per_s: Option<f64>, look: Look) ->
     Row { pid, name: name.into(), resident_bytes: mib << 20, faults_per_s, look }
 }
 
-/// The processes.
 fn rows() -> Vec<Row> {
     let seen = |sizes, larger_mib: u64, cause: Option<&str>, is_old| {
         let cause = cause.map(String::from);
@@ -43,7 +42,7 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// The view.
+/// The sample view.
 pub fn view() -> View {
     let size = |size, given, fell, folios| SizeRates {
         size,

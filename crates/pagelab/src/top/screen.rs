@@ -1,4 +1,4 @@
-//! The terminal: frames go there, keys come from there, and it is left as it was found.
+//! Controls the terminal: draws frames, reads keys, and restores the terminal's state at the end.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -19,21 +19,22 @@ use super::view::View;
 use super::watch::{Thoroughness, Watcher};
 use crate::failure::{Failure, told};
 
-/// Between two looks at whether a signal arrived, or the terminal has another size.
+/// The interval of checks whether a signal arrived or the terminal was resized.
 const SIGNAL_PATIENCE: Duration = Duration::from_millis(250);
 
 /// Shows frames until the user or a signal ends it, or the terminal is closed.
 ///
 /// # Errors
-/// The terminal or /proc cannot be read, the terminal was closed, or a signal ended it. The terminal is as it was in any case.
+/// The terminal or /proc cannot be read, the terminal was closed, or a signal ended it. The terminal is restored in all
+/// cases.
 pub fn live(watcher: &mut Watcher, browse: &mut Browse, looks: Looks) -> Result<(), Failure> {
-    // With its alarm: a write to a terminal that takes no output (Ctrl-S) blocks.
+    // `catch` includes an alarm, because a write to a terminal that takes no output (Ctrl-S) blocks.
     signals::catch(PassOn::Kill).map_err(Failure::input)?;
     let (terminal, area) = taken().map_err(unusable)?;
     let mut screen = Screen { terminal, area, looks, shown: Shown::default(), keyboard: Keyboard::default() };
     let ended = screen.run(watcher, browse);
     let restored = screen.restore();
-    // A hangup fails a read or a write, and sends SIGHUP.
+    // A hangup makes a read or write fail, and also sends SIGHUP; the signal takes precedence.
     match (ended, signals::arrived()) {
         (Err(Failure::Input(_)), Some(signal)) => Err(stopped(signal)),
         (ended, _) => ended.and(restored),
@@ -44,7 +45,8 @@ fn stopped(signal: i32) -> Failure {
     Failure::Stopped(signal, "nothing was changed")
 }
 
-/// Takes the terminal. The area of it that is drawn is chosen here: ratatui has cells for all of what it chooses itself.
+/// Takes control of the terminal. The drawn area is chosen here: by default, ratatui would allocate cells for the whole size
+/// that the terminal reports.
 fn taken() -> io::Result<(ManuallyDrop<DefaultTerminal>, Rect)> {
     let area = area()?;
     let terminal = ratatui::try_init_with_options(TerminalOptions { viewport: Viewport::Fixed(area) })?;
@@ -52,7 +54,7 @@ fn taken() -> io::Result<(ManuallyDrop<DefaultTerminal>, Rect)> {
     Ok((ManuallyDrop::new(terminal), area))
 }
 
-/// The part of the terminal that frames have, as large as it is now.
+/// The area for frames, from the terminal's current size.
 fn area() -> io::Result<Rect> {
     let (width, height) = terminal::size()?;
     Ok(Rect::new(0, 0, width.min(MAX_WIDTH), height.min(MAX_HEIGHT)))
@@ -63,12 +65,12 @@ fn unusable(error: io::Error) -> Failure {
 }
 
 struct Screen {
-    /// Never dropped: if it cannot show the cursor it prints that to standard error, and panics if that is closed too.
+    /// Never dropped: if drop cannot show the cursor, it prints that to standard error, and panics if that is closed, too.
     terminal: ManuallyDrop<DefaultTerminal>,
-    /// What is drawn of it.
+    /// The area that is drawn.
     area: Rect,
     looks: Looks,
-    /// What the last frame had.
+    /// What the last frame showed.
     shown: Shown,
     keyboard: Keyboard,
 }
@@ -93,7 +95,8 @@ impl Screen {
         }
     }
 
-    /// Waits for a key, and handles all that have arrived. Breaks if one of them ends `top`; otherwise whether there was one.
+    /// Waits for a key, and handles all keys that have arrived. Breaks if one of them ends `top`; otherwise returns whether
+    /// there was a key.
     fn hear(
         &mut self,
         watcher: &Watcher,
@@ -102,7 +105,7 @@ impl Screen {
         mut patience: Duration,
     ) -> Result<ControlFlow<(), bool>, Failure> {
         let mut was_pressed = false;
-        // Input may never pause.
+        // Checked each time, because input may arrive without a pause.
         while signals::arrived().is_none() {
             let key = match self.keyboard.next(io::stdin(), patience).map_err(unusable)? {
                 Heard::Key(key) => key,
@@ -136,7 +139,7 @@ impl Screen {
         drawn.map(drop).map_err(unusable)
     }
 
-    /// Shows the inspection of a process, or why there is none.
+    /// Shows the inspection of a process, or why it failed.
     fn inspect(&mut self, watcher: &Watcher, browse: &mut Browse, view: &View, pid: u32) -> Result<(), Failure> {
         browse.show(format!("inspection of process {pid}"), "being inspected");
         self.draw(view, browse)?;
@@ -149,7 +152,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Stops this process with the terminal as it was, and takes it again when the process goes on.
+    /// Restores the terminal and stops this process, and takes control of the terminal again when the process continues.
     fn suspend(&mut self) -> Result<(), Failure> {
         self.restore()?;
         nix::sys::signal::raise(nix::sys::signal::Signal::SIGTSTP).map_err(|error| unusable(error.into()))?;
@@ -157,7 +160,7 @@ impl Screen {
         self.terminal.clear().map_err(unusable)
     }
 
-    /// Leaves the terminal as it was found.
+    /// Restores the terminal's initial state.
     fn restore(&mut self) -> Result<(), Failure> {
         let restored = ratatui::try_restore();
         restored.and(self.terminal.show_cursor()).map_err(unusable)

@@ -1,26 +1,26 @@
-//! Whose turn it is: which processes are looked at next.
+//! Decides which processes are inspected next.
 
-/// What is known of a process when turns are given.
+/// What the order of inspection depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Known {
-    /// Seconds since it was looked at; for one that never was, since it was first seen.
+    /// Seconds since it was inspected, or, if it never was, since it was first listed.
     pub waited_s: f64,
-    /// Whether it was never looked at.
+    /// Whether it has never been inspected.
     pub is_new: bool,
-    /// Whether its faults or its resident memory have changed since.
+    /// Whether its faults or its resident memory have changed since then.
     pub moved: bool,
-    /// Whether the kernel has split or collapsed large pages of whatever process since.
+    /// Whether the kernel has split or collapsed large pages of any process since then.
     pub reshaped: bool,
-    /// Its resident bytes.
+    /// Its resident memory in bytes.
     pub resident_bytes: u64,
 }
 
-/// After so many seconds a process is looked at again although nothing says that its memory changed.
+/// Seconds after which a process is inspected again even if there is no sign of a change.
 const REST_S: f64 = 60.0;
 
-/// The processes whose turn it is, by their places, in the order in which they are looked at: those that are new or moved; those
-/// that the kernel may have changed; those that have rested. Of each the one first that has waited longest, so that none waits
-/// for ever; of those that came together the largest.
+/// The indexes of processes to inspect, in order: first those that are new or have changed, then those that the kernel may
+/// have changed, then those last inspected `REST_S` ago or earlier. Within each group, the longest wait comes first, so that
+/// none starves, and at equal waits the largest process.
 pub fn order(known: &[Known]) -> Vec<usize> {
     let mut due: Vec<(usize, u8)> =
         known.iter().enumerate().filter_map(|(place, one)| Some((place, rank(one)?))).collect();

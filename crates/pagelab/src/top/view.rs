@@ -1,4 +1,4 @@
-//! What a frame shows: plain data, which knows neither the kernel nor the terminal.
+//! The content of a frame as plain data, independent of the kernel and the terminal.
 
 use std::collections::BTreeMap;
 
@@ -14,150 +14,150 @@ use crate::sizes::Sizes;
 pub struct View {
     /// The whole system.
     pub system: System,
-    /// The processes, in no order.
+    /// The processes, unsorted.
     pub rows: Vec<Row>,
-    /// How often it is looked.
+    /// The refresh interval and its cost.
     pub pace: Told,
 }
 
-/// How often it is looked, and what that costs.
+/// The refresh interval and its cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Told {
     /// Seconds from one frame to the next.
     pub every_s: f64,
-    /// Seconds that were asked for.
+    /// The requested interval in seconds.
     pub asked_s: f64,
-    /// CPU time that a frame took beside the looks at processes.
+    /// CPU seconds of a frame, without inspections of processes.
     pub frame_s: f64,
 }
 
-/// A process.
+/// A row of the table: a process.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Its id.
+    /// The process ID.
     pub pid: u32,
-    /// Its name, as the process has it: not escaped.
+    /// Its name as the process set it, not escaped.
     pub name: String,
-    /// Resident bytes by its counters.
+    /// Resident bytes according to the kernel's counters.
     pub resident_bytes: u64,
-    /// Faults a second; absent until it was counted twice.
+    /// Page faults per second; `None` until there are two readings.
     pub faults_per_s: Option<f64>,
-    /// What was seen of its memory.
+    /// The result of its inspection.
     pub look: Look,
 }
 
-/// What is known of the memory of a process.
+/// The state of a process's inspection.
 #[derive(Clone, Debug)]
 pub enum Look {
-    /// It is still to be looked at.
+    /// It has not been inspected yet.
     NotYet,
-    /// It was looked at.
+    /// It was inspected.
     Seen(Seen),
-    /// It could not be looked at, for this reason.
+    /// It could not be inspected, for this reason.
     Refused(String),
 }
 
-/// What was seen of a process.
+/// The result of an inspection.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Its memory by size.
     pub sizes: Sizes,
-    /// Bytes that could be mapped by larger pages than they are.
+    /// Bytes that could be mapped by larger leaves.
     pub larger_bytes: u64,
-    /// Why they are not: the cause that explains most of them.
+    /// The cause that explains most of these bytes.
     pub cause: Option<String>,
-    /// Seconds since then.
+    /// Seconds since the inspection.
     pub age_s: f64,
     /// Whether its memory may have changed since.
     pub is_old: bool,
 }
 
-/// The system, and what moved in it since the frame before.
+/// The state of the system, and its changes since the previous frame.
 #[derive(Clone, Debug)]
 pub struct System {
-    /// The sizes of the kernel.
+    /// The page sizes of the kernel.
     pub page_sizes: PageSizes,
-    /// Seconds that the rates are of; absent in the first frame.
+    /// The seconds that rates are averaged over; `None` in the first frame.
     pub over_s: Option<f64>,
-    /// All memory.
+    /// The total memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// Memory that new programs can have.
+    /// Memory available to new programs, in bytes.
     pub available_bytes: Option<u64>,
-    /// Free blocks by order.
+    /// The number of free blocks by order.
     pub free_blocks_by_order: Vec<u64>,
-    /// Free memory in blocks of a PMD leaf or more; absent without THP.
+    /// Free memory in blocks of at least PMD size; `None` without THP.
     pub free_in_pmd_blocks_bytes: Option<u64>,
-    /// Faults a second.
+    /// Page faults per second.
     pub faults_per_s: Option<f64>,
-    /// Faults that waited for I/O, a second.
+    /// Major faults, which wait for I/O, per second.
     pub major_faults_per_s: Option<f64>,
-    /// Folios that anonymous faults were given, by size.
+    /// Folios allocated by anonymous faults, by size.
     pub sizes: Vec<SizeRates>,
-    /// khugepaged.
+    /// Counters of khugepaged.
     pub khugepaged: Khugepaged,
-    /// Compaction.
+    /// Counters of compaction.
     pub compaction: Compaction,
-    /// Splits of large folios a second (`thp_split_page`).
+    /// Splits of large folios per second (`thp_split_page`).
     pub folio_splits_per_s: Option<f64>,
-    /// Splits of PMD leaves a second (`thp_split_pmd`).
+    /// Splits of PMD leaves per second (`thp_split_pmd`).
     pub leaf_splits_per_s: Option<f64>,
-    /// The hugetlb pools that have pages.
+    /// The hugetlb pools that are not empty.
     pub pools: BTreeMap<PageSize, Pool>,
 }
 
-/// What anonymous faults were given of a size.
+/// Allocations of one folio size by anonymous faults.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SizeRates {
-    /// The size.
+    /// The folio size.
     pub size: PageSize,
-    /// Folios of it a second.
+    /// Folios allocated per second.
     pub given_per_s: Option<f64>,
-    /// Faults a second that asked for it and got less: no free block, or no room in the control group.
+    /// Faults per second that fell back to a smaller size: no free block, or the memory cgroup's limit.
     pub fell_back_per_s: Option<f64>,
-    /// Folios of it in the system; absent before Linux 6.12.
+    /// The number of folios of this size; `None` before Linux 6.12.
     pub folios: Option<u64>,
 }
 
-/// What khugepaged did.
+/// Counters of khugepaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Khugepaged {
-    /// Windows that became large pages, a second.
+    /// Ranges collapsed per second.
     pub collapsed_per_s: Option<f64>,
-    /// Windows for which there was no free block, a second (MADV_COLLAPSE counts too).
+    /// Ranges for which there was no free block, per second (includes MADV_COLLAPSE).
     pub no_block_per_s: Option<f64>,
-    /// Windows that it left because too many of their pages are absent, swapped or shared, a second.
+    /// Ranges that it skipped because too many of their pages are absent, swapped or shared, per second.
     pub exceeded_per_s: Option<f64>,
-    /// Passes over all processes since boot.
+    /// Full scans of all processes since boot.
     pub full_scans: Option<u64>,
 }
 
-/// What compaction did.
+/// Counters of compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Compaction {
-    /// Allocations that waited for it, a second.
+    /// Allocations that waited for direct compaction, per second.
     pub stalls_per_s: Option<f64>,
-    /// Those that got their block, a second.
+    /// Direct compactions that freed a block, per second.
     pub succeeded_per_s: Option<f64>,
-    /// Those that did not, a second.
+    /// Direct compactions that failed, per second.
     pub failed_per_s: Option<f64>,
-    /// Times that kcompactd was woken, a second.
+    /// Wake-ups of kcompactd per second.
     pub woken_per_s: Option<f64>,
-    /// Pages that were moved, a second, for whatever reason (`pgmigrate_success`).
+    /// Pages migrated per second, for any reason (`pgmigrate_success`).
     pub moved_pages_per_s: Option<f64>,
 }
 
 impl System {
-    /// The system at `now`, with rates since `before`: a reading and the seconds from it to `now`.
+    /// The system at `now`, with rates since `before`: the earlier reading and the seconds between the two.
     pub fn of(now: &Activity, before: Option<(&Activity, f64)>, page_sizes: &PageSizes) -> System {
         let rate = |name: &str| {
             let (before, seconds) = before?;
             Some(before.counters.moved(&now.counters, name)? as f64 / seconds)
         };
-        // A sum of what this kernel counts; absent where it counts none of it.
+        // The sum of those counters that this kernel has; `None` if it has none of them.
         let sum = |names: &[&str]| names.iter().filter_map(|name| rate(name)).reduce(|one, other| one + other);
         let size_rates = |size: &PageSize| {
             let of = |name: &str| rate(&format!("hugepages-{}kB/{name}", size.bytes() >> 10));
-            // Before Linux 6.10 only the PMD size is counted, under other names.
+            // Before Linux 6.10, only the PMD size is counted, under other names.
             let plain = |name: &str| rate(name).filter(|_| Some(*size) == page_sizes.pmd);
             SizeRates {
                 size: *size,

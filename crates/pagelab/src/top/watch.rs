@@ -1,4 +1,4 @@
-//! Watching: the system and the list of processes for every frame, and looks at processes as far as the pace allows.
+//! Reads the system and the list of processes for every frame, and inspects processes as far as the pace allows.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -14,32 +14,33 @@ use super::view::{Look, Row, Seen, System, Told, View};
 use crate::failure::Failure;
 use crate::sizes::Sizes;
 
-/// Counters of what the kernel does to large pages of its own accord: when none of them moved, memory that did not fault is as it
-/// was.
+/// Counters of changes that the kernel makes to large pages on its own: if none of them increased, memory that did not fault
+/// is unchanged.
 const RESHAPING: [&str; 6] =
     ["thp_split_page", "thp_split_pmd", "thp_collapse_alloc", "thp_swpout", "thp_migration_success", host::COLLAPSED];
-/// What a look at a process is expected to cost that was never looked at: so much, and so much a byte (smaps walks all of it).
+/// The expected cost in seconds of a first inspection: a constant, and a cost per resident byte (smaps walks all of it).
 const LOOK_S: f64 = 0.4e-3;
 const LOOK_S_PER_BYTE: f64 = 20e-3 / (1u64 << 30) as f64;
-/// Seconds for which settings and counters explain what is seen; to read them costs more than to look at a small process.
+/// Seconds for which cached settings and counters are used to explain causes: reading them costs more than inspecting a small
+/// process.
 const SUPPLY_S: f64 = 10.0;
 
-/// How much a frame looks at.
+/// How many processes a frame inspects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thoroughness {
-    /// What the pace allows.
+    /// Those that the pace allows.
     Paced,
-    /// All that is due, whatever it costs: somebody waits for one frame.
+    /// All that are due, whatever the cost, because the user waits for a single frame.
     All,
 }
 
-/// Who watches.
+/// Watches the system and its processes.
 pub struct Watcher {
     host: Host,
     inspector: Inspector,
     pace: Pace,
     processes: HashMap<u32, Watched>,
-    /// The last reading of the system.
+    /// The previous reading of the system's counters, and its time.
     before: Option<(Activity, Instant)>,
     supply: Option<(Supply, Instant)>,
 }
@@ -52,19 +53,19 @@ struct Watched {
     looked: Option<Looked>,
 }
 
-/// A look at a process.
+/// The last inspection of a process.
 struct Looked {
     at: Instant,
-    /// What the process had counted then.
+    /// The counters of the process at that time.
     stat: ProcessStat,
-    /// What the kernel had counted then ([`RESHAPING`]).
+    /// The sum of the kernel's counters at that time ([`RESHAPING`]).
     reshaped: u64,
     cost_s: f64,
     outcome: Result<Seen, String>,
 }
 
 impl Watcher {
-    /// Watches this host, with an interval that was asked for.
+    /// Watches this host with the requested interval.
     ///
     /// # Errors
     /// /proc or /sys cannot be read.
@@ -80,10 +81,10 @@ impl Watcher {
         self.pace.every_s()
     }
 
-    /// Looks, and has the frame drawn; what both cost is counted.
+    /// Takes a reading and has the frame drawn. The cost of both is charged to the pace.
     ///
     /// # Errors
-    /// /proc cannot be read, or the frame not be drawn.
+    /// /proc cannot be read, or the frame cannot be drawn.
     pub fn frame(
         &mut self,
         thoroughness: Thoroughness,
@@ -104,15 +105,15 @@ impl Watcher {
         Ok(view)
     }
 
-    /// The inspection of a process, now.
+    /// Inspects a process now.
     ///
     /// # Errors
-    /// [`InspectError`].
+    /// As [`InspectError`].
     pub fn inspect(&self, pid: u32) -> Result<Inspection, InspectError> {
         self.inspector.process(pid, &self.inspector.supply()?)
     }
 
-    /// Takes over the list of processes.
+    /// Updates the list of processes.
     fn list(&mut self, now: Instant, since_s: Option<f64>) -> Result<(), HostError> {
         let listed = self.host.processes()?;
         let mut known = std::mem::take(&mut self.processes);
@@ -131,7 +132,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Looks at those whose turn it is; the CPU time that it took.
+    /// Inspects the processes whose turn it is, and returns the CPU time in seconds.
     fn look(&mut self, now: Instant, reshaped: u64, thoroughness: Thoroughness) -> Result<f64, HostError> {
         let pids: Vec<u32> = self.processes.keys().copied().collect();
         let known: Vec<Known> = pids.iter().map(|pid| self.processes[pid].known(now, reshaped)).collect();
@@ -139,7 +140,7 @@ impl Watcher {
         for place in turns::order(&known) {
             let watched = &self.processes[&pids[place]];
             if thoroughness == Thoroughness::Paced && !self.pace.affords(watched.expected_s()) {
-                // What is next in turn is waited for, or what is small would keep what is large from ever being looked at.
+                // Waits for the next process in order: otherwise small processes could delay a large one forever.
                 break;
             }
             let began_s = cpu_time_s();
@@ -188,7 +189,7 @@ impl Watched {
         }
     }
 
-    /// CPU time that a look will probably take.
+    /// The expected CPU seconds of an inspection.
     fn expected_s(&self) -> f64 {
         let by_size_s = LOOK_S + self.stat.resident_bytes as f64 * LOOK_S_PER_BYTE;
         self.looked.as_ref().map_or(by_size_s, |looked| looked.cost_s)
@@ -214,7 +215,7 @@ impl Watched {
     }
 }
 
-/// What a row needs of an inspection.
+/// Extracts the fields of a row from an inspection.
 fn seen(inspection: &Inspection) -> Seen {
     let summary = Summary::of(inspection);
     Seen {
@@ -230,7 +231,7 @@ fn faults(stat: &ProcessStat) -> u64 {
     stat.minor_faults + stat.major_faults
 }
 
-/// Whether the memory of a process has probably changed: it faulted, or has more or less of it.
+/// Whether the memory of a process has probably changed: it faulted, or its resident size changed.
 fn moved(then: &ProcessStat, now: &ProcessStat) -> bool {
     faults(then) != faults(now) || then.resident_bytes != now.resident_bytes
 }
@@ -239,7 +240,7 @@ fn reshaped(activity: &Activity) -> u64 {
     RESHAPING.iter().filter_map(|name| activity.counters.get(name)).fold(0, u64::wrapping_add)
 }
 
-/// CPU time of this process, its threads and the kernel's work for it, in seconds.
+/// CPU seconds of this process and its threads, including kernel time.
 fn cpu_time_s() -> f64 {
     tracer::child::cpu_s(std::process::id()).expect("a process may read its own clock")
 }

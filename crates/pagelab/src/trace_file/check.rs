@@ -1,4 +1,4 @@
-//! `pagelab trace check`.
+//! `pagelab trace check`: checks a trace for damage.
 
 use serde_json::json;
 use trace::Block;

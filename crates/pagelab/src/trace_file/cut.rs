@@ -1,5 +1,5 @@
-//! `pagelab trace cut`: whole blocks of a trace, and all events before their end, so that the memory they touch is
-//! known; and of those blocks what a filter leaves.
+//! `pagelab trace cut`: copies whole blocks of a trace, with all events before their end, so that the memory they access is
+//! known. Optionally filters the runs of these blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, Write};
@@ -14,29 +14,29 @@ use crate::failure::{Failure, say};
 use crate::output::print;
 use crate::table::describe::count;
 
-/// Where the first block of a thread that is kept begins.
+/// The position of the first copied block of a thread.
 #[derive(Clone, Copy)]
 struct Begin {
-    /// The number of its first run in the trace that is read. It has the number 0 in the one that is written.
+    /// The number of its first run in the input. In the output, this run has the number 0.
     run: u64,
-    /// Instructions of the thread before.
+    /// Instructions of the thread before it.
     instructions: u64,
 }
 
-/// A thread of the trace while it is cut.
+/// The state of a thread during the cut.
 #[derive(Default)]
 struct Thread {
-    /// Instructions at the end of the block before.
+    /// Instructions at the end of the previous block.
     instructions: u64,
-    /// What is kept of it, if anything is.
+    /// The beginning of its copied part, if there is one.
     begin: Option<Begin>,
-    /// Whether the events that are written say where that begins, if they have to.
+    /// Whether the events written so far include the beginning of that part, if that is necessary.
     is_begun: bool,
-    /// Whether runs after those that are kept were left out.
+    /// Whether runs after the copied ones were left out.
     ended: bool,
-    /// Events that are not written yet: an event stands before its runs.
+    /// Events that are not written yet: an event must precede its runs.
     events: Vec<Event>,
-    /// Instructions at the end of the last block of them.
+    /// Instructions at the end of the last block of these events.
     instructions_at_events: u64,
 }
 
@@ -45,10 +45,10 @@ impl Thread {
         Thread { begin: Some(begin), is_begun: arguments.from == 0, ..Thread::default() }
     }
 
-    /// The events up to a run, by the numbers of the trace that is written.
+    /// Removes and returns the events up to a run, renumbered for the output.
     fn events_before(&mut self, run: u64) -> Vec<Event> {
         let count = self.events.iter().take_while(|event| event.run <= run).count();
-        // Nothing is kept of a thread: its events come before everything.
+        // If no block of the thread is copied, its events come before everything.
         let first = self.begin.map_or(u64::MAX, |begin| begin.run);
         let moved = |mut event: Event| {
             event.run = event.run.saturating_sub(first);
@@ -57,7 +57,7 @@ impl Thread {
         self.events.drain(..count).map(moved).collect()
     }
 
-    /// Says where in the thread the part begins, once what is known of it goes beyond.
+    /// Inserts the event that marks the beginning of the part, once events beyond it are known.
     fn say_begin(&mut self, until: u64) {
         let Some(Begin { run, instructions }) = self.begin.filter(|_| !self.is_begun) else { return };
         let place = self.events.iter().position(|event| event.run > run);
@@ -71,15 +71,15 @@ impl Thread {
     }
 }
 
-/// Whether a block that ends after `instructions` of its thread is part of `arguments`, if the one before ended after
+/// Whether `arguments` select a block that ends after `instructions` of its thread, if the previous block ended after
 /// `before`.
 fn keeps(arguments: &Cut, thread: u32, before: u64, instructions: u64) -> bool {
     let chosen = arguments.threads.is_empty() || arguments.threads.contains(&thread);
     chosen && instructions > arguments.from && arguments.to.is_none_or(|to| before < to)
 }
 
-/// Where what is kept of each thread begins. Events of a thread may stand before blocks of others and so long before its
-/// own, and have to have their numbers there already.
+/// Determines the first copied block of each thread. Events of a thread may precede blocks of other threads, long before its
+/// own blocks, and must already be renumbered there.
 fn begins(arguments: &Cut) -> Result<BTreeMap<u32, Begin>, Failure> {
     let wrong = |error| named(&arguments.file, error);
     let mut reader = open(&arguments.file)?;
@@ -103,7 +103,7 @@ fn begins(arguments: &Cut) -> Result<BTreeMap<u32, Begin>, Failure> {
     Ok(begins)
 }
 
-/// The part that is being written.
+/// The output trace while it is written.
 struct Parting<'a, W> {
     arguments: &'a Cut,
     writer: Writer<W>,
@@ -144,7 +144,7 @@ pub fn run(arguments: &Cut) -> Result<(), Failure> {
                 let name = arguments.file.display().to_string();
                 say(format_args!("pagelab: {}: damaged {}", results::printable(&name), damage_text(&damage)));
             }
-            // A part need not have all threads, nor what they did before.
+            // Timestamps are dropped: a part need not contain all threads, nor their earlier activity.
             Block::Timestamps(_) => {}
             Block::Events { thread, instructions, events } => part.events(thread, instructions, events),
             Block::Runs { thread, first, instructions, chunk } => {
@@ -159,7 +159,7 @@ pub fn run(arguments: &Cut) -> Result<(), Failure> {
     report(arguments, runs, blocks, left_out)
 }
 
-/// Refuses threads that the trace does not have.
+/// Refuses threads that are not in the trace.
 fn refuse_missing_threads(arguments: &Cut) -> Result<(), Failure> {
     if arguments.threads.is_empty() {
         return Ok(());
@@ -174,7 +174,7 @@ fn refuse_missing_threads(arguments: &Cut) -> Result<(), Failure> {
     }
 }
 
-/// The threads of the trace.
+/// The numbers of the threads in the trace.
 fn threads(arguments: &Cut) -> Result<BTreeSet<u32>, Failure> {
     let wrong = |error| named(&arguments.file, error);
     let mut reader = open(&arguments.file)?;
@@ -192,7 +192,7 @@ fn threads(arguments: &Cut) -> Result<BTreeSet<u32>, Failure> {
     Ok(threads)
 }
 
-/// `0 to 3, 7`: numbers in words; of many ranges the first.
+/// Formats numbers as ranges: `0 to 3, 7`; if there are many ranges, only the first ones.
 fn ranges(numbers: &BTreeSet<u32>) -> String {
     const MOST: usize = 16;
     let mut ranges: Vec<(u32, u32)> = Vec::new();
@@ -212,18 +212,16 @@ fn ranges(numbers: &BTreeSet<u32>) -> String {
     if told.is_empty() { "none".to_owned() } else { told.join(", ") }
 }
 
-/// A trace of which nothing can be filtered out.
+/// The trace cannot be filtered.
 #[derive(Debug, thiserror::Error)]
 enum NotFilterable {
-    /// Samples.
     #[error("it has samples, all of which count; leave --most-recent out")]
     Sampled,
-    /// What a filter left.
     #[error("it was filtered before; leave --most-recent out, or take the trace that it was cut from")]
     Filtered,
 }
 
-/// The header of the part: what it is a part of, and what was left out.
+/// The header of the output, which records the part and what was left out.
 fn header(arguments: &Cut, of: &Header) -> Result<Header, NotFilterable> {
     let mut header = of.clone();
     if arguments.most_recent {
@@ -239,7 +237,7 @@ fn header(arguments: &Cut, of: &Header) -> Result<Header, NotFilterable> {
     Ok(header)
 }
 
-/// The part that was asked for, of what may be a part.
+/// The requested part, limited to the part that the input already is.
 fn within(arguments: &Cut, of: Option<&Part>) -> Part {
     let asked =
         Part { from_instructions: arguments.from, to_instructions: arguments.to, threads: arguments.threads.clone() };
@@ -265,7 +263,7 @@ impl<W: Write> Parting<'_, W> {
     fn block(&mut self, thread: u32, first: u64, instructions: u64, chunk: &Chunk) -> std::io::Result<()> {
         let state = self.threads.entry(thread).or_default();
         let before = state.instructions;
-        // A block that is damaged where its place is not may be the one with which the thread was to begin.
+        // A damaged block that still has a valid position may be the one at which the thread was to begin.
         let begin = state.begin.filter(|begin| begin.run <= first);
         if let Some(begin) = begin.filter(|_| keeps(self.arguments, thread, before, instructions)) {
             self.write_events(thread, first.saturating_add(chunk.len() as u64))?;
@@ -290,10 +288,10 @@ impl<W: Write> Parting<'_, W> {
         Ok(())
     }
 
-    /// Writes what all threads did before the runs of one: events of others too, which may concern the same memory.
+    /// Writes the events of all threads before the runs of one: events of other threads may concern the same memory.
     fn write_events(&mut self, thread: u32, end: u64) -> std::io::Result<()> {
         for (number, state) in &mut self.threads {
-            // What came after the part is left out.
+            // Events after the part are left out.
             let until = if *number == thread {
                 end
             } else if state.ended {

@@ -49,7 +49,7 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
-    /// A document in a line.
+    /// Writes a document in one line.
     fn line(&mut self, document: &Value) -> std::io::Result<()> {
         writeln!(self.out, "{}", results::printable_json(&document.to_string()))
     }
@@ -62,7 +62,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The runs of a block, each after the events before it.
+    /// Writes the runs of a block, each after the events that precede it.
     fn runs(&mut self, thread: u32, first: u64, chunk: &Chunk, events: &mut Vec<Event>) -> std::io::Result<()> {
         let mut next = events.iter().peekable();
         let mut printed = 0;

@@ -1,44 +1,44 @@
-//! `pagelab trace cut --most-recent`: blocks without the runs that no TLB notices.
+//! `pagelab trace cut --most-recent`: removes runs that make no difference to any LRU TLB.
 //!
-//! Runs keep their numbers: what stands between two events is a block of its own, that begins with the number which its
-//! first run had, so that events stay where they are among the runs.
+//! Runs keep their numbers: the runs between two events become a block of their own that starts with the number of its first
+//! run, so that events keep their position among the runs.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
 
 use trace::{Builder, Chunk, Columns, Encoder, Event, LruFilter, Writer};
 
-/// Events within a block up to which it is divided; beyond, it is kept as it is. Blocks of few runs take more than the runs
-/// that are left out of them.
+/// The most events in a block for which it is divided. With more, the block is copied unchanged: blocks with few runs need
+/// more space than the removed runs save.
 const MOST_EVENTS: usize = 64;
 
-/// Where a block stands.
+/// The position of a block.
 pub struct Place {
-    /// The thread that its runs are of.
+    /// The thread of its runs.
     pub thread: u32,
-    /// The number of its first run in what is read.
+    /// The number of its first run in the input.
     pub first: u64,
-    /// That in what is written.
+    /// The number of its first run in the output.
     pub number: u64,
-    /// Instructions of the thread when the block before ended.
+    /// Instructions of the thread at the end of the previous block.
     pub before: u64,
-    /// Instructions of the thread when it ended.
+    /// Instructions of the thread at the end of this block.
     pub instructions: u64,
 }
 
-/// What became of a block.
+/// The result of filtering a block.
 #[derive(Debug, Default)]
 pub struct Written {
-    /// Runs that were left out.
+    /// The number of removed runs.
     pub left_out: u64,
-    /// Blocks that were written.
+    /// The number of written blocks.
     pub blocks: u64,
 }
 
-/// A filter, and what it needs to write what it leaves.
+/// A filter, and the encoder for its output.
 pub struct Filtered {
     filter: LruFilter,
-    /// Runs of each thread before which events stand: memory may be another one.
+    /// For each thread, the runs that events precede: memory may have been remapped there.
     changes: HashMap<u32, VecDeque<u64>>,
     builder: Builder,
     encoder: Encoder,
@@ -47,7 +47,7 @@ pub struct Filtered {
 
 impl Filtered {
     /// # Errors
-    /// The compressor has no memory.
+    /// The compressor cannot allocate memory.
     pub fn new(columns: Columns) -> io::Result<Filtered> {
         Ok(Filtered {
             filter: LruFilter::default(),
@@ -58,7 +58,7 @@ impl Filtered {
         })
     }
 
-    /// Notes where events of a thread stand among its runs.
+    /// Records the positions of a thread's events among its runs.
     pub fn events(&mut self, thread: u32, events: &[Event]) {
         let changes = self.changes.entry(thread).or_default();
         for event in events {
@@ -68,10 +68,10 @@ impl Filtered {
         }
     }
 
-    /// Writes what is left of a block.
+    /// Filters and writes a block.
     ///
     /// # Errors
-    /// Those of the file and of the compressor.
+    /// Errors of the file and the compressor.
     pub fn write<W: Write>(&mut self, writer: &mut Writer<W>, place: &Place, chunk: &Chunk) -> io::Result<Written> {
         let ends = self.ends(place, chunk.len());
         if ends.len() > MOST_EVENTS {
@@ -87,7 +87,7 @@ impl Filtered {
                 let own = if chunk.addresses.is_empty() { 0 } else { run.accesses as usize };
                 let (own, rest) = addresses.split_at(own);
                 addresses = rest;
-                // The last run of a block tells its instructions.
+                // The last run is kept, because it carries the block's instruction count.
                 if self.filter.keeps(place.thread, &run) || index + 1 == chunk.len() {
                     self.builder.push(run, own);
                 } else {
@@ -95,7 +95,7 @@ impl Filtered {
                 }
             }
             writer.skip_to(place.thread, place.number.saturating_add(start as u64));
-            // Where the thread was at an event within the block the trace does not say.
+            // The trace does not record the instruction count at an event within a block.
             let instructions = if end == chunk.len() { place.instructions } else { place.before };
             self.bytes.clear();
             let runs = self.builder.encode(&mut self.encoder, &mut self.bytes)?;
@@ -109,7 +109,7 @@ impl Filtered {
         Ok(written)
     }
 
-    /// Where the stretches of a block of `runs` runs end, at events and at last its own end.
+    /// The ends of the pieces of a block of `runs` runs: at events, and finally its own end.
     fn ends(&mut self, place: &Place, runs: usize) -> Vec<usize> {
         let end = place.first.saturating_add(runs as u64);
         let mut ends = Vec::new();
@@ -121,7 +121,7 @@ impl Filtered {
                 _ => self.filter.forget(),
             }
         }
-        // In a file from anywhere they stand in any order.
+        // In an untrusted file, they may be in any order.
         ends.push(runs);
         ends.sort_unstable();
         ends.dedup();

@@ -1,4 +1,4 @@
-//! `pagelab trace import`.
+//! `pagelab trace import`: converts a trace of another tool.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter};

@@ -1,4 +1,4 @@
-//! `pagelab trace info`.
+//! `pagelab trace info`: summarises a trace.
 
 use std::collections::BTreeMap;
 
@@ -12,31 +12,31 @@ use crate::output::{print, terminal_width};
 use crate::table::describe::{count, grouped};
 use results::grid::plain;
 
-/// What one thread did.
+/// Counts of one thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct Thread {
     runs: u64,
-    /// Its own loads, stores and fetches of instructions.
+    /// Its own loads, stores and instruction fetches.
     accesses: u64,
-    /// Of the accesses, fetches.
+    /// The instruction fetches among the accesses.
     fetches: u64,
-    /// What the kernel did for it, an access for each page.
+    /// Accesses by the kernel on its behalf, one per page.
     kernel_accesses: u64,
-    /// When its last block ended; 0 where they were not counted.
+    /// Instructions at the end of its last block; 0 if they were not counted.
     instructions: u64,
-    /// Those of which the accesses are there.
+    /// Instructions whose accesses are recorded.
     recorded_instructions: u64,
     events: u64,
 }
 
 impl Thread {
-    /// A number of instructions, if they were counted: a thread that is in a trace has executed some.
+    /// Returns `instructions` if they were counted: every thread in a trace has executed some.
     fn counted(&self, instructions: u64) -> Option<u64> {
         (self.instructions > 0).then_some(instructions)
     }
 }
 
-/// What is in a trace.
+/// The content of a trace.
 struct Content {
     header: Header,
     file_bytes: u64,
@@ -44,18 +44,18 @@ struct Content {
     blocks: u64,
     windows: u64,
     timestamps: u64,
-    /// By their numbers, which may be any in a file from anywhere.
+    /// By thread number. An untrusted file may contain any number.
     threads: BTreeMap<u32, Thread>,
     recorded: BTreeMap<u32, Windows>,
     footprint: Footprint,
-    /// Memory that was there when recording began.
+    /// Memory that was mapped when recording began.
     regions: Regions,
-    /// Accesses and instructions of a whole machine that went to no memory.
+    /// Accesses, and their instructions, of a whole machine that did not go to RAM.
     outside: (u64, u64),
     damages: Damages,
 }
 
-/// A stretch of memory.
+/// A mapped memory region.
 struct Region {
     address: u64,
     bytes: u64,
@@ -159,24 +159,24 @@ impl Content {
             recorded_instructions: sum.recorded_instructions.saturating_add(thread.recorded_instructions),
             events: sum.events + thread.events,
         });
-        // Those of some threads are not those of all.
+        // A total is given only if the instructions of all threads were counted.
         let are_counted = self.threads.values().all(|thread| thread.instructions > 0);
         Thread { instructions: if are_counted { sum.instructions } else { 0 }, ..sum }
     }
 
-    /// Bytes of the file for an access; `None` without accesses.
+    /// Bytes of the file per access; `None` without accesses.
     fn bytes_per_access(&self) -> Option<f64> {
         let accesses = self.total().accesses;
         (accesses > 0).then(|| self.file_bytes as f64 / accesses as f64)
     }
 }
 
-/// Adds to a sum that a file from anywhere may lead beyond all bounds.
+/// Adds with saturation: counts of an untrusted file may overflow.
 fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
 
-/// The first regions; the others are counted.
+/// The first regions; further ones are only counted.
 #[derive(Default)]
 struct Regions {
     first: Vec<Region>,
@@ -184,9 +184,9 @@ struct Regions {
     others: u64,
 }
 
-/// Regions that are told: as many as Linux lets a process have unless it is told otherwise (`vm.max_map_count`).
+/// The most regions that are listed: Linux's default limit of mappings per process (`vm.max_map_count`).
 const MOST_REGIONS: usize = 65_530;
-/// Bytes of their names.
+/// The most bytes of their names.
 const MOST_NAME_BYTES: usize = 16 << 20;
 
 impl Regions {
@@ -202,7 +202,7 @@ impl Regions {
 }
 
 impl Region {
-    /// As in `/proc/PID/maps`.
+    /// The permissions as in `/proc/PID/maps`.
     fn permissions(&self) -> String {
         let letters = [(1, 'r'), (2, 'w'), (4, 'x')];
         letters.map(|(bit, letter)| if self.protection & bit == 0 { '-' } else { letter }).iter().collect()
@@ -369,7 +369,7 @@ fn rows(content: &Content) -> Vec<[String; 2]> {
     rows
 }
 
-/// A ratio with two digits, or all before the point.
+/// Formats a ratio with two digits, or with all digits before the decimal point.
 fn times(ratio: f64) -> String {
     match ratio {
         10.0.. => format!("{ratio:.0}"),

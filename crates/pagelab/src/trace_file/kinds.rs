@@ -1,8 +1,8 @@
-//! Kinds of runs, in words.
+//! Names of the kinds of runs.
 
 use trace::Kind;
 
-/// What a run does.
+/// The name of a kind of run.
 pub fn name(kind: Kind) -> &'static str {
     if kind.has(Kind::KERNEL) {
         return if kind.has(Kind::STORE) { "kernel store" } else { "kernel load" };

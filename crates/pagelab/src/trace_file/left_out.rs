@@ -1,15 +1,15 @@
-//! What a trace does not have of what was done, in words.
+//! Describes what a trace leaves out.
 
 use trace::{Filter, Header, Part};
 
 use crate::table::describe::count;
 
-/// What its header says was left out; nothing where that is nothing.
+/// Everything that the header says was left out; empty if nothing was.
 pub fn left_out(header: &Header) -> Vec<String> {
     parts(header).into_iter().chain(filtered(&header.filter)).collect()
 }
 
-/// Which parts of the program's run are not there: of windows, after a bound, beside a part.
+/// The missing parts of the program's run: outside of windows, after a limit, or outside of a cut.
 pub fn parts(header: &Header) -> Vec<String> {
     let instructions = |number| count(number, "instruction");
     let windows = header.window.map(|window| {
@@ -38,7 +38,7 @@ fn beside(part: &Part) -> String {
     kept
 }
 
-/// What a filter left out.
+/// Text on what a filter removed.
 fn filtered(filter: &Filter) -> Option<String> {
     match filter {
         Filter::None => None,

@@ -1,4 +1,4 @@
-//! `pagelab trace`: what is in a trace, whether it is sound, parts of it, its text, and traces of other tools.
+//! `pagelab trace`: summarises, checks, cuts, dumps and imports traces.
 
 mod check;
 mod cut;
@@ -142,7 +142,7 @@ fn open(path: &Path) -> Result<Reader<BufReader<File>>, Failure> {
     Reader::new(BufReader::with_capacity(1 << 20, file)).map_err(|error| named(path, error))
 }
 
-/// Refuses to write over what is being read.
+/// Refuses to overwrite the input.
 fn refuse_same(from: &Path, to: &Path) -> Result<(), Failure> {
     match (from.canonicalize(), to.canonicalize()) {
         (Ok(from), Ok(to)) if from == to => Err(named(&to, "is read; name another file with -o")),
@@ -159,14 +159,14 @@ fn damage_text(damage: &Damage) -> String {
     format!("at byte {}: {why} ({} bytes passed over)", damage.offset, damage.bytes)
 }
 
-/// Damaged places, of which a file may have any number: the first are told, the others counted.
+/// Damaged places. A file may have any number: the first are listed, the others counted.
 #[derive(Debug, Default)]
 struct Damages {
     first: Vec<Damage>,
     others: u64,
 }
 
-/// Damaged places that are told.
+/// The most damaged places that are listed.
 const MOST_DAMAGES: usize = 1000;
 
 impl Damages {
@@ -174,7 +174,7 @@ impl Damages {
         if self.first.len() < MOST_DAMAGES { self.first.push(damage) } else { self.others += 1 }
     }
 
-    /// How many there are.
+    /// The number of damaged places.
     fn count(&self) -> u64 {
         self.first.len() as u64 + self.others
     }
@@ -183,7 +183,7 @@ impl Damages {
         self.first.iter().map(damage_document).collect()
     }
 
-    /// A line for each that is told, and one for all others.
+    /// One line for each listed place, and one for all others.
     fn lines(&self) -> impl Iterator<Item = String> {
         let others = (self.others > 0).then(|| format!("and {} more damaged places", self.others));
         self.first.iter().map(damage_text).chain(others)

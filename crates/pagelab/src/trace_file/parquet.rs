@@ -1,4 +1,4 @@
-//! `pagelab trace dump --parquet`: runs, events and, where they are kept, accesses as Parquet files.
+//! `pagelab trace dump --parquet`: writes runs, events and, if recorded, accesses as Parquet files.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -12,33 +12,33 @@ use super::kinds::name;
 use super::{Damages, named, open};
 use crate::failure::Failure;
 
-/// Rows of a row group, at most.
+/// The most rows of a row group.
 const GROUP: usize = 1 << 20;
-/// Bytes of the rows of a row group after which it is written.
+/// The size of the buffered rows in bytes after which a row group is written.
 const GROUP_BYTES: usize = 64 << 20;
 
-/// Rows of one kind, column by column.
+/// Rows of one kind, stored by column.
 trait Rows: Default {
     const FILE: &'static str;
     const COLUMNS: &'static [(&'static str, ColumnType)];
 
     fn count(&self) -> usize;
 
-    /// Bytes that the rows take, texts included.
+    /// The size of the rows in bytes, including texts.
     fn bytes(&self) -> usize;
 
     /// The columns, in the order of [`Rows::COLUMNS`].
     fn into_columns(self) -> Vec<Column>;
 }
 
-/// Declares rows with their file, and the type of each column.
+/// Declares a row type with its file and the type of each column.
 macro_rules! rows {
     ($(#[$doc:meta])* $name:ident in $file:literal { $($column:ident: $type:ty => $kind:ident,)* }) => {
         $(#[$doc])*
         #[derive(Default)]
         struct $name {
             $($column: Vec<$type>,)*
-            /// Bytes of the texts that are not in the program itself.
+            /// Bytes of texts that are not static.
             text_bytes: usize,
         }
 
@@ -63,7 +63,7 @@ macro_rules! rows {
 }
 
 rows! {
-    /// The address is that of the page.
+    /// Rows of runs. The address is that of the page.
     Runs in "runs.parquet" {
         thread: u32 => U32,
         run: u64 => U64,
@@ -74,7 +74,7 @@ rows! {
 }
 
 rows! {
-    /// The bytes are 0 where they are not known.
+    /// Rows of accesses. The size is 0 if unknown.
     Accesses in "accesses.parquet" {
         thread: u32 => U32,
         run: u64 => U64,
@@ -85,7 +85,7 @@ rows! {
 }
 
 rows! {
-    /// The arguments are JSON.
+    /// Rows of events. The arguments are JSON.
     Events in "events.parquet" {
         thread: u32 => U32,
         run: u64 => U64,
@@ -118,7 +118,7 @@ impl Accesses {
 
 impl Events {
     fn add(&mut self, thread: u32, event: &Event) {
-        // Its serialisation names the call and has its arguments beside the name.
+        // The serialised call contains its name next to its arguments; this separates them.
         let mut arguments = json!(event.call);
         let call = arguments.as_object_mut().and_then(|call| call.remove("call"));
         self.thread.push(thread);
@@ -132,7 +132,7 @@ impl Events {
     }
 }
 
-/// A file, and its rows that are not written yet.
+/// A Parquet file and its buffered rows.
 struct Table<R> {
     path: PathBuf,
     file: ParquetFile<Output>,
@@ -148,7 +148,7 @@ impl<R: Rows> Table<R> {
         Ok(Table { path, file, rows: R::default(), written: 0 })
     }
 
-    /// Adds rows, and writes all that there are once they fill a row group.
+    /// Adds rows, and writes the buffered ones once they fill a row group.
     fn add(&mut self, add: impl FnOnce(&mut R)) -> Result<(), Failure> {
         add(&mut self.rows);
         if self.rows.count() >= GROUP || self.rows.bytes() >= GROUP_BYTES { self.spill() } else { Ok(()) }
@@ -168,12 +168,12 @@ impl<R: Rows> Table<R> {
     }
 }
 
-/// Writes the tables of a trace into a directory, which is made if need be, and says what was written.
+/// Writes the tables of a trace into a directory, which is created if necessary, and returns a summary.
 pub fn write(trace: &Path, directory: &Path, as_json: bool) -> Result<String, Failure> {
     let mut reader = open(trace)?;
     let others = directory.join(Accesses::FILE);
     let is_there = match others.try_exists() {
-        // A file in place of the directory is refused below.
+        // If the directory is a file, it is refused below.
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => false,
         found => found.map_err(|error| named(&others, error))?,
     };

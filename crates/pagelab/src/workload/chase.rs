@@ -1,8 +1,8 @@
-//! `chase`: every access depends on the one before, and every node lies in another page.
+//! `chase`: every access depends on the previous one, and successive nodes are in different pages.
 //!
-//! The nodes form one cycle over all pages, in random order. With one line a page the nodes fill
-//! little of the data caches, and what is left is the cost of translation. The line within a page is
-//! chosen pseudo-randomly: equal offsets would fall into the same few cache sets.
+//! The nodes form one cycle over all pages, in random order. With one line per page, the nodes use little of the data caches,
+//! so that the cost of translation dominates. The line within a page is chosen pseudo-randomly: equal offsets would map to
+//! the same few cache sets.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use super::report::Report;
 use super::{WorkloadError, arguments, check};
 
 const WORD: u64 = size_of::<u64>() as u64;
-/// The end of a chase that a wrong pointer led out of the memory.
+/// The result of a chase in which a wrong pointer led out of the memory.
 const NOWHERE: u64 = u64::MAX;
 
 /// Arguments of `chase`.
@@ -36,7 +36,7 @@ pub struct Arguments {
     seed: u64,
 }
 
-/// Where the nodes lie. A node is a word that holds the index of the next node's word.
+/// The position of the nodes. A node is a word that contains the index of the next node's word.
 struct Layout {
     nodes: usize,
     page_words: usize,
@@ -46,8 +46,8 @@ struct Layout {
 }
 
 impl Layout {
-    /// The index of the word of a node. The lines of a page are distinct, because an odd step visits
-    /// all residues of a power of two.
+    /// The index of a node's word. The lines of a page are distinct, because an odd step visits all residues of a power of
+    /// two.
     fn word(&self, node: usize) -> usize {
         let (page, line) = (node / self.lines_per_page, node % self.lines_per_page);
         let hash = mix(self.seed ^ mix(page as u64));
@@ -57,12 +57,12 @@ impl Layout {
         page * self.page_words + chosen * self.line_words
     }
 
-    /// The earlier node with which Sattolo's algorithm exchanges `node`.
+    /// The earlier node that Sattolo's algorithm swaps with `node`.
     fn partner(&self, node: usize) -> usize {
         below(mix(self.seed.wrapping_add(mix(!(node as u64)))), node)
     }
 
-    /// Makes the nodes one random cycle (Sattolo 1986), in place.
+    /// Links the nodes into one random cycle (Sattolo 1986), in place.
     fn link(&self, words: &mut [u64]) {
         for node in 0..self.nodes {
             words[self.word(node)] = self.word(node) as u64;
@@ -72,8 +72,8 @@ impl Layout {
         }
     }
 
-    /// Takes the exchanges back in reverse order, and says which node does not point to itself then:
-    /// none, if the memory held what `link` wrote.
+    /// Undoes the swaps in reverse order, and returns a node that does not point to itself afterwards: there is none if the
+    /// memory holds what `link` wrote.
     fn unlink(&self, words: &mut [u64]) -> Option<usize> {
         for node in 1..self.nodes {
             words.swap(self.word(node), self.word(self.partner(node)));
@@ -82,17 +82,17 @@ impl Layout {
     }
 }
 
-/// Follows `steps` pointers from the word at `start`; `NOWHERE` where one leads out of the memory.
+/// Follows `steps` pointers from the word at `start`; returns `NOWHERE` if one leads out of the memory.
 #[inline(never)]
 fn follow(words: &[u64], start: usize, steps: u64) -> u64 {
     let end = (0..steps).try_fold(start, |at, _| words.get(at).map(|next| *next as usize));
     end.map_or(NOWHERE, |end| end as u64)
 }
 
-/// Runs the chase.
+/// Runs the pointer chase.
 ///
 /// # Errors
-/// Bad arguments, no memory, or pointers that are not as they were written.
+/// Arguments are invalid, there is not enough memory, or pointers have changed.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let layout = layout(arguments)?;
     arguments::room("bytes", u128::from(arguments.bytes))?;

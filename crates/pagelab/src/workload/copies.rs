@@ -1,5 +1,5 @@
-//! `copies`: a command once on every processor at the same time, as benchmarks of the kernel are run to see how a cost grows
-//! with processors.
+//! `copies`: runs a command once on every processor at the same time, as kernel benchmarks do to see how a cost scales with
+//! processors.
 
 use std::io;
 use std::process::{Command, ExitStatus, Stdio};
@@ -15,7 +15,7 @@ use workloads::random::mix;
 use super::WorkloadError;
 use super::report::Report;
 
-/// The word that stands for this program.
+/// The name of this program in command lines.
 const PAGELAB: &str = "pagelab";
 
 /// Arguments of `copies`.
@@ -29,12 +29,12 @@ pub struct Arguments {
     command: Vec<String>,
 }
 
-/// How many copies there are.
+/// The number of copies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Count {
-    /// One on each processor.
+    /// One copy on each processor.
     Processors,
-    /// So many.
+    /// This number of copies.
     Number(usize),
 }
 
@@ -46,50 +46,50 @@ fn count(text: &str) -> Result<Count, String> {
     }
 }
 
-/// Why copies have no answer.
+/// Why the copies have no result.
 #[derive(Debug, thiserror::Error)]
 pub enum CopiesError {
-    /// The processors are not told, or cannot be chosen.
+    /// The processors cannot be listed or selected.
     #[error("sched_setaffinity: {0}")]
     Processors(#[source] nix::Error),
-    /// A copy has no thread that starts it.
+    /// The thread that starts a copy cannot be created.
     #[error("no thread can be started for each copy: {0}; raise the limit of threads (ulimit -u), or run fewer copies")]
     NoThread(#[source] io::Error),
     /// A copy cannot be started.
     #[error("{program} cannot be run: {source}")]
     NotStarted {
-        /// The program.
+        /// The name of the program.
         program: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// A copy failed.
     #[error("copy {copy} of {program} ended with {status}")]
     Failed {
-        /// Which, from 1.
+        /// The number of the copy, from 1.
         copy: usize,
-        /// The program.
+        /// The name of the program.
         program: String,
-        /// How it ended.
+        /// The exit status of the copy.
         status: ExitStatus,
     },
-    /// Two copies did not print the same.
+    /// Two copies printed different output.
     #[error("wrong answer: copy {copy} of {program} printed something else than copy 1")]
     Differs {
-        /// Which, from 1.
+        /// The number of the copy, from 1.
         copy: usize,
-        /// The program.
+        /// The name of the program.
         program: String,
     },
 }
 
-/// What a copy printed, and how long it ran, seconds.
+/// The output of a copy, and its run time in seconds.
 type Ran = (Vec<u8>, f64);
 
-/// Runs the copies, each on a processor of its own as far as there are so many.
+/// Runs the copies, each on its own processor as long as there are enough.
 ///
 /// # Errors
-/// [`CopiesError`].
+/// As [`CopiesError`].
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let processors = processors().map_err(CopiesError::Processors)?;
     let copies = match arguments.count {
@@ -122,19 +122,19 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
         .figure("slowest_s", times().fold(0.0, f64::max)))
 }
 
-/// Whether the copies begin.
+/// The decision whether the copies begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Go {
     /// Not all of them have a thread yet.
     #[default]
     NotYet,
-    /// As soon as this number is ready.
+    /// They begin when this number of them is ready.
     When(usize),
-    /// One of them has no thread.
+    /// They do not begin, because one of them has no thread.
     Never,
 }
 
-/// Where copies wait for each other, until it is known that each has a thread.
+/// A barrier at which copies wait until it is known that each has a thread.
 #[derive(Debug, Default)]
 struct Start {
     state: Mutex<(Go, usize)>,
@@ -147,7 +147,7 @@ impl Start {
         self.changed.notify_all();
     }
 
-    /// Waits until all are ready. Whether they begin.
+    /// Waits until all are ready, and returns whether they begin.
     fn wait(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.1 += 1;
@@ -162,10 +162,11 @@ impl Start {
     }
 }
 
-/// A copy on a processor. The thread has nothing else to do, so that the copy ends when this process does.
+/// Runs a copy on a processor. PR_SET_PDEATHSIG kills the copy when the thread that started it ends. This thread only waits
+/// for the copy, so the copy ends with this process.
 fn one(copy: usize, processor: usize, command: &[String], start: &Start) -> Result<Ran, CopiesError> {
     let chosen = choose(processor).map_err(CopiesError::Processors);
-    // Every thread comes here, whatever happened to it: the others wait for it.
+    // Every thread must reach this barrier, even after an error, because the others wait for it.
     if !start.wait() {
         return Ok((Vec::new(), 0.0));
     }
@@ -193,7 +194,7 @@ fn processors() -> nix::Result<Vec<usize>> {
     Ok((0..CpuSet::count()).filter(|processor| set.is_set(*processor).unwrap_or(false)).collect())
 }
 
-/// This thread, and what it starts, on a processor.
+/// Pins this thread, and the processes it starts, to a processor.
 fn choose(processor: usize) -> nix::Result<()> {
     let mut set = CpuSet::new();
     set.set(processor)?;

@@ -1,4 +1,4 @@
-//! `fork-cow`: what a large process pays for fork, and its child for every page that it changes.
+//! `fork-cow`: measures the cost of fork for a large process, and the cost of each page that its child writes.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ pub struct Arguments {
     seed: u64,
 }
 
-/// The memory, one word in each base page, and how much of it a child writes.
+/// The memory, with one used word in each base page, and the number of pages that a child writes.
 struct Pages {
     memory: Anonymous,
     page_words: usize,
@@ -39,18 +39,18 @@ impl Pages {
         self.memory.bytes() / size_of::<u64>() / self.page_words
     }
 
-    /// What the parent writes to a page.
+    /// The value that the parent writes to a page.
     fn original(&self, page: usize) -> u64 {
         mix(self.seed ^ mix(page as u64))
     }
 
-    /// The sum over the first words of some pages.
+    /// The checksum of the first words of some pages.
     fn sum(&self, pages: std::ops::Range<usize>) -> u64 {
         let words = self.memory.slice::<u64>();
         pages.fold(0, |sum, page| sum.wrapping_add(mix(words[page * self.page_words])))
     }
 
-    /// The sum that memory with the parent's values has.
+    /// The checksum of memory with the parent's values.
     fn original_sum(&self) -> u64 {
         (0..self.count()).fold(0, |sum, page| sum.wrapping_add(mix(self.original(page))))
     }
@@ -62,8 +62,8 @@ impl Pages {
         }
     }
 
-    /// What a child does: writes its share, each write timed into `results`, and hands back the sum of
-    /// all of its memory behind them.
+    /// The work of a child: writes its share, records the time of each write in `results`, followed by the checksum of all of
+    /// its memory.
     fn change(&mut self, results: &mut [u64]) {
         for (page, result) in results.iter_mut().enumerate().take(self.written) {
             let (word, value) = (page * self.page_words, !self.original(page));
@@ -74,7 +74,7 @@ impl Pages {
         results[self.written] = self.sum(0..self.count());
     }
 
-    /// The sum that a child must hand back.
+    /// The checksum that a child must return.
     fn changed_sum(&self) -> u64 {
         (0..self.count()).fold(0, |sum, page| {
             let value = if page < self.written { !self.original(page) } else { self.original(page) };
@@ -86,7 +86,7 @@ impl Pages {
 /// Runs the forks.
 ///
 /// # Errors
-/// Bad arguments, no memory, a child that fails, or memory that is not copied on write.
+/// Arguments are invalid, there is not enough memory, a child fails, or memory is not copied on write.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let mut pages = pages(arguments)?;
     let rounds = arguments::at_least("rounds", 1, arguments.rounds)?;
@@ -118,7 +118,7 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
 fn pages(arguments: &Arguments) -> Result<Pages, WorkloadError> {
     let bytes = arguments::whole_pages("bytes", arguments.bytes)?;
     let share = arguments::share("share", arguments.share)?;
-    // The child has its own copy of what it writes, and parent and child share the results.
+    // The child has its own copy of the pages that it writes; the results are shared with the parent.
     let copied = (bytes as f64 * share).ceil() as u128;
     arguments::room("bytes", u128::from(arguments.bytes) + copied)?;
     let page_words = base_page().bytes() as usize / size_of::<u64>();

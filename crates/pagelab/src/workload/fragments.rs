@@ -1,4 +1,4 @@
-//! `fragments`: free memory in small blocks, as on a machine that has been up for weeks, until standard input ends.
+//! `fragments`: keeps free memory in small blocks, as on a machine with weeks of uptime, until standard input ends.
 
 use policy::size::PageSize;
 use serde_json::json;
@@ -20,10 +20,10 @@ pub struct Arguments {
     block: PageSize,
 }
 
-/// Fragments memory and returns at once; it stays so as long as the report lives.
+/// Fragments memory and returns. Memory stays fragmented as long as the report lives.
 ///
 /// # Errors
-/// Not root, a block that the kernel's allocator does not have, no memory.
+/// The user is not root, the buddy allocator has no such block size, or there is not enough memory.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let fragments = Fragments::make(Degree { percent: arguments.percent, block: arguments.block })?;
     let checksum = mix(u64::from(arguments.percent) ^ arguments.block.bytes());

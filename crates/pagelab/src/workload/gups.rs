@@ -1,7 +1,7 @@
-//! `gups`: random updates of words, as many under way as the processor allows.
+//! `gups`: random updates of words, with as many in flight as the processor allows.
 //!
-//! The idea is RandomAccess of the HPC Challenge: a word is read, changed by XOR with a random
-//! number and written. XOR takes itself back, so the same updates once more must restore the table.
+//! The idea is that of RandomAccess in the HPC Challenge: a word is read, XORed with a random number and written. XOR is its
+//! own inverse, so repeating the same updates must restore the table.
 
 use std::time::Instant;
 
@@ -25,7 +25,7 @@ pub struct Arguments {
     seed: u64,
 }
 
-/// Changes `updates` random words; doing it twice changes nothing.
+/// Updates `updates` random words; doing so twice restores the table.
 #[inline(never)]
 fn update(table: &mut [u64], seed: u64, updates: u64) {
     for bits in stream(seed).take(updates as usize) {
@@ -33,7 +33,7 @@ fn update(table: &mut [u64], seed: u64, updates: u64) {
     }
 }
 
-/// XOR of all words of a table: what it was at first, XOR all updates, in whichever order.
+/// The XOR of all words of a table: the initial XOR combined with all updates, in any order.
 fn fold(words: impl Iterator<Item = u64>) -> u64 {
     words.fold(0, |sum, word| sum ^ word)
 }
@@ -41,7 +41,7 @@ fn fold(words: impl Iterator<Item = u64>) -> u64 {
 /// Runs the updates.
 ///
 /// # Errors
-/// Bad arguments, no memory, or a table that is not what the updates make of it.
+/// Arguments are invalid, there is not enough memory, or the table does not have the expected content.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let bytes = arguments::multiple("bytes", arguments.bytes, 8, "a word")?;
     let updates = arguments::at_least("updates", 1, arguments.updates)?;

@@ -1,4 +1,4 @@
-//! `page-cache` and `table-growth`: what the kernel holds for files and for memory of several sizes.
+//! `page-cache` and `table-growth`: measure the memory that the kernel uses for files and for mappings of several sizes.
 
 use tracer::signals;
 use workloads::kernel::page_cache::{self, FILES};
@@ -34,10 +34,10 @@ pub struct TableGrowth {
 }
 
 impl PageCache {
-    /// Writes the files, and says how much of the page cache holds one of each size.
+    /// Writes the files, and reports the page cache used by one file of each size.
     ///
     /// # Errors
-    /// Bad sizes, no room, what the kernel refuses.
+    /// A size is invalid, there is not enough memory or disk space, or the kernel refuses an operation.
     pub fn run(&self) -> Result<Report, WorkloadError> {
         of_bytes(&self.sizes)?;
         arguments::room("sizes", self.sizes.iter().map(|bytes| u128::from(FILES) * u128::from(*bytes)).sum())?;
@@ -57,10 +57,10 @@ impl PageCache {
 }
 
 impl TableGrowth {
-    /// Maps memory of each size, and says how much page tables came with it.
+    /// Maps memory of each size, and reports the increase of page tables.
     ///
     /// # Errors
-    /// Bad sizes, no room, what the kernel refuses.
+    /// A size is invalid, there is not enough memory or disk space, or the kernel refuses an operation.
     pub fn run(&self) -> Result<Report, WorkloadError> {
         of_bytes(&self.sizes)?;
         arguments::room("sizes", self.sizes.iter().copied().max().unwrap_or_default().into())?;
@@ -83,7 +83,7 @@ fn told(error: TableGrowthError) -> WorkloadError {
     }
 }
 
-/// The figure of a size, as the series of a study asks for it.
+/// The name of a size's figure, as the series of a study expects it.
 fn figure(bytes: u64) -> String {
     format!("of_{bytes}_held_bytes")
 }
@@ -92,7 +92,7 @@ fn listed(sizes: &[u64]) -> String {
     sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Refuses sizes of nothing, and what no program can map.
+/// Refuses the size zero, and sizes that no program can map.
 fn of_bytes(sizes: &[u64]) -> Result<(), WorkloadError> {
     let is_wrong = |bytes: &&u64| **bytes == 0 || **bytes > isize::MAX as u64;
     let expected = || "sizes from one byte to those that can be mapped".to_owned();

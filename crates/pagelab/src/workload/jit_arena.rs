@@ -1,8 +1,8 @@
-//! `jit-arena`: generate machine code into an arena of regions while running it, as translators and JITs do.
+//! `jit-arena`: generates machine code into an arena of regions while running it, as translators and JITs do.
 //!
-//! Pieces of code are functions of one number with constants of their own. A batch of them is generated, each is
-//! run once, and then some of all that there is by then; every result feeds the next call, so the last number
-//! depends on every call. It is computed again without the generated code.
+//! A piece of code is a function of one number with its own constants. A batch of them is generated, each is run once, and
+//! then some of all pieces generated so far. Every result is the input of the next call, so the last number depends on every
+//! call. It is verified by computing it without the generated code.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use workloads::random::{below, mix};
 use super::report::Report;
 use super::{WorkloadError, arguments, check};
 
-/// Pieces that are generated, and timed, together.
+/// The number of pieces that are generated and timed together.
 const BATCH: u64 = 64;
 
 /// Arguments of `jit-arena`.
@@ -65,7 +65,7 @@ enum Advice {
     None,
 }
 
-/// What is generated and in which order it is called: all that the answer depends on.
+/// The pieces and their call order, which determine the result.
 struct Program {
     pieces: u64,
     steps: usize,
@@ -74,7 +74,7 @@ struct Program {
     seed: u64,
 }
 
-/// Sums over the run.
+/// Totals of the run.
 #[derive(Default)]
 struct Work {
     generating: Duration,
@@ -90,7 +90,7 @@ impl Program {
         (0..self.steps as u64).map(move |step| mix(own.wrapping_add(step)))
     }
 
-    /// The pieces of one batch.
+    /// The indexes of the pieces of a batch.
     fn batch(&self, batch: u64) -> std::ops::Range<u64> {
         let first = batch * BATCH;
         first..(first + BATCH).min(self.pieces)
@@ -100,7 +100,8 @@ impl Program {
         self.pieces.div_ceil(BATCH)
     }
 
-    /// Which pieces are called once a batch has been generated: its own, then hot ones of all up to it.
+    /// The pieces that are called after a batch has been generated: those of the batch, then hot ones among all pieces so
+    /// far.
     fn calls(&self, batch: u64) -> impl Iterator<Item = u64> {
         let new = self.batch(batch);
         let there = new.end;
@@ -114,17 +115,17 @@ impl Program {
         new.chain(any)
     }
 
-    /// The last number, without any generated code.
+    /// The last number, computed without generated code.
     fn answer(&self) -> u64 {
         let calls = (0..self.batches()).flat_map(|batch| self.calls(batch));
         calls.fold(self.seed, |number, piece| jit::compute(self.constants(piece), number))
     }
 }
 
-/// Generates and runs.
+/// Generates and runs the code.
 ///
 /// # Errors
-/// Bad arguments, no memory, memory that may not be executed, or code that computes something else.
+/// Arguments are invalid, there is not enough memory, memory may not be executed, or the code computes a wrong result.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let isa = Isa::native().ok_or(JitError::Architecture(std::env::consts::ARCH))?;
     let program = program(arguments, isa)?;
@@ -190,12 +191,12 @@ fn program(arguments: &Arguments, isa: Isa) -> Result<Program, WorkloadError> {
     Ok(Program { pieces, steps, hotness: arguments.hotness, hot_share, seed: arguments.seed })
 }
 
-/// As many regions as hold all of the code.
+/// The shape of an arena with enough regions for all of the code.
 fn shape(arguments: &Arguments, program: &Program) -> Result<Shape, WorkloadError> {
     let stride_bytes = arguments::whole_pages("stride", arguments.stride)?;
     let page_bytes = base_page().bytes() as usize;
     let guard_bytes = if arguments.no_guards { 0 } else { page_bytes };
-    // Code begins at multiples of 16.
+    // Each piece starts at a multiple of 16 bytes.
     let slot_bytes = (arguments.piece_bytes as usize).next_multiple_of(16);
     let in_region = stride_bytes.saturating_sub(guard_bytes) / slot_bytes;
     if in_region == 0 {
@@ -205,7 +206,7 @@ fn shape(arguments: &Arguments, program: &Program) -> Result<Shape, WorkloadErro
     let regions = program.pieces.div_ceil(in_region as u64);
     arguments::room("bytes", u128::from(regions) * stride_bytes as u128)?;
     let host = host::Host::open("/").map_err(|error| WorkloadError::Host(error.to_string()))?;
-    // A kernel without THP has no PMD leaf to align to.
+    // A kernel without THP has no PMD leaf to align to, so the base page is used.
     let alignment = host.page_sizes().pmd.unwrap_or(base_page());
     let advice = match arguments.advice {
         Advice::Huge => jit::Advice::Huge,
@@ -254,7 +255,7 @@ fn mappings(addresses: std::ops::Range<u64>) -> Result<Vec<SmapsEntry>, census::
     Ok(entries)
 }
 
-/// What maps a view: guards are no areas of it.
+/// Adds figures about the mappings of a view, not counting guards.
 fn of_view(report: Report, name: &str, entries: &[SmapsEntry]) -> Report {
     let areas = entries.iter().filter(|entry| entry.vma.is_writable() || entry.vma.is_executable()).count();
     let resident: u64 = entries.iter().map(SmapsEntry::resident_bytes).sum();

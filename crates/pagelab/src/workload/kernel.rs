@@ -1,4 +1,4 @@
-//! The workloads that live in the kernel ([`workloads::kernel`]): what they are asked, and what they report.
+//! The workloads that exercise the kernel ([`workloads::kernel`]): their arguments and reports.
 
 use std::path::PathBuf;
 
@@ -101,10 +101,10 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// Runs it.
+    /// Runs the workload.
     ///
     /// # Errors
-    /// Bad arguments, what the kernel refuses, or a wrong answer.
+    /// Arguments are invalid, the kernel refuses an operation, or the result is wrong.
     pub fn run(&self) -> Result<Report, WorkloadError> {
         match self {
             Kernel::SchedMessaging(work) => work.measure("sched-messaging", messaging::PER_SECOND, messaging::run),
@@ -141,7 +141,7 @@ impl ForkExec {
         Ok(report.argument("program", self.program.display().to_string()))
     }
 
-    /// What ended was the program, unless it was not even begun.
+    /// Converts an error: it blames the executed program, unless that could not be started.
     fn told(&self, error: KernelError) -> WorkloadError {
         match error {
             KernelError::Fork(ForkError::Exited { status }) => {
@@ -174,7 +174,7 @@ impl MemfdPread {
 }
 
 impl Work {
-    /// How much that is, at `per_second` operations.
+    /// The number of operations, at `per_second` operations per second.
     fn load(&self, per_second: u64) -> Result<Load, WorkloadError> {
         let operations = self.seconds * per_second as f64;
         if operations.is_finite() && (1.0..=1e15).contains(&operations) {
@@ -185,7 +185,7 @@ impl Work {
         Err(WorkloadError::Argument { option: "seconds", expected, found: self.seconds.to_string() })
     }
 
-    /// Runs a workload that is asked nothing else.
+    /// Runs a workload that has no other arguments.
     fn measure(
         &self,
         name: &'static str,
@@ -195,7 +195,7 @@ impl Work {
         self.report(name, &run(self.load(per_second)?)?)
     }
 
-    /// Checks the sum of what was done, and reports it.
+    /// Checks the checksum of the work, and reports it.
     fn report(&self, name: &'static str, done: &Done) -> Result<Report, WorkloadError> {
         check("the sum of all that came back", done.expected, done.sum)?;
         Ok(Report::new(name, mix(done.sum ^ self.seed))

@@ -1,12 +1,12 @@
-//! Latencies in buckets of fixed relative width, so that recording one touches no new memory.
+//! A histogram of latencies with buckets of fixed relative width, so that recording a latency does not touch new memory.
 
 use std::time::{Duration, Instant};
 
-/// Buckets for each power of two; a percentile is off by at most one part in 64.
+/// The number of buckets per power of two; a percentile has an error of at most one part in 64.
 const PARTS: usize = 64;
 const PART_BITS: u32 = PARTS.trailing_zeros();
 
-/// Counts of latencies, exact in number, sum and maximum.
+/// A histogram of latencies with exact count, sum and maximum.
 pub struct Latencies {
     buckets: Vec<u64>,
     count: u64,
@@ -15,13 +15,13 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// No latencies yet; all memory that will ever be needed is present.
+    /// An empty histogram; all of its memory is already populated.
     pub fn new() -> Latencies {
         let buckets: Vec<u64> = (0..PARTS * (66 - PART_BITS as usize)).map(|_| std::hint::black_box(0)).collect();
         Latencies { buckets, count: 0, sum_ns: 0, max_ns: 0 }
     }
 
-    /// Runs `work` and records how long it took, the reading of the clock included.
+    /// Runs `work` and records its duration, including the time to read the clock.
     pub fn time<R>(&mut self, work: impl FnOnce() -> R) -> R {
         let start = Instant::now();
         let result = work();
@@ -38,27 +38,27 @@ impl Latencies {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// How many there are.
+    /// The number of latencies.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their sum in seconds.
+    /// The sum in seconds.
     pub fn total_s(&self) -> f64 {
         self.sum_ns as f64 / 1e9
     }
 
-    /// Their mean in nanoseconds; 0 where there are none.
+    /// The mean in nanoseconds; 0 if there are none.
     pub fn mean_ns(&self) -> f64 {
         self.sum_ns as f64 / self.count.max(1) as f64
     }
 
-    /// The largest in nanoseconds; 0 where there are none.
+    /// The maximum in nanoseconds; 0 if there are none.
     pub fn max_ns(&self) -> f64 {
         self.max_ns as f64
     }
 
-    /// The latency in nanoseconds that `share` of all do not exceed; 0 where there are none.
+    /// The latency in nanoseconds that a share `share` of all latencies does not exceed; 0 if there are none.
     pub fn percentile_ns(&self, share: f64) -> f64 {
         let rank = ((share * self.count as f64).ceil() as u64).max(1);
         let mut seen = 0;
@@ -79,13 +79,13 @@ impl Latencies {
     }
 }
 
-/// Below 2 * PARTS a bucket for each value; above, PARTS buckets for each power of two.
+/// The index of a bucket: below 2 * PARTS, one bucket per value; above, PARTS buckets per power of two.
 fn bucket(ns: u64) -> usize {
     let power = (u64::BITS - ns.leading_zeros()).saturating_sub(PART_BITS + 1);
     power as usize * PARTS + (ns >> power) as usize
 }
 
-/// The middle of a bucket's values.
+/// The mean of a bucket's smallest and largest value.
 fn middle(index: usize) -> f64 {
     let power = (index / PARTS).saturating_sub(1);
     let first = (index - power * PARTS) as f64 * (1u64 << power) as f64;

@@ -1,4 +1,4 @@
-//! `mmap-churn`: map, touch every base page, unmap; again and again, as allocators do.
+//! `mmap-churn`: maps memory, touches every base page and unmaps it, repeatedly, as allocators do.
 
 use workloads::memory::{Anonymous, base_page};
 use workloads::random::mix;
@@ -24,7 +24,7 @@ pub struct Arguments {
 /// Runs the rounds.
 ///
 /// # Errors
-/// Bad arguments, no memory, or memory that is not fresh or loses what is written.
+/// Arguments are invalid, there is not enough memory, or memory is not zeroed or loses writes.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let bytes = arguments::whole_pages("bytes", arguments.bytes)?;
     let rounds = arguments::at_least("rounds", 1, arguments.rounds)?;
@@ -54,8 +54,8 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
         .figure("clock_ns", clock_ns))
 }
 
-/// Writes one word in every page, a different one for each; returns the OR of what stood beside it,
-/// which is zero in fresh memory.
+/// Writes the first word of every page, with a different value in each. Returns the OR of the last words of all pages, which
+/// is zero in fresh memory.
 fn write_pages(memory: &mut Anonymous, page_words: usize, value: u64) -> u64 {
     let words = memory.slice_mut::<u64>();
     (0..words.len()).step_by(page_words).fold(0, |stale, first| {
@@ -68,7 +68,7 @@ fn sum_pages(memory: &Anonymous, page_words: usize) -> u64 {
     memory.slice::<u64>().iter().step_by(page_words).fold(0, |sum, word| sum.wrapping_add(*word))
 }
 
-/// The sum of `value` times (first word + 1) over the pages, without the memory.
+/// The expected sum of `value` times (first word + 1) over the pages, computed without the memory.
 fn expected(bytes: usize, page_words: usize, value: u64) -> u64 {
     let pages = (bytes / (page_words * size_of::<u64>())) as u128;
     let factors = pages + page_words as u128 * (pages * (pages - 1) / 2);

@@ -1,8 +1,8 @@
 //! The built-in workloads: small programs whose cost is known to depend on page sizes.
 //!
-//! Each is a command like any other: it has memory of its own, a checksum that only depends on its
-//! arguments, and an answer that it checks itself. None has an opinion on page sizes, except `jit-arena`, which
-//! does what translators do: it advises its arena, unless told otherwise.
+//! Each is an ordinary command: it has its own memory, a checksum that depends only on its arguments, and a result that it
+//! verifies itself. None requests page sizes, except `jit-arena`, which does what translators do: it applies MADV_HUGEPAGE to
+//! its arena, unless its arguments disable that.
 
 mod arguments;
 mod chase;
@@ -81,20 +81,20 @@ enum Workload {
     SpecCpu(spec_cpu::Arguments),
 }
 
-/// A workload that did not come to a right answer.
+/// Why a workload has no correct result.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
-    /// An argument that makes no sense.
+    /// An argument is invalid.
     #[error("--{option}: expected {expected}, found {found}")]
     Argument {
-        /// The option's name.
+        /// The name of the option.
         option: &'static str,
-        /// What it takes.
+        /// The accepted values.
         expected: String,
-        /// What it was.
+        /// The given value.
         found: String,
     },
-    /// More memory than the machine can give.
+    /// The workload needs more memory than the machine can provide.
     #[error(
         "--{option}: the workload needs {needed} of memory and this machine has {obtainable} to give; \
          a smaller --{option}, or free memory first"
@@ -102,9 +102,9 @@ pub enum WorkloadError {
     Room {
         /// The option that decides the size.
         option: &'static str,
-        /// What the workload needs, as text.
+        /// The memory that the workload needs, as text.
         needed: String,
-        /// What can be had, as text.
+        /// The available memory, as text.
         obtainable: String,
     },
     /// Memory could not be mapped.
@@ -113,7 +113,7 @@ pub enum WorkloadError {
     /// Memory could not be unmapped.
     #[error("munmap of the workload's own mapping failed: {0}; this is a bug in the kernel, the tracer or pagelab")]
     Unmap(#[source] std::io::Error),
-    /// The fork failed, or its child.
+    /// The fork or its child failed.
     #[error(transparent)]
     Fork(#[from] ForkError),
     /// Free memory could not be fragmented.
@@ -122,44 +122,44 @@ pub enum WorkloadError {
     /// A program that a workload executes failed.
     #[error("{} ended with status {status}; expected 0: --program names another one", program.display())]
     Program {
-        /// The program.
+        /// The path of the program.
         program: std::path::PathBuf,
         /// Its exit status.
         status: i32,
     },
-    /// A workload that lives in the kernel did not come to its end.
+    /// A workload that exercises the kernel failed.
     #[error(transparent)]
     Kernel(KernelError),
-    /// No directory for files.
+    /// The directory for files cannot be created.
     #[error("--directory: cannot make a directory in {}: {source}; name one that can be written to", directory.display())]
     Scratch {
-        /// Where.
+        /// The parent directory.
         directory: std::path::PathBuf,
-        /// What the file system said.
+        /// The error of the file system.
         source: std::io::Error,
     },
-    /// SIGINT, SIGTERM or SIGHUP while there were files to remove.
+    /// SIGINT, SIGTERM or SIGHUP arrived while there were files to remove.
     #[error("stopped by signal {0}; the files are removed")]
     Interrupted(i32),
-    /// A virtual machine could not be made or did not do what it should.
+    /// A virtual machine could not be created or behaved incorrectly.
     #[error(transparent)]
     Kvm(#[from] KvmError),
-    /// The host cannot be read or asked.
+    /// The host's settings cannot be read.
     #[error("{0}")]
     Host(String),
-    /// Memory for generated code could not be had.
+    /// Memory for generated code could not be mapped.
     #[error(transparent)]
     Jit(#[from] JitError),
     /// The workload's own mappings could not be read.
     #[error("the census of the workload's own memory: {0}")]
     Census(#[source] CensusError),
-    /// The guest did not boot, or what it needs is missing.
+    /// The guest did not boot, or a file that it needs is missing.
     #[error(transparent)]
     Boot(#[from] tcg_boot::BootError),
-    /// Copies of a command.
+    /// Copies of a command failed.
     #[error(transparent)]
     Copies(#[from] copies::CopiesError),
-    /// There is no result of SPEC CPU.
+    /// SPEC CPU has no result.
     #[error(transparent)]
     Spec(#[from] spec_cpu::SpecError),
     /// The memory does not hold what was written to it.
@@ -168,9 +168,9 @@ pub enum WorkloadError {
          memory was lost or mixed up by the hardware, the kernel or the policy's mechanism"
     )]
     WrongAnswer {
-        /// What was compared.
+        /// The name of the compared value.
         what: String,
-        /// The right value.
+        /// The expected value.
         expected: u64,
         /// The value found.
         found: u64,
@@ -187,8 +187,7 @@ impl From<KernelError> for WorkloadError {
 }
 
 impl WorkloadError {
-    /// The exit code for it: 2 for bad arguments, 3 for what this host lacks, 1 for everything that happened
-    /// later.
+    /// The exit code: 2 for invalid arguments, 3 for what this host lacks, 1 for later errors.
     pub fn exit_code(&self) -> u8 {
         match self {
             WorkloadError::Fragments(FragmentsError::Block { .. }) => 2,
@@ -203,10 +202,10 @@ impl WorkloadError {
     }
 }
 
-/// Runs a workload to its end and checks its answer. The report is not printed yet.
+/// Runs a workload and verifies its result. The report is not printed yet.
 ///
 /// # Errors
-/// [`WorkloadError`]: bad arguments, no memory, or a wrong answer.
+/// [`WorkloadError`]: arguments are invalid, there is not enough memory, or the result is wrong.
 pub fn run(arguments: WorkloadArguments) -> Result<Report, WorkloadError> {
     let report = match &arguments.workload {
         Workload::Chase(chase) => chase::run(chase),
@@ -228,7 +227,7 @@ pub fn run(arguments: WorkloadArguments) -> Result<Report, WorkloadError> {
     Ok(report.shown_as(arguments.json, arguments.answer_only))
 }
 
-/// The name and the purpose of every workload, in the order of the manual.
+/// The name and the description of every workload, in the order of the manual.
 pub fn catalogue() -> Vec<(String, String)> {
     let about = |command: &clap::Command| command.get_about().map(ToString::to_string).unwrap_or_default();
     Alone::command().get_subcommands().map(|command| (command.get_name().to_string(), about(command))).collect()
@@ -258,7 +257,7 @@ mod tests {
     const NAMES: &str = "chase gups stream page-touch mmap-churn fork-cow page-cache table-growth fragments sched-messaging pipe-switch syscalls page-faults brk-growth \
                          fork-exec unix-socket tcp-loopback file-churn directory-read mapped-read memfd-pread kvm-dirty-log jit-arena tcg-boot copies spec-cpu";
 
-    /// Sizes at which every workload ends in milliseconds.
+    /// Arguments with which every workload takes only milliseconds.
     const SMOKE: [&str; 19] = [
         "chase --bytes 1M --steps 10000",
         "gups --bytes 1M --updates 10000",

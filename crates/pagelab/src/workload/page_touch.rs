@@ -1,4 +1,4 @@
-//! `page-touch`: the latency of the first touch of every page, one clock reading for each.
+//! `page-touch`: measures the latency of the first touch of every page, with one clock reading per touch.
 
 use workloads::memory::{Anonymous, base_page};
 use workloads::random::{below, mix, shuffle};
@@ -41,7 +41,7 @@ pub struct Arguments {
     seed: u64,
 }
 
-/// The pages to touch, evenly spread, lowest first; at least one.
+/// The pages to touch, evenly spread, in ascending order; at least one.
 fn touched(pages: usize, density: f64) -> Vec<u32> {
     let below_share = |page: usize| (page as f64 * density).floor() as usize;
     let mut list: Vec<u32> =
@@ -52,7 +52,7 @@ fn touched(pages: usize, density: f64) -> Vec<u32> {
     list
 }
 
-/// Puts pages in the order of touches.
+/// Sorts pages into the order of touches.
 fn arrange(pages: &mut [u32], order: Order, stride_pages: u32, seed: u64) {
     match order {
         Order::Sequential => {}
@@ -61,7 +61,7 @@ fn arrange(pages: &mut [u32], order: Order, stride_pages: u32, seed: u64) {
     }
 }
 
-/// The word of a page that is touched, and what is written there: never zero.
+/// The word of a page that is touched, and the value written there, which is never zero.
 fn place(page: u32, page_words: usize, seed: u64) -> (usize, u64) {
     let hash = mix(seed ^ mix(u64::from(page)));
     (page as usize * page_words + below(hash, page_words), mix(hash) | 1)
@@ -70,7 +70,7 @@ fn place(page: u32, page_words: usize, seed: u64) -> (usize, u64) {
 /// Runs the touches.
 ///
 /// # Errors
-/// Bad arguments, no memory, or memory that is not zero before the first write or lost after it.
+/// Arguments are invalid, there is not enough memory, or memory is not zero before the first write or loses it.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let bytes = arguments::whole_pages("bytes", arguments.bytes)?;
     let (page_bytes, stride_pages) = (base_page().bytes() as usize, stride_pages(arguments)?);

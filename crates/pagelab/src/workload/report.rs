@@ -1,4 +1,4 @@
-//! What a workload says at its end: one line of `name=value` pairs, or one JSON document.
+//! The final report of a workload: one line of `name=value` pairs, or one JSON document.
 
 use std::any::Any;
 use std::fmt;
@@ -9,16 +9,16 @@ use serde_json::{Map, Value, json};
 
 use super::latency::Latencies;
 
-/// What a workload has to say beyond its figures.
+/// Details of a workload in addition to its figures.
 #[derive(Clone, Debug)]
 struct Details {
-    /// Lines above the last one.
+    /// The lines before the last one.
     text: String,
-    /// More keys of the document.
+    /// Additional keys of the document.
     keys: Map<String, Value>,
 }
 
-/// The answer and the figures of a workload; prints as it was asked for.
+/// The answer and the figures of a workload, printed in the requested form.
 #[derive(Clone, Debug)]
 pub struct Report {
     name: &'static str,
@@ -28,30 +28,30 @@ pub struct Report {
     details: Option<Details>,
     json: bool,
     answer_only: bool,
-    /// What the workload goes on having when it has said everything.
+    /// State that the workload keeps alive after the report is printed.
     held: Option<Rc<dyn Any>>,
 }
 
 impl Report {
-    /// A report of the workload `name` with a checksum that only depends on its arguments.
+    /// A report of the workload `name` with a checksum that depends only on its arguments.
     pub(super) fn new(name: &'static str, checksum: u64) -> Report {
         let (arguments, figures) = (Vec::new(), Vec::new());
         Report { name, arguments, checksum, figures, details: None, json: false, answer_only: false, held: None }
     }
 
-    /// Adds an argument, with its unit in its name.
+    /// Adds an argument; its name contains the unit.
     pub(super) fn argument(mut self, name: &'static str, value: impl Into<Value>) -> Report {
         self.arguments.push((name, value.into()));
         self
     }
 
-    /// Adds a figure, with its unit in its name.
+    /// Adds a figure; its name contains the unit.
     pub(super) fn figure(mut self, name: impl Into<String>, value: f64) -> Report {
         self.figures.push((name.into(), value));
         self
     }
 
-    /// Adds number, mean, percentiles and maximum of latencies.
+    /// Adds the count, mean, percentiles and maximum of latencies.
     pub(super) fn latencies(self, of: &str, latencies: &Latencies) -> Report {
         self.figure(format!("{of}_count"), latencies.count() as f64)
             .figure(format!("{of}_mean_ns"), latencies.mean_ns())
@@ -61,21 +61,20 @@ impl Report {
             .figure(format!("{of}_total_s"), latencies.total_s())
     }
 
-    /// Adds lines that stand above the last one, and keys that say the same in the document. They are no part
-    /// of the answer.
+    /// Adds lines before the last one, and keys with the same content in the document. They are not part of the answer.
     pub(super) fn details(self, text: String, keys: Map<String, Value>) -> Report {
         Report { details: Some(Details { text, keys }), ..self }
     }
 
-    /// Keeps something after the report is printed, until standard input ends ([`Report::wait`]).
+    /// Keeps a value alive after the report is printed, until standard input ends ([`Report::wait`]).
     pub(super) fn held(self, held: impl Any) -> Report {
         Report { held: Some(Rc::new(held)), ..self }
     }
 
-    /// Waits for the end of standard input where the workload holds something, and lets it go.
+    /// If the workload keeps a value alive, waits for the end of standard input, and drops the value.
     ///
     /// # Errors
-    /// What reading said.
+    /// The error of reading.
     pub fn wait(self) -> io::Result<()> {
         match self.held {
             Some(_) => io::copy(&mut io::stdin().lock(), &mut io::sink()).map(drop),

@@ -1,4 +1,4 @@
-//! A directory of its own for the workloads that make files.
+//! A private directory for workloads that create files.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use workloads::kernel::KernelError;
 
 use super::WorkloadError;
 
-/// Where Linux has a tmpfs for everybody (shm_overview(7)).
+/// The tmpfs that all users can write to (shm_overview(7)).
 const IN_MEMORY: &str = "/dev/shm";
 
 /// What such a workload is asked about it.
@@ -20,8 +20,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Runs a workload in a new directory, empty, that only its owner may enter, and removes that. Signals that would
-    /// leave it behind are for the workload to ask for ([`signals::arrived`]).
+    /// Runs a workload in a new, empty directory that only its owner may enter, and removes the directory afterwards. The
+    /// workload must check for signals itself ([`signals::arrived`]), so that none leaves the directory behind.
     pub fn with<T>(&self, run: impl FnOnce(&Path) -> Result<T, KernelError>) -> Result<T, WorkloadError> {
         let refused = |source| KernelError::Refused { call: "catch signals", source };
         signals::catch(PassOn::Same).map_err(refused)?;
@@ -34,7 +34,7 @@ impl Scratch {
         Ok(ran?)
     }
 
-    /// Where that is made, as text.
+    /// The parent directory, as text.
     pub fn shown(&self) -> String {
         self.parent().display().to_string()
     }

@@ -1,6 +1,6 @@
-//! `stream`: four loops over three arrays, after McCalpin's STREAM, in which translation is cheap.
+//! `stream`: four loops over three arrays, after McCalpin's STREAM, in which address translation is cheap.
 //!
-//! It is the counterpart of `chase`: where the hardware prefetches, page sizes should matter little.
+//! It is the counterpart of `chase`: when the hardware prefetcher works, page sizes should matter little.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use workloads::random::mix;
 use super::report::Report;
 use super::{WorkloadError, arguments, check};
 
-/// A round multiplies the values by `2 s + s * s`, which is 1 for this `s`: over any number of rounds
-/// they neither overflow nor become denormal.
+/// A round multiplies the values by `2 s + s * s`, which is 1 for this `s`, so that values neither overflow nor become
+/// denormal over any number of rounds.
 const SCALAR: f64 = std::f64::consts::SQRT_2 - 1.0;
 
 /// Arguments of `stream`.
@@ -25,7 +25,7 @@ pub struct Arguments {
     rounds: u64,
 }
 
-/// The arrays; plain numbers for the expected values, slices for the real ones.
+/// The three arrays: one element each for the expected values, or the full arrays.
 struct Arrays<'a> {
     a: &'a mut [f64],
     b: &'a mut [f64],
@@ -54,7 +54,7 @@ impl Arrays<'_> {
     }
 }
 
-/// A loop, its name and how many of the arrays it reads or writes.
+/// The name of a loop, its function, and the number of arrays that it reads or writes.
 type Kernel = (&'static str, fn(&mut Arrays<'_>), u64);
 
 const KERNELS: [Kernel; 4] = [
@@ -67,7 +67,7 @@ const KERNELS: [Kernel; 4] = [
 /// Runs the loops.
 ///
 /// # Errors
-/// Bad arguments, no memory, or numbers other than the loops make.
+/// Arguments are invalid, there is not enough memory, or the numbers are wrong.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let bytes = arguments::multiple("bytes", arguments.bytes, 24, "one number in each of three arrays")? / 3;
     let rounds = arguments::at_least("rounds", 2, arguments.rounds)?;
@@ -94,7 +94,7 @@ fn fill(arrays: &mut Arrays<'_>) {
     arrays.c.fill(0.0);
 }
 
-/// The times of every loop, round by round without the first.
+/// The times of every loop, round by round, without the first round.
 fn times(arrays: &mut Arrays<'_>, rounds: u64) -> [Vec<Duration>; 4] {
     let mut times = [(); 4].map(|()| Vec::with_capacity(rounds as usize));
     for round in 0..rounds {
@@ -110,7 +110,8 @@ fn times(arrays: &mut Arrays<'_>, rounds: u64) -> [Vec<Duration>; 4] {
     times
 }
 
-/// All numbers of an array are equal, and equal to the same loops over arrays of one number, bit by bit.
+/// Verifies that all numbers of an array are equal, and bitwise equal to the result of the same loops over arrays of one
+/// number.
 fn verify(arrays: &Arrays<'_>, rounds: u64) -> Result<u64, WorkloadError> {
     let (mut a, mut b, mut c) = ([0.0], [0.0], [0.0]);
     let mut expected = Arrays { a: &mut a, b: &mut b, c: &mut c };

@@ -1,4 +1,4 @@
-//! Its environment: the user's own, and what is named.
+//! Environment of a command that runs as another user: that user's own, and the named variables.
 
 use super::*;
 

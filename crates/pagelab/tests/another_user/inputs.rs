@@ -1,4 +1,4 @@
-//! Inputs of a workload that root runs as another user: what that user plants among them leads root nowhere.
+//! Inputs of a workload that root runs as another user: links that this user plants among them do not lead root anywhere.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A study of one workload of the user nobody, whose input is a file.
+/// A study with one workload of the user nobody, whose input is a file.
 const STUDY: &str = r#"
 schema = "pagelab.study/1"
 name = "planted"
@@ -39,7 +39,7 @@ command = ["sh", "WORKLOAD", "{numbers}"]
 input = "{numbers}"
 "#;
 
-/// The study, a cache that only root can change, and a directory of root's alone with a file.
+/// The study, a cache that only root can change, and a directory with a file that only root can access.
 struct Case {
     bench: Bench,
     cache: TempDir,
@@ -47,7 +47,7 @@ struct Case {
 }
 
 impl Case {
-    /// `script` makes the input, `workload` is run with its path. `PRECIOUS` is replaced by root's file in both.
+    /// `script` makes the input, and `workload` is run with its path. In both, `PRECIOUS` is replaced by the path of root's file.
     fn new(script: &str, workload: &str) -> Option<Case> {
         if !needs(&[root(), program("setpriv")]) {
             return None;
@@ -83,7 +83,7 @@ impl Case {
         self.study("run").ran()
     }
 
-    /// The directory of root's with the input's own directory in it.
+    /// Root's directory, which contains the directory of the input.
     fn inputs(&self) -> PathBuf {
         self.cache.path().join("pagelab/inputs")
     }
@@ -94,7 +94,7 @@ impl Case {
         entries.into_iter().find(|path| path.is_dir()).unwrap()
     }
 
-    /// Whether root's file is as it was, and alone.
+    /// Whether root's file is unchanged, and the only one in its directory.
     fn is_untouched(&self) -> bool {
         fs::read_to_string(self.file()).unwrap() == "precious"
             && fs::read_dir(self.precious.path()).unwrap().count() == 1
@@ -113,7 +113,7 @@ fn a_reason_is_not_written_through_a_link_that_the_making_of_an_input_plants() {
     let script = "for place in .. ../numbers-*-nobody; do ln -s PRECIOUS $place/why-not-made; done\n\
                   for place in ../numbers-*-nobody; do ln -s PRECIOUS $place.why-not-made; done\nexit 3";
     let Some(case) = Case::new(script, "cat") else { return };
-    // The second time what the first has planted is there from the beginning.
+    // The second time, the links that the first run has planted exist from the start.
     for _ in 0..2 {
         case.study("run").ran().says(1, &["the input numbers cannot be made"]);
         assert!(case.is_untouched());
@@ -137,7 +137,7 @@ fn root_hands_nobody_no_file_that_a_link_in_an_input_leads_to() {
 fn what_is_planted_in_an_input_that_was_made_is_neither_followed_nor_waited_for() {
     let Some(case) = Case::new("seq $1", "true") else { return };
     case.study("run").ran().says(0, &["the input numbers has the hash"]);
-    // A copy for a trial that is a link is removed, and its target stays. A pipe next to the content is not part of it.
+    // If the copy for a trial is a link, the link is removed and its target stays. A FIFO next to the content is not part of it.
     case.as_nobody(&format!("ln -s {} $hash.trial; mkfifo $hash/pipe", case.precious.path().display()));
     case.again(3).says(0, &[]);
     assert!(case.is_untouched());

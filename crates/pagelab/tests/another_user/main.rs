@@ -1,5 +1,5 @@
-//! Commands that run as another user: nothing of root's reaches them, neither its terminal, nor its environment, nor a
-//! privilege by exec; and they are used as before.
+//! Commands that run as another user. They get nothing of root's: not its terminal, not its environment, and no privilege by exec.
+//! Otherwise they behave as usual.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -19,13 +19,13 @@ use std::process::{Command, Stdio};
 use common::{Bench, QUICK, Ran, Runs, needs, program, root, send, shell, within, words_of};
 use terminal::{PATIENCE, Typist};
 
-/// One that is traced, one that is not.
+/// A policy that traces the command, and one that does not.
 const POLICIES: [&str; 2] = ["base", "default+no-huge"];
 
-/// As whom.
+/// The options for the other user.
 const NOBODY: [&str; 2] = ["--user", "nobody"];
 
-/// A bench with a compiled program of this directory, which everybody can execute.
+/// A bench with a compiled program of this directory that every user can execute.
 fn bench_with(name: &str, mode: u32) -> (Bench, String) {
     let bench = Bench::new();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(format!("{name}.c"));
@@ -46,7 +46,7 @@ fn exec(bench: &Bench, policy: &str, command: &[&str]) -> Command {
     bench.pagelab(&[&["exec", "-p", policy][..], &NOBODY, &["--"], command].concat())
 }
 
-/// A shell with job control at a terminal.
+/// A shell with job control on a terminal.
 fn interactive(bench: &Bench) -> Typist {
     let mut bash = Command::new("bash");
     bash.args(["--norc", "--noprofile", "-i"]).current_dir(bench.path("")).env("HOME", bench.path(""));

@@ -1,4 +1,4 @@
-//! What is typed and written is relayed: keys, sizes, stops and ends.
+//! Relaying between root's terminal and the command: typed keys, output, sizes, stops and ends.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn as_the_same_user_the_terminal_is_the_same_and_a_key_arrives_once() {
     }
 }
 
-/// Its terminal is still pagelab's, which passes on what is typed there.
+/// The command's terminal is still pagelab's, which passes typed keys on.
 #[test]
 fn a_key_reaches_a_command_without_a_terminal_once() {
     if !can_become_another() || !needs(&[program("bash")]) {
@@ -66,7 +66,7 @@ fn a_key_reaches_a_command_without_a_terminal_once() {
         let (command, _) = of_keys.iter().find(|(_, line)| line.starts_with(&keys)).expect("the command");
         common::await_stop(*command);
         typist.types("fg\n");
-        // The shell names the job before it gives it the terminal; when the command goes on it has done so.
+        // The shell prints the job before it gives it the terminal. When the command continues, it has done so.
         assert!(within(PATIENCE, || !common::stands(*command)), "{policy}");
         typist.types("\x03");
         assert!(said("interrupt 2"), "{policy}");
@@ -114,7 +114,7 @@ fn streams_that_are_no_terminals_stay_what_they_are() {
         typist.types(&format!("{exec} {standing} it | cat\n"));
         typist.sees("terminal=some streams=101");
         typist.sees("NEXT> ");
-        // A password is asked for at the terminal, whatever the input is.
+        // A password is read from the terminal, whatever the standard input is.
         typist.types(&format!("echo piped | {exec} sh -c 'echo ask; read word </dev/tty; echo the word is $word'\n"));
         typist.sees("ask\r");
         typist.types("secret\n");
@@ -146,7 +146,7 @@ fn a_shell_stops_and_resumes_it() {
         typist.types("\x04");
         typist.sees("end after 0");
         typist.sees("NEXT> ");
-        // What reads in the background is stopped, by the name that a shell has for it.
+        // A process that reads in the background is stopped. A shell reports it by its name.
         typist.types(&format!("set -b; {line} cat &\n"));
         typist.sees("Stopped");
         typist.types("fg\n");
@@ -158,7 +158,7 @@ fn a_shell_stops_and_resumes_it() {
     }
 }
 
-/// Also where it has no time to: the process between the terminals does it then.
+/// The modes are restored even if pagelab is killed: then the process between the terminals restores them.
 #[test]
 fn every_end_gives_the_terminal_its_modes_back_and_leaves_nothing() {
     if !can_become_another() || !needs(&[program("bash")]) {
@@ -168,7 +168,7 @@ fn every_end_gives_the_terminal_its_modes_back_and_leaves_nothing() {
     for (policy, signal) in
         POLICIES.iter().flat_map(|policy| ["TERM", "HUP", "QUIT", "KILL"].map(|signal| (policy, signal)))
     {
-        // A shell that does not touch the modes, and so does not give them back either.
+        // A shell that does not change the modes, and so does not restore them either.
         let line = format!("{} exec -p {policy} --user nobody -- {keys}; echo over; sleep 600", bench.word("pagelab"));
         let mut sh = Command::new("sh");
         sh.args(["-c", &line]).current_dir(bench.path("")).env_remove("SUDO_UID");
@@ -177,7 +177,7 @@ fn every_end_gives_the_terminal_its_modes_back_and_leaves_nothing() {
         assert!(!typist.is_cooked(), "{policy} {signal}: keys are passed on untouched");
         let ours = common::processes_with(&format!("--user nobody -- {keys}"));
         let is_pagelab = |line: &str| line.starts_with(&bench.word("pagelab"));
-        // The process between the terminals has the same command line, and is pagelab's child.
+        // The process between the terminals has the same command line, and is a child of pagelab.
         let pagelab =
             ours.iter().filter(|(_, line)| is_pagelab(line)).find(|(pid, _)| parent(*pid) == typist.command.id());
         send(signal, pagelab.expect("pagelab").0);

@@ -1,13 +1,13 @@
-//! Its session has neither root's terminal nor root's privileges.
+//! The session of the command has neither root's terminal nor root's privileges.
 
 use super::*;
 
-/// The session in what `standing` says last.
+/// The session in the last line of the output of `standing`.
 fn session(said: &str) -> Option<u32> {
     said.trim_end().rsplit_once("session=")?.1.parse().ok()
 }
 
-/// The finding: a program of nobody's had the shell of root execute a command.
+/// Regression test: a program run by the user nobody made root's shell execute a command (TIOCSTI).
 #[test]
 fn what_another_user_runs_types_nothing_into_the_shell() {
     if !can_become_another() || !needs(&[program("bash")]) {
@@ -39,7 +39,7 @@ fn without_a_terminal_among_its_streams_a_command_has_none() {
     for policy in POLICIES {
         for as_whom in [&NOBODY[..], &[]] {
             let file = bench.word("said");
-            // As under sudo, where nobody is named.
+            // As under sudo, without naming a user.
             let words = [&[bench.word("pagelab").as_str(), "exec", "-p", policy][..], as_whom].concat().join(" ");
             let line = format!("{words} -- {standing} it </dev/null >{file} 2>&1");
             let mut redirected = Command::new("sh");
@@ -58,7 +58,7 @@ fn everything_that_a_comparison_runs_is_apart_and_gains_nothing() {
     if !can_become_another() {
         return;
     }
-    // Set user id root: what executes it would have all privileges.
+    // Set-user-ID root: a process that executes it would have all privileges.
     let (bench, standing) = bench_with("standing", 0o4755);
     let file = bench.word("said");
     fs::write(&file, "").unwrap();
@@ -105,7 +105,7 @@ fn a_terminal_given_as_input_is_another_one_too() {
     );
 }
 
-/// The finding: a setuid program of root's, executed by nobody's, was root.
+/// Regression test: a set-user-ID program owned by root ran as root when the user nobody executed it.
 #[test]
 fn no_privilege_is_gained_by_exec_unless_the_user_is_root() {
     if !can_become_another() {

@@ -1,4 +1,4 @@
-//! Files of machines, kernels, studies and suites with changed lines.
+//! Attacks with files of machines, kernels, studies and suites in which lines are changed.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Files that are almost right, given to the program: it ends with an answer or an error, in bounded time and memory, and nothing of
-//! them reaches the terminal as it is. `PAGELAB_TEST_TIMES=100` tries a hundred times as many.
+//! Runs the program with files that are almost valid. It must end with a result or an error, in bounded time and memory, and must
+//! not write their content to the terminal unescaped. `PAGELAB_TEST_TIMES=100` tries a hundred times as many.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -13,15 +13,16 @@ use std::process::Command;
 
 use common::{Bench, Ran, Runs, needs, program, wrap};
 
-/// Memory and time that a run may take: far more than any of these files needs. A run without end, or one that takes all memory, fails.
+/// Limits of memory and time for a run, far above the needs of any of these files. A run that does not end, or that takes all
+/// memory, fails.
 const LIMITS: [&str; 3] = ["--as=2147483648", "--cpu=60", "--core=0"];
 
-/// Whether programs can be bounded here.
+/// Whether programs can be limited here.
 fn can_attack() -> bool {
     needs(&[program("prlimit")])
 }
 
-/// A bench whose file is attacked.
+/// A bench with the name of the file that is changed.
 struct Attack {
     bench: Bench,
     file: &'static str,
@@ -32,7 +33,7 @@ impl Attack {
         Attack { bench: Bench::new(), file }
     }
 
-    /// Runs the program on a file with this content; `what` is how a failure names it.
+    /// Runs the program on a file with this content. `what` describes the content in a failure message.
     fn with(&self, content: &[u8], what: &dyn std::fmt::Display, words: &[&str]) -> Ran {
         let file = self.bench.path(self.file);
         fs::write(&file, content).unwrap();

@@ -1,4 +1,4 @@
-//! Images of page tables with changed entries.
+//! Attacks with images of page tables in which entries are changed.
 
 use testing::{Random, mutation};
 
@@ -22,14 +22,14 @@ fn changed_tables_end_with_an_answer_or_an_error() {
         for number in 0..mutation::count(4) {
             let mut image = sound.clone();
             for _ in 0..=random.below(4) {
-                // Most of an image is zero: an entry that is there.
+                // Most of an image is zero, so an existing entry is chosen.
                 let entries: Vec<usize> = (0..image.len() / 8).filter(|at| image[at * 8..][..8] != [0; 8]).collect();
                 let Some(at) = entries.get(random.below(entries.len().max(1) as u64) as usize) else { break };
                 let entry = &mut image[at * 8..][..8];
                 match random.below(3) {
                     0 => entry.copy_from_slice(&random.number().to_le_bytes()),
                     1 => entry[random.below(8) as usize] ^= 1 << random.below(8),
-                    // To any table of the image: also to itself, or to the root.
+                    // Points to any table of the image, including itself and the root.
                     _ => entry[1..4].copy_from_slice(&[random.below(8) as u8 * 16, 0, 0]),
                 }
             }

@@ -1,4 +1,4 @@
-//! Traces with changed headers, events and runs, whose checksums are right.
+//! Attacks with traces in which headers, events and runs are changed, with correct checksums.
 
 use serde_json::{Value, json};
 use testing::{Random, mutation};
@@ -6,7 +6,7 @@ use trace::{Builder, Columns, Header, Holds, Kind, PREFIX_BYTES, Prefix, Run, Wr
 
 use super::{Attack, can_attack};
 
-/// What shows a trace, or simulates it.
+/// Verbs that show or simulate a trace.
 const VERBS: [&[&str]; 7] = [
     &["trace", "info", "trace"],
     &["trace", "info", "trace", "--json"],
@@ -17,7 +17,7 @@ const VERBS: [&[&str]; 7] = [
     &["sim", "sweep", "trace"],
 ];
 
-/// A block before it has checksums.
+/// A block before its checksums are added.
 struct Block {
     holds: Holds,
     thread: u32,
@@ -27,7 +27,7 @@ struct Block {
 }
 
 impl Block {
-    /// Its bytes as those of block `number` of a file.
+    /// The bytes of the block as number `number` of a file.
     fn to_bytes(&self, number: u64) -> Vec<u8> {
         let Block { holds, thread, first, count, ref payload } = *self;
         let (payload_bytes, payload_crc) = (payload.len() as u32, crc32fast::hash(payload));
@@ -37,7 +37,7 @@ impl Block {
     }
 }
 
-/// A column as it is stored: a zstd frame (RFC 8878) with its size and blocks of bytes as they are.
+/// A column in its stored form: a zstd frame (RFC 8878) with its size and raw blocks.
 fn column(bytes: &[u8]) -> Vec<u8> {
     const BLOCK_BYTES: usize = 100_000;
     let mut frame = [&[0x28, 0xb5, 0x2f, 0xfd, 0xa0][..], &(bytes.len() as u32).to_le_bytes()].concat();
@@ -88,12 +88,12 @@ fn blocks(header: &Value, events: &Value) -> Vec<Block> {
     ]
 }
 
-/// A file of blocks, without an index: as a trace that was cut off.
+/// A file of blocks without an index, like a trace that was cut off.
 fn file(blocks: &[Block]) -> Vec<u8> {
     blocks.iter().zip(0..).flat_map(|(block, number)| block.to_bytes(number)).collect()
 }
 
-/// The header as the format has it.
+/// The header in the format of the file.
 fn header_document() -> Value {
     let bytes = Writer::new(Vec::new(), &header()).unwrap().finish().unwrap();
     let prefix = Prefix::from_bytes(bytes[..PREFIX_BYTES].try_into().unwrap()).unwrap();
@@ -142,7 +142,7 @@ fn changed_traces_with_right_checksums_end_with_an_answer_or_an_error() {
     }
 }
 
-/// What serde says of a damaged trace has the text that it found.
+/// An error message of serde for a damaged trace contains the text that serde found.
 #[test]
 fn escape_sequences_of_a_trace_reach_no_terminal() {
     if !can_attack() {

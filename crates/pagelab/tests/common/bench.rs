@@ -1,4 +1,4 @@
-//! The program in a directory of its own.
+//! A bench: the program in a temporary directory.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -11,14 +11,14 @@ use tempfile::TempDir;
 use super::settings::{await_lease_in, leaseholder_in, settings_at_rest_in};
 use super::{Running, Runs, Settings, Still, ran_freely};
 
-/// Few blocks: the tests are about everything but precision.
+/// Few blocks, because the tests do not check precision.
 pub const QUICK: [&str; 4] = ["--blocks", "2", "--min-blocks", "1"];
 
-/// Executes a command with the directories `run` and `lib` of a bench as those of the lease and of its journal.
+/// Executes a command with the directories `run` and `lib` of a bench mounted over those of the lease and of its journal.
 const WITH_OWN_LEASE: &str =
     "mount --bind \"$0/run\" /run/pagelab && mount --bind \"$0/lib\" /var/lib/pagelab && exec \"$@\"";
 
-/// A copy of the program that every user can read, a place for the store, and for whatever else.
+/// A directory with a copy of the program that every user can read, the store, and other files.
 pub struct Bench {
     directory: TempDir,
     still: Option<Still>,
@@ -29,13 +29,13 @@ impl Bench {
         Bench::at(tempfile::tempdir().expect("a directory"))
     }
 
-    /// A bench in memory (tmpfs), whose files the kernel keeps in base pages.
+    /// A bench in tmpfs, whose files the kernel keeps in base pages.
     pub fn in_memory() -> Bench {
         Bench::at(tempfile::tempdir_in("/dev/shm").expect("a directory"))
     }
 
-    /// A bench whose pagelabs have a lease of their own, while the test has that of the host: no other pagelab waits
-    /// with them, takes the lease between two of them, or puts back what they leave. Needs root and unshare.
+    /// A bench whose pagelabs have a lease of their own, while the test holds that of the host. No other pagelab makes them wait,
+    /// takes the lease between two of them, or restores settings that they leave. Needs root and unshare.
     pub fn with_own_lease() -> Bench {
         let bench = Bench { still: Some(Still::wait()), ..Bench::new() };
         for directory in ["run", "lib"] {
@@ -47,7 +47,7 @@ impl Bench {
     fn at(directory: TempDir) -> Bench {
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let bench = Bench { directory, still: None };
-        // A hard link where the file system allows it: the program is large when it is built for tests.
+        // A hard link if the file system allows it, because the program is large when it is built for tests.
         let original = env!("CARGO_BIN_EXE_pagelab");
         fs::hard_link(original, bench.program()).or_else(|_| fs::copy(original, bench.program()).map(drop)).unwrap();
         bench
@@ -61,7 +61,7 @@ impl Bench {
         self.directory.path().join(name)
     }
 
-    /// A path in the directory, as a word of a command line.
+    /// The path of a file in the directory, as a word of a command line.
     pub fn word(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
@@ -70,7 +70,7 @@ impl Bench {
         self.word("results.sqlite")
     }
 
-    /// Makes an executable shell script.
+    /// Makes an executable shell script and returns its path.
     pub fn script(&self, name: &str, text: &str) -> String {
         let path = self.path(name);
         fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
@@ -84,12 +84,12 @@ impl Bench {
         [&program, "workload", "page-touch", "--bytes", "24M", "--answer-only"].map(str::to_string).to_vec()
     }
 
-    /// pagelab with these words.
+    /// A pagelab command with these words.
     pub fn pagelab(&self, words: &[&str]) -> Command {
         self.pagelab_by(&[], words)
     }
 
-    /// pagelab with these words, executed by another program.
+    /// A pagelab command with these words, executed through another program.
     pub fn pagelab_by(&self, program: &[&str], words: &[&str]) -> Command {
         let pagelab = self.word("pagelab");
         let line = [program, &[pagelab.as_str()], words].concat();
@@ -113,12 +113,12 @@ impl Bench {
         compare
     }
 
-    /// Waits until the run has the bench's own lease.
+    /// Waits until the run holds the bench's own lease.
     pub fn await_lease(&self, child: &Running) {
         await_lease_in(&self.path("run"), child);
     }
 
-    /// The process that has the bench's own lease, as it says itself.
+    /// The process that holds the bench's own lease, from the lock file.
     pub fn leaseholder(&self) -> Option<u32> {
         leaseholder_in(&self.path("run"))
     }
@@ -133,14 +133,14 @@ impl Bench {
         self.pagelab(&["show", &number.to_string(), "--store", &self.store(), "--json"]).ran().json()
     }
 
-    /// The stored comparisons, as `list` says.
+    /// The stored comparisons, as `list` prints them.
     pub fn listed(&self) -> Vec<Value> {
         let listed = self.pagelab(&["list", "comparisons", "--json", "--store", &self.store()]).ran().json();
         listed["comparisons"].as_array().unwrap().clone()
     }
 }
 
-/// What a command writes to a terminal of so many columns, standard error included.
+/// The output of a command on a terminal with this number of columns, including standard error.
 pub fn on_terminal(bench: &Bench, columns: usize, environment: &str, words: &str) -> String {
     let line = format!("stty cols {columns} rows 50; exec env {environment} {} {words}", bench.program().display());
     let mut script = Command::new("script");

@@ -1,5 +1,4 @@
-//! What the tests of the whole program stand on: the program in a directory of its own, runs of it, and
-//! the host's settings.
+//! Helpers of the tests of the whole program: the program in a directory of its own, runs of it, and the host's settings.
 #![allow(dead_code, unused_imports, reason = "every test program uses a part of it")]
 
 mod bench;
@@ -18,11 +17,11 @@ pub use processes::*;
 pub use runs::*;
 pub use settings::*;
 
-/// How long a test waits for what has to happen, on the slowest machine, and behind others that have the lease. What takes
-/// longer hangs. No test claims that something takes less.
+/// The timeout for an event that must happen, on the slowest machine and while others hold the lease. If it takes longer, something
+/// hangs. No test checks that something takes less time.
 pub const LIMIT: Duration = Duration::from_secs(900);
 
-/// The pages of the book that describe files and documents. One of them has this schema in its title.
+/// The text of the pages of the book that describe files and documents. The title of one of them contains this schema.
 pub fn described_formats(schema: &str) -> String {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/formats");
     let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
@@ -38,7 +37,7 @@ pub fn arm<'a>(document: &'a Value, label: &str) -> &'a Value {
     arms.iter().find(|arm| arm["label"] == label).unwrap_or_else(|| panic!("no arm {label} in {document:#}"))
 }
 
-/// A figure of a trial.
+/// The value of a metric of a trial.
 pub fn observed(trial: &Value, metric: &str) -> Option<f64> {
     trial["observations"].as_array().unwrap().iter().find(|one| one["metric"] == metric)?["value"].as_f64()
 }

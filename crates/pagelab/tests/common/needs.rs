@@ -1,4 +1,4 @@
-//! What a test needs, and whether it is here.
+//! The requirements of a test, and whether they are met here.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,7 @@ pub fn has(program: &str) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-/// Whether what a test needs is here; says what is not.
+/// Whether all requirements are met. Reports a skip with those that are not.
 pub fn needs(needed: &[(&str, bool)]) -> bool {
     let missing: Vec<&str> = needed.iter().filter(|(_, here)| !here).map(|(what, _)| *what).collect();
     if !missing.is_empty() {
@@ -30,12 +30,12 @@ pub fn program(name: &'static str) -> (&'static str, bool) {
     (name, has(name))
 }
 
-/// What a bench with a lease of its own needs.
+/// The requirements of a bench with a lease of its own.
 pub fn own_lease() -> [(&'static str, bool); 2] {
     [root(), program("unshare")]
 }
 
-/// A QEMU that the recorder can be loaded into.
+/// A QEMU into which the recorder can be loaded.
 pub fn recording(emulator: &'static str) -> (&'static str, bool) {
     let help = Command::new(emulator).arg("--help").output().map(|output| output.stdout).unwrap_or_default();
     match String::from_utf8_lossy(&help).lines().any(|line| line.starts_with("-plugin ")) {
@@ -45,8 +45,8 @@ pub fn recording(emulator: &'static str) -> (&'static str, bool) {
     }
 }
 
-/// Python itself. The `python3` that the path names may be a script of a version manager, which forks many times
-/// before it starts the interpreter; its pages would be counted with the program's.
+/// The path of the Python interpreter itself. The `python3` in PATH may be a script of a version manager, which forks many times
+/// before it starts the interpreter. Its pages would be counted with the program's.
 pub fn python() -> Option<String> {
     let output = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().ok()?;
     let path = String::from_utf8(output.stdout).ok()?.trim().to_string();

@@ -1,11 +1,12 @@
-//! Parquet files as other tools read them.
+//! Reads Parquet files with other tools.
 
 use std::fs;
 use std::process::Command;
 
 use super::common::needs;
 
-/// Reads a Parquet file by DuckDB, or by pandas with pyarrow: rows, the sum of values, distinct metrics, rows that count.
+/// Reads a Parquet file with DuckDB, or with pandas and pyarrow: number of rows, sum of values, number of distinct metrics, number
+/// of counted rows.
 const READ: &str = r#"
 import sys
 try:
@@ -21,10 +22,11 @@ except ImportError:
 print(count, repr(float(total)), metrics, counted)
 "#;
 
-/// The variable by which `cargo xtask test` names a directory with DuckDB, which it installs from the Python package index.
+/// The variable with which `cargo xtask test` passes a directory with DuckDB, which it installs from the Python package index.
 const MODULES: &str = "PAGELAB_TEST_MODULES";
 
-/// What others read of a Parquet file is what the CSV file of the same samples has: a row a sample.
+/// Checks that other tools read the same from a Parquet file as from the CSV file of the same samples, with one row for each
+/// sample.
 pub fn is_read_by_others(parquet: &str, csv: &str) {
     let python = |code: &str, argument: &str| {
         let mut command = Command::new("python3");

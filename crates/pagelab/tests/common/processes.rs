@@ -1,4 +1,4 @@
-//! Processes by their ids: signals, states, families.
+//! Processes by PID: signals, states, descendants.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 
 use super::LIMIT;
 
-/// Sends a signal by its name.
+/// Sends a signal, given by its name.
 pub fn send(signal: &str, pid: u32) {
     let _ = Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).stderr(Stdio::null()).status();
 }
 
-/// Stops a process, and waits until none of its threads does anything any more.
+/// Stops a process, and waits until all its threads are stopped.
 pub fn stop(pid: u32) {
     send("STOP", pid);
     await_stop(pid);
 }
 
-/// Waits until none of a process's threads does anything any more, because it was stopped or stands at its end.
+/// Waits until none of a process's threads can run any more, because it was stopped or has exited.
 pub fn await_stop(pid: u32) {
     assert!(
         within(LIMIT, || stands(pid)),
@@ -26,7 +26,7 @@ pub fn await_stop(pid: u32) {
     );
 }
 
-/// Whether none of a process's threads does anything any more.
+/// Whether all threads of a process are stopped or have exited.
 pub fn stands(pid: u32) -> bool {
     threads(pid).iter().all(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
 }
@@ -38,7 +38,7 @@ fn threads(pid: u32) -> Vec<char> {
     stats.filter_map(|stat| stat.rsplit_once(')')?.1.trim_start().chars().next()).collect()
 }
 
-/// What a process has started, and what that has, as far as it still has its parent.
+/// The descendants of a process, except those whose parents have exited.
 pub(super) fn descendants(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     let mut next = 0;
@@ -52,7 +52,7 @@ pub(super) fn descendants(pid: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
-/// Processes whose command line has this word.
+/// The processes whose command line contains this word.
 pub fn processes_with(word: &str) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -66,7 +66,7 @@ pub fn processes_with(word: &str) -> Vec<(u32, String)> {
     found
 }
 
-/// Waits until something is so, for at most this long; says whether it is.
+/// Waits until a condition is true, but at most this long. Returns whether it is true.
 pub fn within(patience: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + patience;
     while !condition() {

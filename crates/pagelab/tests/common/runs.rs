@@ -1,4 +1,4 @@
-//! Runs of a command, and what they leave.
+//! Runs of a command, and their results.
 
 use std::io::{ErrorKind, Read};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
@@ -10,16 +10,15 @@ use serde_json::Value;
 use super::processes::descendants;
 use super::{LIMIT, has, is_root, send, within};
 
-/// The user that has no rights.
+/// The ID of the user without privileges.
 const NOBODY: &str = "65534";
 
-/// Runs commands. None of them runs for ever, and none outlives its test.
+/// Runs commands. Each has a timeout, and none outlives its test.
 pub trait Runs {
-    /// Runs the command to its end, without input.
+    /// Runs the command until it ends, without input.
     fn ran(&mut self) -> Ran;
-    /// Starts the command.
     fn begin(&mut self) -> Running;
-    /// The same command, as the user that has no rights. Needs root.
+    /// The same command, as the user without privileges. Needs root.
     fn as_nobody(&self) -> Command;
 }
 
@@ -30,7 +29,7 @@ impl Runs for Command {
 
     fn begin(&mut self) -> Running {
         let busy = |error: &std::io::Error| error.kind() == ErrorKind::ExecutableFileBusy;
-        // Where a bench has a copy of the program, another test that forks meanwhile can still hold it open for writing.
+        // Another test that forks meanwhile can still have a bench's copy of the program open for writing.
         let child = (0..50).find_map(|_| match self.spawn() {
             Err(error) if busy(&error) => {
                 std::thread::sleep(Duration::from_millis(100));
@@ -50,7 +49,7 @@ impl Runs for Command {
     }
 }
 
-/// Appends a command and its surroundings to another one.
+/// Appends a command to another one, and copies its environment and directory.
 pub fn wrap(outer: &mut Command, inner: &Command) {
     outer.arg(inner.get_program()).args(inner.get_args());
     for (name, value) in inner.get_envs() {
@@ -62,13 +61,13 @@ pub fn wrap(outer: &mut Command, inner: &Command) {
     outer.current_dir(inner.get_current_dir().expect("the bench's directory"));
 }
 
-/// Runs a comparison without privileges where the test has some: what needs no setting changed waits for nobody then.
+/// Runs a comparison without privileges if the test has any: if it needs no setting changed, it then does not wait for the lease.
 pub fn ran_freely(mut command: Command) -> Ran {
     if is_root() && has("setpriv") { command.as_nobody().ran() } else { command.ran() }
 }
 
-/// A program that was started. Where it still runs when the test ends, which is when the test fails, it is
-/// killed with all that it started; a watchdog is nobody's child and puts the settings back.
+/// A started program. If it still runs when the test ends, which happens if the test fails, it is killed together with its
+/// descendants. A watchdog is not a descendant, and restores the settings.
 pub struct Running {
     child: Child,
     command: String,
@@ -87,25 +86,24 @@ impl Running {
         self.child.stdout.take().expect("a pipe from its standard output")
     }
 
-    /// Whether it has ended.
     pub fn is_over(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits for its end.
+    /// Waits until it ends.
     pub fn wait(&mut self) -> ExitStatus {
         let is_over = within(LIMIT, || self.is_over());
         assert!(is_over, "it still runs after {LIMIT:?}: {}", self.command);
         self.child.wait().unwrap()
     }
 
-    /// Kills it alone, and waits until it is gone.
+    /// Kills only this process, and waits until it has exited.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.wait();
     }
 
-    /// Waits for its end and for that of its output.
+    /// Waits for its end and for the end of its output.
     pub fn ran(mut self) -> Ran {
         let (stdout, stderr) = (drain(self.child.stdout.take()), drain(self.child.stderr.take()));
         let status = self.wait();
@@ -129,7 +127,7 @@ impl Drop for Running {
     }
 }
 
-/// Reads a pipe to its end, in a thread: a test waits for that no longer than it wants to.
+/// Reads a pipe until its end in a thread, so that a test can wait for it with a timeout.
 fn drain(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     let (done, output) = channel();
     std::thread::spawn(move || {
@@ -142,7 +140,7 @@ fn drain(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     output
 }
 
-/// What a run of the program left.
+/// The result of a run of the program.
 pub struct Ran {
     pub code: Option<i32>,
     pub stdout: String,
@@ -163,7 +161,7 @@ impl Ran {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self}"))
     }
 
-    /// Checks the exit code, and that every one of these stands in the message.
+    /// Checks the exit code, and that the message contains all of these parts.
     pub fn says(&self, code: i32, parts: &[&str]) -> &Ran {
         assert_eq!(self.code, Some(code), "{self}");
         let message = words(&self.stderr);
@@ -172,7 +170,7 @@ impl Ran {
         self
     }
 
-    /// Checks that every one of these stands in standard output, however its lines are broken.
+    /// Checks that standard output contains all of these parts, however its lines are wrapped.
     pub fn prints(&self, parts: &[&str]) -> &Ran {
         let printed = words(&self.stdout);
         parts.iter().for_each(|part| assert!(printed.contains(part), "no {part:?} in {self}"));
@@ -186,7 +184,7 @@ impl std::fmt::Display for Ran {
     }
 }
 
-/// The words of a text with one space between them.
+/// The words of a text, separated by one space each.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

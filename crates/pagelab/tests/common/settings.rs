@@ -1,4 +1,4 @@
-//! The host's settings, and who may change them.
+//! The host's settings, and the locks that control who may change them.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -10,16 +10,16 @@ use serde_json::Value;
 
 use super::{LIMIT, Running, within};
 
-/// Tests that compare settings run one at a time, in whatever program they are.
+/// The lock file of tests that compare settings: they run one at a time, across all test programs.
 const TEST_LOCK: &str = "/run/pagelab-test.lock";
 
-/// Where pagelab keeps the lock of its lease.
+/// The directory of the lock of pagelab's lease.
 const LEASE: &str = "/run/pagelab";
 
-/// Nobody else's test compares or changes settings while this lives.
+/// While this exists, no other test compares or changes settings.
 pub struct Alone(#[allow(dead_code, reason = "held, not read")] File);
 
-/// No pagelab can change a setting while this lives: the test has the lease itself.
+/// While this exists, no pagelab can change a setting, because the test holds the lease itself.
 pub struct Still {
     pub lease: Lease,
     _alone: Alone,
@@ -43,12 +43,12 @@ impl Still {
     }
 }
 
-/// The lease, taken by the test itself: no pagelab changes a setting while it lives. Needs root.
+/// Takes the lease for the test itself: while it exists, no pagelab changes a setting. Needs root.
 pub fn lease() -> Lease {
     Lease::acquire(LIMIT, |_, _| true).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A locked file. Where somebody else keeps the lock for too long it says who.
+/// Locks a file. If another process holds the lock for too long, the failure names it.
 fn locked(path: &Path, patience: Duration) -> File {
     let file = File::options().create(true).append(true).open(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
     if !within(patience, || file.try_lock().is_ok()) {
@@ -57,18 +57,18 @@ fn locked(path: &Path, patience: Duration) -> File {
     file
 }
 
-/// Waits until the run has the lease: it is about to change a setting, or has changed some.
+/// Waits until the run holds the lease: it is about to change a setting, or has changed some.
 pub fn await_lease(child: &Running) {
     await_lease_in(Path::new(LEASE), child);
 }
 
 /// As [`await_lease`], for the lease of a directory.
 pub(super) fn await_lease_in(directory: &Path, child: &Running) {
-    // Another comparison on this host may have it for a while.
+    // Another comparison on this host may hold it for a while.
     assert!(within(LIMIT, || leaseholder_in(directory) == Some(child.id())), "it never had the lease");
 }
 
-/// The process that has the lease of the host's settings, as it says itself.
+/// The process that holds the lease of the host's settings, from the lock file.
 pub fn leaseholder() -> Option<u32> {
     leaseholder_in(Path::new(LEASE))
 }
@@ -79,14 +79,13 @@ pub(super) fn leaseholder_in(directory: &Path) -> Option<u32> {
     serde_json::from_str::<Value>(&text).ok()?["pid"].as_u64()?.try_into().ok()
 }
 
-/// The settings while no pagelab has the lease: of a watchdog at work, or of another comparison on this
-/// host, the end is waited for.
+/// The settings while no pagelab holds the lease. Waits for the end of an active watchdog, or of another comparison on this host.
 pub fn settings_at_rest() -> Settings {
     let _lease = lease();
     settings()
 }
 
-/// The settings while no process holds the lease of a directory. What an earlier one left there is not put back.
+/// The settings while no process holds the lease of a directory. Settings that an earlier holder left changed are not restored.
 pub(super) fn settings_at_rest_in(directory: &Path) -> Settings {
     let _lock = locked(&directory.join("lease.lock"), LIMIT);
     settings()
@@ -95,7 +94,7 @@ pub(super) fn settings_at_rest_in(directory: &Path) -> Settings {
 /// Settings with their values.
 pub type Settings = Vec<(PathBuf, String)>;
 
-/// Every THP, mTHP and hugetlb setting with its value: an independent look at what pagelab may change.
+/// Every THP, mTHP and hugetlb setting with its value, read independently of pagelab.
 pub fn settings() -> Settings {
     let mut found = Vec::new();
     for directory in ["/sys/kernel/mm/transparent_hugepage", "/sys/kernel/mm/hugepages"] {
@@ -115,7 +114,7 @@ fn collect(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
     }
 }
 
-/// Counters are no settings.
+/// Reads a file unless it is a counter, which is no setting.
 fn read(path: &Path, found: &mut Vec<(PathBuf, String)>) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let counts = ["pages_collapsed", "full_scans", "free_hugepages", "resv_hugepages", "surplus_hugepages"];

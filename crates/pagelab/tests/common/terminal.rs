@@ -1,4 +1,4 @@
-//! A terminal with somebody who types and reads: the other end of a pseudo-terminal.
+//! A terminal with a user that types and reads: the master side of a pseudo-terminal.
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
 use std::fs::File;
@@ -13,10 +13,10 @@ use nix::sys::termios::{LocalFlags, tcgetattr};
 
 use crate::common::{Running, Runs, wrap};
 
-/// How long an answer may take, on the slowest machine, after somebody else's lease.
+/// The timeout of an answer, on the slowest machine, after another process's lease.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A terminal at which one command runs, as the leader of its session.
+/// A terminal on which one command runs as session leader.
 pub struct Typist {
     screen: File,
     shown: Receiver<Vec<u8>>,
@@ -25,12 +25,12 @@ pub struct Typist {
 }
 
 impl Typist {
-    /// Runs a command at a new terminal.
+    /// Runs a command on a new terminal.
     pub fn at(command: &Command) -> Typist {
         let size = Winsize { ws_row: 30, ws_col: 90, ws_xpixel: 0, ws_ypixel: 0 };
         let pair = openpty(Some(&size), None).expect("a pseudo-terminal");
         for end in [&pair.master, &pair.slave] {
-            // A program that had this end open too would never see that the typist has gone.
+            // If a program inherited this side, it would keep the terminal open and never see a hangup.
             fcntl(end, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).expect("a flag of a descriptor");
         }
         let terminal = || Stdio::from(pair.slave.try_clone().unwrap());
@@ -38,7 +38,7 @@ impl Typist {
         session.arg("--ctty");
         wrap(&mut session, command);
         let command = session.stdin(terminal()).stdout(terminal()).stderr(terminal()).begin();
-        drop(session); // with the terminal's end that it has open
+        drop(session); // closes its copy of the terminal's other side
         let screen = File::from(pair.master);
         let (show, shown) = channel();
         let mut reader = screen.try_clone().unwrap();
@@ -53,12 +53,11 @@ impl Typist {
         Typist { screen, shown, unread: String::new(), command }
     }
 
-    /// Types these characters.
     pub fn types(&mut self, text: &str) {
         self.screen.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until this is shown; what was shown until then, with it.
+    /// Waits until this text is shown. Returns the output up to and including it.
     pub fn sees(&mut self, text: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -72,7 +71,7 @@ impl Typist {
         }
     }
 
-    /// Waits for the end of the command; what it showed until then, but for whom pagelab waited.
+    /// Waits for the end of the command. Returns the output until then, without the lines about processes that pagelab waited for.
     pub fn sees_the_end(&mut self) -> String {
         while let Ok(bytes) = self.shown.recv_timeout(PATIENCE) {
             self.unread.push_str(&String::from_utf8_lossy(&bytes));
@@ -81,7 +80,7 @@ impl Typist {
         lines.filter(|line| !line.starts_with("pagelab: waiting for the lease")).collect()
     }
 
-    /// Gives the terminal another size.
+    /// Changes the size of the terminal.
     pub fn resizes(&self, rows: u16, columns: u16) {
         let (rows, columns) = (rows.to_string(), columns.to_string());
         let mut stty = Command::new("stty");
@@ -89,7 +88,7 @@ impl Typist {
         assert!(stty.status().unwrap().success());
     }
 
-    /// Whether lines are edited and shown as they are typed: a terminal's usual state.
+    /// Whether the terminal is in its usual mode: it edits lines and echoes typed characters.
     pub fn is_cooked(&self) -> bool {
         let modes = tcgetattr(&self.screen).unwrap().local_flags;
         modes.contains(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG)

@@ -1,4 +1,4 @@
-//! A trace to simulate.
+//! A trace for simulations.
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::common::{Bench, Ran, Runs};
 
-/// A program in lackey's text that writes 1024 pages twice.
+/// A program in lackey's text format that writes 1024 pages twice.
 pub fn lackey() -> String {
     let mut text = String::new();
     for step in 0..2048 {
@@ -17,7 +17,7 @@ pub fn lackey() -> String {
     text
 }
 
-/// A trace of it in a bench of its own.
+/// The trace of that program in a bench.
 pub struct Traced {
     pub bench: Bench,
     pub file: String,
@@ -42,7 +42,7 @@ impl Traced {
         self.bench.pagelab(&[&["sim", "sweep", &self.file], arguments].concat()).ran()
     }
 
-    /// A simulation under the kernel of a file with these lines.
+    /// Runs a simulation with a Linux file that contains these lines.
     pub fn under(&self, linux: &str, arguments: &[&str]) -> Ran {
         let file = self.bench.word("linux.toml");
         fs::write(&file, format!("schema = \"pagelab.linux/1\"\n{linux}\n")).unwrap();

@@ -1,5 +1,4 @@
-//! The kernel's direct map: what is shown of it, what is refused, a demotion of one leaf, and arms
-//! over boots.
+//! The kernel's direct map: its status, refused demotions, the demotion of one leaf, and arms over boots.
 
 #[path = "../common/mod.rs"]
 mod common;

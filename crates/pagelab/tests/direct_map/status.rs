@@ -1,4 +1,4 @@
-//! What captured hosts say of their direct maps.
+//! The status of the direct maps of captured hosts.
 
 use super::*;
 
@@ -68,7 +68,8 @@ fn a_boot_option_that_is_given_is_not_asked_for_again() {
     assert_eq!(remedy("quiet\n"), "boot with nogbpages");
 }
 
-/// A machine of 8G whose counters said 10G at boot. By them alone no demotion to 2M could be told from one half way.
+/// A machine of 8G whose counters reported 10G at boot. From the counters alone, a demotion to 2M could not be distinguished from
+/// one that is half finished.
 #[test]
 fn what_a_demotion_split_proves_its_leaves_where_counters_begin_too_high() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! What cannot be inspected is refused with a remedy, and what changes meanwhile is told.
+//! Processes that cannot be inspected are refused with a remedy, and changes during the inspection are reported.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -56,7 +56,7 @@ fn sizes_alone_name_no_causes_and_say_what_was_not_read() {
 #[test]
 fn a_zombie_is_called_one() {
     let bench = Bench::new();
-    // The shell starts a child that ends, and then is no shell that would wait for it.
+    // The shell starts a child that ends, and then execs a program that does not wait for it.
     let mut parent = Command::new("sh");
     parent.args(["-c", "true & exec sleep 60"]).stdin(Stdio::null());
     let parent = parent.begin();
@@ -82,7 +82,7 @@ fn another_users_process_is_refused_and_ones_own_is_not() {
     refused.says(2, &["Permission denied", "root", "same user"]);
     let all = bench.pagelab(&["inspect", "--all"]).as_nobody().ran();
     all.prints(&["could not be inspected", "Permission denied"]);
-    // A program of one's own is seen without root: leaves are exact, folios are said to be unseen.
+    // A user can inspect their own programs without root: leaves are exact, and folios are reported as unseen.
     let program = bench.word("pagelab");
     let touch = [&program, "workload", "page-touch", "--bytes", "128M", "--answer-only"];
     let own = bench.pagelab(&[&["inspect", "--json", "--"], &touch[..]].concat()).as_nobody().ran();
@@ -93,7 +93,7 @@ fn another_users_process_is_refused_and_ones_own_is_not() {
         (document["sight"]["by_page"].as_bool(), document["sight"]["folios"].as_bool()),
         (Some(true), Some(false))
     );
-    // It gives its memory back before it ends, which is said.
+    // The program frees its memory before it ends, which is reported.
     let partial = document["processes"][0]["partial"][0].as_str().unwrap_or_default();
     assert!(partial.contains("at its peak"), "{document:#}");
 }
@@ -120,7 +120,7 @@ fn a_process_that_changes_meanwhile_gives_an_answer() {
         return;
     }
     let bench = Bench::new();
-    // It maps, unmaps and executes itself, again and again.
+    // The script maps, unmaps and executes itself, again and again.
     let script = "import mmap,os,sys,time\n\
                   end=float(sys.argv[1])\n\
                   for _ in range(20):\n m=mmap.mmap(-1,8<<20)\n m[0]=1\n m.close()\n\
@@ -156,7 +156,7 @@ fn a_number_that_is_given_to_another_process_is_told() {
     if !again() {
         return testing::skip("a kernel that gives a process its number (clone3 with set_tid)");
     }
-    // Between two looks.
+    // The process is replaced between two samples.
     let mut watching = bench.pagelab(&["inspect", &pid, "--every", "200ms"]);
     let mut watching = watching.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
     let mut stdout = BufReader::new(watching.stdout());

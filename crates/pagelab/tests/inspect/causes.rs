@@ -1,4 +1,4 @@
-//! Every cause that user space can tell is provoked, and told with its evidence.
+//! Provokes every cause that user space can determine, and checks that it is reported with its evidence.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ pub const SIZE: u64 = 16 << 20;
 pub const HUGE: u64 = 2 << 20;
 pub const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
-/// THP for memory that asks for it, and no other test or pagelab that fragments memory, measures, or changes settings.
+/// THP for memory that asks for it, while no other test or pagelab fragments memory, measures, or changes settings.
 pub fn for_advised() -> Option<Advised> {
     if !needs(&[root(), program("gcc")]) {
         return None;
@@ -29,14 +29,14 @@ pub fn for_advised() -> Option<Advised> {
     })
 }
 
-/// The lease, and a khugepaged that sleeps: it would make large what a test provoked to be small. Where it finds a tmpfs it also
-/// fills the slot in which a file ends, and takes away the leaves that were there.
+/// The lease, and a khugepaged that sleeps. Otherwise it would collapse pages that a test provoked to be small. On a tmpfs it also
+/// fills the large-page slot in which a file ends, and removes the leaves that mapped it before.
 pub struct Advised {
     _still: Still,
     _khugepaged: Stillness,
 }
 
-/// A setting that is put back.
+/// A setting that is restored when this is dropped.
 pub struct Set {
     path: String,
     before: String,
@@ -59,12 +59,12 @@ impl Drop for Set {
     }
 }
 
-/// Checks the one cause of the region: its code, bytes, and words of its evidence.
+/// Checks the single cause of the region: its code, its bytes, and words of its evidence.
 pub fn is_told(name: &str, code: &str, bytes: u64, evidence: &[&str]) -> Option<Value> {
     Some(told_of(name, &Provoked::start(name)?, code, bytes, evidence))
 }
 
-/// The same of memory that is there.
+/// The same for memory that is already provoked.
 pub fn told_of(name: &str, provoked: &Provoked, code: &str, bytes: u64, evidence: &[&str]) -> Value {
     let region = provoked.region();
     let found = causes(&region);
@@ -88,7 +88,7 @@ fn settings_advice_and_prctl() {
     let huge = Provoked::start("huge").unwrap();
     let region = huge.region();
     assert_eq!((causes(&region).len(), region["could_be_larger_bytes"].as_u64()), (0, Some(0)), "{region:#}");
-    // mlock alone does not keep larger pages out, and is not blamed.
+    // mlock alone does not prevent larger pages, and is not reported as the cause.
     is_told("locked", "not_advised", SIZE, &["no hg"]);
 }
 

@@ -1,4 +1,4 @@
-//! Captured trees that are damaged at random: whatever is wrong with one, it is inspected or refused, in bounded memory and time.
+//! Captured trees with random damage. Each must be inspected or refused, in bounded memory and time.
 //!
 //! The seed is printed, and `PAGELAB_TEST_SEED=N` repeats it. `PAGELAB_TORTURE=full` makes many more trees.
 
@@ -16,7 +16,7 @@ use crate::common::{Bench, Runs};
 
 const CASES: [&str; 4] = ["x86_64-6.18-guard", "x86_64-5.10-sums", "aarch64-64k-6.12-db", "aarch64-16k-6.12-guard"];
 
-/// What is asked of a damaged tree.
+/// The commands that run on a damaged tree.
 const ASKED: [&[&str]; 5] = [
     &["inspect", "--root", "tree", "100"],
     &["inspect", "--root", "tree", "100", "--regions"],
@@ -25,7 +25,7 @@ const ASKED: [&[&str]; 5] = [
     &["direct-map", "status", "--root", "tree"],
 ];
 
-/// Numbers in the place of others.
+/// Numbers that replace others.
 const NUMBERS: [&str; 12] = [
     "0",
     "1",
@@ -53,17 +53,17 @@ const ADDRESSES: [&str; 10] = [
     "ffffffffffffffff",
 ];
 
-/// A tree with what was done to it.
+/// A tree and its damage.
 struct Damaged {
     root: PathBuf,
-    /// Where what was there before is kept.
+    /// The directory in which replaced files are kept.
     aside: PathBuf,
-    /// The name in the tree and what was done, in order.
+    /// The damage in order: the name in the tree and a description.
     done: Vec<(PathBuf, String)>,
 }
 
 impl Damaged {
-    /// Puts something else in the place of a file or directory.
+    /// Replaces a file or directory.
     fn replace(&mut self, name: &Path, what: String, put: impl FnOnce(&Path)) {
         let path = self.root.join(name);
         fs::rename(&path, self.aside.join(self.done.len().to_string())).unwrap();
@@ -71,7 +71,7 @@ impl Damaged {
         self.done.push((name.to_owned(), what));
     }
 
-    /// Puts everything back.
+    /// Restores everything.
     fn restore(&mut self) {
         while let Some((name, _)) = self.done.pop() {
             let path = self.root.join(&name);
@@ -88,7 +88,7 @@ impl Damaged {
     fn damage(&mut self, names: &[PathBuf], random: &mut Random) {
         let name: &PathBuf = chosen(names, random);
         let path = self.root.join(name);
-        // It may be gone with its directory.
+        // It may have disappeared with its directory.
         let Ok(there) = fs::symlink_metadata(&path) else { return };
         // Nor is a file that was made large damaged again, which takes longer than all the rest.
         if there.is_file() && there.len() < 1 << 20 && random.below(4) > 0 {
@@ -119,7 +119,7 @@ impl Damaged {
     }
 }
 
-/// The way from the directory of a name to the root of the tree.
+/// The relative path from the directory of a name to the root of the tree.
 fn up(name: &Path) -> PathBuf {
     name.components().skip(1).map(|_| "..").collect()
 }
@@ -128,7 +128,7 @@ fn chosen<'a, T>(all: &'a [T], random: &mut Random) -> &'a T {
     &all[random.below(all.len() as u64) as usize]
 }
 
-/// Damages a text, and says how.
+/// Damages a text, and returns a description.
 fn damage_content(bytes: &mut Vec<u8>, random: &mut Random) -> String {
     let lines: Vec<Vec<u8>> = bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
     if bytes.is_empty() {
@@ -171,7 +171,7 @@ fn damage_content(bytes: &mut Vec<u8>, random: &mut Random) -> String {
     }
 }
 
-/// Puts another number in the place of one.
+/// Replaces one number by another.
 fn number(bytes: &mut Vec<u8>, is_digit: fn(&u8) -> bool, numbers: &[&str], random: &mut Random) -> String {
     let starts: Vec<usize> =
         (0..bytes.len()).filter(|at| is_digit(&bytes[*at]) && (*at == 0 || !is_digit(&bytes[at - 1]))).collect();
@@ -184,7 +184,7 @@ fn number(bytes: &mut Vec<u8>, is_digit: fn(&u8) -> bool, numbers: &[&str], rand
     format!("{new} at {start}")
 }
 
-/// Every file and directory below the root, those of the process apart.
+/// Every file and directory below the root; those of the process are returned separately.
 fn names(root: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let (mut found, mut next) = (Vec::new(), vec![root.to_owned()]);
     while let Some(directory) = next.pop() {

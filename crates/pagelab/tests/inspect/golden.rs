@@ -1,4 +1,5 @@
-//! Captures are inspected as they were when they were looked through: `fixtures/inspect/README.md` says where they come from.
+//! Compares the inspection of captures with stored, manually checked results. `fixtures/inspect/README.md` describes where the
+//! captures come from.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use super::causes::for_advised;
 use super::provoked::{Provoked, causes, region_at};
 use crate::common::{Bench, Runs};
 
-/// The captured process, and the host that it is put on; none for captures that are whole.
+/// The captured process, and the host capture to which it is added; `None` for captures that are complete.
 const CASES: [(&str, Option<&str>); 8] = [
     ("x86_64-6.1-guard", None),
     ("aarch64-6.12-refilled", None),
@@ -24,7 +25,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures")
 }
 
-/// Puts a captured process and its host into the directory `tree` of a bench.
+/// Copies a captured process and its host into the directory `tree` of a bench.
 pub fn tree(bench: &Bench, case: &str) -> PathBuf {
     let tree = bench.path("tree");
     let (_, host) = CASES.into_iter().find(|(known, _)| *known == case).unwrap();
@@ -50,7 +51,7 @@ fn captured_processes_are_inspected_as_before() {
         assert_eq!(ran.code, Some(0), "{case}: {ran}");
         let page = fs::read_to_string(bench.path("map.html")).unwrap();
         assert!(page.contains("</html>") && page.contains("from a capture"), "{case}");
-        // Each window says why; the sums of smaps have none.
+        // Each window has a cause of its own; the sums of smaps have none.
         let is_cut = page.contains("; not larger: one allocation, cut by a guard page");
         assert_eq!(is_cut, case.ends_with("-guard") && !case.contains("6.1-"), "{case}");
     }
@@ -71,7 +72,7 @@ fn a_capture_says_what_the_process_says() {
     assert_eq!(causes(&region)[0].0, "mapping_cut");
     let files = Command::new("grep").args(["-rl", "provoke guard", &bench.word("tree")]).output().unwrap();
     assert!(files.stdout.is_empty(), "the command line is no part of a capture");
-    // What is there already is not written over, and what is not there is named.
+    // An existing capture is not overwritten, and a missing process is named.
     bench.pagelab(&["inspect", &pid, "--capture", "tree"]).ran().says(2, &["File exists"]);
     bench.pagelab(&["inspect", "--root", "tree", "4194304"]).ran().says(2, &["no process 4194304 in the capture"]);
     let pages = bench.path(&format!("tree/proc/{pid}/pagelab-pages"));
@@ -96,12 +97,12 @@ fn collapsing_gains_memory_and_refusals_have_their_reason() {
     assert!(one["gained_bytes"].as_u64().unwrap() > 0 && one["took_s"].as_f64().unwrap() > 0.0, "{one:#}");
     let left = region_at(&document["processes"][0], provoked.address)["could_be_larger_bytes"].as_u64().unwrap();
     assert_eq!(left, (16 << 20) - one["gained_bytes"].as_u64().unwrap());
-    // Of a reserve only what is there is asked for.
+    // In a reserved range, only the populated memory is collapsed.
     let arena = Provoked::start("arena").unwrap();
     let ran = arena.bench.pagelab(&["inspect", &arena.pid(), "--collapse"]).ran();
     ran.prints(&["16M gained of 16M asked for"]);
     assert!(!ran.stdout.contains("EINVAL"), "{ran}");
-    // A process that disabled THP for itself is not collapsed either.
+    // A process that has disabled THP for itself is not collapsed either.
     let disabled = Provoked::start("disabled").unwrap();
     let ran = disabled.bench.pagelab(&["inspect", &disabled.pid(), "--collapse"]).ran();
     ran.prints(&["cannot be undone", "0 gained of 16M asked for", "refused 8 times: EINVAL"]);

@@ -1,4 +1,4 @@
-//! Captured trees from somebody who wants harm: what was seen to hang, to take all memory or to show other files.
+//! Captured trees from an attacker. Such trees made earlier versions hang, take all memory, or show other files.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,17 +15,17 @@ use nix::unistd::mkfifo;
 use super::golden;
 use crate::common::{Bench, Ran, Runs, within, wrap};
 
-/// What a file outside of every tree holds, and its name.
+/// The name of a file outside of every tree, which is also its content.
 pub const OUTSIDE: &str = "outside_of_the_tree";
 
-/// Makes that file, in the directory of a bench.
+/// Makes that file in the directory of a bench.
 pub fn outside(bench: &Bench) -> PathBuf {
     let path = bench.path(OUTSIDE);
     fs::write(&path, format!("{OUTSIDE}:x\n")).unwrap();
     path
 }
 
-/// The same command with 1G of addresses and a minute of a processor's time.
+/// The same command, limited to 1G of address space and one minute of CPU time.
 pub fn limited(command: &Command) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -v 1048576 -t 60; exec \"$@\"", "sh"]);
@@ -33,7 +33,7 @@ pub fn limited(command: &Command) -> Command {
     shell
 }
 
-/// A captured process of x86-64, by page.
+/// The captured tree of an x86-64 process, with figures for each page.
 struct Tree {
     bench: Bench,
     root: PathBuf,
@@ -46,7 +46,7 @@ impl Tree {
         Tree { bench, root }
     }
 
-    /// Puts something else in the place of a file.
+    /// Replaces a file.
     fn with(self, name: &str, put: impl FnOnce(&Path)) -> Tree {
         let path = self.root.join(name);
         if path.is_dir() {
@@ -69,21 +69,21 @@ impl Tree {
     }
 }
 
-/// A mapping of anonymous memory, as a line of maps.
+/// An anonymous mapping as a line of maps.
 fn mapping(start: u64, end: u64) -> String {
     format!("{start:x}-{end:x} rw-p 00000000 00:00 0 \n")
 }
 
 #[test]
 fn a_mapping_with_a_wrong_address_takes_no_memory() {
-    // What no user space has is refused where it is read; what one could have is answered.
+    // Addresses that no user space has are refused when they are read. Possible ones are inspected.
     for (start, end) in [(0x1000, 1 << 57), (0x1000, 1 << 63), (0x1001, 0x3000), (0x2000, 0x1000)] {
         let tree = Tree::new().changed("proc/100/maps", |maps| mapping(start, end) + &maps);
         tree.inspected(&[]).says(2, &["tree/proc/100/maps", &format!("{start:x}-{end:x}")]);
     }
     let tree = Tree::new().changed("proc/100/maps", |_| mapping(0x1000, 1 << 56));
     tree.inspected(&["--regions"]).says(0, &[]).prints(&["17.5M resident"]);
-    // What it was captured with is not lost without a word.
+    // A tree whose captured pages are in no mapping is inspected, and this is reported.
     let tree = Tree::new().changed("proc/100/maps", |_| mapping(0x1000, 0x2000));
     tree.inspected(&[]).says(0, &[]).prints(&["0 resident", "partial: 17.5M of the captured pages are in no mapping"]);
     let tree = Tree::new().changed("proc/100/maps", |maps| mapping(0x1000, 0x5000_0000_0000) + &maps);
@@ -152,7 +152,7 @@ fn links_inside_of_a_tree_are_followed() {
 #[test]
 fn a_file_that_is_refused_is_never_taken_for_an_absent_one() {
     const THP: &str = "sys/kernel/mm/transparent_hugepage";
-    // All of them are read by callers that may do without.
+    // All of these files are optional for the code that reads them.
     for name in ["enabled", "khugepaged/max_ptes_none", "khugepaged/pages_collapsed", "shmem_enabled"] {
         let tree = Tree::new().with(&format!("{THP}/{name}"), |path| symlink("/dev/null", path).unwrap());
         tree.inspected(&[]).says(2, &[name, "a link leads out of the captured tree"]);
@@ -167,7 +167,7 @@ fn a_file_that_is_refused_is_never_taken_for_an_absent_one() {
         fs::File::create(path).unwrap().set_len((1 << 30) + 1).unwrap();
     });
     tree.inspected(&[]).says(2, &["proc/100/smaps", "expected at most 1G"]);
-    // What is absent is shown as unknown.
+    // A missing file is reported as unknown.
     let tree = Tree::new().with("proc/100/smaps", |_| ());
     tree.inspected(&[]).says(0, &[]).prints(&["flags of mappings could not be read", "No such file"]);
 }
@@ -210,13 +210,13 @@ fn smaps_is_read_line_by_line() {
         let mut file = std::io::BufWriter::new(fs::File::create(path).unwrap());
         (0..mappings).for_each(|number| write!(file, "{}{entry}", of(number)).unwrap());
     });
-    // Of that of the capture's maker the base page alone is read.
+    // Of the smaps of the capturing process, only the base page size is read.
     let tree = tree.changed("proc/self/smaps", |smaps| smaps.lines().take(8).collect::<Vec<_>>().join("\n") + "\n");
     let own = fs::OpenOptions::new().append(true).open(tree.root.join("proc/self/smaps")).unwrap();
     own.set_len(1 << 30).unwrap();
     let tree = tree.changed("proc/100/pagelab-pages", |_| "pagelab.capture/1\n".into());
     tree.inspected(&[]).says(0, &[]).prints(&["advice and flags: VmFlags in smaps"]);
-    // A file that is one line.
+    // A file with a single line.
     let tree = tree.with("proc/100/smaps", |path| fs::File::create(path).unwrap().set_len(1 << 30).unwrap());
     tree.inspected(&[]).says(0, &[]).prints(&["expected lines of at most 64K, found a longer one"]);
 }

@@ -1,4 +1,4 @@
-//! Names of files and mount points may hold any bytes but zero. What they are changes no figure and no cause.
+//! Names of files and mount points may contain any bytes except zero. Names must not change any figure or cause.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,15 +10,15 @@ use super::causes::SIZE;
 use super::provoked::{Provoked, causes};
 use crate::common::{Bench, Still, needs, program, root};
 
-/// Names that are no UTF-8, or that the kernel escapes in its tables.
+/// Names that are not UTF-8, or that the kernel escapes in its tables.
 const NAMES: [&[u8]; 3] = [b"not\xff\xfeUTF-8", b"a - b", b"back\\040slash\ttab"];
 
-/// What a region is, without its name and its place.
+/// The properties of a region, without its name and its address.
 fn diagnosis(region: &Value) -> Value {
     let mut region = region.clone();
     let told: Vec<(String, u64, Vec<String>)> =
         causes(&region).into_iter().map(|(code, bytes, or, _)| (code, bytes, or)).collect();
-    // Where pages lie in physical memory is chance.
+    // The physical placement of pages is random.
     for name in ["start", "end", "text", "recognised_by", "causes", "cuts", "tlb_runs"] {
         region.as_object_mut().unwrap().remove(name);
     }

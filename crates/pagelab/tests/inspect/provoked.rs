@@ -1,4 +1,4 @@
-//! A program whose memory has small pages for one cause, and what `inspect` says of it.
+//! A program whose memory has small pages for one cause, and the output of `inspect` for it.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -8,23 +8,23 @@ use serde_json::Value;
 
 use crate::common::{Bench, Running, Runs};
 
-/// A program that holds the memory, until this is dropped.
+/// The program, which holds the memory until this is dropped.
 pub struct Provoked {
     pub bench: Bench,
     pub running: Running,
     pub address: u64,
 }
 
-/// What the kernel refused is no fault of the test.
+/// The exit code of the program if the kernel refused a call, which is not a failure of the test.
 const REFUSED: i32 = 77;
 
 impl Provoked {
-    /// Starts it; `None` where this kernel does not let it, which is said.
+    /// Starts it. If this kernel does not allow it, reports a skip and returns `None`.
     pub fn start(cause: &str) -> Option<Provoked> {
         Provoked::with(cause, None)
     }
 
-    /// The same, of a cause that needs a file.
+    /// The same for a cause that needs a file.
     pub fn with(cause: &str, file: Option<&Path>) -> Option<Provoked> {
         let bench = Bench::new();
         let compiled = compiled(&bench);
@@ -33,7 +33,7 @@ impl Provoked {
         Provoked::by(bench, command, cause)
     }
 
-    /// The same in a mount namespace of its own, on a tmpfs that is mounted there, with a file of this size.
+    /// The same in a mount namespace of its own, with a file of this size on a tmpfs that is mounted there.
     pub fn on_tmpfs(cause: &str, mount_point: &Path, options: &str, bytes: u64) -> Option<Provoked> {
         let script =
             "mount -t tmpfs -o \"$3\" tmpfs \"$1\" && truncate -s \"$2\" \"$1/file\" && exec \"$4\" \"$5\" \"$1/file\"";
@@ -64,7 +64,7 @@ impl Provoked {
         self.running.id().to_string()
     }
 
-    /// What `inspect` says of the process.
+    /// The output of `inspect` for the process.
     pub fn inspected(&self) -> Value {
         let ran = self.bench.pagelab(&["inspect", &self.pid(), "--json"]).ran();
         assert_eq!(ran.code, Some(0), "{ran}");
@@ -72,13 +72,13 @@ impl Provoked {
         document["processes"][0].take()
     }
 
-    /// What `inspect` says of the memory.
+    /// The output of `inspect` for the memory.
     pub fn region(&self) -> Value {
         region_at(&self.inspected(), self.address)
     }
 }
 
-/// The program.
+/// Compiles the program.
 fn compiled(bench: &Bench) -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/provoke.c");
     let compiled = bench.word("provoke");
@@ -87,7 +87,7 @@ fn compiled(bench: &Bench) -> String {
     compiled
 }
 
-/// The region that holds an address.
+/// The region that contains an address.
 pub fn region_at(process: &Value, address: u64) -> Value {
     let regions = process["regions"].as_array().unwrap();
     let holds =
@@ -95,7 +95,7 @@ pub fn region_at(process: &Value, address: u64) -> Value {
     regions.iter().find(holds).unwrap_or_else(|| panic!("nothing at {address:#x} in {process:#}")).clone()
 }
 
-/// The causes of a region: code, bytes, codes of those that cannot be told from it, evidence as one text.
+/// The causes of a region: code, bytes, the codes of causes that cannot be distinguished from it, and the evidence as one text.
 pub fn causes(region: &Value) -> Vec<(String, u64, Vec<String>, String)> {
     let code = |cause: &Value| cause["code"].as_str().unwrap().to_string();
     let causes = region["causes"].as_array().unwrap().iter().map(|one| {

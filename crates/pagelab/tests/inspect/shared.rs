@@ -1,4 +1,4 @@
-//! Shared memory and files: each kind has settings of its own, and a place in a file that has to fit.
+//! Shared memory and files: each kind has settings of its own, and the file offset must fit the address.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use super::causes::{HUGE, SIZE, Set, THP, for_advised, told_of};
 use super::provoked::{Provoked, causes};
 use crate::common::{Bench, needs, program};
 
-/// A tmpfs with one file, unmounted at the end.
+/// A tmpfs with one file, unmounted when this is dropped.
 struct Mounted(PathBuf);
 
 impl Mounted {
@@ -45,7 +45,7 @@ fn a_tmpfs_gives_what_its_mount_says() {
     let region = given.region();
     assert_eq!((causes(&region).len(), region["could_be_larger_bytes"].as_u64()), (0, Some(0)), "{region:#}");
     drop(given);
-    // The pages are there, and no leaf can map them.
+    // The pages exist, but no leaf can map them.
     let beyond = Provoked::with("tmpfs_out_of_place", Some(&advise.file())).unwrap();
     let region = beyond.region();
     let found = causes(&region);
@@ -80,7 +80,7 @@ fn memory_without_a_mount_follows_the_setting_of_all_sizes_or_of_its_own() {
     ]) {
         return;
     }
-    // A memfd has no name. A file with one follows its mount.
+    // A memfd has no path. The setting for a file with a path is that of its mount.
     let bench = Bench::new();
     let named = Mounted::with(&bench, "huge=never");
     told_of("memfd", &Provoked::start("memfd").unwrap(), "shared_disabled", SIZE, &["/shmem_enabled: "]);

@@ -1,4 +1,4 @@
-//! Causes that lie in what the kernel could give: a control group's limit, and memory in small pieces.
+//! Causes that depend on the supply of the kernel: the limit of a control group, and fragmented memory.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -10,11 +10,12 @@ use super::causes::{HUGE, SIZE, Set, THP, for_advised, told_of};
 use super::provoked::{Provoked, causes};
 use crate::common::{Bench, Runs, needs, within};
 
-/// A memory control group, which goes when it is empty.
+/// A memory control group, removed when this is dropped.
 struct Group(PathBuf);
 
 impl Group {
-    /// Where groups of memory are, the file of a limit, and one that has memory reclaimed with how much: in version 1 and 2.
+    /// The directory of memory control groups, the limit file, the file that triggers reclaim, and the value to write to it: in
+    /// version 1 and 2.
     const PLACES: [[&str; 4]; 2] = [
         ["/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.force_empty", "0"],
         ["/sys/fs/cgroup", "memory.max", "memory.reclaim", "64M"],
@@ -35,11 +36,11 @@ impl Group {
         fs::write(file, bytes.to_string()).unwrap();
     }
 
-    /// Has the group's memory reclaimed, as if it were scarce: the kernel looks for pages that are mostly zero then.
+    /// Triggers reclaim of the group's memory, as under memory pressure. The kernel then splits pages that are mostly zero.
     fn reclaim(&self) {
         let files = Group::PLACES.iter().map(|[_, _, reclaim, bytes]| (self.0.join(reclaim), bytes));
         for (file, bytes) in files.filter(|(file, _)| file.is_file()) {
-            // An error says that less could be reclaimed than was asked for.
+            // An error means that less could be reclaimed than requested.
             let _ = fs::write(file, bytes);
         }
     }
@@ -58,7 +59,7 @@ impl Drop for Group {
 #[test]
 fn a_limit_that_admits_no_large_page() {
     let Some(_alone) = for_advised() else { return };
-    // What fills it, and less than a large page beyond that.
+    // The size of the program's memory, plus less than a large page.
     let Some(group) = Group::new("limit") else { return };
     group.limit(SIZE + HUGE);
     let Some(provoked) = Provoked::with("charged", Some(&group.tasks())) else { return };
@@ -78,7 +79,7 @@ fn a_page_that_is_mostly_zero_is_split() {
     if !needs(&[("pages that are mostly zero are split (shrink_underused: 1, Linux 6.12)", word.trim() == "1")]) {
         return;
     }
-    // A page counts as underused where more than that are zero (`thp_underused`, mm/huge_memory.c).
+    // A page counts as underused if more than that number of its base pages are zero (`thp_underused`, mm/huge_memory.c).
     let _few = Set::to(&format!("{THP}/khugepaged/max_ptes_none"), "64");
     let Some(group) = Group::new("underused") else { return };
     let Some(provoked) = Provoked::with("underused", Some(&group.tasks())) else { return };
@@ -91,7 +92,7 @@ fn a_page_that_is_mostly_zero_is_split() {
     assert!(evidence.contains("thp_underused_split_page: "), "{evidence}");
 }
 
-/// Large pages that the kernel had none for, since the boot.
+/// The fallback counters for large pages since boot.
 fn fallbacks() -> Vec<String> {
     let counters = ["anon_fault_fallback", "anon_fault_fallback_charge"];
     counters.map(|name| fs::read_to_string(format!("{THP}/hugepages-2048kB/stats/{name}")).unwrap_or_default()).into()
@@ -102,17 +103,17 @@ fn a_command_whose_counters_rule_out_what_did_not_happen() {
     let Some(_alone) = for_advised() else { return };
     let bench = Bench::new();
     let late = Provoked::start("advised_late").unwrap();
-    // Nothing fell back while it ran, whatever did since the boot.
+    // No fault fell back while it ran, whatever fell back since boot.
     let before = fallbacks();
     let ran = bench.pagelab(&["inspect", "--json", "--", &late.bench.word("provoke"), "advised_late"]).ran();
-    // What the command says comes before.
+    // The output of the command comes first.
     let document = &ran.stdout[ran.stdout.find("{\n").unwrap()..];
     let document: serde_json::Value = serde_json::from_str(document).unwrap();
     assert_eq!(document["supply"]["counted_since"], "command", "{ran}");
     let regions = document["processes"][0]["regions"].as_array().unwrap();
     let told = regions.iter().flat_map(causes).find(|one| one.0 == "touched_before_eligible").unwrap();
     assert_eq!(told.1, SIZE, "{told:?}");
-    // The counters are the host's.
+    // The counters are those of the whole host.
     if needs(&[("a host on which no other program's large page falls back", fallbacks() == before)]) {
         assert!(!told.2.iter().any(|code| code.ends_with("fell_back")), "{told:?}");
     }
@@ -122,14 +123,14 @@ fn a_command_whose_counters_rule_out_what_did_not_happen() {
 #[test]
 fn memory_in_small_pieces() {
     let Some(_alone) = for_advised() else { return };
-    // Nothing is compacted for a fault.
+    // A fault does not compact memory.
     let _defrag = Set::to(&format!("{THP}/defrag"), "never");
     let bench = Bench::new();
     let mut pieces = bench.pagelab(&["workload", "fragments", "--percent", "100"]);
     let mut pieces = pieces.stdin(Stdio::piped()).stdout(Stdio::piped()).begin();
     let mut line = String::new();
     BufReader::new(pieces.stdout()).read_line(&mut line).unwrap();
-    // It takes the blocks that are left until a fault finds none, and then touches its memory.
+    // The program takes the free blocks until a fault finds none, and then touches its memory.
     let provoked = Provoked::start("in_pieces").unwrap();
     let region = provoked.region();
     let fell_back = "allocation_fell_back".to_string();

@@ -1,4 +1,4 @@
-//! The tables, trees of processes, and commands that are looked at when they end.
+//! The tables, process trees, and commands that are inspected when they end.
 
 use crate::common::{Bench, Runs, needs, program, root};
 

@@ -1,4 +1,4 @@
-//! What a policy of pages of a pool makes of a program's calls, one way of taking memory at a time (`programs/pool.c`).
+//! The effect of a hugetlb policy on a program's calls, for one way of mapping memory at a time (`programs/pool.c`).
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::{STRAY_FAULTS, can_compare, compact, compared, launch_faults, near, s
 
 const POLICY: &str = "hugetlb-2m";
 
-/// The ways of the program, and the processes that each has.
+/// The ways of the program, and the number of processes in each.
 const WAYS: [(&str, f64); 12] = [
     ("reserved", 1.0),
     ("pieces", 1.0),

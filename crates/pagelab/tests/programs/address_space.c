@@ -1,4 +1,4 @@
-/* Calls that change the address space, with the addresses that they gave on standard output. */
+/* Calls that change the address space. Prints the addresses that they returned. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-/* Memory as allocators of generated code and of heaps give it back, and advice against large pages, which a policy answers. */
+/* Memory that is freed as by allocators of generated code and of heaps, and advice against large pages that a policy answers. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <sys/mman.h>
@@ -18,7 +18,7 @@ static char *map(char *at, long bytes, int protection) {
 }
 
 int main(void) {
-    /* Reserved, committed by protection, given back in every way. */
+    /* Reserved, made accessible by mprotect, and freed in every way. */
     char *code = map(NULL, 64 * MIB, PROT_NONE);
     mprotect(code, 24 * MIB, PROT_READ | PROT_WRITE | PROT_EXEC);
     store(code, 24 * MIB);
@@ -40,7 +40,7 @@ int main(void) {
     grows = mremap(grows, 3 * MIB, MIB, 0);
     grows = mremap(grows, MIB, 8 * MIB, MREMAP_MAYMOVE);
     store(grows, 8 * MIB);
-    /* No large pages here, nor there, nor anywhere. */
+    /* No large pages in one mapping, in a part of one, and in the whole process. */
     char *small = map(NULL, 4 * MIB, PROT_READ | PROT_WRITE), *part = map(NULL, 4 * MIB, PROT_READ | PROT_WRITE);
     madvise(small, 4 * MIB, MADV_NOHUGEPAGE);
     store(small, 4 * MIB);

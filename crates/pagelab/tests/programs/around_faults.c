@@ -1,4 +1,4 @@
-// Accesses at known distances from each other: with faults between them, over the ends of pages, and of all forms.
+// Accesses at known distances from each other: with faults between them, across page boundaries, and by all forms of instructions.
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
@@ -14,19 +14,19 @@ static void faulted(int signal) {
     siglongjmp(back, signal);
 }
 
-/* The page that a store finds read-only can be written from now on. */
+/* Makes the page writable to which a store has failed. */
 static void protected(int signal, siginfo_t *info, void *context) {
     (void)signal, (void)context;
     mprotect((void *)((uintptr_t)info->si_addr & ~4095ul), 4096, PROT_READ | PROT_WRITE);
 }
 
-/* Loads succeed, the store between them only the second time; the last load stands behind it. */
+/* The loads succeed. The store between them succeeds only the second time, and the last load comes after it. */
 static void loads_and_a_store(char *at) {
     asm volatile("mov (%0), %%rax; mov 8(%0), %%rax; mov %%rax, 16(%0); addq $1, 24(%0); mov 32(%0), %%rax"
                  : : "r"(at) : "rax", "memory", "cc");
 }
 
-/* What stands behind the division or behind the load from nowhere is never done. */
+/* The accesses after the faulting division, or after the load from an unmapped address, are never executed. */
 static void a_division(char *at, long by) {
     asm volatile("mov (%0), %%rax; xor %%edx, %%edx; idivq %1; mov 8(%0), %%rax; mov %%rax, 2048(%0)"
                  : : "r"(at), "r"(by) : "rax", "rdx", "memory", "cc");
@@ -63,7 +63,7 @@ int main(void) {
     sigaction(SIGSEGV, &action, 0);
     for (int page = 0; page < 4; page++) {
         mprotect(memory, 4 * 4096, PROT_READ);
-        /* Within a page, and over the end of one. */
+        /* Within a page, and across the end of one. */
         loads_and_a_store(memory + page * 4096 + 100);
         loads_and_a_store(memory + page * 4096 + 4096 - 20);
     }

@@ -1,4 +1,4 @@
-/* Memory that forked processes share, under protection that comes and goes: which store is a fault, and which one copies. */
+/* Memory that forked processes share, with changing protection: which store faults, and which one copies. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <sys/mman.h>
@@ -8,8 +8,8 @@
 enum { PAGE = 4096 };
 static const long MIB = 1 << 20;
 
-/* One store after the other. Otherwise the processor translates later ones before the fault of the first has made a large
-   page writable, and each faults once more for the old translation. */
+/* One store after the other. Otherwise the processor translates the addresses of later stores before the fault of the first one
+   has made a large page writable, and each of them faults once more because of the old translation. */
 static void store(char *at, long bytes) {
     for (long page = 0; page < bytes; page += PAGE) {
         ((volatile char *)at)[page] = 1;
@@ -38,7 +38,7 @@ int main(void) {
     protect_and_back(memory, 8 * MIB);
     store(memory, 8 * MIB);
     load(zeros, 2 * MIB);
-    /* A child that copies half of it, and has memory of its own beside what it inherited. */
+    /* A child that copies half of it, and has memory of its own in addition to the inherited memory. */
     if (fork() == 0) {
         protect_and_back(memory, 8 * MIB);
         store(memory, 4 * MIB);
@@ -50,10 +50,10 @@ int main(void) {
         _exit(0);
     }
     wait(NULL);
-    /* Nobody else has it any more: faults, and no copies. */
+    /* No other process maps it any more: the stores fault, but copy nothing. */
     protect_and_back(memory, 8 * MIB);
     store(memory, 8 * MIB);
-    /* A child that copies every other page, and its own child that has both kinds. */
+    /* A child that copies every second page, and a grandchild that has pages of both kinds. */
     if (fork() == 0) {
         for (long page = 0; page < 8 * MIB; page += 2 * PAGE)
             store(memory + page, PAGE);

@@ -1,4 +1,4 @@
-/* Touches four pages in a known order and ends, without a library and without a stack. Expected are, in this order: two
+/* Touches four pages in a known order and exits, without a library and without a stack. The expected accesses, in this order: two
    stores and a load of page 0, a hundred loads of page 1, a store to page 2, a load of page 1, a load and a store of
    page 3. */
 typedef unsigned long word;

@@ -1,4 +1,4 @@
-/* By its argument: what a process hands to a program that it executes, and what that finds. */
+/* The argument selects what a process passes to a program that it executes, or makes the program print what it finds. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 extern char **environ;
 
-/* What an image finds that was executed so. */
+/* Prints the properties that the executed image finds. */
 static int finds(int count, char **arguments)
 {
     sigset_t blocked, pending;
@@ -62,7 +62,7 @@ static int hands_over(const char *own)
     return errno;
 }
 
-/* Every call fails as it would without a recorder. */
+/* Every call must fail as without a recorder. */
 static int fails(void)
 {
     char *none[] = { NULL }, *huge[] = { "x", NULL, NULL };
@@ -93,7 +93,7 @@ static void acknowledge(int signal)
         _exit(1);
 }
 
-/* Each of many signals is got while one program after the other cannot be executed. */
+/* Every one of many signals is received while one failing execve follows the other. */
 static int is_interrupted(void)
 {
     enum { SIGNALS = 100 };
@@ -122,7 +122,7 @@ static void *executes(void *own)
     return NULL;
 }
 
-/* A thread that is not the first executes while others run. */
+/* A thread other than the first one executes a program while others run. */
 static int of_thread(char *own)
 {
     pthread_t thread;
@@ -132,7 +132,7 @@ static int of_thread(char *own)
     return 0;
 }
 
-/* One program after the other, and a child that executes too; each touches memory. */
+/* Executes one program after the other, and in a child too; each touches memory. */
 static int chain(char *own, int left)
 {
     char number[32];

@@ -1,9 +1,9 @@
-// Trees of processes that are hard to end. The first argument says which:
+// Trees of processes that are hard to end. The first argument selects one:
 //
-//   chain    one process at a time, each made by the one before, which is gone; the first one ends at once
-//   sessions the same, each in a session of its own
-//   storm    children and orphans, for ever
-//   escape   a process that no tracer follows keeps the output open; the first one prints and ends
+//   chain    one process at a time, each forked by the previous one, which exits; the first one exits at once
+//   sessions the same, with a session for each
+//   storm    children and orphans, without end
+//   escape   a process that no tracer follows keeps the output open; the first one prints and exits
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* Memory that only the kernel touches, in system calls; the addresses are printed. */
+/* Memory that only the kernel accesses, in system calls. Prints the addresses. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -20,10 +20,10 @@ int main(void)
     char *written = fresh(), *read_into = fresh(), *parts = fresh(), *status = fresh(), *late = fresh();
     if (pipe(ends))
         return 1;
-    /* Two pages and a byte of the third, that nobody has written. */
+    /* Two pages and a byte of the third, none of which was written before. */
     if (write(ends[1], written + PAGE - 1, PAGE + 2) != PAGE + 2)
         return 2;
-    /* More is asked for than there is. */
+    /* Requests more bytes than are available. */
     if (read(ends[0], read_into + PAGE - 1, 8 * PAGE) != PAGE + 2)
         return 3;
     if (write(ends[1], written, 100) != 100)
@@ -35,7 +35,7 @@ int main(void)
         return 6;
     if (read(-1, status + PAGE, PAGE) != -1 || read(ends[1], status + 2 * PAGE, PAGE) != -1)
         return 7;
-    /* The same page on both sides of a call: two runs. */
+    /* The same page before and after a call: two runs. */
     late[0] = 1;
     munmap(late + PAGE, PAGE);
     late[1] = 2;

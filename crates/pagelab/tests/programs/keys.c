@@ -1,5 +1,5 @@
-// Says what a terminal tells it: interrupts, its size, lines, the end of its input. With an argument it reads nothing
-// and waits to be terminated.
+// Prints the events of its terminal: interrupts, size changes, lines, end of input. With an argument it reads nothing
+// and waits until it is terminated.
 #define _GNU_SOURCE
 #include <poll.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* Memory whose large pages depend on where it lies: a heap, and mappings of no whole number of them. */
+/* Memory whose number of large pages depends on its address: a heap, and mappings whose size is not a multiple of a large page. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <sys/mman.h>
@@ -23,7 +23,7 @@ int main(void)
         if (memory == MAP_FAILED)
             return 1;
         touch(memory, bytes);
-        /* What lies beside it is not joined with it. */
+        /* Prevents merging with the adjacent mapping. */
         mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     }
     return 0;

@@ -1,5 +1,5 @@
-/* Has windows in base pages that khugepaged may make large, and waits until it has done one, or for so many milliseconds. Where it
-   can do none the wait is short: all windows are large already, or the kernel makes no large pages. */
+/* Maps windows in base pages that khugepaged may collapse, and waits until it has collapsed one, or for the given milliseconds. If
+   it cannot collapse any, the wait is short: all windows are large already, or the kernel makes no large pages. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #define WINDOW (2ul << 20)
 #define SHORT_MS 300
 
-/* Bytes of this process in large pages that a PMD leaf maps. */
+/* Bytes of this process that are mapped by PMD leaves. */
 static long huge_kilobytes(void) {
     FILE *rollup = fopen("/proc/self/smaps_rollup", "r");
     char line[256];
@@ -22,7 +22,7 @@ static long huge_kilobytes(void) {
     return kilobytes;
 }
 
-/* Whether the kernel makes pages of this size for nobody (Linux 6.8; where there is no such setting it does). */
+/* Whether the kernel makes no pages of this size (Linux 6.8; without the setting it makes them). */
 static int never_made(void) {
     FILE *setting = fopen("/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled", "r");
     char line[64];
@@ -36,7 +36,7 @@ int main(int count, char **words) {
     if (count != 3)
         return 2;
     size_t bytes = (strtoul(words[1], 0, 10) + 1) * WINDOW;
-    /* Under a policy of large pages the first advice is answered and not passed on: then all is large from the beginning. */
+    /* A policy of large pages answers the first advice and does not pass it on: then all windows are large from the start. */
     char *start = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (start == MAP_FAILED || madvise(start, bytes, MADV_NOHUGEPAGE))
         return 1;

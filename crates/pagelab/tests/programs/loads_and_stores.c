@@ -1,11 +1,11 @@
-// What first touches a page: a load with a store behind it, a store, or one instruction that loads and stores.
+// The first access to a page is a load followed by a store, a store, or one instruction that loads and stores.
 #include <stddef.h>
 #include <sys/mman.h>
 
 #define PAGE 4096
 #define PAGES 256
 
-/* Fresh memory, and code that is executed for each of its pages, which have their address in %0. */
+/* Maps new memory, and executes code for each of its pages, with the address of the page in %0. */
 #define EACH_PAGE(code)                                                                                              \
     do {                                                                                                             \
         char *memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);         \

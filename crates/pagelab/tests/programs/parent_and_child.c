@@ -1,5 +1,6 @@
-/* A parent stores to half of what it shares with its child while that lives, and the child to what lies half behind; then the
-   parent stores to the rest of what the child has stored to, and when that has ended to the rest of all. */
+/* A parent stores to half of the memory that it shares with its child while the child is alive. The child stores to a part that
+   overlaps the second half of it. Then the parent stores to the rest of that part, and after the child has exited
+   to everything else. */
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

@@ -1,17 +1,17 @@
-// What a policy of pages of a pool makes others of: each way takes and touches memory, and prints nothing. The first
-// argument says which:
+// Ways of mapping memory that a hugetlb policy converts. Each maps and touches memory, and prints nothing. The first
+// argument selects one:
 //
-//   reserved   a reservation without access, opened by mprotect in steps
-//   pieces     a reservation, of which pieces are mapped over it
-//   arena      memory of malloc in a thread: glibc reserves an arena, and opens it as it grows
-//   grown      a mapping that mremap grows, from less than a page of the pool to many
-//   inside     the same within pages of the pool, with memory behind it
+//   reserved   a reservation without access, made accessible by mprotect in steps
+//   pieces     a reservation over which pieces are mapped
+//   arena      malloc in a thread: glibc reserves an arena, and makes it accessible as it grows
+//   grown      a mapping that mremap grows, from less than a hugetlb page to many
+//   inside     the same within hugetlb pages, with memory after it
 //   read       pages that are read before they are written
-//   closed     a page inside memory is closed, and what is beside it written again
+//   closed     access to a page inside the memory is removed, and the memory around it is written again
 //   sealed     memory is made read-only and writable again
-//   dropped    memory is dropped in part and as a whole, and used again
-//   parts      parts are unmapped, in an order in which pages go last
-//   forked     a child writes a part of what its parent has, and then the parent does
+//   dropped    memory is dropped in part and completely, and used again
+//   parts      parts are unmapped in an order such that whole pages become free last
+//   forked     a child writes a part of its parent's memory, and then the parent does
 //   heap       a heap that grows, shrinks and grows
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -37,8 +37,8 @@ static void write_all(volatile char *memory, size_t bytes) {
         memory[at] = 1;
 }
 
-// A store of each page of the pool. Where such a page may not be written yet, a processor that runs ahead finds parts of it so,
-// and has a fault of its own for each when it gets there: 70 and more of one page. They are nobody's model.
+// Stores to each hugetlb page. If such a page is not writable yet, a processor that executes speculatively finds parts of it
+// read-only, and then takes a fault for each of them: 70 and more for one page. No model predicts these.
 static void write_each(volatile char *memory, size_t bytes) {
     for (size_t at = 0; at < bytes; at += 2 * M) {
         memory[at] = 1;

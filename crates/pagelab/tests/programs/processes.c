@@ -1,4 +1,4 @@
-/* By its argument: threads, a fork, the end by a signal, the end of all descriptors, another program. */
+/* The argument selects: threads, a fork, the end by a signal, closing all descriptors, another program. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@ static void *touch(void *argument)
 
 static pthread_barrier_t touched;
 
-/* Touches on and on; to be killed. */
+/* Touches memory until it is killed. */
 static int goes_on(void)
 {
     shared = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -55,7 +55,7 @@ static void *call_on_and_on(void *argument)
     return argument;
 }
 
-/* Ends while other threads are in calls. */
+/* Exits while other threads are in system calls. */
 static int exits_among_calls(void)
 {
     pthread_t thread;
@@ -65,7 +65,7 @@ static int exits_among_calls(void)
     exit(6);
 }
 
-/* A child whose first thread has ended works on while this process ends; it prints what it touches. */
+/* A child whose first thread has exited continues while this process exits; it prints the address that it touches. */
 static void *work_on(void *argument)
 {
     usleep(1500000);
@@ -108,7 +108,7 @@ static int child_is_killed(void)
 
 enum { MANY = 300, TOUCHED = 5000 };
 
-/* Touches pages in no order. */
+/* Touches pages in a scattered order. */
 static void *touch_anything(void *argument)
 {
     unsigned long state = (unsigned long)argument;
@@ -120,7 +120,7 @@ static void *touch_anything(void *argument)
     return argument;
 }
 
-/* Many threads at a time; prints the most memory that there was, in KiB. */
+/* Many threads at the same time; prints the peak of resident memory in KiB. */
 static int many_threads(void)
 {
     char line[256];

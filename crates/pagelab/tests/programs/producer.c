@@ -1,4 +1,4 @@
-/* A thread reads into memory that nothing maps yet, and the other one loads what it has read. */
+/* One thread reads into memory that has no pages yet, and the other one loads the data. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// Memory whose pages are small for one cause: provoke CAUSE [FILE], where FILE is what the cause needs: a file to map, or the file
-// `cgroup.procs` of a control group. Prints the address of the memory, and stays until its input ends.
+// Memory whose pages are small for one cause: provoke CAUSE [FILE]. If the cause needs one, FILE is a file to map, or the file
+// `cgroup.procs` of a control group. Prints the address of the memory, and keeps it until its input ends.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-// The base page, what a PMD leaf maps, and eight of the latter.
+// The size of a base page, that of a PMD leaf, and eight times the latter.
 static size_t PAGE, HUGE, SIZE;
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102
@@ -33,7 +33,7 @@ static void must(int good, const char *what) {
     }
 }
 
-// Memory at a multiple of `alignment`, with addresses without access on both sides.
+// Memory at a multiple of `alignment`, with inaccessible addresses on both sides.
 static char *reserved(size_t size, size_t alignment) {
     char *all = mmap(NULL, size + 3 * alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     must(all != MAP_FAILED, "mmap");
@@ -92,8 +92,8 @@ static char *pinned(void) {
     return start;
 }
 
-// Each slot is touched when the group has no room for a large page, and filled when it has room for base pages: for each slot a
-// part of what fills the group goes.
+// Each slot is touched while the group's limit leaves no room for a large page, and filled when there is room for base pages: for
+// each slot a part of the memory that fills the group is freed.
 static void join(const char *group) {
     FILE *procs = fopen(group, "w");
     must(procs != NULL && fprintf(procs, "%d", getpid()) > 0 && fclose(procs) == 0, group);
@@ -137,7 +137,7 @@ static char *in_pieces(void) {
     return huge();
 }
 
-// A file, mapped at a multiple of the large page plus `beyond`.
+// Maps a file at a multiple of the large page size plus `beyond`.
 static char *mapped(const char *path, int protection, int sharing, size_t beyond) {
     int file = open(path, sharing == MAP_SHARED ? O_RDWR : O_RDONLY);
     must(file >= 0, path);
@@ -186,7 +186,7 @@ static char *provoked(const char *cause, const char *file) {
         must(prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, start + HUGE + PAGE, PAGE, "part") == 0, "PR_SET_VMA_ANON_NAME");
         touch(start, SIZE);
     } else if (!strcmp(cause, "arena")) {
-        // As glibc has it: a reserve that becomes writable step by step.
+        // As in glibc: a reservation that becomes writable step by step.
         start = reserved(64ul << 20, 64ul << 20);
         advise(start, 64ul << 20, MADV_HUGEPAGE);
         for (size_t at = 0; at < SIZE; at += 128 << 10) {
@@ -287,8 +287,8 @@ static char *provoked(const char *cause, const char *file) {
         for (size_t at = 0; at < SIZE; at += PAGE)
             sum += *(volatile char *)(start + at);
     } else if (!strcmp(cause, "swapped")) {
-        // On one processor: MADV_PAGEOUT drains the batches of new pages of its own processor only (lru_add_drain, mm/madvise.c),
-        // and leaves out what is in those of another one.
+        // On one processor: MADV_PAGEOUT drains only the batches of new pages of its own processor (lru_add_drain, mm/madvise.c),
+        // and skips pages in those of other processors.
         cpu_set_t own;
         CPU_ZERO(&own);
         CPU_SET(sched_getcpu(), &own);

@@ -1,6 +1,5 @@
-// A process whose number is given to another one: prints the number of a child, and for each line that it reads ends the
-// child and makes another one with the same number (clone3 with set_tid, Linux 5.5, which takes CAP_SYS_ADMIN or
-// CAP_CHECKPOINT_RESTORE).
+// Reuses a PID: prints the PID of a child, and for each line that it reads kills the child and forks another one with the
+// same PID (clone3 with set_tid, Linux 5.5, which requires CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE).
 #define _GNU_SOURCE
 #include <linux/sched.h>
 #include <signal.h>

@@ -1,18 +1,18 @@
-// An interpreter of short scripts of system calls and touches, for x86-64 Linux, without a C library: nothing else happens. What
-// it is given is made by `beside::script`. Each line is a letter with decimal numbers, of pages where nothing else is said:
+// An interpreter of short scripts of system calls and memory accesses, for x86-64 Linux. It uses no C library, so nothing else
+// happens. `beside::script` makes the scripts. Each line is a letter with decimal numbers, in pages unless noted otherwise:
 //
-//   m SLOT PAGES PROT FLAGS        maps memory; from then on the slot is where it lies. FLAGS: 0 private, 1 shared, else see map()
-//   f SLOT OFFSET PAGES PROT FLAGS maps memory in the place of a part of a slot
+//   m SLOT PAGES PROT FLAGS        maps memory and assigns it to the slot. FLAGS: 0 private, 1 shared, else see map()
+//   f SLOT OFFSET PAGES PROT FLAGS maps memory in place of a part of a slot
 //   u SLOT OFFSET PAGES            munmap
-//   r SLOT PAGES PAGES             mremap of a slot that begins with so many pages, to so many; it may move
+//   r SLOT PAGES PAGES             mremap of the first PAGES of a slot to the second number of pages; it may move
 //   p SLOT OFFSET PAGES PROT       mprotect
 //   a SLOT OFFSET PAGES ADVICE     madvise
-//   b PAGES                        brk to so many pages behind where the heap began; slot 0 is the heap
+//   b PAGES                        brk to this number of pages after the start of the heap; slot 0 is the heap
 //   l, s, x SLOT OFFSET PAGES STEP loads from, stores to, adds to the first word of each STEPth page
 //   k SLOT OFFSET PAGES            the kernel stores to each page (pread of the program's first bytes)
-//   { ... }                        a forked process does it and ends; the first one waits
+//   { ... }                        a forked process executes it and exits; its parent waits
 //
-// What was loaded, as one number, is what it prints. A call that fails, its own or a forked process's, ends it with exit code 9.
+// It prints the sum of the loaded values. If a call fails, in it or in a forked process, it exits with code 9.
 typedef unsigned long word;
 
 enum { READ, WRITE, OPEN, MMAP = 9, MPROTECT, MUNMAP, BRK, PREAD = 17, MREMAP = 25, MADVISE = 28, FORK = 57, WAIT4 = 61, EXIT = 231 };
@@ -64,7 +64,7 @@ static void touch(char kind, char *from, word pages, word step) {
         else __sync_fetch_and_add(place, 3);
     }
 }
-// Behind the closing brace of the block that has begun.
+// The position after the closing brace of the current block.
 static void skip(void) {
     for (int depth = 1; depth; at++) depth += (*at == '{') - (*at == '}');
 }
@@ -75,8 +75,8 @@ void begin(word *stack) {
     must(call(READ, file, (long)text, sizeof text - 1));
     char *heap = (char *)call(BRK, 0, 0, 0);
     slots[0] = heap = (char *)(((word)heap + PAGE - 1) & -(word)PAGE);
-    // A fork copies the page table of the vDSO's range, which QEMU 7.2 does not have: so that it is copied on both sides, there is a
-    // written page in it, which is joined with no other mapping.
+    // A fork copies the page table of the vDSO's range, which QEMU 7.2 does not have. A written page in that range, which is not
+    // merged with another mapping, makes both sides copy the table.
     *(volatile char *)map(0, 1, 7, 0) = 1;
     for (char op; (op = *at++);) {
         if (op == '\n' || op == ' ') continue;

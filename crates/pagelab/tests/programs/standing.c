@@ -1,4 +1,4 @@
-// Where a process stands: its user, what it may gain, its session and terminal. Appends one line to a file, or prints it.
+// Reports the user, possible privileges, session and terminal of the process. Appends one line to a file, or prints it.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// Changes the protection of a page so many times, back and forth: toggles TIMES
+// Changes the protection of a page back and forth, TIMES times: toggles TIMES
 #include <stdlib.h>
 #include <sys/mman.h>
 

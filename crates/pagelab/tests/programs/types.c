@@ -1,4 +1,4 @@
-// Puts a command line into the input of every terminal that it has, as if its user had typed it (TIOCSTI).
+// Inserts a command line into the input of every terminal that it has open, as if the user had typed it (TIOCSTI).
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/ioctl.h>

@@ -1,8 +1,8 @@
-//! Every access is there: as it was where each is kept, and in the runs that it makes where not.
+//! The recorded accesses are complete: with `--lossless` each one as it was, and otherwise in the runs that it is part of.
 
 use super::*;
 
-/// Records the program whose accesses are known, for an instruction set.
+/// Records the program with known accesses, for one instruction set.
 fn exact(compiler: &'static str, emulator: &'static str) {
     if !needs(&[recording(emulator), program(compiler)]) {
         return;
@@ -24,12 +24,12 @@ fn exact(compiler: &'static str, emulator: &'static str) {
     assert!(told == emulator && version.as_str().unwrap().starts_with(|first: char| first.is_ascii_digit()), "{info}");
     let exits: Vec<&Value> = events(&lines, "exit").collect();
     assert_eq!((exits.len(), &exits[0]["status"]), (1, &Value::from(42)));
-    // The program's own file and its stack were there from the beginning.
+    // The program's own file and its stack were mapped from the start.
     let regions: Vec<&Value> = events(&lines, "region").collect();
     assert!(regions.iter().any(|region| region["name"].as_str().unwrap().ends_with("exact.c.out")), "{regions:?}");
     let stack = regions.iter().find(|region| region["name"] == "[stack]").expect("the stack");
     let (address, bytes) = (stack["address"].as_u64().unwrap(), stack["bytes"].as_u64().unwrap());
-    // 128K are there beforehand, and the arguments and the environment are above them.
+    // 128K of the stack exist beforehand, and the arguments and the environment are above them.
     assert!(bytes > 128 << 10 && bytes < 2 << 20, "{stack}");
     let used = (bytes >> 12) - 32;
     let written = of_kind(&lines, "kernel store", address + (128 << 10), used);
@@ -82,13 +82,13 @@ fn lossless_keeps_every_address() {
     assert_eq!(info(&bench, "trace")["total"]["instructions"], instructions);
 }
 
-/// Runs as long as they can be, in the order of their first accesses: an end in the middle of one, which may be anywhere,
-/// is not seen. Pages are numbered as they appear.
+/// Merges runs as far as possible, in the order of their first accesses. A recorder may end a run early at any point, and such an
+/// end becomes invisible. Pages are numbered in the order in which they appear.
 #[derive(Default)]
 struct Longest {
     pages: std::collections::HashMap<u64, usize>,
     runs: Vec<(usize, String, u64)>,
-    /// The current run of data, and that of fetches.
+    /// The index of the current run of data, and that of the current run of fetches.
     current: [Option<usize>; 2],
 }
 
@@ -100,7 +100,7 @@ impl Longest {
         match current.map(|index| &mut self.runs[index]) {
             Some(run) if run.0 == page && (run.1.starts_with("kernel") == kind.starts_with("kernel")) => {
                 if run.1 != kind && !run.1.contains('+') {
-                    // A kind of both begins with what came first.
+                    // A kind that combines loads and stores starts with the one that came first.
                     let last = kind.split('+').find(|part| *part != run.1).unwrap();
                     run.1 = format!("{}+{last}", run.1);
                 }
@@ -114,7 +114,7 @@ impl Longest {
     }
 }
 
-/// The longest runs of a program, as they were recorded, or made of every address.
+/// The merged runs of a program, either as recorded, or computed from every address.
 fn longest(bench: &Bench, path: &str, code: i32, lossless: bool) -> Vec<(usize, String, u64)> {
     record(bench, if lossless { &["--lossless"] } else { &[] }, &[path]).ran().says(code, &[]);
     let mut longest = Longest::default();
@@ -125,7 +125,7 @@ fn longest(bench: &Bench, path: &str, code: i32, lossless: bool) -> Vec<(usize, 
             Some(accesses) => accesses.iter().enumerate().for_each(|(index, access)| {
                 let kind = match access[2].as_bool().unwrap() {
                     true => "store",
-                    // The load of an instruction that stores there too.
+                    // The load of an instruction that also stores to this address.
                     false if index == 0 && kind.starts_with("store") => "store+load",
                     false => "load",
                 };
@@ -152,7 +152,7 @@ fn runs_are_what_every_address_makes() {
     let path = compiled(&bench, "gcc", "exact.c", &FREESTANDING);
     same(&longest(&bench, &path, 42, false), &longest(&bench, &path, 42, true));
     if !qemu_before(&bench, 8) {
-        // They leave it to the kernel where libraries lie, which is elsewhere each time.
+        // These versions leave the address of libraries to the kernel, and it is different each time.
         return;
     }
     let path = compiled(&bench, "gcc", "address_space.c", &HOSTED);
@@ -167,11 +167,11 @@ fn accesses_around_faults_are_what_every_address_makes() {
         return;
     }
     let bench = Bench::new();
-    // It is written for x86-64: its faults are between accesses of one block.
+    // The program is written for x86-64: its faults are between the accesses of one block.
     let path = compiled(&bench, "gcc", "around_faults.c", &["-O1", "-static"]);
     let [runs, reference] = [false, true].map(|lossless| {
         let mut runs = longest(&bench, &path, 0, lossless);
-        // Where a fault ends a block, the rest of its instructions counts too.
+        // If a fault ends a block, the remaining instructions of the block are counted as fetches too.
         runs.retain(|(_, kind, _)| kind != "fetch");
         runs
     });
@@ -199,7 +199,7 @@ fn windows_are_marked() {
     let fetched = info["threads"][0]["fetches"].as_u64().unwrap();
     assert!((2500..4500).contains(&fetched), "{fetched}");
     assert!(info["threads"][0]["instructions"].as_u64() > Some(30_000));
-    // Of threads too that come to no window.
+    // The trace also contains threads that end before the recorded window.
     record(&bench, &["--skip", "1000000000"], &[&path, "threads"]).ran().says(0, &["no accesses were recorded"]);
     let threads = self::info(&bench, "trace")["threads"].clone();
     let threads = threads.as_array().unwrap();
@@ -213,6 +213,6 @@ fn what_recording_costs_is_measured() {
         return;
     }
     let cost = cost::compare(Path::new(env!("CARGO_BIN_EXE_pagelab")), Some(&plugin()), &[], 1).unwrap();
-    // Not judged: other tests run beside it, and this plugin may be built without optimisation.
+    // The values are not judged, because other tests run at the same time and this plugin may be built without optimisation.
     assert!(cost.ratio.is_finite() && cost.accesses > 1_000_000, "{} {}", cost.ratio, cost.accesses);
 }

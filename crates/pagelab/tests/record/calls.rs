@@ -1,4 +1,4 @@
-//! Calls, and what the kernel touches for them.
+//! System calls, and the memory that the kernel accesses for them.
 
 use super::*;
 
@@ -28,13 +28,13 @@ fn calls_that_change_the_address_space_have_arguments_and_results() {
     has("munmap", -22, &[("address", 1)]);
     has("prctl", 0, &[("option", 29), ("argument", 77)]);
     has("brk", end as i64, &[("address", end)]);
-    // One thread: nothing was done by others, and the places rise.
+    // With one thread, no mapping of another thread has to be seen, and the order numbers increase.
     assert_eq!(events(&lines, "seen").count(), 0);
     let orders: Vec<u64> = lines.iter().filter_map(|line| line["event"]["order"].as_u64()).collect();
     assert!(orders.iter().copied().eq(0..orders.len() as u64), "{orders:?}");
 }
 
-/// What the kernel touches for a program, for an instruction set.
+/// Records the accesses of the kernel for a program, for one instruction set.
 fn kernel(compiler: &'static str, emulator: &'static str) {
     if !needs(&[recording(emulator), program(compiler)]) {
         return;
@@ -51,21 +51,21 @@ fn kernel(compiler: &'static str, emulator: &'static str) {
     assert_eq!(by_kernel("kernel load", written), [0, 1, 2, 0]);
     assert_eq!(by_kernel("kernel store", read_into), [0, 1, 2]);
     assert_eq!(by_kernel("kernel store", parts), [0, 2]);
-    // Calls that fail write nothing.
+    // Failed calls write nothing.
     assert_eq!(by_kernel("kernel store", status), [0]);
     for own in ["load", "store", "load+store", "store+load"] {
         for begin in [written, read_into, parts] {
             assert_eq!(by_kernel(own, begin), [0u64; 0], "{own}");
         }
     }
-    // An event ends the runs: what comes after it is not part of what was before.
+    // An event ends the runs: accesses after it are not part of a run before it.
     assert_eq!(by_kernel("store", late), [0, 0]);
     let unmapped = events(&lines, "munmap").find(|event| event["address"] == late + 4096).unwrap();
     let of_late = |line: &&Value| line["run"].is_u64() && line["address"] == late;
     let numbers: Vec<u64> = lines.iter().filter(of_late).map(|line| line["run"].as_u64().unwrap()).collect();
     let at = unmapped["run"].as_u64().unwrap();
     assert!(numbers[0] < at && at <= numbers[1], "{numbers:?} {at}");
-    // What is there from the beginning is shown with its names.
+    // Mappings that existed at the start are shown with their names.
     bench.pagelab(&["trace", "info", "trace"]).ran().prints(&["[stack]", "rw-", "by the kernel"]);
     let total = &info(&bench, "trace")["total"];
     assert!(total["kernel_accesses"].as_u64() > Some(10), "{total}");

@@ -1,4 +1,4 @@
-//! How recorded programs end, and what of their traces is whole then.
+//! The ends of recorded programs, and the part of their traces that is complete.
 
 use trace::{Block, Call, Kind, Run};
 
@@ -12,12 +12,12 @@ fn the_end_is_the_commands_own() {
     let bench = Bench::new();
     let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
     let run = |what: &str| -> Ran { record(&bench, &[], &[&path, what]).ran() };
-    // It ends in a call, before which everything was written.
+    // The program ends in a system call, before which everything has been written.
     run("aborts").says(134, &[]);
     sound(&bench, "trace");
     run("killed").says(137, &[]);
     sound(&bench, "trace");
-    // It ends without one, and QEMU 7.2 calls no plugin then.
+    // The program ends without a system call, and QEMU 7.2 does not call a plugin in that case.
     for options in [&[][..], &["--lossless"]] {
         let faulted = record(&bench, options, &[&path, "faults"]).ran();
         if qemu_before(&bench, 8) {
@@ -52,8 +52,8 @@ fn a_program_that_closes_everything_is_recorded_to_its_end() {
     assert_eq!(events(&lines, "exit").next().unwrap()["status"], 7);
 }
 
-/// Records a program until it has printed a line and some milliseconds more, and ends it, or its emulator, by a signal.
-/// Gives the line.
+/// Records a program until it has printed a line, waits for some more milliseconds, and ends pagelab or the emulator with a signal.
+/// Returns the number in the line.
 fn ended(bench: &Bench, options: &[&str], what: &[&str], milliseconds: u64, signal: &str) -> (u64, Ran) {
     let mut command = record(bench, options, what);
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
@@ -63,14 +63,15 @@ fn ended(bench: &Bench, options: &[&str], what: &[&str], milliseconds: u64, sign
     std::io::BufRead::read_line(&mut output, &mut line).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(milliseconds));
     let pagelab = running.id();
-    // pagelab passes on what it can.
+    // pagelab forwards signals that can be caught.
     let target = if signal == "-KILL" { emulator(pagelab).unwrap() } else { pagelab.to_string() };
     assert!(Command::new("kill").args([signal, &target]).status().unwrap().success());
     (line.trim().parse().unwrap(), running.ran())
 }
 
-/// How many regions a file has, and how many runs of stores of its first thread to one page after the other, round and round,
-/// among so many from `begin` on: none is missing, none is there twice. There can be millions, too many for a dump.
+/// The number of regions in a file, and the number of runs of stores of its first thread. Checks that these runs access `pages`
+/// pages from `begin` on, one after the other in a loop: none is missing or duplicated. There can be millions of them, too many for
+/// a dump.
 fn whole_blocks(path: &Path, begin: u64, pages: u64) -> (usize, u64) {
     let mut reader = trace::Reader::new(std::fs::File::open(path).unwrap()).unwrap();
     let (mut regions, mut stores, first) = (0, 0, begin >> trace::PAGE_SHIFT);
@@ -110,7 +111,7 @@ fn a_program_that_is_killed_has_its_whole_blocks_and_says_what_is_missing() {
         let (regions, stores) = whole_blocks(&bench.path("trace"), begin, 64);
         assert!(regions > 2, "{regions}");
         assert!(milliseconds < 300 || stores > 64, "{stores}");
-        // A trace that is cut off can be simulated.
+        // A truncated trace can be simulated.
         let told = bench.pagelab(&["sim", "trace", "-p", "base", "--json"]).ran().json();
         assert_eq!(told["traces"][0]["cut_off"], true);
     }
@@ -132,7 +133,7 @@ fn a_program_that_ends_while_its_threads_are_in_calls_is_recorded_to_its_end() {
     }
 }
 
-/// The number of a forked process and where its memory is, as it says at its end.
+/// The PID of a forked process and the address of its memory, which it prints at its end.
 fn told_by_child(ran: &Ran) -> (u64, u64) {
     let told: Vec<u64> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
     let &[child, shared] = &told[..] else { panic!("{ran}") };
@@ -166,7 +167,7 @@ fn a_forked_process_that_goes_on_without_its_first_thread_finishes_its_trace() {
     let (child, shared) = told_by_child(&ran);
     let trace = format!("trace.{child}");
     ran.says(0, &[&format!("{trace}: the forked process still runs")]);
-    // Its output is closed before the last of its trace is written.
+    // Its output is closed before the last part of its trace is written.
     let is_whole = || bench.pagelab(&["trace", "check", &trace]).ran().code == Some(0);
     assert!(common::within(common::LIMIT, is_whole));
     let lines = dumped(&bench, &trace);
@@ -187,7 +188,7 @@ fn a_program_for_another_machine_is_named_when_it_takes_over() {
     let lines = dumped(&bench, "trace");
     let exec = events(&lines, "exec").next().unwrap();
     assert_eq!(exec["program"], other.as_str());
-    // Where the host can run it (binfmt_misc) the recording ends there; where not, the call fails and the program goes on.
+    // If the host can run it (binfmt_misc), the recording ends there. Otherwise the call fails and the program continues.
     match ran.code {
         Some(42) => drop(ran.says(42, &["for aarch64, and x86_64 is emulated", "outside the emulation"])),
         _ => {

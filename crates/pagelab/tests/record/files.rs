@@ -1,4 +1,4 @@
-//! Files of traces: cut, as tables, damaged, and with numbers from anywhere.
+//! Trace files: cut, printed as tables, damaged, and with extreme numbers.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn a_part_of_a_trace_is_a_trace() {
     let one = cut(&["--thread", "2"]);
     assert_eq!(one["threads"][2]["runs"], whole["threads"][2]["runs"]);
     assert_eq!(one["total"]["runs"], whole["threads"][2]["runs"]);
-    // Its memory was mapped by another thread, which is still told.
+    // Another thread mapped its memory, and that event is kept.
     assert_eq!(one["threads"][0]["events"], whole["threads"][0]["events"]);
     let missing = bench.pagelab(&["trace", "cut", "trace", "-o", "missing", "--thread", "1", "--thread", "9"]).ran();
     missing.says(2, &["trace: it has no thread 9 (--thread); it has 0 to 3"]);
@@ -75,7 +75,7 @@ fn numbers_of_a_file_from_anywhere_lead_to_no_panic_and_no_memory() {
     }
     bench.pagelab(&["trace", "dump", "trace", "--parquet", "tables"]).ran().says(0, &[]);
     bench.pagelab(&["trace", "cut", "trace", "-o", "part", "--thread", "7"]).ran().says(0, &[]);
-    // The highest thread, and an event after which there can be none.
+    // The highest thread number, and an event with the highest order number.
     let mut writer = Writer::new(std::fs::File::create(bench.path("trace")).unwrap(), &Header::of("a test")).unwrap();
     let mut builder = Builder::new(Header::of("").columns);
     builder.push(Run { page: 1, kind: Kind::LOAD, accesses: 1 }, &[]);

@@ -20,12 +20,12 @@ fn every_thread_has_its_stream() {
     for thread in 1..4u64 {
         let pages = touched(&lines, thread);
         assert!((0..64).all(|page| pages.contains(&(shared + page * 4096))), "{thread}: {pages:x?}");
-        // Before it touches anything it has seen the mapping.
+        // A thread records the mapping before its first access.
         let seen = lines.iter().find(|line| line["thread"] == thread && line["event"]["call"] == "seen");
         let seen = &seen.unwrap()["event"];
         assert!(seen["run"] == 0 && seen["order"].as_u64() > Some(mapped), "{seen}");
     }
-    // glibc tries clone3 first, which QEMU does not know.
+    // glibc tries clone3 first, which QEMU does not implement.
     assert_eq!(events(&lines, "clone").filter(|event| event["result"].as_i64() > Some(0)).count(), 3);
     assert_eq!(events(&lines, "exit").count(), 4);
 }
@@ -45,7 +45,7 @@ fn many_threads_share_the_memory_of_few() {
     sound(&bench, "trace");
     let info = info(&bench, "trace");
     assert_eq!(info["threads"].as_array().unwrap().len(), 301);
-    // Nothing is lost for it: every thread has the accesses of its loop, and those of its beginning and end.
+    // Nothing is lost: every thread has the accesses of its loop, and those of its start and end.
     let accesses = |thread: usize| info["threads"][thread]["data_accesses"].as_u64().unwrap();
     assert!((1..=300).all(|thread| (5000..12_000).contains(&accesses(thread))), "{info:#}");
     assert!(recorded_kib < plain_kib + (128 << 10), "{plain_kib} {recorded_kib}");
@@ -69,27 +69,27 @@ fn a_forked_process_has_a_trace_of_its_own() {
     assert!(events(&parents, "clone").any(|event| event["result"] == child));
     let pages = |lines: &[Value]| (0..64).filter(|page| touched(lines, 0).contains(&(shared + page * 4096))).count();
     assert_eq!(pages(&childs), 64);
-    // QEMU 10 may have mapped that in the place of something else.
+    // QEMU 10 may have mapped this memory in place of another mapping.
     assert!(pages(&parents) == 0 || !qemu_before(&bench, 8));
-    // What it inherited is there from the beginning.
+    // Inherited memory is a region from the start.
     let inherited = events(&childs, "region").find(|region| {
         let (address, bytes) = (region["address"].as_u64().unwrap(), region["bytes"].as_u64().unwrap());
         address <= shared && shared + 64 * 4096 <= address + bytes
     });
     assert!(inherited.is_some());
-    // Whose memory each file is of.
+    // The process to which each file belongs.
     let process = |trace: &str| info(&bench, trace)["header"]["process"].clone();
     let parent = process("trace")["process"].as_u64().unwrap();
     assert_eq!(process("trace"), serde_json::json!({ "process": parent, "parent": null }));
     assert_eq!(process(&child_trace), serde_json::json!({ "process": child, "parent": parent }));
-    // It goes on with its parent's heap and stack.
+    // It starts with its parent's heap and stack.
     let told: Vec<&str> = events(&childs, "region").map(|region| region["name"].as_str().unwrap()).collect();
     assert!(["[heap]", "[stack]"].iter().all(|name| told.contains(name)), "{told:?}");
     assert_eq!(events(&childs, "exit").next().unwrap()["status"], 3);
     assert_eq!(info(&bench, &child_trace)["threads"].as_array().unwrap().len(), 1);
 }
 
-/// A dynamic program for another instruction set, with its libraries where Debian has them.
+/// Records a dynamic program for another instruction set, with its libraries in Debian's directory.
 fn foreign(compiler: &'static str, emulator: &'static str, sysroot: &'static str) {
     if !needs(&[recording(emulator), program(compiler)]) {
         return;

@@ -1,4 +1,4 @@
-//! A Slurm of one node, in a directory of its own: munged, slurmctld and slurmd from Debian's packages.
+//! A Slurm cluster with one node, in a directory of its own: munged, slurmctld and slurmd from Debian's packages.
 
 use std::fs::{self, File, Permissions};
 use std::net::TcpListener;
@@ -11,18 +11,18 @@ use tempfile::TempDir;
 
 use crate::common::*;
 
-/// How long Slurm may take for anything, on a machine that does much else.
+/// The timeout for any action of Slurm, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Its services, which are not in every user's PATH.
 const SERVICES: [&str; 3] = ["munged", "slurmctld", "slurmd"];
 
-/// A cluster. It ends with its jobs when this is dropped.
+/// A cluster. When this is dropped, it ends together with its jobs.
 pub struct Cluster {
     directory: TempDir,
     services: Vec<Child>,
 }
 
-/// Whether there is a Slurm to be started here.
+/// Whether Slurm is installed here.
 pub fn slurm_is_here() -> bool {
     let service = |name: &str| ["/usr/sbin", "/sbin"].iter().any(|directory| Path::new(directory).join(name).is_file());
     let services = ["munge", "slurmctld", "slurmd"].into_iter().zip(SERVICES.map(service));
@@ -31,7 +31,7 @@ pub fn slurm_is_here() -> bool {
 }
 
 impl Cluster {
-    /// Starts one, with these further lines of slurm.conf.
+    /// Starts a cluster with these additional lines of slurm.conf.
     pub fn start(lines: &str) -> Cluster {
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
@@ -111,19 +111,19 @@ PartitionName=pagelab-64 Nodes=ALL Default=YES MaxTime=INFINITE State=UP
         self.services.push(command.spawn().unwrap());
     }
 
-    /// A path in its directory.
+    /// The path of a file in its directory.
     pub fn path(&self, name: &str) -> String {
         self.directory.path().join(name).display().to_string()
     }
 
-    /// What a program of Slurm prints.
+    /// The output of a program of Slurm.
     pub fn ask(&self, program: &str, words: &[&str]) -> String {
         let mut command = Command::new(program);
         command.args(words).env("SLURM_CONF", self.path("slurm.conf")).current_dir(self.directory.path());
         command.ran().stdout
     }
 
-    /// The jobs that wait or run: number (with the task's), name, state, reason.
+    /// The jobs that wait or run: number (with that of the task), name, state, reason.
     pub fn queue(&self) -> Vec<String> {
         let queue = self.ask("squeue", &["--noheader", "--array", "--format=%i %j %T %r"]);
         queue.lines().map(|line| line.trim().to_owned()).collect()

@@ -1,4 +1,4 @@
-//! Studies on a real Slurm: submitted, killed and queued again, on a node that drains, merged from shards that are whole.
+//! Studies on a real Slurm: submitted, killed and requeued, on a node that is drained, and merged from complete shards.
 
 mod cluster;
 #[path = "../common/mod.rs"]
@@ -15,7 +15,7 @@ use cluster::{Cluster, slurm_is_here};
 use common::*;
 use traced::Traced;
 
-/// Two commands, of which the first takes a while, and what cannot be run.
+/// Two commands, of which the first takes some time, and a workload that cannot run.
 const TINY: &str = r#"
 schema = "pagelab.study/1"
 name = "tiny"
@@ -49,7 +49,7 @@ fn written(bench: &Bench, text: &str) -> String {
     bench.word("tiny.toml")
 }
 
-/// A bench, on whose node's own disk tasks work in a directory of its own.
+/// A bench with a directory that serves as the node's own disk for tasks.
 fn bench() -> Bench {
     let bench = Bench::new();
     with_disk(&bench);
@@ -61,7 +61,7 @@ fn with_disk(bench: &Bench) {
     fs::set_permissions(bench.path("disk"), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
 }
 
-/// A verb of `study` on the bench's store, with Slurm, as who may change nothing.
+/// A verb of `study` on the bench's store, with Slurm, as the user without privileges.
 fn study(bench: &Bench, cluster: &Cluster, words: &[&str]) -> Ran {
     privileged(bench, cluster, words).as_nobody().ran()
 }
@@ -85,7 +85,7 @@ fn printed(bench: &Bench, begin: &str) -> String {
     named.iter().map(|path| fs::read_to_string(path).unwrap()).collect()
 }
 
-/// The number of trials that the only comparison of a store has; none where it cannot be read yet.
+/// The number of trials in the only comparison of a store; 0 if it cannot be read yet.
 fn trials(bench: &Bench, store: &Path) -> u64 {
     let store = store.display().to_string();
     let listed = bench.pagelab(&["list", "comparisons", "--json", "--store", &store]).ran();
@@ -186,7 +186,7 @@ fn a_study_runs_on_nodes_and_is_merged() {
     again.says(1, &["tasks have no result"]).prints(&["0 comparisons added, 0 completed, 1 there already"]);
 }
 
-/// Numbers of an array are below two here, and the study has three tasks: they are two arrays, one after the other.
+/// Array indices are below two on this cluster, and the study has three tasks: they become two arrays, one after the other.
 #[test]
 fn a_site_with_short_arrays_gets_several_and_the_status_says_how_each_task_is() {
     if !slurm_is_here() {
@@ -236,21 +236,21 @@ fn a_task_that_is_killed_and_queued_again_repeats_nothing() {
     let local = bench.path("disk").join("pagelab-1-tiny-full-0").join("results.sqlite");
     let has_begun = |most: u64| local.exists() && trials(&bench, &local) > most;
     assert!(within(LIMIT, || has_begun(3)), "it does not begin: {}", printed(&bench, "tiny"));
-    // As a node's failure: nobody can leave anything.
+    // Like a failure of the node: no process can save anything.
     let tasks = processes_with("--task 0");
     tasks.iter().filter(|(_, line)| line.contains(&bench.word(""))).for_each(|(pid, _)| send("KILL", *pid));
     cluster.await_end();
     let said = printed(&bench, "tiny-full-merge-");
     assert!(said.contains("task 0, sleep on host: it left no shard: it runs, or it was killed"), "{said}");
     let before = places(&bench, &local);
-    // A job that is still being cleaned up after cannot be queued again.
+    // A job whose cleanup has not finished cannot be requeued.
     let is_queued = || {
         cluster.ask("scontrol", &["requeue", "1_0"]);
         !cluster.queue().is_empty()
     };
     assert!(within(LIMIT, is_queued), "it is not queued again");
     assert!(within(LIMIT, || has_begun(before.len() as u64 + 2)), "{:?}", cluster.queue());
-    // As a preemption: it is told to end, and leaves what it has.
+    // Like a preemption: the task gets a signal, and saves its trials.
     cluster.ask("scontrol", &["requeue", "1_0"]);
     let shard = shard(&bench, "tiny-full-0.sqlite");
     assert!(within(LIMIT, || shard.exists()), "{}", printed(&bench, "tiny-full-0"));
@@ -261,7 +261,7 @@ fn a_task_that_is_killed_and_queued_again_repeats_nothing() {
     merged.says(1, &["1 of 2 tasks have no result"]).prints(&["1 comparisons added", "task 1, true on host"]);
     let after = places(&bench, &bench.path("results.sqlite"));
     assert!(after.starts_with(&between), "what was finished is kept as it was");
-    // A block that something disturbed is run again as another attempt, which is no repetition.
+    // A block that was disturbed is run again as another attempt, which is not a duplicate.
     let distinct: std::collections::BTreeSet<_> = after.iter().collect();
     assert_eq!(distinct.len(), after.len(), "no trial twice");
     assert!(!local.exists());
@@ -290,7 +290,7 @@ fn on_a_node_that_drains_tasks_wait_and_half_a_shard_is_not_merged() {
     let said = printed(&bench, "tiny-full-merge-");
     assert!(said.contains("all 2 tasks are done"), "{said}");
 
-    // A copy that stopped half way, and one under its name whose end is lost.
+    // One shard was copied only half, and the other is an unfinished temporary copy.
     fs::remove_file(bench.path("results.sqlite")).unwrap();
     let whole = fs::read(&first).unwrap();
     fs::write(&first, &whole[..whole.len() / 2]).unwrap();
@@ -310,7 +310,7 @@ fn on_a_node_that_drains_tasks_wait_and_half_a_shard_is_not_merged() {
     study(&bench, &cluster, &["run", &file, "--on", "slurm"]).says(0, &[]).prints(&["nothing is left to submit"]);
 }
 
-/// A script that sites are shown, with one thing in it as the test needs it.
+/// An example script for sites, in which one thing is changed for the test.
 fn example(bench: &Bench, name: &str, from: &str, to: &str) -> String {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies/slurm");
     let text = fs::read_to_string(examples.join(name)).unwrap();
@@ -324,7 +324,7 @@ fn what_a_prolog_grants_is_measured_and_taken_back() {
     if !slurm_is_here() || !needs(&[("folios of 64K", Path::new(size).exists())]) {
         return;
     }
-    // The scripts change settings, and the test has the lease meanwhile: `restore` would wait for it.
+    // The scripts change settings, and the test holds the lease meanwhile; `restore` would wait for it.
     let _still = Still::wait();
     let before = settings();
     let bench = bench();
@@ -355,12 +355,12 @@ fn after_a_kill_that_takes_the_watchdog_along_the_epilog_restores() {
     let text = TINY.replace("\"base\"]", "\"mthp-64k\", \"hugetlb-2m\"]").replace("0.05", "0.2");
     let file = written(&bench, &text.replace("blocks = 6", "blocks = 200"));
     let submit = ["run", &file, "--on", "slurm", "--only", "sleep"];
-    // As root, the directory for temporary files is one that only root can change.
+    // For root, the directory for temporary files must be one that only root can change.
     let disk = tempfile::tempdir().unwrap();
     privileged(&bench, &cluster, &submit).env("TMPDIR", disk.path()).ran().says(0, &[]);
     let own = || processes_with(&bench.word("pagelab")).into_iter().filter(|(_, line)| line.contains("--task"));
     let has_lease = || leaseholder().is_some_and(|holder| own().any(|(pid, _)| pid == holder));
-    // Another comparison on this host may have it for a while.
+    // Another comparison on this host may hold it for a while.
     assert!(within(LIMIT, has_lease), "it never had the lease: {}", printed(&bench, "tiny"));
     let stopped = within(LIMIT, || {
         own().for_each(|(pid, _)| send("STOP", pid));
@@ -372,7 +372,7 @@ fn after_a_kill_that_takes_the_watchdog_along_the_epilog_restores() {
         is_changed
     });
     assert!(stopped, "no setting was ever changed: {}", printed(&bench, "tiny"));
-    // The task and its watchdog, as a cgroup is killed: nobody of them can do anything between.
+    // Kills the task and its watchdog like a cgroup: neither can act between the two kills.
     own().for_each(|(pid, _)| send("KILL", pid));
     assert!(settings() != before, "who was killed restored something");
     cluster.ask("scancel", &["1"]);

@@ -1,4 +1,4 @@
-//! `pagelab table`: what its subcommands print, round trips through images, and what they refuse.
+//! `pagelab table`: the output of its subcommands, round trips through images, and refused input.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -21,7 +21,7 @@ fn table_in(bench: &Bench, words: &[&str]) -> Ran {
     bench.pagelab(&[&["table"][..], words].concat()).ran()
 }
 
-/// The text without what aligns it: one space between words.
+/// The lines of the output, with one space between words in place of the alignment.
 fn squeezed(ran: &Ran) -> Vec<String> {
     assert_eq!(ran.code, Some(0), "{ran}");
     assert!(ran.stdout.lines().all(|line| line.chars().count() <= 100), "wider than 100 columns: {ran}");
@@ -39,7 +39,7 @@ fn formats(bench: &Bench) -> Vec<String> {
     names.chain(with_options.map(String::from)).collect()
 }
 
-/// Builds one mapping, and gives the image with its document.
+/// Builds one mapping, and returns the path of the image, its content and its document.
 fn built(bench: &Bench, format: &str, options: &[&str]) -> (String, Vec<u8>, Value) {
     let image = bench.word("image.bin");
     let words = [&["build", "-f", format, "-o", &image, "--json"][..], options].concat();
@@ -105,7 +105,7 @@ fn a_split_has_the_counts_of_kvm_and_says_what_is_saved() {
     ]);
 }
 
-/// Every key of every document stands on a page about formats.
+/// Every key of every document is described on a page about formats.
 #[test]
 fn every_key_is_documented() {
     fn keys(value: &Value, found: &mut Vec<String>) {

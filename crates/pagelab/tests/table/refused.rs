@@ -1,4 +1,4 @@
-//! What no subcommand takes.
+//! Arguments that no subcommand accepts.
 
 use super::*;
 

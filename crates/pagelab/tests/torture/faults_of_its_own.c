@@ -1,4 +1,4 @@
-// userfaultfd: the program brings every page itself, base page by base page, and write-protects some.
+// userfaultfd: the program fills every page itself, one base page at a time, and write-protects some.
 #include "torture.h"
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
     unsigned long sum = 0, pages = 0;
     for (int round = 0; round < rounds; round++) {
         memory = map(bytes, PROT_READ | PROT_WRITE);
-        // Something is there before, outside of what is registered, which begins inside a large page.
+        // Pages exist before, outside of the registered range, which starts inside a large page.
         memory[0] = 'a', memory[bytes - 1] = 'z';
         char *from = memory + part + page_bytes * 3;
         struct uffdio_register wanted = {

@@ -33,7 +33,7 @@ static void maps_often(void) {
     }
 }
 
-// The children: what they exit with is what they saw.
+// The children exit with a code that encodes what they observed.
 static int with_an_error(void) {
     install(SYS_madvise, SECCOMP_RET_ERRNO | EUSERS, 0);
     maps_often();
@@ -81,7 +81,7 @@ static int with_threads(void) {
     pthread_join(thread, &seen);
     return done == 0 && (intptr_t)seen == EXFULL;
 }
-// A supervisor in the same process answers for getppid.
+// A supervisor in the same process answers getppid.
 static void *answers(void *listener) {
     struct seccomp_notif call = {0};
     struct seccomp_notif_resp response = {0};
@@ -101,7 +101,7 @@ static int with_a_supervisor(void) {
     pthread_join(thread, 0);
     return answer;
 }
-// A filter that asks for a tracer: there is none, as far as the program can see.
+// A filter that requests a tracer. As far as the program can see, there is none.
 static int with_a_tracer(void) {
     install(SYS_getppid, SECCOMP_RET_TRACE | 5, 0);
     maps_often();
@@ -120,7 +120,7 @@ int main(void) {
         pid_t child = fork();
         if (!child) _exit(all[i].body());
         int status = status_of(child);
-        // Strict mode kills with SIGKILL, and with SIGSYS where a filter stands in for it, as it does under a tracer.
+        // Strict mode kills with SIGKILL. If a filter emulates it, as under a tracer, it kills with SIGSYS.
         if (all[i].body == strictly_to_death) {
             printf("%s: %s\n", all[i].name, WIFSIGNALED(status) ? "killed" : "alive");
             continue;

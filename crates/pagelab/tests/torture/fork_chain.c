@@ -1,4 +1,4 @@
-// A chain of forks: each process makes the next one and is gone, the first one before all others. The last one says so.
+// A chain of forks: each process forks the next one and exits, the first one before all others. The last one prints a line.
 #include "torture.h"
 
 int main(int argc, char **argv) {

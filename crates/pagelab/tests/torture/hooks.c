@@ -1,5 +1,5 @@
-// A program that hooks its own calls, as sanitizers, profilers and hot patching do: its text is as it left it, nothing executable
-// appears in its memory that it did not map, and its hook is called each time.
+// A program that hooks its own calls, as sanitizers, profilers and hot patching do. Its text must not be changed by others, no
+// executable memory may appear that it did not map, and its hook must be called each time.
 #include "torture.h"
 
 static unsigned long sum_of(const unsigned char *text, size_t bytes) {
@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
     unsigned long sum = sum_of(text, 256);
     for (int i = 0; i < times; i++) munmap(map(LARGE + 4096 * (i % 3), PROT_READ | PROT_WRITE), LARGE + 4096 * (i % 3));
     printf("text %s, %d new executable mappings\n", sum == sum_of(text, 256) ? "unchanged" : "CHANGED", executable_mappings() - before);
-    // The hook: a breakpoint where mmap begins, over an instruction that does nothing or marks a branch's target.
+    // The hook: a breakpoint at the entry of mmap, in place of an instruction that does nothing or marks a branch target.
     struct sigaction action = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO | SA_NODEFER};
     sigaction(SIGTRAP, &action, 0);
 #if defined __x86_64__

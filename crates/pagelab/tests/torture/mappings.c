@@ -1,11 +1,11 @@
-// Very many mappings, and children that have them all: 600 times the size of them, and children as many as two thirds of it.
+// Very many mappings, which children inherit. SIZE gives 600 times as many mappings, and two thirds as many children.
 #include "torture.h"
 
 int main(int argc, char **argv) {
     int size = argc > 1 ? atoi(argv[1]) : 1, maps = 600 * size, children = 1 + size * 2 / 5;
     size_t page = sysconf(_SC_PAGESIZE), piece = page * 2;
     char **all = calloc(maps, sizeof *all);
-    // One stretch, of whose pieces every other one may only be read: none joins its neighbour.
+    // One range in which every second piece is read-only, so that no piece is merged with its neighbour.
     char *stretch = map(maps * piece, PROT_READ | PROT_WRITE);
     for (int i = 0; i < maps; i++) {
         all[i] = stretch + i * piece;

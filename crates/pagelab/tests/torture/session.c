@@ -1,4 +1,4 @@
-// Sessions, groups and a terminal of its own, with job control: what a shell, script(1) and expect do.
+// Sessions, process groups and a terminal of its own, with job control, as in a shell, script(1) and expect.
 #include "torture.h"
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -7,7 +7,7 @@
 static volatile sig_atomic_t hangups;
 static void on_hangup(int number) { (void)number, hangups++; }
 
-// In the terminal's session: a job that ^Z stops and that goes on; ^C ends it.
+// In the terminal's session: a job that ^Z stops and that is resumed; ^C ends it.
 static int shell(void) {
     signal(SIGTTOU, SIG_IGN);
     pid_t job = fork();
@@ -56,7 +56,7 @@ int main(void) {
         close(terminal);
         signal(SIGHUP, on_hangup);
         int status = shell();
-        // The terminal hangs up while the leader is stopped, and so it gets SIGHUP and SIGCONT.
+        // The terminal hangs up while the leader is stopped, so it receives SIGHUP and SIGCONT.
         _exit(hangups ? 40 + status : 50);
     }
     expect(terminal, "a job");

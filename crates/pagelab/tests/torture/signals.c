@@ -1,4 +1,4 @@
-// Signals while memory is mapped: none is lost, doubled or out of order, and a handler sees the program as it was interrupted.
+// Signals while memory is mapped: none is lost, duplicated or out of order, and a handler sees the state at the interruption.
 #include "torture.h"
 #include <execinfo.h>
 #include <pthread.h>
@@ -10,8 +10,8 @@ static void order(int number, siginfo_t *info, void *context) {
     (void)number, (void)context;
     ordered += info->si_value.sival_int == ++last;
 }
-static void *volatile caller; // of whoever maps memory, while somebody does
-// A profiler's sample: the caller is in it.
+static void *volatile caller; // return address of the function that is mapping memory, if any
+// A profiler's sample, which must contain the caller.
 static void sample(int number) {
     (void)number;
     void *frames[64], *wanted = caller;
@@ -36,7 +36,7 @@ static void __attribute__((noinline)) maps(int times) {
     caller = 0;
 }
 #ifdef __riscv
-// Whether backtrace() finds the caller of what a signal interrupts. In static programs of glibc 2.36 on RISC-V it does not.
+// Whether backtrace() finds the caller of the interrupted function. In static programs with glibc 2.36 on RISC-V it does not.
 static int __attribute__((noinline)) comes_past_a_signal(void) {
     caller = __builtin_return_address(0);
     raise(SIGALRM);
@@ -54,7 +54,7 @@ static void *sends(void *arg) {
 int main(int argc, char **argv) {
     int size = argc > 1 ? atoi(argv[1]) : 1, many = 500 * size;
     void *warm[4];
-    backtrace(warm, 4); // loads what it needs
+    backtrace(warm, 4); // loads the libraries that it needs
     handle(SIGUSR1, count, 0);
     for (int i = 0; i < many; i++) raise(SIGUSR1);
     printf("%d of %d signals\n", counted, many);
@@ -69,7 +69,7 @@ int main(int argc, char **argv) {
     pthread_create(&thread, 0, sends, &many);
     maps(10 * size);
     pthread_join(thread, 0);
-    // By the clock: a timer of processor time expires at ticks alone, and hardly ever while most of it is the tracer's.
+    // Real time: a CPU time timer expires only at ticks, and rarely if the tracer uses most of the CPU time.
     handle(SIGALRM, sample, 0);
 #ifdef __riscv
     if (!comes_past_a_signal()) return puts("no backtrace comes past the frame of a signal"), 0;

@@ -1,10 +1,11 @@
-// Maps memory with next to nothing left of its stack, and all registers, the flags and the red zone as they were.
+// Maps memory with hardly any stack left, and checks that all registers, the flags and the red zone are preserved.
 #include "torture.h"
 
 #if defined __x86_64__
 enum { RAX, RBX, RCX, RDX, RSI, RDI, RBP, R8, R9, R10, R11, R12, R13, R14, R15, FLAGS, ZONE, ZONE_END, STACK, WORDS };
 uint64_t in[WORDS], out[WORDS], old_stack;
-// All registers from `in`, the stack too; the call; all registers to `out`, the red zone's ends among them.
+// Loads all registers from `in`, including the stack pointer; makes the call; stores all registers to `out`, with
+// the ends of the red zone.
 asm(".text\n.balign 64\n.globl whole, whole_behind\n"
     "whole: push %rbx\n push %rbp\n push %r12\n push %r13\n push %r14\n push %r15\n"
     "pushq in+120(%rip)\n popfq\n mov %rsp, old_stack(%rip)\n mov in+144(%rip), %rsp\n"
@@ -44,7 +45,7 @@ static void maps(char *stack, int times) {
     for (int i = 0; i < times; i++) {
         compare(stack, LARGE + 4096 * (i % 7), all[i % 5]);
         compare(stack, 4096 * (1 + i % 7), plain);
-        compare(stack, 1ull << 62, plain); // there is no such room
+        compare(stack, 1ull << 62, plain); // larger than the address space
     }
 }
 #elif defined __aarch64__
@@ -74,7 +75,7 @@ static void maps(char *stack, int times) {
 int main(int argc, char **argv) {
     int size = argc > 1 ? atoi(argv[1]) : 1;
     size_t page = sysconf(_SC_PAGESIZE);
-    // One page between two that nobody may touch; 144 bytes of it are left, sixteen more than the red zone.
+    // One page between two inaccessible ones. 144 bytes of it are left, sixteen more than the red zone.
     char *guarded = map(3 * page, PROT_NONE);
     if (mprotect(guarded + page, page, PROT_READ | PROT_WRITE)) wrong("mprotect");
     char *stack = guarded + page + 144;

@@ -1,4 +1,4 @@
-// Processes and threads of all kinds at once: forks, vforks, exec of itself from a thread that is not the first, ends of whole
+// Processes and threads of all kinds at once: forks, vforks, execs of itself from a thread other than the first, exits of whole
 // processes while their threads map memory.
 #include "torture.h"
 #include <pthread.h>
@@ -36,13 +36,13 @@ static void is_replaced_by_a_thread(void) {
 int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 1, ends[4] = {0};
     volatile int round, kind; // a vfork's child uses the same stack
-    if (argc > 1 && rounds == 0) return 5; // what a thread executed
+    if (argc > 1 && rounds == 0) return 5; // executed by a thread
     self = argv[0];
     for (round = 0; round < rounds * 4; round++) {
         pid_t children[4];
         for (kind = 0; kind < 4; kind++) {
             fflush(stdout);
-            // 3 borrows the memory until it executes.
+            // Kind 3 borrows the memory until its execve.
             children[kind] = kind == 3 ? vfork() : fork();
             if (children[kind] < 0) wrong("fork");
             if (children[kind]) continue;

@@ -1,5 +1,5 @@
-// What the programs of the torture set share. Each takes its size as its first argument, and prints what a program that is left
-// alone prints: nothing of it may depend on the time, on addresses, or on who else runs.
+// Shared code of the torture set. Each program takes its size as its first argument. Its output must be the same as without a
+// tracer, so it must not depend on the time, on addresses, or on other processes.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>

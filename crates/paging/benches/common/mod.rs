@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-/// The median of a value and its quartiles.
+/// The median of measured values, with quartiles.
 pub struct Spread {
     /// The lower quartile, the median, the upper quartile.
     pub quartiles: [f64; 3],
 }
 
 impl Spread {
-    /// Of each value of `above` divided by its neighbour in `below`.
+    /// The spread of the ratios of each value of `above` to the value of `below` at the same index.
     pub fn of_ratios(above: &[f64], below: &[f64]) -> Spread {
         Spread::of(above.iter().zip(below).map(|(above, below)| above / below).collect())
     }
 
-    /// Of the percents by which each of `after` is less than its neighbour in `before`.
+    /// The spread of the savings, in percent, of each value of `after` against the value of `before` at the same index.
     #[allow(dead_code, reason = "only one of the benchmarks asks for savings")]
     pub fn of_savings(before: &[f64], after: &[f64]) -> Spread {
         Spread::of(before.iter().zip(after).map(|(before, after)| (1.0 - after / before) * 100.0).collect())
@@ -34,7 +34,7 @@ impl fmt::Display for Spread {
     }
 }
 
-/// The middle value.
+/// The median.
 pub fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);

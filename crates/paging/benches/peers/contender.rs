@@ -1,16 +1,16 @@
-//! What every contender does.
+//! The operations that every contender implements.
 
 use super::scene::Range;
 
-/// A library that maps, as user data: readable, writable, not executable.
+/// A page-table library under test. It maps user data: readable, writable, not executable.
 pub trait Contender {
     /// Its name in the output.
     fn name(&self) -> &'static str;
 
-    /// Empty tables, in the memory that the last ones had.
+    /// Starts with empty tables in the memory of the previous ones.
     fn begin(&mut self);
 
-    /// Maps a range, of which nothing is mapped.
+    /// Maps a range in which nothing is mapped.
     fn map(&mut self, range: &Range);
 
     /// Makes a mapped range read-only.
@@ -19,13 +19,13 @@ pub trait Contender {
     /// Unmaps a mapped range.
     fn unmap(&mut self, range: &Range);
 
-    /// The output address.
+    /// The output address of `va`, if it is mapped.
     fn translate(&self, va: u64) -> Option<u64>;
 
     /// Whether a mapped address may be written.
     fn is_writable(&self, va: u64) -> bool;
 
-    /// The sum of the output addresses of mapped addresses.
+    /// The sum of the output addresses of `addresses`, all of which are mapped.
     fn sum(&self, addresses: &[u64]) -> u64 {
         let translated = addresses.iter().map(|va| self.translate(*va).unwrap_or_default());
         translated.fold(0, u64::wrapping_add)

@@ -24,7 +24,7 @@ impl<F: Format> Contender for Engine<F> {
         "pagelab"
     }
 
-    /// Unmapping has given back all tables.
+    /// Unmapping has already released all tables.
     fn begin(&mut self) {
         let geometry = self.tables.geometry();
         assert_eq!(self.tables.arena().used_bytes(), geometry.table_bytes(geometry.root_level()));

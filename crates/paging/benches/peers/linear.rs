@@ -1,4 +1,4 @@
-//! The crate aarch64-paging. It has no translation of one address; a walk of its page stands for it.
+//! The crate aarch64-paging. It cannot translate a single address, so a walk of the address's page replaces that.
 
 use std::cell::RefCell;
 use std::ptr::NonNull;
@@ -25,7 +25,7 @@ struct Tables(RefCell<Memory>);
 impl Translation<El1Attributes> for Tables {
     fn allocate_table(&mut self) -> (NonNull<PageTable<El1Attributes>>, PhysicalAddress) {
         let page = self.0.get_mut().take().expect("memory for a table") as *mut [u64; 512];
-        // SAFETY: the page is this table's alone, aligned, and zero is a descriptor that is not valid.
+        // SAFETY: this table owns the page exclusively, the page is aligned, and zero is an invalid descriptor.
         unsafe { page.write([0; 512]) };
         (NonNull::new(page.cast()).expect("no page is at zero"), PhysicalAddress(page as usize))
     }
@@ -33,7 +33,7 @@ impl Translation<El1Attributes> for Tables {
     /// Takes the page back.
     ///
     /// # Safety
-    /// As the trait says; nothing is asked for beyond.
+    /// As the trait requires; nothing more is needed.
     unsafe fn deallocate_table(&mut self, table: NonNull<PageTable<El1Attributes>>) {
         self.0.get_mut().give(table.as_ptr() as u64);
     }
@@ -77,7 +77,7 @@ impl Contender for Linear {
         "aarch64-paging"
     }
 
-    /// Unmapping gives back all tables that are wholly covered.
+    /// Unmapping releases all tables that are wholly covered.
     fn begin(&mut self) {
         self.mapping.compact_subtables();
     }

@@ -1,18 +1,19 @@
-//! What mapping, translating, protecting and unmapping cost, side by side with other crates.
+//! Compares the cost of mapping, translating, protecting and unmapping with that of other crates.
 //!
 //! ```text
 //! cargo bench -p paging --bench peers -- [--bytes SIZE] [--rounds N]
 //! ```
-//! Two scenes: `pages` is one range of `SIZE` (a number, or with G or M) in 4K pages; `mixed` is 64 ranges of
-//! random lengths at random pages, with the largest leaves that fit, one of them of 1G. In each round every
-//! contender of a format does the same calls on the same ranges, one after the other: map all, translate random
-//! addresses, translate 64 of them over and over, protect all to read-only, unmap all. It does so twice, and the second
-//! time counts, so that nobody pays for the caches that another one filled. Every contender takes its tables, zeroed,
-//! from one contiguous piece of memory with a free list. The results are compared by translating samples, and by what may be written.
+//! There are two scenes: `pages` is one range of `SIZE` (a number, optionally with G or M) in 4K pages; `mixed` is 64
+//! ranges of random lengths at random pages with the largest leaves that fit, one of them of 1G. In each round every
+//! contender of a format runs the same calls on the same ranges, one after the other: map all, translate random
+//! addresses, translate 64 of them over and over, protect all to read-only, unmap all. It does so twice, and only the
+//! second run is measured, so that no contender pays for caches that another one filled. Every contender takes its
+//! tables, zeroed, from one contiguous piece of memory with a free list. The results are compared by translating
+//! samples and by checking which addresses are writable.
 //!
-//! Printed are the median time of pagelab, and for each peer the ratio of its time to pagelab's: the median of
-//! the rounds with quartiles. A peer that leaves its empty tables allocated when it unmaps saves itself that work:
-//! that is the case for x86_64 and page_table_multiarch.
+//! The output is the median time of pagelab and, for each peer, the ratio of its time to pagelab's: the median of the
+//! rounds with quartiles. A peer that keeps its empty tables when it unmaps saves the work of freeing them. This
+//! applies to x86_64 and page_table_multiarch.
 //!
 //! Without arguments it runs on 8 MiB, twice, so that tests can run it.
 
@@ -39,7 +40,7 @@ use paging::format::riscv::{RiscV, Stage};
 use paging::format::x86_64::X86_64;
 use scene::Scene;
 
-/// Bytes of tables that a contender may have.
+/// Limit for the tables of a contender, in bytes.
 const TABLES_BYTES: u64 = 32 << 20;
 const OPERATIONS: [&str; 5] = ["map", "translate", "translate 64", "protect", "unmap"];
 
@@ -48,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     run(&words)
 }
 
-/// Runs everything with the arguments that follow the program's name.
+/// Runs all benchmarks. `words` are the command-line arguments after the program's name.
 pub fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
     let (bytes, rounds) = read_arguments(words)?;
     println!("{:<8} {:<6} {:<13} {:>10}  peers: time / pagelab's", "format", "scene", "operation", "pagelab");
@@ -86,7 +87,7 @@ fn read_arguments(words: &[String]) -> Result<(u64, usize), Box<dyn Error>> {
     }
 }
 
-/// The contenders of each format; pagelab is the first.
+/// The contenders of each format; pagelab comes first.
 fn formats() -> Vec<(&'static str, Vec<Box<dyn Contender>>)> {
     vec![
         (
@@ -119,7 +120,7 @@ fn measure(format: &str, scene: &Scene, contenders: &mut [Box<dyn Contender>], r
     let mut times: Times = contenders.iter().map(|_| Default::default()).collect();
     for _ in 0..rounds {
         for (contender, times) in contenders.iter_mut().zip(&mut times) {
-            // No contender pays for the caches that another one filled, nor the first for touching its memory.
+            // The unmeasured round fills the caches for this contender and touches its memory for the first time.
             one_round(&mut **contender, scene);
             let measured = one_round(&mut **contender, scene);
             times.iter_mut().zip(measured).for_each(|(times, us)| times.push(us));
@@ -136,7 +137,7 @@ fn measure(format: &str, scene: &Scene, contenders: &mut [Box<dyn Contender>], r
     }
 }
 
-/// One round, its results compared with what the scene says.
+/// Runs one round and compares its results with the expected ones of the scene.
 fn one_round(contender: &mut dyn Contender, scene: &Scene) -> [f64; OPERATIONS.len()] {
     let name = contender.name();
     contender.begin();

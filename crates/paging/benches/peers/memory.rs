@@ -1,13 +1,13 @@
-//! The memory that peers take their tables from: contiguous, with a free list, as pagelab's arena.
+//! The memory of the peers' tables: contiguous, with a free list, as pagelab's arena.
 
 use super::TABLES_BYTES;
 
-/// A table's memory.
+/// The memory of one table.
 #[repr(C, align(4096))]
 #[derive(Clone)]
 struct Page([u64; 512]);
 
-/// Pages, by their addresses, which are their "physical" addresses too.
+/// Pages by address; their addresses also serve as "physical" addresses.
 pub struct Memory {
     pages: Vec<Page>,
     used: usize,
@@ -20,7 +20,7 @@ impl Memory {
         Memory { pages: vec![Page([0; 512]); count], used: 0, free: Vec::new() }
     }
 
-    /// A page with anything in it.
+    /// Takes a page with arbitrary content.
     pub fn take(&mut self) -> Option<u64> {
         if let Some(page) = self.free.pop() {
             return Some(page);
@@ -31,12 +31,12 @@ impl Memory {
         page
     }
 
-    /// Takes a page back.
+    /// Returns a page to the free list.
     pub fn give(&mut self, page: u64) {
         self.free.push(page);
     }
 
-    /// Takes all pages back.
+    /// Returns all pages.
     pub fn give_all(&mut self) {
         self.used = 0;
         self.free.clear();

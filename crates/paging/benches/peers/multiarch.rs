@@ -1,7 +1,7 @@
-//! The crate page_table_multiarch: one engine, an entry type for each format.
+//! The crate page_table_multiarch: one engine with an entry type per format.
 //!
-//! Its entries of arm64 and RISC-V are compiled for those processors only, so the same bits are encoded here. Its own
-//! metadata flush the TLB of the processor that they run on, which a program may not.
+//! Its entries for arm64 and RISC-V compile only on those processors, so the same bits are encoded here. Its own
+//! metadata flush the TLB of the processor, which a user program may not do.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -74,7 +74,7 @@ impl<const LEVELS: usize, E: GenericPTE> Contender for Multiarch<LEVELS, E> {
         "page_table_multiarch"
     }
 
-    /// The old tables give their memory back as they are dropped.
+    /// Dropping the old tables returns their memory.
     fn begin(&mut self) {
         self.tables = None;
         self.tables = Some(PageTable64::try_new().expect("memory for the root"));

@@ -1,11 +1,11 @@
-//! The ranges that are mapped, and the addresses that are looked up.
+//! The ranges to map and the addresses to look up.
 
 const GIB: u64 = 1 << 30;
 const PAGE: u64 = 4096;
 const LOOKUPS: usize = 1 << 16;
 const SAMPLES: usize = 257;
 
-/// A range to be mapped with leaves of at most `largest_bytes`.
+/// A range to map with leaves of at most `largest_bytes`.
 #[derive(Clone, Copy, Debug)]
 pub struct Range {
     pub va: u64,
@@ -15,7 +15,8 @@ pub struct Range {
 }
 
 impl Range {
-    /// The leaves of the range, the largest that alignment, length and the largest size allow: addresses and bytes.
+    /// The leaves of the range, the largest that alignment, length and the largest size allow: input address, output
+    /// address and bytes of each.
     pub fn leaves(self) -> impl Iterator<Item = (u64, u64, u64)> {
         let mut offset = 0;
         std::iter::from_fn(move || {
@@ -28,18 +29,18 @@ impl Range {
     }
 }
 
-/// What is done in one round.
+/// The work of one round.
 pub struct Scene {
     pub name: &'static str,
     pub ranges: Vec<Range>,
     /// Random mapped addresses.
     pub random: Vec<u64>,
-    /// As many, but of 64 different ones only.
+    /// The same number of mapped addresses, but with only 64 different ones.
     pub few: Vec<u64>,
     sums: [u64; 2],
 }
 
-/// Output minus input address, in all scenes.
+/// Output address minus input address, in all scenes.
 const OFFSET: u64 = 3 * GIB;
 
 impl Scene {
@@ -48,7 +49,7 @@ impl Scene {
         Scene::of("pages", vec![Range { va: GIB, pa: GIB + OFFSET, bytes, largest_bytes: PAGE }])
     }
 
-    /// 64 ranges of up to a 16th of `bytes` with the largest leaves, one of them of at least 1G.
+    /// 64 ranges of up to a sixteenth of `bytes` with the largest leaves, one of them of at least 1G.
     pub fn mixed(bytes: u64) -> Scene {
         let mut random = Random(1);
         let mut va = GIB;
@@ -80,14 +81,14 @@ impl Scene {
         self.sums
     }
 
-    /// Mapped addresses to be compared, and their output addresses: random ones, and the ends of each range.
+    /// Mapped addresses to compare with their output addresses: random ones, and the ends of each range.
     pub fn samples(&self) -> impl Iterator<Item = (u64, u64)> {
         let ends = self.ranges.iter().flat_map(|range| [range.va, range.va + range.bytes - 1]);
         self.random.iter().copied().take(SAMPLES).chain(ends).map(|va| (va, va + OFFSET))
     }
 }
 
-/// SplitMix64.
+/// The generator SplitMix64.
 struct Random(u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! The crate x86_64. It maps leaf by leaf: the loop over a range is its caller's.
+//! The crate x86_64. It maps leaf by leaf, so the caller loops over the range.
 
 use x86_64::structures::paging::mapper::TranslateResult;
 use x86_64::structures::paging::page::PageSize;
@@ -27,7 +27,7 @@ pub struct Mapper {
 
 struct Frames(Memory);
 
-// SAFETY: a page that is taken is not taken again before `begin` gives all back, and drops the tables first.
+// SAFETY: a page is not handed out again before `begin` returns all pages, and `begin` drops the tables first.
 unsafe impl FrameAllocator<Size4KiB> for Frames {
     fn allocate_frame(&mut self) -> Option<PhysFrame> {
         self.0.take().map(|page| PhysFrame::containing_address(PhysAddr::new(page)))
@@ -83,8 +83,8 @@ impl Contender for Mapper {
         self.tables = None;
         self.memory.0.give_all();
         let root = self.memory.0.take().expect("memory for the root") as *mut PageTable;
-        // SAFETY: the page is this contender's, aligned, as long as it lives, and nothing else points to it; an array of
-        // entries may hold any bits. Addresses of pages are pointers, so the offset is zero.
+        // SAFETY: the page belongs to this contender for its lifetime, is aligned, and nothing else points to it; an
+        // array of entries may hold any bits. Addresses of pages are pointers, so the offset is zero.
         self.tables = Some(unsafe {
             (*root).zero();
             OffsetPageTable::new(&mut *root, VirtAddr::new(0))

@@ -1,4 +1,4 @@
-//! The checker on arbitrary memory, and on arbitrary steps.
+//! Runs the checker on arbitrary memory and on arbitrary steps.
 
 #![no_main]
 

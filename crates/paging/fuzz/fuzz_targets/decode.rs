@@ -1,4 +1,4 @@
-//! Every field, rule and kind of arbitrary entries.
+//! Decodes every field, rule and kind of arbitrary entries.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Walks, counts and translations in arbitrary memory.
+//! Walks, counts and translates in arbitrary memory.
 
 #![no_main]
 

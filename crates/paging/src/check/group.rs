@@ -1,11 +1,11 @@
-//! Entries that must be alike: contiguous groups, and the runs of a software entry.
+//! Checks entries that must be alike: contiguous groups, and the runs of a software entry.
 
 use crate::address::OutputAddress;
 use crate::attributes::Flags;
 use crate::format::{Change, Format, Kind};
 use crate::rule::Rule;
 
-/// As many bits as entries have for an address, in any format that has groups or runs; machines may have fewer.
+/// The number of address bits in the entries of any format that has groups or runs; machines may use fewer.
 const ADDRESS_BITS: u8 = 56;
 
 /// The address bits of a leaf at `level`.
@@ -14,20 +14,19 @@ fn address_mask(format: &impl Format, level: u8, grouped: bool) -> u64 {
     format.address_bits(level, highest & !(format.geometry().page_bytes() - 1), grouped)
 }
 
-/// A leaf without its address, and without what hardware sets on its own.
+/// A leaf without its address and without the state that hardware sets on its own.
 fn says(format: &impl Format, level: u8, leaf: u64) -> u64 {
     let grouped = format.group_bits(level, leaf) != 0;
     format.with_state(leaf, Flags::empty()) & !address_mask(format, level, grouped)
 }
 
-/// Whether no hardware could tell two leaves of one level from each other, addresses and state aside.
+/// Whether hardware cannot distinguish two leaves of one level, apart from addresses and state.
 fn is_alike(format: &impl Format, level: u8, a: u64, b: u64) -> bool {
     let (a, b) = (says(format, level, a), says(format, level, b));
     format.change(level, a, b) == Change::Free && format.change(level, b, a) == Change::Free
 }
 
-/// What the group of `leaf` says about the memory at `to`, if `leaf` is its entry for `from`: the leaf that
-/// stands there in a legal group. Both are resolved.
+/// Given `leaf`, a group's entry for `from`, computes the entry that a legal group has for `to`. Both addresses are resolved.
 pub(super) fn moved(format: &impl Format, level: u8, leaf: u64, from: u64, to: u64) -> u64 {
     let grouped = format.group_bits(level, leaf) != 0;
     let memory = format.leaf_address(level, leaf, format.geometry().extended(from));
@@ -36,12 +35,12 @@ pub(super) fn moved(format: &impl Format, level: u8, leaf: u64, from: u64, to: u
     leaf & !mask | format.address_bits(level, pa, grouped) & mask
 }
 
-/// Whether an entry says that it belongs to a contiguous group.
+/// Whether an entry is marked as part of a contiguous group.
 pub(super) fn is_marked(format: &impl Format, level: u8, entry: u64) -> bool {
     format.kind(level, entry) == Kind::Leaf && format.group_bits(level, entry) != 0
 }
 
-/// The value that more than half of `values` have, or else any one of them.
+/// The value that more than half of `values` have; if there is none, any one of them.
 fn majority<T: PartialEq + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
     let mut candidate = None;
     let mut votes = 0u32;
@@ -55,7 +54,7 @@ fn majority<T: PartialEq + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
     candidate
 }
 
-/// Entries of one table that stand side by side, from the resolved `va` on; `None` where nothing is known of an entry.
+/// Adjacent entries of one table, from the resolved `va` on; `None` for an entry of which nothing is known.
 #[derive(Clone, Copy)]
 pub(super) struct Members<'a, F> {
     pub format: &'a F,
@@ -65,14 +64,14 @@ pub(super) struct Members<'a, F> {
 }
 
 impl<F: Format> Members<'_, F> {
-    /// Those that are known and not refused by hardware on their own, with their index.
+    /// The entries that are known and that hardware does not refuse on their own, with their indexes.
     fn known(&self) -> impl Iterator<Item = (usize, u64, Kind)> {
         let entries = self.entries.iter().copied().enumerate();
         let entries = entries.filter_map(|(index, entry)| Some((index, entry?, self.format.kind(self.level, entry?))));
         entries.filter(|(_, _, kind)| *kind != Kind::Illegal)
     }
 
-    /// Where the memory would begin that the first entry maps, by what the one at `index` says.
+    /// The address of the first entry's memory that the entry at `index` implies.
     fn base(&self, index: usize, entry: u64, kind: Kind) -> OutputAddress {
         let geometry = self.format.geometry();
         let index = index as u64;
@@ -90,8 +89,8 @@ impl<F: Format> Members<'_, F> {
         }
     }
 
-    /// The first entry that does not agree with most of the others about where the memory begins, or the first
-    /// of all if they agree about an address that is not aligned to `bytes`.
+    /// The first entry that disagrees with the majority about where the memory begins; or the first entry of all if the
+    /// majority's address is not aligned to `bytes`.
     fn misplaced(&self, bytes: u64) -> Option<usize> {
         let mut bases = self.known().map(|(index, entry, kind)| (index, self.base(index, entry, kind)));
         let most = majority(self.known().map(|(index, entry, kind)| self.base(index, entry, kind)))?;
@@ -102,14 +101,14 @@ impl<F: Format> Members<'_, F> {
         }
     }
 
-    /// The first entry that says something else than most of the others.
+    /// The first entry whose attributes differ from those of the majority.
     fn unlike(&self) -> Option<usize> {
         let most = majority(self.known().map(|(_, entry, _)| says(self.format, self.level, entry)))?;
         let unlike = |entry| !is_alike(self.format, self.level, entry, most);
         self.known().find(|(_, entry, _)| unlike(*entry)).map(|(index, ..)| index)
     }
 
-    /// The rules that a contiguous group breaks, each with the index of the entry that does.
+    /// Reports the rules that a contiguous group breaks, each with the index of the entry that breaks it.
     pub fn group_faults(&self, mut broken: impl FnMut(usize, Rule)) {
         let marks = || self.known().map(|(_, entry, _)| is_marked(self.format, self.level, entry));
         let Some(most) = majority(marks()) else { return };
@@ -130,7 +129,7 @@ impl<F: Format> Members<'_, F> {
         }
     }
 
-    /// The rules that the hardware entries of one software entry break.
+    /// Reports the rules that the hardware entries of one software entry break.
     pub fn run_faults(&self, mut broken: impl FnMut(usize, Rule)) {
         let Some(most) = majority(self.known().map(|(_, _, kind)| kind)) else { return };
         if let Some((index, ..)) = self.known().find(|(_, _, kind)| *kind != most) {

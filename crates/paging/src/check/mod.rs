@@ -1,8 +1,8 @@
-//! Whether tables keep the rules of their architecture: as they stand ([`check`]), and while they change
+//! Checks whether tables comply with the rules of their architecture: as they are ([`check`]), and while they change
 //! ([`live`]).
 //!
-//! The rules are stated here by what hardware may do with entries, not by how [`crate::Tables`] makes them, so
-//! that a fault of that code is found as well as one of a dump.
+//! The rules are derived from what hardware may do with entries, not from how [`crate::Tables`] creates them. So the
+//! checker finds faults of that code as well as faults in a dump.
 
 use crate::address::OutputAddress;
 use crate::arena::Arena;
@@ -17,7 +17,7 @@ mod tree;
 
 pub use report::{Fault, MAX_FAULTS, Report};
 
-/// Looks at every entry of tables.
+/// Checks every entry of tables.
 ///
 /// ```
 /// use paging::check::{check, check_arena};
@@ -44,8 +44,8 @@ pub fn check<F: Format, L: Log>(tables: &Tables<F, L>) -> Report {
     check_arena(tables.format(), tables.arena(), tables.root())
 }
 
-/// Looks at every entry of the tables whose root is at `root`, in memory that may hold anything. Each table is
-/// looked at once for each level that it is met at.
+/// Checks every entry of the tables whose root is at `root`, in memory that may hold anything. A table is checked once
+/// for each level at which it is found.
 pub fn check_arena(format: &impl Format, arena: &Arena, root: OutputAddress) -> Report {
     tree::check(format, arena, root)
 }

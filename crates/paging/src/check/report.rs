@@ -1,4 +1,4 @@
-//! What a check found.
+//! The result of a check.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -8,28 +8,28 @@ use core::fmt;
 use crate::address::{InputAddress, OutputAddress};
 use crate::rule::{Rule, Severity};
 
-/// How many faults a [`Report`] lists; the others are only counted.
+/// The maximum number of faults that a [`Report`] lists; further ones are only counted.
 pub const MAX_FAULTS: usize = 1000;
 
-/// A rule that is broken, and where.
+/// A broken rule and the entry that breaks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The rule.
+    /// The rule that is broken.
     pub rule: Rule,
-    /// The level of the entry.
+    /// The level of the entry; 0 is the level of pages.
     pub level: u8,
-    /// What the format's specification calls that level.
+    /// The name of that level in the format's specification.
     pub level_name: String,
-    /// The physical address of the entry; of the table, if the root itself is at fault.
+    /// The physical address of the entry; that of the table if the root itself is at fault.
     pub pa: OutputAddress,
     /// The entry; 0 if the root itself is at fault.
     pub entry: u64,
-    /// The first input address that the entry is for, on the first way to it.
+    /// The first input address that the entry translates, on the first path to it.
     pub va: InputAddress,
 }
 
 impl Fault {
-    /// How bad it is.
+    /// The severity of the broken rule.
     pub const fn severity(&self) -> Severity {
         self.rule.severity()
     }
@@ -42,28 +42,28 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What [`check`](super::check) found.
+/// The result of [`check`](super::check).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The first [`MAX_FAULTS`] broken rules, in order of input addresses.
+    /// The first [`MAX_FAULTS`] broken rules, ordered by input address.
     pub faults: Vec<Fault>,
-    /// Broken rules that are not listed.
+    /// Number of broken rules that are not listed.
     pub unlisted_errors: u64,
-    /// Warnings that are not listed.
+    /// Number of warnings that are not listed.
     pub unlisted_warnings: u64,
-    /// Tables that were looked at; one that is met at two levels counts for each.
+    /// Number of tables checked. A table that is found at two levels counts twice.
     pub tables: u64,
-    /// How many leaves, by the bytes that one maps. A table with two parents counts once.
+    /// Number of leaves by the bytes that each maps. The leaves of a table with two parents count once.
     pub leaves: BTreeMap<u64, u64>,
 }
 
 impl Report {
-    /// Whether no rule is broken; warnings may be left.
+    /// Whether no rule is broken. There may be warnings.
     pub fn is_legal(&self) -> bool {
         self.unlisted_errors == 0 && self.faults.iter().all(|fault| fault.severity() < Severity::Error)
     }
 
-    /// Bytes mapped by leaves, of all sizes together. A contiguous leaf counts what it maps itself.
+    /// Total bytes mapped by leaves of all sizes. A contiguous leaf counts the bytes that it maps itself.
     pub fn mapped_bytes(&self) -> u128 {
         self.leaves.iter().map(|(bytes, leaves)| u128::from(*bytes) * u128::from(*leaves)).sum()
     }

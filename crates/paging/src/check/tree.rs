@@ -1,4 +1,4 @@
-//! Tables as they stand.
+//! Checks tables as they are.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -15,11 +15,11 @@ struct Tree<'a, F> {
     format: &'a F,
     arena: &'a Arena,
     report: Report,
-    /// Tables that were looked at, with the level at which.
+    /// Tables that were checked, with the level.
     seen: BTreeSet<(OutputAddress, u8)>,
-    /// Every table that was met, at whatever level.
+    /// Every table that was found, at any level.
     met: BTreeSet<OutputAddress>,
-    /// The tables on the way from the root, as first address and past the last.
+    /// The tables on the path from the root, as first address and end.
     ancestors: Vec<(OutputAddress, OutputAddress)>,
 }
 
@@ -51,7 +51,7 @@ impl<F: Format> Tree<'_, F> {
         }
     }
 
-    /// Looks at the table at `table` for the resolved input addresses from `va` on.
+    /// Checks the table at `table` for the resolved input addresses from `va` on.
     fn table(&mut self, table: OutputAddress, level: u8, va: u64) {
         let geometry = self.format.geometry();
         let Some(entries) = self.arena.table(table, geometry.entries(level)) else { return };
@@ -68,12 +68,12 @@ impl<F: Format> Tree<'_, F> {
         self.ancestors.pop();
     }
 
-    /// Looks at entries that may be one group or one run, and at the tables below them.
+    /// Checks entries that may be one group or one run, and the tables below them.
     fn unit(&mut self, entries: &[u64], level: u8, pa: OutputAddress, va: u64) {
         let span = self.format.geometry().span(level);
         let place = |index: usize| (pa + index as u64 * ENTRY_BYTES, va + index as u64 * span);
         let is_one = self.together(entries, level, pa, va);
-        // What every entry of a group or run breaks is one fault.
+        // A rule that every entry of a group or run breaks is one fault.
         let mut told = Vec::new();
         let mut followed = Vec::new();
         for (index, entry) in entries.iter().copied().enumerate() {
@@ -91,7 +91,7 @@ impl<F: Format> Tree<'_, F> {
         }
     }
 
-    /// Tells the rules that an entry breaks on its own, and whether its address is past the address space.
+    /// Reports the rules that an entry breaks on its own, and returns whether its address is past the address space.
     fn alone(
         &mut self,
         entry: u64,
@@ -116,7 +116,7 @@ impl<F: Format> Tree<'_, F> {
         address_is_bad
     }
 
-    /// Tells the rules that the entries break together, and whether they are a group or a run at all.
+    /// Reports the rules that the entries break together, and returns whether they form a group or a run at all.
     fn together(&mut self, entries: &[u64], level: u8, pa: OutputAddress, va: u64) -> bool {
         let format = self.format;
         let is_group = entries.iter().any(|entry| is_marked(format, level, *entry));
@@ -140,7 +140,7 @@ impl<F: Format> Tree<'_, F> {
         true
     }
 
-    /// Looks at the table that an entry points to, unless that was done or cannot be.
+    /// Checks the table that an entry points to, unless that was done already or is not possible.
     fn follow(&mut self, entry: u64, level: u8, pa: OutputAddress, va: u64) {
         let geometry = self.format.geometry();
         let table = self.format.table_address(entry);

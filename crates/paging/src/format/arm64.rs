@@ -1,4 +1,4 @@
-//! What entries of the two stages of arm64 have in common.
+//! The parts that entries of both arm64 stages share.
 //!
 //! Source: Arm Architecture Reference Manual (DDI 0487), D8.3 "Translation table descriptor formats" and D8.16.1
 //! (break-before-make).
@@ -17,48 +17,48 @@ use crate::error::Error;
 use crate::geometry::Geometry;
 use crate::rule::Rule;
 
-/// What the two stages do not share: permissions, memory types, registers.
+/// The parts that differ between the two stages: permissions, memory types, registers.
 pub trait Stage: Copy + fmt::Debug {
-    /// The format's name with a granule.
+    /// The format's name with this granule.
     fn name(granule: Granule) -> &'static str;
 
-    /// The flags that say "may be executed" of a page for `user` or not.
+    /// The flags of a page that is executable by user code (`user`), or by the kernel only.
     fn execute(user: bool) -> Flags;
 
-    /// The index of ordinary cacheable memory.
+    /// The memory type index of normal cacheable memory.
     const NORMAL_MEMORY: u8;
 
-    /// The bits of a leaf that hold [`Attributes`], the accessed flag aside.
+    /// The bits of a leaf that hold [`Attributes`], except the accessed flag.
     fn attribute_bits(format: &Arm64<Self>) -> u64;
 
-    /// Those of them whose change needs an invalidation and no break (D8.16.1).
+    /// The attribute bits whose change needs an invalidation but no break (D8.16.1).
     fn permission_bits(old: u64, new: u64) -> u64;
 
-    /// The attributes as [`Stage::attribute_bits`].
+    /// Encodes the attributes in the bits of [`Stage::attribute_bits`].
     ///
     /// # Errors
-    /// What it is that no entry can express.
+    /// The name of the attribute that no entry can express.
     fn encoded(format: &Arm64<Self>, attributes: Attributes) -> Result<u64, &'static str>;
 
-    /// The attributes that an entry has, state aside.
+    /// Decodes the attributes of an entry, except its state.
     fn decoded(format: &Arm64<Self>, entry: u64) -> Attributes;
 
-    /// Whether a leaf whose writes hardware manages is dirty.
+    /// Whether a leaf with hardware-managed dirty state is dirty.
     fn is_dirty(entry: u64) -> bool;
 
-    /// The same leaf dirty or clean.
+    /// The same leaf, marked dirty or clean.
     fn with_dirty(entry: u64, dirty: bool) -> u64;
 
-    /// The flags that a table takes from what is below.
+    /// The flags that a table entry removes from the leaves below it.
     fn restrictions(entry: u64) -> Flags;
 
-    /// The rules of leaves that only this stage has.
+    /// Reports the broken rules that apply only to leaves of this stage.
     fn rules(format: &Arm64<Self>, entry: u64, broken: &mut dyn FnMut(Rule));
 
-    /// The fields of leaves, and of entries that point to tables, that only this stage has.
+    /// Adds the fields of leaves and table entries that only this stage has.
     fn fields(format: &Arm64<Self>, kind: Kind, entry: u64, fields: &mut Fields);
 
-    /// The registers that choose the format and the root.
+    /// The registers that select the format and the root, with their values.
     fn registers(format: &Arm64<Self>, root: OutputAddress) -> Vec<(&'static str, u64)>;
 }
 
@@ -67,7 +67,7 @@ impl<S: Stage> Format for Arm64<S> {
         S::name(self.granule)
     }
 
-    /// The manual counts from the top: level 3 holds pages.
+    /// The manual counts levels from the top: its level 3 holds pages.
     fn level_name(&self, level: u8) -> String {
         alloc::format!("level {}", 3 - i16::from(level))
     }
@@ -81,7 +81,7 @@ impl<S: Stage> Format for Arm64<S> {
         self.kind_of(level, entry)
     }
 
-    /// Addresses of more than 48 bits lie scattered: no pattern tells them.
+    /// The bits of an address of more than 48 bits are not contiguous, so no pattern matches them.
     #[inline]
     fn table_pattern(&self) -> Pattern {
         let value = VALID.mask | TABLE.mask;
@@ -192,7 +192,7 @@ impl<S: Stage> Format for Arm64<S> {
         Discipline::BreakBeforeMake(self.break_level)
     }
 
-    /// Break-before-make (D8.16.1).
+    /// Applies break-before-make (D8.16.1).
     fn change(&self, level: u8, old: u64, new: u64) -> Change {
         match (self.kind_of(level, old), self.kind_of(level, new)) {
             (Kind::Hole | Kind::Illegal, _) => return Change::Free,
@@ -202,7 +202,7 @@ impl<S: Stage> Format for Arm64<S> {
             (Kind::Leaf, Kind::Leaf) => {}
             (Kind::Leaf, Kind::Table) | (Kind::Table, Kind::Leaf) => return self.resize(level, old, new),
         }
-        // An entry without AF is in no TLB.
+        // An entry without AF is never cached in a TLB.
         let never_cached = AF.when(!AF.is_set(old));
         let changed = (old ^ new) & !(SOFTWARE.mask | IGNORED.mask | Arm64::<S>::nt(level) | never_cached);
         match changed & !(AF.mask | DBM.mask | S::permission_bits(old, new)) {
@@ -246,7 +246,7 @@ impl<S: Stage> Format for Arm64<S> {
         S::rules(self, entry, broken);
     }
 
-    /// An Address size fault (D8.1.6). Bits of a block below its address are RES0, and hardware may ignore them.
+    /// An Address size fault (D8.1.6). The bits of a block below its address are RES0, and hardware may ignore them.
     fn faults(&self, rule: Rule) -> bool {
         matches!(rule, Rule::AddressTooLarge { .. })
     }
@@ -255,7 +255,7 @@ impl<S: Stage> Format for Arm64<S> {
         self.entry_fields(level, entry)
     }
 
-    /// D17.2, TTBR0_EL1.BADDR and VTTBR_EL2.BADDR: 64 bytes at least.
+    /// D17.2, TTBR0_EL1.BADDR and VTTBR_EL2.BADDR: at least 64 bytes.
     fn root_alignment(&self) -> u64 {
         self.geometry.table_bytes(self.geometry.root_level()).max(64)
     }

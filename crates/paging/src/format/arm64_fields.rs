@@ -1,4 +1,4 @@
-//! The fields of arm64 entries that both stages have, by the names of the manual.
+//! Lists the fields of arm64 entries that both stages have, by their names in the manual.
 //!
 //! Source: Arm Architecture Reference Manual (DDI 0487), D8.3 "Translation table descriptor formats".
 
@@ -41,7 +41,7 @@ impl<S: Stage> Arm64<S> {
         fields.done()
     }
 
-    /// The bits of an address from `low` on that stand in their places.
+    /// The address bits from `low` on that are at their regular positions.
     const fn address(&self, low: u8) -> Bits {
         Bits::new("address", self.highest_address_bit(), low)
     }
@@ -86,7 +86,7 @@ impl<S: Stage> Arm64<S> {
         }
     }
 
-    /// The bits of an address of more than 48 that stand elsewhere, in leaves and in table descriptors.
+    /// The relocated high bits of an address of more than 48 bits, in leaves and in table descriptors.
     fn upper_address_fields(&self, fields: &mut Fields) {
         match self.granule {
             _ if !self.is_wide => {}

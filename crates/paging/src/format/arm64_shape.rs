@@ -1,9 +1,9 @@
-//! The shape of arm64 tables at either stage: granules, levels, blocks, contiguous groups, and where addresses stand.
+//! The shape of arm64 tables at either stage: granules, levels, blocks, contiguous groups, and the positions of address bits.
 //!
 //! Source: Arm Architecture Reference Manual (DDI 0487), D8.2 "Translation process" and D8.3 "Translation table
-//! descriptor formats"; arch/arm64/include/asm/pgtable-hwdef.h for the arithmetic of levels; for contiguous groups the
-//! A-profile pseudocode, as translated from Arm's release of 2023-03 in
-//! rems-project/sail-arm (arm-v9.4-a/src/v8_base.sail).
+//! descriptor formats"; arch/arm64/include/asm/pgtable-hwdef.h for the number of levels; for contiguous groups the
+//! A-profile pseudocode, as translated from Arm's release of 2023-03 in rems-project/sail-arm
+//! (arm-v9.4-a/src/v8_base.sail).
 
 use super::arm64_bits::{ADDRESS_51_48, ADDRESS_51_50, NT, TABLE, VALID};
 use super::bits::mask;
@@ -12,7 +12,7 @@ use crate::address::OutputAddress;
 use crate::extension::Extension;
 use crate::geometry::Geometry;
 
-/// The translation granule: the page, and with it the tables' size.
+/// The translation granule: the size of pages and of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Granule {
     /// 4K pages.
@@ -34,23 +34,23 @@ impl Granule {
     }
 }
 
-/// Translation at the stage `S`, by tables of one granule.
+/// Translation at the stage `S` with tables of one granule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arm64<S> {
     pub(super) granule: Granule,
     pub(super) geometry: Geometry,
-    /// Entries have room for output addresses of 52 bits, some of which stand elsewhere. With 4K and 16K that is a
-    /// choice (TCR_EL1.DS, VTCR_EL2.DS), which input addresses of 52 bits need too; with 64K it is the size itself.
+    /// Entries hold 52-bit output addresses, some of whose bits are relocated. With 4K and 16K this is a choice
+    /// (TCR_EL1.DS, VTCR_EL2.DS), which input addresses of 52 bits also need. With 64K the output size alone decides.
     pub(super) is_wide: bool,
     pub(super) break_level: BreakLevel,
     pub(super) hardware_dirty: bool,
     pub(super) stage: S,
 }
 
-/// The sizes of output addresses that a register can choose (D17.2, TCR_EL1.IPS), by its value.
+/// The sizes of output addresses that a register can select (D17.2, TCR_EL1.IPS), indexed by its value.
 const PHYSICAL_BITS: [u8; 7] = [32, 36, 40, 42, 44, 48, 52];
 
-/// Whether a register can choose output addresses of so many bits.
+/// Whether a register can select output addresses of `bits` bits.
 pub const fn is_physical_bits(bits: u8) -> bool {
     let mut value = 0;
     while value < PHYSICAL_BITS.len() {
@@ -76,15 +76,15 @@ impl<S: Copy> Arm64<S> {
         self
     }
 
-    /// The same format with dirty state managed by hardware (FEAT_HAFDBS; TCR_EL1.HD, VTCR_EL2.HD): DBM says writable,
-    /// and `AP[2]` clear or `S2AP[1]` set says dirty.
+    /// The same format with dirty state managed by hardware (FEAT_HAFDBS; TCR_EL1.HD, VTCR_EL2.HD): DBM marks a leaf
+    /// writable, and `AP[2]` clear or `S2AP[1]` set marks it dirty.
     pub const fn with_hardware_dirty(mut self) -> Arm64<S> {
         self.hardware_dirty = true;
         self
     }
 
-    /// The same format with output addresses of `physical_bits` (TCR_EL1.IPS, VTCR_EL2.PS), which
-    /// [`is_physical_bits`] knows. More than 48 come with the entries of 52-bit addresses.
+    /// The same format with output addresses of `physical_bits` bits (TCR_EL1.IPS, VTCR_EL2.PS), one of the sizes that
+    /// [`is_physical_bits`] accepts. More than 48 bits require the entries of 52-bit addresses.
     pub const fn with_physical_bits(mut self, physical_bits: u8) -> Arm64<S> {
         assert!(is_physical_bits(physical_bits));
         self.geometry = self.geometry.with_output_bits(physical_bits);
@@ -93,12 +93,12 @@ impl<S: Copy> Arm64<S> {
         self
     }
 
-    /// The granule.
+    /// The translation granule.
     pub const fn granule(&self) -> Granule {
         self.granule
     }
 
-    /// 52-bit output addresses of the 4K and 16K granules (FEAT_LPA2): two address bits stand in SH's place.
+    /// Whether output addresses have 52 bits with the 4K or 16K granule (FEAT_LPA2): two address bits replace SH.
     pub(super) const fn is_lpa2(&self) -> bool {
         self.is_wide && !matches!(self.granule, Granule::K64)
     }
@@ -114,7 +114,8 @@ impl<S: Copy> Arm64<S> {
         }
     }
 
-    /// Blocks: D8.3.1, "Block descriptor and Page descriptor formats", by granule and output address size.
+    /// Whether leaves are possible at `level`. Blocks: D8.3.1, "Block descriptor and Page descriptor formats", by
+    /// granule and output address size.
     #[inline]
     pub(super) const fn leaf_stands_at(&self, level: u8) -> bool {
         let wide = self.is_wide;
@@ -125,11 +126,11 @@ impl<S: Copy> Arm64<S> {
         level <= top
     }
 
-    /// How many entries the Contiguous bit makes one, where a table has that many; at both stages. The architecture's
-    /// pseudocode for 64-bit descriptors has groups at levels 1 to 3 with 4K, at levels 2 and 3 with 16K and 64K, and
-    /// nowhere else (`ContiguousSize`). In the larger blocks of 52-bit addresses the bit is RES0: level 0 with 4K, level 1
-    /// with 16K and 64K (`AArch64.ContiguousBit`). Where the group would be larger than the input addresses, hardware
-    /// may fault (`AArch64.ContiguousBitFaults`).
+    /// log2 of the entries that the Contiguous bit combines, where a table has that many; the same at both stages. The
+    /// architecture's pseudocode for 64-bit descriptors has groups only at levels 1 to 3 with 4K, and at levels 2 and 3
+    /// with 16K and 64K (`ContiguousSize`). In the larger blocks of 52-bit addresses the bit is RES0: level 0 with 4K,
+    /// level 1 with 16K and 64K (`AArch64.ContiguousBit`). Where the group would be larger than the input address
+    /// space, hardware may fault (`AArch64.ContiguousBitFaults`).
     #[inline]
     pub(super) const fn group_bits_of(&self, level: u8) -> u8 {
         let bits = match (self.granule, level) {
@@ -142,19 +143,19 @@ impl<S: Copy> Arm64<S> {
         if 1 << bits <= self.geometry.entries(level) { bits } else { 0 }
     }
 
-    /// The highest address bit that stands in its place.
+    /// The highest address bit at its regular position.
     pub(super) const fn highest_address_bit(&self) -> u8 {
         if self.is_lpa2() { 49 } else { 47 }
     }
 
-    /// The address bits in their places.
+    /// The mask of the address bits at their regular positions.
     const fn address_mask(&self, low: u8) -> u64 {
         mask(self.highest_address_bit(), low)
     }
 
     #[inline]
     pub(super) const fn scattered(&self, pa: u64) -> u64 {
-        // Whatever is below a larger page is zero in `pa`, which is the address of one.
+        // `pa` is the address of a page, so its bits below a larger page's size are zero.
         if self.is_wide { self.scattered_widely(pa) } else { pa & mask(47, 12) }
     }
 
@@ -183,12 +184,12 @@ impl<S: Copy> Arm64<S> {
         VALID.mask | TABLE.when(level == 0)
     }
 
-    /// The nT bit of a block. In a page, and in a table descriptor, it is a bit of the address.
+    /// The nT bit of a block. In a page and in a table descriptor this bit belongs to the address.
     pub(super) const fn nt(level: u8) -> u64 {
         NT.when(level > 0)
     }
 
-    /// A change of size or contiguity, with the same memory behind it.
+    /// What a change of size or contiguity needs, for the same memory.
     pub(super) fn resize(&self, level: u8, old: u64, new: u64) -> Change {
         let is_in_no_tlb = |entry| self.kind_of(level, entry) == Kind::Leaf && entry & Arm64::<S>::nt(level) != 0;
         match self.break_level {
@@ -198,19 +199,19 @@ impl<S: Copy> Arm64<S> {
         }
     }
 
-    /// The bits of a page below its address and above 11, which larger granules leave over: RES0 without 52-bit
-    /// addresses (D8.3.1).
+    /// The bits of a page descriptor between bit 12 and its address, which larger granules do not use: RES0 without
+    /// 52-bit addresses (D8.3.1).
     pub(super) const fn unused_address_bits(&self) -> u64 {
         let in_use = matches!(self.granule, Granule::K64) && self.is_wide;
         if matches!(self.granule, Granule::K4) || in_use { 0 } else { mask(self.granule.shift() - 1, 12) }
     }
 
-    /// TCR_EL1.IPS or VTCR_EL2.PS: the value that chooses the size of output addresses.
+    /// The value of TCR_EL1.IPS or VTCR_EL2.PS that selects the size of output addresses.
     pub(super) fn physical_size(&self) -> u64 {
         PHYSICAL_BITS.iter().position(|bits| *bits == self.geometry.output_bits()).unwrap_or_default() as u64
     }
 
-    /// The root as a TTBR or VTTBR holds it, which with 52-bit addresses keeps bits 51:48 in 5:2.
+    /// The root in the format of a TTBR or VTTBR, which with 52-bit addresses holds bits 51:48 in 5:2.
     pub(super) fn base_register(&self, root: OutputAddress) -> u64 {
         let upper = if self.geometry.output_bits() > 48 { root.0 >> 48 & 0xf } else { 0 };
         root.0 & mask(47, 0) | upper << 2

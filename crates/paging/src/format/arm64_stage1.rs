@@ -1,4 +1,4 @@
-//! arm64 stage 1 of EL1&0: VMSAv8-64 descriptors.
+//! The format of arm64 stage 1 of EL1&0: VMSAv8-64 descriptors.
 //!
 //! Source: Arm Architecture Reference Manual (DDI 0487), D8.3 (descriptors), D8.4 (permissions), D8.5 (access flag
 //! and dirty state), D8.16.1 (break-before-make); arch/arm64/include/asm/pgtable-hwdef.h.
@@ -17,10 +17,10 @@ use crate::attributes::{Attributes, Flags};
 use crate::extension::Extension;
 use crate::rule::Rule;
 
-/// Stage 1 translation of EL1&0, of one of its two halves.
+/// Stage 1 translation of EL1&0 for one of its two halves.
 pub type Arm64Stage1 = Arm64<Stage1>;
 
-/// What stage 1 has of its own.
+/// The properties that only stage 1 has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage1 {
     /// Bits 62:60 of a leaf are a permission overlay index (FEAT_S1POE).
@@ -28,21 +28,21 @@ pub struct Stage1 {
 }
 
 impl Arm64Stage1 {
-    /// Tables of `granule` for `input_bits` (16 to 52) bits of the lower half (TTBR0). More than 48 bits
-    /// come with 52-bit output addresses (FEAT_LPA2, or FEAT_LVA and FEAT_LPA with the 64K granule).
+    /// Tables of `granule` for `input_bits` (16 to 52) bits of the lower half (TTBR0). More than 48 bits imply 52-bit
+    /// output addresses (FEAT_LPA2, or FEAT_LVA and FEAT_LPA with the 64K granule).
     pub const fn new(granule: Granule, input_bits: u8) -> Arm64Stage1 {
         // ARM64_HW_PGTABLE_LEVELS of pgtable-hwdef.h.
         let levels = (input_bits - 4) / (granule.shift() - 3);
         Arm64::with_stage(granule, levels, input_bits, Stage1 { overlay: false })
     }
 
-    /// The same format for the half that `extension` (zeroes or ones) says.
+    /// The same format for the half that `extension` (zeros or ones) selects.
     pub const fn with_extension(mut self, extension: Extension) -> Arm64Stage1 {
         self.geometry = self.geometry.with_extension(extension);
         self
     }
 
-    /// The same format with permission overlays (FEAT_S1POE): a leaf has an index of one.
+    /// The same format with permission overlays (FEAT_S1POE): a leaf has an overlay index.
     pub const fn with_overlay(mut self) -> Arm64Stage1 {
         self.stage.overlay = true;
         self
@@ -58,7 +58,7 @@ impl Stage for Stage1 {
         }
     }
 
-    /// What the kernel may execute, EL0 may not, and the other way round, as Linux maps.
+    /// As Linux maps: EL0 cannot execute what the kernel executes, and the other way round.
     fn execute(user: bool) -> Flags {
         if user { Flags::USER_EXECUTE } else { Flags::KERNEL_EXECUTE }
     }
@@ -70,7 +70,8 @@ impl Stage for Stage1 {
         FLAGS_1.mask() | ATTRINDX.mask | AP_READ_ONLY.mask | key | dirty
     }
 
-    /// From global to not global an invalidation is enough; the other way two translations of one address could be hit.
+    /// A change from global to not global needs only an invalidation. The other direction could leave two translations
+    /// of one address.
     fn permission_bits(old: u64, new: u64) -> u64 {
         let to_global = NG.is_set(old) && !NG.is_set(new);
         (FLAGS_1.mask() | AP_READ_ONLY.mask | POINDEX.mask) & !NG.when(to_global)

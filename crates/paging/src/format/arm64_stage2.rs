@@ -1,7 +1,8 @@
-//! arm64 stage 2: what a hypervisor's guest believes to be physical.
+//! The format of arm64 stage 2, which translates a guest's physical addresses.
 //!
-//! Source: Arm Architecture Reference Manual (DDI 0487), D8.2 (concatenated tables), D8.3 (descriptors), D8.4 (permissions);
-//! arch/arm64/kvm/hyp/pgtable.c and include/asm/stage2_pgtable.h for the levels KVM chooses.
+//! Source: Arm Architecture Reference Manual (DDI 0487), D8.2 (concatenated tables), D8.3 (descriptors), D8.4
+//! (permissions); arch/arm64/kvm/hyp/pgtable.c and include/asm/stage2_pgtable.h for the number of levels that KVM
+//! chooses.
 
 use alloc::vec::Vec;
 
@@ -13,13 +14,13 @@ use crate::address::OutputAddress;
 use crate::attributes::{Attributes, Flags};
 use crate::rule::Rule;
 
-/// MemAttr of ordinary memory without FEAT_S2FWB: inner and outer write-back.
+/// MemAttr of normal memory without FEAT_S2FWB: inner and outer write-back.
 const WRITE_BACK: u8 = 0b1111;
 
 /// Stage 2 translation of EL1&0.
 pub type Arm64Stage2 = Arm64<Stage2>;
 
-/// What stage 2 has of its own.
+/// The properties that only stage 2 has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage2 {
     /// XN has two bits, one for each exception level (FEAT_XNX).
@@ -27,8 +28,8 @@ pub struct Stage2 {
 }
 
 impl Arm64Stage2 {
-    /// Tables of `granule` for `input_bits` (32 to 52) bits of intermediate physical address, with the levels
-    /// that KVM takes: as few as concatenating up to sixteen root tables allows, and at least two.
+    /// Tables of `granule` for `input_bits` (32 to 52) bits of intermediate physical address, with the levels that KVM
+    /// chooses: as few as concatenating up to sixteen root tables allows, and at least two.
     pub const fn new(granule: Granule, input_bits: u8) -> Arm64Stage2 {
         // stage2_pgtable_levels(): ARM64_HW_PGTABLE_LEVELS(ipa_bits - 4).
         let levels = (input_bits - 8) / (granule.shift() - 3);
@@ -42,13 +43,13 @@ impl Arm64Stage2 {
         self
     }
 
-    /// How many tables of a page's size are concatenated to the root; 1 also where the root is smaller.
+    /// How many page-sized tables are concatenated to form the root; 1 also if the root is smaller.
     pub const fn concatenated(&self) -> u64 {
         let tables = self.geometry.table_bytes(self.geometry.root_level()) >> self.geometry.page_shift();
         if tables == 0 { 1 } else { tables }
     }
 
-    /// The leaf, which nobody may write any more.
+    /// The leaf without write permission.
     #[inline]
     pub(crate) const fn without_write(&self, entry: u64) -> u64 {
         entry & !(S2AP_WRITE | DBM.when(self.hardware_dirty))
@@ -125,7 +126,7 @@ impl Stage for Stage2 {
         if dirty { entry | S2AP_WRITE } else { entry & !S2AP_WRITE }
     }
 
-    /// Tables of stage 2 carry no attributes.
+    /// Table entries of stage 2 carry no attributes.
     fn restrictions(_entry: u64) -> Flags {
         Flags::empty()
     }

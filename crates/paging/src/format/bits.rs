@@ -1,15 +1,15 @@
-//! Where the fields of an entry are. A format writes each field once, with its name: what encodes, decodes and names an
-//! entry, and what says which bits are reserved, all read that.
+//! The bit fields of an entry. A format defines each field once, with its name. Encoding, decoding, naming and the
+//! check of reserved bits all use this definition.
 
 use crate::attributes::Flags;
 
-/// A field: its name in the specification, and its place.
+/// A field: its name in the specification, and its bit positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bits {
     pub name: &'static str,
     pub high: u8,
     pub low: u8,
-    /// The bits in their places.
+    /// The mask of its bits.
     pub mask: u64,
 }
 
@@ -30,7 +30,7 @@ impl Bits {
         (entry & self.mask) >> self.low
     }
 
-    /// A value that fits, in its place.
+    /// A value that fits, shifted to its position.
     #[inline(always)]
     pub const fn put(self, value: u64) -> u64 {
         value << self.low
@@ -42,28 +42,28 @@ impl Bits {
         entry & self.mask != 0
     }
 
-    /// All of it under a condition, and otherwise nothing.
+    /// The mask of the field if `condition` holds, otherwise 0.
     #[inline(always)]
     pub const fn when(self, condition: bool) -> u64 {
         if condition { self.mask } else { 0 }
     }
 }
 
-/// How a bit says a flag.
+/// How a bit represents a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Says {
-    /// It is set where the flag is.
+    /// The bit is set if the flag is set.
     Set(Flags),
-    /// It is clear where the flag is set.
+    /// The bit is clear if the flag is set.
     Clear(Flags),
 }
 
-/// The bits that say one flag each: entries are encoded and decoded by the same table.
+/// Bits that hold one flag each. The same table encodes and decodes entries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlagBits<const N: usize>(pub [(Bits, Says); N]);
 
 impl<const N: usize> FlagBits<N> {
-    /// All of these bits.
+    /// The mask of all these bits.
     pub const fn mask(&self) -> u64 {
         let (mut mask, mut at) = (0, 0);
         while at < N {
@@ -73,7 +73,7 @@ impl<const N: usize> FlagBits<N> {
         mask
     }
 
-    /// The bits for flags.
+    /// Encodes flags.
     #[inline(always)]
     pub fn encode(&self, flags: Flags) -> u64 {
         let bit = |(bits, says): &(Bits, Says)| match *says {
@@ -83,7 +83,7 @@ impl<const N: usize> FlagBits<N> {
         self.0.iter().map(bit).fold(0, |all, bit| all | bit)
     }
 
-    /// The flags that an entry says.
+    /// Decodes the flags of an entry.
     #[inline(always)]
     pub fn decode(&self, entry: u64) -> Flags {
         let mut flags = Flags::empty();
@@ -97,7 +97,7 @@ impl<const N: usize> FlagBits<N> {
     }
 }
 
-/// Accessed and dirty, where each is a bit that says so in every leaf.
+/// The accessed and dirty bits of formats in which every leaf has one bit for each.
 #[derive(Clone, Copy)]
 pub(crate) struct StateBits {
     pub accessed: Bits,
@@ -105,12 +105,10 @@ pub(crate) struct StateBits {
 }
 
 impl StateBits {
-    /// Both bits.
     pub const fn all(self) -> u64 {
         self.accessed.mask | self.dirty.mask
     }
 
-    /// The flags of an entry.
     #[inline]
     pub fn read(self, entry: u64) -> Flags {
         let mut flags = Flags::empty();
@@ -119,7 +117,7 @@ impl StateBits {
         flags
     }
 
-    /// The entry with the flags of `state`.
+    /// The entry with its accessed and dirty bits replaced by `state`.
     #[inline]
     pub fn write(self, entry: u64, state: Flags) -> u64 {
         let accessed = self.accessed.when(state.contains(Flags::ACCESSED));

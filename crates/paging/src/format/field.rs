@@ -1,4 +1,4 @@
-//! The fields of one entry, read and named.
+//! Named fields of one entry.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -6,22 +6,22 @@ use core::fmt;
 
 use super::bits::Bits;
 
-/// A field of an entry, as [`Format::fields`](super::Format::fields) reads it.
+/// A field of an entry, as returned by [`Format::fields`](super::Format::fields).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name in the specification.
+    /// The name in the specification.
     pub name: &'static str,
-    /// Its highest bit.
+    /// The number of the highest bit.
     pub high: u8,
-    /// Its lowest bit.
+    /// The number of the lowest bit.
     pub low: u8,
-    /// Its value, shifted down.
+    /// The value, shifted down to bit 0.
     pub value: u64,
-    /// What this value means.
+    /// The meaning of this value, for people.
     pub meaning: String,
 }
 
-/// Reads the fields of one entry.
+/// Collects the fields of one entry.
 #[derive(Debug)]
 pub struct Fields {
     entry: u64,
@@ -29,19 +29,19 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// None yet, of `entry`.
+    /// An empty collection for `entry`.
     pub fn of(entry: u64) -> Fields {
         Fields { entry, fields: Vec::new() }
     }
 
-    /// Adds a field.
+    /// Adds a field with its meaning.
     pub(super) fn field(&mut self, bits: Bits, meaning: impl fmt::Display) -> &mut Fields {
         let Bits { name, high, low, .. } = bits;
         self.fields.push(Field { name, high, low, value: bits.get(self.entry), meaning: meaning.to_string() });
         self
     }
 
-    /// Adds a field of one bit and what it means clear and set.
+    /// Adds a field of one bit, with the meanings of clear and set.
     pub(super) fn flag(&mut self, bits: Bits, clear: &str, set: &str) -> &mut Fields {
         self.field(bits, if bits.is_set(self.entry) { set } else { clear })
     }

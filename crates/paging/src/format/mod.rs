@@ -1,4 +1,4 @@
-//! Formats: what the bits of an entry mean. One format is one file, and each cites its specification.
+//! Page-table formats: the meaning of the bits of an entry. Each format is one file and cites its specification.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -26,44 +26,44 @@ pub mod x86_64;
 
 pub use field::{Field, Fields};
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Not valid: whatever else it holds is software's.
+    /// The entry is not valid; software may use all other bits.
     Hole,
-    /// Points to a table of the next lower level.
+    /// The entry points to a table of the next lower level.
     Table,
-    /// Maps memory.
+    /// The entry maps memory.
     Leaf,
-    /// Valid and refused by the hardware wherever it is met; [`Format::rules`] says why.
+    /// The entry is valid, but hardware always refuses it; [`Format::rules`] reports why.
     Illegal,
 }
 
-/// How far arm64 hardware bears that the size of a live mapping changes (Arm ARM D8.16.1, FEAT_BBM).
+/// How far arm64 hardware supports changing the size of a live mapping (Arm ARM D8.16.1, FEAT_BBM).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BreakLevel {
     /// The old entry must be made invalid and the TLBs invalidated before the new one is written.
     Zero,
-    /// As zero, or the entry says so with the nT bit before its size changes.
+    /// As zero, but instead of a break the nT bit may be set in the entry before its size changes.
     One,
     /// Sizes and contiguity may change without a break; both translations may be used until the TLBs are
     /// invalidated.
     Two,
 }
 
-/// How tables that hardware may be walking are to be changed.
+/// The rules for changing tables that hardware may be walking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Discipline {
     /// x86-64: the new entry is written over the old one, then the TLBs are invalidated (SDM vol. 3, 5.10.4).
     WriteThenInvalidate,
-    /// RISC-V: as x86-64 with SFENCE.VMA, but the entries of a NAPOT group are emptied, fenced and written
-    /// anew (privileged specification, Svnapot).
+    /// RISC-V: as x86-64 with SFENCE.VMA, but the entries of a NAPOT group are cleared, fenced and then written again
+    /// (privileged specification, Svnapot).
     FenceGroups,
-    /// arm64: break-before-make as far as the level asks for it.
+    /// arm64: break-before-make as far as the level requires it.
     BreakBeforeMake(BreakLevel),
 }
 
-/// What a change of one live entry needs.
+/// What the change of one live entry requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Change {
     /// Nothing: no TLB can hold what changed.
@@ -74,22 +74,22 @@ pub enum Change {
     Break,
 }
 
-/// Most entries of one kind, as a few bits tell them: those whose `mask` bits are `value`.
+/// A quick test that recognizes most entries of one kind: those whose `mask` bits equal `value`.
 ///
-/// What does not match may be of that kind all the same; [`Format::kind`] knows. What matches is of that kind, and
-/// its address is `address` of its bits, shifted up by [`Format::ADDRESS_SHIFT`].
+/// An entry that does not match may still be of that kind; [`Format::kind`] decides. An entry that matches is of that
+/// kind, and its address is its `address` bits, shifted up by [`Format::ADDRESS_SHIFT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// The bits that are looked at.
+    /// The bits to compare.
     pub mask: u64,
-    /// What they must be.
+    /// The value that they must have.
     pub value: u64,
     /// The bits of the address.
     pub address: u64,
 }
 
 impl Pattern {
-    /// Matches no entry.
+    /// A pattern that matches no entry.
     pub const NONE: Pattern = Pattern { mask: 0, value: 1, address: 0 };
 
     /// The address in `entry`, if it matches; `shift` is the format's [`Format::ADDRESS_SHIFT`].
@@ -99,7 +99,7 @@ impl Pattern {
     }
 }
 
-/// Bytes as in `64K`, `2M`, `16G`: those of groups, which are powers of two.
+/// Formats a size such as `64K`, `2M`, `16G`. Sizes of groups are powers of two.
 pub(crate) fn size(bytes: u64) -> String {
     let (letter, shift) = [("T", 40), ("G", 30), ("M", 20), ("K", 10)]
         .into_iter()
@@ -110,8 +110,8 @@ pub(crate) fn size(bytes: u64) -> String {
 
 /// A page-table format: a value that holds granule, address bits and features.
 ///
-/// Levels count from the leaf table: 0 holds pages. Entries are hardware entries, also where software
-/// writes several of them as one.
+/// Levels count from the leaf table: level 0 holds pages. Entries are hardware entries, even where software writes
+/// several of them as one.
 ///
 /// ```
 /// use paging::format::{Kind, x86_64::X86_64};
@@ -126,52 +126,52 @@ pub(crate) fn size(bytes: u64) -> String {
 /// assert!(flags.contains(Flags::WRITE | Flags::USER | Flags::DIRTY) && !flags.contains(Flags::USER_EXECUTE));
 /// ```
 pub trait Format: Copy + fmt::Debug {
-    /// How far below its place an address stands in an entry that a [`Pattern`] tells.
+    /// How far the address in an entry that a [`Pattern`] matches is shifted below its real position.
     const ADDRESS_SHIFT: u32 = 0;
 
-    /// What messages call it.
+    /// Its name in messages.
     fn name(&self) -> &'static str;
 
-    /// The name of a level, as the format's own specification or Linux calls it.
+    /// The name of a level in the format's own specification or in Linux.
     fn level_name(&self, level: u8) -> String;
 
     /// The shape of its tables.
     fn geometry(&self) -> Geometry;
 
-    /// What `entry` at `level` is; never a table at level 0.
+    /// The kind of `entry` at `level`; never a table at level 0.
     fn kind(&self, level: u8, entry: u64) -> Kind;
 
-    /// Entries above level 0 that are [`Kind::Table`], and what [`Format::table_address`] is.
+    /// The pattern of entries above level 0 that are [`Kind::Table`]; its address is that of [`Format::table_address`].
     fn table_pattern(&self) -> Pattern {
         Pattern::NONE
     }
 
-    /// Entries of `level` that are [`Kind::Leaf`], and what [`Format::leaf_address`] is at any address.
+    /// The pattern of entries at `level` that are [`Kind::Leaf`]; its address is that of [`Format::leaf_address`] for any `va`.
     fn leaf_pattern(&self, level: u8) -> Pattern {
         let _ = level;
         Pattern::NONE
     }
 
-    /// Where the table is that a [`Kind::Table`] entry points to.
+    /// The address of the table that a [`Kind::Table`] entry points to.
     fn table_address(&self, entry: u64) -> OutputAddress;
 
-    /// Where the memory begins that a [`Kind::Leaf`] entry maps at `va`, which matters only to formats
-    /// whose entry stands for a whole group.
+    /// The first address of the memory that a [`Kind::Leaf`] entry maps at `va`. `va` matters only to formats in which
+    /// one entry represents a whole group.
     fn leaf_address(&self, level: u8, entry: u64, va: InputAddress) -> OutputAddress;
 
-    /// log2 of the entries of the contiguous group that a leaf says it belongs to; 0 if to none.
+    /// log2 of the entries in the contiguous group that a leaf belongs to; 0 if it belongs to none.
     fn group_bits(&self, level: u8, entry: u64) -> u8;
 
-    /// What a leaf says besides its address.
+    /// The attributes of a leaf.
     fn attributes(&self, level: u8, entry: u64) -> Attributes;
 
-    /// The flags that a table entry takes from every leaf below it.
+    /// The flags that a table entry removes from every leaf below it.
     fn restrictions(&self, entry: u64) -> Flags {
         let _ = entry;
         Flags::empty()
     }
 
-    /// Whether leaves may stand at `level`.
+    /// Whether leaves are possible at `level`.
     fn has_leaf(&self, level: u8) -> bool;
 
     /// log2 of the entries of a contiguous group at `level`; 0 where there are none.
@@ -182,10 +182,10 @@ pub trait Format: Copy + fmt::Debug {
         0
     }
 
-    /// The flags that say "may be executed" of a page for `user` or not, as its users expect.
+    /// The flags of a page that is executable by user code (`user`), or by the kernel only, as operating systems expect.
     fn execute(&self, user: bool) -> Flags;
 
-    /// The index of ordinary cacheable memory in [`Attributes::memory`].
+    /// The index of normal cacheable memory in [`Attributes::memory`].
     fn normal_memory(&self) -> u8 {
         0
     }
@@ -193,64 +193,64 @@ pub trait Format: Copy + fmt::Debug {
     /// A leaf at `level` without its address; `grouped` if it belongs to a contiguous group.
     ///
     /// # Errors
-    /// Attributes that an entry cannot express.
+    /// An entry cannot express the attributes.
     fn leaf(&self, level: u8, attributes: Attributes, grouped: bool) -> Result<u64, Error>;
 
-    /// The bits that a leaf at `level` has for the address `pa`, or for a part of one: each bit of it has a place.
+    /// The bits of a leaf at `level` for the address `pa` or for a part of one: each bit of the address has a fixed position.
     fn address_bits(&self, level: u8, pa: u64, grouped: bool) -> u64;
 
     /// An entry that points to the table at `pa`.
     fn table(&self, pa: OutputAddress) -> u64;
 
-    /// The leaf with other attributes; software's bits and its place in a group stay.
+    /// The leaf with other attributes; software bits and its membership in a group stay.
     ///
     /// # Errors
-    /// Attributes that an entry cannot express.
+    /// An entry cannot express the attributes.
     fn with_attributes(&self, level: u8, entry: u64, attributes: Attributes) -> Result<u64, Error>;
 
-    /// The bits of an entry that hardware leaves to software, whether it is valid or not.
+    /// The bits of an entry that hardware leaves to software, in valid entries and in others.
     fn software_bits(&self) -> u64;
 
     /// The accessed and dirty flags of a leaf.
     fn state(&self, entry: u64) -> Flags;
 
-    /// The bits that are the accessed and dirty flags, if each is a bit that says so in every leaf.
+    /// The bits of the accessed and dirty flags, if every leaf has one bit for each.
     fn state_bits(&self) -> Option<u64> {
         None
     }
 
-    /// The leaf with the accessed and dirty flags of `state`, which is a part of [`Flags::STATE`].
+    /// The leaf with the accessed and dirty flags of `state`, which is a subset of [`Flags::STATE`].
     fn with_state(&self, entry: u64, state: Flags) -> u64;
 
-    /// How live tables are changed.
+    /// The rules for changing live tables.
     fn discipline(&self) -> Discipline;
 
-    /// What the change of a live entry from `old` to `new` needs, by the architecture alone.
+    /// What the change of a live entry from `old` to `new` requires, according to the architecture alone.
     fn change(&self, level: u8, old: u64, new: u64) -> Change;
 
-    /// Tells `broken` of each rule that `entry` breaks on its own, without its neighbours.
+    /// Calls `broken` for each rule that `entry` breaks on its own, without its neighbours.
     fn rules(&self, level: u8, entry: u64, broken: &mut dyn FnMut(Rule));
 
-    /// Whether hardware faults on every access through an entry that breaks `rule`, besides those that are
-    /// [`Kind::Illegal`]. Walks of software go on all the same.
+    /// Whether hardware faults on every access through an entry that breaks `rule`, in addition to entries that are
+    /// [`Kind::Illegal`]. Software walks continue regardless.
     fn faults(&self, rule: Rule) -> bool {
         let _ = rule;
         false
     }
 
-    /// Every field of `entry`, by name, highest bits first.
+    /// Every field of `entry`, with its name, highest bits first.
     fn fields(&self, level: u8, entry: u64) -> Vec<Field>;
 
-    /// What the address of the root table must be a multiple of.
+    /// The required alignment of the root table, in bytes.
     fn root_alignment(&self) -> u64 {
         self.geometry().table_bytes(self.geometry().root_level())
     }
 
-    /// What the hardware is told so that it uses the tables at `root`: registers by name, and values.
+    /// The registers, by name with values, that make hardware use the tables at `root`.
     fn registers(&self, root: OutputAddress) -> Vec<(&'static str, u64)>;
 }
 
-/// The rule that `entry` breaks first; for an entry that is [`Kind::Illegal`].
+/// The first rule that `entry`, which is [`Kind::Illegal`], breaks.
 pub(crate) fn first_rule(format: &impl Format, level: u8, entry: u64) -> Rule {
     let mut first = None;
     format.rules(level, entry, &mut |rule| {

@@ -16,16 +16,16 @@ use super::software_64k::Software64K;
 use super::x86_64::X86_64;
 use crate::extension::Extension;
 
-/// A format that was chosen by name. [`with_format!`](crate::with_format) gets at the format itself.
+/// A format selected by name. [`with_format!`](crate::with_format) gives access to the format itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// x86-64.
+    /// The format x86-64.
     X86_64(X86_64),
-    /// arm64 stage 1.
+    /// The format of arm64 stage 1.
     Arm64Stage1(Arm64Stage1),
-    /// arm64 stage 2.
+    /// The format of arm64 stage 2.
     Arm64Stage2(Arm64Stage2),
-    /// RISC-V, either stage.
+    /// The format of RISC-V, either stage.
     RiscV(RiscV),
     /// 64K software pages on RISC-V.
     Software64K(Software64K),
@@ -45,18 +45,18 @@ macro_rules! with_format {
     };
 }
 
-/// One family of names, for help and messages.
+/// A family of format names, for help and messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Family {
-    /// How its names are made.
+    /// The pattern of its names.
     pub names: &'static str,
-    /// What can follow, each after a `+`.
+    /// The options, each of which follows a `+`.
     pub options: &'static str,
-    /// What it is.
+    /// A description of the formats.
     pub what: &'static str,
 }
 
-/// Every family of formats.
+/// All families of formats.
 pub const FAMILIES: [Family; 5] = [
     Family {
         names: "x86-64, x86-64-la57",
@@ -85,29 +85,29 @@ pub const FAMILIES: [Family; 5] = [
     },
 ];
 
-/// A name that no format has.
+/// Why a name is not a format.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum NameError {
-    /// No such format.
+    /// There is no such format.
     #[error("{name:?} is no page-table format; expected {}", self.expected())]
     Unknown {
-        /// What was found.
+        /// The name that was given.
         name: String,
     },
-    /// No such option of this format.
+    /// The format does not have this option.
     #[error("{option:?} is no option of the format {format:?}; expected {options}")]
     Option {
-        /// What was found after a `+`.
+        /// The option that was given, without the `+`.
         option: String,
-        /// The format.
+        /// The format's name.
         format: String,
-        /// Those that there are.
+        /// The options that the format has.
         options: &'static str,
     },
 }
 
 impl NameError {
-    /// What could stand in place of the name that was found, for messages that say themselves what that was and where.
+    /// The expected names or options, for messages that state what was found and where.
     pub fn expected(&self) -> String {
         match self {
             NameError::Unknown { .. } => FAMILIES.map(|family| family.names).join(", "),
@@ -211,7 +211,7 @@ fn software_64k_option(format: Software64K, option: &str) -> Option<Software64K>
     })
 }
 
-/// The number in `phys46`.
+/// Parses the number in an option such as `phys46`.
 fn physical_bits(option: &str) -> Option<u8> {
     option.strip_prefix("phys")?.parse().ok()
 }

@@ -21,16 +21,16 @@ use crate::rule::Rule;
 /// log2 of the entries of a 64K NAPOT group, the only one that Svnapot defines.
 const NAPOT_BITS: u8 = 4;
 
-/// What the tables translate.
+/// The kind of address that the tables translate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// A virtual address, by `satp` or `vsatp`.
+    /// A virtual address, through `satp` or `vsatp`.
     Supervisor,
-    /// A guest physical address, by `hgatp`: the root has four times the entries.
+    /// A guest physical address, through `hgatp`: the root has four times the entries.
     Guest,
 }
 
-/// One of the Sv modes.
+/// One of the Sv modes, or of the G-stage modes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RiscV {
     geometry: Geometry,
@@ -42,7 +42,7 @@ pub struct RiscV {
 }
 
 impl RiscV {
-    /// What the tables translate.
+    /// The stage at which the tables translate.
     pub const fn stage(&self) -> Stage {
         self.stage
     }
@@ -70,8 +70,8 @@ impl RiscV {
         self
     }
 
-    /// The same format on a machine with physical addresses of `physical_bits` bits, 32 to 56, which the architecture
-    /// leaves to it.
+    /// The same format on a machine with physical addresses of `physical_bits` bits, 32 to 56. The architecture leaves
+    /// this size to the implementation.
     pub const fn with_physical_bits(mut self, physical_bits: u8) -> RiscV {
         assert!(physical_bits >= 32 && physical_bits <= 56);
         self.geometry = self.geometry.with_output_bits(physical_bits);
@@ -108,14 +108,14 @@ impl RiscV {
             return inexpressible("a protection key");
         } else {
         }
-        // The G-stage treats every access as one of user mode.
+        // The G-stage treats every access as a U-mode access.
         let of_guest = U.when(self.stage == Stage::Guest);
         Ok(FLAGS.encode(flags) | X.when(!execute.is_empty()) | of_guest | PBMT.put(u64::from(memory)))
     }
 }
 
 impl Format for RiscV {
-    /// PPN is an address over 4096, from bit 10 on.
+    /// PPN holds the address divided by 4096, from bit 10 on.
     const ADDRESS_SHIFT: u32 = 2;
 
     fn name(&self) -> &'static str {
@@ -159,7 +159,7 @@ impl Format for RiscV {
         Pattern { mask: V.mask | PERMISSIONS | OF_LEAVES | RESERVED.mask, value: V.mask, address: PPN.mask }
     }
 
-    /// A leaf that can be read, of ordinary memory, in no group.
+    /// A leaf that is readable, maps ordinary memory, and is in no group.
     #[inline]
     fn leaf_pattern(&self, level: u8) -> Pattern {
         let address = PPN.mask & !((self.geometry.span(level) - 1) >> 2);
@@ -207,7 +207,7 @@ impl Format for RiscV {
         if self.napot && level == 0 { NAPOT_BITS } else { 0 }
     }
 
-    /// S-mode never executes the pages of U-mode.
+    /// S-mode never executes U-mode pages.
     fn execute(&self, user: bool) -> Flags {
         match (self.stage, user) {
             (Stage::Guest, _) => Flags::KERNEL_EXECUTE | Flags::USER_EXECUTE,
@@ -259,9 +259,9 @@ impl Format for RiscV {
         Discipline::FenceGroups
     }
 
-    /// "Svnapot": all entries of a group must be made invalid, and fenced, before one of another kind is
-    /// written. Without Svvptc even an entry that was not valid needs a fence for the harts that have seen it
-    /// so; they take a fault at most, which is why such a change is free here.
+    /// "Svnapot": all entries of a group must be made invalid, and fenced, before an entry of another kind is written.
+    /// Without Svvptc even an entry that was not valid needs a fence for the harts that have seen it as invalid.
+    /// Without the fence they take at most a fault, so such a change is free here.
     fn change(&self, level: u8, old: u64, new: u64) -> Change {
         let is_group = |entry| self.is_napot(level, entry);
         let changed = (old ^ new) & !RSW.mask;
@@ -269,7 +269,7 @@ impl Format for RiscV {
             Kind::Hole | Kind::Illegal => Change::Free,
             _ if changed == 0 => Change::Free,
             _ if self.kind(level, new) == Kind::Hole => Change::Invalidate,
-            // Hardware sets A and D in any one of them, and software gathers them: that is no change of kind.
+            // Hardware sets A and D in any one entry of a group, and software collects them. That is not a change of kind.
             _ if (is_group(old) || is_group(new)) && changed & !STATE.all() != 0 => Change::Break,
             Kind::Leaf if new & old == old && changed & !(PERMISSIONS | STATE.all()) == 0 => Change::Free,
             _ => Change::Invalidate,
@@ -307,14 +307,14 @@ impl Format for RiscV {
         if self.stage == Stage::Guest && G.is_set(entry) {
             broken(Rule::Ignored { bits: G.mask });
         }
-        // "Guest physical address translation": all accesses are considered to be of U-mode.
+        // "Guest physical address translation": all accesses are treated as U-mode accesses.
         if self.stage == Stage::Guest && !U.is_set(entry) {
             broken(Rule::GuestWithoutUser);
         }
     }
 
-    /// "Virtual address translation process": a misaligned superpage raises a page fault, and an address without memory
-    /// an access fault ("Physical Memory Attributes").
+    /// "Virtual address translation process": a misaligned superpage raises a page fault. An address without memory
+    /// raises an access fault ("Physical Memory Attributes").
     fn faults(&self, rule: Rule) -> bool {
         matches!(rule, Rule::MisalignedLeaf { .. } | Rule::AddressTooLarge { .. })
     }
@@ -358,7 +358,7 @@ impl Format for RiscV {
         fields.done()
     }
 
-    /// Mode and root as `satp` or `hgatp` hold them, ASID and VMID 0.
+    /// Mode and root in the format of `satp` or `hgatp`, with ASID and VMID 0.
     fn registers(&self, root: OutputAddress) -> Vec<(&'static str, u64)> {
         let mode = u64::from(self.geometry.levels()) + 5;
         let name = if self.stage == Stage::Guest { "hgatp" } else { "satp" };

@@ -1,4 +1,4 @@
-//! Where the fields of RISC-V entries are.
+//! The bit fields of RISC-V entries.
 //!
 //! Source: RISC-V Privileged Specification, "Sv39: Page-Based 39-bit Virtual-Memory System", "Svnapot", "Svpbmt".
 
@@ -18,12 +18,12 @@ pub const PPN: Bits = Bits::new("PPN", 53, 10);
 pub const RESERVED: Bits = Bits::new("reserved", 60, 54);
 pub const PBMT: Bits = Bits::new("PBMT", 62, 61);
 pub const N: Bits = Bits::one("N", 63);
-/// Only leaves may have these.
+/// Fields that are allowed only in leaves.
 pub const OF_LEAVES: u64 = PBMT.mask | N.mask;
 pub const STATE: StateBits = StateBits { accessed: A, dirty: D };
 /// Any of these makes an entry a leaf.
 pub const PERMISSIONS: u64 = R.mask | W.mask | X.mask;
-/// The bits that say one flag each.
+/// The bits that each hold one flag.
 pub const FLAGS: FlagBits<6> = FlagBits([
     (R, Says::Set(Flags::READ)),
     (W, Says::Set(Flags::WRITE)),

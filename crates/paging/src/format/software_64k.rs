@@ -1,9 +1,9 @@
-//! 64K software base pages on a RISC-V MMU of 4K: sixteen hardware entries are one software entry, at every level.
+//! 64K software base pages on a RISC-V MMU with 4K pages: sixteen hardware entries are one software entry, at every level.
 //!
 //! Source: "riscv: Introduce 64K base page", RFC v2 (linux-riscv, December 2024): a software table page of 64K holds
-//! sixteen hardware tables, side by side; a software entry's hardware entries point to those, or map sixteen times what
-//! one maps. The hardware walks Sv39, Sv48 or Sv57 as ever; software's indexes are those of a page shift of 16:
-//! `pgd 38:34 | pmd 33:25 | pte 24:16 | offset 15:0` on Sv39.
+//! sixteen adjacent hardware tables. The hardware entries of a software entry point to those tables, or map sixteen
+//! times the memory of one. The hardware walks Sv39, Sv48 or Sv57 as usual; software's indexes are those of a page
+//! shift of 16: `pgd 38:34 | pmd 33:25 | pte 24:16 | offset 15:0` on Sv39.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::geometry::Geometry;
 use crate::rule::Rule;
 
-/// log2 of the hardware entries of a software entry (HW_PAGES_PER_PAGE of the series).
+/// log2 of the hardware entries of a software entry (HW_PAGES_PER_PAGE in the series).
 const RUN_BITS: u8 = 4;
 
 /// Tables for 64K software pages.
@@ -26,7 +26,7 @@ pub struct Software64K {
 }
 
 impl Software64K {
-    /// Software tables over hardware of `levels` levels, 3 to 5; a page is a NAPOT group where `napot`.
+    /// Software tables over hardware of `levels` levels, 3 to 5; with `napot` a page is a NAPOT group.
     pub const fn new(levels: u8, napot: bool) -> Software64K {
         let hardware = RiscV::new(levels, Stage::Supervisor);
         Software64K { hardware: if napot { hardware.with_napot() } else { hardware } }
@@ -42,7 +42,7 @@ impl Software64K {
         Software64K { hardware: self.hardware.with_napot() }
     }
 
-    /// What the hardware walks.
+    /// The format that the hardware walks.
     pub const fn hardware(&self) -> RiscV {
         self.hardware
     }

@@ -1,7 +1,7 @@
-//! x86-64: 4-level and 5-level paging.
+//! The format of x86-64: 4-level and 5-level paging.
 //!
-//! Source: Intel SDM vol. 3A, chapter "Paging", 4-level paging and 5-level paging: the tables of the formats of
-//! CR3, PML5E, PML4E, PDPTE, PDE and PTE; AMD64 APM vol. 2, 5.3 gives the same bits.
+//! Source: Intel SDM vol. 3A, chapter "Paging", 4-level paging and 5-level paging: the tables of the formats of CR3,
+//! PML5E, PML4E, PDPTE, PDE and PTE; AMD64 APM vol. 2, 5.3 lists the same bits.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -22,9 +22,9 @@ const PWT: Bits = Bits::one("PWT", 3);
 const PCD: Bits = Bits::one("PCD", 4);
 const A: Bits = Bits::one("A", 5);
 const D: Bits = Bits::one("D", 6);
-/// In entries above level 0: this is a leaf.
+/// In entries above level 0, this bit marks a leaf.
 const PS: Bits = Bits::one("PS", 7);
-/// The PAT bit of a 4K leaf, and of larger ones.
+/// The PAT bit of a 4K leaf, and of larger leaves.
 const PAT_PAGE: Bits = Bits::one("PAT", 7);
 const PAT_LARGE: Bits = Bits::one("PAT", 12);
 const G: Bits = Bits::one("G", 8);
@@ -34,7 +34,7 @@ const KEY: Bits = Bits::new("key", 62, 59);
 const XD: Bits = Bits::one("XD", 63);
 const STATE: StateBits = StateBits { accessed: A, dirty: D };
 const SOFTWARE: u64 = SOFTWARE_LOW.mask | SOFTWARE_HIGH.mask;
-/// The bits that say one flag each.
+/// The bits that each hold one flag.
 const FLAGS: FlagBits<5> = FlagBits([
     (RW, Says::Set(Flags::WRITE)),
     (US, Says::Set(Flags::USER)),
@@ -43,21 +43,21 @@ const FLAGS: FlagBits<5> = FlagBits([
     (G, Says::Set(Flags::GLOBAL)),
 ]);
 
-/// 4-level or 5-level paging of a processor.
+/// 4-level or 5-level paging on a processor with these features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct X86_64 {
     geometry: Geometry,
-    /// PDPTEs may be leaves of 1G (`CPUID.80000001H:EDX[26]`).
+    /// PDPTEs may be 1G leaves (`CPUID.80000001H:EDX[26]`).
     pub gigabyte_leaves: bool,
-    /// XD is a permission, not reserved (EFER.NXE).
+    /// XD is a permission instead of a reserved bit (EFER.NXE).
     pub execute_disable: bool,
-    /// Bits 62:59 of a leaf are a protection key, not ignored (CR4.PKE or CR4.PKS).
+    /// Bits 62:59 of a leaf are a protection key instead of ignored bits (CR4.PKE or CR4.PKS).
     pub keys: bool,
 }
 
 impl X86_64 {
-    /// Paging of `levels` (4 or 5) levels with 1G leaves, XD and protection keys, on a processor with
-    /// `physical_bits` (MAXPHYADDR, 32 to 52).
+    /// Paging of `levels` (4 or 5) levels with 1G leaves, XD and protection keys, on a processor with `physical_bits`
+    /// (MAXPHYADDR, 32 to 52).
     pub const fn new(levels: u8, physical_bits: u8) -> X86_64 {
         assert!((levels == 4 || levels == 5) && physical_bits >= 32 && physical_bits <= 52);
         let geometry = Geometry::new(12, levels, 12 + 9 * levels, physical_bits, Extension::Sign);
@@ -81,7 +81,7 @@ impl X86_64 {
         if level == 0 { PAT_PAGE } else { PAT_LARGE }
     }
 
-    /// The bits that [`Attributes`] hold.
+    /// The bits that hold [`Attributes`].
     const fn attribute_bits(&self, level: u8) -> u64 {
         FLAGS.mask() | PWT.mask | PCD.mask | XD.mask | KEY.when(self.keys) | X86_64::pat(level).mask
     }
@@ -190,7 +190,7 @@ impl Format for X86_64 {
         0
     }
 
-    /// Without SMEP the kernel may execute what the user may.
+    /// Without SMEP the kernel may execute user pages.
     fn execute(&self, user: bool) -> Flags {
         if user { Flags::KERNEL_EXECUTE | Flags::USER_EXECUTE } else { Flags::KERNEL_EXECUTE }
     }
@@ -204,7 +204,7 @@ impl Format for X86_64 {
         pa
     }
 
-    /// Everything is allowed; the leaves decide.
+    /// A table entry allows everything; the leaves decide.
     #[inline]
     fn table(&self, pa: OutputAddress) -> u64 {
         pa.0 | P.mask | RW.mask | US.mask | A.mask
@@ -237,8 +237,8 @@ impl Format for X86_64 {
         Discipline::WriteThenInvalidate
     }
 
-    /// No TLB holds an entry that is not present, and one that allows less than the new entry costs a
-    /// fault at most (SDM vol. 3, "Optional invalidation").
+    /// No TLB holds an entry that is not present. An entry that allows less than the new one costs at most a fault (SDM
+    /// vol. 3, "Optional invalidation").
     fn change(&self, level: u8, old: u64, new: u64) -> Change {
         let ignored = SOFTWARE | KEY.when(!self.keys);
         let (cleared, set) = (old & !new, new & !old);
@@ -277,8 +277,8 @@ impl Format for X86_64 {
         }
     }
 
-    /// Reserved bits, of which those below and above an address are some, raise a page fault with RSVD (SDM vol. 3,
-    /// "Page-fault exceptions").
+    /// Reserved bits, including those below and above an address, raise a page fault with RSVD (SDM vol. 3, "Page-fault
+    /// exceptions").
     fn faults(&self, rule: Rule) -> bool {
         matches!(rule, Rule::MisalignedLeaf { .. } | Rule::AddressTooLarge { .. } | Rule::Reserved { .. })
     }
@@ -289,7 +289,7 @@ impl Format for X86_64 {
         if !P.is_set(entry) {
             return fields.done();
         }
-        // Where no processor has leaves, the entry has the fields of one that points to a table.
+        // Above level 2 no processor has leaves, so the entry has the fields of a pointer to a table.
         let leaf = self.kind(level, entry) != Kind::Table && level < 3;
         fields
             .flag(RW, "no writes below", "writes allowed")
@@ -338,7 +338,7 @@ impl Format for X86_64 {
         fields.done()
     }
 
-    /// CR3 and the control bits that choose this format (SDM vol. 3, "Paging modes and control bits").
+    /// CR3 and the control bits that select this format (SDM vol. 3, "Paging modes and control bits").
     fn registers(&self, root: OutputAddress) -> Vec<(&'static str, u64)> {
         let la57 = if self.geometry.levels() == 5 { 1 << 12 } else { 0 };
         let keys = if self.keys { 1 << 22 } else { 0 };

@@ -1,4 +1,4 @@
-//! Building the tables of a block out of sight of the hardware.
+//! Builds the tables that replace a block before hardware can see them.
 
 use super::cache::TableCache;
 use super::counters::Counters;
@@ -10,26 +10,26 @@ use crate::format::arm64_stage2::Arm64Stage2;
 use crate::geometry::ENTRY_BYTES;
 use crate::log::Log;
 
-/// How the tables of a block are built. The result and the counts are the same.
+/// How the tables for a block are built. The result and the counts are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Build {
-    /// As KVM does: the generic walker visits each new entry, and a visitor maps it.
+    /// As in KVM: the generic walker visits each new entry, and a visitor maps it.
     #[default]
     Walk,
     /// Table by table, in a loop over its entries.
     Fill,
 }
 
-/// What the leaves of a block's tables have in common.
+/// The common properties of the leaves in a block's tables.
 #[derive(Clone, Copy)]
 struct Leaves {
     format: Arm64Stage2,
-    /// The first input address of the block, and its memory.
+    /// The first input address of the block, and the address of its memory.
     va: InputAddress,
     pa: OutputAddress,
-    /// The block's own bits, without its address and type.
+    /// The block's attribute bits, without its address and type.
     bits: u64,
-    /// Down to pages; else one level only.
+    /// Whether to build down to pages; otherwise one level only.
     complete: bool,
 }
 
@@ -53,13 +53,13 @@ impl Leaves {
     }
 }
 
-/// Bits 1:0 of a descriptor, and what they are in a page and in a block (Arm ARM D8.3.1).
+/// Bits 1:0 of a descriptor, and their values in a page and in a block (Arm ARM D8.3.1).
 const TYPE: u64 = 0b11;
 const PAGE: u64 = 0b11;
 const BLOCK: u64 = 0b01;
 
-/// Builds the table that takes the place of `block` (kvm_pgtable_stage2_create_unlinked), down to pages if
-/// `complete`, with tables from `cache`, which has enough.
+/// Builds the table that replaces `block` (kvm_pgtable_stage2_create_unlinked), down to pages if `complete`. It takes
+/// tables from `cache`, which must have enough.
 pub(super) fn unlinked<L: Log>(
     walk: &mut Walk<'_, L>,
     block: &Visited,
@@ -88,7 +88,7 @@ pub(super) fn unlinked<L: Log>(
     Ok(table)
 }
 
-/// Maps each entry of unlinked tables that it is shown (stage2_map_walker).
+/// Maps each visited entry of unlinked tables (stage2_map_walker).
 struct Map<'a> {
     leaves: &'a Leaves,
     cache: &'a mut TableCache,

@@ -1,4 +1,4 @@
-//! The cache of tables that a split takes from, because it may not allocate while it holds the lock.
+//! The cache of preallocated tables for a split, which may not allocate while it holds the lock.
 
 use alloc::vec::Vec;
 
@@ -20,20 +20,20 @@ pub struct TableCache {
 }
 
 impl TableCache {
-    /// How many tables it has.
+    /// The number of tables in the cache.
     pub fn len(&self) -> u64 {
         self.tables.len() as u64
     }
 
-    /// Whether it has none.
+    /// Whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty()
     }
 
-    /// Allocates tables until it has `capacity`.
+    /// Allocates tables until the cache has `capacity`.
     ///
     /// # Errors
-    /// The arena is full. It keeps what it got.
+    /// The arena is full. The tables allocated so far stay in the cache.
     pub fn top_up<L: Log>(&mut self, tables: &mut Tables<Arm64Stage2, L>, capacity: u64) -> Result<(), crate::Error> {
         let bytes = tables.geometry().page_bytes();
         while self.len() < capacity {
@@ -42,7 +42,7 @@ impl TableCache {
         Ok(())
     }
 
-    /// Gives its tables back to the arena. No hardware has seen them.
+    /// Returns its tables to the arena. Hardware has never seen them.
     pub fn empty<L: Log>(&mut self, tables: &mut Tables<Arm64Stage2, L>) {
         let bytes = tables.geometry().page_bytes();
         for table in self.tables.drain(..) {
@@ -50,14 +50,14 @@ impl TableCache {
         }
     }
 
-    /// Takes one for the block at `va`.
+    /// Takes one table for the block at `va`.
     pub(super) fn take(&mut self, va: InputAddress, level: u8) -> Result<OutputAddress, Error> {
         self.tables.pop().ok_or(Error::CacheEmpty { va, level, needed: 1, cached: 0 })
     }
 }
 
-/// How many tables splitting `bytes` may take (kvm_mmu_split_nr_page_tables): one for each block of the lowest
-/// block size, and with the 4K granule one for each 1G.
+/// The maximum number of tables that splitting `bytes` needs (kvm_mmu_split_nr_page_tables): one for each block of the
+/// lowest block size, and with the 4K granule one more for each 1G.
 pub fn tables_for(format: &Arm64Stage2, bytes: u64) -> u64 {
     let geometry = format.geometry();
     let highest = if format.granule() == Granule::K4 { BLOCK_LEVELS.1 } else { BLOCK_LEVELS.0 };

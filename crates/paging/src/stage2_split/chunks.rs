@@ -1,4 +1,4 @@
-//! A slot in chunks: how far one walk goes, and when the cache of tables is filled.
+//! Splits a slot in chunks: the range of each walk, and when the cache of tables is filled.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,46 +15,46 @@ use crate::format::arm64_stage2::Arm64Stage2;
 use crate::log::Log;
 use crate::tables::Tables;
 
-/// Pages of one word of the dirty bitmap.
+/// Number of pages in one word of the dirty bitmap.
 pub(super) const WORD_PAGES: u64 = 64;
 
 /// When a slot is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// All of it when logging is switched on.
+    /// The whole slot, when logging is enabled.
     Enable,
-    /// When its log is cleared, 64 pages at a time (KVM_CLEAR_DIRTY_LOG after
-    /// KVM_DIRTY_LOG_MANUAL_PROTECT_ENABLE and KVM_DIRTY_LOG_INITIALLY_SET); here every page is dirty.
+    /// When its log is cleared, 64 pages at a time (KVM_CLEAR_DIRTY_LOG after KVM_DIRTY_LOG_MANUAL_PROTECT_ENABLE and
+    /// KVM_DIRTY_LOG_INITIALLY_SET); here every page is dirty.
     Clear,
 }
 
 /// How a slot is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// Which entries are not visited.
+    /// The entries that are not visited.
     pub variant: Variant,
     /// How new tables are built.
     pub build: Build,
-    /// The most bytes for one walk, one of [`chunk_sizes`], or 0: nothing is split, as KVM's default is.
+    /// The maximum bytes per walk, one of [`chunk_sizes`]; or 0 to split nothing, which is KVM's default.
     pub chunk_bytes: u64,
-    /// When it is split.
+    /// When the slot is split.
     pub mode: Mode,
 }
 
 impl Options {
-    /// At once, when logging is switched on, in chunks of `chunk_bytes`, built as KVM does.
+    /// Splits when logging is enabled, in chunks of `chunk_bytes`, with tables built as KVM does.
     pub const fn enable(chunk_bytes: u64, variant: Variant) -> Options {
         Options { variant, build: Build::Walk, chunk_bytes, mode: Mode::Enable }
     }
 
-    /// As [`Options::enable`], when the log is cleared.
+    /// As [`Options::enable`], but splits when the log is cleared.
     pub const fn clear(chunk_bytes: u64, variant: Variant) -> Options {
         Options { mode: Mode::Clear, ..Options::enable(chunk_bytes, variant) }
     }
 }
 
-/// The chunks that KVM offers (KVM_CAP_ARM_SUPPORTED_BLOCK_SIZES), the smallest first: 4K, 2M and 1G; 16K and
-/// 32M; 64K and 512M.
+/// The chunk sizes in bytes that KVM offers (KVM_CAP_ARM_SUPPORTED_BLOCK_SIZES), the smallest first: 4K, 2M and 1G; 16K
+/// and 32M; 64K and 512M.
 pub fn chunk_sizes(granule: Granule) -> Vec<u64> {
     let shift = u32::from(granule.shift());
     let highest = if granule == Granule::K4 { BLOCK_LEVELS.1 } else { BLOCK_LEVELS.0 };
@@ -78,8 +78,8 @@ pub fn split_slot<L: Log>(
     Ok(splitter.counters())
 }
 
-/// Splits a slot, or parts of it one after the other, and keeps its cache of tables in between. What is left in
-/// the cache goes back to the arena when it is dropped.
+/// Splits a slot, or parts of it one after the other, and keeps its cache of tables in between. Dropping it returns the
+/// tables left in the cache to the arena.
 #[derive(Debug)]
 pub struct Splitter<'a, L: Log> {
     tables: &'a mut Tables<Arm64Stage2, L>,
@@ -90,10 +90,10 @@ pub struct Splitter<'a, L: Log> {
 }
 
 impl<'a, L: Log> Splitter<'a, L> {
-    /// Nothing is split yet.
+    /// Prepares to split a slot.
     ///
     /// # Errors
-    /// A chunk that KVM refuses; a slot that is empty, misaligned or too large.
+    /// KVM refuses the chunk size, or the slot is empty, misaligned or too large.
     pub fn new(tables: &'a mut Tables<Arm64Stage2, L>, slot: Slot, options: Options) -> Result<Splitter<'a, L>, Error> {
         let bytes = options.chunk_bytes;
         let sizes = chunk_sizes(tables.format().granule());
@@ -105,7 +105,7 @@ impl<'a, L: Log> Splitter<'a, L> {
         Ok(Splitter { tables, slot, options, cache: TableCache::default(), counters: Counters::default() })
     }
 
-    /// What was done so far.
+    /// The counts of all work so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -113,8 +113,8 @@ impl<'a, L: Log> Splitter<'a, L> {
     /// Splits the whole slot.
     ///
     /// # Errors
-    /// Tables that cannot be followed, a block that KVM would not split, or no memory for more tables. KVM goes
-    /// on without: what could not be split is split when the guest writes to it.
+    /// Tables cannot be followed, KVM would not split a block, or there is no memory for more tables. KVM continues
+    /// after such an error: a block that could not be split is split when the guest writes to it.
     pub fn enable(&mut self) -> Result<(), Error> {
         self.range(self.slot.ipa, self.slot.ipa + self.slot.bytes)
     }
@@ -132,11 +132,11 @@ impl<'a, L: Log> Splitter<'a, L> {
         Ok(())
     }
 
-    /// Splits what lies between the first and the last page that is set in one word of the bitmap, whose bit 0
-    /// is `page` of the slot (kvm_arch_mmu_enable_log_dirty_pt_masked). Bits past the slot do not count.
+    /// Splits the range from the first to the last page that is set in one word of the bitmap, whose bit 0 is `page` of
+    /// the slot (kvm_arch_mmu_enable_log_dirty_pt_masked). Bits past the slot do not count.
     ///
     /// # Errors
-    /// A page that no word begins with; else as [`Splitter::enable`].
+    /// No word begins with `page`; otherwise as [`Splitter::enable`].
     pub fn clear_word(&mut self, page: u64, mask: u64) -> Result<(), Error> {
         let pages = self.pages();
         if !page.is_multiple_of(WORD_PAGES) || page >= pages {
@@ -151,7 +151,7 @@ impl<'a, L: Log> Splitter<'a, L> {
         self.range(address(mask.trailing_zeros()), address(64 - mask.leading_zeros()))
     }
 
-    /// The tables that it works on.
+    /// The tables of the slot.
     pub(super) fn tables(&mut self) -> &mut Tables<Arm64Stage2, L> {
         self.tables
     }
@@ -160,7 +160,7 @@ impl<'a, L: Log> Splitter<'a, L> {
         self.slot.bytes / self.tables.geometry().page_bytes()
     }
 
-    /// kvm_mmu_split_huge_pages.
+    /// As kvm_mmu_split_huge_pages.
     fn range(&mut self, first: InputAddress, end: InputAddress) -> Result<(), Error> {
         let Options { variant, build, chunk_bytes, .. } = self.options;
         if chunk_bytes == 0 {

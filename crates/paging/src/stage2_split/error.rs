@@ -1,4 +1,4 @@
-//! Why a split ended early.
+//! Errors of a split.
 
 use alloc::string::String;
 
@@ -6,26 +6,26 @@ use thiserror::Error as ThisError;
 
 use crate::address::InputAddress;
 
-/// A split that was refused, or that could not go on. What was split before stays split, and legal.
+/// Why a split was refused or stopped. Blocks that were split before stay split, and the tables are legal.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum Error {
     /// The slot cannot be looked up, or the tables cannot be followed.
     #[error(transparent)]
     Tables(#[from] crate::Error),
-    /// A chunk that is no block size of the granule (KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE refuses it).
+    /// The chunk is not a block size of the granule (KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE refuses it).
     #[error("a chunk of {bytes:#x} bytes: expected one of {offered}, or 0 for no splitting")]
     ChunkSize {
-        /// The size asked for.
+        /// The requested size in bytes.
         bytes: u64,
-        /// The sizes that there are.
+        /// The sizes that are possible.
         offered: String,
     },
-    /// A slot whose bitmap of dirty pages has no whole words before its end.
+    /// No word of the slot's dirty bitmap begins at this page.
     #[error("the page {page} of a slot of {pages}: expected a multiple of 64 inside the slot")]
     NoWord {
-        /// The page that the word should begin with.
+        /// The page at which the word should begin.
         page: u64,
-        /// The pages of the slot.
+        /// Number of pages of the slot.
         pages: u64,
     },
     /// The cache had too few tables for the next block (-ENOMEM).
@@ -33,11 +33,11 @@ pub enum Error {
     CacheEmpty {
         /// The first input address of the block.
         va: InputAddress,
-        /// Its level.
+        /// The block's level.
         level: u8,
-        /// Tables for one level of it.
+        /// Number of tables needed to split it by one level.
         needed: u64,
-        /// Tables that the cache has.
+        /// Number of tables in the cache.
         cached: u64,
     },
     /// The cache could not be filled before the next chunk (-ENOMEM).
@@ -45,29 +45,29 @@ pub enum Error {
     TopUp {
         /// The first input address of the chunk.
         va: InputAddress,
-        /// Tables that a chunk may need.
+        /// Number of tables that a chunk may need.
         capacity: u64,
-        /// Tables that could be had.
+        /// Number of tables that the cache holds.
         cached: u64,
-        /// What the arena said.
+        /// The arena's error.
         source: crate::Error,
     },
-    /// A block at a level that KVM splits no blocks of (-EINVAL).
+    /// The block is at a level at which KVM does not split blocks (-EINVAL).
     #[error("a block at {va:#x}, level {level}: expected blocks at the levels 1 and 2 only")]
     Unsplittable {
         /// The first input address of the block.
         va: InputAddress,
-        /// Its level.
+        /// The block's level.
         level: u8,
     },
-    /// A block of a contiguous group, which KVM never makes at stage 2.
+    /// The block belongs to a contiguous group, which KVM never creates at stage 2.
     #[error("the block {entry:#018x} at {va:#x}, level {level}, belongs to a contiguous group; unfold it first")]
     Grouped {
         /// The first input address of the block.
         va: InputAddress,
-        /// Its level.
+        /// The block's level.
         level: u8,
-        /// The block.
+        /// The value of the block's entry.
         entry: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! Both walks of a dirty log in KVM's order: write permission is taken, and then blocks are split.
+//! Runs both walks of a dirty log in KVM's order: write protection, then splitting.
 
 use super::chunks::{Mode, Options, Splitter, WORD_PAGES};
 use super::counters::Counters;
@@ -9,21 +9,21 @@ use crate::format::arm64_stage2::Arm64Stage2;
 use crate::log::Log;
 use crate::tables::Tables;
 
-/// What both walks did.
+/// The counts of both walks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Logged {
-    /// The walks that take write permission.
+    /// Counts of the walks that remove write permission.
     pub protect: Counters,
-    /// The walks that split.
+    /// Counts of the walks that split.
     pub split: Counters,
 }
 
-/// Takes write permission from a slot and splits it.
+/// Write-protects a slot and splits it.
 ///
-/// When logging is switched on, the whole slot is protected before any of it is split (kvm_mmu_wp_memory_region,
+/// When logging is enabled, the whole slot is protected before any of it is split (kvm_mmu_wp_memory_region,
 /// kvm_mmu_split_memory_region). When the log is cleared, each word of the bitmap is protected and then split
-/// (kvm_arch_mmu_enable_log_dirty_pt_masked): so from the second word of a block on, the walk that protects visits
-/// the pages that the first one made. Here every page is dirty.
+/// (kvm_arch_mmu_enable_log_dirty_pt_masked). So from the second word of a block on, the protecting walk visits the
+/// pages that the first word's split created. Here every page is dirty.
 ///
 /// # Errors
 /// As [`Splitter::new`] and [`Splitter::enable`].

@@ -1,7 +1,7 @@
-//! Eager splitting of stage 2 as KVM does it on arm64: the walker, the split, its chunks, and what each costs.
+//! Eager splitting of stage 2 as KVM does it on arm64: the walker, the split, its chunks, and their costs.
 //!
-//! When dirty logging begins, KVM splits the blocks of a memory slot into pages before the guest writes to them.
-//! Here the same algorithm works on real entries, so that its variants can be counted and timed:
+//! When dirty logging begins, KVM splits the blocks of a memory slot into pages before the guest writes to them. This
+//! module runs the same algorithm on real entries, so that its variants can be counted and timed:
 //!
 //! ```
 //! use paging::InputAddress;
@@ -19,11 +19,11 @@
 //!
 //! Source: arch/arm64/kvm/hyp/pgtable.c (`__kvm_pgtable_walk`, `kvm_pgtable_stage2_split`,
 //! `kvm_pgtable_stage2_create_unlinked`) and arch/arm64/kvm/mmu.c (`kvm_mmu_split_huge_pages`,
-//! `kvm_arch_mmu_enable_log_dirty_pt_masked`) of Linux 6.12; for the variants, the series "KVM: arm64: skip
-//! level 3 while splitting" of 2026. Levels count from the pages here: 0 is level 3 of those texts.
+//! `kvm_arch_mmu_enable_log_dirty_pt_masked`) of Linux 6.12; for the variants, the series "KVM: arm64: skip level 3
+//! while splitting" of 2026. Levels count from the pages here: level 0 is level 3 of those sources.
 //!
-//! Left out is what one thread never sees: shared walks (RCU, the locked marker, -EAGAIN), giving up the lock
-//! for another task, cache maintenance, and the reference counts of table pages.
+//! Not modelled, because a single thread never meets it: shared walks (RCU, the locked marker, -EAGAIN), yielding the
+//! lock to another task, cache maintenance, and the reference counts of table pages.
 
 mod build;
 mod cache;

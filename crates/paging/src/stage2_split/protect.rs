@@ -1,4 +1,4 @@
-//! Taking write permission from a slot, which precedes its split.
+//! Removes write permission from a slot, which precedes its split.
 
 use super::cache::BLOCK_LEVELS;
 use super::chunks::Mode;
@@ -13,12 +13,12 @@ use crate::format::{Format, Kind};
 use crate::log::Log;
 use crate::tables::{self, Tables};
 
-/// Takes write permission from every leaf of a slot: the walk that KVM makes before it splits
-/// (kvm_pgtable_stage2_wrprotect), in ranges of the largest block when logging is switched on, of 64 pages when
-/// the log is cleared. The TLBs are invalidated once, at the end.
+/// Removes write permission from every leaf of a slot: the walk that KVM makes before it splits
+/// (kvm_pgtable_stage2_wrprotect), in ranges of the largest block when logging is enabled, of 64 pages when the log is
+/// cleared. The TLBs are invalidated once, at the end.
 ///
 /// # Errors
-/// A slot that is empty, misaligned or too large; tables that cannot be followed.
+/// The slot is empty, misaligned or too large, or tables cannot be followed.
 pub fn write_protect_slot<L: Log>(
     tables: &mut Tables<Arm64Stage2, L>,
     slot: Slot,
@@ -34,7 +34,7 @@ pub fn write_protect_slot<L: Log>(
     let mut counters = Counters::default();
     let (mut ipa, end) = (slot.ipa, slot.ipa + slot.bytes);
     while ipa < end {
-        // Words of the bitmap count from the slot's beginning, blocks from zero.
+        // Words of the bitmap count from the start of the slot, blocks from address zero.
         let from = if mode == Mode::Enable { InputAddress(0) } else { slot.ipa };
         let next = (from + ((ipa - from) / bytes + 1) * bytes).min(end);
         protect_range(tables, Slot { ipa, bytes: next - ipa }, &mut counters)?;
@@ -44,7 +44,7 @@ pub fn write_protect_slot<L: Log>(
     Ok(counters)
 }
 
-/// Takes write permission from the leaves of one range, in one walk. No TLB is told.
+/// Removes write permission from the leaves of one range, in one walk, without a TLB invalidation.
 pub(super) fn protect_range<L: Log>(
     tables: &mut Tables<Arm64Stage2, L>,
     range: Slot,
@@ -72,7 +72,7 @@ impl<L: Log> Visitor<L> for WriteProtect {
         }
         let new = format.without_write(entry);
         if new != entry {
-            // Above the bits that stage 2 resolves there are zeroes.
+            // The bits above those that stage 2 resolves are zero.
             walk.tables.write(tables::Slot { pa, va: va.0, level, entry }, new)?;
             walk.counters.entries_protected += 1;
         }

@@ -1,4 +1,4 @@
-//! Memory slots and what backs them.
+//! Memory slots and their backing.
 
 use super::cache::{BLOCK_LEVELS, tables_for};
 use super::error::Error;
@@ -15,27 +15,27 @@ use crate::tables::{Mapping, Sizes, Tables};
 pub struct Slot {
     /// Its first intermediate physical address.
     pub ipa: InputAddress,
-    /// Its length, whole pages.
+    /// Its length in bytes, whole pages.
     pub bytes: u64,
 }
 
-/// What the host's memory behind a slot lets KVM map.
+/// The host memory behind a slot, which determines how KVM can map it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backing {
-    /// Base pages.
+    /// Only base pages.
     Pages,
     /// PMD-size huge pages, THP or hugetlb: 2M, 32M or 512M with granules of 4K, 16K or 64K.
     Blocks,
-    /// 1G hugetlb pages: 1G blocks with the 4K granule. KVM has no contiguous groups at stage 2, so with the
-    /// others they are blocks of 32M or 512M.
+    /// 1G hugetlb pages: 1G blocks with the 4K granule. KVM has no contiguous groups at stage 2, so with the other
+    /// granules they are blocks of 32M or 512M.
     Gigabyte,
 }
 
 impl Backing {
-    /// All of them, the smallest first.
+    /// All backings, the smallest first.
     pub const ALL: [Backing; 3] = [Backing::Pages, Backing::Blocks, Backing::Gigabyte];
 
-    /// Bytes of the leaves that KVM maps it with.
+    /// Size in bytes of the leaves with which KVM maps it.
     pub const fn leaf_bytes(self, granule: Granule) -> u64 {
         let shift = granule.shift() as u32;
         let block = shift + (shift - 3) * BLOCK_LEVELS.0 as u32;
@@ -47,21 +47,21 @@ impl Backing {
     }
 }
 
-/// Where the memory of a slot lies: its input addresses with this bit.
+/// The output addresses of a slot's memory are its input addresses with this bit set.
 const MEMORY: u64 = 1 << 45;
-/// Where the tables lie.
+/// The address of the tables.
 const ARENA: OutputAddress = OutputAddress(1 << 46);
 
-/// Tables that map a slot as `backing` allows, as memory that a guest reads, writes and executes. Their arena
-/// has room for the slot split to pages, and for a cache of tables.
+/// Tables that map a slot as `backing` allows, as memory that a guest reads, writes and executes. Their arena has room
+/// for the slot split to pages, and for a cache of tables.
 ///
 /// # Errors
-/// A slot that is empty, misaligned, or too large for the format.
+/// The slot is empty, misaligned, or too large for the format.
 pub fn build_slot(format: Arm64Stage2, slot: Slot, backing: Backing) -> Result<Tables<Arm64Stage2>, Error> {
     build_slot_with_log(format, slot, backing, ())
 }
 
-/// As [`build_slot`], with every change told to `log`, the first mapping too.
+/// As [`build_slot`], but reports every change to `log`, including the first mapping.
 ///
 /// # Errors
 /// As [`build_slot`].
@@ -84,7 +84,8 @@ pub fn build_slot_with_log<L: Log>(
     Ok(tables)
 }
 
-/// Tables for `bytes` mapped by pages at any address, one more at each end of each level, and a cache for 1G.
+/// Size in bytes of the tables for `bytes` mapped by pages at any address, one more at each end of each level, and a
+/// cache for 1G.
 fn room_bytes(format: &Arm64Stage2, bytes: u64) -> u64 {
     let geometry = format.geometry();
     let tables: u64 = (1..geometry.levels()).map(|level| bytes / geometry.span(level) + 2).sum();

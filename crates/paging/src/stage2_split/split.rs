@@ -12,22 +12,22 @@ use crate::geometry::ENTRY_BYTES;
 use crate::log::Log;
 use crate::tables::{self, Tables};
 
-/// Which entries a split does not visit.
+/// The variants of a split, which differ in the entries that they do not visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Variant {
-    /// Linux 6.12: the walk descends into every table, those that it has just made too, and the visitor is
-    /// called for every page.
+    /// Linux 6.12: the walk descends into every table, including those that it has just created, and calls the visitor
+    /// for every page.
     Vanilla,
-    /// The RFC of May 2026: the visitor's return value skips the rest of a table of pages, and what it built.
+    /// The RFC of May 2026: the visitor's return value skips the rest of a table of pages, and the tables that it built.
     SkipByReturn,
-    /// The series of June 2026, "a": a walk flag keeps it from ever reading a page's entry.
+    /// The series of June 2026, "a": a walk flag prevents the walk from ever reading a page's entry.
     SkipPages,
-    /// "b": as `SkipPages`, and what was built down to pages is not descended into.
+    /// "b": as `SkipPages`, and the walk does not descend into tables that were built down to pages.
     SkipPagesAndChildren,
 }
 
 impl Variant {
-    /// All of them, the slowest first.
+    /// All variants, the slowest first.
     pub const ALL: [Variant; 4] =
         [Variant::Vanilla, Variant::SkipByReturn, Variant::SkipPages, Variant::SkipPagesAndChildren];
 
@@ -49,14 +49,15 @@ impl Variant {
     }
 }
 
-/// Splits the blocks of a slot in one walk, with tables from `cache` (kvm_pgtable_stage2_split). A block whose
-/// whole subtree the cache cannot pay for is split by one level first; the same walk then splits what that gave.
+/// Splits the blocks of a slot in one walk, with tables from `cache` (kvm_pgtable_stage2_split). If the cache has too
+/// few tables for a block's whole subtree, the block is first split by one level; the same walk then splits the
+/// resulting blocks.
 ///
-/// A block that reaches over the slot's ends is split as a whole.
+/// A block that extends past the slot's ends is split as a whole.
 ///
 /// # Errors
-/// A slot that is misaligned or too large, tables that cannot be followed, a block that KVM would not split,
-/// or a cache that runs empty. What was split before stays so.
+/// The slot is misaligned or too large, tables cannot be followed, KVM would not split a block, or the cache runs
+/// empty. Blocks that were split before stay split.
 pub fn split<L: Log>(
     tables: &mut Tables<Arm64Stage2, L>,
     slot: Slot,
@@ -101,7 +102,7 @@ impl Split<'_> {
         let new = walk.tables.format().table(table);
         let resolved = walk.tables.geometry().resolved(va);
         let slot = tables::Slot { pa, va: resolved, level, entry };
-        // Break before make: no TLB may hold the block when the table is there.
+        // Break before make: no TLB may hold the block when the table is linked.
         walk.tables.write(slot, 0)?;
         walk.tables.invalidate(resolved, walk.tables.geometry().span(level), false);
         walk.counters.tlb_invalidations += 1;
@@ -111,7 +112,7 @@ impl Split<'_> {
     }
 }
 
-/// Tables of the whole subtree of a block (stage2_block_get_nr_page_tables).
+/// The number of tables in the whole subtree of a block (stage2_block_get_nr_page_tables).
 fn tables_below(format: &Arm64Stage2, level: u8) -> u64 {
     let entries = format.geometry().page_bytes() / ENTRY_BYTES;
     if level == BLOCK_LEVELS.1 { entries + 1 } else { 1 }

@@ -1,7 +1,7 @@
-//! The generic walker: it visits every entry of a range, top down, and calls a visitor where its flags say so.
+//! The generic walker: it visits every entry of a range, top down, and calls a visitor as its flags require.
 //!
-//! It differs from a plain recursion in one point that matters to splits: after a callback it reads the entry
-//! again, and descends into a table that the callback may have put there.
+//! It differs from a plain recursion in one point that matters to splits: after a callback it reads the entry again,
+//! and descends into a table that the callback may have linked.
 
 use bitflags::bitflags;
 
@@ -15,10 +15,10 @@ use crate::log::Log;
 use crate::tables::Tables;
 
 bitflags! {
-    /// Which entries a walk calls its visitor for, and which it does not even read.
+    /// For which entries a walk calls its visitor, and which it does not even read.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Flags: u8 {
-        /// Call for everything that is no table, holes too.
+        /// Call for every entry that is not a table, including holes.
         const LEAF = 1 << 0;
         /// Call for a table before its entries.
         const TABLE_PRE = 1 << 1;
@@ -32,7 +32,7 @@ bitflags! {
 /// Why the visitor is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
-    /// The entry is no table.
+    /// The entry is not a table.
     Leaf,
     /// The entry is a table whose entries come next.
     TablePre,
@@ -40,49 +40,49 @@ pub enum Visit {
     TablePost,
 }
 
-/// How a walk goes on after a callback.
+/// How a walk continues after a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// With the next entry, or with those of a table that is there now.
+    /// With the next entry, or with the entries of a table that is linked now.
     Entry,
-    /// With the next entry in the same table: what is below this one is done.
+    /// With the next entry in the same table, skipping everything below this one.
     SkipChildren,
-    /// With the next table: the rest of this one is done.
+    /// With the next table, skipping the rest of this one.
     SkipSiblings,
 }
 
-/// An entry that is visited.
+/// The entry that is visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visited {
-    /// Where it is.
+    /// Its physical address.
     pub pa: OutputAddress,
-    /// The first input address that it is for.
+    /// The first input address that it translates.
     pub va: InputAddress,
-    /// Its level.
+    /// Its level; 0 is the level of pages.
     pub level: u8,
     /// Its value before the callback.
     pub entry: u64,
 }
 
-/// What a walk calls.
+/// The callback of a walk.
 pub trait Visitor<L: Log> {
-    /// Looks at an entry, and may change it.
+    /// Processes an entry, and may change it.
     ///
     /// # Errors
-    /// Whatever it says ends the walk.
+    /// Any error ends the walk.
     fn visit(&mut self, walk: &mut Walk<'_, L>, visited: &Visited, why: Visit) -> Result<Next, Error>;
 }
 
-/// A walk under way: the tables, to be changed by visitors, and what was counted.
+/// A walk in progress: the tables, which visitors may change, and the counts.
 #[derive(Debug)]
 pub struct Walk<'a, L> {
     /// The tables that are walked.
     pub tables: &'a mut Tables<Arm64Stage2, L>,
-    /// What was done so far.
+    /// The counts so far.
     pub counters: &'a mut Counters,
     geometry: Geometry,
     flags: Flags,
-    /// The next (resolved) input address; at stage 2 there are only zeroes above, so it is the address itself.
+    /// The next (resolved) input address. At stage 2 all higher bits are zero, so it is the address itself.
     va: u64,
     end: u64,
 }
@@ -90,7 +90,7 @@ pub struct Walk<'a, L> {
 /// Walks the entries for a range of input addresses.
 ///
 /// # Errors
-/// A range that is misaligned or not canonical, a table outside the arena, or an error of the visitor.
+/// The range is misaligned or not canonical, a table is outside the arena, or the visitor failed.
 pub fn walk<L: Log>(
     tables: &mut Tables<Arm64Stage2, L>,
     va: InputAddress,
@@ -119,7 +119,7 @@ pub(super) fn walk_unlinked<L: Log>(
 }
 
 impl<L: Log> Walk<'_, L> {
-    /// The concatenated tables of the root lie side by side: they are one table here.
+    /// The concatenated tables of the root are adjacent, so they are one table here.
     fn table(&mut self, table: OutputAddress, level: u8, visitor: &mut impl Visitor<L>) -> Result<(), Error> {
         let first = table + self.geometry.index(level, self.va) * ENTRY_BYTES;
         let end = table + self.geometry.table_bytes(level);

@@ -1,12 +1,12 @@
-//! Looking at many entries of a table at once, without a branch for each.
+//! Tests and writes many entries of a table at once, without a branch for each.
 
 use crate::address::OutputAddress;
 use crate::format::{Format, Kind, Pattern};
 
-/// Entries of one look; after each it may end.
+/// Number of entries tested at a time; the test may end after each batch.
 const LOOK: usize = 128;
 
-/// Whether all entries are zero: holes, in every format.
+/// Whether all entries are zero, which is a hole in every format.
 pub(super) fn all_zero(entries: &[u64]) -> bool {
     entries.chunks(LOOK).all(|entries| entries.iter().fold(0, |bits, entry| bits | entry) == 0)
 }
@@ -17,16 +17,16 @@ pub(super) fn all_holes<F: Format>(format: &F, level: u8, entries: &[u64]) -> bo
     entries.chunks(LOOK).all(|entries| all_zero(entries) || entries.iter().all(is_hole))
 }
 
-/// Whether all entries above level 0 point to tables, as the format's pattern tells them. `false` says nothing.
+/// Whether all entries, above level 0, match the format's pattern of pointers to tables. `false` proves nothing.
 pub(super) fn all_tables(pattern: Pattern, entries: &[u64]) -> bool {
     entries.iter().fold(0, |bits, entry| bits | (entry & pattern.mask ^ pattern.value)) == 0
 }
 
-/// What leaves of one level plainly have in common, where their format can say that.
+/// The common bits of leaves of one level, if the format can express them as bits.
 pub(super) struct Alike<'a, F> {
     format: &'a F,
     level: u8,
-    /// Bits in which leaves with the same attributes do not differ; `None` where a comparison of bits says nothing.
+    /// The bits that are equal in leaves with the same attributes; `None` if comparing bits proves nothing.
     common: Option<u64>,
 }
 
@@ -38,15 +38,15 @@ impl<F: Format> Alike<'_, F> {
         Alike { format, level, common }
     }
 
-    /// How many entries from the first on are plainly leaves: the first one is, in no group, and the others differ from it
-    /// in their addresses and states only. The one behind them may be a leaf too.
+    /// The number of entries, from the first on, that are recognizably leaves: the first is a leaf in no group, and the
+    /// others differ from it only in their addresses and states. The entry after them may be a leaf too.
     pub(super) fn count(&self, entries: &[u64]) -> usize {
         let ([first, rest @ ..], Some(common)) = (entries, self.common) else { return 0 };
         if self.format.kind(self.level, *first) != Kind::Leaf || self.format.group_bits(self.level, *first) != 0 {
             return 0;
         }
         let is_alike = |entry: &u64| (entry ^ first) & common == 0;
-        // Where they differ by turns nothing further is looked at: whoever goes on from there would look at it again.
+        // If entries alternate, stop here: the caller continues at the next entry and would test it again.
         if rest.first().is_some_and(|second| !is_alike(second)) {
             return 1;
         }
@@ -56,8 +56,9 @@ impl<F: Format> Alike<'_, F> {
     }
 }
 
-// What follows is one function each for all formats, so that it is as fast in each. They take eight entries at a time, the
-// last eight once more if some of them are left over: processors guess badly when loops over a few entries end.
+// Each of the following is one function for all formats, so that it is equally fast in each. They process eight entries
+// at a time, and the last eight again if some are left over, because processors mispredict the end of loops over a few
+// entries.
 
 /// The bits in which any of these entries differs from `first`.
 #[inline(never)]
@@ -68,7 +69,7 @@ fn differences(entries: &[u64], first: u64) -> u64 {
     fold(lines.as_flattened()) | fold(last)
 }
 
-/// Entries keep some bits, and get others.
+/// Keeps the bits `keeps` of entries and sets the bits `gets`.
 #[inline(never)]
 pub(super) fn rewrite(entries: &mut [u64], keeps: u64, gets: u64) {
     let new = |entry: &mut u64| *entry = *entry & keeps | gets;
@@ -89,14 +90,14 @@ pub(super) fn fill<F: Format>(format: &F, level: u8, entries: &mut [u64], leaf: 
     let end = format.address_bits(level, pa.0.wrapping_add(last.wrapping_mul(span)), grouped);
     let step = format.address_bits(level, span, grouped);
     if first.wrapping_add(step.wrapping_mul(last)) == end && leaf & (first | end) == 0 {
-        // The bits of the address grow evenly.
+        // The address bits are contiguous, so they grow evenly.
         fill_evenly(entries, leaf | first, step);
     } else {
         fill_unevenly(format, level, entries, leaf, pa, grouped);
     }
 }
 
-/// As [`fill`], where the bits of addresses lie scattered.
+/// As [`fill`], for formats whose address bits are not contiguous.
 #[cold]
 fn fill_unevenly<F: Format>(format: &F, level: u8, entries: &mut [u64], leaf: u64, pa: OutputAddress, grouped: bool) {
     let span = format.geometry().span(level);

@@ -1,5 +1,5 @@
-//! Empty tables: unmapping that leaves them, making them, and giving them back. An operating system keeps tables when memory
-//! goes and gives them back when the addresses do.
+//! Empty tables: unmapping without releasing them, creating them, and releasing them. An operating system keeps tables
+//! when memory is unmapped and releases them when the address range is freed.
 
 use super::slot::end_of;
 use super::{Slot, Tables, bulk};
@@ -10,35 +10,35 @@ use crate::format::{Format, Kind};
 use crate::geometry::ENTRY_BYTES;
 use crate::log::Log;
 
-/// Which empty tables are given back.
+/// Which empty tables are released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freed {
-    /// Those for any address of this range: where it begins.
+    /// Only tables for any address of this range: its first address.
     pub va: InputAddress,
-    /// Its bytes.
+    /// The length of the range in bytes.
     pub bytes: u64,
-    /// And for no address outside of this range, which holds the other: where it begins.
+    /// Only tables for no address outside of this enclosing range: its first address.
     pub room: InputAddress,
-    /// Its bytes.
+    /// The length of the enclosing range in bytes.
     pub room_bytes: u64,
-    /// Of the levels up to this one, where 0 is that of pages.
+    /// Only tables of levels up to this one; 0 is the level of pages.
     pub top: u8,
 }
 
 impl Freed {
-    /// All that are for addresses of a range alone.
+    /// All tables that only serve addresses of a range.
     pub fn within(va: InputAddress, bytes: u64) -> Freed {
         Freed { va, bytes, room: va, room_bytes: bytes, top: u8::MAX }
     }
 }
 
-/// A run of [`Tables::free_empty_tables`], in resolved addresses.
+/// One call of [`Tables::free_empty_tables`], with resolved addresses.
 struct Freeing {
     room: u64,
     room_end: u64,
     top: u8,
     released: Released,
-    /// What the tables that were given back were for: the first address and the end.
+    /// The range of addresses that the released tables served: the first address and the end.
     first: u64,
     end: u64,
 }
@@ -55,7 +55,7 @@ impl Freeing {
 }
 
 impl<F: Format, L: Log> Tables<F, L> {
-    /// Unmaps whatever is mapped in a range, as [`Tables::unmap`] does, but keeps the tables, empty or not.
+    /// Unmaps everything in a range, as [`Tables::unmap`] does, but keeps the tables even if they are empty.
     ///
     /// # Errors
     /// As [`Tables::unmap`].
@@ -70,7 +70,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// Makes holes of the leaves in a range of one table and of those below it; no leaf reaches over the ends.
+    /// Turns the leaves of a range of one table, and of those below it, into holes. No leaf extends past the ends.
     fn clear_leaves(&mut self, table: OutputAddress, level: u8, va: u64, end: u64) -> Result<(), Error> {
         if level == 0 {
             return self.clear_entries(table, level, va, end);
@@ -96,11 +96,11 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// Makes the tables that are missing on the way to an address, down to that of the level `bottom`, where 0 is that of
-    /// pages. Below a leaf there are none.
+    /// Creates the missing tables on the path to an address, down to the level `bottom`; 0 is the level of pages. It
+    /// creates none below a leaf.
     ///
     /// # Errors
-    /// An address that is not canonical; an arena that is full.
+    /// The address is not canonical, or the arena is full.
     pub fn make_tables(&mut self, va: InputAddress, bottom: u8) -> Result<(), Error> {
         let geometry = self.geometry();
         let page = va.aligned_down(geometry.page_bytes());
@@ -114,10 +114,10 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
     }
 
-    /// Gives back tables that map nothing. The root stays.
+    /// Releases tables that map nothing. The root stays.
     ///
     /// # Errors
-    /// A range that is misaligned or not canonical; tables that cannot be followed.
+    /// The range is misaligned or not canonical, or tables cannot be followed.
     pub fn free_empty_tables(&mut self, freed: &Freed) -> Result<(), Error> {
         let geometry = self.geometry();
         let (first, end) = geometry.range(freed.va, freed.bytes)?;
@@ -128,7 +128,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// Gives back the tables, all of them empty, in whose place leaves are about to stand in a range of one table.
+    /// Releases the tables, all of them empty, that leaves are about to replace in a range of one table.
     pub(super) fn free_tables_for(&mut self, table: OutputAddress, level: u8, va: u64, end: u64) -> Result<(), Error> {
         let (first, count) = self.entries(table, level, va, end);
         if level == 0 || self.arena.all(first, count, bulk::all_zero) == Some(true) {
@@ -140,7 +140,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// Gives back what was collected.
+    /// Invalidates and releases the collected tables.
     fn finish(&mut self, freeing: Freeing) {
         if freeing.released.count != 0 {
             self.invalidate(freeing.first, freeing.end - freeing.first, true);
@@ -148,7 +148,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         self.release(freeing.released);
     }
 
-    /// Collects the empty tables below one.
+    /// Collects the empty tables below one table.
     fn free_below(
         &mut self,
         table: OutputAddress,

@@ -1,4 +1,4 @@
-//! Mapping a range with the best leaves.
+//! Maps a range with the largest possible leaves.
 
 use alloc::string::String;
 
@@ -11,7 +11,7 @@ use crate::format::{Format, Kind};
 use crate::geometry::ENTRY_BYTES;
 use crate::log::{Event, Log};
 
-/// The leaves of a mapping without their addresses, by level; `None` where there shall be none.
+/// The leaves of a mapping without their addresses, by level; `None` at levels that are not used.
 struct Leaves {
     alone: [Option<u64>; LEVELS],
     grouped: [Option<u64>; LEVELS],
@@ -20,7 +20,7 @@ struct Leaves {
 impl Leaves {
     const NONE: Leaves = Leaves { alone: [None; LEVELS], grouped: [None; LEVELS] };
 
-    /// Adds those that a mapping can have. In place: what a function returns beside an error is copied.
+    /// Adds the leaves that a mapping can have. It works in place because a value returned in a `Result` is copied.
     fn add(&mut self, format: &impl Format, mapping: &Mapping) -> Result<(), Error> {
         let Mapping { attributes, sizes, bytes, .. } = *mapping;
         let (geometry, run_bits) = (format.geometry(), format.run_bits());
@@ -30,7 +30,7 @@ impl Leaves {
             let at = usize::from(level);
             self.alone[at] = Some(format.leaf(level, attributes, false)?);
             let group_bits = format.group_bits_at(level);
-            // What software writes as one entry is one group, whatever was asked for.
+            // Entries that software writes as one form a group, whatever the request says.
             if group_bits != 0 && (sizes.contiguous || run_bits == group_bits) {
                 self.grouped[at] = Some(format.leaf(level, attributes, true)?);
             }
@@ -42,7 +42,7 @@ impl Leaves {
     }
 }
 
-/// The sizes of leaves and contiguous groups that a format has, in words.
+/// The sizes of leaves and contiguous groups of a format, as text.
 fn offered(format: &impl Format) -> String {
     let geometry = format.geometry();
     let levels = (0..geometry.levels()).filter(|level| format.has_leaf(*level));
@@ -50,12 +50,12 @@ fn offered(format: &impl Format) -> String {
     sizes.collect::<alloc::vec::Vec<_>>().join(", ")
 }
 
-/// A stretch of input addresses and how far its memory lies from them.
+/// A range of input addresses and the offset of its memory.
 #[derive(Clone, Copy)]
 struct Stretch {
     va: u64,
     end: u64,
-    /// Output minus input address.
+    /// Output address minus input address.
     offset: u64,
 }
 
@@ -64,7 +64,7 @@ impl Stretch {
         OutputAddress(self.va.wrapping_add(self.offset))
     }
 
-    /// Whether input and output address can both be multiples of `bytes` at once.
+    /// Whether input and output address can both be multiples of `bytes` at the same time.
     fn is_congruent(self, bytes: u64) -> bool {
         self.offset & (bytes - 1) == 0
     }
@@ -74,8 +74,8 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// Maps a range with the largest leaves that its alignment, its length and its `sizes` allow.
     ///
     /// # Errors
-    /// A range that is misaligned, too large or not canonical; attributes or sizes that the format lacks;
-    /// something mapped there already; an arena that is full. Nothing is mapped then.
+    /// The range is misaligned, too large or not canonical; the format lacks the attributes or sizes; part of the range
+    /// is already mapped; or the arena is full. Nothing is mapped then.
     pub fn map(&mut self, mapping: &Mapping) -> Result<(), Error> {
         let geometry = self.geometry();
         let Mapping { va, pa, bytes, .. } = *mapping;
@@ -94,7 +94,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
         let mut stretch = Stretch { va: first, end, offset: pa.0.wrapping_sub(first) };
         if let Err(error) = self.map_table(table, level, &mut stretch, &leaves) {
-            // And the tables that were made for what comes next.
+            // This also releases the tables that were created for the next unit.
             let unit = geometry.page_bytes() << self.format.run_bits();
             self.unmap(va, (stretch.va - first + unit).min(bytes))?;
             return Err(error);
@@ -102,7 +102,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// Software that writes several hardware entries as one has pages of that size.
+    /// Checks the alignment: software that writes several hardware entries as one has pages of that size.
     pub(super) fn whole_runs(&self, va: InputAddress, pa: OutputAddress, bytes: u64) -> Result<(), Error> {
         let to = self.geometry().page_bytes() << self.format.run_bits();
         let found = [("input address", va.0), ("output address", pa.0), ("length", bytes)];
@@ -112,7 +112,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
     }
 
-    /// Maps of the stretch what one table holds; the stretch keeps what is still to be done.
+    /// Maps the part of the stretch that one table covers, and removes that part from the stretch.
     fn map_table(
         &mut self,
         table: OutputAddress,
@@ -145,7 +145,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// Maps of the stretch what the entry for its beginning spans, in the table below it.
+    /// Maps the part of the stretch that the entry for its beginning spans, in the table below that entry.
     fn map_child(
         &mut self,
         table: OutputAddress,
@@ -168,7 +168,7 @@ impl<F: Format, L: Log> Tables<F, L> {
             _ => return Err(self.unmapped(self.geometry().extended(stretch.va), level, slot.entry)),
         };
         match leaves.alone[0] {
-            // Whatever is mapped is whole pages.
+            // A mapping consists of whole pages.
             Some(leaf) if level == 1 => {
                 self.fill(child, 0, *stretch, leaf, leaves.grouped[0])?;
                 stretch.va = stretch.end;
@@ -178,14 +178,14 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
     }
 
-    /// As [`Tables::map_child`], where `slot` is a hole and leaves of the next level fit: each entry of the new table is
-    /// written once. Says whether they did.
+    /// As [`Tables::map_child`], if `slot` is a hole and leaves of the next level fit: each entry of the new table is
+    /// written once. Returns whether this was possible.
     fn map_new_child(&mut self, slot: Slot, stretch: Stretch, leaves: &Leaves) -> Result<bool, Error> {
         let (geometry, below) = (self.geometry(), slot.level - 1);
         let Some(leaf) = leaves.alone[usize::from(below)] else { return Ok(false) };
         let unit = geometry.span(below);
         let fits = stretch.is_congruent(unit) && (stretch.va | stretch.end) & (unit - 1) == 0;
-        // A log is told of entries one by one, and a run of entries has a run of tables.
+        // A log receives entries one by one, and a run of entries has a run of tables.
         if L::ENABLED || self.format.run_bits() != 0 || !fits {
             return Ok(false);
         }
@@ -206,7 +206,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(true)
     }
 
-    /// Fills a stretch of one table with leaves; those that can be in groups, if `grouped` is given.
+    /// Fills a stretch of one table with leaves; those that can form groups become groups if `grouped` is given.
     #[inline]
     fn fill(
         &mut self,
@@ -264,7 +264,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         self.point(slot, block)
     }
 
-    /// Points the run of entries around `slot` to the tables of `block`, one after the other.
+    /// Points the run of entries around `slot` to the tables of `block`, in order.
     pub(super) fn point(&mut self, slot: Slot, block: OutputAddress) -> Result<(), Error> {
         let geometry = self.geometry();
         let run = 1u64 << self.format.run_bits();
@@ -278,7 +278,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// The table nearest to the pages that is for more than a range, and its level; the root is for any.
+    /// The lowest table that covers more than a range, and its level; the root covers any range.
     pub(super) fn table_around(&self, va: u64, end: u64) -> Result<(OutputAddress, u8), Error> {
         let geometry = self.geometry();
         let (mut table, mut level) = (self.root, geometry.root_level());
@@ -292,7 +292,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok((table, level))
     }
 
-    /// The first entry that is no hole and no table in a range of one table.
+    /// The first entry in a range of one table that is neither a hole nor a table.
     fn first_mapped(&self, table: OutputAddress, level: u8, va: u64, end: u64) -> Result<Option<Slot>, Error> {
         let geometry = self.geometry();
         let (first, mut entries) = self.entries_around(table, level, va, end)?;
@@ -317,7 +317,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(None)
     }
 
-    /// The entries of one table that are for a range or a part of it, and where they begin.
+    /// The entries of one table that cover a range or a part of it, and the address at which they begin.
     pub(super) fn entries_around(
         &self,
         table: OutputAddress,

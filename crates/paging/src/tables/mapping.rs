@@ -1,14 +1,14 @@
-//! What is to be mapped, and with which leaves.
+//! Requests to map a range.
 
 use crate::address::{InputAddress, OutputAddress};
 use crate::attributes::Attributes;
 
-/// Which leaves a mapping may have.
+/// The leaves that a mapping may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Bytes of the largest leaf; a smaller one is taken where alignment or length ask for it.
+    /// Maximum leaf size in bytes; smaller leaves are used where alignment or length require it.
     pub largest_bytes: u64,
-    /// Aligned runs of leaves become contiguous groups where the format has them.
+    /// Whether aligned runs of leaves become contiguous groups if the format has them.
     pub contiguous: bool,
 }
 
@@ -16,23 +16,23 @@ impl Sizes {
     /// The largest leaves, and contiguous groups.
     pub const BEST: Sizes = Sizes { largest_bytes: u64::MAX, contiguous: true };
 
-    /// Leaves of at most `largest_bytes`, no contiguous groups.
+    /// Leaves of at most `largest_bytes`, without contiguous groups.
     pub const fn up_to(largest_bytes: u64) -> Sizes {
         Sizes { largest_bytes, contiguous: false }
     }
 }
 
-/// A range that is to be mapped.
+/// A range to map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The first input address.
     pub va: InputAddress,
     /// The output address of `va`.
     pub pa: OutputAddress,
-    /// How many bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// What every leaf says besides its address.
+    /// The attributes of every leaf.
     pub attributes: Attributes,
-    /// Which leaves.
+    /// The leaves that may be used.
     pub sizes: Sizes,
 }

@@ -1,4 +1,4 @@
-//! Giving ranges other attributes.
+//! Changes the attributes of ranges.
 
 use alloc::vec::Vec;
 
@@ -12,11 +12,11 @@ use crate::geometry::ENTRY_BYTES;
 use crate::log::Log;
 
 impl<F: Format, L: Log> Tables<F, L> {
-    /// Gives every leaf in a range other attributes, its accessed and dirty state aside, which stays as far
-    /// as the new attributes can hold it. Leaves and groups that reach over the ends are split.
+    /// Changes the attributes of every leaf in a range. Accessed and dirty state stays as far as the new attributes can
+    /// hold it. Leaves and groups that extend past the ends are split.
     ///
     /// # Errors
-    /// As [`Tables::unmap`]; a hole in the range; attributes that the format lacks. Nothing is changed then.
+    /// As [`Tables::unmap`]; also if the range has a hole or the format lacks the attributes. Nothing is changed then.
     pub fn protect(&mut self, va: InputAddress, bytes: u64, attributes: Attributes) -> Result<(), Error> {
         let geometry = self.geometry();
         let (first, end) = geometry.range(va, bytes)?;
@@ -54,7 +54,7 @@ impl<F: Format, L: Log> Tables<F, L> {
                     va = next;
                 }
                 _ => {
-                    // The whole group of a leaf at once: it may have to be broken as one.
+                    // Processes the whole group of a leaf at once, because it may have to be broken as one.
                     let group = (span << self.format.run_bits()).max(span << self.format.group_bits(level, slot.entry));
                     let next = self.end_of_leaves(table, level, end_of(va, group).min(end), end)?;
                     self.protect_entries(table, level, va, next, change)?;
@@ -100,7 +100,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         let format = self.format;
         let new = move |entry: u64| format.with_state(entry & keeps | gets, format.state(entry));
         if L::ENABLED && self.must_break(table, level, va, end, &new)? {
-            // Without a log nobody can see what stood there in between.
+            // Without a log the intermediate values are not visible.
             let (first, count) = self.entries(table, level, va, end);
             let old = self.arena.table(first, count).map(Vec::from).unwrap_or_default();
             self.clear_entries(table, level, va, end)?;
@@ -115,7 +115,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         self.rewrite(table, level, va, end, new)
     }
 
-    /// Where the entries of a table for a range begin, and how many they are.
+    /// The address and the number of the entries of a table for a range.
     pub(super) fn entries(&self, table: OutputAddress, level: u8, va: u64, end: u64) -> (OutputAddress, u64) {
         let geometry = self.geometry();
         (table + geometry.index(level, va) * ENTRY_BYTES, (end - va) >> geometry.shift(level))
@@ -135,12 +135,12 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(entries.iter().any(|entry| self.format.change(level, *entry, new(*entry)) == Change::Break))
     }
 
-    /// Refuses a range of one table in which something is not mapped, and says whether leaves reach over its ends.
+    /// Checks that everything in a range of one table is mapped, and returns whether leaves may extend past its ends.
     fn all_mapped(&self, table: OutputAddress, level: u8, va: u64, end: u64) -> Result<Ends, Error> {
         let geometry = self.geometry();
         let (_, entries) = self.entries_around(table, level, va, end)?;
         let (mut left, mut at) = (entries, va);
-        // What software writes as one is longer than an entry says.
+        // Entries that software writes as one are longer than a single entry shows.
         let mut ends = if self.format.run_bits() == 0 { Ends::Inside } else { Ends::Unknown };
         let plain = bulk::Alike::of(&self.format, level);
         while let [entry, rest @ ..] = left {
@@ -169,19 +169,19 @@ impl<F: Format, L: Log> Tables<F, L> {
 /// Where the leaves of a range begin and end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Ends {
-    /// In the range.
+    /// All inside the range.
     Inside,
-    /// Perhaps outside of it too.
+    /// Possibly outside the range too.
     Unknown,
 }
 
-/// What leaves keep and what they get when their attributes change, by level: the same for all of a level.
+/// The bits that leaves keep and the bits that they get when their attributes change: one pair for each level.
 struct Rewriting {
     levels: [(u64, u64); LEVELS],
 }
 
 impl Rewriting {
-    /// To these attributes, but with the accessed and dirty state that each leaf has; up to the level `top`.
+    /// A change to these attributes that keeps each leaf's accessed and dirty state, for levels up to `top`.
     fn to(format: &impl Format, attributes: Attributes, top: u8) -> Result<Rewriting, Error> {
         let attributes = Attributes { flags: attributes.flags - Flags::STATE, ..attributes };
         let mut levels = [(0, 0); LEVELS];

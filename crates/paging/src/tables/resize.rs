@@ -1,4 +1,4 @@
-//! Leaves of other sizes for the same memory: split, collapse, fold and unfold of contiguous groups.
+//! Changes the size of leaves for the same memory: split and collapse, and fold and unfold of contiguous groups.
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ use crate::geometry::ENTRY_BYTES;
 use crate::log::Log;
 
 impl<F: Format, L: Log> Tables<F, L> {
-    /// Makes a resolved address one at which a leaf, a group or a hole begins. It is in this table or where that ends.
+    /// Ensures that a leaf, a group or a hole begins at a resolved address, which is in this table or at its end.
     pub(super) fn isolate(&mut self, table: OutputAddress, level: u8, va: u64) -> Result<(), Error> {
         let geometry = self.geometry();
         if va >> geometry.input_bits() != 0 {
@@ -38,8 +38,8 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
     }
 
-    /// Splits the leaf at `va` into leaves of the next lower level, in contiguous groups where the format has
-    /// them. Nothing happens to a page.
+    /// Splits the leaf at `va` into leaves of the next lower level, in contiguous groups if the format has them. A page
+    /// is left unchanged.
     ///
     /// ```
     /// # use paging::{Attributes, Flags, InputAddress, Mapping, OutputAddress, Sizes, Tables};
@@ -71,7 +71,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// Splits every leaf in a range down to `level`, as [`Tables::split`] does.
     ///
     /// # Errors
-    /// A range that is misaligned or not canonical; an arena that is full.
+    /// The range is misaligned or not canonical, or the arena is full.
     pub fn split_range(&mut self, va: InputAddress, bytes: u64, level: u8) -> Result<(), Error> {
         let geometry = self.geometry();
         let (first, end) = geometry.range(va, bytes)?;
@@ -87,7 +87,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// Splits the leaves of the run around `slot`, which belong to no larger group.
+    /// Splits the leaves of the run around `slot`, which do not belong to a larger group.
     fn split_leaf(&mut self, slot: Slot) -> Result<(), Error> {
         let geometry = self.geometry();
         let below = slot.level - 1;
@@ -125,8 +125,8 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(entries.iter().map(|entry| self.format.state(*entry)).collect())
     }
 
-    /// Makes one leaf at `level` of the table (or the tables of a run) for `va`, if all its entries are leaves
-    /// of consecutive, aligned memory with the same attributes. Accessed and dirty are those of all of them.
+    /// Replaces the table (or the tables of a run) for `va` by one leaf at `level`, if all its entries are leaves of
+    /// consecutive, aligned memory with the same attributes. The new leaf has the combined accessed and dirty state.
     ///
     /// # Errors
     /// `va` is not canonical, the entries are no such leaves, or the format has no leaf at `level`.
@@ -150,7 +150,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         let leaf = self.format.leaf(level, whole.attributes, grouped)? | whole.software;
         let format = self.format;
         let new = move |index| leaf | format.address_bits(level, whole.pa.0 + index * geometry.span(level), grouped);
-        // Also where hardware needs no break, no table may be walked any more when it is given back.
+        // Even if hardware needs no break, no table may still be walked when it is released.
         if self.breaks() {
             self.write_run(slot, |_| 0)?;
             self.invalidate(start, unit, true);
@@ -184,11 +184,11 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(self.arena.table(table, count).ok_or_else(|| self.outside(table, va, level))?.to_vec())
     }
 
-    /// Makes a contiguous group of the leaves around `va`, if they are leaves of consecutive memory, aligned to
-    /// the group, with the same attributes. Accessed and dirty are those of all of them.
+    /// Makes a contiguous group of the leaves around `va`, if they map consecutive memory, aligned to the group, with
+    /// the same attributes. The group has the combined accessed and dirty state.
     ///
     /// # Errors
-    /// `va` is not canonical or not mapped; its level has no groups; or the leaves are no such group.
+    /// `va` is not canonical or not mapped; its level has no groups; or the leaves cannot form such a group.
     pub fn fold(&mut self, va: InputAddress) -> Result<(), Error> {
         self.translate(va)?;
         let slot = self.slot(self.geometry().resolved(va))?;
@@ -210,8 +210,8 @@ impl<F: Format, L: Log> Tables<F, L> {
         self.replace_group(first, group_bits, &whole, true)
     }
 
-    /// Takes a contiguous group apart: the leaves around `va` stand for themselves. Each has the accessed and
-    /// dirty state of all, because hardware may have set it in any one.
+    /// Dissolves a contiguous group: the leaves around `va` become separate leaves. Each gets the accessed and dirty
+    /// state of the whole group, because hardware may have set it in any one entry.
     ///
     /// # Errors
     /// `va` is not canonical or not mapped, or its leaf belongs to a group that is not consistent.
@@ -242,7 +242,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Slot { pa: slot.pa.aligned_down(ENTRY_BYTES << group_bits), va: slot.va & !((span << group_bits) - 1), ..slot }
     }
 
-    /// Writes all entries of a group anew.
+    /// Rewrites all entries of a group.
     fn replace_group(&mut self, first: Slot, group_bits: u8, whole: &Whole, grouped: bool) -> Result<(), Error> {
         let (level, span) = (first.level, self.geometry().span(first.level));
         let leaf = self.format.leaf(level, whole.attributes, grouped)? | whole.software;
@@ -263,16 +263,16 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 }
 
-/// What several leaves are together.
+/// The common properties of several leaves.
 struct Whole {
-    /// Where the memory of the first begins.
+    /// The address of the first leaf's memory.
     pa: OutputAddress,
-    /// What all say, and the state of any.
+    /// The attributes of all leaves, with the combined state.
     attributes: Attributes,
     software: u64,
 }
 
-/// What `members`, the leaves from the resolved `va` on, are together.
+/// The common properties of `members`, the leaves from the resolved `va` on; an error if they differ.
 fn whole(format: &impl Format, level: u8, va: u64, members: &[u64]) -> Result<Whole, &'static str> {
     let geometry = format.geometry();
     let span = geometry.span(level);

@@ -1,42 +1,42 @@
-//! What a walk finds, and where an entry is.
+//! The result of a walk, and the position of an entry.
 
 use crate::address::OutputAddress;
 
-/// What an input address translates to.
+/// The translation of an input address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Translation {
     /// The output address.
     pub pa: OutputAddress,
-    /// The level of the leaf.
+    /// The level of the leaf; 0 is the level of pages.
     pub level: u8,
 }
 
-/// The leaf that an input address meets.
+/// The leaf that translates an input address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaf {
-    /// The output address of that input address.
+    /// The output address for that input address.
     pub pa: OutputAddress,
-    /// Its level.
+    /// The leaf's level; 0 is the level of pages.
     pub level: u8,
-    /// Its value.
+    /// The value of its entry.
     pub entry: u64,
 }
 
-/// Where an entry is and what it is for.
+/// The position of an entry, and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
     /// The physical address of the entry.
     pub pa: OutputAddress,
-    /// The first (resolved) input address that it is for.
+    /// The first (resolved) input address that it translates.
     pub va: u64,
     pub level: u8,
     pub entry: u64,
 }
 
-/// As many levels as any format has.
+/// The maximum number of levels of any format.
 pub(super) const LEVELS: usize = 5;
 
-/// Where the stretch of `bytes` (a power of two) around `va` ends.
+/// The end of the aligned block of `bytes` (a power of two) that contains `va`.
 pub(crate) const fn end_of(va: u64, bytes: u64) -> u64 {
     (va | (bytes - 1)) + 1
 }

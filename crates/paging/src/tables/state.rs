@@ -1,4 +1,4 @@
-//! Accessed and dirty state: set as hardware sets it, collected by software.
+//! Accessed and dirty state: set as hardware sets it, and collected by software.
 
 use super::Tables;
 use super::slot::end_of;
@@ -9,8 +9,8 @@ use crate::format::{Format, Kind};
 use crate::log::Log;
 
 impl<F: Format, L: Log> Tables<F, L> {
-    /// Sets the flags that hardware sets when `va` is read or written: in the entry that it walks to, whatever
-    /// group that belongs to. Without hardware dirty state a write sets accessed alone.
+    /// Sets the flags that hardware sets when `va` is read or written: only in the entry that it walks to, even if that
+    /// belongs to a group. Without hardware dirty state a write sets only accessed.
     ///
     /// # Errors
     /// As [`Tables::translate`].
@@ -26,12 +26,12 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// Collects the accessed and dirty flags of the leaves in a range, and clears those in `clear`. `found`
-    /// gets the first input address, the bytes and the flags of each leaf; of a contiguous group the flags are
-    /// those of all of its entries together, because hardware sets them in any one.
+    /// Collects the accessed and dirty flags of the leaves in a range, and clears those in `clear`. `found` gets the
+    /// first input address, the bytes and the flags of each leaf. For a contiguous group the flags of all its entries
+    /// are combined, because hardware sets them in any one.
     ///
     /// # Errors
-    /// A range that is misaligned or not canonical; tables that cannot be followed.
+    /// The range is misaligned or not canonical, or tables cannot be followed.
     pub fn harvest(
         &mut self,
         va: InputAddress,
@@ -41,7 +41,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     ) -> Result<(), Error> {
         let geometry = self.geometry();
         let (first, end) = geometry.range(va, bytes)?;
-        // Leaves and groups that reach over the ends are invalidated as a whole, because they were changed so.
+        // Leaves and groups that extend past the ends are invalidated as a whole, because they were changed as a whole.
         let (mut from, mut to) = (first, end);
         let mut found = |va, bytes, state| {
             let va_resolved = geometry.resolved(va);
@@ -78,7 +78,7 @@ impl<F: Format, L: Log> Tables<F, L> {
                     next
                 }
                 Kind::Leaf => {
-                    // A group is harvested as a whole, even if the range has a part of it only.
+                    // A group is harvested as a whole, even if the range contains only a part of it.
                     let group = span << group_bits;
                     let (group_va, next) = (va & !(group - 1), end_of(va, group));
                     let state = self.harvest_group(table, level, group_va, 1 << group_bits, clear)?;

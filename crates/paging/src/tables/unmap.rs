@@ -1,4 +1,4 @@
-//! Unmapping ranges, and giving back their tables.
+//! Unmaps ranges and releases their tables.
 
 use super::slot::end_of;
 use super::{Slot, Tables, bulk};
@@ -10,12 +10,11 @@ use crate::geometry::ENTRY_BYTES;
 use crate::log::Log;
 
 impl<F: Format, L: Log> Tables<F, L> {
-    /// Unmaps whatever is mapped in a range. Leaves and groups that reach over its ends are split; tables that
-    /// become empty are given back.
+    /// Unmaps everything in a range. Leaves and groups that extend past its ends are split; tables that become empty
+    /// are released.
     ///
     /// # Errors
-    /// A range that is misaligned or not canonical; tables that cannot be followed; an arena too full for the
-    /// tables of a split.
+    /// The range is misaligned or not canonical, tables cannot be followed, or the arena has no room for the tables of a split.
     pub fn unmap(&mut self, va: InputAddress, bytes: u64) -> Result<(), Error> {
         let geometry = self.geometry();
         let (first, end) = geometry.range(va, bytes)?;
@@ -26,7 +25,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         let mut released = self.arena.collection();
         self.clear(table, level, first, end, &mut released)?;
         if level < geometry.root_level() && self.is_rest_empty(table, level, first, end)? {
-            // Now the table itself, and those above that have nothing else.
+            // Now the table itself, and those above it that have nothing else.
             self.clear(self.root, geometry.root_level(), first, end, &mut released)?;
         }
         self.invalidate(first, bytes, released.count != 0);
@@ -34,7 +33,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// Makes holes of a range of one table, whose ends no leaf reaches over.
+    /// Turns a range of one table into holes. No leaf extends past its ends.
     fn clear(
         &mut self,
         table: OutputAddress,
@@ -73,8 +72,9 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// Makes holes of the entries of level 1 from `va` on, if they are for whole tables of pages and nothing else. Says up
-    /// to where it did; with a log nowhere, because it is told of one after the other.
+    /// Turns the level 1 entries from `va` on into holes, if they are pointers to tables of pages and cover those
+    /// tables completely. Returns the end of the cleared range. With a log it clears nothing, because a log must
+    /// receive entries one by one.
     fn clear_whole_tables(&mut self, table: OutputAddress, va: u64, end: u64, released: &mut Released) -> u64 {
         let (geometry, pattern) = (self.geometry(), self.format.table_pattern());
         let span = geometry.span(1);
@@ -98,7 +98,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
     }
 
-    /// Makes holes of what the tables of one run of entries have from `slot` to `end`.
+    /// Turns the part from `slot` to `end` of the tables of one run of entries into holes.
     fn clear_below(&mut self, slot: Slot, end: u64, released: &mut Released) -> Result<(), Error> {
         let geometry = self.geometry();
         let (span, unit) = (geometry.span(slot.level), geometry.span(slot.level) << self.format.run_bits());
@@ -131,7 +131,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// Collects a block of tables and those below it.
+    /// Collects a block of tables and the tables below it.
     fn gather(&self, block: OutputAddress, level: u8, released: &mut Released) -> Result<(), Error> {
         if !self.has_tables(released.count + 1) {
             return Err(Error::NoTree { pa: block, va: InputAddress(0), level });
@@ -156,27 +156,28 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// Whether the arena has room for so many tables, or blocks of them: those of a tree are no more.
+    /// Whether the arena has room for `count` tables, or blocks of them. A tree cannot have more.
     fn has_tables(&self, count: u64) -> bool {
         count <= self.arena.bytes() / self.block_bytes(0)
     }
 
-    /// Whether these entries of a table at level 1 all point to tables of pages. A log is told of one after the other.
+    /// Whether these entries of a table at level 1 all point to tables of pages. With a log it returns `false`, because
+    /// a log must receive entries one by one.
     fn is_plain_tree(&self, entries: &[u64]) -> bool {
         !L::ENABLED && self.format.run_bits() == 0 && bulk::all_tables(self.format.table_pattern(), entries)
     }
 
-    /// Whether a table has holes only, but for those from `va` to `end`.
+    /// Whether a table has only holes outside the range from `va` to `end`.
     fn is_rest_empty(&self, table: OutputAddress, level: u8, va: u64, end: u64) -> Result<bool, Error> {
         let geometry = self.geometry();
         let entries = geometry.entries(level);
         let (first, past) = (geometry.index(level, va), geometry.index(level, end - 1) + 1);
-        // What is unmapped from the front to the back has more behind it.
+        // When a table is unmapped from front to back, the rest follows the range, so that is tested first.
         Ok(self.are_holes(table, level, past, entries)? && self.are_holes(table, level, 0, first)?)
     }
 
-    /// Where the leaves that begin at `va` end: at the first other entry, or at `end`. With a log it is `va`, because
-    /// it is told of one after the other.
+    /// The end of the leaves that begin at `va`: the first other entry, or `end`. With a log it is `va`, because a log
+    /// must receive entries one by one.
     pub(super) fn end_of_leaves(&self, table: OutputAddress, level: u8, va: u64, end: u64) -> Result<u64, Error> {
         if L::ENABLED || va >= end {
             return Ok(va);
@@ -242,7 +243,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// Replaces the run of entries that begins at `slot`; `new` gets the index in the run.
+    /// Replaces the run of entries that begins at `slot`; `new` receives the index in the run.
     pub(super) fn write_run(&mut self, slot: Slot, new: impl Fn(u64) -> u64) -> Result<(), Error> {
         let span = self.geometry().span(slot.level);
         for index in 0..1u64 << self.format.run_bits() {

@@ -1,4 +1,4 @@
-//! A walk cache, as processors have one: what walks found, so that the next translation near by need not walk.
+//! A walk cache, as processors have one: it keeps the results of walks, so that the next nearby translation needs no walk.
 
 use alloc::boxed::Box;
 use core::mem;
@@ -11,44 +11,45 @@ use crate::arena::Arena;
 use crate::format::{Format, Pattern};
 use crate::geometry::Geometry;
 
-/// log2 of the regions that are cached, each of what a table of pages spans: 8G of them with 4K pages.
+/// log2 of the number of cached regions. A region is the span of a table of pages, so the cache covers 8G with 4K pages.
 const REGION_BITS: u32 = 12;
 const REGIONS: usize = 1 << REGION_BITS;
-/// Regions of one of the 64 parts that are flushed one by one.
+/// Regions in one of the 64 parts that are flushed separately.
 const PART: usize = REGIONS / u64::BITS as usize;
 
-/// Where a region's number begins in its word.
+/// The lowest bit of a region's number in its word.
 const NUMBER: u32 = 33;
-/// Where the level stands in a word, and what comes below it is its value.
+/// The lowest bit of the level in a word. The bits below it hold the value.
 const LEVEL: u32 = 30;
-/// The word of a region of which nothing is cached: it has a level that none has.
+/// The word of a region that is not cached: its level is one that no leaf has.
 const NOTHING: u64 = 3 << LEVEL;
 
-/// As many walks are made after a change before anything is cached: to flush costs as much as some tens of walks,
-/// and tables that change all the time are not worth caching.
+/// Number of walks after a change before anything is cached. A flush costs as much as some tens of walks, and tables
+/// that change all the time are not worth caching.
 const PATIENCE: u32 = 64;
 
-/// An arena, and what walks in it found. Whoever gets hold of it to change it has the cache flushed first.
+/// An arena, and the results of walks in it. Access for changing the arena flushes the cache first.
 #[derive(Debug)]
 pub(super) struct CachedArena {
     arena: Arena,
-    /// By region, where in the arena its table of pages is, or what memory the leaf maps that is for all of it.
+    /// For each region, the index in the arena of its table of pages, or the memory of the leaf that maps the whole region.
     ///
-    /// A word is the region's number less the bits that are its place here; then the level of the leaf; then, with
-    /// level 0, a place in the arena, counted in entries; with 1 or 2 an address, counted in regions. Being one word, it
-    /// is whole for every thread that reads it.
+    /// A word holds the region's number without the bits that are its index here; then the level of the leaf; then, for
+    /// level 0, an index in the arena, counted in entries; for levels 1 or 2 an address, counted in regions. Because it
+    /// is one word, threads always read it consistently.
     cache: Box<WalkCache>,
-    /// How to tell pages.
+    /// The pattern that recognizes pages.
     page: Pattern,
 }
 
-/// Apart from the rest, which no translation changes: so compilers need not load that again after each.
+/// Separate from the other fields, which no translation changes, so that compilers need not reload those after each
+/// translation.
 #[derive(Debug)]
 struct WalkCache {
     regions: [AtomicU64; REGIONS],
-    /// A bit for each of 64 parts of the regions in which anything is cached.
+    /// One bit for each of 64 parts of the regions, set if anything in the part is cached.
     parts: AtomicU64,
-    /// Walks since the last change, but no more of them than matter.
+    /// Number of walks since the last change, counted only up to [`PATIENCE`].
     walks: AtomicU32,
 }
 
@@ -111,8 +112,7 @@ impl DerefMut for CachedArena {
 }
 
 impl CachedArena {
-    /// What the cache has of `va`, if it is mapped there, and the entry of a page. The entries of larger leaves are not
-    /// looked at again.
+    /// The cached translation of `va`, with the entry if it is a page. The entries of larger leaves are not read again.
     #[inline(always)]
     pub(super) fn look_up<F: Format>(
         &self,
@@ -121,7 +121,7 @@ impl CachedArena {
     ) -> Option<(Translation, u64)> {
         let region_shift = 2 * page_shift - 3;
         let word = self.cache.regions[(va >> region_shift) as usize % REGIONS].load(Ordering::Relaxed);
-        // Less the number, if it is this one's; otherwise more than anything that is cached.
+        // For the right region this leaves the word without its number; otherwise a value larger than any cached one.
         let word = word ^ va >> (region_shift + REGION_BITS - NUMBER) & (u64::MAX << NUMBER);
         if word < 1 << LEVEL {
             let place = word + (va >> page_shift & ((1 << (page_shift - 3)) - 1));
@@ -140,7 +140,7 @@ impl CachedArena {
     /// Caches what a walk to `va` found: a leaf that translates to `pa`.
     pub(super) fn fill(&self, geometry: Geometry, InputAddress(va): InputAddress, pa: OutputAddress, slot: Slot) {
         let place = match slot.level {
-            // A root may be of another length than other tables of pages.
+            // The root may have another length than other tables of pages.
             0 if geometry.levels() > 1 => self.arena.place(slot.pa).checked_sub(geometry.index(0, va)),
             1 | 2 => Some(pa.0 >> geometry.shift(1)),
             _ => None,
@@ -148,7 +148,7 @@ impl CachedArena {
         let Some(word) = place.and_then(|place| word(geometry, va, slot.level, place)) else { return };
         let walks = self.cache.walks.load(Ordering::Relaxed);
         if walks < PATIENCE {
-            // Of walks at the same time some may not be counted; that costs less than to count them.
+            // Concurrent walks may not all be counted. Counting them exactly would cost more than it saves.
             self.cache.walks.store(walks + 1, Ordering::Relaxed);
         } else {
             self.cache.set((va >> geometry.shift(1)) as usize % REGIONS, word);
@@ -156,7 +156,7 @@ impl CachedArena {
     }
 }
 
-/// The word for the region of `va`, unless what is to be said is too much for it.
+/// The word for the region of `va`; `None` if the values do not fit in it.
 fn word(geometry: Geometry, va: u64, level: u8, place: u64) -> Option<u64> {
     let number = va >> geometry.shift(1) >> REGION_BITS;
     let fits = place >> LEVEL == 0 && number >> (64 - NUMBER) == 0;

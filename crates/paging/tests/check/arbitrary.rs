@@ -1,4 +1,4 @@
-//! Arbitrary memory, small: what the fuzz targets do for longer.
+//! Small arbitrary memory: a short version of the fuzz targets.
 
 use paging::check::check;
 use paging::{
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use crate::bodies;
 use crate::formats::for_every_format;
 
-/// Bytes of which many are alike, so that they mean something together.
+/// Bytes with many repeated values, so that they are meaningful in combination.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![3 => any::<u8>(), 1 => Just(0u8), 1 => 0u8..8, 1 => Just(0xffu8)];
     proptest::collection::vec(byte, 0..700)
@@ -60,10 +60,10 @@ fn no_root_wraps_around() {
     for_every_format!(a_root_at_the_end_of_all_memory_is_outside);
 }
 
-/// Where the tables are.
+/// The address of the tables.
 const BASE: OutputAddress = OutputAddress(1 << 32);
 
-/// A page is mapped, and every entry of the table above its own then points there.
+/// Maps a page and then points every entry of the table above it to the page's table.
 fn a_table_of_many_parents_is_not_given_back<F: Format>(format: F) {
     let geometry = format.geometry();
     let flags = Flags::READ | Flags::ACCESSED;

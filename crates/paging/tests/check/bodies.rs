@@ -1,4 +1,4 @@
-//! What the fuzz targets do with arbitrary bytes; the tests do the same with a few.
+//! Bodies of the fuzz targets for arbitrary bytes; the tests run them on a few inputs.
 
 use paging::check::{MAX_FAULTS, check_arena, live};
 use paging::format::Kind;
@@ -7,7 +7,7 @@ use paging::{
     Action, Arena, ENTRY_BYTES, Event, Format, InputAddress, Node, OutputAddress, Rule, Tables, Visitor, with_format,
 };
 
-/// One of each kind of format; the first byte chooses.
+/// One format of each kind; the first byte of the input selects it.
 const FORMATS: [&str; 20] = [
     "x86-64",
     "x86-64-la57+phys46+no-1g+no-nx",
@@ -33,7 +33,7 @@ const FORMATS: [&str; 20] = [
 
 const BASE: OutputAddress = OutputAddress(1 << 30);
 
-/// Takes numbers from the front of arbitrary bytes; zeroes when they are used up.
+/// Takes numbers from the front of arbitrary bytes; zeros at the end.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -52,7 +52,7 @@ impl Bytes<'_> {
     }
 }
 
-/// Reads entries: their kind, rules and fields agree with each other.
+/// Decodes entries and checks that their kind, rules and fields agree with each other.
 pub fn decode(data: &[u8]) {
     let mut bytes = Bytes(data);
     with_format!(bytes.format(), format => decode_entries(&format, &mut bytes));
@@ -99,8 +99,8 @@ fn decode_entry<F: Format>(format: &F, level: u8, entry: u64) {
     }
 }
 
-/// Tables in arbitrary memory: numbers that are taken as they are, or as pointers into it, again and again until
-/// there is room for three tables.
+/// Tables in arbitrary memory: numbers that are used directly or as pointers into it, repeated until there is room for
+/// three tables.
 fn tables<F: Format>(format: F, bytes: &mut Bytes<'_>) -> Tables<F> {
     let geometry = format.geometry();
     let root = match bytes.u8() {
@@ -116,7 +116,7 @@ fn tables<F: Format>(format: F, bytes: &mut Bytes<'_>) -> Tables<F> {
         entries.push(match tag % 4 {
             0 => number,
             1 => format.table(BASE + number % length / geometry.page_bytes() * geometry.page_bytes()),
-            // Looks like a leaf more often than not.
+            // Resembles a leaf in most cases.
             2 => format.table(BASE) | number,
             _ => 0,
         });
@@ -152,7 +152,7 @@ fn check_steps<F: Format>(format: &F, bytes: &mut Bytes<'_>) {
     let (geometry, mut step) = (format.geometry(), 0);
     while !bytes.0.is_empty() {
         let (tag, level) = (bytes.u8(), bytes.u8() % geometry.levels());
-        // Few places, so that steps meet; sometimes any.
+        // Few positions, so that steps affect each other; sometimes any position.
         let place = u64::from(bytes.u8());
         let span = geometry.span(level);
         let near = geometry.extended(geometry.resolved(InputAddress((place % 64).wrapping_mul(span))));
@@ -187,7 +187,7 @@ fn entry<F: Format>(format: &F, bytes: &mut Bytes<'_>, level: u8) -> u64 {
     }
 }
 
-/// Walks and translates in arbitrary memory; both see the same, and so does a walk written down again.
+/// Walks and translates in arbitrary memory and checks that both agree, also with the naive translation.
 pub fn walk(data: &[u8]) {
     let mut bytes = Bytes(data);
     with_format!(bytes.format(), format => {
@@ -216,7 +216,7 @@ fn walk_tables<F: Format>(tables: &Tables<F>, vas: &[InputAddress]) {
     }
 }
 
-/// A translation without any haste.
+/// The naive translation.
 fn slowly<F: Format>(tables: &Tables<F>, va: InputAddress) -> Option<(OutputAddress, u8, u64)> {
     let (format, geometry) = (tables.format(), tables.geometry());
     let mut table = tables.root();

@@ -1,4 +1,4 @@
-//! Good tables in which one thing is broken: that is found, where it is, and nothing else.
+//! Breaks one thing in good tables: the checker finds it at the right entry, and finds nothing else.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::{data, lines};
 const BASE: OutputAddress = OutputAddress(1 << 30);
 const VA: InputAddress = InputAddress(0x4000_0000);
 const PA: OutputAddress = OutputAddress(0x8_0000_0000);
-/// Bytes after the tables: as many as any table has.
+/// Bytes after the tables, as many as the largest table.
 const SPARE_BYTES: usize = 64 << 10;
 
 /// Tables with a mapping of `bytes` at [`VA`], as an image that can be broken.
@@ -44,7 +44,7 @@ impl<F: Format> Image<F> {
         Image { format, root: tables.root(), bytes, good }
     }
 
-    /// Empty memory that no table is in.
+    /// Empty memory outside all tables.
     fn spare(&self) -> OutputAddress {
         BASE + (self.bytes.len() - SPARE_BYTES) as u64
     }
@@ -54,12 +54,12 @@ impl<F: Format> Image<F> {
         Image::new(format, 2 * format.geometry().span(1), Sizes::up_to(unit))
     }
 
-    /// One contiguous group at `level`.
+    /// Tables with one contiguous group at `level`.
     fn group(format: F, level: u8) -> Image<F> {
         Image::new(format, format.geometry().span(level) << format.group_bits_at(level), Sizes::BEST)
     }
 
-    /// Two leaves of level 1, or two runs of them, in no group.
+    /// Tables with two leaves of level 1, or two runs of them, in no group.
     fn blocks(format: F) -> Image<F> {
         Image::new(format, format.geometry().span(1) << (1 + format.run_bits()), Sizes::up_to(u64::MAX))
     }
@@ -68,7 +68,7 @@ impl<F: Format> Image<F> {
         Arena::from_image(BASE, &self.bytes).unwrap()
     }
 
-    /// Where the entry for `va` at `level` is, and what it holds.
+    /// The address and the value of the entry for `va` at `level`.
     fn entry(&self, va: InputAddress, level: u8) -> (OutputAddress, u64) {
         let (geometry, arena) = (self.format.geometry(), self.arena());
         let mut table = self.root;
@@ -83,7 +83,7 @@ impl<F: Format> Image<F> {
         unreachable!("the level is one of the format")
     }
 
-    /// What is found after the entry for `va` at `level` was changed, and where that is.
+    /// Changes the entry for `va` at `level`; returns the faults found, and the entry's address and new value.
     fn faults_of(
         &self,
         va: InputAddress,
@@ -100,7 +100,7 @@ impl<F: Format> Image<F> {
         (report.faults, pa, changed)
     }
 
-    /// The one rule that is broken after the entry for `va` at `level` was changed.
+    /// Changes the entry for `va` at `level` and returns the one rule that this breaks.
     #[track_caller]
     fn broken(&self, va: InputAddress, level: u8, change: impl FnOnce(u64) -> u64) -> Rule {
         let (faults, pa, changed) = self.faults_of(va, level, change);
@@ -112,7 +112,7 @@ impl<F: Format> Image<F> {
     }
 }
 
-/// A broken rule that was found, and the one that was broken.
+/// The rule that was found, and the rule that was broken.
 type Case = (Rule, Rule);
 
 fn too_large(pa: u64) -> Rule {
@@ -225,8 +225,8 @@ fn software_64k() -> Vec<Case> {
     ]
 }
 
-/// Every rule is named here, so that a new one is not forgotten; `false` for those that are about tables, which
-/// every format has.
+/// A match over every rule, so that a new rule cannot be forgotten; `false` for rules about tables, which apply to
+/// every format.
 fn is_of_entries(rule: Rule) -> bool {
     match rule {
         Rule::Reserved { .. }
@@ -265,7 +265,7 @@ fn the_one_rule_that_is_broken_is_found_where_it_is() {
     assert_eq!(names.len(), RULES_OF_ENTRIES, "{names:?}");
 }
 
-/// The faults of one rule, less those that come from one hardware entry of sixteen being changed alone.
+/// The one broken rule, without the faults that result from changing only one of sixteen hardware entries.
 fn only<F: Format>(image: &Image<F>, va: InputAddress, change: impl FnOnce(u64) -> u64) -> Rule {
     let (faults, pa, entry) = image.faults_of(va, 1, change);
     let of_run = |fault: &&Fault| image.format.run_bits() != 0 && fault.rule == Rule::RunAddresses;
@@ -315,7 +315,7 @@ fn a_root_that_cannot_be_one_is_found() {
     for_every_format!(the_root_is_where_it_can_be);
 }
 
-/// What hardware sets, and what it leaves to software, may differ within a group and a run.
+/// Hardware state and software bits may differ within a group and a run.
 #[test]
 fn what_may_differ_within_a_group_is_no_fault() {
     let page = VA + 0x5000;
@@ -332,7 +332,7 @@ fn what_may_differ_within_a_group_is_no_fault() {
     clean(software.faults_of(page, 0, |entry| entry ^ 3 << 6));
 }
 
-/// All sixteen entries of a group break a rule in the same way: that is one fault.
+/// If all sixteen entries of a group break a rule in the same way, that is one fault.
 #[test]
 fn a_fault_of_a_whole_group_is_told_once() {
     let image = Image::group(Arm64Stage1::new(Granule::K4, 48), 0);
@@ -365,7 +365,7 @@ fn counts_are_those_of_the_mapping() {
     assert_eq!((group.good.tables, group.good.leaves.clone()), (3, [(32 << 20, 32)].into()));
 }
 
-/// Each table points with all its entries to the next one: there are 512 to the fourth ways to the last.
+/// Each table points with all its entries to the next one: there are 512 to the fourth power paths to the last.
 #[test]
 fn tables_with_many_parents_are_looked_at_once() {
     let format = RiscV::new(5, Stage::Supervisor);

@@ -1,4 +1,4 @@
-//! What the change of one entry needs, where a bit means one thing in some entries and another in others.
+//! The requirements for changing one entry, where a bit has different meanings in different entries.
 
 use paging::format::arm64::Granule;
 use paging::format::arm64_stage1::Arm64Stage1;
@@ -9,7 +9,7 @@ use paging::{Format, OutputAddress};
 
 use crate::data;
 
-/// Bit 16 is nT in a block alone.
+/// Bit 16 is nT only in a block.
 const BIT_16: u64 = 1 << 16;
 
 fn pages_and_tables_have_no_nt<F: Format>(format: F) {
@@ -39,7 +39,7 @@ fn a_riscv_table_that_becomes_a_leaf_of_the_same_address_needs_a_fence() {
     assert_eq!(format.change(1, table, leaf & !(1 << 4)), Change::Invalidate);
 }
 
-/// "If any of these bits are set, a page-fault exception is raised": in a pointer to a table too.
+/// "If any of these bits are set, a page-fault exception is raised": this includes pointers to tables.
 #[test]
 fn reserved_bits_make_a_riscv_table_illegal() {
     let format = RiscV::new(4, Stage::Supervisor).with_napot().with_memory_types();

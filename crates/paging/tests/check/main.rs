@@ -1,4 +1,4 @@
-//! The checker: it finds nothing where the engine is right, and the one fault where something was broken.
+//! The checker reports nothing if the engine is right, and exactly one fault if one thing was broken.
 
 mod arbitrary;
 mod bodies;
@@ -13,7 +13,7 @@ mod wrong_sequences;
 use paging::check::{Fault, check, live};
 use paging::{Attributes, Event, Flags, Format, Severity, Tables};
 
-/// Attributes that every format can express: of user data, but at stage 2, which knows no user.
+/// Attributes that every format can express: those of user data; without the user flag at stage 2, which does not have it.
 fn data<F: Format>(format: &F) -> Attributes {
     let stage1 = format.leaf(0, Attributes::new(Flags::READ | Flags::USER), false).is_ok();
     let user = if stage1 { Flags::USER } else { Flags::empty() };
@@ -27,7 +27,7 @@ fn errors<F: Format>(tables: &Tables<F, impl paging::Log>) -> Vec<Fault> {
     report.faults.into_iter().filter(|fault| fault.severity() == Severity::Error).collect()
 }
 
-/// Fails with everything that is wrong with tables, or with how they came to be.
+/// Panics with all faults of tables, or of the steps that created them.
 #[track_caller]
 fn assert_good<F: Format>(tables: &Tables<F, Vec<Event>>, what: &dyn core::fmt::Debug) {
     let faults = errors(tables);

@@ -1,4 +1,4 @@
-//! Random sequences of operations: the tables that they leave are legal, and so is every step on the way.
+//! Random sequences of operations: the resulting tables are legal, and so is every step.
 
 use paging::format::BreakLevel;
 use paging::format::arm64::Granule;
@@ -9,7 +9,7 @@ use paging::{Attributes, Event, Flags, Format, InputAddress, Mapping, OutputAddr
 use crate::formats::for_every_format;
 use crate::{assert_good, data};
 
-/// Numbers that look random and are the same in every run (Steele, Lea and Flood: SplitMix64).
+/// Pseudorandom numbers that are the same in every run (Steele, Lea and Flood: SplitMix64).
 pub struct Random(pub u64);
 
 impl Random {
@@ -31,7 +31,7 @@ pub struct Bench<F> {
     pub random: Random,
     va: InputAddress,
     window: u64,
-    /// The sizes that ranges are made of.
+    /// The sizes of which ranges are made up.
     sizes: Vec<u64>,
     done: Vec<String>,
 }
@@ -141,7 +141,7 @@ fn sequences_are_good<F: Format>(format: F) {
     }
 }
 
-/// How many sequences for each format: few where the engine is not optimised.
+/// Number of sequences for each format: few in unoptimised builds.
 const SEEDS: u64 = if cfg!(debug_assertions) { 2 } else { 40 };
 
 #[test]

@@ -1,4 +1,4 @@
-//! Steps at one place of tables, written by hand: what no operation of the engine would do.
+//! Handwritten steps at one position of tables that no operation of the engine would take.
 
 use paging::check::live::{Broken, Violation, check};
 use paging::format::BreakLevel;
@@ -11,7 +11,7 @@ use paging::{Event, Format, InputAddress, OutputAddress};
 use crate::wrong_sequences::{PA, VA, replayed};
 use crate::{data, lines};
 
-/// Steps at one place of tables, written by hand.
+/// Handwritten steps at one position of tables.
 struct Steps<F> {
     format: F,
     events: Vec<Event>,
@@ -62,7 +62,7 @@ fn nt_is_of_use_only_after_an_invalidation() {
     collapse().invalidate(1, false).write(1, 0, block).found(&[Broken::LastLevelOnly, Broken::LastLevelOnly]);
 }
 
-/// FEAT_BBM level 2: two sizes may be held together, two memories not.
+/// FEAT_BBM level 2: two sizes for the same memory may be cached together, but not two different memories.
 #[test]
 fn another_size_may_be_held_for_the_same_memory_only() {
     let steps = || Steps::new(Arm64Stage1::new(Granule::K4, 48).with_break_level(BreakLevel::Two));
@@ -84,12 +84,12 @@ fn other_memory_and_other_attributes_need_a_break_on_arm64_and_a_fence_elsewhere
     arm64().write(0, 0, page).write(0, 0, other).invalidate(0, false).found(&[Broken::NotBroken]);
     arm64().write(0, 0, page).write(0, 0, 0).write(0, 0, other).invalidate(0, false).found(&[Broken::NotInvalidated]);
     arm64().write(0, 0, page).write(0, 0, 0).invalidate(0, false).write(0, 0, other).found(&[]);
-    // AttrIndx; AP[2]; AF being set.
+    // Changes of AttrIndx, of AP[2], and setting AF.
     arm64().write(0, 0, page).write(0, 0, page ^ 1 << 2).invalidate(0, false).found(&[Broken::NotBroken]);
     arm64().write(0, 0, page).write(0, 0, page ^ 1 << 7).invalidate(0, false).found(&[]);
     arm64().write(0, 0, page).write(0, 0, page ^ 1 << 7).found(&[Broken::NeverInvalidated]);
     arm64().write(0, 0, page & !(1 << 10)).write(0, 0, page).found(&[]);
-    // What is right again need not be invalidated.
+    // A stale value that matches the new entry again need not be invalidated.
     arm64().write(0, 0, page).write(0, 0, 0).write(0, 0, page).found(&[]);
     let x86 = || Steps::new(X86_64::new(4, 46));
     let (page, other) = (x86().leaf(0, PA), x86().leaf(0, OutputAddress(2 * PA.0)));
@@ -109,15 +109,15 @@ fn a_group_is_changed_as_a_whole() {
     let member = |index: u64| steps().leaf(0, PA + (index << 12)) | 1 << 52;
     let group = || (0..16).fold(steps(), |steps, index| steps.write(0, index, member(index)));
     group().found(&[]);
-    // Only a part is made read-only.
+    // Only a part of the group is made read-only.
     let some = (0..15).fold(group(), |steps, index| steps.write(0, index, member(index) | 1 << 7));
     some.invalidate(1, false).found(&[Broken::GroupMixed]);
     let all = (0..16).fold(group(), |steps, index| steps.write(0, index, member(index) | 1 << 7));
     all.invalidate(1, false).found(&[]);
-    // Each entry is broken and invalidated, but for itself and not for the group.
+    // Each entry is broken and invalidated, but separately instead of as a group.
     let one = group().write(0, 0, 0).invalidate(1, false).write(0, 0, steps().leaf(0, PA));
     one.found(&[Broken::GroupMixed, Broken::GroupNotBroken]);
-    // Pages that a TLB may still hold, in the place of a group.
+    // Pages in the place of a group that a TLB may still hold.
     let pages = (0..3).fold(steps(), |steps, index| {
         let page = steps.leaf(0, PA + (index << 12));
         steps.write(0, index, page).write(0, index, 0)

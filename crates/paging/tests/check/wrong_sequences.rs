@@ -1,4 +1,4 @@
-//! Right sequences of steps, made wrong on purpose: every way to make them wrong is found.
+//! Makes correct sequences of steps wrong on purpose: the checker finds each fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,13 +19,13 @@ pub const PA: OutputAddress = OutputAddress(0x8_0000_0000);
 struct Change<F> {
     format: F,
     what: &'static str,
-    /// How the tables came to be.
+    /// The steps that created the tables.
     before: Vec<Event>,
     steps: Vec<Event>,
 }
 
 impl<F: Format> Change<F> {
-    /// The operation `act` on what `bytes` of leaves of at most `largest_bytes` map, after `prepare`.
+    /// The operation `act` on a mapping of `bytes` with leaves of at most `largest_bytes`, after `prepare`.
     fn new(
         format: F,
         what: &'static str,
@@ -36,7 +36,7 @@ impl<F: Format> Change<F> {
         let va = format.geometry().extended(VA.0);
         let mut tables = Tables::with_log(format, OutputAddress(1 << 30), 1 << 30, Vec::new()).unwrap();
         let attributes = data(&format);
-        // Another table stays in use, so that only what is meant becomes empty.
+        // Another table stays in use, so that only the intended table becomes empty.
         let unit = format.geometry().page_bytes() << format.run_bits();
         let far = va + (format.geometry().span(1) << format.run_bits().max(format.group_bits_at(1)));
         tables
@@ -54,7 +54,7 @@ impl<F: Format> Change<F> {
         change
     }
 
-    /// What is wrong with `steps`, if their old values are those that a replay leaves.
+    /// The violations of `steps`, with the old values that a replay produces.
     fn violations(&self, steps: &[Event]) -> Vec<Violation> {
         check(&self.format, &replayed(&[self.before.as_slice(), steps].concat()))
     }
@@ -87,7 +87,7 @@ impl<F: Format> Change<F> {
     }
 }
 
-/// The same events with the old values that the ones before leave.
+/// The same events with the old values that the previous events leave in memory.
 pub fn replayed(events: &[Event]) -> Vec<Event> {
     let mut memory = BTreeMap::new();
     let events = events.iter().map(|event| match *event {
@@ -95,7 +95,7 @@ pub fn replayed(events: &[Event]) -> Vec<Event> {
             let old = memory.insert(pa, new).unwrap_or(old);
             Event::Write { pa, va, level, old, new }
         }
-        // Whoever gets the memory next finds it empty.
+        // The next user of the memory finds it empty.
         Event::Release { pa, bytes } => {
             memory.retain(|entry, _| !(pa..pa + bytes).contains(entry));
             Event::Release { pa, bytes }
@@ -105,8 +105,8 @@ pub fn replayed(events: &[Event]) -> Vec<Event> {
     events.collect()
 }
 
-/// Every operation that a format has, with whether the architecture asks that what it replaces is a hole and
-/// invalidated before.
+/// Every operation that a format has, with whether the architecture requires a break and an invalidation before the
+/// replacement is written.
 fn changes<F: Format>(format: F) -> Vec<(Change<F>, bool)> {
     let geometry = format.geometry();
     let unit = geometry.page_bytes() << format.run_bits();
@@ -168,12 +168,12 @@ fn changes<F: Format>(format: F) -> Vec<(Change<F>, bool)> {
     changes
 }
 
-/// Invalidations that are left out, that come too early, or that cover too little.
+/// Invalidations that are missing, too early, or too small.
 fn invalidations_matter<F: Format>(format: F) {
     for (change, needs_break) in changes(format) {
         for (index, step) in change.steps.iter().copied().enumerate() {
             let Event::Invalidate { va, bytes, tables } = step else { continue };
-            // One for the whole range follows what was broken, invalidated and made already.
+            // The last invalidation covers the whole range, whose entries were already broken, invalidated and made.
             if needs_break && change.what == "protect a group" && index + 1 == change.steps.len() {
                 continue;
             }
@@ -198,7 +198,7 @@ fn a_wrong_invalidation_is_found() {
     for_every_format!(invalidations_matter);
 }
 
-/// Tables that are given back while they are linked, or before the invalidation.
+/// Tables that are released while they are linked, or before the invalidation.
 fn releases_matter<F: Format>(format: F) {
     let mut released = 0;
     for (change, _) in changes(format) {
@@ -233,7 +233,7 @@ fn a_release_too_early_is_found() {
     for_every_format!(releases_matter);
 }
 
-/// Entries that are written over without a break.
+/// Entries that are overwritten without a break.
 fn breaks_matter<F: Format>(format: F) {
     for (change, needs_break) in changes(format) {
         let holes = change.steps.iter().enumerate().filter_map(|(index, step)| match *step {
@@ -282,7 +282,7 @@ fn wrong_sequences_are_found_at_every_level_of_bbm() {
     });
 }
 
-/// The steps that are right where sizes may change without a break are wrong where not.
+/// Steps that are right where sizes may change without a break are wrong at the other levels.
 #[test]
 fn what_bbm_level_2_allows_is_found_at_the_others() {
     for granule in [Granule::K4, Granule::K16, Granule::K64] {

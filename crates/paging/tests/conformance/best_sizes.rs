@@ -1,4 +1,4 @@
-//! A range is mapped with the best leaves: none of them, and no contiguous group, could have been larger.
+//! A range is mapped with the largest possible leaves: no leaf and no contiguous group could be larger.
 
 use paging::{Action, Format, InputAddress, Mapping, Node, OutputAddress, Sizes, Tables, Visitor};
 use proptest::prelude::Rng;
@@ -6,7 +6,7 @@ use proptest::test_runner::{RngAlgorithm, TestRng};
 
 use crate::formats::for_every_format;
 
-/// Looks for leaves that stand where a larger one, or a group, could.
+/// Searches for leaves that could be part of a larger leaf or of a group.
 struct TooSmall<'a, F> {
     format: &'a F,
     mapping: &'a Mapping,
@@ -14,7 +14,7 @@ struct TooSmall<'a, F> {
 }
 
 impl<F: Format> TooSmall<'_, F> {
-    /// Every size that a leaf or a group has, as software writes them.
+    /// Every size of a leaf or a group, as software writes them.
     fn sizes(&self) -> Vec<u64> {
         let geometry = self.format.geometry();
         let levels = (0..geometry.levels()).filter(|level| self.format.has_leaf(*level));
@@ -22,7 +22,7 @@ impl<F: Format> TooSmall<'_, F> {
         levels.flat_map(|level| bits(level).map(|bits| geometry.span(level) << bits)).collect()
     }
 
-    /// Whether a leaf of that size around `va` is within the mapping, and its memory aligned.
+    /// Whether a leaf of that size around `va` would be inside the mapping, with aligned memory.
     fn fits(&self, va: InputAddress, bytes: u64) -> bool {
         let Mapping { va: first, pa, bytes: all, .. } = *self.mapping;
         let start = va.aligned_down(bytes);
@@ -48,7 +48,7 @@ fn no_leaf_could_be_larger<F: Format>(format: F) {
     let mut mapped = 0;
     for _ in 0..40 {
         let mut below = |end: u64| random.next_u64() % end;
-        // Lengths of every magnitude, and memory that lies as the addresses do, or almost.
+        // Lengths of every magnitude, with memory that has the same alignment as the addresses, or almost the same.
         let level = below(u64::from(geometry.levels()).min(3)) as u8;
         let shifts = [0, unit, geometry.span(1), geometry.span(1) << 4, geometry.span(level)];
         let whole = geometry.span(level) << format.run_bits();
@@ -56,7 +56,7 @@ fn no_leaf_could_be_larger<F: Format>(format: F) {
         let va = geometry.extended(offset);
         let shift = shifts[below(5) as usize] * below(3);
         let pa = OutputAddress((1 << 40) + offset + shift).aligned_down(unit);
-        // Few leaves, and no more than there is room for.
+        // A limited number of leaves, and no more than there is room for.
         let few = if shift == 0 { room } else { room.min(600 << shift.trailing_zeros()) };
         let bytes = u64::try_from(u128::from(whole * (1 + below(3)) + unit * below(40)).min(few)).unwrap();
         let attributes = crate::data(&format);

@@ -1,5 +1,5 @@
-//! Where arm64 has contiguous groups, and of how many entries: as the architecture's pseudocode says, `ContiguousSize` and
-//! `AArch64.ContiguousBit`.
+//! The levels at which arm64 has contiguous groups, and the number of their entries, according to the architecture's
+//! pseudocode: `ContiguousSize` and `AArch64.ContiguousBit`.
 
 use paging::Format;
 use paging::format::arm64::Granule;
@@ -14,7 +14,7 @@ fn groups<F: Format>(format: F) -> Vec<u8> {
 #[test]
 fn groups_are_where_the_architecture_has_them() {
     for bits in [48, 52] {
-        // Of more than 48 bits, the largest blocks have none: 512G with 4K, 64G with 16K, 4T with 64K.
+        // With more than 48 bits the largest blocks have no groups: 512G with 4K, 64G with 16K, 4T with 64K.
         let levels = |granule| Arm64Stage1::new(granule, bits).geometry().levels() as usize;
         let expected = |granule, some: &[u8]| [some, &[0; 5][..levels(granule) - some.len()]].concat();
         assert_eq!(groups(Arm64Stage1::new(Granule::K4, bits)), expected(Granule::K4, &[4, 4, 4]));
@@ -28,7 +28,7 @@ fn groups_are_where_the_architecture_has_them() {
 
 #[test]
 fn no_group_is_larger_than_the_tables() {
-    // Eight entries of 2M at the root, and sixteen make a group.
+    // Eight entries of 2M at the root are too few: a group needs sixteen.
     assert_eq!(groups(Arm64Stage1::new(Granule::K4, 24)), [4, 0]);
     assert_eq!(groups(Arm64Stage1::new(Granule::K4, 25)), [4, 4]);
 }

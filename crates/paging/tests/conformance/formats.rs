@@ -1,4 +1,4 @@
-//! The formats that the suite runs over.
+//! The formats that the suite tests.
 
 /// Calls a generic function with each format.
 macro_rules! for_every_format {
@@ -24,7 +24,7 @@ macro_rules! for_every_format {
             }
             $function(Arm64Stage1::new(granule, 48).with_extension(Extension::Ones).with_hardware_dirty());
             $function(Arm64Stage1::new(granule, 48).with_break_level(BreakLevel::Two));
-            // Entries of 52-bit addresses without input addresses of so many.
+            // Entries of 52-bit addresses with smaller input addresses.
             $function(Arm64Stage1::new(granule, 48).with_physical_bits(52));
             $function(Arm64Stage2::new(granule, 40));
             $function(Arm64Stage2::new(granule, 48).with_hardware_dirty());

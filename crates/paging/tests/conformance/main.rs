@@ -1,4 +1,4 @@
-//! One suite for all formats: every operation against an ordered map of pages, the slow and obvious oracle.
+//! One suite for all formats: compares every operation with an ordered map of pages, a naive oracle.
 
 mod best_sizes;
 mod contiguous;
@@ -13,7 +13,7 @@ mod walks;
 use formats::for_every_format;
 use paging::{Attributes, Flags, Format, Freed, Mapping, OutputAddress, Sizes, Tables};
 
-/// Attributes that every format can express: of user data, but at stage 2, which knows no user.
+/// Attributes that every format can express: those of user data; without the user flag at stage 2, which does not have it.
 fn data<F: Format>(format: &F) -> Attributes {
     let stage1 = format.leaf(0, Attributes::new(Flags::READ | Flags::USER), false).is_ok();
     let user = if stage1 { Flags::USER } else { Flags::empty() };
@@ -46,7 +46,7 @@ fn a_gigabyte_of_pages_is_mapped_and_unmapped() {
     for_every_format!(whole_gigabyte_is_mapped);
 }
 
-/// Tables go with the addresses that they are for, and no earlier.
+/// Tables are released together with the addresses that they serve, and not earlier.
 fn empty_tables_go_with_their_addresses<F: Format>(format: F) {
     let geometry = format.geometry();
     let (unit, table) = (geometry.page_bytes() << format.run_bits(), geometry.span(1) << format.run_bits());

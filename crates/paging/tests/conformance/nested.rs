@@ -1,4 +1,4 @@
-//! Nested translation, against doing it by hand, and the number of references against the formula.
+//! Compares nested translation with doing it by hand, and the number of references with the formula.
 
 use paging::format::arm64::Granule;
 use paging::format::arm64_stage1::Arm64Stage1;
@@ -16,7 +16,7 @@ use crate::oracle::Oracle;
 const GUEST_TABLES: OutputAddress = OutputAddress(1 << 20);
 const GUEST_MEMORY: OutputAddress = OutputAddress(1 << 30);
 const HOST_TABLES: OutputAddress = OutputAddress(1 << 40);
-/// Where the guest's physical addresses are in the host, plus them.
+/// A guest physical address plus this is its address in the host.
 const HOST: u64 = 1 << 36;
 
 /// A guest that maps four times the largest leaf, in leaves of `sizes`, over a host that maps the guest in leaves of
@@ -60,7 +60,7 @@ fn references_are_those_of_the_formula() {
     assert_eq!(references(x86, Sizes::up_to(2 << 20), x86, Sizes::up_to(2 << 20)), 15);
     let five = X86_64::new(5, 52);
     assert_eq!(references(five, page, five, page), 35);
-    // Three levels, of which the root is two concatenated tables.
+    // Three levels, with two concatenated tables as the root.
     let stage2 = Arm64Stage2::new(Granule::K4, 40);
     assert_eq!(references(Arm64Stage1::new(Granule::K4, 48), page, stage2, page), 19);
     let (sv39, guest) = (RiscV::new(3, Stage::Supervisor), RiscV::new(3, Stage::Guest));
@@ -80,13 +80,13 @@ fn the_stage_that_failed_is_named() {
     let gone = translate(&stage1, &stage2, InputAddress(0x5678)).unwrap_err();
     assert!(matches!(gone, NestedError::Stage2 { ipa: InputAddress(0x4000_5678), .. }), "{gone}");
     assert!(gone.to_string().starts_with("stage 2, for the guest physical address 0x40005678"), "{gone}");
-    // The guest's root itself.
+    // Unmaps the guest's root itself.
     stage2.unmap(GUEST_TABLES.intermediate(), 0x1000).unwrap();
     let root = translate(&stage1, &stage2, InputAddress(0)).unwrap_err();
     assert!(matches!(root, NestedError::Stage2 { ipa, .. } if ipa == GUEST_TABLES.intermediate()), "{root}");
 }
 
-/// What a walk meets on the way to one page: where its entries are, and the leaf.
+/// The path of a walk to one page: the addresses of its entries, and the leaf.
 #[derive(Default)]
 struct Way {
     entries: Vec<OutputAddress>,
@@ -111,7 +111,7 @@ impl Visitor for Way {
     }
 }
 
-/// Tables with random mappings, whose memory lies `distance` behind their addresses, and what they map.
+/// Tables with random mappings, whose output addresses are their input addresses plus `distance`, and these mappings.
 fn random_tables<F: Format>(
     format: F,
     base: OutputAddress,
@@ -137,7 +137,7 @@ fn random_tables<F: Format>(
 fn translations_are_those_of_both<F: Format, G: Format>(guest: F, host: G, found_of: &mut [u32; 3]) {
     let mut random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     for _ in 0..8 {
-        // The host maps the guest's memory here and there, and its tables but for one page of them.
+        // The host maps parts of the guest's memory, and its tables except one page of them.
         let (stage1, inner) = random_tables(guest, GUEST_TABLES, 0, &mut random);
         let (mut stage2, mut outer) = random_tables(host, HOST_TABLES, HOST, &mut random);
         let (page, tables) = (host.geometry().page_bytes(), 64 << 20);

@@ -1,10 +1,10 @@
-//! The slow and obvious oracle: an ordered map of ranges.
+//! The naive oracle: an ordered map of ranges.
 
 use std::collections::BTreeMap;
 
 use paging::{Attributes, Flags, InputAddress, OutputAddress};
 
-/// A range that is mapped, to consecutive memory with the same attributes.
+/// A range that is mapped to consecutive memory with the same attributes.
 #[derive(Clone, Copy, Debug)]
 struct Range {
     end: InputAddress,
@@ -12,14 +12,14 @@ struct Range {
     attributes: Attributes,
 }
 
-/// What is mapped, by first address.
+/// The mapped ranges, by first address.
 #[derive(Debug, Default)]
 pub struct Oracle {
     ranges: BTreeMap<InputAddress, Range>,
 }
 
 impl Oracle {
-    /// Makes `at` a border of ranges.
+    /// Splits a range at `at`, if one contains it.
     fn cut(&mut self, at: InputAddress) {
         let before = self.ranges.range_mut(..at).next_back().filter(|(_, range)| range.end > at);
         if let Some((start, range)) = before {
@@ -29,7 +29,7 @@ impl Oracle {
         }
     }
 
-    /// Maps a range; says whether nothing was mapped there.
+    /// Maps a range and returns whether nothing was mapped there.
     pub fn map(&mut self, va: InputAddress, pa: OutputAddress, bytes: u64, attributes: Attributes) -> bool {
         let end = va + bytes;
         let overlaps = self.ranges.range(..end).next_back().is_some_and(|(_, range)| range.end > va);
@@ -49,7 +49,7 @@ impl Oracle {
         });
     }
 
-    /// Gives a range other attributes; says whether all of it is mapped.
+    /// Changes the attributes of a range and returns whether all of it is mapped.
     pub fn protect(&mut self, va: InputAddress, bytes: u64, attributes: Attributes) -> bool {
         let mut at = va;
         while at < va + bytes {
@@ -64,14 +64,14 @@ impl Oracle {
         true
     }
 
-    /// What an address translates to, and its attributes.
+    /// The output address of an address, and its attributes.
     pub fn translate(&self, va: InputAddress) -> Option<(OutputAddress, Attributes)> {
         let (start, range) = self.ranges.range(..=va).next_back().filter(|(_, range)| range.end > va)?;
         let attributes = Attributes { flags: range.attributes.flags - Flags::STATE, ..range.attributes };
         Some((range.pa + (va - *start), attributes))
     }
 
-    /// Where the memory of a range begins, if all of it is mapped, one after the other, with the same attributes.
+    /// The address of the memory of a range, if all of it is mapped to consecutive memory with the same attributes.
     pub fn piece(&self, va: InputAddress, bytes: u64) -> Option<OutputAddress> {
         let (pa, attributes) = self.translate(va)?;
         let mut at = va;
@@ -82,17 +82,17 @@ impl Oracle {
         Some(pa)
     }
 
-    /// Whether anything of a range is mapped.
+    /// Whether any part of a range is mapped.
     pub fn has_any(&self, va: InputAddress, last: InputAddress) -> bool {
         self.ranges.range(..=last).next_back().is_some_and(|(_, range)| range.end > va)
     }
 
-    /// How many bytes are mapped.
+    /// The number of mapped bytes.
     pub fn bytes(&self) -> u64 {
         self.ranges.iter().map(|(start, range)| range.end - *start).sum()
     }
 
-    /// Every address at which something begins or ends.
+    /// Every address at which a range begins or ends.
     pub fn borders(&self) -> Vec<InputAddress> {
         self.ranges.iter().flat_map(|(start, range)| [*start, range.end]).collect()
     }

@@ -43,7 +43,7 @@ fn mapping() -> impl Strategy<Value = What> {
     })
 }
 
-/// Operations near the beginning, where most of them meet what others left.
+/// Operations near the beginning, where most of them affect existing mappings.
 fn operation() -> impl Strategy<Value = Operation> {
     let what = prop_oneof![
         3 => mapping(),
@@ -60,13 +60,13 @@ fn operation() -> impl Strategy<Value = Operation> {
     let first = prop_oneof![1 => Just(0u16), 2 => (0u16..40).prop_map(|n| n * 16), 2 => 0u16..600];
     let level = prop_oneof![3 => Just(0u8), 1 => Just(1u8)];
     (what, level, first, count).prop_map(|(what, level, first, count)| {
-        // Near the first mapping, so that there is something to be resized.
+        // Near the first mapping, so that there is something to resize.
         let is_far = level > 0 && matches!(what, What::Split | What::Collapse | What::Fold | What::Unfold);
         Operation { what, level, first: if is_far { first % 3 } else { first }, count }
     })
 }
 
-/// A mapping of several tables, then other operations.
+/// A mapping of several tables, followed by other operations.
 fn operations() -> impl Strategy<Value = Vec<Operation>> {
     let first = (mapping(), 0u16..3).prop_map(|(what, first)| Operation { what, level: 1, first, count: 3 });
     (first, proptest::collection::vec(operation(), 1..14)).prop_map(|(first, mut operations)| {
@@ -80,9 +80,9 @@ struct Bench<F> {
     tables: Tables<F>,
     oracle: Oracle,
     changed: Changed,
-    /// Tables may be empty.
+    /// Whether empty tables are kept.
     keeps_tables: bool,
-    /// Where the operations happen: the beginning of a leaf of the highest level that they use.
+    /// The address of the operations: the beginning of a leaf of the highest level that they use.
     va: InputAddress,
     pa: OutputAddress,
 }
@@ -112,7 +112,7 @@ impl<F: Format> Bench<F> {
         if writable { data } else { Attributes { flags: data.flags - Flags::WRITE, ..data } }
     }
 
-    /// The range of an operation, cut to what the address space has above `va`.
+    /// The range of an operation, cut to the address space above `va`.
     fn range(&self, operation: Operation) -> Option<(InputAddress, u64)> {
         let unit = self.unit(operation.level);
         let room = self.format.geometry().input_bytes() - u128::from(self.format.geometry().resolved(self.va));
@@ -125,11 +125,11 @@ impl<F: Format> Bench<F> {
         let Some((va, bytes)) = self.range(operation) else { return };
         match operation.what {
             What::Map { shift, writable, contiguous, largest } => {
-                // Memory that is, or is not, aligned as the addresses are.
+                // Memory with the same alignment as the addresses, or with another one.
                 let off = [0, 0, self.unit(0), self.unit(operation.level)][usize::from(shift)];
                 let pa = self.pa + (va - self.va) + off;
                 let attributes = self.attributes(writable);
-                // Many small pages for a large range would only take time.
+                // Limits the time: no small pages for a large range.
                 let smallest = if operation.count < 4 { 0 } else { operation.level };
                 let level = largest.max(smallest).min(self.format.geometry().root_level());
                 let sizes = Sizes { largest_bytes: self.unit(level), contiguous };
@@ -160,7 +160,7 @@ impl<F: Format> Bench<F> {
                 let expected = self.oracle.protect(va, bytes, self.attributes(writable));
                 assert_eq!(protected.is_ok(), expected, "{protected:?}");
             }
-            // What follows changes nothing that the oracle knows.
+            // The following operations change nothing that the oracle tracks.
             What::Split => self.resize().split(va),
             What::Collapse => self.resize().collapse(va, operation.level + 1),
             What::Fold => self.resize().fold(va),
@@ -172,7 +172,7 @@ impl<F: Format> Bench<F> {
         Resize { tables: &mut self.tables, oracle: &self.oracle, changed: &mut self.changed }
     }
 
-    /// Compares translations, which is quick.
+    /// Compares translations, which is fast.
     fn compare(&self) {
         let page = self.format.geometry().page_bytes();
         let borders = self.oracle.borders();
@@ -187,7 +187,7 @@ impl<F: Format> Bench<F> {
         }
     }
 
-    /// Compares the tables as a whole, and once more when those that were kept empty have been given back.
+    /// Compares the tables as a whole, and once more after the tables that were kept empty are released.
     fn compare_all(&mut self) {
         self.compare_tables();
         if self.keeps_tables {
@@ -201,7 +201,7 @@ impl<F: Format> Bench<F> {
     fn no_table_is_empty(&self) {
         let mut tables = EmptyTables { leaves: 0, before: Vec::new(), empty: 0 };
         self.tables.walk_all(&mut tables).unwrap();
-        // The hardware tables of a software table come and go together.
+        // The hardware tables of a software table are created and released together.
         let is_software = self.format.run_bits() != 0;
         assert!(tables.empty == 0 || is_software, "{:?}: {} empty tables were kept", self.format, tables.empty);
         if self.oracle.bytes() == 0 {
@@ -217,12 +217,12 @@ impl<F: Format> Bench<F> {
         let census = self.tables.census().unwrap();
         assert_eq!(census.total_bytes(), self.oracle.bytes(), "{:?}", self.format);
         assert_eq!(census.illegal, 0);
-        // Neither a table too many nor one forgotten.
+        // There is neither a surplus table nor a leaked one.
         assert_eq!(self.tables.arena().used_bytes(), census.table_bytes, "{:?}", self.format);
     }
 }
 
-/// Compares every leaf and hole with the oracle; they follow one another.
+/// Compares every leaf and hole with the oracle; they must be adjacent.
 struct Stretches<'a, F> {
     bench: &'a Bench<F>,
     /// The resolved input address at which the next one must begin.
@@ -246,7 +246,7 @@ impl<F: Format> Visitor for Stretches<'_, F> {
 
     fn hole(&mut self, node: &Node) -> Action {
         self.follow(node);
-        // The last one of the upper half ends with all addresses.
+        // The last hole of the upper half ends with the address space.
         let last = self.bench.format.geometry().extended(self.next - 1);
         let is_of_one_half = last >= node.va;
         assert!(!is_of_one_half || !self.bench.oracle.has_any(node.va, last), "{:?}: {node:x?}", self.bench.format);
@@ -257,7 +257,7 @@ impl<F: Format> Visitor for Stretches<'_, F> {
 /// Counts tables without a leaf.
 struct EmptyTables {
     leaves: u64,
-    /// How many leaves had been met before each table that is being walked.
+    /// The number of leaves met before each table that is being walked.
     before: Vec<u64>,
     empty: u64,
 }
@@ -299,7 +299,7 @@ fn sequences_agree<F: Format>(format: F) {
     ran.unwrap_or_else(|error| panic!("{format:?}: {error}"));
     let Changed { splits, collapses, folds, unfolds } = all.into_inner();
     assert!(splits > 0 && collapses > 0, "{format:?}: {splits} splits, {collapses} collapses");
-    // A page of software's is a group from the beginning, or cannot be one.
+    // A software page is a group from the beginning, or cannot be one.
     let has_groups = format.group_bits_at(0) != 0 && format.run_bits() == 0;
     assert!(folds > 0 || !has_groups, "{format:?}: nothing was folded");
     assert!(unfolds > 0 || !has_groups, "{format:?}: nothing was unfolded");
@@ -310,7 +310,7 @@ fn sequences_of_operations_agree_with_the_oracle() {
     for_every_format!(sequences_agree);
 }
 
-/// What hardware set in any one entry is never lost, however leaves are split, joined, folded and unfolded.
+/// State that hardware set in any one entry is never lost, however leaves are split, collapsed, folded and unfolded.
 fn state_is_kept<F: Format>(format: F) {
     let can_be_dirty = crate::data(&format).flags | Flags::DIRTY;
     let dirty = format.leaf(0, Attributes { flags: can_be_dirty, ..crate::data(&format) }, false).is_ok();
@@ -329,7 +329,7 @@ fn state_is_kept<F: Format>(format: F) {
             let at = va + u64::from(page) * unit % bytes;
             bench.tables.access(at, write).unwrap();
             touched.push((at, write));
-            // Near what was touched, so that it matters.
+            // Near the accessed memory, so that it matters.
             let operation = Operation { first: if operation.level == 0 { page } else { page / 512 }, ..operation };
             if matches!(operation.what, What::Split | What::Collapse | What::Fold | What::Unfold) {
                 bench.run(operation);

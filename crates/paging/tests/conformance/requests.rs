@@ -1,4 +1,4 @@
-//! Requests that are refused: what is said, and that nothing is changed.
+//! Requests that are refused: the error, and that nothing changes.
 
 use paging::{Arena, Attributes, Error, Flags, Format, InputAddress, Mapping, OutputAddress, Sizes, Tables};
 
@@ -64,7 +64,7 @@ fn a_refused_mapping_changes_nothing() {
     for_every_format!(refusals);
 }
 
-/// No entry could point to tables there.
+/// No entry could point to tables at such an address.
 fn tables_past_the_end<F: Format>(format: F) {
     let output_bits = format.geometry().output_bits();
     let end = 1u64 << output_bits;
@@ -94,7 +94,7 @@ fn tables_stay_in_the_physical_address_space() {
     for_every_format!(tables_past_the_end);
 }
 
-/// An arena that ends in the middle of a mapping.
+/// The arena becomes full in the middle of a mapping.
 fn full_arena<F: Format>(format: F) {
     let geometry = format.geometry();
     let unit = geometry.page_bytes() << format.run_bits();
@@ -102,7 +102,7 @@ fn full_arena<F: Format>(format: F) {
     let attributes = crate::data(&format);
     let block = geometry.page_bytes() << format.run_bits();
     let root = geometry.table_bytes(geometry.root_level());
-    // The root, at most one table of each level below, and no more; the base is aligned to all of them.
+    // The root, at most one table of each level below, and no more. The base is aligned to all of them.
     for below in 0..=u64::from(geometry.root_level()) {
         let mut tables = Tables::new(format, BASE, root.next_multiple_of(block) + below * block).unwrap();
         let table_span = geometry.span(0) * geometry.entries(0).max(block / 8);
@@ -122,7 +122,7 @@ fn a_mapping_that_does_not_fit_leaves_nothing_behind() {
     for_every_format!(full_arena);
 }
 
-/// Every combination of flags is either refused or read back as it was written, by leaves of every level.
+/// Every combination of flags is either refused or read back as written, in leaves of every level.
 fn attributes_are_exact<F: Format>(format: F) {
     let mut expressible = 0;
     for bits in 0..=Flags::all().bits() {

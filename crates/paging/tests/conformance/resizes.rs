@@ -1,11 +1,11 @@
-//! What split, collapse, fold and unfold must do: whether they succeed, by what the oracle has there, and which leaves
-//! there are then.
+//! The requirements for split, collapse, fold and unfold: whether they succeed, according to the oracle, and the
+//! resulting leaves.
 
 use paging::{Format, InputAddress, Leaf, Tables};
 
 use crate::oracle::Oracle;
 
-/// How often each of them changed something.
+/// How often each operation changed something.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Changed {
     pub splits: u32,
@@ -15,7 +15,7 @@ pub struct Changed {
 }
 
 impl Changed {
-    /// Adds those of other tables.
+    /// Adds the counts of other tables.
     pub fn add(&mut self, other: Changed) {
         self.splits += other.splits;
         self.collapses += other.collapses;
@@ -24,7 +24,7 @@ impl Changed {
     }
 }
 
-/// Tables, and what is mapped by them.
+/// Tables, and the oracle of their mappings.
 pub struct Resize<'a, F> {
     pub tables: &'a mut Tables<F>,
     pub oracle: &'a Oracle,
@@ -36,8 +36,7 @@ impl<F: Format> Resize<'_, F> {
         self.tables.format().group_bits(leaf.level, leaf.entry) != 0
     }
 
-    /// Whether leaves of `level` alone map the `bytes` around `va`, which are memory of that alignment and of the same
-    /// attributes.
+    /// Whether only leaves of `level` map the `bytes` around `va`, to memory of that alignment and with the same attributes.
     fn is_whole(&self, va: InputAddress, bytes: u64, level: u8) -> bool {
         let start = va.aligned_down(bytes);
         let is_aligned = self.oracle.piece(start, bytes).is_some_and(|pa| pa.is_aligned(bytes));

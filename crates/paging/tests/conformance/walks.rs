@@ -1,4 +1,4 @@
-//! What a walk shows, in which order, and what its actions do; what the census counts.
+//! The visits of a walk and their order, the effect of its actions, and the counts of the census.
 
 use paging::format::arm64::Granule;
 use paging::format::arm64_stage1::Arm64Stage1;
@@ -12,10 +12,10 @@ use paging::{
 const K4: u64 = 4 << 10;
 const M2: u64 = 2 << 20;
 const G1: u64 = 1 << 30;
-/// Where the tables are.
+/// The address of the tables.
 const BASE: OutputAddress = OutputAddress(G1);
 
-/// Writes down what it sees, and does at one place what it was told.
+/// Records its visits, and returns a given action at one of them.
 #[derive(Default)]
 struct Scribe {
     seen: Vec<(&'static str, u64, u64)>,
@@ -91,10 +91,10 @@ fn tables_leaves_and_holes_are_shown_in_order() {
 #[test]
 fn actions_do_what_they_are_called() {
     let all = walked(None);
-    // Nothing of the first table of pages, nor its end.
+    // No entry of the first table of pages, and no visit at its end.
     let skipped = walked(Some(("table", 0, Action::SkipChildren)));
     assert_eq!(skipped, [("table", 0, 512 * G1)]);
-    // The rest of the table of pages, but what comes after it.
+    // The rest of the table of pages is missing, but not what follows it.
     let without_siblings = walked(Some(("leaf", 2 * K4, Action::SkipSiblings)));
     assert_eq!(without_siblings, [&all[..5], &all[7..]].concat());
     let stopped = walked(Some(("leaf", M2, Action::Stop)));
@@ -112,7 +112,7 @@ fn a_range_shows_whole_leaves_and_its_part_of_holes() {
     assert!(scribe.seen.contains(&("leaf", G1, G1)), "{:?}", scribe.seen);
 }
 
-/// Tables of which each has one parent end a walk; a table that is its own child must not go on for ever.
+/// Tables with a cycle end a walk with an error: a table that is its own child must not loop forever.
 #[test]
 fn tables_that_are_no_tree_end_a_walk() {
     let format = X86_64::new(4, 46);
@@ -142,7 +142,7 @@ fn sizes<F: Format>(format: F, va: u64, bytes: u64) -> Vec<(u64, u64, u64)> {
 fn the_census_tells_leaves_and_groups_apart() {
     let k64 = 64 << 10;
     assert_eq!(sizes(X86_64::new(4, 46), M2 - K4, M2 + 2 * K4), [(K4, K4, 2 * K4), (M2, M2, M2)]);
-    // Before the first multiple of 64K pages stand alone.
+    // Pages before the first multiple of 64K are in no group.
     let arm = Arm64Stage1::new(Granule::K4, 48);
     let expected = [(K4, K4, K4), (K4, k64, 2 * k64), (M2, 16 * M2, 32 << 20)];
     assert_eq!(sizes(arm, (32 << 20) - 2 * k64 - K4, (32 << 20) + 2 * k64 + K4), expected);

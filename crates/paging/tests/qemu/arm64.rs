@@ -1,5 +1,5 @@
-//! arm64: code at EL2, which runs untranslated, has addresses translated for EL1 and EL0 by AT instructions
-//! and notes PAR_EL1: the output address and the memory attributes, or the fault, its level and its stage.
+//! arm64: code at EL2, which runs untranslated, translates addresses for EL1 and EL0 with AT instructions and records
+//! PAR_EL1: the output address and the memory attributes, or the fault, its level and its stage.
 //!
 //! No firmware runs: the debugger sets the program counter and x0; the code sets the system registers.
 
@@ -23,28 +23,28 @@ const PROBE: u64 = 0x4100_0000;
 const PARAMETERS: u64 = 0x4100_1000;
 const REQUESTS: u64 = 0x4110_0000;
 const RESULTS: u64 = 0x4120_0000;
-/// Where the tables are.
+/// The address of the tables.
 const TABLES: OutputAddress = OutputAddress(0x4200_0000);
 
-/// Where flipped entries lead; a multiple of every leaf's size.
+/// The output address of flipped entries; a multiple of every leaf's size.
 const OUTPUT: u64 = 0xa800_0000_0000;
 
-/// How many random mappings are wanted in each tables, and how many addresses are asked for.
+/// Number of random mappings in each set of tables, and of addresses to translate.
 const MAPPINGS: usize = 2000;
 const ADDRESSES: usize = 4000;
 
-/// Memory types that tell the indexes apart (Arm ARM, MAIR_EL1).
+/// Memory types that distinguish the indexes (Arm ARM, MAIR_EL1).
 const MAIR: [u8; 8] = [0xff, 0x44, 0x00, 0xbb, 0x04, 0xee, 0x0c, 0x4f];
-/// SCTLR_EL1: M, C and I, and the bits that are one where features are not there (SPAN among them: no PAN).
+/// SCTLR_EL1: M, C and I, and the bits that are one if a feature is absent (including SPAN: no PAN).
 const SCTLR: u64 = 0x30d0_1805;
 /// HCR_EL2: EL1 is AArch64; stage 2 is on.
 const HCR_RW: u64 = 1 << 31;
 const HCR_VM: u64 = 1 << 0;
-/// Bits of the addresses of this machine (ID_AA64MMFR0_EL1.PARange of `-cpu max`).
+/// Physical address bits of this machine (ID_AA64MMFR0_EL1.PARange of `-cpu max`).
 const PHYSICAL_BITS: u32 = 52;
 
-/// For each address four translations: read and write by EL1, read and write by EL0. With stage 2 off AT S12E1R
-/// is AT S1E1R (Arm ARM, C6.2 "AT"), so that one program serves both stages.
+/// Four translations for each address: read and write by EL1, read and write by EL0. With stage 2 off, AT S12E1R is the
+/// same as AT S1E1R (Arm ARM, C6.2 "AT"), so one program serves both stages.
 ///
 /// x0: the parameters; x2: the next request; x3: past the last; x4: the next result.
 #[rustfmt::skip]
@@ -88,12 +88,12 @@ const PROBE_CODE: &[u32] = &[
 ];
 const END: u64 = 0x84;
 
-/// What PAR_EL1 says (Arm ARM, PAR_EL1; fault status codes as in ESR_ELx).
+/// The content of PAR_EL1 (Arm ARM, PAR_EL1; fault status codes as in ESR_ELx).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Par {
-    /// Translated, to this address; the memory attributes where they come from stage 1 alone.
+    /// Translated to this address; with the memory attributes if they come from stage 1 alone.
     Address { pa: OutputAddress, memory: Option<u8> },
-    /// Refused.
+    /// The translation failed.
     Fault { fault: Fault, level: i8, stage: u8 },
 }
 
@@ -126,17 +126,17 @@ impl Par {
     }
 }
 
-/// A stage, and what the four translations must end with.
+/// A stage, and the expected results of the four translations.
 trait OnArm64: Format {
     const STAGE: u8;
 
-    /// SCTLR_EL1 and HCR_EL2 that turn this stage on and the other off.
+    /// SCTLR_EL1 and HCR_EL2 with this stage on and the other off.
     fn switches() -> (u64, u64);
 
     /// Whether reads and writes by EL1 and EL0 are allowed.
     fn allowed(flags: Flags) -> [bool; 4];
 
-    /// The fault of an address that the tables cannot hold.
+    /// The fault for an address that the tables cannot translate.
     fn not_canonical(geometry: Geometry, va: InputAddress) -> Par;
 }
 
@@ -170,7 +170,7 @@ impl OnArm64 for Arm64Stage2 {
         [read, write, read, write]
     }
 
-    /// What no physical address can be, stage 1 refuses also while it is off.
+    /// Stage 1, even while it is off, refuses an address above the physical address size.
     fn not_canonical(_geometry: Geometry, va: InputAddress) -> Par {
         match va.0 >> PHYSICAL_BITS {
             0 => Par::Fault { fault: Fault::Translation, level: 0, stage: 2 },
@@ -179,7 +179,7 @@ impl OnArm64 for Arm64Stage2 {
     }
 }
 
-/// What the four translations of `va` must end with.
+/// The expected results of the four translations of `va`.
 fn expected<F: OnArm64>(tables: &Tables<F>, verdict: Verdict, va: InputAddress) -> [Par; 4] {
     let at = |fault: Fault, level: u8| Par::Fault { fault, level: 3 - level as i8, stage: F::STAGE };
     match verdict {
@@ -204,7 +204,7 @@ fn sets_flags<F: OnArm64>(format: &F) -> bool {
     format.registers(OutputAddress(0))[0].1 >> bit & 1 == 1
 }
 
-/// What the probe notes for each of `addresses`.
+/// Runs the probe and returns its results for each of `addresses`.
 fn probe<F: OnArm64>(tables: &Tables<F>, addresses: &[InputAddress]) -> Vec<[Par; 4]> {
     let registers: BTreeMap<_, _> = tables.format().registers(tables.root()).into_iter().collect();
     let register = |name: &str| registers.get(name).copied().unwrap_or(0);
@@ -310,8 +310,8 @@ fn stage_2_agrees() {
     }
 }
 
-/// Whether QEMU takes the root's level at all. A deviation: stage 2 of 7.2 does not know level 0 as the start
-/// with 16K, which FEAT_LPA2 brings with 52 bits.
+/// Whether QEMU accepts the root's level at all. A deviation: stage 2 of QEMU 7.2 does not support level 0 as the start
+/// with 16K, which FEAT_LPA2 adds with 52 bits.
 fn is_taken(format: &Arm64Stage2) -> bool {
     if format.granule() != Granule::K16 || format.geometry().input_bits() <= 48 {
         return true;
@@ -338,7 +338,7 @@ const LENIENT: &[Leniency] = &[
     Leniency { name: "reserved shareability is taken", explains: |rule, _| rule == Rule::Shareability },
 ];
 
-/// Bits 9:8 of an entry are address bits with FEAT_LPA2, whatever the size that TCR_EL1.IPS chooses.
+/// Bits 9:8 of an entry are address bits with FEAT_LPA2, whatever size TCR_EL1.IPS selects.
 const IGNORES_UPPER_BITS: Leniency = Leniency {
     name: "address bits 51:50 are ignored where addresses have no more than 48",
     explains: |rule, flip| matches!(rule, Rule::AddressTooLarge { .. }) && matches!(flip.bit, 8 | 9),
@@ -347,9 +347,9 @@ const IGNORES_UPPER_BITS: Leniency = Leniency {
 fn wrong_bits_are_refused<F: OnArm64>(format: F, list: &mut List) {
     let output = OutputAddress(OUTPUT >> (48 - format.geometry().output_bits().min(48)));
     let (tables, mut flips) = flips(format, TABLES, output);
-    // A walk into nothing is an external abort, which AT takes as an exception.
+    // A walk to an address without memory is an external abort, which AT takes as an exception.
     flips.retain(|flip| verdict(&tables, flip.va) != Verdict::Outside);
-    // QEMU 7.2 takes a block at level -1 too, and ends itself when that faults: an assertion of `arm_fi_to_lfsc`.
+    // QEMU 7.2 also accepts a block at level -1, and aborts when that faults: an assertion in `arm_fi_to_lfsc`.
     flips.retain(|flip| (flip.level, flip.bit) != (4, 1));
     let addresses: Vec<InputAddress> = flips.iter().map(|flip| flip.va).collect();
     let answer = |par: Par| match par {

@@ -3,26 +3,26 @@
 use paging::format::Kind;
 use paging::{Arena, Attributes, ENTRY_BYTES, Flags, Format, InputAddress, OutputAddress, Tables};
 
-/// Bytes that the tables may take.
+/// Limit for the tables, in bytes.
 const LIMIT_BYTES: u64 = 8 << 20;
 
-/// Which entry has which bit inverted.
+/// An entry with one inverted bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flip {
-    /// The input address that leads to it.
+    /// The input address that this entry translates.
     pub va: InputAddress,
-    /// Its level.
+    /// The entry's level.
     pub level: u8,
-    /// The bit.
+    /// The number of the inverted bit.
     pub bit: u8,
     /// The entry without the inversion.
     pub from: u64,
-    /// Whether that is a leaf.
+    /// Whether the entry without the inversion is a leaf.
     pub is_leaf: bool,
 }
 
-/// Tables with a spine, one table at each level, whose other entries are the flips of that level. Nothing is
-/// mapped below the first entry of the root.
+/// Tables with a spine, one table at each level, whose other entries are the flips of that level. The first entry of
+/// the root maps nothing.
 pub fn flips<F: Format>(format: F, base: OutputAddress, output: OutputAddress) -> (Tables<F>, Vec<Flip>) {
     let geometry = format.geometry();
     let mut arena = Arena::new(base, LIMIT_BYTES).unwrap();
@@ -34,7 +34,7 @@ pub fn flips<F: Format>(format: F, base: OutputAddress, output: OutputAddress) -
         let good = if level > 0 { Some(good_table(&format, &mut arena, level - 1, output)) } else { None };
         let templates = templates(&format, level, good, output);
         let bits = templates.iter().flat_map(|template| (0..64).map(|bit| (*template, bit)));
-        // The spine goes through the last entries.
+        // The spine uses the last entries.
         let last = geometry.entries(level) - 1;
         for (index, (from, bit)) in (1..last).zip(bits) {
             *arena.entry_mut(table + index * ENTRY_BYTES).unwrap() = from ^ 1 << bit;
@@ -84,7 +84,7 @@ fn good_table<F: Format>(format: &F, arena: &mut Arena, level: u8, output: Outpu
     table
 }
 
-/// Data of the kernel, accessed and, where that is a bit of its own, written.
+/// Kernel data, accessed and, if dirty is a separate bit, dirty.
 fn attributes<F: Format>(format: &F) -> Attributes {
     let flags = Flags::READ | Flags::WRITE | Flags::ACCESSED;
     let attributes = Attributes { memory: format.normal_memory(), ..Attributes::new(flags) };

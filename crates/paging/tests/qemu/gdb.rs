@@ -1,7 +1,7 @@
-//! A client of the gdb remote protocol, as small as the tests need it.
+//! A minimal client of the gdb remote protocol.
 //!
-//! Source: the GDB manual, appendix "GDB Remote Serial Protocol". QEMU takes a new packet as the
-//! acknowledgement of its last reply, so that many can be under way at once.
+//! Source: the GDB manual, appendix "GDB Remote Serial Protocol". QEMU takes a new packet as the acknowledgement of its
+//! last reply, so several packets can be in flight at once.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,29 +9,29 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How long a machine may take for one reply.
+/// Timeout for one reply of a machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Packets under way at once: few enough that neither side waits for the other to read.
+/// Packets in flight at once: few enough that neither side blocks on a full buffer.
 const BATCH: usize = 64;
-/// Bytes of memory in one packet; QEMU has packets of 4096 characters.
+/// Bytes of memory per packet; QEMU's packets have at most 4096 characters.
 const CHUNK: usize = 1024;
 
-/// A register by number, and how many bytes it has.
+/// A register's number and size.
 #[derive(Clone, Copy, Debug)]
 struct Register {
     number: u64,
     bytes: usize,
 }
 
-/// A connection to the debugger's side of a machine.
+/// A connection to the gdb stub of a machine.
 pub struct Gdb {
     stream: BufReader<UnixStream>,
     registers: BTreeMap<String, Register>,
 }
 
 impl Gdb {
-    /// Speaks to the machine at the other end of `stream`: learns its registers, and that addresses of memory
-    /// are physical.
+    /// Connects to the machine at the other end of `stream`: reads its list of registers and selects physical addresses
+    /// for memory access.
     pub fn connect(stream: UnixStream) -> Gdb {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -48,7 +48,7 @@ impl Gdb {
         gdb
     }
 
-    /// A document that describes registers.
+    /// Reads a document that describes registers.
     fn feature(&mut self, name: &str) -> String {
         let mut document = String::new();
         loop {
@@ -62,7 +62,7 @@ impl Gdb {
         }
     }
 
-    /// Registers are numbered one after the other, but where `regnum` says otherwise.
+    /// Registers are numbered consecutively, except where `regnum` sets the number.
     fn learn(&mut self, feature: &str, next: &mut u64) {
         for tag in without_comments(feature).split("<reg ").skip(1) {
             let tag = tag.split('>').next().unwrap();
@@ -88,7 +88,7 @@ impl Gdb {
         self.stopped("s");
     }
 
-    /// Lets the machine run from `pc_name` = `from` on until it is about to execute the instruction at `until`.
+    /// Runs the machine from `pc_name` = `from` until it is about to execute the instruction at `until`.
     pub fn run(&mut self, pc_name: &str, from: u64, until: u64) {
         self.set(pc_name, from);
         assert_eq!(self.ask(&format!("Z0,{until:x},4")), "OK");
@@ -101,14 +101,14 @@ impl Gdb {
         assert!(reply.starts_with("T05") || reply.starts_with("S05"), "expected SIGTRAP after {how}, found {reply}");
     }
 
-    /// What the monitor says to each of `commands`.
+    /// The monitor's output for each of `commands`.
     pub fn monitor(&mut self, commands: &[String]) -> Vec<String> {
         let packets: Vec<String> =
             commands.iter().map(|command| format!("qRcmd,{}", hexadecimal(command.as_bytes()))).collect();
         self.ask_all(&packets, Gdb::output)
     }
 
-    /// `bytes` of physical memory from `pa` on, as words.
+    /// Reads `bytes` of physical memory from `pa` on, as words.
     pub fn words(&mut self, pa: u64, bytes: u64) -> Vec<u64> {
         let packet = |at: u64| format!("m{:x},{:x}", pa + at, (bytes - at).min(CHUNK as u64));
         let packets: Vec<String> = (0..bytes).step_by(CHUNK).map(packet).collect();
@@ -116,7 +116,7 @@ impl Gdb {
         memory.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
     }
 
-    /// What a command writes comes in packets of their own before it is done.
+    /// The output of a command arrives in packets of its own before the command is done.
     fn output(&mut self) -> String {
         let mut output = Vec::new();
         loop {
@@ -149,7 +149,7 @@ impl Gdb {
         self.stream.read_until(b'#', &mut packet).expect("the machine replies in time");
         let mut sum = [0; 2];
         self.stream.read_exact(&mut sum).expect("the machine replies in time");
-        // Acknowledgements stand before it.
+        // Acknowledgements precede it.
         let start = packet.iter().position(|byte| *byte == b'$').expect("a packet begins with $");
         let payload = &packet[start + 1..packet.len() - 1];
         assert_eq!(sum, *format!("{:02x}", checksum(payload)).as_bytes(), "the checksum of {payload:?}");
@@ -173,7 +173,7 @@ fn checksum(payload: &[u8]) -> u8 {
     payload.iter().fold(0, |sum, byte| sum.wrapping_add(*byte))
 }
 
-/// In binary payloads `}` says that the next byte has bit 5 inverted.
+/// Decodes a binary payload, in which `}` means that bit 5 of the next byte is inverted.
 fn unescaped(payload: &[u8]) -> String {
     let mut bytes = payload.iter();
     let mut plain = Vec::with_capacity(payload.len());

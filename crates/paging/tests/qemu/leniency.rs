@@ -1,4 +1,4 @@
-//! What QEMU bears although the architecture refuses it: a list, and a proof of each of its entries.
+//! The list of architecture violations that QEMU tolerates, with a test of each entry.
 //!
 //! An entry was seen in [`SEEN_IN`] and must be seen there again. A newer QEMU may be strict instead.
 
@@ -8,29 +8,29 @@ use crate::flips::Flip;
 use crate::machine::Program;
 use crate::verdict::{Verdict, verdict};
 
-/// The version that the lists describe.
+/// The QEMU version that the lists describe.
 const SEEN_IN: (u32, u32) = (7, 2);
 
-/// Something that QEMU bears.
+/// A violation that QEMU tolerates.
 #[derive(Clone, Copy)]
 pub struct Leniency {
-    /// What, in words.
+    /// A description.
     pub name: &'static str,
     /// Whether it explains that an entry which breaks this rule is not refused.
     pub explains: fn(Rule, Flip) -> bool,
 }
 
-/// What QEMU says of an address.
+/// QEMU's result for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is translated, to this address where the machine tells it.
+    /// It is translated, to this address if the machine reports it.
     Translated(Option<OutputAddress>),
-    /// It is not.
+    /// It is not translated.
     Refused,
 }
 
 impl Answer {
-    /// What a strict machine says.
+    /// The result of a strict machine.
     pub fn expected(verdict: Verdict) -> Answer {
         match verdict {
             Verdict::Leaf { pa, .. } => Answer::Translated(Some(pa)),
@@ -44,7 +44,7 @@ pub fn is_known(program: Program) -> bool {
     program.version() == SEEN_IN
 }
 
-/// What a program of QEMU bears, and which of it was seen.
+/// The tolerated violations of a QEMU program, and which of them were seen.
 pub struct List<'a> {
     is_known: bool,
     leniencies: &'a [Leniency],
@@ -52,12 +52,12 @@ pub struct List<'a> {
 }
 
 impl<'a> List<'a> {
-    /// None of `leniencies` was seen yet.
+    /// A list of `leniencies`, none of which was seen yet.
     pub fn new(program: Program, leniencies: &'a [Leniency]) -> List<'a> {
         List { is_known: is_known(program), leniencies, seen: vec![false; leniencies.len()] }
     }
 
-    /// Compares what QEMU says of flipped entries with what the tables and the rules say. Returns how many.
+    /// Compares QEMU's results for flipped entries with the tables and the rules. Returns how many were compared.
     pub fn compare<F: Format>(&mut self, tables: &Tables<F>, flips: &[(Flip, Answer)]) -> usize {
         let known = flips.iter().filter(|(flip, _)| verdict(tables, flip.va) != Verdict::Outside);
         known.map(|(flip, answer)| self.compare_one(tables, *flip, *answer)).count()
@@ -76,7 +76,7 @@ impl<'a> List<'a> {
                     assert!(!self.is_known, "QEMU is strict, not lenient as listed ({name}): {}", place());
                 }
             },
-            // The machine does not tell the address.
+            // The machine does not report the address.
             (Verdict::Leaf { .. }, Answer::Translated(None)) => {}
             _ => assert_eq!(answer, Answer::expected(verdict), "{}", place()),
         }
@@ -86,7 +86,7 @@ impl<'a> List<'a> {
         self.leniencies.iter().position(|leniency| (leniency.explains)(rule, flip))
     }
 
-    /// Each of the leniencies was seen, or QEMU is another than the list describes.
+    /// Checks that each leniency was seen, unless QEMU has another version than the list describes.
     pub fn finish(self) {
         for (leniency, seen) in self.leniencies.iter().zip(self.seen) {
             assert!(seen || !self.is_known, "no entry shows that {}; take it off the list", leniency.name);

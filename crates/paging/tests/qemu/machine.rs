@@ -1,4 +1,4 @@
-//! A machine that QEMU emulates, stopped before its first instruction.
+//! An emulated QEMU machine, stopped before its first instruction.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,17 +13,17 @@ use paging::{InputAddress, OutputAddress};
 
 use crate::gdb::Gdb;
 
-/// A program of QEMU.
+/// A QEMU program.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Its name.
+    /// The name of the executable.
     pub name: &'static str,
-    /// The Debian package that brings it.
+    /// The Debian package that contains it.
     pub package: &'static str,
 }
 
 impl Program {
-    /// Whether it is here; says so if not, as `cargo xtask test` reads it.
+    /// Whether it is installed; if not, reports this in the form that `cargo xtask test` reads.
     pub fn is_here(self) -> bool {
         let here = is_in_path(self.name);
         if !here {
@@ -32,7 +32,7 @@ impl Program {
         here
     }
 
-    /// Its version: major and minor number.
+    /// Its major and minor version.
     pub fn version(self) -> (u32, u32) {
         static VERSIONS: Mutex<BTreeMap<&str, (u32, u32)>> = Mutex::new(BTreeMap::new());
         *VERSIONS.lock().unwrap().entry(self.name).or_insert_with(|| self.ask_version())
@@ -52,32 +52,32 @@ fn is_in_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-/// What is put into memory, and where.
+/// An image to load into memory, with its address.
 pub struct Image {
     /// The physical address of its first byte.
     pub pa: OutputAddress,
-    /// The memory.
+    /// The content.
     pub bytes: Vec<u8>,
 }
 
 impl Image {
-    /// The image of 8-byte words.
+    /// An image of 8-byte words.
     pub fn of_words(pa: OutputAddress, words: &[u64]) -> Image {
         Image { pa, bytes: words.iter().flat_map(|word| word.to_le_bytes()).collect() }
     }
 
-    /// The image of addresses that code in the machine is to touch.
+    /// An image of addresses for code in the machine to access.
     pub fn of_addresses(pa: OutputAddress, addresses: &[InputAddress]) -> Image {
         Image { pa, bytes: addresses.iter().flat_map(|va| va.0.to_le_bytes()).collect() }
     }
 
-    /// The image of instructions of 4 bytes.
+    /// An image of 4-byte instructions.
     pub fn of_instructions(pa: OutputAddress, words: &[u32]) -> Image {
         Image { pa, bytes: words.iter().flat_map(|word| word.to_le_bytes()).collect() }
     }
 }
 
-/// A process of QEMU and its files, which do not outlive this value.
+/// A QEMU process and its files, both of which are removed on drop.
 struct Process {
     qemu: Child,
     directory: PathBuf,
@@ -116,7 +116,7 @@ impl Drop for Process {
     }
 }
 
-/// QEMU dies with the test, also where that is killed and runs no destructor.
+/// QEMU exits with the test, even if the test is killed and runs no destructor.
 fn command(program: Program) -> Command {
     if !is_in_path("setpriv") {
         return Command::new(program.name);
@@ -128,7 +128,7 @@ fn command(program: Program) -> Command {
 
 /// A machine under a debugger.
 pub struct Machine {
-    /// How to speak to it.
+    /// The debugger connection.
     pub gdb: Gdb,
     _process: Process,
 }

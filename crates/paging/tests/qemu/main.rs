@@ -1,7 +1,7 @@
-//! QEMU as an independent oracle: machines that it emulates are given tables of the engine's making, and must
-//! translate every address as [`paging::Tables::translate`] does.
+//! QEMU as an independent oracle: emulated machines use tables that the engine created, and must translate every
+//! address as [`paging::Tables::translate`] does.
 //!
-//! What QEMU bears although the architecture does not is a list, in [`leniency`]; each entry of it is tested.
+//! [`leniency`] lists the architecture violations that QEMU tolerates; each entry is tested.
 
 mod arm64;
 mod flips;

@@ -1,11 +1,11 @@
-//! The monitor's translation of an address, `gva2gpa`.
+//! Translates addresses with the monitor command `gva2gpa`.
 
 use paging::{InputAddress, OutputAddress};
 
 use crate::leniency::Answer;
 use crate::machine::Machine;
 
-/// Where the monitor says that `addresses` lead.
+/// The monitor's translations of `addresses`.
 pub fn translations(machine: &mut Machine, addresses: &[InputAddress]) -> Vec<Answer> {
     let commands: Vec<String> = addresses.iter().map(|va| format!("gva2gpa {va:#x}")).collect();
     machine.gdb.monitor(&commands).iter().map(|text| answer(text.trim())).collect()

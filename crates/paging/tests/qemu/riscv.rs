@@ -1,10 +1,10 @@
-//! RISC-V: the monitor translates (`gva2gpa`), for the G-stage with the hart in VS-mode; code in M-mode touches
+//! RISC-V: the monitor translates (`gva2gpa`), for the G-stage with the hart in VS-mode; code in M-mode accesses
 //! addresses as S-mode and as U-mode (`mstatus.MPRV`, and `mret` to fetch), or as a guest's (HLV, HSV, HLVX), and
-//! notes the cause of each trap.
+//! records the cause of each trap.
 //!
 //! No firmware runs: the debugger sets the CSRs.
 //!
-//! It has more than 400 lines because two of its parts are programs for the hart, a word a line.
+//! The file has more than 400 lines because it contains two programs for the hart, one word per line.
 
 use std::time::Instant;
 
@@ -26,32 +26,32 @@ const SRET: u64 = 0x8000_1000;
 const PARAMETERS: u64 = 0x8000_2000;
 const REQUESTS: u64 = 0x8010_0000;
 const RESULTS: u64 = 0x8020_0000;
-/// Where the tables are.
+/// The address of the tables.
 const TABLES: OutputAddress = OutputAddress(0x8100_0000);
-/// There is neither memory nor a device from here on: whatever is touched ends in an access fault.
+/// From here on there is neither memory nor a device: every access ends in an access fault.
 const NOWHERE: OutputAddress = OutputAddress(1 << 40);
 
-/// `mstatus`: SUM and MXR, so that every leaf can be read by S-mode; SPP = S.
+/// `mstatus`: SUM and MXR, so that S-mode can read every leaf; SPP = S.
 const SUM_MXR: u64 = 1 << 18 | 1 << 19;
 const SPP_S: u64 = 1 << 8;
-/// `hstatus`: SPV. (QEMU 10.0.13 lets nobody write MPV of `mstatus`.)
+/// `hstatus`: SPV. (QEMU 10.0.13 does not allow writing MPV of `mstatus`.)
 const SPV: u64 = 1 << 7;
 
-/// How many random mappings are wanted in each tables, and how many addresses are asked for.
+/// Number of random mappings in each set of tables, and of addresses to access.
 const MAPPINGS: usize = 2000;
 const ADDRESSES: usize = 4000;
 
 /// Causes of traps (`mcause`).
 const ACCESS_FAULTS: [u64; 3] = [5, 7, 1];
 const PAGE_FAULTS: [u64; 3] = [13, 15, 12];
-/// HLVX is a load that needs execute permission.
+/// HLVX is a load that requires execute permission.
 const GUEST_ACCESS_FAULTS: [u64; 3] = [5, 7, 5];
 const GUEST_PAGE_FAULTS: [u64; 3] = [21, 23, 21];
 
 /// For each address a load, a store and a fetch as S-mode, then as U-mode.
 ///
-/// a0: the parameters; s0: the next request; s2: the next result; s3: the address; s4: MPRV and the mode;
-/// s5: where to go on after the access; s6: the cause of the trap.
+/// a0: the parameters; s0: the next request; s2: the next result; s3: the address; s4: MPRV and the mode; s5: where to
+/// continue after the access; s6: the cause of the trap.
 #[rustfmt::skip]
 const SUPERVISOR_PROBE: &[u32] = &[
     // start:
@@ -113,8 +113,8 @@ const SUPERVISOR_PROBE: &[u32] = &[
 ];
 const SUPERVISOR_END: u64 = 0xc4;
 
-/// For each address a load, a store and a load of code, as VU-mode without translation by the guest.
-/// Registers as in [`SUPERVISOR_PROBE`].
+/// For each address a load, a store and a load of code, as VU-mode without translation by the guest. Registers as in
+/// [`SUPERVISOR_PROBE`].
 #[rustfmt::skip]
 const GUEST_PROBE: &[u32] = &[
     // start:
@@ -156,7 +156,7 @@ const GUEST_PROBE: &[u32] = &[
 ];
 const GUEST_END: u64 = 0x78;
 
-/// A format of this machine, and what the machine must have.
+/// A format of this machine, and the hardware that it needs.
 trait OnRiscV: Format {
     fn hardware(&self) -> RiscV;
 }
@@ -173,7 +173,7 @@ impl OnRiscV for Software64K {
     }
 }
 
-/// A machine in M-mode that uses `tables` and has the probe for `addresses` in its memory.
+/// A machine in M-mode that uses `tables`, with the probe for `addresses` in its memory.
 fn machine<F: OnRiscV>(tables: &Tables<F>, addresses: &[InputAddress]) -> Machine {
     let hardware = tables.format().hardware();
     let (register, value) = hardware.registers(tables.root())[0];
@@ -190,14 +190,14 @@ fn machine<F: OnRiscV>(tables: &Tables<F>, addresses: &[InputAddress]) -> Machin
     let cpu = format!("rv64,svnapot={},svpbmt={}", on(hardware.napot), on(hardware.memory_types));
     let arguments = ["-M", "virt", "-bios", "none", "-cpu", &cpu, "-m", "96M"];
     let mut machine = Machine::start(QEMU, &arguments, &images);
-    // All of the memory is for all modes.
+    // All of the memory is accessible to all modes.
     machine.gdb.set("pmpaddr0", u64::MAX >> 10);
     machine.gdb.set("pmpcfg0", 0x1f);
     machine.gdb.set(register, value);
     machine
 }
 
-/// Takes the hart to the mode whose addresses the monitor is to translate: S, or VS without translation of its own.
+/// Puts the hart into the mode whose addresses the monitor is to translate: S, or VS without translation of its own.
 fn enter(machine: &mut Machine, stage: Stage) {
     match stage {
         Stage::Guest => {
@@ -215,7 +215,7 @@ fn enter(machine: &mut Machine, stage: Stage) {
     }
 }
 
-/// What the probe notes for each of `count` addresses, by accesses.
+/// Runs the probe and returns its results for each of `count` addresses, by access.
 fn probe(machine: &mut Machine, stage: Stage, count: usize) -> Vec<Vec<u64>> {
     machine.gdb.set("a0", PARAMETERS);
     let (end, accesses) = if stage == Stage::Guest { (GUEST_END, 3) } else { (SUPERVISOR_END, 6) };
@@ -224,7 +224,7 @@ fn probe(machine: &mut Machine, stage: Stage, count: usize) -> Vec<Vec<u64>> {
     words.chunks(accesses).map(<[u64]>::to_vec).collect()
 }
 
-/// What the accesses must end with, as S-mode and as U-mode.
+/// The expected results of the accesses, as S-mode and as U-mode.
 fn expected(verdict: Verdict) -> Vec<u64> {
     let flags = flags(verdict);
     let accesses = [Flags::KERNEL_EXECUTE, Flags::USER_EXECUTE].into_iter().flat_map(|execute| {
@@ -235,8 +235,8 @@ fn expected(verdict: Verdict) -> Vec<u64> {
     accesses.collect()
 }
 
-/// What the accesses of a guest must end with. A deviation: HLVX of QEMU 7.2 asks for what it needs not have,
-/// permission to read, and not for permission to execute.
+/// The expected results of a guest's accesses. A deviation: HLVX in QEMU 7.2 requires permission to read, which it
+/// should not, and does not require permission to execute.
 fn expected_of_guest(verdict: Verdict, hlvx_needs: Flags) -> Vec<u64> {
     let flags = flags(verdict);
     let allowed = [Flags::READ, Flags::WRITE, hlvx_needs].map(|access| flags.contains(access));
@@ -254,12 +254,12 @@ fn flags(verdict: Verdict) -> Flags {
     }
 }
 
-/// Whether what was noted is what must be.
+/// Whether the recorded results are the expected ones.
 fn is_right(found: &[u64], verdict: Verdict, stage: Stage) -> bool {
     match stage {
         Stage::Supervisor => found == expected(verdict),
         Stage::Guest if leniency::is_known(QEMU) => found == expected_of_guest(verdict, Flags::READ),
-        // QEMU 10 gives faults of HLVX the causes of fetches.
+        // QEMU 10 reports faults of HLVX with the causes of fetches.
         Stage::Guest => [Flags::READ, Flags::USER_EXECUTE].iter().any(|needs| {
             let expected = expected_of_guest(verdict, *needs);
             let of_fetch: &[u64] = if expected[2] == GUEST_ACCESS_FAULTS[2] { &[1] } else { &[12, 20] };
@@ -276,11 +276,11 @@ fn random_tables_agree<F: OnRiscV>(format: F, stage: Stage, seed: u64) {
     if stage == Stage::Guest {
         addresses.iter_mut().step_by(2).for_each(|va| *va = signed(geometry, *va));
     }
-    // The code's own page is in the TLB for data too, whatever MPRV says.
+    // The page of the code itself is in the TLB for data too, whatever MPRV says.
     let mut probed: Vec<_> = addresses.iter().copied().filter(|va| va.0 >> 12 != PROBE >> 12).collect();
     probed.truncate(ADDRESSES / 2);
     if !leniency::is_known(QEMU) {
-        // QEMU 10 fetches four bytes, some of which lie in the next page.
+        // QEMU 10 fetches four bytes, some of which may be in the next page.
         probed.iter_mut().for_each(|va| *va = va.aligned_down(4));
     }
     let mut machine = machine(&world.tables, &probed);
@@ -311,8 +311,8 @@ fn random_tables_agree<F: OnRiscV>(format: F, stage: Stage, seed: u64) {
     );
 }
 
-/// A deviation: QEMU 7.2 checks addresses of the G-stage as if they were signed, so that it refuses those whose
-/// highest bit is set, and takes them with ones above. A newer one that does so no more is believed.
+/// A deviation: QEMU 7.2 checks addresses of the G-stage as if they were signed. So it refuses those whose highest bit
+/// is set, and accepts them with ones above it. The test accepts a newer QEMU that no longer does so.
 fn is_signed<F: OnRiscV>(machine: &mut Machine, tables: &Tables<F>, addresses: &[InputAddress]) -> bool {
     let is_upper = |va: &&InputAddress| {
         tables.geometry().extension() == Extension::Zero && signed(tables.geometry(), **va) != **va
@@ -375,7 +375,7 @@ const RESERVED: u64 = 0x7f << 54;
 
 const N: u64 = 1 << 63;
 
-/// What QEMU bears once Svnapot or Svpbmt is on.
+/// A violation that QEMU tolerates if Svnapot or Svpbmt is on.
 const IGNORES_RESERVED: Leniency = Leniency {
     name: "with Svnapot or Svpbmt on, bits 60:54 are ignored",
     explains: |rule, _| matches!(rule, Rule::Reserved { bits } if bits & !RESERVED == 0),

@@ -1,24 +1,24 @@
-//! What hardware must say of an address, by the tables and by the rules of each entry on the way.
+//! The result that hardware must give for an address, from the tables and the rules of each entry on the path.
 
 use paging::format::Kind;
 use paging::{Attributes, Error, Format, InputAddress, Log, OutputAddress, Rule, Severity, Tables};
 
-/// What hardware must say.
+/// The result that hardware must give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is translated.
+    /// The address is translated.
     Leaf { pa: OutputAddress, level: u8, attributes: Attributes },
     /// Nothing is mapped: the walk ends at this level.
     Hole { level: u8 },
     /// An entry at this level breaks a rule.
     Illegal { level: u8, rule: Rule },
-    /// The tables cannot hold such an address.
+    /// The tables cannot translate such an address.
     NotCanonical,
-    /// An entry points out of the memory that is known.
+    /// An entry points outside the known memory.
     Outside,
 }
 
-/// The verdict on `va`.
+/// The required result for `va`.
 pub fn verdict<F: Format, L: Log>(tables: &Tables<F, L>, va: InputAddress) -> Verdict {
     let broken = path(tables, va).into_iter().find_map(|(level, entry)| Some((level, broken(tables, level, entry)?)));
     match tables.translate(va) {
@@ -41,7 +41,7 @@ pub fn verdict<F: Format, L: Log>(tables: &Tables<F, L>, va: InputAddress) -> Ve
     }
 }
 
-/// The first rule that an entry breaks so that hardware may refuse it.
+/// The first rule that an entry breaks for which hardware may refuse it.
 fn broken<F: Format, L: Log>(tables: &Tables<F, L>, level: u8, entry: u64) -> Option<Rule> {
     let mut first = None;
     tables.format().rules(level, entry, &mut |rule| {
@@ -52,7 +52,7 @@ fn broken<F: Format, L: Log>(tables: &Tables<F, L>, level: u8, entry: u64) -> Op
     first
 }
 
-/// The entries that a walk meets, with their levels.
+/// The entries of a walk, with their levels.
 fn path<F: Format, L: Log>(tables: &Tables<F, L>, va: InputAddress) -> Vec<(u8, u64)> {
     let (format, geometry) = (tables.format(), tables.geometry());
     let mut table = tables.root();

@@ -1,4 +1,4 @@
-//! Random tables, made by the engine, beside an ordered map of what was asked for; and what to ask about them.
+//! Random tables, created by the engine, with an ordered map of the requested mappings; and addresses to test.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use paging::{Attributes, Flags, Format, InputAddress, Mapping, OutputAddress, Se
 use crate::random::Random;
 use crate::verdict::{Verdict, verdict};
 
-/// Bytes that the tables may take.
+/// Limit for the tables, in bytes.
 const LIMIT_BYTES: u64 = 24 << 20;
-/// How many different attributes mappings have.
+/// Number of different attributes that mappings have.
 const PALETTE: usize = 150;
-/// Mappings that are tried for each that is wanted: many overlap.
+/// Attempts per wanted mapping: many overlap.
 const TRIES: usize = 6;
 
-/// What was asked for: stretches by their first (resolved) input address.
+/// The requested mappings: stretches by their first (resolved) input address.
 #[derive(Default)]
 struct Asked(BTreeMap<u64, Stretch>);
 
@@ -31,7 +31,7 @@ impl Asked {
         (va < stretch.end).then_some((stretch.pa + (va - first), stretch.attributes))
     }
 
-    /// Makes `va` a place where no stretch goes on.
+    /// Splits a stretch at `va`, if one contains it.
     fn cut(&mut self, va: u64) {
         let Some((first, stretch)) = self.0.range_mut(..va).next_back().filter(|(_, stretch)| va < stretch.end) else {
             return;
@@ -54,11 +54,10 @@ impl Asked {
     }
 }
 
-/// Random tables.
+/// Random tables and the mappings that were requested.
 pub struct World<F> {
-    /// The tables.
     pub tables: Tables<F>,
-    /// How many mappings were made.
+    /// Number of mappings that were made.
     pub mappings: usize,
     asked: Asked,
     random: Random,
@@ -72,7 +71,7 @@ impl<F: Format> World<F> {
     pub fn empty(format: F, seed: u64, base: OutputAddress, lowest_output: OutputAddress) -> World<F> {
         let geometry = format.geometry();
         let mut random = Random::new(seed);
-        // As many places as the size of tables allows, the two ends among them.
+        // As many positions as the size of tables allows, including both ends.
         let table = geometry.page_bytes() << format.run_bits();
         let places = ((4 << 20) / table / u64::from(geometry.levels())).clamp(6, 64);
         let last = geometry.input_bytes() as u64 - 1;
@@ -97,7 +96,7 @@ impl<F: Format> World<F> {
         self
     }
 
-    /// Makes one mapping, unless the engine refuses it.
+    /// Makes one mapping and returns whether the engine accepted it.
     pub fn map(&mut self, mapping: &Mapping) -> bool {
         let mapped = self.tables.map(mapping).is_ok();
         if mapped {
@@ -119,7 +118,7 @@ impl<F: Format> World<F> {
         let region = region_bytes(&format, level);
         let anchor = self.random.pick(&self.anchors);
         let place = anchor & !(region - 1) | self.random.bits() & (region - 1);
-        // Once in four the output is not aligned as the input is, so that smaller leaves are needed: few of them.
+        // In one of four cases the output is not aligned as the input is, so that smaller leaves are needed; then only a few.
         let congruent = level == 0 || !self.random.once_in(4);
         let most = if congruent { 24 } else { 3 };
         let sizes = match self.random.below(8) {
@@ -149,7 +148,7 @@ impl<F: Format> World<F> {
         }
     }
 
-    /// Unmaps or protects a random part of what is mapped.
+    /// Unmaps or protects a random part of an existing mapping.
     fn change(&mut self) {
         let (format, geometry) = (*self.tables.format(), self.tables.geometry());
         let Some((va, stretch)) = self.random_stretch() else { return };
@@ -176,8 +175,8 @@ impl<F: Format> World<F> {
         at_or_after.or_else(|| self.asked.0.iter().next()).map(|(va, stretch)| (*va, *stretch))
     }
 
-    /// `count` addresses that are worth asking about: in mappings and at their edges, near them, anywhere, and
-    /// such that the tables cannot hold.
+    /// `count` addresses worth testing: inside mappings, at their edges, near them, anywhere, and addresses that the
+    /// tables cannot translate.
     pub fn questions(&mut self, count: usize) -> Vec<InputAddress> {
         (0..count).map(|_| self.question()).collect()
     }
@@ -203,7 +202,7 @@ impl<F: Format> World<F> {
         geometry.extended(resolved)
     }
 
-    /// What hardware must say of `va`, which is also what was asked for.
+    /// The required result for `va`, which must also match the requested mappings.
     pub fn verdict(&self, va: InputAddress) -> Verdict {
         let (verdict, geometry) = (verdict(&self.tables, va), self.tables.geometry());
         let asked = if geometry.is_canonical(va) { self.asked.at(geometry.resolved(va)) } else { None };
@@ -223,14 +222,14 @@ impl<F: Format> World<F> {
     }
 }
 
-/// What the tables for one (software) entry above `level` map, in bytes.
+/// The bytes that the tables for one (software) entry above `level` map.
 fn region_bytes<F: Format>(format: &F, level: u8) -> u64 {
     let geometry = format.geometry();
     let tables = if level == geometry.root_level() { 1 } else { 1 << format.run_bits() };
     geometry.span(level) * geometry.entries(level) * tables
 }
 
-/// Attributes that every leaf of the format can have.
+/// Random attributes that every leaf of the format can have.
 fn random_attributes<F: Format>(format: &F, random: &mut Random) -> Attributes {
     loop {
         let mut flags = Flags::from_bits_truncate(random.bits() as u16);

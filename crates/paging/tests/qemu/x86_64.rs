@@ -1,10 +1,10 @@
-//! x86-64: the monitor translates (`gva2gpa`); code in the machine touches addresses as kernel and as user and
-//! notes the error code of each page fault.
+//! x86-64: the monitor translates (`gva2gpa`); code in the machine accesses addresses as kernel and as user and records
+//! the error code of each page fault.
 //!
-//! No firmware runs: the debugger sets the control registers and a code segment. The descriptor tables and the
-//! task state stay where they are at reset, at address 0 (SDM vol. 3, table "States after power-up"), and lie there
-//! one in the other: an interrupt gate takes 16 bytes from 16 x vector on, the stack for rings is at 4, and the
-//! segments that are used come after the gates.
+//! No firmware runs: the debugger sets the control registers and a code segment. The descriptor tables and the task
+//! state stay at their reset position, address 0 (SDM vol. 3, table "States after power-up"), and overlap there: an
+//! interrupt gate takes 16 bytes from 16 x vector on, the ring 0 stack pointer is at 4, and the segments follow the
+//! gates.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -23,7 +23,7 @@ const QEMU: Program = Program { name: "qemu-system-x86_64", package: "qemu-syste
 /// The physical address bits of every processor that TCG emulates.
 const PHYSICAL_BITS: u8 = 40;
 
-/// What the probe needs of memory, mapped one to one.
+/// The memory that the probe needs, mapped one to one.
 const GUEST_BYTES: u64 = 2 << 20;
 const KERNEL: u64 = 0x1000;
 const USER: u64 = 0x2000;
@@ -31,9 +31,9 @@ const STACK: u64 = 0x4000;
 const PARAMETERS: u64 = 0x5000;
 const REQUESTS: u64 = 0x10_0000;
 const RESULTS: u64 = 0x14_0000;
-/// Where the tables are.
+/// The address of the tables.
 const TABLES: OutputAddress = OutputAddress(16 << 20);
-/// There is neither memory nor a device from here on: reads give anything, writes go nowhere, nothing faults.
+/// From here on there is neither memory nor a device: reads return anything, writes are ignored, nothing faults.
 const NOWHERE: OutputAddress = OutputAddress(4 << 30);
 
 /// Selectors: code and data of the kernel, data and code of the user.
@@ -47,7 +47,7 @@ const SEGMENTS: [(u64, u64); 4] = [
 const END: u64 = 0xd1;
 const HANDLERS: [(u64, u64); 4] = [(1, 0xe9), (6, 0xe9), (13, 0x100), (14, 0xe0)];
 
-/// What the probe notes where nothing was refused, and where an address was not canonical (#GP).
+/// The probe's result for an access that was allowed, and for an address that was not canonical (#GP).
 const DONE: u64 = u64::MAX;
 const PROTECTION: u64 = u64::MAX - 1;
 /// Bits of the page-fault error code (SDM vol. 3, "Page-Fault Exceptions").
@@ -57,11 +57,11 @@ const BY_USER: u64 = 1 << 2;
 const RESERVED: u64 = 1 << 3;
 const ON_FETCH: u64 = 1 << 4;
 
-/// For each address six accesses: read, write and execute in ring 0, then in ring 3. Code at the address is
-/// executed for one instruction, with the trap flag set; which one it is does not matter.
+/// For each address six accesses: read, write and execute in ring 0, then in ring 3. Code at the address is executed
+/// for one instruction, with the trap flag set; the instruction does not matter.
 ///
-/// rdi: first request, past the last, first result; rbx: the next request; r13: the next result; r11: the
-/// address; rbp: where to go on after the access; rdx: what is noted.
+/// rdi: first request, past the last, first result; rbx: the next request; r13: the next result; r11: the address; rbp:
+/// where to continue after the access; rdx: the result to record.
 #[rustfmt::skip]
 const PROBE: &[u8] = &[
     // start:
@@ -110,7 +110,7 @@ const PROBE: &[u8] = &[
     0x49, 0x89, 0x55, 0x28,                         // b1 7: mov [r13+40], rdx
     0x49, 0x83, 0xc5, 0x30,                         // b5 add  r13, 48
     0xe9, 0x51, 0xff, 0xff, 0xff,                   // b9 jmp  next
-    // user: goes on in ring 3 at rcx
+    // user: continues in ring 3 at rcx
     0x48, 0x89, 0xf0,                               // be mov  rax, rsi
     0x68, 0x1b, 0x02, 0x00, 0x00,                   // c1 push 0x21b
     0x56,                                           // c6 push rsi
@@ -121,7 +121,7 @@ const PROBE: &[u8] = &[
     // end:
     0xeb, 0xfe,                                     // d1 jmp  end
     0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90,
-    // page fault: of the address that was asked for, or of what a stray instruction touched
+    // page fault: of the requested address, or of memory that a stray instruction touched
     0x5a,                                           // e0 pop  rdx
     0x0f, 0x20, 0xd0,                               // e1 mov  rax, cr2
     0x4c, 0x39, 0xd8,                               // e4 cmp  rax, r11
@@ -137,7 +137,7 @@ const PROBE: &[u8] = &[
     0xff, 0xe5,                                     // 10c jmp rbp
 ];
 
-/// What ring 3 does; each ends with an invalid opcode.
+/// The accesses in ring 3; each ends with an invalid opcode.
 #[rustfmt::skip]
 const USER_PROBE: &[u8] = &[
     0x41, 0x8a, 0x03, 0x0f, 0x0b,                   // 00 mov al, [r11]; ud2
@@ -145,11 +145,11 @@ const USER_PROBE: &[u8] = &[
     0x41, 0x88, 0x03, 0x0f, 0x0b,                   // 10 mov [r11], al; ud2
 ];
 
-/// The gates, the stack for ring 0, the segments.
+/// The gates, the stack for ring 0, and the segments.
 fn descriptors() -> Vec<u64> {
     let mut words = vec![0; 0x228 / 8];
     for (vector, handler) in HANDLERS {
-        // An interrupt gate for the kernel's code segment; the handlers lie below 64K.
+        // An interrupt gate for the kernel's code segment; the handlers are below 64K.
         words[2 * vector as usize] = (KERNEL + handler) | SEGMENTS[0].0 << 16 | 0x8e00 << 32;
     }
     (words[0], words[1]) = (STACK << 32, 0);
@@ -159,7 +159,7 @@ fn descriptors() -> Vec<u64> {
     words
 }
 
-/// What the probe needs.
+/// The mappings that the probe needs.
 fn guest() -> [Mapping; 3] {
     let kernel = Flags::READ | Flags::WRITE | Flags::KERNEL_EXECUTE | Flags::ACCESSED | Flags::DIRTY;
     let user = Flags::READ | Flags::KERNEL_EXECUTE | Flags::USER_EXECUTE | Flags::USER | Flags::ACCESSED;
@@ -193,13 +193,13 @@ fn machine<F: Format>(tables: &Tables<F>, addresses: &[InputAddress]) -> Machine
     machine
 }
 
-/// What the probe notes for `count` addresses.
+/// Runs the probe and returns its results for `count` addresses.
 fn probe(machine: &mut Machine, count: usize) -> Vec<[u64; 6]> {
     machine.gdb.run("rip", KERNEL, KERNEL + END);
     machine.gdb.words(RESULTS, 48 * count as u64).as_chunks::<6>().0.to_vec()
 }
 
-/// What the six accesses must end with.
+/// The expected results of the six accesses.
 fn expected(verdict: Verdict) -> [u64; 6] {
     let access = |by: u64, on: u64, allowed: bool, present: bool, more: u64| match (allowed, present) {
         (true, true) => DONE,
@@ -232,7 +232,7 @@ fn random_tables_agree(levels: u8, seed: u64) {
     assert!(guest().iter().all(|mapping| world.map(mapping)));
     let mut world = world.fill(2000);
     let addresses = world.questions(4000);
-    // What the machine itself runs on is not to be written to.
+    // The probe must not write to the memory that the machine itself uses.
     let outside = |va: &InputAddress| va.0 >= GUEST_BYTES;
     let probed: Vec<InputAddress> = addresses.iter().copied().filter(outside).take(2000).collect();
     let mut machine = machine(&world.tables, &probed);
@@ -265,7 +265,7 @@ fn five_levels_agree() {
     random_tables_agree(5, 5);
 }
 
-/// The walk for the debugger, which `gva2gpa` is, looks at neither reserved bits nor the address size.
+/// `gva2gpa` uses the debugger's walk, which checks neither reserved bits nor the address size.
 const MONITOR_BEARS: [Leniency; 3] = [
     Leniency {
         name: "gva2gpa gives addresses past MAXPHYADDR",
@@ -281,8 +281,8 @@ const MONITOR_BEARS: [Leniency; 3] = [
     },
 ];
 
-/// A deviation that is no leniency: QEMU leaves P out of the error code of a reserved bit's fault, although the
-/// SDM has RSVD with P only.
+/// A deviation that is not a leniency: QEMU omits P from the error code of a reserved-bit fault, although the SDM has
+/// RSVD only together with P.
 fn with_present(code: u64) -> u64 {
     if is_reserved_fault(code) { code | PRESENT } else { code }
 }
@@ -298,7 +298,7 @@ fn is_reserved_fault(code: u64) -> bool {
 fn wrong_bits_are_refused(levels: u8) {
     let (mut tables, flips) = flips(X86_64::new(levels, PHYSICAL_BITS), TABLES, OutputAddress(0xaa_8000_0000));
     guest().iter().for_each(|mapping| tables.map(mapping).unwrap());
-    // What leads into memory is not to be written to.
+    // The probe must not write to addresses that lead to memory.
     let is_harmless = |flip: &Flip| match verdict(&tables, flip.va) {
         Verdict::Leaf { pa, .. } => pa >= NOWHERE,
         verdict => verdict != Verdict::Outside,
@@ -310,7 +310,7 @@ fn wrong_bits_are_refused(levels: u8) {
     let mut list = List::new(QEMU, &MONITOR_BEARS);
     let compared = list.compare(&tables, &answers);
     list.finish();
-    // The walk of the processor is strict.
+    // The processor's own walk is strict.
     let known = leniency::is_known(QEMU);
     for (flip, found) in inside.iter().zip(probe(&mut machine, inside.len())) {
         let verdict = verdict(&tables, flip.va);

@@ -1,12 +1,11 @@
-//! The events, as data: which number makes which processor count page walks.
+//! The events as data: the event numbers with which each processor counts page walks.
 //!
-//! Sources, all in the kernel's tree. Intel: `tools/perf/pmu-events/arch/x86/*/virtual-memory.json`
-//! (`DTLB_LOAD_MISSES`, `DTLB_STORE_MISSES` and `ITLB_MISSES`, `WALK_COMPLETED` and `WALK_ACTIVE`).
-//! AMD: `amdzen*/{memory,load-store}.json` (`ls_l1_d_tlb_miss.*_l2_miss`) and `amdzen*/{cache,
-//! inst-cache,branch-prediction}.json` (`bp_l1_tlb_miss_l2_tlb_miss`) beside them. The models:
-//! `mapfile.csv` there. Cycles and instructions: `arch/x86/events/{intel,amd}/core.c`. arm64:
-//! `include/linux/perf/arm_pmuv3.h`; the numbers are read from sysfs, where the kernel shows only the
-//! events that the core implements (`armv8pmu_event_attr_is_visible`, drivers/perf/arm_pmuv3.c).
+//! Sources, all in the kernel's tree. Intel: `tools/perf/pmu-events/arch/x86/*/virtual-memory.json` (`DTLB_LOAD_MISSES`,
+//! `DTLB_STORE_MISSES` and `ITLB_MISSES`, `WALK_COMPLETED` and `WALK_ACTIVE`). AMD: `amdzen*/{memory,load-store}.json`
+//! (`ls_l1_d_tlb_miss.*_l2_miss`) and `amdzen*/{cache, inst-cache,branch-prediction}.json` (`bp_l1_tlb_miss_l2_tlb_miss`) in the
+//! directory of AMD next to it. The models: `mapfile.csv` there. Cycles and instructions: `arch/x86/events/{intel,amd}/core.c`.
+//! arm64: `include/linux/perf/arm_pmuv3.h`; the numbers are read from sysfs, where the kernel shows only the events that the core
+//! implements (`armv8pmu_event_attr_is_visible`, drivers/perf/arm_pmuv3.c).
 
 /// What an event counts, in user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,11 +19,11 @@ pub enum Quantity {
     DataWalks,
     /// Page walks for instructions; on Intel those that completed.
     InstructionWalks,
-    /// Cycles with at least one walk for a load under way.
+    /// Cycles with at least one page walk for a load in progress.
     LoadWalkCycles,
-    /// Cycles with at least one walk for a store under way.
+    /// Cycles with at least one page walk for a store in progress.
     StoreWalkCycles,
-    /// Cycles with at least one walk for an instruction under way.
+    /// Cycles with at least one page walk for an instruction in progress.
     InstructionWalkCycles,
     /// Cycles in which the core was not halted.
     Cycles,
@@ -32,7 +31,7 @@ pub enum Quantity {
     Instructions,
 }
 
-/// An event as the kernel takes it.
+/// An event in the form that the kernel takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// What it counts.
@@ -43,14 +42,14 @@ pub struct Event {
     pub config: u64,
 }
 
-/// A quantity and the number that stands for it in `perf_event_attr.config`.
+/// A quantity and its number in `perf_event_attr.config`.
 pub type Encoding = (Quantity, u64);
 
 const fn x86(event: u64, unit_mask: u64) -> u64 {
     event | unit_mask << 8
 }
 
-/// Counts cycles in which at least one of something happens (CMASK of 1).
+/// Counts cycles in which at least one such event occurs (CMASK of 1).
 const fn cycles_with(config: u64) -> u64 {
     config | 1 << 24
 }
@@ -96,11 +95,11 @@ const fn amd(instruction_walks_mask: u64) -> [Encoding; 4] {
 const AMD_ZEN1: [Encoding; 4] = amd(0);
 /// Zen 2: instruction walks for 4K, 2M and 1G.
 const AMD_ZEN2: [Encoding; 4] = amd(0x07);
-/// Zen 3 to Zen 5: and for coalesced 4K.
+/// Zen 3 to Zen 5: as Zen 2, and for coalesced 4K.
 const AMD_ZEN3: [Encoding; 4] = amd(0x0f);
 
-/// The events of the core PMU called `pmu` (its name in sysfs) of an Intel processor of family 6;
-/// `None` for a model whose events are not known here.
+/// The events of the core PMU called `pmu` (its name in sysfs) of an Intel processor of family 6; `None` for a model whose events
+/// are not listed here.
 pub fn intel(model: u32, pmu: &str) -> Option<&'static [Encoding]> {
     match (model, pmu) {
         (0x3c | 0x3f | 0x45 | 0x46, "cpu")
@@ -119,8 +118,8 @@ pub fn intel(model: u32, pmu: &str) -> Option<&'static [Encoding]> {
     }
 }
 
-/// The events of an AMD processor; `None` for a family whose events are not known here. AMD documents
-/// no event for the cycles of walks.
+/// The events of an AMD processor; `None` for a family whose events are not listed here. AMD documents no event for the cycles of
+/// walks.
 pub fn amd_zen(family: u32, model: u32) -> Option<&'static [Encoding]> {
     match (family, model) {
         (0x17, ..0x30) => Some(&AMD_ZEN1),
@@ -130,9 +129,8 @@ pub fn amd_zen(family: u32, model: u32) -> Option<&'static [Encoding]> {
     }
 }
 
-/// The events of an arm64 core PMU by their names in sysfs. A miss of the second-level TLB
-/// (`l2d_tlb_refill`) does not stand in for `dtlb_walk` where that is missing: in a unified TLB it
-/// counts walks for instructions too.
+/// The events of an arm64 core PMU by their names in sysfs. A miss of the second-level TLB (`l2d_tlb_refill`) does not replace
+/// `dtlb_walk` where that is missing: in a unified TLB it counts walks for instructions too.
 pub const ARM64: [(Quantity, &str); 4] = [
     (Quantity::DataWalks, "dtlb_walk"),
     (Quantity::InstructionWalks, "itlb_walk"),

@@ -1,14 +1,13 @@
 //! Hardware counters of a process tree: page walks and the cycles that they take.
 //!
-//! Counters are opened on a child that is stopped before exec, begin with its exec, and are inherited
-//! by everything that it forks. They count user mode only, which needs the least privilege and makes
-//! the figure the same for root and for everybody else; walks for the kernel's own accesses are not
-//! in it. A program that gains privilege by exec (setuid) leaves the counting: the kernel removes the
-//! events of its process then (`begin_new_exec`, fs/exec.c).
+//! Counters are opened on a child that is stopped before exec, start at its exec, and are inherited by everything that it forks.
+//! They count user mode only, which needs the least privilege and makes the figure the same for root and other users; walks for
+//! the kernel's own accesses are not included. A program that gains privilege by exec (setuid) is no longer counted: the kernel
+//! then removes the events of its process (`begin_new_exec`, fs/exec.c).
 //!
-//! A processor has fewer counters than there are events, so the kernel may take turns. Every reading
-//! says for how much of the time it counted; a figure that was scaled up for the rest is marked as
-//! derived, and an event that never ran is absent.
+//! A processor may have fewer counters than there are events; the kernel then multiplexes them. Every reading contains the share
+//! of the time for which it counted. A figure that was scaled up for the rest is marked as derived, and an event that never ran
+//! is absent.
 
 mod encoding;
 mod processor;
@@ -37,9 +36,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Opens counters for page walks on `pid`, which must be stopped before the exec with which the
-    /// counting begins. An event that this processor's counters refuse is left out, and with it the
-    /// metrics that need it.
+    /// Opens counters for page walks on `pid`, which must be stopped before the exec that starts the counting. An event that this
+    /// processor's counters refuse is left out, and with it the metrics that need it.
     ///
     /// # Errors
     /// [`Unavailable`] when nothing can be counted here, with the reason and the remedy.
@@ -47,19 +45,19 @@ impl Counters {
         Counters::open_events(pid, &Processor::of_this_machine()?.events()?)
     }
 
-    /// What was counted so far, event by event; tasks that still run are included.
+    /// The current counts, event by event; tasks that still run are included.
     ///
     /// # Errors
-    /// What read said.
+    /// Those of read.
     pub fn readings(&mut self) -> io::Result<Vec<Reading>> {
         self.counters.iter_mut().map(|(quantity, counter)| Reading::take(*quantity, counter)).collect()
     }
 
-    /// What was counted so far, as observations of the metrics in [`study::metric::names`]. A metric of
-    /// which a part was not counted is absent.
+    /// The current counts as observations of the metrics in [`study::metric::names`]. A metric of which a part was not counted is
+    /// absent.
     ///
     /// # Errors
-    /// What read said.
+    /// Those of read.
     pub fn read(&mut self) -> io::Result<Vec<study::metric::Observation>> {
         Ok(observations(&self.readings()?))
     }
@@ -82,7 +80,7 @@ impl Counters {
 }
 
 fn open(pid: Pid, event: &Event) -> io::Result<Counter> {
-    // The dummy event gives a builder with its defaults; type and config make it the event meant.
+    // The dummy event gives a builder with its defaults; type and config select the intended event.
     let mut builder = Builder::new(Software::DUMMY);
     builder.attrs_mut().type_ = event.pmu_type;
     builder.attrs_mut().config = event.config;

@@ -1,4 +1,4 @@
-//! Which core PMUs this machine has, and which events they count.
+//! The core PMUs of this machine, and the events that they count.
 
 use std::fs;
 use std::io;
@@ -14,11 +14,11 @@ use super::unavailable::Unavailable;
 struct Pmu {
     name: String,
     pmu_type: u32,
-    /// The named events that matter here, with their numbers (arm64).
+    /// The named events that are used, with their numbers (arm64).
     named: Vec<Encoding>,
 }
 
-/// Who made the processor, as far as that decides its events.
+/// The maker of the processor, as far as it decides the events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Maker {
     Intel {
@@ -114,8 +114,8 @@ fn maker(cpuinfo: &str, pmus: &[Pmu]) -> Maker {
     }
 }
 
-/// The core PMUs: `cpu`, or `cpu_core` and `cpu_atom` on x86; on arm64 those that name a walk event. One that cannot be read
-/// would be missing from every count.
+/// The core PMUs: `cpu`, or `cpu_core` and `cpu_atom` on x86; on arm64 those that name a walk event. A PMU that cannot be read is
+/// an error, because it would be missing from every count.
 fn core_pmus(devices: &Path) -> Result<Vec<Pmu>, Unavailable> {
     let unreadable = |error: io::Error| Unavailable::unreadable(devices, &error);
     let mut pmus = Vec::new();
@@ -143,13 +143,13 @@ fn core_pmu(directory: &Path) -> Result<Option<Pmu>, Unavailable> {
     Ok(Some(Pmu { name, pmu_type, named }))
 }
 
-/// The number in a file such as `events/dtlb_walk`, which says `event=0x0034`.
+/// The number in a file such as `events/dtlb_walk`, whose content is `event=0x0034`.
 fn named_event(directory: &Path, event: &str) -> Result<Option<u64>, Unavailable> {
     let parse = |text: &str| u64::from_str_radix(text.strip_prefix("event=0x")?, 16).ok();
     number(&directory.join("events").join(event), parse)
 }
 
-/// The number in a file; `None` where there is no such file.
+/// The number in a file; `None` where the file does not exist.
 fn number<T>(file: &Path, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, Unavailable> {
     let text = if_there(host::content(file)).map_err(|error| Unavailable::unreadable(file, &error))?;
     let parsed = |text: String| {

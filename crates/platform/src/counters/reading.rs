@@ -1,4 +1,4 @@
-//! What a counter said, for how long it counted, and what follows for the metrics.
+//! Readings of counters, how long they counted, and the metrics that follow from them.
 
 use std::io;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use study::metric::{Observation, names};
 
 use super::encoding::Quantity;
 
-/// Below this share of the enabled time an event was multiplexed and its figure is an estimate; the
-/// rest allows for the kernel's bookkeeping at context switches.
+/// Below this share of the enabled time an event was multiplexed and its figure is an estimate; the margin allows for the
+/// kernel's bookkeeping at context switches.
 const WHOLE: f64 = 0.999;
 
 /// A count, and the time for which it was counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reading {
-    /// What was counted.
+    /// The quantity that was counted.
     pub quantity: Quantity,
-    /// How much, while the event was on a counter; not scaled.
+    /// The count while the event was on a counter; not scaled.
     pub count: u64,
-    /// Time for which the tasks of the tree ran, summed (`time_enabled`).
+    /// Running time of the tasks of the tree, summed (`time_enabled`).
     pub enabled: Duration,
-    /// Time of that for which the event was on a counter (`time_running`).
+    /// Part of that time for which the event was on a counter (`time_running`).
     pub running: Duration,
 }
 
@@ -37,7 +37,7 @@ impl Reading {
         })
     }
 
-    /// The share of the time for which the event was counted; below 1 the kernel took turns.
+    /// The share of the time for which the event was counted; below 1 the kernel multiplexed it.
     pub fn running_ratio(&self) -> f64 {
         match self.enabled.as_secs_f64() {
             0.0 => 0.0,
@@ -53,12 +53,12 @@ struct Figure {
     scaled: bool,
 }
 
-/// The observations that readings allow:
-/// * `dtlb_walks`, `itlb_walks`: measured where the events were counted all the time; scaled by
-///   enabled time over running time, and derived, where the kernel took turns.
-/// * `walk_cycles_ratio`, derived: cycles with a walk for a load, for a store or for an instruction,
-///   summed, over all cycles. Where walks of different kinds overlap a cycle counts for each of them,
-///   so the figure is an upper bound of the cycles with any walk.
+/// The observations that the readings support:
+/// * `dtlb_walks`, `itlb_walks`: measured where the events were counted all the time; scaled by enabled time over running time,
+///   and derived, where the kernel multiplexed them.
+/// * `walk_cycles_ratio`, derived: cycles with a walk for a load, for a store or for an instruction, summed, over all cycles.
+///   Where walks of different kinds overlap a cycle counts for each of them, so the figure is an upper bound of the cycles with
+///   any walk.
 ///
 /// A metric is absent when one of its events was not opened or never ran.
 pub fn observations(readings: &[Reading]) -> Vec<Observation> {
@@ -88,8 +88,8 @@ pub fn observations(readings: &[Reading]) -> Vec<Observation> {
     .collect()
 }
 
-/// The figure of a quantity over all core PMUs. Where cores differ, an event runs on the PMU of its
-/// core only, so it is the sum of the running times that is to be held against the enabled time.
+/// The figure of a quantity over all core PMUs. Where cores differ, an event runs only on the PMU of its core, so the sum of the
+/// running times is compared with the enabled time.
 fn figure(readings: &[Reading], quantity: Quantity) -> Option<Figure> {
     let readings = || readings.iter().filter(move |reading| reading.quantity == quantity);
     let running = readings().map(|reading| reading.running.as_secs_f64()).sum::<f64>();

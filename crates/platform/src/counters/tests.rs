@@ -1,4 +1,4 @@
-//! The counters on this machine: the plumbing with a software event, which every machine has.
+//! The counters on this machine, tested with a software event, which every machine has.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -15,9 +15,9 @@ const PAGE_FAULTS: Event = Event {
     config: 2, /* PERF_COUNT_SW_PAGE_FAULTS */
 };
 
-/// Runs `script` behind an exec for which the counters wait, and reads them when it has ended.
+/// Runs `script` after an exec that starts the counters, and reads them when it has ended.
 fn count(script: &str, events: &[Event]) -> Result<Vec<Reading>, Unavailable> {
-    // The shell stops itself; what comes after the exec is what is counted.
+    // The shell stops itself; everything after the exec is counted.
     let mut child = Command::new("sh").args(["-c", &format!("kill -STOP $$; exec sh -c '{script}'")]).spawn().unwrap();
     let pid = Pid::from_raw(child.id() as i32);
     let stopped = waitpid(pid, Some(WaitPidFlag::WUNTRACED)).unwrap();

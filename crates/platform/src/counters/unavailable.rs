@@ -1,4 +1,4 @@
-//! Why nothing can be counted, and what to do about it.
+//! Why nothing can be counted, and how to remedy it.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 use super::encoding::Event;
 
-/// Hardware counters cannot be had here.
+/// Hardware counters are not available here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no hardware counters: {reason}; {remedy}")]
 pub struct Unavailable {
@@ -17,7 +17,7 @@ pub struct Unavailable {
     pub remedy: String,
 }
 
-/// What the system says about permission to count.
+/// The system's restrictions on counting.
 struct Permission {
     /// /proc/sys/kernel/perf_event_paranoid.
     paranoid: Option<i32>,
@@ -27,7 +27,7 @@ struct Permission {
 
 impl Permission {
     fn of_this_process() -> Permission {
-        // What cannot be read does not explain the refusal, which is reported as the kernel gave it.
+        // A file that cannot be read does not explain the refusal, which is reported as the kernel gave it.
         let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
         let status = host::content("/proc/self/status").ok();
         let is_filter = |line: &str| line.split_whitespace().eq(["Seccomp:", "2"]);
@@ -38,8 +38,7 @@ impl Permission {
     }
 }
 
-/// Whether an error of perf_event_open says that this event cannot be counted, and nothing about
-/// others (perf_event_open(2), ERRORS).
+/// Whether an error of perf_event_open concerns only this event (perf_event_open(2), ERRORS).
 pub fn concerns_one_event(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw);
     matches!(errno, Some(Errno::ENOENT | Errno::ENODEV | Errno::EOPNOTSUPP | Errno::EINVAL))
@@ -64,7 +63,7 @@ impl Unavailable {
         Unavailable { reason: format!("{place} (none in /sys/bus/event_source/devices)"), remedy: remedy.into() }
     }
 
-    /// What says which PMUs there are cannot be read.
+    /// The files that list the PMUs cannot be read.
     pub(super) fn unreadable(file: &Path, error: &io::Error) -> Unavailable {
         let reason = format!("{}: {error}", file.display());
         Unavailable { reason, remedy: "make it readable, and report it with its content if it is".into() }

@@ -1,14 +1,14 @@
-//! How much memory a demotion may still take, asked for seldom: that costs as much as dozens of pages.
+//! The memory that a demotion may still take. It is read seldom, because a reading costs as much as dozens of pages.
 
 use std::time::{Duration, Instant};
 
 use host::HostError;
 
-/// How often files of /proc are read: that costs as much as dozens of pages.
+/// The interval between readings of /proc files; each costs as much as dozens of pages.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Memory that is available: as the host said last, less what was taken since. Asked again when that is old, or
-/// when an eighth of what may be taken is.
+/// Available memory: the host's last value, less what was taken since. It is read again when the value is old, or when an eighth
+/// of the memory that may be taken has been taken.
 pub(super) struct Available<Ask> {
     ask: Ask,
     said_bytes: u64,
@@ -17,17 +17,17 @@ pub(super) struct Available<Ask> {
 }
 
 impl<Ask: FnMut() -> Result<u64, HostError>> Available<Ask> {
-    /// Asks for the first time.
+    /// Reads the value for the first time.
     pub fn new(mut ask: Ask) -> Result<Self, HostError> {
         Ok(Available { said_bytes: ask()?, ask, taken_bytes: 0, asked: Instant::now() })
     }
 
-    /// So much was taken since.
+    /// Records that `bytes` were taken.
     pub fn take(&mut self, bytes: u64) {
         self.taken_bytes += bytes;
     }
 
-    /// What is available now, of which `left_bytes` may not be taken.
+    /// Bytes available now, of which `left_bytes` must not be taken.
     pub fn bytes(&mut self, left_bytes: u64) -> Result<u64, HostError> {
         let is_much = self.taken_bytes > self.said_bytes.saturating_sub(left_bytes) / 8;
         if is_much || self.asked.elapsed() >= LOOK_INTERVAL {
@@ -58,7 +58,7 @@ mod tests {
             taken += 64 << 10;
         }
         assert_eq!(taken, 936 << 20);
-        // An eighth each time of what is left, down to the last piece; more on a machine that is slow.
+        // Each reading follows an eighth of the memory left, down to the last piece; a slow machine makes more readings.
         let by_age = begin.elapsed().as_millis() / 50;
         assert!(asked.get() < 200 + by_age, "{} of {} pieces", asked.get(), taken >> 16);
     }

@@ -1,10 +1,9 @@
-//! Splitting the leaves of the running host's direct map.
+//! Splits leaves of the running host's direct map.
 //!
-//! One secret page splits the leaf that maps it, so one page in every frame of the next larger leaf is
-//! enough: some dozen pages for 2M leaves, one page in 512 for 4K. They are spread by what is held between
-//! them ([`super::plug`]): after a page in a new frame less, after a page in a known frame more. Which frame a page
-//! is, /proc/self/pagemap tells; which leaves are left, /proc/meminfo. Everything that is held is given back
-//! at the end, and the leaves stay split.
+//! One secret page splits the leaf that maps it, so one page in every frame of the next larger leaf is enough: some dozen pages
+//! to get 2M leaves, one page in 512 to get 4K. The pages are spread by holding memory between them ([`super::plug`]): less after
+//! a page in a new frame, more after a page in a known frame. /proc/self/pagemap gives the frame of a page, /proc/meminfo the
+//! remaining leaves. Everything that is held is given back at the end, and the leaves stay split.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -21,31 +20,31 @@ use super::reserve;
 use super::secret::SecretError;
 use super::splitting::{BeginError, LIMITED_HELD_BYTES, Splitting};
 
-/// What a demotion did.
+/// The result of a demotion.
 #[derive(Debug)]
 pub struct Demotion {
     /// The leaves before.
     pub before: Leaves,
-    /// The leaves afterwards; absent where they can no longer be read, which a warning then tells.
+    /// The leaves afterwards; absent where they can no longer be read, which a warning reports.
     pub after: Option<Leaves>,
-    /// Splits and collapses of the whole system meanwhile; absent as above.
+    /// Splits and collapses of the whole system during the demotion; absent as above.
     pub changes: Option<Vec<Changes>>,
-    /// Secret memory at its peak; none is left.
+    /// Peak of secret memory in bytes; none is left.
     pub secret_bytes: u64,
-    /// Held memory at its peak; none is left.
+    /// Peak of held memory in bytes; none is left.
     pub held_bytes: u64,
-    /// Rounds over memory.
+    /// Number of rounds over memory.
     pub rounds: u32,
-    /// What it took.
+    /// Duration in seconds.
     pub elapsed_s: f64,
-    /// Why it ended.
+    /// Why the demotion ended.
     pub stopped: Stopped,
-    /// Whose the memory was in which no secret page was; absent where that is not known, and with a limit.
+    /// The use of the memory in which no secret page was; absent where it is not known, and with a limit.
     pub remainder: Option<Remainder>,
-    /// The mark that tells later results of it; absent where there was nothing to split, so that no page was taken
+    /// The marker by which later results mention the demotion; absent where there was nothing to split, so that no page was taken
     /// and nothing marked.
     pub marker: Option<Marker>,
-    /// What did not go as it should, in sentences.
+    /// Problems, one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -55,13 +54,13 @@ pub enum DemotionError {
     /// It is not possible in this boot.
     #[error("{0}")]
     Unsupported(Unsupported),
-    /// No secret memory.
+    /// Secret memory is not available.
     #[error(transparent)]
     Secret(#[from] SecretError),
-    /// Something is measured meanwhile, or the lease cannot be had.
+    /// Something is being measured, or the lease is not available.
     #[error(transparent)]
     Lease(#[from] LeaseError),
-    /// The mark could not be made.
+    /// The marker could not be written.
     #[error(transparent)]
     Mark(#[from] MarkError),
     /// The host could not be read.
@@ -78,32 +77,32 @@ impl From<BeginError> for DemotionError {
     }
 }
 
-/// Splits leaves of the running host until the goal is reached or it goes no further. It has the `lease` on system
-/// settings for that time: no trial of root's runs meanwhile, and no other demotion.
+/// Splits leaves of the running host until the goal is reached or no progress is possible. It holds the `lease` on system
+/// settings for that time, so no trial of root runs in the meantime, and no other demotion.
 ///
 /// # Errors
-/// [`DemotionError`]: nothing was changed then. What stops it later is in [`Demotion::stopped`].
+/// [`DemotionError`]: nothing was changed then. A later stop is reported in [`Demotion::stopped`].
 pub fn demote(
     host: &Host,
     goal: Goal,
     lease: impl FnOnce() -> Result<Lease, LeaseError>,
     listener: &mut dyn FnMut(&Progress),
 ) -> Result<Demotion, DemotionError> {
-    // What cannot be is told before anybody waits, and asked again after another demotion was waited for.
+    // Impossible goals are reported before any waiting, and checked again after another demotion was waited for.
     possible(host, goal)?;
     let mut lease = lease()?;
     let before = possible(host, goal)?;
     let changes_before = changes(host)?;
     let began = Instant::now();
     let larger = larger(host, goal.leaf).map_err(DemotionError::Unsupported)?;
-    // Whether there is secret memory is known before the boot is marked, and no page is taken before it is.
+    // Whether secret memory is available is known before the boot is marked, and no page is taken before that.
     let mut splitting = Splitting::new(host, goal, larger, before.clone())?;
     let mut warnings = Vec::new();
     let (stopped, mut marker) = match splitting.stop() {
         Some(stopped) => (stopped, None),
         None => {
             let marker = mark(host, goal.leaf)?;
-            // For large leaves a page in each of a few frames does.
+            // For large leaves one page in each of a few frames is enough.
             if goal.limit_bytes.is_none() && goal.leaf == host.page_sizes().base {
                 warnings.extend(reserve::lower(host, &mut lease));
             }
@@ -113,7 +112,7 @@ pub fn demote(
     let mut spent = splitting.finish();
     spent.warnings.append(&mut warnings);
     spent.warnings.extend(reserve::put_back(lease));
-    // What a limited one splits is too little to count.
+    // A limited demotion splits too little to be recorded.
     if let Some(marker) = marker.as_mut().filter(|_| goal.limit_bytes.is_none()) {
         let told = mark::tell_split(marker, host.root().path(), larger, spent.split_bytes);
         spent.warnings.extend(told.err().map(|error| error.to_string()));
@@ -142,7 +141,7 @@ fn mark(host: &Host, leaf: PageSize) -> Result<Marker, DemotionError> {
     Ok(mark::mark(host.root().path(), &host.machine()?.boot_id, leaf, now_unix_s)?)
 }
 
-/// The leaves, where splitting them can lead to the goal.
+/// The leaves, if splitting them can reach the goal.
 fn possible(host: &Host, goal: Goal) -> Result<Leaves, DemotionError> {
     let refuse =
         |reason: String, remedy: &str| Err(DemotionError::Unsupported(Unsupported { reason, remedy: remedy.into() }));
@@ -167,7 +166,7 @@ fn possible(host: &Host, goal: Goal) -> Result<Leaves, DemotionError> {
     }
 }
 
-/// The next larger leaf.
+/// The next larger leaf size.
 fn larger(host: &Host, leaf: PageSize) -> Result<PageSize, Unsupported> {
     let sizes = host.page_sizes().direct_map_leaves();
     let smaller: Vec<String> = sizes.iter().rev().skip(1).rev().map(PageSize::to_string).collect();
@@ -191,7 +190,7 @@ fn since(before: &[Changes], after: &[Changes]) -> Vec<Changes> {
 }
 
 impl Stopped {
-    /// Why it went no further, in one sentence.
+    /// The reason in one sentence.
     pub fn describe(&self) -> String {
         match self {
             Stopped::Goal => "the goal is reached".into(),

@@ -1,6 +1,7 @@
-//! Frames of a large leaf in which a secret page was: none of their memory lies in such a leaf any more.
+//! Frames of a large leaf in which a secret page was: none of their memory is in such a leaf any more.
 //!
-//! This needs no counter, and so it holds where those of /proc/meminfo began too high ([`host::direct_map::leaves`]).
+//! This needs no counter, so it is correct where those of /proc/meminfo were too high from boot on
+//! ([`host::direct_map::leaves`]).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -8,10 +9,10 @@ use std::ops::Range;
 
 use host::Host;
 
-/// Resources of the machine; addresses are all zero without CAP_SYS_ADMIN (kernel/resource.c, `r_show`).
+/// The machine's resources; addresses are all zero without CAP_SYS_ADMIN (kernel/resource.c, `r_show`).
 const RESOURCES: &str = "/proc/iomem";
 
-/// The memory of a machine in frames, and which of these were hit.
+/// The memory of a machine in frames, and the frames that were hit.
 #[derive(Debug)]
 pub(super) struct Frames {
     bytes: u64,
@@ -23,13 +24,13 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Frames of so many bytes, none hit yet. Without `memory` what is hit proves nothing.
+    /// Frames of `bytes` bytes, none hit yet. Without `memory` the hits prove nothing.
     pub fn new(bytes: u64, memory: Vec<Range<u64>>) -> Frames {
         let memory_bytes = memory.iter().map(|range| range.end - range.start).sum();
         Frames { bytes, memory, memory_bytes, hit: BTreeSet::new(), split_bytes: 0 }
     }
 
-    /// A secret page is at this address; says whether its frame is a new one.
+    /// Records a secret page at this address; returns whether its frame is a new one.
     pub fn hit(&mut self, address: u64) -> bool {
         let frame = address / self.bytes;
         let is_new = self.hit.insert(frame);
@@ -39,17 +40,17 @@ impl Frames {
         is_new
     }
 
-    /// Memory in the frames that were hit.
+    /// Bytes of memory in the frames that were hit.
     pub fn split_bytes(&self) -> u64 {
         self.split_bytes
     }
 
-    /// Whether no memory is left outside of them.
+    /// Whether all memory is in frames that were hit.
     pub fn are_all_hit(&self) -> bool {
         self.memory_bytes > 0 && self.split_bytes == self.memory_bytes
     }
 
-    /// Memory in the other frames, piece by piece.
+    /// Memory in the other frames, in address order.
     pub fn missed(&self) -> impl Iterator<Item = Range<u64>> {
         let frames = self.memory.iter().flat_map(|range| range.start / self.bytes..range.end.div_ceil(self.bytes));
         let frames: BTreeSet<u64> = frames.filter(|frame| !self.hit.contains(frame)).collect();
@@ -63,7 +64,7 @@ impl Frames {
     }
 }
 
-/// The memory of a host, as its kernel was told of it.
+/// The memory of a host, as its kernel knows it.
 ///
 /// # Errors
 /// The file cannot be read, or hides addresses.
@@ -76,7 +77,7 @@ pub(super) fn memory(host: &Host) -> io::Result<Vec<Range<u64>>> {
     }
 }
 
-/// Lines of the first level, such as `00100000-bffdffff : System RAM`; hot-plugged memory says by whom in parentheses.
+/// Lines of the first level, such as `00100000-bffdffff : System RAM`; for hot-plugged memory the driver follows in parentheses.
 fn of_resources(text: &str) -> Vec<Range<u64>> {
     let range = |line: &str| {
         let (addresses, name) = line.split_once(" : ")?;

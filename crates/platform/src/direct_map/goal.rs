@@ -1,56 +1,56 @@
-//! What a demotion is to reach, how far it is, and why it ends.
+//! The goal of a demotion, its progress, and why it ends.
 
 use host::direct_map::Leaves;
 use policy::size::PageSize;
 
-/// What is wanted.
+/// The goal of a demotion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goal {
-    /// The leaf that is to map memory.
+    /// The leaf size that is to map memory.
     pub leaf: PageSize,
-    /// The share of the direct map that is enough.
+    /// The share of the direct map that is sufficient.
     pub ratio: f64,
-    /// Bytes of larger leaves to split at most, rounded up to a whole leaf; absent: no limit.
+    /// The most bytes of larger leaves to split, rounded up to a whole leaf; absent: no limit.
     pub limit_bytes: Option<u64>,
 }
 
-/// How far it is.
+/// The progress of a demotion.
 #[derive(Clone, Debug)]
 pub struct Progress<'a> {
-    /// The leaves now.
+    /// The current leaves.
     pub leaves: &'a Leaves,
-    /// Secret memory now.
+    /// Current bytes of secret memory.
     pub secret_bytes: u64,
-    /// Held memory now.
+    /// Current bytes of held memory.
     pub held_bytes: u64,
     /// The round, counted from 1.
     pub round: u32,
 }
 
-/// Why it ended.
+/// Why a demotion ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// The share that was asked for is reached.
+    /// The requested share is reached.
     Goal,
-    /// The limit that was asked for is reached.
+    /// The requested limit is reached.
     Limit,
-    /// No larger leaf is counted any more, and the share is not reached all the same.
+    /// No larger leaf is counted any more, although the share is not reached.
     NoneLarger,
-    /// What larger leaves are left lies in memory that is in use.
+    /// The remaining larger leaves map memory that is in use.
     InUse {
-        /// Memory that was left available.
+        /// Bytes of memory that were left available.
         available_bytes: u64,
     },
-    /// No whole leaf came up in what a limited demotion may hold.
+    /// No whole leaf was found in the memory that a limited demotion may hold.
     NoneFound,
-    /// The kernel refused; what was split stays split.
+    /// The kernel refused; leaves that were split stay split.
     Refused {
-        /// What it said.
+        /// The reason, as text.
         reason: String,
     },
     /// A signal arrived.
     Interrupted {
-        /// Its number.
+        /// The signal number.
         signal: i32,
     },
 }

@@ -1,4 +1,4 @@
-//! Leaving the mark of a demotion, before the first leaf is split. What it says and who reads it: [`Marker`].
+//! Writes the marker of a demotion before the first leaf is split. [`Marker`] describes its content and readers.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,37 +10,38 @@ use host::read::under;
 use host::{HostError, Root};
 use policy::size::PageSize;
 
-/// The numbers of the first namespaces (`enum init_ns_ino`, include/uapi/linux/nsfs.h; that of mounts since Linux 6.18).
+/// The inode number of the initial PID namespace (`enum init_ns_ino`, include/uapi/linux/nsfs.h; that of mounts since Linux
+/// 6.18).
 const FIRST_PIDS: u64 = 0xEFFF_FFFC;
-/// As above.
+/// The inode number of the initial mount namespace, as above.
 const FIRST_MOUNTS: u64 = 0xEFFF_FFF8;
 
-/// A boot that cannot be marked.
+/// Why a boot cannot be marked.
 #[derive(Debug, thiserror::Error)]
 pub enum MarkError {
-    /// It is marked already, and that mark cannot be read or understood.
+    /// It is already marked, and that marker cannot be read or parsed.
     #[error(transparent)]
     Known(#[from] MarkerError),
-    /// The directory below which it is to lie cannot be opened.
+    /// The root directory for the marker cannot be opened.
     #[error(transparent)]
     Root(#[from] HostError),
-    /// The mark cannot be written.
+    /// The marker cannot be written.
     #[error("cannot write the mark of demotions {}: {source}; {remedy}", path.display())]
     Unwritable {
-        /// Where it is to lie.
+        /// The path of the marker.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
-        /// What comes of it.
+        /// The consequence.
         remedy: &'static str,
     },
 }
 
-/// Marks a boot below `root`, besides what it is marked with already. Whoever calls this has the lease: two
-/// at the same time would count as one. Readers find the old mark or the new one, whole.
+/// Marks a boot below `root`, in addition to earlier marks. The caller must hold the lease, because two demotions at the same
+/// time would count as one. Readers see either the old marker or the new one, complete.
 ///
 /// # Errors
-/// The file cannot be written, or is not understood.
+/// The file cannot be written, or the old one cannot be parsed.
 pub fn mark(root: &Path, boot_id: &str, leaf: PageSize, now_unix_s: u64) -> Result<Marker, MarkError> {
     let marker = match Marker::of_boot(&Root::open(root)?, boot_id)? {
         Some(mut known) => {
@@ -55,8 +56,8 @@ pub fn mark(root: &Path, boot_id: &str, leaf: PageSize, now_unix_s: u64) -> Resu
     Ok(marker)
 }
 
-/// Adds to the mark below `root` how much memory was certainly taken out of leaves of a size; of several
-/// demotions the one that split most counts, as they may have split the same.
+/// Records in the marker below `root` how much memory was certainly taken out of leaves of a size. Of several demotions the
+/// largest value counts, because they may have split the same memory.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -66,9 +67,9 @@ pub fn tell_split(marker: &mut Marker, root: &Path, leaf: PageSize, bytes: u64) 
     write(marker, root, "shares of later results are bounds by counters alone, and may be too low to prove a policy")
 }
 
-/// What to know where results that are measured in other mount namespaces (containers) may not find the mark.
+/// A warning where results that are measured in other mount namespaces (containers) may not find the marker.
 pub fn unseen_elsewhere() -> Option<String> {
-    // What cannot be read is not known to be the first.
+    // A namespace that cannot be read is not known to be the initial one.
     let number = |file: &str| fs::metadata(file).ok().map(|file| file.ino());
     let mounts = number("/proc/self/ns/mnt");
     let is_of_first = number("/proc/self/ns/pid") == Some(FIRST_PIDS) && mounts == number("/proc/1/ns/mnt");
@@ -86,7 +87,7 @@ fn write(marker: &Marker, root: &Path, remedy: &'static str) -> Result<(), MarkE
     replace(&path, marker).map_err(|source| MarkError::Unwritable { path, source, remedy })
 }
 
-/// Everybody may read it, whatever this process's umask.
+/// Every user may read it, whatever this process's umask.
 #[expect(clippy::disallowed_methods, reason = "only root can change /run")]
 fn replace(path: &Path, marker: &Marker) -> io::Result<()> {
     fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;

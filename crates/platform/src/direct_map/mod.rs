@@ -1,5 +1,5 @@
-//! Splitting leaves of the running host's direct map ([`demote`]), and the mark that tells later results of it. What
-//! there is to split, [`host::direct_map`] reads.
+//! Splits leaves of the running host's direct map ([`demote`]), and writes the marker by which later results mention it.
+//! [`host::direct_map`] reads what there is to split.
 
 mod available;
 mod demote;

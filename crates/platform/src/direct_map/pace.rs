@@ -1,6 +1,6 @@
 //! How much memory is held between two secret pages.
 
-/// Bytes to hold next.
+/// Bytes to hold next, with their bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pace {
     pub bytes: u64,
@@ -9,12 +9,12 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Half a frame is never too far: the next page lies in the same or in the next one.
+    /// Half a frame is never too far: the next page is then in the same frame or the next one.
     pub fn new(frame_bytes: u64, page_bytes: u64) -> Pace {
         Pace { bytes: page_bytes, least: page_bytes, most: (frame_bytes / 2).max(page_bytes) }
     }
 
-    /// A page came from a new frame, or from one that is known already.
+    /// Records whether a page came from a new frame.
     pub fn tell(&mut self, is_new: bool) {
         let bytes = if is_new { self.bytes / 2 } else { self.bytes * 2 };
         self.bytes = bytes.clamp(self.least, self.most);
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// An allocator that gives frames in order: at most two or three pages of each are taken.
+    /// An allocator that returns frames in order: at most two or three pages of each frame are taken.
     #[test]
     fn pages_in_order_cost_few_secret_ones() {
         let (frame, page) = (2 << 20, 4096);
@@ -41,7 +41,7 @@ mod tests {
         assert!(secret < 4_000, "{secret}");
     }
 
-    /// Where every page comes from a new frame, nothing is held between them.
+    /// Where every page comes from a new frame, nothing is held between pages.
     #[test]
     fn scattered_pages_are_taken_one_by_one() {
         let mut pace = Pace::new(2 << 20, 4096);

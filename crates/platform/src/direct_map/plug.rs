@@ -1,9 +1,9 @@
-//! Memory that is held so that the kernel goes on to other frames: pages inside pipes.
+//! Memory that is held so that the kernel allocates from other frames: pages inside pipes.
 //!
-//! Secret pages are unmovable, and the allocator takes them out of blocks of unmovable memory, one after the
-//! other (mm/page_alloc.c, `__rmqueue`). Pages of pipes are unmovable as well (GFP_HIGHUSER without
-//! __GFP_MOVABLE, fs/pipe.c), so they come out of the same blocks: what is held between two secret pages
-//! decides how far apart these lie. Pipes cost nothing to hold, need no mount, and end with the process.
+//! Secret pages are unmovable, and the allocator takes them out of blocks of unmovable memory, one after the other
+//! (mm/page_alloc.c, `__rmqueue`). Pages of pipes are unmovable as well (GFP_HIGHUSER without __GFP_MOVABLE, fs/pipe.c), so they
+//! come out of the same blocks: the memory held between two secret pages decides how far apart they are. Pipes cost nothing to
+//! hold, need no mount, and end with the process.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,9 +12,9 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{pipe2, read, write};
 
-/// What one pipe holds if the kernel agrees: larger ones need large contiguous tables of their own.
+/// Capacity of one pipe in bytes, if the kernel allows it: larger ones need large contiguous tables of their own.
 const PIPE_BYTES: i32 = 16 << 20;
-/// What a pipe holds at least.
+/// Minimum capacity of a pipe in bytes.
 const LEAST_PIPE_BYTES: i32 = 64 << 10;
 /// Bytes of one write.
 const STEP_BYTES: usize = 4 << 20;
@@ -27,7 +27,7 @@ pub struct Plug {
 }
 
 impl Plug {
-    /// Holds nothing yet. Raises the limit of open files, which pipes need many of.
+    /// Holds nothing yet. Raises the limit of open files, because many pipes are needed.
     pub fn new() -> Plug {
         if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
             let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
@@ -40,7 +40,7 @@ impl Plug {
         self.bytes
     }
 
-    /// Holds one step more, of at most `most` bytes (at least one base page); says how much.
+    /// Holds one more step, of at most `most` bytes (at least one base page); returns the number of bytes.
     ///
     /// # Errors
     /// No more files can be opened, or there is no memory.
@@ -63,14 +63,14 @@ impl Plug {
         }
     }
 
-    /// Lets go what was held last, as much as a step or a little more; says how much, and 0 where nothing is held.
+    /// Releases the memory held last, as much as a step or a little more; returns the number of bytes, 0 where nothing is held.
     pub fn shrink(&mut self) -> u64 {
         let before = self.bytes;
         while let Some((from, _)) = self.pipes.last()
             && before - self.bytes < STEP_BYTES as u64
         {
             match read(from, &mut self.content) {
-                // What was written is all zeroes, and so the content stays what it was.
+                // Only zeros were written, so the content is still correct.
                 Ok(bytes) if bytes > 0 => self.bytes -= bytes as u64,
                 Err(nix::Error::EINTR) => {}
                 _ => drop(self.pipes.pop()),
@@ -80,7 +80,7 @@ impl Plug {
     }
 }
 
-/// An empty pipe, as large as can be had.
+/// An empty pipe with the largest capacity available.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (from, into) = pipe2(OFlag::O_NONBLOCK | OFlag::O_CLOEXEC)?;
     let mut bytes = PIPE_BYTES;

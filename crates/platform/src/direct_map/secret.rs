@@ -10,7 +10,7 @@ use std::ptr;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use policy::size::format_bytes;
 
-/// Pages of one memfd. Before Linux 6.1.191 its whole size counts as locked memory from mmap on, so it is small.
+/// Number of pages in one memfd. Before Linux 6.1.191 its whole size counts as locked memory from mmap on, so it is small.
 const CHUNK_PAGES: usize = 256;
 
 /// Secret pages, given back when dropped; the leaves stay split.
@@ -29,25 +29,25 @@ struct Chunk {
     _memfd: OwnedFd,
 }
 
-/// Why there is no secret memory.
+/// Why secret memory is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    /// The kernel has no memfd_secret, or not for this boot.
+    /// The kernel does not have memfd_secret, or it is disabled for this boot.
     #[error(
         "memfd_secret is not available ({0}): boot with secretmem.enable=1 (the default since Linux 6.5); the kernel \
          needs CONFIG_SECRETMEM=y (Linux 5.14), and on arm64 rodata=full"
     )]
     Unavailable(#[source] io::Error),
-    /// The limit of locked memory.
+    /// The limit of locked memory is reached.
     #[error(
         "no more locked memory (RLIMIT_MEMLOCK {limit_bytes} bytes, {used_bytes} used): secret memory is locked, which \
          newer kernels hold against root too; run as root with CAP_SYS_RESOURCE, which lifts the limit, or after \
          `ulimit -l unlimited`"
     )]
     Locked {
-        /// The limit.
+        /// The limit in bytes.
         limit_bytes: u64,
-        /// Secret memory until then.
+        /// Bytes of secret memory taken before.
         used_bytes: u64,
     },
     /// The fault of a page failed.
@@ -57,27 +57,27 @@ pub enum SecretError {
         format_bytes(*used_bytes), or_others(*limit_bytes)
     )]
     NoPage {
-        /// Secret memory until then.
+        /// Bytes of secret memory taken before.
         used_bytes: u64,
-        /// The limit of locked memory, which other processes of the user count to as well; absent: none.
+        /// The limit of locked memory in bytes, which also counts memory of the user's other processes; absent: no limit.
         limit_bytes: Option<u64>,
     },
-    /// Frame numbers are hidden.
+    /// Frame numbers are not visible.
     #[error("/proc/self/pagemap hides frame numbers: run as root with CAP_SYS_ADMIN")]
     Hidden,
-    /// Something else.
+    /// Another error.
     #[error("cannot {what} secret memory: {source}")]
     Failed {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 impl Secret {
-    /// No page yet; tries whether there can be any and whether their frames are shown, so that this is known before
-    /// a leaf is split. Lifts this process's limit of locked memory as far as it may.
+    /// Takes no page yet. Checks that secret memory is available and frame numbers are visible, so that this is known before a
+    /// leaf is split. Raises this process's limit of locked memory as far as possible.
     ///
     /// # Errors
     /// [`SecretError`].
@@ -89,20 +89,20 @@ impl Secret {
             Secret { page_bytes, chunks: Vec::new(), pagemap: open("/proc/self/pagemap")?, zero: open("/dev/zero")? };
         let chunk = secret.chunk()?;
         secret.chunks.push(chunk);
-        // That of any page that is there: whether frames are shown must be known before a page is taken.
+        // The frame of any present page: whether frame numbers are visible must be known before a page is taken.
         secret.frame((&raw const present).addr())?;
         Ok(secret)
     }
 
-    /// Bytes that are secret now.
+    /// Current bytes of secret memory.
     pub fn bytes(&self) -> u64 {
         self.chunks.iter().map(|chunk| (chunk.used_pages * self.page_bytes) as u64).sum()
     }
 
-    /// Takes one more page; says which frame it is.
+    /// Takes one more page; returns its frame number.
     ///
     /// # Errors
-    /// [`SecretError`]: there is no page, or it was taken ([`Secret::bytes`] counts it) and its frame is not shown.
+    /// [`SecretError`]: there is no page, or it was taken ([`Secret::bytes`] counts it) and its frame number is not visible.
     pub fn take(&mut self) -> Result<u64, SecretError> {
         if self.chunks.last().is_none_or(|chunk| chunk.used_pages == CHUNK_PAGES) {
             let chunk = self.chunk()?;
@@ -151,14 +151,14 @@ impl Chunk {
         if number < 0 {
             return Err(("make", io::Error::last_os_error()));
         }
-        // SAFETY: the kernel just gave this descriptor to nobody else.
+        // SAFETY: the kernel has just returned this descriptor, and it has no other owner.
         let memfd = unsafe { OwnedFd::from_raw_fd(number) };
         // SAFETY: a plain system call on an open descriptor.
         if unsafe { libc::ftruncate(memfd.as_raw_fd(), bytes as libc::off_t) } != 0 {
             return Err(("size", io::Error::last_os_error()));
         }
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing.
         let start = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, memfd.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED {
             return Err(("map", io::Error::last_os_error()));
@@ -169,7 +169,7 @@ impl Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // SAFETY: the mapping belongs to this value, and nobody has a reference into it.
+        // SAFETY: the mapping belongs to this value, and no reference into it exists.
         unsafe { libc::munmap(self.start, self.bytes) };
     }
 }
@@ -178,7 +178,7 @@ impl Drop for Chunk {
 /// not a SIGBUS. (MADV_POPULATE_WRITE refuses secret memory.)
 fn touch(zero: &File, address: usize) -> io::Result<()> {
     loop {
-        // SAFETY: the byte lies in a mapping of this module's, which nobody has a reference into.
+        // SAFETY: the byte is in a mapping of this module, and no reference into it exists.
         let read = unsafe { libc::read(zero.as_raw_fd(), address as *mut libc::c_void, 1) };
         match read {
             1 => return Ok(()),
@@ -192,9 +192,8 @@ fn touch(zero: &File, address: usize) -> io::Result<()> {
     }
 }
 
-/// Why a fault failed. The kernel says EFAULT for all: it has no page (`VM_FAULT_OOM`), no table to split the leaf with
-/// (`set_direct_map_invalid_noflush`), or the page is beyond the limit (`VM_FAULT_SIGBUS`; mm/secretmem.c,
-/// `secretmem_fault`).
+/// Why a fault failed. The kernel returns EFAULT in all cases: it has no page (`VM_FAULT_OOM`), no table to split the leaf with
+/// (`set_direct_map_invalid_noflush`), or the page is beyond the limit (`VM_FAULT_SIGBUS`; mm/secretmem.c, `secretmem_fault`).
 fn no_page(used_bytes: u64, page_bytes: u64, limit_bytes: Option<u64>) -> SecretError {
     match limit_bytes {
         Some(limit_bytes) if used_bytes + page_bytes > limit_bytes => SecretError::Locked { limit_bytes, used_bytes },
@@ -207,9 +206,9 @@ fn or_others(limit_bytes: Option<u64>) -> String {
     limit_bytes.map_or_else(String::new, limited)
 }
 
-/// Since Linux 6.1.191 and 6.12.113 every page that is faulted in counts to the user's locked memory, whatever the
-/// capabilities (mm/secretmem.c, `__secretmem_account_pages`); before, mappings of a process without CAP_IPC_LOCK did
-/// (mm/mmap.c, `mlock_future_ok`). A limit that cannot be lifted is named by the error of the page that is beyond it.
+/// Since Linux 6.1.191 and 6.12.113 every page that is faulted in counts as locked memory of the user, whatever the capabilities
+/// (mm/secretmem.c, `__secretmem_account_pages`). Before, mappings of a process without CAP_IPC_LOCK did (mm/mmap.c,
+/// `mlock_future_ok`). If the limit cannot be raised, the error of the first page beyond it reports it.
 fn lift_limit() {
     let Ok((_, hard)) = getrlimit(Resource::RLIMIT_MEMLOCK) else { return };
     for limit in [libc::RLIM_INFINITY, hard] {
@@ -219,7 +218,7 @@ fn lift_limit() {
     }
 }
 
-/// Absent where there is none.
+/// The limit in bytes; absent where there is none.
 fn memlock_limit() -> Option<u64> {
     let (soft, _) = getrlimit(Resource::RLIMIT_MEMLOCK).ok()?;
     Some(soft).filter(|soft| *soft != libc::RLIM_INFINITY)

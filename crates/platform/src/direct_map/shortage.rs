@@ -1,15 +1,15 @@
-//! Taking a page that the kernel may have none for just now.
+//! Takes a page for which the kernel may temporarily have no memory.
 
 use policy::size::format_bytes;
 
 use super::available::LOOK_INTERVAL;
 use super::secret::SecretError;
 
-/// How often held memory is let go for one page that the kernel has none for: what does not help then is no shortage
-/// of memory.
+/// How often held memory is released for one page that the kernel cannot provide; if that does not help, the cause is not a
+/// shortage of memory.
 const MOST_SHORTAGES: u32 = 8;
 
-/// Why no page was given.
+/// Why no page was provided.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Shortage {
     #[error(transparent)]
@@ -18,7 +18,7 @@ pub(super) enum Shortage {
     InVain { source: SecretError, freed_bytes: u64 },
 }
 
-/// Takes a page; where the kernel has none, lets something go, waits a little, and tries again.
+/// Takes a page. Where the kernel has none, releases some memory, waits a little, and tries again.
 pub(super) fn until_given<T>(
     mut take: impl FnMut() -> Result<T, SecretError>,
     mut let_go: impl FnMut() -> u64,

@@ -1,4 +1,4 @@
-//! The loop of a demotion: a secret page, what is held until the next, a look at the leaves, and so on.
+//! The loop of a demotion: take a secret page, hold memory, check the leaves, and repeat.
 
 use std::time::{Duration, Instant};
 use std::{fs, io};
@@ -17,27 +17,27 @@ use super::plug::Plug;
 use super::secret::{Secret, SecretError};
 use super::shortage::{Shortage, until_given};
 
-/// Memory that is left to others, beyond what the kernel keeps free for itself (MemAvailable has that taken
-/// off, mm/show_mem.c `si_mem_available`): this share of all, and never less than [`LEAST_LEFT_BYTES`].
+/// Memory that is left to other programs in addition to what the kernel keeps free for itself (MemAvailable already excludes
+/// that, mm/show_mem.c `si_mem_available`): this share of all memory, and at least [`LEAST_LEFT_BYTES`].
 const LEFT_RATIO: f64 = 1.0 / 64.0;
 /// As above.
 const LEAST_LEFT_BYTES: u64 = 64 << 20;
-/// With a limit, what is held at most: the limit is for trying it out.
+/// The most memory that a demotion with a limit holds; a limit is for trying a demotion out.
 pub(super) const LIMITED_HELD_BYTES: u64 = 256 << 20;
-/// Rounds over all memory; between them the kernel moves what is in use.
+/// The most rounds over all memory; between rounds the kernel moves memory that is in use.
 const MOST_ROUNDS: u32 = 4;
-/// A round that adds less than this share of the direct map is the last one.
+/// A round that adds less than this share of the direct map is the last.
 const LEAST_ROUND_RATIO: f64 = 0.005;
-/// The same where all page tables must be dumped for it.
+/// The interval between checks of the leaves where all page tables must be dumped.
 const DUMP_INTERVAL: Duration = Duration::from_secs(2);
-/// Whether a limit may be reached, as far as the last look and the frames that were hit since can tell: a page
-/// splits one leaf at most.
+/// Whether a limit may be reached, according to the last check and the frames that were hit since: a page splits at most one
+/// leaf.
 fn may_be_reached(limit_bytes: Option<u64>, split_bytes: u64, unseen_frames: u64, frame_bytes: u64) -> bool {
     let most_bytes = unseen_frames.saturating_mul(frame_bytes).saturating_add(split_bytes);
     limit_bytes.is_some_and(|limit| most_bytes >= limit)
 }
 
-/// How a demotion stands.
+/// The current progress of a demotion.
 struct Now {
     split_bytes: u64,
     secret_bytes: u64,
@@ -47,7 +47,7 @@ struct Now {
 }
 
 impl Now {
-    /// What of it ends the demotion.
+    /// Why this progress ends the demotion, if it does.
     fn stops(&self, goal: &Goal, leaves: &Leaves) -> Option<Stopped> {
         if goal.limit_bytes.is_some_and(|limit| self.split_bytes.max(self.secret_bytes) >= limit) {
             Some(Stopped::Limit)
@@ -65,7 +65,7 @@ impl Now {
     }
 }
 
-/// Why splitting cannot go on.
+/// Why splitting cannot continue.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error(transparent)]
@@ -78,23 +78,23 @@ enum Refused {
     Leaves(Unsupported),
 }
 
-/// A demotion that is under way.
+/// A running demotion.
 pub(super) struct Splitting<'a> {
     host: &'a Host,
     goal: Goal,
-    /// The leaf to be split.
+    /// The leaf size to be split.
     larger: PageSize,
     first: Leaves,
     leaves: Leaves,
     looked: Instant,
-    /// Frames that were hit since the leaves were looked at.
+    /// Number of frames that were hit since the leaves were last checked.
     unseen_frames: u64,
     available: Available<Box<dyn FnMut() -> Result<u64, HostError> + 'a>>,
     secret: Secret,
     plug: Plug,
-    /// What was let go because the kernel had no page; it stays free, so that an end is reached.
+    /// Bytes that were released because the kernel had no page. They stay free, so that the demotion ends.
     short_bytes: u64,
-    /// Frames of the next larger leaf that a secret page was in.
+    /// Frames of the next larger leaf in which a secret page was.
     frames: Frames,
     pace: Pace,
     round: u32,
@@ -102,20 +102,20 @@ pub(super) struct Splitting<'a> {
     warnings: Vec<String>,
 }
 
-/// What a demotion took, when all of it is given back.
+/// The resources that a demotion used, after all of them were given back.
 pub(super) struct Spent {
     pub secret_bytes: u64,
     pub held_bytes: u64,
     pub rounds: u32,
-    /// Memory in frames of the larger leaf in which a secret page was.
+    /// Bytes in frames of the larger leaf in which a secret page was.
     pub split_bytes: u64,
-    /// Whose the other memory was when all was held; absent where that is not known, which a warning then tells.
+    /// The use of the other memory while everything was held; absent where it is not known, which a warning reports.
     pub remainder: Option<Remainder>,
-    /// What did not go as it should, in sentences.
+    /// Problems, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// Why nothing could be begun.
+/// Why a demotion could not begin.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BeginError {
     #[error(transparent)]
@@ -125,7 +125,7 @@ pub(super) enum BeginError {
 }
 
 impl<'a> Splitting<'a> {
-    /// Makes all ready; nothing is split yet. `first` are the leaves now, `larger` the leaf to be split.
+    /// Prepares everything; nothing is split yet. `first` are the current leaves, `larger` is the leaf size to be split.
     pub fn new(host: &'a Host, goal: Goal, larger: PageSize, first: Leaves) -> Result<Splitting<'a>, BeginError> {
         let base_bytes = host.page_sizes().base.bytes();
         let mut warnings = Vec::new();
@@ -189,7 +189,7 @@ impl<'a> Splitting<'a> {
         }
     }
 
-    /// Gives all memory back, after a look at whose the rest is.
+    /// Gives all memory back, after the use of the remaining memory has been determined.
     pub fn finish(mut self) -> Spent {
         let remainder = self.remainder();
         if self.short_bytes > 0 {
@@ -209,7 +209,8 @@ impl<'a> Splitting<'a> {
         }
     }
 
-    /// Of a demotion that was to take all memory, knows where that lies, and was not interrupted: then nobody waits.
+    /// Only for a demotion that was to take all memory, knows its addresses, and was not interrupted: after an interruption
+    /// the user should not have to wait.
     fn remainder(&mut self) -> Option<Remainder> {
         let is_told = self.goal.limit_bytes.is_none() && self.frames.split_bytes() > 0;
         if !is_told || signals::arrived().is_some() {
@@ -221,21 +222,21 @@ impl<'a> Splitting<'a> {
         read.map_err(unknown).ok()
     }
 
-    /// Should memory run out all the same, it is this process that is killed: held memory is nobody's resident
-    /// set, so others would go before it.
+    /// If memory runs out nevertheless, this process is to be killed. Held memory is not part of any resident set, so other
+    /// processes would be chosen before it.
     fn be_first_to_go(&mut self) {
         self.write("/proc/self/oom_score_adj", "1000", "should memory run out, another process may be killed");
     }
 
-    /// Gives back what is held, but not the secret pages, and lets the kernel move what is in use, so that other
-    /// frames become free.
+    /// Gives back held memory but not the secret pages, and lets the kernel move memory that is in use, so that other frames
+    /// become free.
     fn let_go(&mut self) {
         self.held_peak_bytes = self.held_peak_bytes.max(self.plug.bytes());
         self.plug = Plug::new();
         self.write("/proc/sys/vm/compact_memory", "1", "what is in use was not moved between the rounds");
     }
 
-    /// Writes what helps but is not needed.
+    /// Writes a file that helps but is not necessary.
     #[expect(clippy::disallowed_methods, reason = "a file of /proc/sys")]
     fn write(&mut self, file: &str, value: &str, otherwise: &str) {
         if let Err(error) = fs::write(file, value) {
@@ -243,7 +244,7 @@ impl<'a> Splitting<'a> {
         }
     }
 
-    /// Goes through the memory that is available, once.
+    /// Makes one pass over the available memory.
     fn round(&mut self, listener: &mut dyn FnMut(&Progress)) -> Stopped {
         loop {
             if let Some(stopped) = self.stop() {
@@ -261,7 +262,7 @@ impl<'a> Splitting<'a> {
         }
     }
 
-    /// One secret page, and what is held until the next.
+    /// Takes one secret page, and holds memory until the next.
     fn step(&mut self) -> Result<(), Refused> {
         let base_bytes = self.host.page_sizes().base.bytes();
         let frame = self.take()?;
@@ -279,7 +280,7 @@ impl<'a> Splitting<'a> {
         Ok(())
     }
 
-    /// Takes a secret page, for which held memory goes where it must.
+    /// Takes a secret page; releases held memory if necessary.
     fn take(&mut self) -> Result<u64, Shortage> {
         self.held_peak_bytes = self.held_peak_bytes.max(self.plug.bytes());
         let (secret, plug, short_bytes) = (&mut self.secret, &mut self.plug, &mut self.short_bytes);
@@ -300,7 +301,7 @@ impl<'a> Splitting<'a> {
         Ok(!is_limited && available_bytes > left_bytes)
     }
 
-    /// Looks at the leaves now and then, and whenever a limit may be reached.
+    /// Checks the leaves from time to time, and whenever a limit may be reached.
     fn look(&mut self) -> Result<(), Refused> {
         let interval = match self.leaves.source {
             Source::Ptdump => DUMP_INTERVAL,
@@ -317,7 +318,7 @@ impl<'a> Splitting<'a> {
         Ok(())
     }
 
-    /// Bytes of larger leaves that were split, as far as was looked.
+    /// Bytes of larger leaves that were split, according to the last check.
     fn split_bytes(&self) -> u64 {
         self.first.above(self.goal.leaf).saturating_sub(self.leaves.above(self.goal.leaf))
     }

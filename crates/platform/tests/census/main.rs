@@ -1,8 +1,8 @@
-//! The census and its explanations against the running kernel, and against an independent reading of
-//! pagemap, kpageflags and smaps that looks at every page by itself.
+//! Tests the census and its explanations against the running kernel, and against an independent reading of pagemap, kpageflags
+//! and smaps that checks every page separately.
 //!
-//! What a test needs and does not find (root, a setting, a pool) it names as `skipped: needs X`.
-//! Settings are changed under `/run/pagelab-test.lock` and put back.
+//! If a test lacks something that it needs (root, a setting, a pool), it prints `skipped: needs X`. Settings are changed under
+//! `/run/pagelab-test.lock` and restored.
 
 mod mapped;
 mod processes;
@@ -47,7 +47,7 @@ impl Map {
     fn new(bytes: usize, flags: i32) -> Option<Map> {
         let align = if flags & libc::MAP_HUGETLB == 0 { pmd() } else { 0 };
         let raw_bytes = bytes + 2 * align;
-        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        // SAFETY: a fresh mapping at an address that the kernel chooses.
         let raw = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -67,7 +67,7 @@ impl Map {
     }
 
     fn advise(&self, advice: i32) {
-        // SAFETY: the range lies inside the mapping; no advice of these tests loses what Rust relies on.
+        // SAFETY: the range is inside the mapping; no advice in these tests drops memory that Rust relies on.
         let status = unsafe { libc::madvise(self.start as *mut libc::c_void, self.bytes, advice) };
         assert_eq!(status, 0, "madvise {advice}: {}", std::io::Error::last_os_error());
     }
@@ -140,11 +140,11 @@ fn pmd() -> usize {
     Observer::open().unwrap().pmd_leaf().map_or(2 * MIB, |size| size.bytes() as usize)
 }
 
-/// How long a test may wait for the tests and comparisons before it.
+/// How long a test may wait for earlier tests and comparisons.
 const TURN: std::time::Duration = std::time::Duration::from_secs(900);
 
-/// Settings that are changed for a test, one test at a time, and put back; khugepaged, which would change memory between two
-/// looks at it, is held still. No comparison runs meanwhile: the lease is this test's.
+/// Settings that are changed for a test, one test at a time, and restored. khugepaged, which would change memory between two
+/// readings, is held still. No comparison runs in the meantime, because this test holds the lease.
 struct Knobs {
     saved: Vec<(String, String)>,
     session: Session,
@@ -165,12 +165,12 @@ impl Knobs {
             fs::write(path, value).ok()?;
             knobs.saved.push((path.clone(), chosen));
         }
-        // It begins anew where a size was switched on.
+        // khugepaged starts again where a size was enabled.
         knobs.session.rest().expect("khugepaged at rest");
         Some(knobs)
     }
 
-    /// THP for advised memory, and the sizes below PMD size as given.
+    /// THP for advised memory, with the given sizes below PMD size.
     fn thp(others: &[(usize, &'static str)]) -> Option<Knobs> {
         let size = |bytes: usize| format!("{THP}/hugepages-{}kB/enabled", bytes >> 10);
         let mut settings = vec![(format!("{THP}/enabled"), "madvise"), (size(pmd()), "inherit")];

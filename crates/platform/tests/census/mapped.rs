@@ -1,4 +1,4 @@
-//! What maps the memory of the test itself.
+//! How the memory of the test process itself is mapped.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn base_pages() {
     assert_eq!(census.total_bytes() as usize, 5 * MIB);
     assert_eq!(leaf_bytes(&census, Backing::Anonymous, page()), 5 * MIB);
 
-    // More stretches of memory than one call of the kernel returns.
+    // More ranges of memory than one call of the kernel returns.
     let map = Map::private(32 * MIB);
     map.advise(libc::MADV_NOHUGEPAGE);
     for at in (0..32 * MIB).step_by(2 * page()) {
@@ -34,7 +34,7 @@ fn transparent_huge_pages_whole_and_in_part() {
     assert_eq!(map.verdict("thp").holding, Holding::Held);
     assert_eq!(map.verdict("base").causes[0].cause, Cause::LargerThanAsked);
 
-    // A hole in the second, another protection for a while in the third.
+    // A hole in the second, and temporarily another protection in the third.
     map.protect(2 * pmd(), 2 * pmd() + page(), libc::PROT_READ);
     map.protect(2 * pmd(), 2 * pmd() + page(), libc::PROT_READ | libc::PROT_WRITE);
     map.unmap_part(pmd(), pmd() + page());
@@ -79,7 +79,7 @@ fn the_systems_folio_counters_do_not_hide_folios() {
     };
     let map = Map::private(4 * MIB);
     map.advise(libc::MADV_HUGEPAGE);
-    // Every second 128K block in one go, the others in steps that leave room for smaller folios only.
+    // Every second 128K block is written at once, the others in steps that only leave room for smaller folios.
     for at in (0..4 * MIB).step_by(256 << 10) {
         map.write(at, at + (128 << 10));
         map.advise_part(at + (160 << 10), at + (192 << 10), libc::MADV_NOHUGEPAGE);

@@ -1,9 +1,8 @@
-//! Other processes: what maps them, why, and what cannot be seen of them.
+//! Other processes: how they are mapped, why, and what is not visible.
 
 use super::*;
 
-/// The other process: maps, touches and waits for the end of its standard input. Not a test unless it
-/// was started by one.
+/// The other process: maps and touches memory, and waits for the end of its standard input. Not a test unless a test started it.
 #[test]
 fn helper() {
     let Ok(task) = std::env::var("CENSUS_HELPER") else { return };
@@ -22,7 +21,7 @@ fn helper() {
     std::process::exit(0);
 }
 
-/// Memory that is advised after it was touched, advised against, and not advised at all.
+/// Memory that is advised after it was touched, memory with MADV_NOHUGEPAGE, and memory without advice.
 fn map_with_causes() -> [Map; 3] {
     let late = Map::private(2 * pmd());
     late.write(0, 2 * pmd());
@@ -43,8 +42,7 @@ fn helper_process(task: &str, user: Option<u32>) -> std::io::Result<Child> {
     command.spawn()
 }
 
-/// Waits until no thread of a process runs: what is ready still has to get to where it waits, and touches pages on the
-/// way.
+/// Waits until no thread of a process runs: after the process reports that it is ready, it still touches pages before it blocks.
 fn until_asleep(pid: u32) {
     let is_asleep = || {
         std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().all(|task| {
@@ -79,7 +77,7 @@ fn the_causes_of_another_process_are_found() {
         let share = verdict.causes.iter().find(|share| share.cause == cause);
         share.and_then(|share| share.bytes).unwrap_or(0) as usize
     };
-    // The other process has memory of its own beside these mappings.
+    // The other process has memory of its own in addition to these mappings.
     let about = |cause: Cause, expected: usize| {
         let found = bytes(cause.clone());
         assert!(found >= expected && found < expected + pmd(), "{cause:?}: {found}, expected {expected}: {verdict:?}");
@@ -171,7 +169,7 @@ fn a_child_that_writes_after_fork_maps_a_part_of_the_folio() {
         return skip("free memory in blocks of PMD size, and root");
     }
     let (start, first) = (map.start as u64, map.start as *mut u8);
-    // SAFETY: the child only writes to the mapping, stops, and leaves without running any of Rust's code.
+    // SAFETY: the child only writes to the mapping, stops, and exits without running Rust code.
     let child = unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -194,7 +192,7 @@ fn a_child_that_writes_after_fork_maps_a_part_of_the_folio() {
 #[test]
 fn processes_without_memory_are_named() {
     let observer = Observer::open().unwrap();
-    // 2 is kthreadd, except inside a process namespace.
+    // PID 2 is kthreadd, except inside a PID namespace.
     if fs::read_to_string("/proc/2/comm").is_ok_and(|name| name.trim() == "kthreadd") && observer.sees_folios() {
         assert!(matches!(observer.process(2), Err(CensusError::NoAddressSpace { pid: 2 })));
     } else {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Bytes of a range as pagemap and kpageflags say, page by page: (anonymous, folio bytes, whole).
+/// Bytes of a range from pagemap and kpageflags, page by page: (anonymous, folio bytes, complete).
 pub(super) fn pages_by_folio(start: usize, end: usize) -> BTreeMap<(bool, usize, bool), usize> {
     let page = page();
     let entry = |file: &File, index: u64| {
@@ -64,7 +64,7 @@ pub(super) fn leaf_bytes(census: &Census, backing: Backing, leaf: usize) -> usiz
     census.bytes_where(|mapping| mapping.backing == backing && mapping.leaf.bytes() as usize == leaf) as usize
 }
 
-/// Checks a mapping with everything there is, as root and without.
+/// Checks a mapping with every source, as root and without root.
 pub(super) fn agrees(map: &Map) -> Census {
     let plain = map.census(&Observer::open().unwrap().without_folios());
     let (present, huge) = (smaps_field(map.start, "Rss:"), smaps_field(map.start, "AnonHugePages:"));

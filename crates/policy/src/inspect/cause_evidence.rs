@@ -1,10 +1,10 @@
-//! Settings and counters as evidence: where they stand, and what they say.
+//! Settings and counters as evidence: their paths and their values.
 
 use super::supply::Supply;
 use crate::judge::{THP, thp_size_enabled};
 use crate::size::PageSize;
 
-/// The settings that decide about a transparent size.
+/// The settings that decide about a transparent page size, with their values.
 pub fn setting(supply: &Supply, size: PageSize) -> Vec<String> {
     let own = thp_size_enabled(size);
     let says = |path: &String| supply.settings.get(path).map(|value| format!("{path}: {value}"));
@@ -13,7 +13,7 @@ pub fn setting(supply: &Supply, size: PageSize) -> Vec<String> {
     [Some(own), common].into_iter().flatten().filter_map(|path| says(&path)).collect()
 }
 
-/// A counter of the whole system, or a setting below the directory of transparent pages.
+/// The value of a system-wide counter or of a setting in the directory of transparent huge pages.
 pub fn counted(supply: &Supply, name: &str) -> String {
     let setting = supply.settings.get(&format!("{THP}/{name}"));
     match (supply.counter(name), setting) {

@@ -1,23 +1,23 @@
-//! What came of asking the kernel to collapse a region.
+//! The result of asking the kernel to collapse a region.
 
 use std::collections::BTreeMap;
 
-/// What came of it.
+/// The result of MADV_COLLAPSE on one region.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Collapsed {
     /// The first address of the region.
     pub start: u64,
     /// The address after its last.
     pub end: u64,
-    /// Bytes of the slots that were asked for.
+    /// Bytes in the slots that the kernel was asked to collapse.
     pub asked_bytes: u64,
-    /// How long it took.
+    /// Duration in seconds.
     pub took_s: f64,
-    /// Slots that the kernel refused, by its error number.
+    /// Number of slots that the kernel refused, by error number.
     pub refused: BTreeMap<i32, u64>,
 }
 
-/// What an error number of MADV_COLLAPSE says (`madvise_collapse_errno`, mm/khugepaged.c).
+/// The meaning of an error number of MADV_COLLAPSE (`madvise_collapse_errno`, mm/khugepaged.c).
 pub fn collapse_refusal(errno: i32) -> String {
     let why = match errno {
         1 => "EPERM: it takes CAP_SYS_NICE and the right to trace the process",

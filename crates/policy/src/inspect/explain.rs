@@ -1,8 +1,8 @@
-//! Why memory of a region is not at the largest size that the region could have.
+//! Why memory of a region is not mapped at the largest size that the region could have.
 //!
-//! The rules are those of the judge of policies ([`crate::judge`]): what a shape says for certain, what settings and advice
-//! permit. What an inspection lacks is the history: it has not seen the memory being touched. So a slot that is permitted and
-//! full of base pages has several causes that cannot be told apart, and they are given as such, without those that the
+//! The rules are those of the policy judge ([`crate::judge`]): facts that follow from a mapping's shape, and permission by
+//! settings and advice. An inspection does not know the history, because it did not see the memory being touched. A slot that is
+//! permitted and full of base pages therefore has several possible causes. All of them are reported, except those that the
 //! kernel's counters and flags rule out.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use crate::cut::{Cut, CutBy};
 use crate::judge::{Eligibility, Piece, Rules, Shape, THP, certain_cause};
 use crate::size::PageSize;
 
-/// The causes of a region, largest first. `vmas` are its mappings and `cuts` what cuts them.
+/// The causes of a region, largest first. `vmas` are the mappings of the region and `cuts` the cuts between them.
 pub fn explain(
     outline: &Outline,
     kind: &Kind,
@@ -51,7 +51,7 @@ pub fn explain(
     told.explained()
 }
 
-/// What of a hugetlb region is absent where the pool has nothing to give: who touches it gets SIGBUS.
+/// The absent part of a hugetlb region whose pool is empty: touching it raises SIGBUS.
 fn pool(size: PageSize, outline: &Outline, seen: &Seen, ground: &Ground, told: &mut Told) {
     let exhausted = |pool: &&Pool| pool.size == size && pool.free == 0 && pool.surplus_left == 0;
     if let Some(pool) = ground.supply.pools.iter().find(exhausted) {
@@ -62,12 +62,12 @@ fn pool(size: PageSize, outline: &Outline, seen: &Seen, ground: &Ground, told: &
     }
 }
 
-/// What was told so far: bytes and evidence by cause.
+/// Bytes and evidence collected so far, by cause.
 #[derive(Default)]
 struct Told(BTreeMap<(Cause, Vec<Cause>), (u64, Vec<String>)>);
 
 impl Told {
-    /// Places that are told of one cause.
+    /// The largest number of pieces of evidence kept for one cause.
     const MOST_EVIDENCE: usize = 4;
 
     fn add(&mut self, cause: Cause, or: Vec<Cause>, bytes: u64, evidence: impl FnOnce() -> Vec<String>) {
@@ -91,7 +91,7 @@ impl Told {
     }
 }
 
-/// Tells each window which of the region's causes explains most of it.
+/// Assigns to each window the region's cause that explains most of it.
 pub fn explain_windows(
     outline: &Outline,
     kind: &Kind,
@@ -119,7 +119,7 @@ pub fn explain_windows(
     seen.windows = windows;
 }
 
-/// A region that is being explained.
+/// A region whose causes are being determined.
 struct OfRegion<'a> {
     target: PageSize,
     kind: &'a Kind,
@@ -156,14 +156,14 @@ impl OfRegion<'_> {
         }
     }
 
-    /// Whether a whole folio behind it can have no leaf, because it stands elsewhere in its slot.
+    /// Whether a complete folio cannot have a leaf because its position in the file does not match the slot.
     fn is_misaligned(&self, vma: &VmaFacts) -> bool {
         vma.kind == VmaKind::Shared && !vma.is_congruent(self.target)
     }
 
-    /// A slot of the region that a cut at this address keeps from being one of its mapping.
+    /// Attributes memory of a slot of the region to the cut at this address, which crosses the slot.
     fn cut(&self, address: u64, vma: &VmaFacts, bytes: u64, told: &mut Told) {
-        // Cuts are in the order of addresses, and none lies in another.
+        // Cuts are in address order and do not nest.
         let after = self.cuts.partition_point(|cut| cut.start <= address);
         let near = |cut: &&Cut| cut.start == address || cut.end == address;
         let Some(cut) = self.cuts[..after].last().filter(near) else {
@@ -203,7 +203,7 @@ impl OfRegion<'_> {
     }
 
     fn piece(&self, vma: &VmaFacts, piece: &Piece, told: &mut Told) {
-        // What cannot be seen is neither covered nor missing.
+        // Memory whose folios are not visible is neither covered nor missing.
         told.add(Cause::FoliosInvisible, Vec::new(), piece.unseen_bytes, Vec::new);
         let bytes = piece.missing_bytes;
         if let Some(cause) = certain_cause(piece.shape) {
@@ -216,12 +216,12 @@ impl OfRegion<'_> {
         }
     }
 
-    /// Why the kernel would refuse the size now, and what shows it.
+    /// Why the kernel would currently refuse the size, with the evidence.
     fn refusal(&self, vma: &VmaFacts) -> Option<(Cause, Vec<String>)> {
         if vma.kind == VmaKind::Shared {
             return shared::refusal(vma, self.target, self.ground);
         }
-        // A kernel that does not say (before Linux 5.0) disables none: history has the causes.
+        // A kernel that does not report it (before Linux 5.0) counts as not disabled; the causes by history apply.
         let disabled = self.ground.process.thp == ThpMode::Disabled;
         let rules = Rules { settings: &self.ground.supply.settings, disabled_for_process: Some(disabled) };
         match rules.eligibility(self.target, vma.advice()) {
@@ -250,8 +250,9 @@ impl OfRegion<'_> {
         }
     }
 
-    /// Whether the kernel says that the mapping is not eligible although nothing visible forbids it. It says so of a mapping as a
-    /// whole, for any size, so it must have a slot of PMD size, and not be one that faults are served for.
+    /// Whether the kernel reports the mapping as not eligible although nothing visible forbids it. The kernel reports eligibility
+    /// for the whole mapping and for any size, so the mapping must have a slot of PMD size and must not be of a kind that is
+    /// never eligible.
     fn excepted(&self, vma: &VmaFacts) -> bool {
         let Some(flags) = vma.told.map(|told| told.flags) else { return false };
         let none = ["um", "uw", "ui", "pf", "io", "de"].iter().all(|flag| !flags.has(flag));
@@ -263,7 +264,7 @@ impl OfRegion<'_> {
         none && has_slot && not_advised && vma.told.is_some_and(|told| told.thp_eligible == Some(false))
     }
 
-    /// A slot that the kernel may give the size.
+    /// A slot for which the kernel may use the size.
     fn permitted(&self, vma: &VmaFacts, shape: Shape, bytes: u64, told: &mut Told) {
         let about = vma.told.unwrap_or_default();
         let served = ["um", "uw", "ui"].iter().find(|flag| about.flags.has(flag));

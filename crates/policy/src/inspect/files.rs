@@ -1,12 +1,12 @@
-//! Why pages of a file are not larger: geometry first; then what is known of its file system and of its page cache.
+//! Why pages of a file are not larger: first by geometry, then by facts about the file system and the page cache.
 
 use super::vma::VmaFacts;
 use crate::cause::Cause;
 use crate::census::{Backing, Census, Mapping};
 use crate::size::{PageSize, format_bytes};
 
-/// The cause of the pages of a file that are below the size of a PMD leaf, how many bytes that are, and what shows it. `vmas` are
-/// neighbouring parts of one file, whose remainders are the same.
+/// The cause for file pages that are smaller than a PMD leaf, their bytes, and the evidence. `vmas` are neighbouring parts of one
+/// file with the same remainder.
 pub fn explain(vmas: &[VmaFacts], census: &Census, pmd: PageSize) -> Option<(Cause, u64, Vec<String>)> {
     let (first, last) = (vmas.first()?, vmas.last()?);
     let is_smaller = |mapping: &Mapping| mapping.backing == Backing::File && mapping.effective() < pmd;
@@ -24,7 +24,7 @@ pub fn explain(vmas: &[VmaFacts], census: &Census, pmd: PageSize) -> Option<(Cau
     })
 }
 
-/// That address and place in the file have other remainders.
+/// Evidence that the address and the file offset have different remainders.
 pub fn misaligned(vma: &VmaFacts, size: PageSize) -> String {
     let remainder = |at: u64| format_bytes(at % size.bytes());
     format!(

@@ -1,20 +1,20 @@
-//! What causes are told by, beside the pages of a region.
+//! Facts about the process and the kernel from which causes are derived, in addition to the pages of a region.
 
 use super::process::Process;
 use super::supply::Supply;
 use crate::size::PageSize;
 
-/// What causes are told by, beside the pages of the region.
+/// Facts about the process and the kernel from which causes are derived, in addition to the pages of the region.
 #[derive(Clone, Copy, Debug)]
 pub struct Ground<'a> {
-    /// The process.
+    /// The inspected process.
     pub process: &'a Process,
     /// The kernel's settings and counters.
     pub supply: &'a Supply,
-    /// The base page.
+    /// The base page size.
     pub base: PageSize,
     /// The size of PMD leaves.
     pub pmd: Option<PageSize>,
-    /// Whether folios behind base-page entries are seen.
+    /// Whether folios behind base-page PTEs are visible.
     pub sees_folios: bool,
 }

@@ -1,8 +1,9 @@
-//! Which neighbouring mappings are one allocation, and what cuts it.
+//! Which neighbouring mappings are one allocation, and where they are cut.
 //!
-//! The kernel joins neighbours that are alike, so neighbours that it keeps apart differ in something: that is the cut. Whether
-//! they were one call of mmap is nowhere written. Anonymous neighbours are taken for one allocation, except where something says
-//! that they are not: a thread's stack ends where its guard begins, an arena of glibc where the next one does.
+//! The kernel merges neighbouring mappings with equal attributes, so neighbours that it keeps apart differ in some attribute;
+//! that difference is the cut. Whether one mmap call made them is not recorded anywhere. Anonymous neighbours are treated as one
+//! allocation unless there is evidence against it: a thread's stack ends where its guard begins, and a glibc arena ends where the
+//! next one begins.
 
 use std::ops::Range;
 
@@ -10,17 +11,16 @@ use super::vma::{VmaFacts, VmaPart};
 use crate::census::VmaKind;
 use crate::cut::{Cut, CutBy};
 
-/// From this length on addresses without access are a reserve to grow into, and no guard.
+/// Inaccessible ranges of at least this length are a reservation to grow into, not a guard.
 pub const RESERVE_BYTES: u64 = 1 << 20;
 
-/// No longer stretch without access is called a guard page: one base page of any architecture.
+/// The longest inaccessible range that counts as a guard page: the largest base page of any architecture.
 const GUARD_BYTES: u64 = 64 << 10;
 
 /// Arenas of glibc's threads begin at multiples of this (`HEAP_MAX_SIZE`, malloc/arena.c, on 64-bit systems).
 pub const GLIBC_ARENA_BYTES: u64 = 64 << 20;
 
-/// Divides mappings, in the order of addresses, into those that are one allocation. `stacks` are stack pointers of threads, in
-/// order.
+/// Groups mappings, in address order, into allocations. `stacks` are the stack pointers of the threads, sorted.
 pub fn group(vmas: &[VmaFacts], stacks: &[u64]) -> Vec<Range<usize>> {
     let mut groups: Vec<Range<usize>> = Vec::new();
     for (at, vma) in vmas.iter().enumerate() {
@@ -54,7 +54,7 @@ fn are_one(left: &VmaFacts, right: &VmaFacts) -> bool {
     }
 }
 
-/// Whether a mapping that could belong to those before it begins an allocation of its own.
+/// Whether a mapping that could belong to the group before it begins an allocation of its own.
 fn begins_anew(vmas: &[VmaFacts], group: &Range<usize>, at: usize, stacks: &[u64]) -> bool {
     let (left, vma) = (&vmas[at - 1], &vmas[at]);
     let is_arena = |vma: &VmaFacts| vma.is_writable() && vma.start.is_multiple_of(GLIBC_ARENA_BYTES);
@@ -64,7 +64,7 @@ fn begins_anew(vmas: &[VmaFacts], group: &Range<usize>, at: usize, stacks: &[u64
         || is_arena(&vmas[group.start]) && is_full_arena(&vmas[group.start], left)
 }
 
-/// Whether a mapping is the stack of a thread: a guard lies below it, and the stack pointer in it.
+/// Whether a mapping is the stack of a thread: a guard is directly below it, and it contains a stack pointer.
 fn is_stack(vmas: &[VmaFacts], at: usize, stacks: &[u64]) -> bool {
     let Some((guard, vma)) = at.checked_sub(1).and_then(|below| Some((&vmas[below], vmas.get(at)?))) else {
         return false;
@@ -76,12 +76,13 @@ fn is_stack(vmas: &[VmaFacts], at: usize, stacks: &[u64]) -> bool {
         && stacks.get(first).is_some_and(|stack| *stack < vma.end)
 }
 
-/// Whether an arena of glibc that begins with `first` ends with `last`: as a whole, and not by chance in the middle of a reserve.
+/// Whether `last` ends the glibc arena that begins with `first` at its full length, rather than somewhere inside a reservation.
 fn is_full_arena(first: &VmaFacts, last: &VmaFacts) -> bool {
     last.is_inaccessible() && last.end == first.start + GLIBC_ARENA_BYTES
 }
 
-/// What cuts a group of neighbours. A guard is a cut with a length, and what differs on both sides of it is not told again.
+/// The cuts in a group of neighbours. A guard is a cut with a length; the difference between the mappings on its two sides is not
+/// reported again.
 pub fn cuts(vmas: &[VmaFacts]) -> impl Iterator<Item = Cut> + '_ {
     let is_guard = |vma: &VmaFacts| vma.is_inaccessible() && vma.length_bytes() <= GUARD_BYTES;
     (0..vmas.len()).filter_map(move |at| {
@@ -97,7 +98,7 @@ pub fn cuts(vmas: &[VmaFacts]) -> impl Iterator<Item = Cut> + '_ {
     })
 }
 
-/// What keeps two neighbours apart.
+/// The attribute in which two neighbours differ.
 fn difference(left: &VmaFacts, right: &VmaFacts) -> CutBy {
     if left.protection != right.protection {
         return CutBy::Protection;

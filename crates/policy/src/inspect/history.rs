@@ -1,4 +1,5 @@
-//! What may have happened to memory that the kernel may map larger and does not: candidates, and what rules some of them out.
+//! What may have happened to memory that the kernel could map larger but does not: candidate causes, and facts that rule some of
+//! them out.
 
 use super::cause_evidence::counted;
 use super::ground::Ground;
@@ -6,32 +7,33 @@ use super::kind::Kind;
 use crate::cause::Cause;
 use crate::size::{PageSize, format_bytes};
 
-/// What tells about the past of a mapping's memory.
+/// Facts about the past of a mapping's memory.
 pub struct History<'a> {
-    /// What the region is.
+    /// The kind of the region.
     pub kind: &'a Kind,
-    /// Anonymous bytes of the mapping that other processes map too.
+    /// Anonymous bytes of the mapping that other processes also map.
     pub shared_bytes: u64,
-    /// The size that it could have.
+    /// The largest size that the mapping could have.
     pub target: PageSize,
-    /// What else is known.
+    /// Facts about the process and the kernel.
     pub ground: &'a Ground<'a>,
 }
 
 /// The counter of PMD leaves that were split.
 const LEAVES_SPLIT: &str = "thp_split_pmd";
-/// The counter of pages that were split because most of them was zero (Linux 6.12).
+/// The counter of pages that were split because most of them were zero (Linux 6.12).
 const UNDERUSED_SPLIT: &str = "thp_underused_split_page";
-/// The counter of folios that khugepaged did not make because of holes; kernels where it makes folios have it (Linux 7.2).
+/// The counter of folios that khugepaged did not make because of holes; only kernels whose khugepaged makes mTHP folios have it
+/// (Linux 7.2).
 const TOO_MANY_HOLES: &str = "collapse_exceed_none_pte";
 
 impl History<'_> {
-    /// Whether another process still has a part of the memory: there was a fork.
+    /// Whether another process still shares part of the memory, which shows that there was a fork.
     fn has_forked(&self) -> bool {
         self.shared_bytes > 0
     }
 
-    /// Whether the counter may have moved since the boot.
+    /// Whether the counter may have moved since boot.
     fn may_have(&self, name: &str) -> bool {
         self.ground.supply.counter(name) != Some(0)
     }
@@ -40,7 +42,7 @@ impl History<'_> {
         format!("hugepages-{}kB/{name}", self.target.bytes() >> 10)
     }
 
-    /// The counter of fallbacks at this size: its own, or that of PMD size before Linux 6.10.
+    /// The name of the fallback counter for this size: the size's own, or that of PMD size before Linux 6.10.
     fn fallback(&self) -> String {
         let own = self.own("anon_fault_fallback");
         match self.ground.supply.counter(&own) {
@@ -49,7 +51,7 @@ impl History<'_> {
         }
     }
 
-    /// Of a folio that is there, and is mapped in part.
+    /// Causes for a folio that is mapped in part.
     pub fn of_part(&self) -> (Cause, Vec<Cause>) {
         if self.has_forked() {
             (Cause::SplitAfterFork, vec![Cause::FolioPartlyMapped])
@@ -58,7 +60,7 @@ impl History<'_> {
         }
     }
 
-    /// Of a folio that is there whole, and whose leaf was split.
+    /// Causes for a folio that is complete but whose leaf was split.
     pub fn of_split(&self) -> (Cause, Vec<Cause>) {
         if self.has_forked() || self.ground.process.is_fork {
             (Cause::SplitAfterFork, vec![Cause::LeafSplit])
@@ -67,7 +69,7 @@ impl History<'_> {
         }
     }
 
-    /// Of base pages beside a part of a larger folio, in one slot.
+    /// Causes for base pages next to part of a larger folio in the same slot.
     pub fn of_refilled(&self) -> (Cause, Vec<Cause>) {
         match self.has_forked() {
             true => (Cause::SplitAfterFork, vec![Cause::RefilledAfterDrop]),
@@ -76,7 +78,7 @@ impl History<'_> {
         }
     }
 
-    /// Of a slot with holes: what is swapped out leaves some too, and so does the end of a file.
+    /// Causes for a slot with holes. Swapped-out pages leave holes too, and so does the end of a file.
     pub fn of_holes(&self, is_swapped: bool, is_within_size: bool) -> (Cause, Vec<Cause>) {
         let fork = self.has_forked().then_some(Cause::SplitAfterFork);
         let file = is_within_size.then_some(Cause::FileEndsInSlot);
@@ -88,13 +90,13 @@ impl History<'_> {
         }
     }
 
-    /// What a slot with holes is told by.
+    /// Evidence for the causes of a slot with holes.
     pub fn evidence_of_holes(&self, swap_bytes: u64) -> Vec<String> {
         let swapped = (swap_bytes > 0).then(|| format!("Swap: {} kB in smaps", swap_bytes >> 10));
         swapped.into_iter().chain(self.evidence_of_khugepaged()).chain(self.evidence_of_limits()).collect()
     }
 
-    /// What khugepaged does about holes: below a PMD nothing, where the kernel does not have it make folios
+    /// What khugepaged does about holes. It does nothing below PMD size on kernels where it does not make mTHP folios
     /// (`collapse_max_ptes_none`, mm/khugepaged.c).
     fn evidence_of_khugepaged(&self) -> Vec<String> {
         let supply = self.ground.supply;
@@ -113,19 +115,20 @@ impl History<'_> {
         }
     }
 
-    /// Of a slot with zero pages, beside that it was read first: a page of which most is zero is split into them.
+    /// Further causes for a slot with zero pages, apart from a read before the first write: the kernel maps zero pages when it
+    /// splits a mostly zero page.
     pub fn of_zeroes(&self) -> Vec<Cause> {
         let split = self.ground.supply.counter(UNDERUSED_SPLIT).is_some_and(|times| times > 0);
         split.then_some(Cause::SplitUnderused).into_iter().collect()
     }
 
-    /// What shows it.
+    /// Evidence for the causes of a slot with zero pages.
     pub fn evidence_of_zeroes(&self) -> Vec<String> {
         let counter = self.ground.supply.counter(UNDERUSED_SPLIT);
         counter.map(|_| counted(self.ground.supply, UNDERUSED_SPLIT)).into_iter().collect()
     }
 
-    /// Of a slot that is full of base pages, the likeliest first.
+    /// Causes for a slot that is full of base pages, most likely first.
     pub fn of_full(&self) -> Vec<Cause> {
         let supply = self.ground.supply;
         let grows = matches!(self.kind, Kind::Heap | Kind::Arena(_) | Kind::GoHeap | Kind::JvmHeap);
@@ -147,12 +150,12 @@ impl History<'_> {
         likely.into_iter().map(cause).chain(history).collect()
     }
 
-    /// That the kernel had no block to give, where its counters do not rule that out.
+    /// The cause that the kernel had no free block, unless its counters rule that out.
     fn fell_back(&self) -> Vec<Cause> {
         self.refusals().into_iter().map(|(cause, _)| cause).collect()
     }
 
-    /// The same, and whether it would have none at this moment either.
+    /// The causes of [`History::fell_back`], and whether an allocation would also fail now.
     fn refusals(&self) -> Vec<(Cause, bool)> {
         let counter = self.fallback();
         let times = self.ground.supply.counter(&counter);
@@ -167,19 +170,19 @@ impl History<'_> {
         charged.into_iter().chain(fell_back).collect()
     }
 
-    /// Whether no free block is as large as the size, as far as that is known.
+    /// Whether no free block of the size is known to exist.
     fn is_fragmented(&self) -> bool {
         !self.ground.supply.free_blocks_by_order.is_empty() && self.free_blocks() == 0
     }
 
-    /// What the control group's limit is told by.
+    /// Evidence about the memory control group's limit.
     fn evidence_of_limits(&self) -> Option<String> {
         let limit = self.ground.process.memory_limit.as_ref().filter(|limit| limit.reached > 0)?;
         let charges = counted(self.ground.supply, &format!("{}_charge", self.fallback()));
         Some(format!("{}; {charges}", limit.describe()))
     }
 
-    /// What shows that leaves or folios were split.
+    /// Evidence that leaves or folios were split.
     pub fn evidence_of_split(&self) -> Vec<String> {
         let shared = self.has_forked().then(|| {
             format!("{} of it is shared with another process (Shared_* in smaps)", format_bytes(self.shared_bytes))
@@ -187,7 +190,7 @@ impl History<'_> {
         shared.into_iter().chain([counted(self.ground.supply, LEAVES_SPLIT)]).collect()
     }
 
-    /// What the candidates of a full slot rest on.
+    /// Evidence for the candidate causes of a full slot.
     pub fn evidence_of_full(&self) -> Vec<String> {
         let supply = self.ground.supply;
         let shared = self
@@ -214,7 +217,7 @@ mod tests {
     use super::super::supply::Supply;
     use super::*;
 
-    /// What is said of holes in slots of a size by a kernel with these counters.
+    /// Evidence about holes in slots of a size, from a kernel with these counters.
     fn told(target_kib: u64, counters: &[&str]) -> Vec<String> {
         let settings = [("/sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none".into(), "511".into())].into();
         let counters = counters.iter().map(|name| ((*name).to_owned(), 3)).collect();

@@ -1,60 +1,60 @@
-//! What a region is.
+//! The kind of a region.
 
 use crate::size::PageSize;
 
-/// What a region is, as far as it was recognised.
+/// The kind of a region, as far as it was recognised.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// The heap of brk.
     Heap,
-    /// The stack of the main thread.
+    /// The main thread's stack.
     Stack,
-    /// The stack of another thread.
+    /// The stack of a thread other than the main one.
     ThreadStack,
-    /// Memory of an allocator.
+    /// Memory of a malloc implementation.
     Arena(Allocator),
     /// The heap of a Go program.
     GoHeap,
     /// The Java heap.
     JvmHeap,
-    /// Generated code.
+    /// Generated code (JIT).
     Jit,
-    /// Memory of a guest, in a process that runs virtual machines.
+    /// Guest memory, in a process that runs virtual machines.
     GuestMemory,
     /// A mapping of a file.
     File {
-        /// Its path.
+        /// Path of the file.
         path: String,
-        /// Which part.
+        /// The part of the file.
         part: FilePart,
     },
     /// Shared memory: shared anonymous memory, memfd, System V, tmpfs.
     SharedMemory {
-        /// Its name.
+        /// Name of the shared memory.
         name: String,
     },
     /// Pages of a hugetlb pool.
     Hugetlb {
-        /// The size of its pages; `None` where it could not be read.
+        /// Page size of the pool; `None` where it could not be read.
         size: Option<PageSize>,
     },
     /// Anonymous memory with a name (PR_SET_VMA_ANON_NAME).
     Named {
-        /// The name.
+        /// The name that the program gave it.
         name: String,
     },
-    /// Addresses without access and without memory: reserved, or guards that belong to nothing else.
+    /// Addresses without access and without memory: reservations, or guards that belong to no other region.
     Reserved,
     /// The kernel's own pages (vdso, vvar) and memory of devices.
     Special {
-        /// What the kernel calls it.
+        /// The kernel's name for it.
         name: String,
     },
-    /// Anonymous memory, not recognised.
+    /// Anonymous memory of no recognised kind.
     Anonymous,
 }
 
-/// An allocator.
+/// A malloc implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Allocator {
     /// glibc's malloc: the arena of a thread.
@@ -63,23 +63,23 @@ pub enum Allocator {
     Jemalloc,
     /// mimalloc.
     Mimalloc,
-    /// tcmalloc, gperftools' or Google's.
+    /// tcmalloc, from gperftools or from Google.
     Tcmalloc,
 }
 
-/// The part of a file that is mapped.
+/// The part of a file that a mapping contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FilePart {
     /// Code.
     Text,
-    /// Private and writable: a program's or library's data.
+    /// Private and writable: data of a program or library.
     Data,
-    /// Anything else.
+    /// Neither code nor data.
     Content,
 }
 
 impl Allocator {
-    /// Its name.
+    /// The allocator's name in text.
     pub fn name(self) -> &'static str {
         match self {
             Allocator::Glibc => "glibc",
@@ -91,7 +91,7 @@ impl Allocator {
 }
 
 impl Kind {
-    /// The kind without what names one region: kinds of the same family are one row of a folded table.
+    /// The kind without the parts that identify one region. Kinds of one family share a row in a folded table.
     pub fn family(&self) -> String {
         match self {
             Kind::Heap => "heap".into(),
@@ -114,7 +114,7 @@ impl Kind {
         }
     }
 
-    /// What it is, in one clause.
+    /// The kind in one clause.
     pub fn describe(&self) -> String {
         match self {
             Kind::ThreadStack => "thread stack".into(),
@@ -129,7 +129,7 @@ impl Kind {
         }
     }
 
-    /// The name in documents.
+    /// The identifier in JSON documents.
     pub fn label(&self) -> &'static str {
         match self {
             Kind::Heap => "heap",

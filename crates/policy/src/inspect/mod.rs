@@ -1,10 +1,10 @@
-//! An inspection: which page sizes map a running process, region by region, and why not larger ones.
+//! An inspection: which page sizes map a running process, region by region, and why they are not larger.
 //!
-//! A *region* is what the program, or its allocator, takes for one piece of memory: neighbouring mappings (VMAs) that are one
-//! allocation, cut by protections, guard pages, advice or names. The cuts belong to it, because they are causes.
+//! A *region* is one piece of memory from the point of view of the program or its allocator: neighbouring mappings (VMAs) that
+//! are one allocation, cut by protections, guard pages, advice or names. The cuts belong to the region because they are causes.
 //!
-//! Here are the nouns, and the pure functions over what was read: nothing here reads a process. Who reads fills
-//! [`Seen`] mapping by mapping, and [`Region`] is what becomes of it.
+//! This module has the types and the pure functions on data that was read; it does not read a process itself. The reader fills
+//! [`Seen`] mapping by mapping, and the result is a [`Region`].
 
 mod cause_evidence;
 mod collapsed;
@@ -37,38 +37,39 @@ pub use summary::{Summary, explained};
 pub use supply::{Pool, Since, Supply};
 pub use vma::{FileSystem, Told, VmFlags, VmaFacts, VmaPart};
 
-/// What was found of a process at one look.
+/// The result of inspecting a process once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspection {
-    /// The process.
+    /// The inspected process.
     pub process: Process,
-    /// Its regions, in the order of addresses.
+    /// The regions of the process, in address order.
     pub regions: Vec<Region>,
-    /// What the kernel could give, and how often it could not.
+    /// What the kernel could allocate, and how often allocations failed.
     pub supply: Supply,
     /// How the figures were obtained.
     pub sight: Sight,
-    /// What makes the answer a partial one, in clauses: the process changed or ended meanwhile, a file could not be read.
+    /// Reasons why the result is incomplete, as clauses: the process changed or ended during the inspection, or a file could not
+    /// be read.
     pub partial: Vec<String>,
 }
 
 impl Inspection {
-    /// Bytes that are present, of all backings but the zero page.
+    /// Bytes that are present, of every backing except the zero page.
     pub fn resident_bytes(&self) -> u64 {
         self.regions.iter().map(Region::resident_bytes).sum()
     }
 
-    /// Bytes that could be mapped by larger pages than they are, over all regions.
+    /// Bytes in all regions that larger pages could map.
     pub fn could_be_larger_bytes(&self) -> u64 {
         self.regions.iter().map(|region| region.win.bytes).sum()
     }
 
-    /// Bytes that larger pages would add to them: absent pages in the windows that they would fill.
+    /// Bytes by which larger pages would increase memory use: absent pages in the windows that they would fill.
     pub fn bloat_bytes(&self) -> u64 {
         self.regions.iter().map(|region| region.win.absent_bytes).sum()
     }
 
-    /// All regions as one census.
+    /// The sum of the censuses of all regions.
     pub fn census(&self) -> crate::census::Census {
         let mut census = crate::census::Census::default();
         self.regions.iter().for_each(|region| census.merge(&region.census));

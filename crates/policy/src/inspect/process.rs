@@ -1,51 +1,51 @@
-//! The process that was looked at, and how.
+//! The inspected process, and how it was inspected.
 
 use crate::size::format_bytes;
 
-/// Who was looked at.
+/// The inspected process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// Its id, in the PID namespace of this /proc.
+    /// Its PID, in the PID namespace of this /proc.
     pub pid: u32,
-    /// When it was started, in clock ticks since the boot: with the id it names a process for good.
+    /// Its start time in clock ticks since boot. Together with the PID it identifies the process uniquely.
     pub started_ticks: u64,
-    /// Its name, as the kernel has it.
+    /// Its name (`comm`).
     pub name: String,
-    /// Its command line; empty where it has none or it cannot be read.
+    /// Its command line; empty where there is none or it cannot be read.
     pub command: Vec<String>,
-    /// The program; `None` where it cannot be read.
+    /// The path of its program; `None` where it cannot be read.
     pub program: Option<String>,
-    /// Its user; `None` where it cannot be read.
+    /// Its user ID; `None` where it cannot be read.
     pub user_id: Option<u32>,
     /// Whether it was forked and has not executed a program since (PF_FORKNOEXEC).
     pub is_fork: bool,
-    /// Whether PR_SET_THP_DISABLE is in force.
+    /// Whether PR_SET_THP_DISABLE is in force for it.
     pub thp: ThpMode,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
-    /// Bytes that are swapped out; `None` where it cannot be read.
+    /// Bytes that are swapped out; `None` where this cannot be read.
     pub swap_bytes: Option<u64>,
-    /// The most that was ever present of it (VmHWM); the kernel updates it now and then. `None` where it cannot be read.
+    /// Peak resident memory in bytes (VmHWM), which the kernel does not update continuously. `None` where it cannot be read.
     pub peak_bytes: Option<u64>,
-    /// Bytes that it has pinned (VmPin: RDMA, VFIO, io_uring); `None` where it cannot be read.
+    /// Bytes that the process has pinned (VmPin: RDMA, VFIO, io_uring); `None` where this cannot be read.
     pub pinned_bytes: Option<u64>,
-    /// Its memory control group, as a path below the mount of control groups; `None` where it cannot be read.
+    /// Its memory control group, as a path below the cgroup mount; `None` where it cannot be read.
     pub memory_cgroup: Option<String>,
-    /// The limit of memory that was reached, of its control group or of one above it; else that of its own. `None` where nothing
-    /// can be read of it.
+    /// The memory limit that was reached, in its control group or an ancestor; otherwise the limit of its own group. `None` where
+    /// no limit can be read.
     pub memory_limit: Option<MemoryLimit>,
 }
 
-/// What a memory control group says of its limit.
+/// The memory limit of a control group and its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
-    /// Its directory.
+    /// Directory of the control group.
     pub group: String,
-    /// The limit (`memory.max`, `memory.limit_in_bytes`); `None` without one.
+    /// The limit in bytes (`memory.max`, `memory.limit_in_bytes`); `None` without one.
     pub limit_bytes: Option<u64>,
-    /// What is charged (`memory.current`, `memory.usage_in_bytes`).
+    /// Charged bytes (`memory.current`, `memory.usage_in_bytes`).
     pub charged_bytes: u64,
-    /// How often a charge met the limit (`max` in `memory.events`, `memory.failcnt`).
+    /// How often a charge hit the limit (`max` in `memory.events`, `memory.failcnt`).
     pub reached: u64,
 }
 
@@ -55,7 +55,7 @@ impl MemoryLimit {
         self.limit_bytes.map_or(u64::MAX, |limit| limit.saturating_sub(self.charged_bytes))
     }
 
-    /// One clause.
+    /// The limit and its use in one clause.
     pub fn describe(&self) -> String {
         let limit = self.limit_bytes.map_or("no limit".to_string(), |limit| format!("limit {}", format_bytes(limit)));
         let charged = format_bytes(self.charged_bytes);
@@ -63,14 +63,14 @@ impl MemoryLimit {
     }
 }
 
-/// What a process says of transparent pages (`THP_enabled` in /proc/PID/status, Linux 5.0).
+/// The state of transparent huge pages for a process (`THP_enabled` in /proc/PID/status, Linux 5.0).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThpMode {
-    /// Not disabled; or disabled except for advised memory (Linux 6.18), which this file does not show.
+    /// Not disabled, or disabled except for advised memory (Linux 6.18): the file does not distinguish the two.
     Enabled,
     /// Disabled for the whole process.
     Disabled,
-    /// The kernel does not say.
+    /// The kernel does not report it.
     #[default]
     Unknown,
 }
@@ -78,18 +78,18 @@ pub enum ThpMode {
 /// How the figures were obtained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sight {
-    /// Whether leaves and places are from PAGEMAP_SCAN; else they are sums of smaps (before Linux 6.7).
+    /// Whether leaves and their addresses come from PAGEMAP_SCAN; otherwise they are sums from smaps (before Linux 6.7).
     pub by_page: bool,
-    /// Whether folios behind base-page entries are seen (root: pagemap frame numbers and kpageflags).
+    /// Whether folios behind base-page PTEs are visible (root: frame numbers in pagemap, and kpageflags).
     pub folios: bool,
-    /// Whether the flags of mappings were read (smaps). Without them there are no causes.
+    /// Whether the flags of mappings were read (smaps). Without them no causes are reported.
     pub flags: bool,
-    /// Whether this is the running kernel, and not a capture.
+    /// Whether the data comes from the running kernel and not from a capture.
     pub is_live: bool,
 }
 
 impl Sight {
-    /// How each kind of figure was obtained, a clause each.
+    /// One clause for each kind of figure, on how it was obtained.
     pub fn describe(&self) -> Vec<String> {
         let leaves = if self.by_page {
             "leaf sizes and places: PAGEMAP_SCAN, exact"

@@ -1,25 +1,25 @@
-//! What a region is, by what names, files, addresses and shapes say.
+//! Recognises the kind of a region by names, files, addresses and shapes.
 
 use super::group::{GLIBC_ARENA_BYTES, RESERVE_BYTES};
 use super::kind::{Allocator, FilePart, Kind};
 use super::vma::VmaFacts;
 use crate::census::VmaKind;
 
-/// What is known of the process around a region.
+/// Facts about the process that help to recognise a region.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
-    /// Files that are mapped as code, each once: the program and its libraries.
+    /// Files that are mapped as code, each listed once: the program and its libraries.
     pub code_files: Vec<String>,
-    /// Stack pointers of the threads, the main one excepted; empty where they cannot be read.
+    /// Stack pointers of the threads other than the main one; empty where they cannot be read.
     pub stacks: Vec<u64>,
-    /// Whether it has a virtual machine of KVM open.
+    /// Whether the process has a KVM virtual machine open.
     pub has_guest: bool,
-    /// Whether its program was made by Go.
+    /// Whether the program was built by Go.
     pub is_go: bool,
 }
 
 impl Surroundings {
-    /// Those of a process with these mappings and stack pointers.
+    /// The surroundings for a process with these mappings and stack pointers.
     pub fn of(vmas: &[VmaFacts], stacks: Vec<u64>, has_guest: bool, is_go: bool) -> Surroundings {
         let code = vmas.iter().filter(|vma| vma.kind == VmaKind::PrivateFile && vma.is_executable());
         let mut code_files: Vec<String> = code.map(|vma| vma.name.clone()).collect();
@@ -27,14 +27,14 @@ impl Surroundings {
         Surroundings { code_files, stacks, has_guest, is_go }
     }
 
-    /// The mapped library whose file name begins so.
+    /// The mapped library whose file name begins with `name`.
     fn library(&self, name: &str) -> Option<&str> {
         let file = |path: &'_ str| path.rsplit('/').next().is_some_and(|file| file.starts_with(name));
         self.code_files.iter().map(String::as_str).find(|path| file(path))
     }
 }
 
-/// What a region is, and how that was recognised. `vmas` are its mappings, and `before` is the mapping before them.
+/// The kind of a region, and how it was recognised. `vmas` are its mappings, and `before` is the mapping before them.
 pub fn recognise(vmas: &[VmaFacts], before: Option<&VmaFacts>, around: &Surroundings) -> (Kind, String) {
     let Some(first) = vmas.first() else { return (Kind::Anonymous, String::new()) };
     if vmas.iter().any(VmaFacts::is_hugetlb) {
@@ -69,7 +69,7 @@ fn file(vma: &VmaFacts) -> (Kind, String) {
     (Kind::File { path: vma.name.clone(), part }, "its file".into())
 }
 
-/// The part of a program's data that is not in its file.
+/// Recognises the part of a program's data that is not in its file (bss).
 fn bss(first: &VmaFacts, before: Option<&VmaFacts>) -> Option<(Kind, String)> {
     let data = before.filter(|before| before.end == first.start && before.kind == VmaKind::PrivateFile)?;
     let is_data = data.is_writable() && first.is_writable() && first.name.is_empty() && !data.is_hugetlb();
@@ -95,7 +95,7 @@ fn anonymous(vmas: &[VmaFacts], around: &Surroundings) -> (Kind, String) {
     named(vmas).or_else(|| by_shape(vmas, around)).unwrap_or((Kind::Anonymous, String::new()))
 }
 
-/// By names that programs give to their memory (PR_SET_VMA_ANON_NAME).
+/// Recognises a region by the name that the program gave to the memory (PR_SET_VMA_ANON_NAME).
 fn named(vmas: &[VmaFacts]) -> Option<(Kind, String)> {
     let longest = vmas.iter().filter(|vma| vma.given_name().is_some()).max_by_key(|vma| vma.length_bytes())?;
     let name = longest.given_name()?;
@@ -123,7 +123,7 @@ fn by_shape(vmas: &[VmaFacts], around: &Surroundings) -> Option<(Kind, String)> 
     if first.start >> 40 == 0 && (first.start >> 32) & 0xff == 0xc0 {
         return Some((Kind::GoHeap, "it lies where Go puts its heap (from 0xc000000000 on)".into()));
     }
-    // Since Go 1.26 the heap begins at random.
+    // Since Go 1.26 the heap begins at a random address.
     if around.is_go && first.start.is_multiple_of(GO_ARENA_BYTES) {
         let how = "the program was made by Go (.go.buildinfo), and this begins at a multiple of its arenas' 64M";
         return Some((Kind::GoHeap, how.into()));
@@ -152,20 +152,20 @@ fn by_shape(vmas: &[VmaFacts], around: &Surroundings) -> Option<(Kind, String)> 
     })
 }
 
-/// Arenas of Go's heap (`heapArenaBytes`, runtime/malloc.go, on 64-bit Linux).
+/// Size of the arenas of Go's heap (`heapArenaBytes`, runtime/malloc.go, on 64-bit Linux).
 const GO_ARENA_BYTES: u64 = 64 << 20;
-/// No smaller region is taken for a Java heap.
+/// The smallest region that is taken for a Java heap.
 const JVM_HEAP_BYTES: u64 = 8 << 20;
-/// No smaller region is taken for a guest's memory.
+/// The smallest region that is taken for guest memory.
 const GUEST_BYTES: u64 = 16 << 20;
-/// Extents come from the kernel in multiples of this (jemalloc 5: HUGEPAGE).
+/// jemalloc takes extents from the kernel in multiples of this (jemalloc 5: HUGEPAGE).
 const JEMALLOC_BYTES: u64 = 2 << 20;
-/// Segments (mimalloc 2: MI_SEGMENT_SIZE).
+/// Size of mimalloc's segments (mimalloc 2: MI_SEGMENT_SIZE).
 const MIMALLOC_BYTES: u64 = 32 << 20;
-/// What gperftools asks of the system at a time (kMinSystemAlloc).
+/// gperftools requests at least this much from the system at a time (kMinSystemAlloc).
 const TCMALLOC_BYTES: u64 = 1 << 20;
 
-/// Whether it has the shape of arenas of glibc's threads.
+/// Whether it has the shape of the arena of a thread under glibc.
 fn is_glibc_arena(vmas: &[VmaFacts]) -> bool {
     let (Some(first), Some(last)) = (vmas.first(), vmas.last()) else { return false };
     first.start.is_multiple_of(GLIBC_ARENA_BYTES)

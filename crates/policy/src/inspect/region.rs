@@ -7,61 +7,61 @@ use crate::census::{Backing, Census};
 use crate::cut::Cut;
 use crate::size::PageSize;
 
-/// One region: addresses that are one allocation, and what maps them.
+/// One region: addresses that are one allocation, and how they are mapped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Region {
     /// The first address.
     pub start: u64,
     /// The address after the last.
     pub end: u64,
-    /// What it is.
+    /// The kind of the region.
     pub kind: Kind,
-    /// How that was recognised; empty where it was not.
+    /// How the kind was recognised; empty where it was not.
     pub recognised_by: String,
-    /// How many mappings (VMAs) it is.
+    /// Number of mappings (VMAs) in the region.
     pub vmas: u64,
-    /// Whether it is shared (`s`) and not private.
+    /// Whether it is shared (`s`) rather than private.
     pub shared: bool,
-    /// What is present, by backing, leaf and folio.
+    /// Present memory by backing, leaf and folio.
     pub census: Census,
     /// Bytes that are swapped out; `None` where smaps was not read.
     pub swap_bytes: Option<u64>,
-    /// Private pages that this and another process have together, as after a fork; `None` where smaps was not read.
+    /// Private pages that this and another process share, as after a fork; `None` where smaps was not read.
     pub shared_after_fork_bytes: Option<u64>,
-    /// The largest size that it could have; `None` where its backing has one size, or the kernel no other.
+    /// The largest size that it could have; `None` where its backing has only one size or the kernel has no other.
     pub target: Option<PageSize>,
     /// Whether its first and last address are multiples of the target.
     pub aligned: bool,
-    /// Memory by the entries of a TLB that could hold it; `None` where frames are not seen.
+    /// Memory by the size of the TLB entry that could hold it; `None` where frame numbers are not visible.
     pub tlb_runs: Option<TlbRuns>,
-    /// How much there is to win.
+    /// Memory that could be larger, and the cost.
     pub win: Win,
-    /// Why what is not at the target is not, largest first; empty where flags were not read ([`Sight::flags`](super::Sight::flags)).
+    /// Why memory is below the target, largest first; empty where flags were not read ([`Sight::flags`](super::Sight::flags)).
     pub causes: Vec<Explained>,
-    /// What cuts it into mappings, in the order of addresses; at most [`Region::MOST_CUTS`] of them.
+    /// The cuts between its mappings, in address order; at most [`Region::MOST_CUTS`] of them.
     pub cuts: Vec<Cut>,
-    /// How often it is cut.
+    /// Number of cuts.
     pub cut_count: u64,
-    /// What is in each window of PMD size that has memory; empty unless it was asked for.
+    /// The content of each window of PMD size that has memory; empty unless windows were requested.
     pub windows: Vec<Window>,
 }
 
-/// Memory that is not at the target, and why.
+/// Memory that is below the target, and the cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
-    /// The cause; the likeliest where there are others.
+    /// The cause; the most likely one where there are several candidates.
     pub cause: Cause,
-    /// Causes that cannot be told from it by what is visible.
+    /// Other causes that the visible facts do not distinguish from it.
     pub or: Vec<Cause>,
     /// Bytes that it explains.
     pub bytes: u64,
-    /// What shows it: a setting with its value, a flag, an address, a counter.
+    /// The evidence: a setting with its value, a flag, an address, a counter.
     pub evidence: Vec<String>,
 }
 
 impl Explained {
-    /// Whether larger pages are to be had where the cause is gone. Pages of files are as large as their file system makes them,
-    /// and where no slot is nothing can stand.
+    /// Whether larger pages become possible once the cause is removed. The file system decides the size of file pages, and a
+    /// place without a slot cannot have a larger page.
     pub fn is_winnable(&self) -> bool {
         let fixed = [
             Cause::FilePages,
@@ -77,20 +77,20 @@ impl Explained {
 }
 
 impl Region {
-    /// Cuts that are kept with their places.
+    /// The largest number of cuts that are kept with their addresses.
     pub const MOST_CUTS: usize = 64;
 
-    /// Bytes of addresses.
+    /// Length of the address range in bytes.
     pub fn length_bytes(&self) -> u64 {
         self.end - self.start
     }
 
-    /// Bytes that are present; the shared zero page is no memory of its own.
+    /// Bytes that are present, without the shared zero page, which uses no memory of the process.
     pub fn resident_bytes(&self) -> u64 {
         self.census.bytes_where(|mapping| mapping.backing != Backing::Zero)
     }
 
-    /// The cause that explains most.
+    /// The cause that explains the most bytes.
     pub fn first_cause(&self) -> Option<&Explained> {
         self.causes.first()
     }

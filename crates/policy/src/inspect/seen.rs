@@ -1,53 +1,54 @@
-//! What was seen of the pages of a region.
+//! The pages found in a region.
 
 use super::vma::VmaFacts;
 use crate::census::{Area, Backing, Census, Mapping, Region as Run, VmaKind};
 use crate::judge::{Aim, Piece, Shape, Standing, certain_cause, shapes};
 use crate::size::PageSize;
 
-/// Bytes that one entry of a TLB could map, because addresses and frames are contiguous and aligned alike: by the contiguous bit
-/// (arm64), Svnapot (RISC-V) or coalescing (AMD). Larger entries count in the smaller ones too. PMD leaves do not count.
+/// Bytes that one TLB entry could map because addresses and frames are contiguous and equally aligned: by the contiguous bit
+/// (arm64), Svnapot (RISC-V) or coalescing (AMD). Memory that counts for a larger entry also counts for the smaller ones. PMD
+/// leaves are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TlbRuns {
-    /// In aligned runs of 16K.
+    /// Bytes in aligned runs of 16K.
     pub k16_bytes: u64,
-    /// In aligned runs of 32K.
+    /// Bytes in aligned runs of 32K.
     pub k32_bytes: u64,
-    /// In aligned runs of 64K.
+    /// Bytes in aligned runs of 64K.
     pub k64_bytes: u64,
-    /// Of folios that are mapped from end to end, but at an address that is no multiple of their size (mremap).
+    /// Bytes of folios that are mapped completely, but at an address that is not a multiple of their size (mremap).
     pub misplaced_bytes: u64,
 }
 
-/// What is present in a window: an aligned stretch of PMD size.
+/// Present memory in a window: an aligned range of PMD size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// The first address of the window, which may lie before that of the region.
+    /// The first address of the window, which may be below that of the region.
     pub start: u64,
-    /// Bytes that base-page entries map, behind which no larger folio is seen whole.
+    /// Bytes mapped by base-page PTEs without a complete larger folio behind them.
     pub base_bytes: u64,
-    /// Bytes that base-page entries map, of larger folios that are whole.
+    /// Bytes mapped by base-page PTEs that belong to complete larger folios.
     pub folio_bytes: u64,
-    /// Bytes that leaves of PMD size or larger map, or pages of a pool.
+    /// Bytes mapped by leaves of PMD size or larger, or by hugetlb pages.
     pub leaf_bytes: u64,
     /// Bytes of zero pages.
     pub zero_bytes: u64,
-    /// What explains most of what is not at the target in it: its number among the region's causes.
+    /// Index, among the region's causes, of the one that explains most of the window's memory below the target.
     pub why: Option<u16>,
 }
 
-/// How much larger pages would bring, and cost.
+/// How much memory larger pages would improve, and what they would cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Win {
-    /// Present bytes that are smaller than the target and lie in slots of it: they could be larger.
+    /// Present bytes that are smaller than the target, in slots of the target size: they could be larger.
     pub bytes: u64,
-    /// The number of these slots.
+    /// Number of these slots.
     pub slots: u64,
-    /// Bytes in these slots that are absent: what larger pages would add.
+    /// Absent bytes in these slots, which larger pages would add.
     pub absent_bytes: u64,
 }
 
-/// Where a region lies, and what it is looked at for.
+/// The extent of a region and the sizes that it is examined for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outline {
     /// The first address.
@@ -56,56 +57,57 @@ pub struct Outline {
     pub end: u64,
     /// The largest size that it could have.
     pub target: Option<PageSize>,
-    /// Whether anonymous folios of that size may exist in the system.
+    /// Whether anonymous folios of that size may exist on the system.
     pub may_have: bool,
-    /// The base page.
+    /// The base page size.
     pub base: PageSize,
     /// The size of PMD leaves.
     pub pmd: Option<PageSize>,
-    /// The size of windows, where they are wanted.
+    /// The size of windows, where windows were requested.
     pub window: Option<PageSize>,
 }
 
-/// What was seen of a region, added up run by run: no page twice, in the order of addresses.
+/// The memory found in a region, added run by run in address order; each page is added once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Seen {
     /// Bytes by mapping.
     pub census: Census,
-    /// The windows that have memory, where they were wanted.
+    /// The windows that have memory, where windows were requested.
     pub windows: Vec<Window>,
-    /// Memory by the entries of a TLB that could hold it; `None` where frames are not seen.
+    /// Memory by the size of the TLB entry that could hold it; `None` where frame numbers are not visible.
     pub tlb_runs: Option<TlbRuns>,
-    /// How much there is to win.
+    /// Memory that could be larger, and the cost.
     pub win: Win,
-    /// What is not at the target, by the number of its mapping in the region.
+    /// Memory below the target, each with the index of its mapping in the region.
     pub pieces: Vec<(usize, Left)>,
-    /// The same window by window, where windows are wanted: the first address of the window, the number of the mapping.
+    /// Memory below the target by window, where windows were requested: the first address of the window, the index of the
+    /// mapping, and the memory.
     pub pieces_of_windows: Vec<(u64, usize, Left)>,
-    /// The slot across mappings that was counted last.
+    /// The slot across several mappings that was counted last.
     last_cut_slot: Option<u64>,
 }
 
-/// Memory of one mapping that is not at the target.
+/// Memory of one mapping that is below the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// By its shape, inside the mapping.
+    /// Classified by shape, inside the mapping.
     Piece(Piece),
-    /// Somewhere in slots of the mapping: places are not visible.
+    /// Bytes somewhere in slots of the mapping, whose addresses are not known.
     Sum(u64),
-    /// A larger folio of which a part is mapped, or out of place.
+    /// Bytes of a larger folio that is mapped in part or out of place.
     PartOfFolio(u64),
-    /// A whole folio of the size or larger, whose leaf was split.
+    /// Bytes of a complete folio of the size or larger whose leaf was split.
     Split(u64),
-    /// In a slot of the region that begins before the mapping.
+    /// Bytes in a slot of the region that begins before the mapping.
     CutBelow(u64),
-    /// In a slot of the region that ends after the mapping.
+    /// Bytes in a slot of the region that ends after the mapping.
     CutAbove(u64),
-    /// In no slot of the region.
+    /// Bytes in no slot of the region.
     NoSlot(u64),
 }
 
 impl TlbRuns {
-    /// Counts a run of pages whose addresses and frames are both consecutive; all three in base pages.
+    /// Counts a run of pages whose addresses and frames are both consecutive. `page`, `frame` and `pages` are in base pages.
     pub fn add(&mut self, page: u64, frame: u64, pages: u64, base: PageSize) {
         let aligned = |run_bytes: u64| {
             let run = run_bytes / base.bytes();
@@ -123,7 +125,7 @@ impl TlbRuns {
         self.k64_bytes += aligned(64 << 10);
     }
 
-    /// Both counts together.
+    /// The sum of both counts.
     pub fn merged(self, other: TlbRuns) -> TlbRuns {
         TlbRuns {
             k16_bytes: self.k16_bytes + other.k16_bytes,
@@ -139,7 +141,7 @@ impl Outline {
         self.target.map(if self.target == self.pmd { Aim::Leaf } else { Aim::Mthp })
     }
 
-    /// Whether the slot that holds an address lies in the region.
+    /// Whether the slot that contains an address is inside the region.
     fn has_slot_at(&self, address: u64, target: PageSize) -> bool {
         let start = target.align_down(address);
         start >= self.start && start.checked_add(target.bytes()).is_some_and(|end| end <= self.end)
@@ -147,8 +149,8 @@ impl Outline {
 }
 
 impl Seen {
-    /// Adds runs of present memory of the mapping `vma`, the region's `at`-th. A mapping may be given in parts that are cut at
-    /// multiples of the PMD size.
+    /// Adds runs of present memory of the mapping `vma`, which has index `at` in the region. A mapping may be added in parts that
+    /// are cut at multiples of the PMD size.
     pub fn add(&mut self, outline: &Outline, at: usize, vma: &VmaFacts, runs: &[Run], tlb_runs: Option<TlbRuns>) {
         if let Some(tlb_runs) = tlb_runs {
             self.tlb_runs = Some(self.tlb_runs.unwrap_or_default().merged(tlb_runs));
@@ -179,7 +181,7 @@ impl Seen {
         }
         let is_misplaced = tlb_runs.is_some_and(|runs| runs.misplaced_bytes > 0);
         let standing_outside = |mapping: &Mapping| match standing(mapping) {
-            // A folio across the cut of a region is there because of the cut.
+            // A folio that crosses a cut of the region is in this state because of the cut.
             Standing::Cut | Standing::Split if !is_misplaced => Standing::Missing,
             other => other,
         };
@@ -196,7 +198,7 @@ impl Seen {
         }
     }
 
-    /// Adds what is not at the target, window by window: as if the mapping ended where the window does.
+    /// Adds memory below the target window by window, as if the mapping ended where the window does.
     fn add_pieces_of_windows(
         &mut self,
         outline: &Outline,
@@ -224,8 +226,8 @@ impl Seen {
         }
     }
 
-    /// Adds the sums of a mapping, where its pages cannot be looked at: at most what fits its slots, and slots that a cut
-    /// divides, could be larger.
+    /// Adds the sums of a mapping whose pages cannot be read individually. At most the memory that fits its slots, and the slots
+    /// that a cut divides, could be larger.
     pub fn add_sums(&mut self, outline: &Outline, at: usize, vma: &VmaFacts, sums: &Census) {
         self.census.merge(sums);
         let (Some(target), Some(aim)) = (outline.target, outline.aim()) else { return };
@@ -237,7 +239,7 @@ impl Seen {
         let bytes = sums.bytes_where(smaller);
         let is_slotted = vma.kind_for_slots() == VmaKind::Anonymous;
         let (first, last) = if is_slotted { slots_of(vma, target) } else { (vma.end, vma.end) };
-        // What has the size already fills slots of the mapping.
+        // Memory that already has the size fills slots of the mapping.
         let large = sums.bytes_where(|mapping| mapping.leaf >= target);
         let inside = bytes.min((last - first).saturating_sub(large));
         let cut = |address: u64, room: u64| if is_slotted && outline.has_slot_at(address, target) { room } else { 0 };
@@ -252,7 +254,7 @@ impl Seen {
         self.pieces.extend(left.into_iter().filter(|left| left.bytes() > 0).map(|left| (at, left)));
     }
 
-    /// Larger folios that do not count, in slots of the mapping; those that were moved out of place wherever they are.
+    /// Adds larger folios that do not count as covered: those in slots of the mapping, and misplaced ones wherever they are.
     fn add_larger_folios(
         &mut self,
         at: usize,
@@ -271,7 +273,7 @@ impl Seen {
         self.pieces.extend(left.into_iter().filter(|left| left.bytes() > 0).map(|left| (at, left)));
     }
 
-    /// What is not at the target and lies in no slot of its mapping.
+    /// Adds memory below the target that is in no slot of its mapping.
     fn add_outside_slots(
         &mut self,
         outline: &Outline,
@@ -302,7 +304,7 @@ impl Seen {
         self.add_cut_slot(target.align_down(vma.end - 1), above, target);
     }
 
-    /// Counts memory of a slot of the region that lies in several mappings; the slot itself once.
+    /// Counts memory in a slot of the region that spans several mappings; the slot itself is counted once.
     fn add_cut_slot(&mut self, slot: u64, bytes: u64, target: PageSize) {
         if bytes == 0 {
             return;
@@ -317,14 +319,14 @@ impl Seen {
     }
 }
 
-/// Where the slots of a mapping begin and end; both at its end where it has none.
+/// Start and end of the slots of a mapping; both equal the end of the mapping where it has none.
 fn slots_of(vma: &VmaFacts, target: PageSize) -> (u64, u64) {
     let first = target.align_up(vma.start).unwrap_or(u64::MAX).min(vma.end);
     (first, target.align_down(vma.end).max(first))
 }
 
 impl Left {
-    /// Bytes.
+    /// Size in bytes, whatever the variant.
     pub fn bytes(&self) -> u64 {
         match self {
             Left::Piece(piece) => piece.missing_bytes + piece.unseen_bytes,
@@ -338,7 +340,7 @@ impl Left {
     }
 }
 
-/// Adds a run of memory to the windows, cut at them.
+/// Adds a run of memory to the windows, split at window boundaries.
 fn add_to_windows(windows: &mut Vec<Window>, run: &Run, window: PageSize, base: PageSize) {
     let mut at = run.start;
     while at < run.end {

@@ -1,8 +1,8 @@
-//! What keeps larger pages out of shared memory: settings of their own (`shmem_allowable_huge_orders`, mm/shmem.c).
+//! Settings that prevent larger pages in shared memory (`shmem_allowable_huge_orders`, mm/shmem.c).
 //!
-//! A file of a tmpfs follows the mount's `huge=`, and the kernel's own tmpfs (memfd, System V, shared anonymous memory)
-//! `shmem_enabled`. Above them stand `deny` and `force` in `shmem_enabled`; and, for what has no name and since Linux 6.10, the
-//! file of the size.
+//! A file on a tmpfs follows the mount option `huge=`. The kernel's internal tmpfs (memfd, System V, shared anonymous memory)
+//! follows `shmem_enabled`. `deny` and `force` in `shmem_enabled` override both. Since Linux 6.10 the file of the size also
+//! applies, to memory without a name.
 
 use super::ground::Ground;
 use super::process::ThpMode;
@@ -12,18 +12,18 @@ use crate::census::Advice;
 use crate::judge::THP;
 use crate::size::PageSize;
 
-/// What decides about shared memory of a size: where it stands, and what it says.
+/// The setting that decides about shared memory of a size: its path and its value.
 struct Deciding {
     path: String,
     word: String,
-    /// Whether it is the option of a mount.
+    /// Whether it is a mount option.
     is_mount: bool,
 }
 
-/// The words of a setting for shared memory; another word is a value that could not be read.
+/// The valid words of a setting for shared memory; any other word is a value that could not be read.
 const WORDS: [&str; 6] = ["always", "within_size", "advise", "never", "deny", "force"];
 
-/// Why the kernel would refuse shared memory the size now, and what shows it.
+/// Why the kernel would currently refuse the size to shared memory, with the evidence.
 pub fn refusal(vma: &VmaFacts, size: PageSize, ground: &Ground) -> Option<(Cause, Vec<String>)> {
     if ground.process.thp == ThpMode::Disabled {
         return Some((Cause::DisabledForProcess, vec!["THP_enabled: 0 in /proc/PID/status".into()]));
@@ -47,7 +47,7 @@ pub fn refusal(vma: &VmaFacts, size: PageSize, ground: &Ground) -> Option<(Cause
     }
 }
 
-/// Whether the size is given only where the file is there from end to end.
+/// Whether the size is only given where the file covers the whole slot.
 pub fn is_within_size(vma: &VmaFacts, size: PageSize, ground: &Ground) -> bool {
     deciding(vma, size, ground).is_some_and(|deciding| deciding.word == "within_size")
 }
@@ -102,7 +102,7 @@ mod tests {
         }
     }
 
-    /// The cause where `shmem_enabled` and the file of 2M say this.
+    /// The cause when `shmem_enabled` and the file of 2M have these values.
     fn cause(vma: &VmaFacts, common: &str, own: &str) -> Option<Cause> {
         let setting = |path: &str, word: &str| (format!("{THP}/{path}"), word.to_string());
         let settings = [setting("shmem_enabled", common), setting("hugepages-2048kB/shmem_enabled", own)].into();
@@ -121,19 +121,19 @@ mod tests {
         assert_eq!(cause(&unnamed, "always", "never"), disabled("hugepages-2048kB/shmem_enabled"));
         assert_eq!(cause(&unnamed, "never", "always"), None);
         assert_eq!(cause(&unnamed, "deny", "always"), disabled("shmem_enabled"));
-        // The settings of sizes are not for what has a name, and the mount's is.
+        // The settings of single sizes do not apply to memory with a name; the mount option does.
         assert!(matches!(cause(&mounted, "never", "always"), Some(Cause::SharedNotAdvised { .. })));
         assert_eq!(cause(&advised, "never", "never"), None);
         assert_eq!(cause(&advised, "deny", "always"), disabled("shmem_enabled"));
         assert_eq!(cause(&mounted, "force", "never"), None);
         let never = vma("/dev/shm/x", Some("never"), "hg");
         assert_eq!(cause(&never, "always", "always"), Some(Cause::MountRefuses { huge: "never".into() }));
-        // What could not be read permits nothing.
+        // A setting that could not be read permits nothing.
         let unknown = "unknown: Permission denied (os error 13)";
         assert_eq!(cause(&unnamed, unknown, "always"), Some(Cause::Unexplained));
         assert_eq!(cause(&unnamed, "always", unknown), Some(Cause::Unexplained));
         assert_eq!(cause(&mounted, unknown, "always"), Some(Cause::Unexplained), "`deny` may stand above the mount");
-        // Nothing stands in the way but the place.
+        // Only the file offset prevents the size.
         let beyond = VmaFacts { offset: 4096, ..advised };
         assert_eq!(cause(&beyond, "never", "never"), Some(Cause::FileMisaligned));
     }

@@ -1,4 +1,4 @@
-//! A process in one row, and causes summed over regions.
+//! A one-row summary of a process, and causes summed over regions.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,27 @@ use super::region::{Explained, Region};
 use crate::cause::Cause;
 use crate::census::Census;
 
-/// A process in one row: what is kept of an inspection where many processes are looked at.
+/// One row for a process: the part of an inspection that is kept when many processes are inspected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// The process.
+    /// The inspected process.
     pub process: Process,
-    /// What is present.
+    /// Present memory of the process.
     pub census: Census,
-    /// Bytes that are present, without zero pages.
+    /// Bytes that are present, without the zero page.
     pub resident_bytes: u64,
     /// Bytes that could be larger.
     pub could_be_larger_bytes: u64,
     /// Bytes that larger pages would add.
     pub bloat_bytes: u64,
-    /// The cause that explains most of what could be larger, with its bytes.
+    /// The cause that explains most of the bytes that could be larger, with those bytes.
     pub first_cause: Option<(Cause, u64)>,
-    /// What makes it a partial answer.
+    /// Reasons why the result is incomplete.
     pub partial: Vec<String>,
 }
 
 impl Summary {
-    /// That of an inspection.
+    /// The summary of an inspection.
     pub fn of(inspection: &Inspection) -> Summary {
         let first = explained(&inspection.regions).into_iter().find(|one| one.is_winnable());
         Summary {
@@ -43,8 +43,8 @@ impl Summary {
     }
 }
 
-/// The causes of many regions, each with its candidates once, largest first. The evidence is that of the region that it explains
-/// most of.
+/// The causes of many regions, largest first; each cause with its candidates occurs once. The evidence is that of the region of
+/// which it explains most.
 pub fn explained<'a>(regions: impl IntoIterator<Item = &'a Region>) -> Vec<Explained> {
     let mut by_cause: BTreeMap<(&Cause, &[Cause]), (u64, &Explained)> = BTreeMap::new();
     for one in regions.into_iter().flat_map(|region| &region.causes) {

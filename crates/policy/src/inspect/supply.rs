@@ -1,4 +1,4 @@
-//! What the kernel could give.
+//! The state of memory that decides which pages the kernel could allocate.
 
 use std::collections::BTreeMap;
 
@@ -7,47 +7,47 @@ use crate::size::PageSize;
 /// A hugetlb pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// The size of its pages.
+    /// Page size of the pool.
     pub size: PageSize,
-    /// Pages that it has.
+    /// Number of pages in the pool.
     pub pages: u64,
-    /// Pages that are free and not promised to anybody.
+    /// Pages that are free and not reserved.
     pub free: u64,
-    /// Surplus pages that it may still take from the system.
+    /// Surplus pages that the pool may still take from the system.
     pub surplus_left: u64,
 }
 
-/// The state of memory that decides whether the kernel could give larger pages, at the time of the look.
+/// The state of memory that decides whether the kernel could allocate larger pages, at the time of the inspection.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Supply {
-    /// The base page in bytes.
+    /// Base page size in bytes.
     pub base_bytes: u64,
-    /// Free blocks of the system by order (/proc/buddyinfo), the base page first.
+    /// Free blocks of the system by order (/proc/buddyinfo), order 0 first.
     pub free_blocks_by_order: Vec<u64>,
-    /// Memory that new programs can have.
+    /// Memory available to new programs, in bytes.
     pub available_bytes: u64,
-    /// Settings: path to value.
+    /// Settings by path.
     pub settings: BTreeMap<String, String>,
     /// The hugetlb pools of the system.
     pub pools: Vec<Pool>,
-    /// The kernel's event counters, by the names of `host::Counters`; for the whole system.
+    /// The kernel's event counters, by the names of `host::Counters`, for the whole system.
     pub counters: BTreeMap<String, u64>,
-    /// From when on they count.
+    /// The start of the period that the counters cover.
     pub counted_since: Since,
 }
 
-/// From when on counters count.
+/// The start of the period that counters cover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Since {
-    /// The system's boot.
+    /// System boot.
     #[default]
     Boot,
-    /// The start of the command that is inspected: they have all of its time, and little else.
+    /// The start of the inspected command: the counters cover the command's time and little else.
     Command,
 }
 
 impl Since {
-    /// In a few words.
+    /// A few words for a report.
     pub fn describe(self) -> &'static str {
         match self {
             Since::Boot => "since the boot",
@@ -57,8 +57,8 @@ impl Since {
 }
 
 impl Supply {
-    /// The same, with counters from an earlier supply on, which was taken when the command started. One that only one of the two
-    /// has is left out.
+    /// This supply with the counters relative to `start`, which was taken when the command started. A counter that only one of
+    /// the two has is left out.
     pub fn since(mut self, start: &Supply) -> Supply {
         let moved = |(name, now): (String, u64)| {
             let by = now.checked_sub(start.counter(&name)?)?;
@@ -69,12 +69,12 @@ impl Supply {
         self
     }
 
-    /// A counter; 0 where it never moved, `None` where this kernel does not have it.
+    /// The value of a counter; 0 where it never moved, `None` where this kernel does not have it.
     pub fn counter(&self, name: &str) -> Option<u64> {
         self.counters.get(name).copied()
     }
 
-    /// Free blocks of an order or larger.
+    /// Number of free blocks of at least this order.
     pub fn free_blocks_from(&self, order: u32) -> u64 {
         self.free_blocks_by_order.iter().skip(order as usize).sum()
     }

@@ -1,4 +1,4 @@
-//! What is known of one mapping.
+//! The facts about one mapping.
 
 use crate::call::prot;
 use crate::census::{Advice, VmaKind};
@@ -11,28 +11,28 @@ pub struct VmaFacts {
     pub start: u64,
     /// The address after the last.
     pub end: u64,
-    /// What it can hold.
+    /// The kind of memory that it can hold.
     pub kind: VmaKind,
-    /// [`prot`].
+    /// Protection bits from [`prot`].
     pub protection: u64,
-    /// Whether stores go to the object behind it.
+    /// Whether stores go to the mapped object.
     pub shared: bool,
     /// Major and minor number of the file system that holds the file; 0:0 without a file.
     pub device: (u32, u32),
-    /// The file's inode; 0 without a file.
+    /// Inode number of the file; 0 without a file.
     pub inode: u64,
-    /// Where in the file it begins.
+    /// Offset of the mapping in the file, in bytes.
     pub offset: u64,
     /// The path, or the kernel's name in brackets.
     pub name: String,
-    /// Whether the file behind it lies in shared memory (tmpfs).
+    /// Whether the file is in shared memory (tmpfs).
     pub is_shmem: bool,
-    /// The file system behind it; `None` without a file, for the kernel's own tmpfs (memfd, shared anonymous and System V
-    /// memory), which is mounted nowhere, and where the process's mount table does not have it.
+    /// The file system of the file. `None` without a file, for the kernel's internal tmpfs (memfd, shared anonymous and System V
+    /// memory), which is not mounted, and where the process's mount table does not list it.
     pub file_system: Option<FileSystem>,
-    /// What of a mapping it is.
+    /// Which part of a mapping this is.
     pub part: VmaPart,
-    /// What only smaps says; `None` where it was not read, or had not this mapping any more.
+    /// The facts that only smaps has; `None` where smaps was not read or no longer had this mapping.
     pub told: Option<Told>,
 }
 
@@ -41,11 +41,11 @@ pub struct VmaFacts {
 pub struct FileSystem {
     /// Its type: `ext4`, `tmpfs`.
     pub name: String,
-    /// The option `huge=` of a tmpfs; `None` where it is not shown, which is `never`.
+    /// The `huge=` option of a tmpfs; `None` where it is not shown, which means `never`.
     pub huge: Option<String>,
 }
 
-/// What of a mapping is meant: guard pages inside (MADV_GUARD_INSTALL) cut it into parts.
+/// Which part of a mapping this is: guard pages inside it (MADV_GUARD_INSTALL) cut a mapping into parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VmaPart {
     /// All of it, or its first part.
@@ -53,22 +53,22 @@ pub enum VmaPart {
     First,
     /// A part after a guard.
     Further,
-    /// A guard inside.
+    /// A guard inside the mapping.
     Guard,
 }
 
-/// What smaps says of a mapping.
+/// The facts about a mapping that only smaps has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// Its flags.
+    /// Flags from the `VmFlags` line.
     pub flags: VmFlags,
-    /// Whether the kernel would give it some transparent size (`THPeligible`); `None` before Linux 5.0.
+    /// Whether the kernel reports that some transparent size is possible (`THPeligible`); `None` before Linux 5.0.
     pub thp_eligible: Option<bool>,
-    /// The page size of its pool where it is hugetlb.
+    /// The page size of its pool, where it is a hugetlb mapping.
     pub hugetlb: Option<PageSize>,
     /// Bytes that are swapped out.
     pub swap_bytes: u64,
-    /// Anonymous bytes that other processes map too.
+    /// Anonymous bytes that other processes also map.
     pub shared_bytes: u64,
     /// Bytes that KSM has merged.
     pub ksm_bytes: u64,
@@ -78,17 +78,18 @@ pub struct Told {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VmFlags(u32);
 
-/// The flags that matter here. Those of protections are told by maps; those that the kernel changes by itself are none.
+/// The flags that matter here. Flags for protections are omitted because maps shows them; flags that the kernel changes on its
+/// own are omitted too.
 const MNEMONICS: [&str; 21] = [
     "hg", "nh", "ht", "pf", "io", "de", "lo", "um", "uw", "ui", "mg", "dc", "dd", "wf", "gu", "rr", "sr", "mm", "dp",
     "nr", "sl",
 ];
 
-/// Flags that come and go without a call, or spread over mappings: they cut nothing.
+/// Flags that change without a call or spread across mappings: they are no cut.
 const NOT_CUTTING: [&str; 2] = ["gu", "nr"];
 
 impl VmFlags {
-    /// Those that are in the text of a line `VmFlags`.
+    /// Parses the text of a `VmFlags` line.
     pub fn of(text: &str) -> VmFlags {
         let bit = |word: &str| MNEMONICS.iter().position(|known| *known == word).map_or(0, |at| 1 << at);
         VmFlags(text.split_ascii_whitespace().map(bit).fold(0, |all, bit| all | bit))
@@ -99,7 +100,7 @@ impl VmFlags {
         MNEMONICS.iter().position(|known| *known == mnemonic).is_some_and(|at| self.0 & 1 << at != 0)
     }
 
-    /// The flags that one of two mappings has and the other has not, and that keep the kernel from joining them.
+    /// The flags that only one of the two mappings has and that keep the kernel from merging them.
     pub fn difference(self, other: VmFlags) -> Vec<&'static str> {
         let differs = |(at, name): (usize, &'static str)| {
             ((self.0 ^ other.0) & 1 << at != 0 && !NOT_CUTTING.contains(&name)).then_some(name)
@@ -107,7 +108,7 @@ impl VmFlags {
         MNEMONICS.into_iter().enumerate().filter_map(differs).collect()
     }
 
-    /// What the mapping was advised.
+    /// The advice on the mapping.
     pub fn advice(self) -> Advice {
         if self.has("nh") {
             Advice::NoHuge
@@ -120,12 +121,12 @@ impl VmFlags {
 }
 
 impl VmaFacts {
-    /// Bytes of addresses.
+    /// Length of the address range in bytes.
     pub fn length_bytes(&self) -> u64 {
         self.end - self.start
     }
 
-    /// Whether it is private memory without a file, the main stack excepted.
+    /// Whether it is private memory without a file and not the main stack.
     pub fn is_anonymous(&self) -> bool {
         self.kind == VmaKind::Anonymous
     }
@@ -135,7 +136,7 @@ impl VmaFacts {
         self.protection == 0 || self.part == VmaPart::Guard
     }
 
-    /// Cuts it at guards inside, which are in order and lie in it.
+    /// Cuts the mapping at the guards inside it, which are in address order.
     pub fn cut_at(self, guards: &[(u64, u64)]) -> Vec<VmaFacts> {
         let mut parts = Vec::new();
         let mut at = self.start;
@@ -166,18 +167,18 @@ impl VmaFacts {
         self.protection & prot::EXEC != 0
     }
 
-    /// Whether a leaf of this size can map its file: address and place in the file have the same remainder.
+    /// Whether a leaf of this size can map its file: the address and the file offset have the same remainder.
     pub fn is_congruent(&self, size: PageSize) -> bool {
         self.start % size.bytes() == self.offset % size.bytes()
     }
 
-    /// Whether the file behind shared memory has no name: shared anonymous memory, memfd, System V memory, and files that are
-    /// deleted. The settings of single sizes hold for it (`shmem_mmap`, mm/shmem.c: no links when it was mapped).
+    /// Whether the file behind shared memory has no name: shared anonymous memory, memfd, System V memory, and deleted files. The
+    /// settings of single sizes apply to it (`shmem_mmap`, mm/shmem.c: no links when it was mapped).
     pub fn is_unnamed(&self) -> bool {
         self.name.ends_with(" (deleted)") || self.name.starts_with("[anon_shmem:")
     }
 
-    /// What it can hold, as far as slots matter: the main stack and shared memory have them like any other memory.
+    /// The kind of memory for the purpose of slots: the main stack and shared memory have slots like any other memory.
     pub fn kind_for_slots(&self) -> VmaKind {
         match self.kind {
             VmaKind::Anonymous | VmaKind::Stack | VmaKind::Shared => VmaKind::Anonymous,
@@ -199,7 +200,7 @@ impl VmaFacts {
         }
     }
 
-    /// What it was advised; `None` where that was not read.
+    /// The advice on the mapping; `None` where smaps was not read.
     pub fn advice(&self) -> Option<Advice> {
         self.told.map(|told| told.flags.advice())
     }

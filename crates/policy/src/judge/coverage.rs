@@ -1,49 +1,49 @@
-//! How memory stands to what a policy asks for.
+//! How memory compares with what a policy asks for.
 
 use crate::census::{Backing, Folio, Mapping};
 use crate::intent::{Granularity, Modifier, PageSizes, Policy};
 use crate::size::PageSize;
 
-/// What a policy asks for, as far as a census can tell.
+/// What a policy asks for, in terms that a census can check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aim {
-    /// Nothing in particular.
+    /// No particular size.
     Nothing,
     /// Base pages, of this size.
     Base(PageSize),
     /// Folios of this size, mapped by PTEs.
     Mthp(PageSize),
-    /// Leaves of this size, whatever stands behind them: the PMD leaf of THP, or a contiguous group that counts as one.
+    /// Leaves of this size, whatever backs them: the PMD leaf of THP, or a contiguous group that counts as one.
     Leaf(PageSize),
-    /// The same, or larger ones.
+    /// Leaves of this size or larger.
     LeafFrom(PageSize),
-    /// Pages of the pool of this size.
+    /// Pages of the hugetlb pool of this size.
     Hugetlb(PageSize),
     /// A size that this kernel does not have.
     Unavailable,
 }
 
-/// How a piece of memory stands to what a policy asks for.
+/// How a piece of memory compares with what a policy asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Not concerned: files, shared memory, zero pages.
+    /// The policy does not apply: files, shared memory, zero pages.
     Unconcerned,
     /// Mapped as asked.
     Covered,
     /// Larger pages than asked for.
     Larger,
-    /// A folio at least as large as asked for stands behind it, but is mapped in part.
+    /// A folio of at least the requested size backs it, but is mapped in part.
     Cut,
-    /// The folio is as asked and whole, but its leaf was split.
+    /// The folio is complete and as asked, but its leaf was split.
     Split,
-    /// Mapped smaller than asked, or otherwise not as asked.
+    /// Mapped smaller than asked, or in another way not as asked.
     Missing,
-    /// The folio that decides cannot be seen.
+    /// The folio that decides is not visible.
     Unseen,
 }
 
 impl Aim {
-    /// That of a policy on a kernel with these sizes.
+    /// The aim of a policy on a kernel with these page sizes.
     pub fn of(policy: &Policy, page_sizes: &PageSizes) -> Aim {
         if policy.has(Modifier::NoHuge) {
             return Aim::Base(page_sizes.base);
@@ -58,12 +58,12 @@ impl Aim {
         }
     }
 
-    /// How memory that is mapped in this way stands to the aim.
+    /// How memory mapped in this way compares with the aim.
     pub(super) fn standing(self, mapping: &Mapping) -> Standing {
         if mapping.is_concerned() { self.standing_of_any(mapping) } else { Standing::Unconcerned }
     }
 
-    /// The same of memory of any backing; zero pages are no memory.
+    /// As `standing`, for memory of any backing. Zero pages are not counted as memory.
     pub fn standing_of_any(self, mapping: &Mapping) -> Standing {
         if mapping.backing == Backing::Zero {
             return Standing::Unconcerned;

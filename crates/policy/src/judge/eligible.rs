@@ -1,5 +1,5 @@
-//! Whether the kernel may give a mapping folios of a size: what `thp_vma_allowable_orders`
-//! (include/linux/huge_mm.h) asks, asked from outside.
+//! Whether the kernel may give a mapping folios of a size: the checks of `thp_vma_allowable_orders` (include/linux/huge_mm.h),
+//! made from user space.
 
 use std::collections::BTreeMap;
 
@@ -8,47 +8,47 @@ use crate::census::Advice;
 use crate::intent::PageSizes;
 use crate::size::PageSize;
 
-/// Where the kernel shows its transparent pages (Documentation/admin-guide/mm/transhuge.rst).
+/// The directory of the settings of transparent huge pages (Documentation/admin-guide/mm/transhuge.rst).
 pub const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
-/// The setting of a transparent folio size.
+/// The path of the setting for a transparent folio size.
 pub fn thp_size_enabled(size: PageSize) -> String {
     format!("{THP}/hugepages-{}kB/enabled", size.bytes() >> 10)
 }
 
-/// What can be said of a mapping and a size.
+/// Whether the kernel may give a mapping a size, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Eligibility {
-    /// The kernel may not give it, because of this.
+    /// The kernel may not give the size, for this reason.
     Refused(Cause),
-    /// The kernel may give it.
+    /// The kernel may give the size.
     Eligible,
-    /// What the mapping was advised is not known, or what is set for its process or the size.
+    /// The advice on the mapping, the state of its process or the setting of the size is not known.
     Unknown,
 }
 
-/// What holds for every mapping of a process.
+/// The conditions that hold for every mapping of a process.
 pub struct Rules<'a> {
-    /// The settings that were in force: path to value.
+    /// The settings that were in force, by path.
     pub settings: &'a BTreeMap<String, String>,
-    /// Whether PR_SET_THP_DISABLE is in force (`THP_enabled: 0` in /proc/PID/status); `None` where it is not known.
+    /// Whether PR_SET_THP_DISABLE is in force (`THP_enabled: 0` in /proc/PID/status); `None` where this is not known.
     pub disabled_for_process: Option<bool>,
 }
 
-/// What sysfs says of a size.
+/// The mode of a size in sysfs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Mode {
     Always,
     Advised,
-    /// Never; the file that says so.
+    /// Disabled by the file with this path.
     Never(String),
-    /// The state does not have the setting.
+    /// The settings do not include it.
     Unknown,
 }
 
 impl Rules<'_> {
-    /// Whether the mapping may have folios of this size; `advice` is what it was advised, where that
-    /// is known. Page sizes are not asked for here.
+    /// Whether the mapping may have folios of this size. `advice` is the advice on the mapping, where it is known. Whether the
+    /// kernel has the size at all is not checked here.
     pub fn eligibility(&self, size: PageSize, advice: Option<Advice>) -> Eligibility {
         if self.disabled_for_process == Some(true) {
             return Eligibility::Refused(Cause::DisabledForProcess);
@@ -65,7 +65,7 @@ impl Rules<'_> {
         }
     }
 
-    /// The setting that switches a size off.
+    /// The path of the setting that disables a size; `None` where it is not disabled.
     pub fn switched_off(&self, size: PageSize) -> Option<String> {
         match self.mode(size) {
             Mode::Never(path) => Some(path),
@@ -73,15 +73,14 @@ impl Rules<'_> {
         }
     }
 
-    /// Whether no anonymous folio above the base page can stand behind base pages of a mapping of
-    /// `length_bytes`, although folios cannot be seen.
+    /// Whether no anonymous folio larger than the base page can be behind the base-page PTEs of a mapping of `length_bytes`,
+    /// although folios are not visible.
     ///
-    /// Folios below PMD size are ruled out by sysfs (the settings are compared around every trial) or by
-    /// the mapping's length alone. Those of PMD size would show as PMD leaves, unless their leaf was
-    /// split; they are ruled out by PR_SET_THP_DISABLE and MADV_NOHUGEPAGE too. What remains is a folio
-    /// that was made before the prctl or the advice and whose leaf was split afterwards: the program may
-    /// have called prctl itself, and late. That pagelab did so before the first instruction is more than
-    /// is asked here, and proves more.
+    /// Folios below PMD size are ruled out by sysfs (the settings are compared around every trial) or by the mapping's length
+    /// alone. Folios of PMD size would appear as PMD leaves unless their leaf was split; PR_SET_THP_DISABLE and MADV_NOHUGEPAGE
+    /// rule them out too. One case remains: a folio made before the prctl or the advice, whose leaf was split afterwards. The
+    /// program may have called prctl itself, and late. This function does not require that pagelab made the call before the first
+    /// instruction; that would prove more.
     pub fn only_base_pages(&self, page_sizes: &PageSizes, length_bytes: u64, advice: Option<Advice>) -> bool {
         let ruled_out = |size: &PageSize| self.switched_off(*size).is_some() || length_bytes < size.bytes();
         let advised_against = advice == Some(Advice::NoHuge);
@@ -91,8 +90,8 @@ impl Rules<'_> {
                 .is_none_or(|pmd| self.disabled_for_process == Some(true) || advised_against || ruled_out(&pmd))
     }
 
-    /// The size's own file first; where it says `inherit`, or on kernels before 6.8 that have none, the
-    /// file for all sizes.
+    /// The mode from the size's own file. Where that contains `inherit`, or on kernels before 6.8 that have no such file, the
+    /// mode from the file for all sizes.
     fn mode(&self, size: PageSize) -> Mode {
         let common = format!("{}/enabled", THP);
         let own = thp_size_enabled(size);

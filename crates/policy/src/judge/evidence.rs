@@ -1,4 +1,4 @@
-//! The verdict, from all that a trial showed.
+//! Builds the verdict from everything that a trial showed.
 
 use std::collections::BTreeMap;
 
@@ -8,39 +8,39 @@ use crate::census::{Backing, Folio};
 use crate::size::PageSize;
 use crate::verdict::{AnsweredCall, Holding, Peak, Verdict};
 
-/// How far apart the bounds of a peak must be for that to be said.
+/// The difference between the bounds of a peak from which on it is reported.
 const WORTH_A_NOTE_BYTES: u64 = 64 << 20;
 
 /// The counter of PMD leaves that were split into base pages (/proc/vmstat).
 const LEAVES_SPLIT: &str = "thp_split_pmd";
 
-/// All that a trial showed of what its policy concerns. The verdict is built from it, once.
+/// Everything that a trial showed about the memory that its policy applies to. The verdict is built from it once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// What the looks found, merged.
+    /// The merged results of all examinations.
     pub examination: Examination,
-    /// How much of the peak was looked at; `None` where a platform needs no looks.
+    /// How much of the peak was examined; `None` where a platform needs no examinations during the run.
     pub peak: Option<Peak>,
-    /// Whether all memory was looked at before it went.
+    /// Whether all memory was examined before it was given back.
     pub is_all_seen: bool,
-    /// Bytes that went without a look.
+    /// Bytes that were given back without being examined.
     pub unseen_unmapped_bytes: u64,
-    /// How often slots did not get a larger page, or lost it.
+    /// How often slots did not get a larger page, or lost one.
     pub slots: SlotCounts,
-    /// From which length on mappings were advised as they were made: what carries no advice was mapped in smaller pieces.
-    /// `None` where the policy advises nothing.
+    /// The length from which on mappings were advised when they were made: memory without advice was mapped in smaller pieces.
+    /// `None` where the policy gives no advice.
     pub advised_bytes: Option<u64>,
-    /// What is known from serving calls, with bytes where they are known.
+    /// Causes known from handling calls, with bytes where they are known.
     pub noted: BTreeMap<Cause, u64>,
-    /// Calls that were answered in the kernel's place, and how often.
+    /// Calls that were answered in place of the kernel, with their number.
     pub answered: BTreeMap<String, u64>,
-    /// Whether guard pages were to be left open.
+    /// Whether guard pages were to be left accessible.
     pub is_without_guards: bool,
-    /// The kernel's direct map, where the policy is about that.
+    /// The kernel's direct map, where the policy is about it.
     pub direct_map: Option<DirectMap>,
 }
 
-/// How often slots of the size asked for did not get a larger page, or lost it, one count for each slot. The kernel counts for the
+/// How often slots of the requested size did not get a larger page, or lost one; each slot counts once. The kernel counts for the
 /// whole system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlotCounts {
@@ -55,11 +55,11 @@ pub struct SlotCounts {
 /// Allocations that fell back to a smaller size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fallbacks {
-    /// The counter that says so.
+    /// The kernel counter.
     pub counter: String,
-    /// By how much it moved.
+    /// How much the counter moved.
     pub times: u64,
-    /// How much of that were failed charges to the control group.
+    /// How many of them were failed charges to the control group.
     pub charges: u64,
 }
 
@@ -75,24 +75,24 @@ pub enum DirectMap {
     },
     /// It could not be read.
     Unseen {
-        /// Why.
+        /// The reason, as text.
         reason: String,
     },
 }
 
-/// How much of a map is as asked.
+/// How much of the direct map is as asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MappedShare {
-    /// All of it.
+    /// Bytes of the whole direct map.
     pub total_bytes: u64,
-    /// What leaves of the size asked for certainly map.
+    /// Bytes that leaves of the requested size are certain to map.
     pub covered_bytes: u64,
 }
 
 impl SlotCounts {
-    /// Those of a size, from how far the kernel's counters moved (/proc/vmstat and, below their size, those of
-    /// /sys/kernel/mm/transparent_hugepage). A size's own counters exist since Linux 6.10; before that /proc/vmstat counts for
-    /// PMD size. The kernel counts a failed charge to the control group as a fallback too.
+    /// The counts for a size, from how far the kernel's counters moved (/proc/vmstat and, with paths relative to it, those in
+    /// /sys/kernel/mm/transparent_hugepage). A size has counters of its own since Linux 6.10; before that /proc/vmstat counts PMD
+    /// size only. The kernel also counts a failed charge to the control group as a fallback.
     pub fn of_kernel(moved: &BTreeMap<String, u64>, size: Option<PageSize>) -> SlotCounts {
         let split_leaves = moved.get(LEAVES_SPLIT).copied().unwrap_or(0);
         let Some(size) = size else { return SlotCounts { split_leaves, ..SlotCounts::default() } };
@@ -100,7 +100,7 @@ impl SlotCounts {
     }
 }
 
-/// Folios that lost a part of their content: those that the kernel noted to be mapped in part (`split_deferred`), as after
+/// Folios that lost a part of their content: those that the kernel queued as mapped in part (`split_deferred`), as after
 /// MADV_DONTNEED, and those that it split at once (`split`), as for MADV_FREE.
 fn cut_folios(moved: &BTreeMap<String, u64>, size: PageSize) -> u64 {
     let by = |name: &str| moved.get(name).copied().unwrap_or(0);
@@ -121,12 +121,12 @@ fn fallbacks(moved: &BTreeMap<String, u64>, size: PageSize) -> Option<Fallbacks>
 }
 
 impl Evidence {
-    /// What the looks found, and nothing else.
+    /// Evidence that consists only of an examination.
     pub fn of(examination: Examination) -> Evidence {
         Evidence { examination, ..Evidence::default() }
     }
 
-    /// The verdict.
+    /// Builds the verdict.
     pub fn verdict(mut self) -> Verdict {
         self.note_what_is_known();
         let answered = std::mem::take(&mut self.answered);
@@ -152,7 +152,7 @@ impl Evidence {
         }
     }
 
-    /// Less than half of the peak proves nothing; where its bounds leave that open it is said.
+    /// Less than half of the peak proves nothing. Where the bounds of the peak leave that open, a cause reports it.
     fn set_against_peak(&mut self) {
         let Some(peak) = self.peak.filter(|_| self.examination.asked) else { return };
         if peak.is_unseen() {
@@ -179,7 +179,8 @@ impl Evidence {
 }
 
 impl DirectMap {
-    /// A map that was split meanwhile was not as asked. The program's memory is not what is judged: what was noted of it is said.
+    /// The verdict on the direct map. A map that was split during the trial was not as asked. The program's memory is not judged,
+    /// but the causes noted for it are reported.
     fn verdict(self, mut program: Examination) -> Verdict {
         program.settle_notes();
         let noted = program.shares();
@@ -199,7 +200,8 @@ impl DirectMap {
 }
 
 impl Examination {
-    /// Where larger pages are seen after all, what cannot be seen is unknown.
+    /// Where larger pages are visible although PR_SET_THP_DISABLE should prevent them, memory that is not visible counts as
+    /// unknown.
     fn settle_proof(&mut self) {
         match (self.undone, self.proven_bytes) {
             (_, 0) => {}
@@ -211,7 +213,7 @@ impl Examination {
         }
     }
 
-    /// Divides the permitted slots between allocations that fell back, larger pages that were split, and other causes.
+    /// Attributes the permitted slots to failed allocations, split larger pages, and other causes.
     fn settle_slots(&mut self, counts: &SlotCounts) {
         if let Some(Fallbacks { counter, times, charges }) = counts.fallbacks.clone() {
             let charged = self.take_slots(charges);
@@ -236,8 +238,8 @@ impl Examination {
         self.add(Cause::SlotPartlyPresent, partial.bytes);
     }
 
-    /// Memory without advice was mapped in pieces that are too small for it, unless advice was refused somewhere, or
-    /// a program's calls were not seen.
+    /// Memory without advice was mapped in pieces too small to be advised, unless advice was refused somewhere or the calls of a
+    /// program were not traced.
     fn settle_pieces(&mut self, advised_bytes: Option<u64>) {
         let is_refusal =
             |cause: &Cause| matches!(cause, Cause::FilteredByProgram | Cause::AdviceRefused { .. } | Cause::ForeignAbi);
@@ -249,14 +251,14 @@ impl Examination {
         }
     }
 
-    /// Takes up to `count` slots away, full ones first; returns their bytes.
+    /// Removes up to `count` slots, full ones first, and returns their bytes.
     fn take_slots(&mut self, count: u64) -> u64 {
         let left = count.saturating_sub(self.full.count);
         let last = left.saturating_sub(self.full_after_fork.count);
         self.full.take(count) + self.full_after_fork.take(left) + self.partial.take(last)
     }
 
-    /// Lets what was noted take the place of what is unexplained.
+    /// Replaces unexplained memory by the causes that were noted.
     fn settle_notes(&mut self) {
         for (cause, bytes) in std::mem::take(&mut self.notes) {
             let mut taken = 0;
@@ -281,7 +283,7 @@ impl Examination {
         if least == most && !self.unsized_process { least } else { Holding::Unknown }
     }
 
-    /// The causes, largest first; those without bytes last.
+    /// The causes, largest first; causes without bytes last.
     fn shares(self) -> Vec<CauseShare> {
         let mut causes = self.causes;
         causes.retain(|cause, bytes| *bytes > 0 || !matches!(cause, Cause::Unexplained | Cause::PoolExhausted { .. }));

@@ -1,4 +1,4 @@
-//! What the memory of one process, or of many, says about a policy.
+//! What the memory of one process or several shows about a policy.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -11,43 +11,43 @@ use crate::cause::Cause;
 use crate::census::Census;
 use crate::size::PageSize;
 
-/// What the census of a process, or of many, says about a policy.
+/// What the census of one process or several shows about a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Examination {
-    /// Everything that was present.
+    /// All memory that was present.
     pub census: Census,
     /// Anonymous and hugetlb bytes.
     pub concerned_bytes: u64,
-    /// Those of them that are mapped as asked.
+    /// Concerned bytes that are mapped as asked.
     pub covered_bytes: u64,
-    /// Those of them of which it cannot be seen.
+    /// Concerned bytes for which this is not visible.
     pub unseen_bytes: u64,
-    /// Why the others are not mapped as asked, in bytes. Slots that were permitted and are fully or
-    /// partly present are not among them: see [`super::Evidence`].
+    /// Why the others are not mapped as asked, in bytes. Slots that were permitted and are full or partly present are not
+    /// included: see [`super::Evidence`].
     pub causes: BTreeMap<Cause, u64>,
-    /// What else was noted, with bytes where they are known.
+    /// Other causes that were noted, with bytes where they are known.
     pub(super) notes: BTreeMap<Cause, u64>,
-    /// Permitted slots that are present from end to end.
+    /// Permitted slots that are completely present.
     pub(super) full: Slots,
-    /// The same, of processes that forked or were forked.
+    /// Permitted slots that are completely present, in processes that forked or were forked.
     pub(super) full_after_fork: Slots,
     /// Permitted slots of which a part is present.
     pub(super) partial: Slots,
-    /// Whether the policy asks for anything.
+    /// Whether the policy asks for a page size.
     pub(super) asked: bool,
-    /// Those covered bytes that are taken to be so because PR_SET_THP_DISABLE was in force.
+    /// Covered bytes that count as base pages because PR_SET_THP_DISABLE was in force.
     pub(super) proven_bytes: u64,
-    /// Whether larger anonymous pages were seen although it was to be in force: then it proves nothing.
+    /// Whether larger anonymous pages were seen although PR_SET_THP_DISABLE was to be in force; it then proves nothing.
     pub(super) undone: bool,
-    /// Concerned bytes of processes that could not be looked at.
+    /// Concerned bytes of processes that could not be examined.
     pub(super) unseen_in_processes: u64,
-    /// Whether there is a process of which not even the size is known.
+    /// Whether the memory size of some unexamined process is unknown.
     pub(super) unsized_process: bool,
-    /// Whether what is added now is of a process that forked or was forked.
+    /// Whether the memory being added belongs to a process that forked or was forked.
     after_fork: bool,
 }
 
-/// Slots of the size asked for, in which it was permitted and is not.
+/// Slots of the requested size that are permitted but do not have a page of that size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Slots {
     pub count: u64,
@@ -55,18 +55,18 @@ pub(super) struct Slots {
 }
 
 impl Examination {
-    /// Nothing seen yet. A policy that asks for something is not taken to be in force for want of a look.
+    /// The empty examination. Under a policy that asks for a size, an examination of no memory is no proof that the policy held.
     pub fn begun(aim: Aim) -> Examination {
         Examination { asked: aim != Aim::Nothing, ..Examination::default() }
     }
 
-    /// Memory that was found, of which nothing is explained yet.
+    /// An examination of a census before any cause has been found.
     pub(super) fn of(census: &Census, aim: Aim, after_fork: bool) -> Examination {
         let concerned_bytes = census.concerned_bytes();
         Examination { census: census.clone(), concerned_bytes, after_fork, ..Examination::begun(aim) }
     }
 
-    /// A direct map by its leaves, of which only the ends of memory are smaller than asked.
+    /// An examination of a direct map by its leaves, where only the ends of memory are smaller than asked.
     pub fn of_leaves(asked: PageSize, leaves: impl IntoIterator<Item = (PageSize, u64)>) -> Examination {
         let mut examination = Examination::begun(Aim::Leaf(asked));
         for (leaf, bytes) in leaves {
@@ -80,8 +80,8 @@ impl Examination {
         examination
     }
 
-    /// Counts a process that could not be looked at, and why; `memory_bytes` is its anonymous and hugetlb memory,
-    /// where that is known.
+    /// Counts a process that could not be examined, with the reason. `memory_bytes` is its anonymous and hugetlb memory, where it
+    /// is known.
     pub fn miss_process(&mut self, reason: String, memory_bytes: Option<u64>) {
         let bytes = memory_bytes.unwrap_or(0);
         self.unsized_process |= memory_bytes.is_none();
@@ -90,7 +90,7 @@ impl Examination {
         *self.causes.entry(Cause::ProcessUnseen { reason }).or_default() += bytes;
     }
 
-    /// Adds what was found in another process, or in another range.
+    /// Adds the examination of another process or another range.
     pub fn merge(&mut self, other: Examination) {
         self.census.merge(&other.census);
         self.concerned_bytes += other.concerned_bytes;
@@ -108,8 +108,8 @@ impl Examination {
         self.unsized_process |= other.unsized_process;
     }
 
-    /// Notes a cause that is known from elsewhere, as from tracing: it takes the place of what would be
-    /// unexplained, or blamed on the pool, for up to `bytes`.
+    /// Notes a cause that is known from elsewhere, for example from tracing. For up to `bytes` it replaces the causes
+    /// "unexplained" and "pool exhausted".
     pub fn note(&mut self, cause: Cause, bytes: u64) {
         *self.notes.entry(cause).or_default() += bytes;
     }
@@ -120,14 +120,14 @@ impl Examination {
         }
     }
 
-    /// A piece under a policy that asks for transparent folios.
+    /// Adds a piece under a policy that asks for transparent folios.
     pub(super) fn add_transparent(&mut self, piece: &Piece, eligibility: &Eligibility) {
         if let Some(cause) = certain_cause(piece.shape) {
             self.add(cause, piece.missing_bytes + piece.unseen_bytes);
             return;
         }
         match eligibility {
-            // Sysfs is compared around every trial; a prctl or advice may have come late.
+            // Sysfs is compared around every trial, but a prctl or advice may have come late.
             Eligibility::Refused(cause @ Cause::SizeDisabled { .. }) => {
                 self.add(cause.clone(), piece.missing_bytes + piece.unseen_bytes);
             }
@@ -159,7 +159,7 @@ impl Examination {
         }
     }
 
-    /// A piece under a policy that asks for hugetlb pages.
+    /// Adds a piece under a policy that asks for hugetlb pages.
     pub(super) fn add_hugetlb(&mut self, piece: &Piece, size: PageSize, refused: bool, exhausted: bool) {
         let cause = match certain_cause(piece.shape) {
             Some(cause) => cause,
@@ -170,7 +170,7 @@ impl Examination {
         self.add(cause, piece.missing_bytes);
     }
 
-    /// What no place accounts for: a census of sums has no places.
+    /// Adds the memory that no piece accounts for: a census of sums has no addresses.
     pub(super) fn add_what_is_left(&mut self) {
         let slots = self.full.bytes + self.full_after_fork.bytes + self.partial.bytes;
         let known = self.covered_bytes + self.unseen_bytes + slots;
@@ -180,7 +180,8 @@ impl Examination {
 }
 
 impl Examination {
-    /// What nothing explains may have a cause that could not be read. The first reason is given for that memory, and all are reported.
+    /// Unexplained memory may have a cause that could not be read. The first reason is given for that memory, and all reasons are
+    /// reported.
     pub(super) fn add_unread(&mut self, reasons: Vec<Unread>) {
         if let Some(Unread(first)) = reasons.first() {
             let bytes = self.causes.remove(&Cause::Unexplained).unwrap_or(0);
@@ -196,7 +197,7 @@ impl Slots {
         self.bytes += other.bytes;
     }
 
-    /// Takes up to `count` slots away and returns their bytes, at the average of these slots.
+    /// Removes up to `count` slots and returns their bytes, at the average of these slots.
     pub(super) fn take(&mut self, count: u64) -> u64 {
         let count = count.min(self.count);
         if count == 0 {
@@ -208,7 +209,7 @@ impl Slots {
     }
 }
 
-/// The cause that follows from the shape alone, whatever is permitted.
+/// The cause that follows from the shape alone, whatever the settings permit.
 pub fn certain_cause(shape: Shape) -> Option<Cause> {
     match shape {
         Shape::Stack => Some(Cause::Stack),

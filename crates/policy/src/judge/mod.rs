@@ -1,36 +1,32 @@
-//! Whether a policy took effect on a process, and for the memory on which it did not, why.
+//! Whether a policy took effect on a process, and why not for the memory on which it did not.
 //!
 //! # How a cause is found
-//! Every byte that the policy concerns and does not cover gets one cause: the first of this list that
-//! applies.
-//! 1. *What is there instead*: larger pages than asked for; a folio that is mapped in part; a folio that
-//!    is whole, but whose leaf was split.
-//! 2. *Shape*: the stack, private copies of file pages, a mapping smaller than the target, memory
-//!    outside every aligned slot of its mapping.
-//! 3. *Permission*: PR_SET_THP_DISABLE, MADV_NOHUGEPAGE, sysfs, missing advice, as the kernel would ask
-//!    for them now.
-//! 4. *History*: a zero page in the slot, holes in the slot, base pages beside a part of a larger folio in the slot, and for
-//!    a slot that is permitted and full of base pages: an allocation that fell back, a larger page that was split, or touched
-//!    before it was permitted.
+//! Every byte that the policy applies to but does not cover gets one cause: the first in this list that applies.
+//! 1. *State*: larger pages than asked for; a folio that is mapped in part; a complete folio whose leaf was split.
+//! 2. *Shape*: the stack, private copies of file pages, a mapping smaller than the target, memory outside every aligned slot of
+//!    its mapping.
+//! 3. *Permission*: PR_SET_THP_DISABLE, MADV_NOHUGEPAGE, sysfs, missing advice, as the kernel would check them now.
+//! 4. *History*: a zero page in the slot, holes in the slot, base pages next to part of a larger folio in the slot. For a slot
+//!    that is permitted and full of base pages: an allocation that fell back, a larger page that was split, or a touch before the
+//!    size was permitted.
 //!
-//! The kernel counts allocations that fell back, folios that lost a part of their content, and leaves that were split, for the whole
-//! system only, one for each slot. So they explain at most as many slots as they count, full ones first, and the rest was touched
-//! too early.
+//! The kernel counts allocations that fell back, folios that lost a part of their content, and split leaves only for the whole
+//! system, one for each slot. The counters therefore explain at most as many slots as they count, full ones first; the remaining
+//! slots were touched too early.
 //!
-//! What is mapped in part, or was split, in a process that forked or was forked may be so because of a write after that, or because
-//! memory was cut; which of the two cannot be seen.
+//! In a process that forked or was forked, memory that is mapped in part or was split may be so because of a write after the fork
+//! or because memory was cut. The two cannot be distinguished.
 //!
-//! # What is not known is said
-//! Where folios cannot be seen, memory that may be as asked or not is neither covered nor missing. The
-//! verdict is [`Holding::Unknown`](crate::verdict::Holding::Unknown) where that memory could change the word, with
-//! [`Cause::FoliosInvisible`]. Memory can be ruled in or out without seeing folios: by the counters of
-//! the system's anonymous folios (a size of which there is none), by shape (a hole or a zero page in the
-//! slot), and where base pages are asked for by the rules of `Rules::only_base_pages`. Under `base` and `+no-huge` themselves
-//! PR_SET_THP_DISABLE is in force from the first instruction on and the tracer answers what would end it; that
-//! it still is (`THP_enabled: 0` in /proc/PID/status) proves base pages, for the kernel then gives no
-//! anonymous folio of any other size (`vma_thp_disabled` in include/linux/huge_mm.h, which
-//! `__thp_vma_allowable_orders` asks for faults, khugepaged, MADV_COLLAPSE and swap alike). Where a larger
-//! anonymous page is seen anywhere in the tree all the same, somebody has undone it, and it proves nothing.
+//! # Unknown memory is reported
+//! Where folios are not visible, memory that may or may not be as asked is neither covered nor missing. The verdict is
+//! [`Holding::Unknown`](crate::verdict::Holding::Unknown) where that memory could change the result, with
+//! [`Cause::FoliosInvisible`]. Memory can be decided without seeing folios: by the counters of the system's anonymous folios
+//! (where there is no folio of a size), by shape (a hole or a zero page in the slot), and, where base pages are asked for, by the
+//! rules of `Rules::only_base_pages`. Under `base` and `+no-huge` themselves PR_SET_THP_DISABLE is in force from the first
+//! instruction on, and the tracer answers calls that would end it. If it is still in force (`THP_enabled: 0` in
+//! /proc/PID/status), that proves base pages: the kernel then gives no anonymous folio of any other size (`vma_thp_disabled` in
+//! include/linux/huge_mm.h, which `__thp_vma_allowable_orders` calls for faults, khugepaged, MADV_COLLAPSE and swap alike). If a
+//! larger anonymous page is nevertheless seen anywhere in the tree, PR_SET_THP_DISABLE was undone, and it proves nothing.
 
 mod coverage;
 mod eligible;
@@ -51,63 +47,63 @@ pub use evidence::{DirectMap, Evidence, Fallbacks, MappedShare, SlotCounts};
 pub use examination::{Examination, certain_cause};
 pub use slots::{Piece, Shape, shapes};
 
-/// What is asked about memory that was looked at.
+/// The question that the judge answers about examined memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// What the memory was to be mapped with.
+    /// What the memory should be mapped with.
     pub aim: Aim,
-    /// Whether that is had by PR_SET_THP_DISABLE, which is in force before the program's first instruction.
+    /// Whether the aim is reached by PR_SET_THP_DISABLE, set before the program's first instruction.
     pub by_thp_disable: bool,
-    /// The sizes of the kernel.
+    /// The page sizes of the kernel.
     pub page_sizes: &'a PageSizes,
-    /// The settings that were in force: path to value.
+    /// The settings that were in force, by path.
     pub settings: &'a BTreeMap<String, String>,
-    /// Whether the process was forked, or has forked, since it loaded its program.
+    /// Whether the process was forked, or has forked, since it executed its program.
     pub after_fork: bool,
 }
 
-/// What a platform found of a process, or of a range of one.
+/// The memory that a platform found in a process or in a range of one.
 #[derive(Clone, Copy, Debug)]
 pub struct Look<'a> {
     /// Bytes by mapping.
     pub census: &'a Census,
-    /// The same with places; empty where there are sums only.
+    /// The same memory with addresses; empty where only sums are known.
     pub areas: &'a [Area<'a>],
 }
 
-/// Why there is no answer: what could not be read, without the number of the process.
+/// The reason why there is no answer: what could not be read, without the PID.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unread(pub String);
 
-/// An answer, or why there is none.
+/// An answer, or the reason why there is none.
 pub type Answer<T> = Result<T, Unread>;
 
-/// What a judge may ask of a process beside what was found. It is asked only where the answer matters, for an answer can cost as
-/// much as the look.
+/// Queries that the judge may make about a process in addition to the memory found. It makes them only where the answer matters,
+/// because an answer can cost as much as the examination.
 pub trait Process {
     /// Whether PR_SET_THP_DISABLE is in force.
     fn is_thp_disabled(&self) -> Answer<bool>;
 
-    /// What its mappings were advised, by their first addresses, in order; those that are not there are not known. `bytes` of
-    /// memory may be explained by it.
+    /// The advice on its mappings, sorted by their first addresses; for mappings that are not listed it is not known. The answer
+    /// may explain `bytes` of memory.
     fn advice(&self, bytes: u64) -> Answer<Vec<(u64, Advice)>>;
 
-    /// Whether anonymous folios of a size may exist.
+    /// Whether anonymous folios of a size may exist on the system.
     fn may_have_folios(&self, size: PageSize) -> bool;
 
-    /// Whether the pool of a size has no page to give.
+    /// Whether the pool of a size has no free page.
     fn is_pool_exhausted(&self, size: PageSize) -> Answer<bool>;
 }
 
 impl<'a> Question<'a> {
-    /// Whether a policy took effect, asked of a process that was not forked.
+    /// Asks whether a policy took effect on a process that was not forked.
     pub fn of(policy: &Policy, page_sizes: &'a PageSizes, settings: &'a BTreeMap<String, String>) -> Question<'a> {
         let by_thp_disable = policy.granularity == Granularity::Base || policy.has(Modifier::NoHuge);
         Question { aim: Aim::of(policy, page_sizes), by_thp_disable, page_sizes, settings, after_fork: false }
     }
 
-    /// What the memory that was looked at says.
+    /// Examines the memory that was found.
     pub fn answer(&self, seen: &Look, process: &impl Process) -> Examination {
         let mut examination = Examination::of(seen.census, self.aim, self.after_fork);
         if self.aim == Aim::Nothing {
@@ -155,7 +151,7 @@ impl<'a> Question<'a> {
         }
         let advice = match self.aim {
             Aim::Unavailable => Vec::new(),
-            // Advice that could not be read is known of no mapping.
+            // If the advice could not be read, it is not known for any mapping.
             _ => known(process.advice(missing + unseen), &mut unread).unwrap_or_default(),
         };
         let advice_of = |area: &Area| {
@@ -176,7 +172,7 @@ impl<'a> Question<'a> {
                 }
             }
             Aim::Mthp(size) | Aim::Leaf(size) | Aim::LeafFrom(size) => {
-                // Sums only: no places, and so no shapes.
+                // Only sums: there are no addresses and therefore no shapes.
                 examination.unseen_bytes = unseen;
                 match rules.eligibility(size, None) {
                     Eligibility::Refused(cause) => examination.add(cause, missing),
@@ -215,7 +211,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// What is known; else the reason is kept.
+/// The answer if there is one; otherwise records the reason.
 fn known<T>(answer: Answer<T>, unread: &mut Vec<Unread>) -> Option<T> {
     answer.map_err(|reason| unread.push(reason)).ok()
 }

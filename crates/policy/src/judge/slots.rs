@@ -1,50 +1,49 @@
-//! Slot by slot: what in the shape of a mapping keeps larger pages out.
+//! Slot by slot: what in the shape of a mapping prevents larger pages.
 //!
-//! A slot is a naturally aligned stretch of addresses of the target size that lies inside one mapping:
-//! only there can the kernel map a page of that size (`thp_vma_suitable_order`,
-//! include/linux/huge_mm.h).
+//! A slot is a naturally aligned range of the target size inside one mapping. Only there can the kernel map a page of that size
+//! (`thp_vma_suitable_order`, include/linux/huge_mm.h).
 
 use super::coverage::Standing;
 use crate::census::{Area, Backing, Mapping, Region, VmaKind};
 use crate::size::PageSize;
 
-/// Why memory of one standing is where it is, as far as the shape of its mapping says.
+/// The position of memory relative to the slots of its mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shape {
-    /// The main thread's stack.
+    /// On the main thread's stack.
     Stack,
     /// A private copy of a file's page (`do_cow_fault`, mm/memory.c: single pages only).
     FileCopy,
     /// The mapping is smaller than a slot.
     TooSmall,
-    /// Outside every slot of its mapping.
+    /// In no slot of its mapping.
     NoSlot,
-    /// In a slot in which a zero page stands.
+    /// In a slot that contains a zero page.
     ZeroInSlot,
-    /// In a slot of which a part is not present.
+    /// In a slot that is only partly present.
     Holes,
-    /// In a slot that is present from end to end, beside a part of a larger folio: the slot held one.
+    /// In a slot that is completely present and contains part of a larger folio: the slot held a larger page before.
     Refilled,
-    /// In any other slot that is present from end to end.
+    /// In any other slot that is completely present.
     Full,
 }
 
 /// Memory of one shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The shape.
+    /// The shape of all this memory.
     pub shape: Shape,
-    /// Bytes that are mapped otherwise than asked.
+    /// Bytes that are not mapped as asked.
     pub missing_bytes: u64,
-    /// Bytes of which that cannot be seen.
+    /// Bytes for which it is not visible whether they are as asked.
     pub unseen_bytes: u64,
-    /// The number of slots, for the shapes that are in one.
+    /// Number of slots, for the shapes that are in one.
     pub slots: u64,
     /// Bytes that are present in these slots, however they are mapped.
     pub present_bytes: u64,
 }
 
-/// Divides the missing and unseen memory of a mapping by its shape.
+/// Groups the missing and unseen memory of a mapping by shape.
 pub fn shapes(area: &Area, target: PageSize, standing: impl Fn(&Mapping) -> Standing) -> Vec<Piece> {
     let mut pieces = Pieces::default();
     let outside = match area.kind {
@@ -62,7 +61,7 @@ pub fn shapes(area: &Area, target: PageSize, standing: impl Fn(&Mapping) -> Stan
     pieces.0
 }
 
-/// Consecutive slots that all look the same, or one slot.
+/// Consecutive slots with the same content, or one slot.
 struct Slots {
     start: u64,
     count: u64,
@@ -110,8 +109,8 @@ fn by_slot(area: &Area, target: PageSize, standing: impl Fn(&Mapping) -> Standin
     pieces.close(open, target);
 }
 
-/// The parts of a region: what lies below the first slot, in its first slot, in all slots that it fills,
-/// in its last slot, and above the last slot.
+/// Splits a region at slot boundaries: the part below the first slot, the part in its first slot, all slots that it fills, the
+/// part in its last slot, and the part above the last slot.
 fn cut_at_slots(region: &Region, target: PageSize, first: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
     let (start, stop) = (region.start, region.end);
     let whole_from = target.align_up(start).unwrap_or(u64::MAX).clamp(first, end.max(first));
@@ -192,7 +191,7 @@ mod tests {
         pieces.into_iter().map(|piece| (piece.shape, (piece.missing_bytes, piece.slots))).collect()
     }
 
-    /// Every page looks at its own slot.
+    /// A slow reference implementation that checks the slot of every page.
     fn slow(area: &Area) -> BTreeMap<Shape, (u64, u64)> {
         let pages: BTreeMap<u64, Backing> = area
             .regions

@@ -1,4 +1,4 @@
-//! The verdict on made-up censuses: no kernel is asked.
+//! The verdict on made-up censuses, without a kernel.
 
 use super::slots::{Piece, Shape};
 use super::*;
@@ -25,14 +25,14 @@ fn anonymous(leaf: PageSize, folio: Folio) -> Mapping {
     Mapping { backing: Backing::Anonymous, leaf, folio }
 }
 
-/// A process with one mapping from 0 on that holds runs of memory without holes.
+/// A process with one mapping at address 0 that holds runs of memory without holes.
 #[derive(Clone, Default)]
 struct Made {
     length_bytes: u64,
     census: Census,
     regions: Vec<Region>,
     is_thp_disabled: bool,
-    /// Why nothing but its pages can be read.
+    /// If set, every query about the process except for its pages fails with this reason.
     unreadable: Option<&'static str>,
     has_places: bool,
     advice: Option<Advice>,
@@ -130,7 +130,7 @@ fn each_policy_has_its_own_idea_of_covered() {
     }
 }
 
-/// Nothing seen is no proof: neither of a trial in which nobody could be looked at, nor of the largest of its processes.
+/// An empty examination is no proof: neither for a trial in which no process could be examined, nor for its largest process.
 #[test]
 fn a_process_that_could_not_be_looked_at_is_no_proof() {
     let begun = |policy: &str| Examination::begun(Aim::of(&policy.parse().unwrap(), &page_sizes()));
@@ -184,7 +184,7 @@ fn shape_comes_before_permission_and_permission_before_history() {
         (&on, 2 * MIB, vec![(small, MIB)], vec![(Cause::SlotPartlyPresent, MIB)]),
         (&on, 2 * MIB, vec![(zero, MIB), (small, MIB)], vec![(Cause::ZeroPageInSlot, MIB)]),
         (&off, 2 * MIB, vec![(zero, MIB), (small, MIB)], vec![(never.clone(), MIB)]),
-        // The flags of the mapping were not read: it may be advised against.
+        // The flags of the mapping were not read, so it may have MADV_NOHUGEPAGE.
         (&on, 2 * MIB, vec![(small, 2 * MIB)], vec![(Cause::Unexplained, 2 * MIB)]),
     ] {
         let verdict = verdict("thp", settings, &process(length, &runs));
@@ -200,13 +200,13 @@ fn what_cannot_be_seen_makes_the_word_unknown_only_where_it_could_change_it() {
     let on = settings("always", "always");
     let unknown = verdict("mthp-64k", &on, &process(4 * MIB, &[(hidden, 4 * MIB)]));
     assert_eq!((unknown.holding, causes(&unknown)), (Holding::Unknown, vec![(Cause::FoliosInvisible, 4 * MIB)]));
-    // Nearly all of it is mapped by PMD leaves: the rest cannot save it.
+    // PMD leaves map nearly all of it, so the rest cannot change the result.
     let lost = verdict("base", &on, &process(64 * MIB, &[(huge, 62 * MIB), (hidden, 2 * MIB)]));
     assert_eq!(lost.holding, Holding::NotHeld);
-    // A hole in the slot rules out a whole folio, seen or not.
+    // A hole in the slot rules out a complete folio, whether or not folios are visible.
     let holes = verdict("mthp-64k", &on, &process(4 * MIB, &[(hidden, 32 << 10)]));
     assert_eq!((holes.holding, causes(&holes)), (Holding::NotHeld, vec![(Cause::SlotPartlyPresent, 32 << 10)]));
-    // Under `thp` base pages are missing whatever folio stands behind them.
+    // Under `thp`, base-page PTEs are missing memory whatever folio is behind them.
     assert_eq!(verdict("thp", &on, &process(4 * MIB, &[(hidden, 4 * MIB)])).holding, Holding::NotHeld);
 }
 
@@ -232,9 +232,9 @@ fn base_pages_without_root_are_held_where_thp_was_disabled_all_along() {
     assert_eq!((held.holding, causes(&held)), (Holding::Held, vec![(Cause::ProvenByThpDisable, 0)]));
     let without_places = Made { has_places: false, ..seen.clone() };
     assert_eq!(verdict("base", &on, &without_places).holding, Holding::Held);
-    // +no-huge is had in the same way, with the same proof.
+    // +no-huge works in the same way and has the same proof.
     assert_eq!(verdict("thp+no-huge", &on, &seen).holding, Holding::Held);
-    // A larger page that is seen is there all the same, and then the rest need not be base pages either.
+    // A larger page that is seen counts as larger, and then the rest need not be base pages either.
     seen = Made {
         is_thp_disabled: true,
         ..process(4 * MIB, &[(hidden, 2 * MIB), (anonymous(M2, Folio::Whole(M2)), 2 * MIB)])
@@ -242,7 +242,7 @@ fn base_pages_without_root_are_held_where_thp_was_disabled_all_along() {
     let undone = verdict("base", &on, &seen);
     assert_eq!((undone.holding, undone.covered_bytes), (Holding::Unknown, 0));
     assert_eq!(causes(&undone), [(Cause::LargerThanAsked, 2 * MIB), (Cause::FoliosInvisible, 2 * MIB)]);
-    // Pages of a pool are the program's own wish.
+    // The program itself asked for the hugetlb pages.
     seen = Made {
         is_thp_disabled: true,
         ..process(
@@ -263,7 +263,7 @@ fn what_could_not_be_read_is_the_cause_and_never_a_no() {
         let verdict = verdict(policy, &settings("always", "always"), &seen);
         assert_eq!(causes(&verdict), [(cause.clone(), 4 * MIB)], "{policy}");
     }
-    // Base pages are not proven by a status that was not read.
+    // A status that was not read does not prove base pages.
     let hidden = anonymous(K4, Folio::Unknown);
     let seen = Made { unreadable, is_thp_disabled: true, ..process(4 * MIB, &[(hidden, 4 * MIB)]) };
     let verdict = verdict("base", &settings("always", "always"), &seen);
@@ -301,7 +301,8 @@ fn fallbacks_explain_as_many_slots_as_they_count() {
     );
 }
 
-/// A slot that held a larger page says so by the part of it that is left, or by the kernel's counters; the rest was touched early.
+/// A slot that held a larger page is recognised by the part that is left or by the kernel's counters; the remaining slots were
+/// touched early.
 #[test]
 fn slots_that_were_split_and_filled_again_are_not_called_touched_early() {
     let (part, small) = (anonymous(K4, Folio::Part(M2)), anonymous(K4, Folio::Whole(K4)));
@@ -325,7 +326,7 @@ fn slots_that_were_split_and_filled_again_are_not_called_touched_early() {
     assert_eq!(split(true, &[("thp_split_pmd", 1)]), [(early, 4 * MIB), forked(4 * MIB)]);
 }
 
-/// Without folios only the leaves that were split are counted.
+/// Where folios are not visible, only split leaves are counted.
 #[test]
 fn what_was_split_is_said_without_folios() {
     let hidden = process(8 * MIB, &[(anonymous(K4, Folio::Unknown), 8 * MIB)]);
@@ -337,7 +338,7 @@ fn what_was_split_is_said_without_folios() {
     assert_eq!(examination(&[("thp_split_pmd", 3)]), expected);
 }
 
-/// What was seen must be half of what was there.
+/// At least half of the peak must have been examined.
 #[test]
 fn a_peak_that_was_not_looked_at_proves_nothing() {
     let huge = anonymous(M2, Folio::Whole(M2));

@@ -1,4 +1,4 @@
-//! Calls that change memory that is there: mprotect, madvise, and those that only base pages can serve.
+//! Calls that change existing memory: mprotect, madvise, and those that only base pages support.
 
 use super::views::{Action, Dropped, Protection, outline};
 use super::{EINVAL, Part, Served, Serving};
@@ -62,7 +62,8 @@ impl Serving<'_> {
         Ok(Some(self.unless_hole(start, end, result)))
     }
 
-    /// Whether closing a range makes a guard inside a page of which more is accessible, and guards are left open.
+    /// Whether closing a range makes a guard that is to be left accessible: the policy leaves guards open and more of the same
+    /// page is accessible.
     pub(super) fn is_given_up(&self, start: u64, end: u64, protection: Protection) -> bool {
         let small = guards::is_small(start, end, self.mechanism.base);
         self.mechanism.no_guards
@@ -71,7 +72,7 @@ impl Serving<'_> {
             && !self.views.misfits(start, end, NONE, self.size()).is_empty()
     }
 
-    /// A call that pool pages do not support as the program means it: the range is given back first.
+    /// Serves a call that hugetlb pages do not support as the program expects: the range is replaced by base pages first.
     pub(super) async fn on_base_pages(&mut self, start: u64, bytes: u64) -> Served {
         let Some(end) = self.end_of(start, bytes) else { return Ok(None) };
         self.demote_range(start, end).await?;
@@ -84,7 +85,8 @@ impl Serving<'_> {
         if !self.views.concerns(start, end) {
             return Ok(None);
         }
-        // What is locked is not reclaimed (`can_madv_lru_vma` in mm/madvise.c); to the kernel pool pages are not locked.
+        // Locked memory is not reclaimed (`can_madv_lru_vma` in mm/madvise.c). The kernel does not see the hugetlb pages as
+        // locked.
         if NOT_LOCKED.contains(&how) && !self.views.locked_parts(start, end).is_empty() {
             return Ok(Some(EINVAL));
         }
@@ -103,12 +105,12 @@ impl Serving<'_> {
                 self.demote_range(start, end).await?;
                 Ok(None)
             }
-            // To the kernel they have a file, to the program they have none.
+            // For the kernel, hugetlb pages have a file; for the program this memory has none.
             madv::REMOVE => Ok(Some(EINVAL)),
-            // Hints, which the kernel may ignore, and so may we: pool pages are neither merged, reclaimed
-            // nor of another size. Guards are never among them.
+            // Hints, which the kernel may ignore; so they are ignored here. Hugetlb pages are neither merged, reclaimed nor
+            // resized. Guards are never among these.
             _ if HINTS.contains(&how) => {
-                // The kernel says for no bytes whether it has that advice.
+                // A call with zero bytes shows whether the kernel supports the advice.
                 self.must(&Call::Madvise { address: start, bytes: 0, advice: how }).await?;
                 let result = self.advise_ordinary(start, end, how).await?;
                 Ok(Some(result))
@@ -118,7 +120,7 @@ impl Serving<'_> {
         Ok(served?.map(|result| self.unless_hole(start, end, result)))
     }
 
-    /// The first error that an advice meets on memory that is not the pool's; all of it is advised.
+    /// Advises the memory that is not backed by the pool, all of it, and returns the first error.
     async fn advise_ordinary(&mut self, start: u64, end: u64, how: u64) -> Part<i64> {
         let mut result = 0;
         for (s, e) in self.views.ordinary(start, end) {
@@ -130,7 +132,7 @@ impl Serving<'_> {
 
     pub(super) async fn drop_content(&mut self, start: u64, end: u64, how: u64) -> Served {
         for (s, e) in self.views.drop_content(start, end, self.size()).partial {
-            // What cannot be written cannot be zeroed.
+            // Memory that is not writable cannot be filled with zeros.
             if self.views.seen_in((s, e)).iter().any(|(_, _, protection)| protection & WRITE == 0) {
                 self.demote(outline(s, e, self.size())).await?;
             }
@@ -140,7 +142,7 @@ impl Serving<'_> {
         for (s, e) in whole {
             let dropped = self.call(&Call::Madvise { address: s, bytes: e - s, advice: madv::DONTNEED }).await;
             if is_error(dropped) {
-                // Before Linux 5.18 hugetlb pages cannot be dropped.
+                // Before Linux 5.18 the content of hugetlb pages cannot be dropped.
                 self.carry_out(&[Action::Zero(s, e)]).await?;
             }
         }

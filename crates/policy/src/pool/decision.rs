@@ -1,8 +1,8 @@
-//! What a policy of pages of a pool does to a call, decided step by step: a step is data, and so is what came of it.
+//! Decides step by step what a hugetlb policy does to a call. A step and its result are data.
 //!
-//! How a call is served is written as it is thought, from the first step to the last (the modules beside this one), as a future
-//! that waits for nothing but the answer to its last step. No executor is behind it: whoever holds the decision asks for the next
-//! step, and is the only one who goes on with it.
+//! The handling of a call is written in sequence, from the first step to the last (in the modules next to this one), as a future
+//! that waits only for the result of its last step. There is no executor: the caller that holds the decision requests the next
+//! step and is the only one that advances it.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -15,80 +15,80 @@ use crate::call::{Call, Vma};
 use crate::carry_out::Outcome;
 use crate::cause::Cause;
 
-/// The next thing to be done to a program's memory, or to be known of it. What it is answered with stands behind each.
+/// The next thing to do to a program's memory, or to query about it. Each variant links to its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Makes a call in the program's name: [`Told::Result`].
+    /// Make a call on behalf of the program: [`Told::Result`].
     Call(Call),
-    /// Makes the call that the program came for: [`Told::Result`].
+    /// Make the program's own call: [`Told::Result`].
     OwnCall,
-    /// Makes the call that the program came for, about another range `(address, bytes)`: [`Told::Result`].
+    /// Make the program's own call on another range `(address, bytes)`: [`Told::Result`].
     OwnCallOn((u64, u64)),
-    /// Adds advice on `(address, bytes)`; a refusal is noted: [`Told::Done`].
+    /// Apply advice to `(address, bytes)` and record a refusal: [`Told::Done`].
     Advise((u64, u64), u64),
-    /// Fills what is present of a range, from the first address up to the second, with zeros: [`Told::Could`].
+    /// Fill the present pages from the first address up to the second with zeros: [`Told::Could`].
     Zero(u64, u64),
-    /// Copies what a range holds: [`Told::Could`].
+    /// Copy the content of a range: [`Told::Could`].
     Copy {
-        /// The first address.
+        /// First address of the source.
         from: u64,
-        /// That of the copy.
+        /// First address of the copy.
         to: u64,
-        /// Bytes.
+        /// Length in bytes.
         bytes: u64,
-        /// What is copied.
+        /// Which pages to copy.
         content: Content,
     },
-    /// Has the kernel write no more to the task's rseq(2) area by itself, where that lies in these pages: [`Told::Rseq`].
+    /// Stop the kernel from writing to the task's rseq(2) area, if that is in these pages: [`Told::Rseq`].
     GiveUpRseq((u64, u64)),
-    /// Has the kernel write there again: [`Told::Done`].
+    /// Let the kernel write to the rseq(2) area again: [`Told::Done`].
     TakeUpRseq(RseqArea),
-    /// Whether the filters that the program has installed for itself let a call through: [`Told::Could`].
+    /// Query whether the seccomp filters that the program has installed itself allow a call: [`Told::Could`].
     IsAllowed(Call),
-    /// The mapping that holds an address: [`Told::Vma`].
+    /// Query the mapping that contains an address: [`Told::Vma`].
     VmaAt(u64),
-    /// How many pages of the pool are free and not promised to any mapping: [`Told::Pages`].
+    /// Query how many pages of the pool are free and not reserved for a mapping: [`Told::Pages`].
     UnreservedPages,
-    /// Notes why memory is not as asked, and how many bytes: [`Told::Done`].
+    /// Record why memory is not as asked, and how many bytes: [`Told::Done`].
     Note(Cause, u64),
-    /// Notes a call that was answered in the kernel's place: [`Told::Done`].
+    /// Record a call that was answered in place of the kernel: [`Told::Done`].
     Answered(&'static str),
-    /// Nothing is left to be done.
+    /// The call is completely handled.
     End(Outcome),
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// It is done. Also what is told before the first step.
+    /// The step is done. Also the value to pass before the first step.
     Done,
-    /// The result of a call; error numbers are negative.
+    /// The result of a call; negative values are negated error numbers.
     Result(i64),
-    /// Whether it could be done.
+    /// Whether the step succeeded.
     Could(bool),
-    /// A mapping, if there is one.
+    /// A mapping, if there is one at the address.
     Vma(Option<Vma>),
-    /// The area that is given up, if there is one.
+    /// The area that the kernel no longer writes to, if there is one.
     Rseq(Option<RseqArea>),
-    /// Pages of the pool.
+    /// Number of pages in the pool.
     Pages(u64),
 }
 
-/// What a policy does to one call, as far as it is decided. What it changes in the views of memory it changes with the steps, so
-/// one that is dropped before its end leaves them as they stand then.
+/// The decision on one call, as far as it has been made. It changes the views of memory together with its steps, so a decision
+/// that is dropped early leaves them in the state after the last step.
 pub struct Decision<'a> {
     rest: Pin<Box<dyn Future<Output = Outcome> + 'a>>,
     line: Line,
 }
 
 impl<'a> Decision<'a> {
-    /// The decision that a future makes which asks by this line.
+    /// The decision that a future makes; the future requests its steps through the line.
     pub(super) fn by<F: Future<Output = Outcome> + 'a>(serves: impl FnOnce(Line) -> F) -> Decision<'a> {
         let line = Line::default();
         Decision { rest: Box::pin(serves(line.clone())), line }
     }
 
-    /// The next step, when this came of the one before; [`Told::Done`] at the beginning. Nothing may be asked after the end.
+    /// The next step, given the result of the previous one; [`Told::Done`] at the beginning. Must not be called after the end.
     pub fn next(&mut self, told: Told) -> Step {
         self.line.0.borrow_mut().told = Some(told);
         match self.rest.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -104,7 +104,7 @@ impl fmt::Debug for Decision<'_> {
     }
 }
 
-/// Where a decision asks, and is told.
+/// The channel through which a decision requests steps and receives results.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Line(Rc<RefCell<Said>>);
 
@@ -115,7 +115,7 @@ struct Said {
 }
 
 impl Line {
-    /// Asks for a step, and waits for what comes of it.
+    /// Requests a step and waits for its result.
     pub async fn ask(&self, step: Step) -> Told {
         *self.0.borrow_mut() = Said { asked: Some(step), told: None };
         std::future::poll_fn(|_| self.0.borrow_mut().told.take().map_or(Poll::Pending, Poll::Ready)).await

@@ -1,4 +1,4 @@
-//! Calls that make memory and take it away: mmap, munmap, brk.
+//! Calls that create and remove memory: mmap, munmap, brk.
 
 use super::views::{Action, Protection, interior, outline};
 use super::{MOVE_TO, NO_FILE, PRIVATE_ANONYMOUS, Part, READ_WRITE, Served, Serving, Step};
@@ -8,7 +8,7 @@ use crate::carry_out::is_error;
 use crate::guards;
 
 impl Serving<'_> {
-    /// mmap, and what the policy populates of it.
+    /// Serves mmap, and populates the mapping where the policy asks for it.
     pub(super) async fn mmap_populated(&mut self, call: &Call) -> Served {
         let served = self.mmap(call).await?;
         let Call::Mmap { bytes, protection, flags, .. } = *call else { return Ok(served) };
@@ -29,7 +29,7 @@ impl Serving<'_> {
         let Call::Mmap { address, bytes, protection, flags, .. } = *call else { return Ok(None) };
         let anonymous = map::can_be_of_pool(flags);
         let Some(bytes) = self.base_up(bytes).filter(|bytes| *bytes > 0) else { return Ok(None) };
-        // To the kernel nothing is free there.
+        // For the kernel the range is occupied by a page of the pool.
         let fills = flags & map::FIXED_NOREPLACE != 0
             && self.end_of(address, bytes).is_some_and(|end| self.views.is_slack(address, end));
         if flags & map::FIXED != 0 || fills {
@@ -59,7 +59,7 @@ impl Serving<'_> {
         Ok(Some(start as i64))
     }
 
-    /// mmap with MAP_FIXED; or into a hole inside a page of the pool, which it fills.
+    /// Serves mmap with MAP_FIXED, or into an unused part of a hugetlb page.
     async fn mmap_over(&mut self, call: &Call, bytes: u64, anonymous: bool, fills: bool) -> Served {
         let Call::Mmap { address: start, protection, flags, file, offset, .. } = *call else { return Ok(None) };
         let Some(end) = self.end_of(start, bytes).filter(|_| fills || flags & map::FIXED_NOREPLACE == 0) else {
@@ -89,7 +89,7 @@ impl Serving<'_> {
         if from >= to {
             return Ok(Some(start as i64));
         }
-        // What the kernel refuses must leave everything as it was, so it is made elsewhere first.
+        // If the kernel refuses the call, everything must stay as it was, so the mapping is made elsewhere first.
         let flags = flags & !(map::FIXED | map::FIXED_NOREPLACE);
         let offset = offset + (from - start);
         let made = self.must(&Call::Mmap { address: 0, bytes: to - from, protection, flags, file, offset }).await?;
@@ -98,7 +98,7 @@ impl Serving<'_> {
         Ok(Some(start as i64))
     }
 
-    /// A piece of a reservation is opened: the pages at its ends, of which the next pieces will be parts, come
+    /// Serves the opening of a part of a reservation: the pages at its ends, which it will share with the next parts, are taken
     /// from the pool now.
     async fn convert_ends(&mut self, start: u64, end: u64) -> Part<()> {
         let inside = interior(start, end, self.size());
@@ -110,8 +110,8 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Serves those ends of a fresh mapping that share a page with other memory of the program, where the
-    /// page can stay. Returns what is left to map.
+    /// Serves those ends of a fresh mapping that share a page with other memory of the program, where the page can stay. Returns
+    /// the range that is left to map.
     async fn show_in_shared_pages(&mut self, start: u64, end: u64, protection: Protection) -> Part<(u64, u64)> {
         let (mut from, mut to) = (start, end);
         for page in self.views.shared_ends(start, end, self.size()) {
@@ -122,7 +122,7 @@ impl Serving<'_> {
             }
             let actions = self.views.show(part.0, part.1, protection, self.size());
             self.carry_out(&actions).await?;
-            // Only the first and the last page of the range can be shared with something outside of it.
+            // Only the first and the last page of the range can be shared with memory outside it.
             if page.0 <= start {
                 from = part.1;
             } else {
@@ -132,7 +132,7 @@ impl Serving<'_> {
         Ok((from, to.max(from)))
     }
 
-    /// Moves a mapping of `(address, bytes)` onto `[start, end)`, whatever is there.
+    /// Moves a mapping of `(address, bytes)` onto `[start, end)` and replaces whatever is there.
     async fn move_onto(&mut self, made: (u64, u64), start: u64, end: u64) -> Part<()> {
         let edges = match self.clear_target(start, end).await {
             Ok(edges) => edges,
@@ -145,9 +145,9 @@ impl Serving<'_> {
         self.carry_out(&edges).await
     }
 
-    /// Makes ordinary memory of the pool pages in a range that is about to be replaced: whole pages of which
-    /// nobody sees anything else become a reservation, the others are given back with their content. Returns
-    /// what is to be unmapped beside the range when it has been replaced.
+    /// Replaces the hugetlb pages in a range that is about to be overwritten by ordinary memory. Whole pages with no other
+    /// visible part become a reservation; the others are replaced by base pages with their content. Returns what must be unmapped
+    /// outside the range after it has been replaced.
     pub(super) async fn clear_target(&mut self, start: u64, end: u64) -> Part<Vec<Action>> {
         for page in self.views.shared_ends(start, end, self.size()) {
             self.demote(page).await?;
@@ -162,7 +162,7 @@ impl Serving<'_> {
         Ok(edges)
     }
 
-    /// A range has been mapped afresh: what fits of it comes from the pool.
+    /// Updates the views after a range has been mapped afresh, and takes the part that fits from the pool.
     async fn renewed(&mut self, start: u64, end: u64, protection: Protection, anonymous: bool) -> Part<()> {
         self.views.spoil(start, end);
         match (anonymous, protection) {
@@ -216,9 +216,9 @@ impl Serving<'_> {
         Ok(Some(heap.program_end as i64))
     }
 
-    /// The heap shrinks from `to` to `from`. It stays mapped, and must read as zero when it grows again.
+    /// Shrinks the heap from `to` to `from`. The memory stays mapped and must read as zero when the heap grows again.
     async fn shrink_heap(&mut self, from: u64, to: u64) -> Part<()> {
-        // The kernel keeps the rest of the last base page too (`SYSCALL_DEFINE1(brk)` in mm/mmap.c).
+        // The kernel also keeps the rest of the last base page (`SYSCALL_DEFINE1(brk)` in mm/mmap.c).
         let (Some(from), Some(to)) = (self.base_up(from), self.base_up(to)) else { return Ok(()) };
         if from < to {
             self.drop_content(from, to, madv::DONTNEED).await?;
@@ -226,8 +226,8 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// The heap grows over places where the program had unmapped or replaced it before it shrank: base pages stand there again, as
-    /// Linux maps new ones.
+    /// Grows the heap over ranges that the program unmapped or replaced before the heap shrank: maps base pages there again, as
+    /// Linux would map new ones.
     async fn refill_heap(&mut self, from: u64, to: u64) -> Part<()> {
         let (Some(from), Some(to)) = (self.base_up(from), self.base_up(to)) else { return Ok(()) };
         if from >= to {
@@ -239,7 +239,7 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Maps more heap, from the pool if it can. Says whether it could be mapped at all.
+    /// Maps more heap, from the pool if possible. Returns whether it could be mapped at all.
     async fn grow_heap(&mut self, from: u64, to: u64) -> Part<bool> {
         let mapped = self.map_pages(from, to - from, READ_WRITE, PRIVATE_ANONYMOUS | map::FIXED_NOREPLACE).await;
         if mapped as u64 == from {
@@ -259,7 +259,7 @@ pub(super) fn ordinary(address: u64, bytes: u64, protection: Protection, flags: 
     Call::Mmap { address, bytes, protection, flags: PRIVATE_ANONYMOUS | flags, file: NO_FILE, offset: 0 }
 }
 
-/// The call that moves `(address, bytes)` to another place, whatever is there.
+/// The call that moves `(address, bytes)` to another address and replaces whatever is there.
 pub(super) fn moved((address, bytes): (u64, u64), to: u64) -> Call {
     Call::Mremap { address, old_bytes: bytes, new_bytes: bytes, flags: MOVE_TO, new_address: to }
 }

@@ -1,17 +1,18 @@
-//! Serving a program's memory calls so that its large anonymous memory comes from a hugetlb pool and the program does not
-//! notice: lengths are made to fit, parts of pages are kept by bookkeeping (`views`), and what the pool cannot give, or cannot
-//! express, is ordinary memory, with the cause noted.
+//! Serves a program's memory calls so that its large anonymous memory comes from a hugetlb pool without the program noticing.
+//! Lengths are rounded to pages of the pool, and parts of pages are tracked (`views`). Memory that the pool cannot provide or
+//! cannot express is ordinary memory, and the cause is recorded.
 //!
-//! What is done next depends on what came of the step before, so no list of actions can be decided ahead: [`decide`] gives a
-//! [`Decision`], which says one [`Step`] after the other, each when it is told what came of the last. Both are data.
-//! [`carry_out`] does them by a [`PoolKernel`]: the tracer's is a stopped task, the model's has addresses and VMAs, and no content.
+//! Each step depends on the result of the step before, so a list of actions cannot be decided in advance. [`decide`] returns a
+//! [`Decision`], which yields one [`Step`] at a time, each after it has received the result of the previous one. Steps and
+//! results are data. [`carry_out`] carries the steps out on a [`PoolKernel`]: the tracer implements it with a stopped task; the
+//! model has addresses and VMAs but no content.
 //!
-//! Other threads of the program run meanwhile, and their small mappings are not watched. So no range that
-//! the program holds is ever unmapped before something else stands in its place: the kernel could give the
-//! hole to another thread. New memory is made elsewhere and moved into place (mremap with MREMAP_FIXED).
+//! Other threads of the program run in the meantime, and their small mappings are not traced. Therefore no range that the program
+//! uses is ever unmapped before its replacement is in place: the kernel could give the hole to another thread. New memory is made
+//! elsewhere and moved into place (mremap with MREMAP_FIXED).
 //!
-//! `mapping`, `moving`, `changing` and `parts` each serve some of the calls; `pages` puts pool pages and base pages in
-//! each other's place for all of them.
+//! `mapping`, `moving`, `changing` and `parts` each serve some of the calls; `pages` replaces hugetlb pages by base pages, and
+//! the reverse, for all of them.
 
 mod changing;
 mod decision;
@@ -34,9 +35,9 @@ use views::Protection;
 
 const READ_WRITE: Protection = prot::READ | prot::WRITE;
 const PRIVATE_ANONYMOUS: u64 = map::PRIVATE | map::ANONYMOUS;
-/// mremap to a place of the caller's choice.
+/// Flags of mremap to an address that the caller chooses.
 const MOVE_TO: u64 = mremap::MAY_MOVE | mremap::FIXED;
-/// No file.
+/// The file descriptor -1, for memory without a file.
 const NO_FILE: u64 = u64::MAX;
 // include/uapi/asm-generic/errno-base.h, negated.
 const EPERM: i64 = -1;
@@ -44,39 +45,39 @@ const ENOMEM: i64 = -12;
 const EFAULT: i64 = -14;
 const EINVAL: i64 = -22;
 
-/// What is copied of a range.
+/// Which pages of a range are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Base pages that hold something else than zeros; the others stay holes.
+    /// Only base pages that are not all zeros; the others stay holes.
     Filled,
-    /// All of it.
+    /// All pages.
     All,
 }
 
-/// Where the kernel writes before a task runs on, as the task has registered it by rseq(2). Where it cannot write it kills the
-/// task (`__rseq_handle_notify_resume`, kernel/rseq.c).
+/// The area that a task has registered with rseq(2), to which the kernel writes before the task returns to user space. If the
+/// kernel cannot write there, it kills the task (`__rseq_handle_notify_resume`, kernel/rseq.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RseqArea {
-    /// Its first byte.
+    /// First address of the area.
     pub address: u64,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// What the task proves itself with.
+    /// The signature with which the task registered it.
     pub signature: u64,
 }
 
-/// Who makes calls in a program's name where its memory comes from a pool.
+/// Makes calls on behalf of a program whose memory comes from a hugetlb pool.
 pub trait PoolKernel: Kernel {
-    /// Makes the call that the program came for, about another range: `(address, bytes)`.
+    /// Makes the program's own call on another range `(address, bytes)`.
     ///
     /// # Errors
     /// As [`Kernel::call`].
     fn own_call_on(&mut self, range: (u64, u64)) -> Result<i64, Self::Error>;
 
-    /// Copies what a range of so many bytes holds to another one; says whether it could.
+    /// Copies `bytes` bytes from one range to another; returns whether it succeeded.
     fn copy(&mut self, from: u64, to: u64, bytes: u64, content: Content) -> bool;
 
-    /// Has the kernel write no more to the task's rseq(2) area by itself, where that lies in these pages; returns it then.
+    /// Stops the kernel from writing to the task's rseq(2) area, if that is in these pages, and returns the area.
     ///
     /// # Errors
     /// As [`Kernel::call`].
@@ -84,7 +85,7 @@ pub trait PoolKernel: Kernel {
         Ok(None)
     }
 
-    /// Has the kernel write there again.
+    /// Lets the kernel write to the rseq(2) area again.
     ///
     /// # Errors
     /// As [`Kernel::call`].
@@ -92,14 +93,14 @@ pub trait PoolKernel: Kernel {
         Ok(())
     }
 
-    /// Pages of the pool that are free and not promised to any mapping.
+    /// Number of pages in the pool that are free and not reserved for a mapping.
     fn unreserved_pages(&mut self) -> u64;
 
-    /// Notes why memory is not as asked, and how much.
+    /// Records why memory is not as asked, and how many bytes.
     fn note(&mut self, cause: Cause, bytes: u64);
 }
 
-/// What a policy of pages of a pool does to a call.
+/// Decides what a hugetlb policy does to a call.
 pub fn decide<'a>(mechanism: &'a Mechanism, views: &'a mut Views, call: &Call) -> Decision<'a> {
     let call = *call;
     Decision::by(move |line| async move {
@@ -110,8 +111,8 @@ pub fn decide<'a>(mechanism: &'a Mechanism, views: &'a mut Views, call: &Call) -
     })
 }
 
-/// What is done to a process that fork has just made: where the pool may not suffice for the copies that writing
-/// will make, beside `promised` pages for other processes, it gets ordinary memory now.
+/// Decides what to do with the memory of a process that fork has just made. Where the pool may not have enough pages for the
+/// copies that writes will make, in addition to the `promised` pages for other processes, the child gets ordinary memory now.
 pub fn decide_copy<'a>(mechanism: &'a Mechanism, views: &'a mut Views, promised: u64) -> Decision<'a> {
     Decision::by(move |line| async move {
         (Serving { mechanism, views, line }).copy_made(promised).await;
@@ -119,10 +120,10 @@ pub fn decide_copy<'a>(mechanism: &'a Mechanism, views: &'a mut Views, promised:
     })
 }
 
-/// Carries out what is decided, step by step.
+/// Carries out a decision step by step.
 ///
 /// # Errors
-/// Those of the kernel: the program cannot go on.
+/// Those of the kernel: the program cannot continue.
 pub fn carry_out<K: PoolKernel>(mut decision: Decision, kernel: &mut K) -> Result<Outcome, K::Error> {
     let mut told = Told::Done;
     loop {
@@ -157,19 +158,19 @@ pub fn carry_out<K: PoolKernel>(mut decision: Decision, kernel: &mut K) -> Resul
     }
 }
 
-/// One call, with all that serving it needs.
+/// One call, with everything needed to serve it.
 struct Serving<'a> {
     mechanism: &'a Mechanism,
     views: &'a mut Views,
     line: Line,
 }
 
-/// The program's call fails with this: serving it comes to an early end.
+/// The program's call fails with this negated error number; serving it ends early.
 struct Halt(i64);
 
-/// The result of the program's call; `None` where it is to be made as it is.
+/// The result of the program's call; `None` where the call is to be made unchanged.
 type Served = Result<Option<i64>, Halt>;
-/// What comes of a part of serving it.
+/// The result of one part of serving a call.
 type Part<T> = Result<T, Halt>;
 
 impl Serving<'_> {
@@ -195,13 +196,13 @@ impl Serving<'_> {
             return;
         }
         for pages in all {
-            // What cannot be given back is noted.
+            // If pages cannot be replaced, `demote` records it.
             let _ = self.demote(pages).await;
         }
         self.note(Cause::PoolExhausted { size }, needed * size.bytes()).await;
     }
 
-    /// Makes a call in the program's name, unless its own filters would refuse it. The raw result.
+    /// Makes a call on behalf of the program, unless the program's own filters would refuse it. Returns the raw result.
     async fn call(&mut self, call: &Call) -> i64 {
         if !self.could(Step::IsAllowed(*call)).await {
             self.note(Cause::FilteredByProgram, 0).await;
@@ -210,12 +211,12 @@ impl Serving<'_> {
         self.result(Step::Call(*call)).await
     }
 
-    /// Like [`Serving::call`]; where the kernel refuses it the program's own call fails the same way.
+    /// Like [`Serving::call`]; if the kernel refuses the call, the program's own call fails with the same error.
     async fn must(&mut self, call: &Call) -> Part<u64> {
         must(self.call(call).await)
     }
 
-    /// munmap of whole ranges that nobody needs any more.
+    /// Unmaps a whole range that is no longer needed.
     async fn discard(&mut self, address: u64, bytes: u64) {
         self.call(&Call::Munmap { address, bytes }).await;
     }
@@ -289,12 +290,12 @@ impl Serving<'_> {
         self.mechanism.base.align_down(address) == address
     }
 
-    /// What the kernel answers where memory is missing, in place of a success.
+    /// Replaces a success by the error that the kernel returns where part of the range is not mapped.
     fn unless_hole(&self, start: u64, end: u64, result: i64) -> i64 {
         if result == 0 && self.views.has_hole(start, end) { ENOMEM } else { result }
     }
 
-    /// The end of a range as the kernel rounds it; `None` for what it refuses.
+    /// The end of a range as the kernel rounds it; `None` for arguments that the kernel refuses.
     fn end_of(&self, start: u64, bytes: u64) -> Option<u64> {
         let end = start.checked_add(self.base_up(bytes)?)?;
         (self.is_base_aligned(start) && start < end).then_some(end)
@@ -322,7 +323,7 @@ mod tests {
     use super::*;
     use crate::PageSizes;
 
-    /// What a decision says, step by step, when it is told this.
+    /// The steps of a decision that receives these results.
     fn said(views: &mut Views, call: Call, told: &[Told]) -> Vec<Step> {
         let size = PageSize::M2;
         let page_sizes = PageSizes { base: PageSize::K4, pmd: Some(size), mthp: vec![], hugetlb: vec![size] };
@@ -340,17 +341,17 @@ mod tests {
             Call::Mmap { address: 0, bytes: 4 << 20, protection: READ_WRITE, flags, file: NO_FILE, offset: 0 };
         let asked = [Step::IsAllowed(of_pool), Step::Call(of_pool)];
         let (yes, mut views) = (Told::Could(true), Views::default());
-        // The pool has pages.
+        // The pool has enough pages.
         let end = Step::End(Outcome::Returned(1 << 30));
         let steps = said(&mut views, call, &[yes, Told::Result(1 << 30)]);
         assert_eq!(steps, [&asked[..], &[end]].concat());
         assert_eq!(views.all_backed(), [(1 << 30, (1 << 30) + (4 << 20))]);
-        // It has none: the program's own call, and why.
+        // The pool has no page: the program's own call is made, and the reason is recorded.
         let (ordinary, exhausted) = (Told::Result(1 << 31), Cause::PoolExhausted { size: PageSize::M2 });
         let rest = [Step::OwnCall, Step::Note(exhausted, 3 << 20), Step::End(Outcome::Returned(1 << 31))];
         let steps = said(&mut Views::default(), call, &[yes, Told::Result(ENOMEM), ordinary, Told::Done]);
         assert_eq!(steps, [&asked[..], &rest].concat());
-        // The program's filters would refuse it.
+        // The program's own filters would refuse the call.
         let steps = said(&mut Views::default(), call, &[Told::Could(false)]);
         assert_eq!(steps, [asked[0].clone(), Step::Note(Cause::FilteredByProgram, 0)]);
     }

@@ -1,4 +1,4 @@
-//! mremap: memory that grows, shrinks and moves.
+//! Serves mremap: memory that grows, shrinks and moves.
 
 use super::mapping::{moved, ordinary};
 use super::views::{Action, Protection, outline};
@@ -44,7 +44,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Grows a writable mapping of pool pages.
+    /// Grows a writable mapping that hugetlb pages back.
     async fn grow(&mut self, old: u64, old_end: u64, grown_end: u64, flags: u64, protection: Protection) -> Served {
         let fits = self.views.is_slack(old_end, grown_end);
         if fits && self.views.misfits(old_end, grown_end, protection, self.size()).is_empty() {
@@ -63,8 +63,8 @@ impl Serving<'_> {
         self.grow_on_base_pages(old, old_end, grown_end - old, flags).await
     }
 
-    /// Grows what pool pages back in part, or not in one piece. The kernel only moves single mappings, so
-    /// what was one to the program is copied.
+    /// Grows a mapping that hugetlb pages back only in part or not in one piece. The kernel can move only single mappings, so
+    /// memory that is one mapping for the program is copied.
     async fn grow_on_base_pages(&mut self, old: u64, old_end: u64, bytes: u64, flags: u64) -> Served {
         self.demote_range(old, old_end).await?;
         let result = self.own_call().await;
@@ -80,7 +80,7 @@ impl Serving<'_> {
         Ok(Some(ENOMEM))
     }
 
-    /// Whether a range is ordinary writable memory without a file, a name or a hole.
+    /// Whether a range is ordinary writable memory, without file, name or hole.
     async fn is_plain(&mut self, start: u64, end: u64) -> bool {
         let mut at = start;
         while at < end {
@@ -92,7 +92,7 @@ impl Serving<'_> {
         true
     }
 
-    /// mremap with MREMAP_FIXED: the memory is given back and moved as the program says.
+    /// Serves mremap with MREMAP_FIXED: the memory is replaced by base pages and moved as the program asked.
     async fn move_over(&mut self, old: (u64, u64), target: (u64, u64)) -> Served {
         let overlap = target.0 < old.1 && old.0 < target.1;
         if overlap || !self.is_base_aligned(target.0) || target.0 == target.1 {
@@ -110,7 +110,8 @@ impl Serving<'_> {
         Ok(Some(result))
     }
 
-    /// An ordinary mapping that was too small for the pool grows to a size that fits: it moves there once.
+    /// Serves an ordinary mapping, too small for the pool so far, that grows to a size that fits: it is moved to hugetlb pages
+    /// once.
     async fn outgrow(&mut self, old: u64, old_end: u64, bytes: u64, flags: u64) -> Served {
         let outgrows = old_end - old < self.size().bytes() && bytes >= self.size().bytes();
         if !outgrows || flags != mremap::MAY_MOVE || old == old_end {
@@ -135,7 +136,7 @@ impl Serving<'_> {
         Ok(Some(start as i64))
     }
 
-    /// Grows a mapping at a new place, taking its pages along. `None` where that cannot be done.
+    /// Grows a mapping at a new address and moves its pages there. Returns `None` where that is not possible.
     async fn grow_elsewhere(
         &mut self,
         old: u64,
@@ -168,7 +169,7 @@ impl Serving<'_> {
         Ok(Some(start))
     }
 
-    /// Opens the rest of a reservation that the tracer made, up to the end of the page behind `end`.
+    /// Opens the rest of a reservation that the tracer made, up to the end of the page that contains `end`.
     async fn open_rest(&mut self, start: u64, end: u64, protection: Protection) -> Part<()> {
         let pages = outline(start, end, self.size());
         self.must(&Call::Mprotect { address: start, bytes: pages.1 - start, protection }).await?;

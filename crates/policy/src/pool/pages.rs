@@ -1,5 +1,4 @@
-//! Pages of the pool and base pages in each other's place, with their content, and what the bookkeeping asks
-//! to have done.
+//! Replaces base pages by hugetlb pages and the reverse, with their content, and carries out the actions that the views return.
 
 use super::mapping::{moved, ordinary};
 use super::views::{Action, Protection, outline};
@@ -9,8 +8,8 @@ use crate::carry_out::is_error;
 use crate::cause::Cause;
 
 impl Serving<'_> {
-    /// Replaces ordinary memory that holds nothing yet by pool pages; all of them if it can, else as many as
-    /// the pool has.
+    /// Replaces ordinary memory that holds nothing yet by hugetlb pages: all of it if possible, otherwise as much as the pool has
+    /// pages for.
     pub(super) async fn convert(&mut self, pages: (u64, u64), protection: Protection) -> Part<()> {
         if pages.0 >= pages.1 || self.place(pages, protection).await? {
             return Ok(());
@@ -28,7 +27,7 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Puts fresh pool pages in the place of other memory; says whether the pool had them.
+    /// Replaces other memory by fresh hugetlb pages; returns whether the pool had enough.
     async fn place(&mut self, pages: (u64, u64), protection: Protection) -> Part<bool> {
         let bytes = pages.1 - pages.0;
         let made = self.map_pages(0, bytes, protection, PRIVATE_ANONYMOUS).await;
@@ -51,15 +50,15 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Gives whole pages back to base pages, with their content. Another thread that writes to them in the
-    /// same instant faults, and is sent back until they are there (the tracer's `tries_again`). Only the kernel, when
-    /// it writes for a system call of another thread in this instant, reports EFAULT.
+    /// Replaces whole pages by base pages, with their content. Another thread that writes to them at that moment faults, and is
+    /// sent back until they are available again (the tracer's `tries_again`). Only a write by the kernel at that moment, in a
+    /// system call of another thread, fails with EFAULT.
     ///
-    /// What held nothing but zeros is fresh memory afterwards: who waits for first touches there (userfaultfd) sees
-    /// them, as where the program never wrote.
+    /// Pages that held only zeros are fresh memory afterwards: a program that waits for first touches there (userfaultfd) sees
+    /// them, as if it had never written there.
     pub(super) async fn demote(&mut self, pages: (u64, u64)) -> Part<()> {
         let (seen, locked) = (self.views.seen_in(pages), self.views.locked_parts(pages.0, pages.1));
-        // It cannot be written while the pages are frozen.
+        // The rseq area cannot be written while the pages are frozen.
         let rseq = self.give_up_rseq(pages).await;
         let replaced = self.replace_by_base_pages(pages, &seen).await;
         if let Some(area) = rseq {
@@ -73,7 +72,7 @@ impl Serving<'_> {
         self.note(Cause::Demoted, pages.1 - pages.0).await;
         self.shape(pages, &seen).await?;
         for (s, e) in locked {
-            // Beyond RLIMIT_MEMLOCK, which does not count pool pages, it stays unlocked.
+            // Memory beyond RLIMIT_MEMLOCK stays unlocked; the limit does not count hugetlb pages.
             self.call(&Call::OnRange { address: s, bytes: e - s, deed: Deed::Lock }).await;
         }
         Ok(())
@@ -97,7 +96,7 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Gives ordinary memory in the place of pages the shape that the program sees.
+    /// Gives the ordinary memory that replaces pages the mappings and protections that the program sees.
     async fn shape(&mut self, pages: (u64, u64), seen: &[(u64, u64, Protection)]) -> Part<()> {
         let mut actions = Vec::new();
         let mut at = pages.0;
@@ -110,7 +109,7 @@ impl Serving<'_> {
         self.carry_out(&actions).await
     }
 
-    /// mmap of whole pool pages for `bytes`. The raw result.
+    /// mmap of whole hugetlb pages for `bytes`. Returns the raw result.
     pub(super) async fn map_pages(&mut self, address: u64, bytes: u64, protection: Protection, flags: u64) -> i64 {
         let Some(bytes) = self.size().align_up(bytes) else { return ENOMEM };
         let size = u64::from(self.size().bytes().trailing_zeros()) << map::HUGE_SHIFT;
@@ -123,8 +122,8 @@ impl Serving<'_> {
         self.note(cause, bytes).await;
     }
 
-    /// Does what the bookkeeping asks for. The first failure (of a split of mappings, at
-    /// `vm.max_map_count`) is the program's.
+    /// Carries out the actions that the views return. The first failure (splitting a mapping fails at `vm.max_map_count`) becomes
+    /// the result of the program's call.
     pub(super) async fn carry_out(&mut self, actions: &[Action]) -> Part<()> {
         for action in actions {
             match *action {

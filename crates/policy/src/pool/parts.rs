@@ -1,9 +1,9 @@
-//! Calls that lock, name and ask about parts of memory, at the granularity of base pages.
+//! Calls that lock, name and query parts of memory, at the granularity of base pages.
 
 use super::{Served, Serving, Step, must};
 
 impl Serving<'_> {
-    /// Pool pages are in memory for good, which is what a lock asks for. The kernel does not note it of them.
+    /// Hugetlb pages always stay in memory, which is the purpose of a lock. The kernel does not record the lock for them.
     pub(super) async fn lock(&mut self, start: u64, bytes: u64) -> Served {
         let Some((start, end)) = self.touched_by(start, bytes) else { return Ok(None) };
         let result = self.own_call().await;
@@ -20,7 +20,7 @@ impl Serving<'_> {
         Ok(Some(self.unless_hole(start, end, result)))
     }
 
-    /// Calls with which programs also ask whether memory is there.
+    /// Calls with which programs also query whether memory is mapped.
     pub(super) async fn ask(&mut self, start: u64, bytes: u64) -> Served {
         let Some(end) = self.end_of(start, bytes).filter(|end| self.views.has_hole(start, *end)) else {
             return Ok(None);
@@ -29,18 +29,19 @@ impl Serving<'_> {
         Ok(Some(self.unless_hole(start, end, result)))
     }
 
-    /// The base pages that a range touches, where pool pages are among them.
+    /// The base pages that a range touches; `None` if none of them is backed by the pool.
     fn touched_by(&self, start: u64, bytes: u64) -> Option<(u64, u64)> {
         let (start, end) = (self.mechanism.base.align_down(start), self.base_up(start.checked_add(bytes)?)?);
         (start < end && self.views.concerns(start, end)).then_some((start, end))
     }
 
-    /// Names are for memory without a file, which pool pages are to the program alone: it is told that they have them.
+    /// Names are only for memory without a file. Hugetlb pages have a file, but not from the program's point of view, so the call
+    /// reports success for them.
     pub(super) async fn name(&mut self, start: u64, bytes: u64) -> Served {
         let Some(end) = self.end_of(start, bytes).filter(|end| self.views.concerns(start, *end)) else {
             return Ok(None);
         };
-        // The kernel says for no bytes whether it has names, and whether this is one.
+        // A call with zero bytes shows whether the kernel supports names, and whether this name is valid.
         must(self.result(Step::OwnCallOn((start, 0))).await)?;
         let mut result = 0;
         for (s, e) in self.views.ordinary(start, end) {
@@ -50,7 +51,7 @@ impl Serving<'_> {
         Ok(Some(self.unless_hole(start, end, result)))
     }
 
-    /// A memory policy holds for whole pages: what shares a page with the range gets it too.
+    /// A NUMA policy applies to whole pages, so memory that shares a page with the range gets it too.
     pub(super) async fn on_whole_pages(&mut self, start: u64, bytes: u64) -> Served {
         let Some(end) = self.end_of(start, bytes) else { return Ok(None) };
         let mut result = 0;

@@ -1,11 +1,9 @@
-//! Which memory of a program is backed by hugetlb pages without its knowledge, and what its calls mean
-//! for the pages behind them.
+//! Tracks which memory of a program hugetlb pages back without its knowledge, and what its calls mean for those pages.
 //!
-//! The program's view has the granularity of base pages; the kernel's has that of the pool. Where both
-//! agree a call is passed on. Where a call concerns a part of a large page, the page stays and the
-//! program's view alone changes: what was unmapped in it reads as zero when it is mapped again, and its
-//! protection is the union of what its parts ask for. Everything here is bookkeeping; those who serve
-//! the calls carry out the actions that come out.
+//! The program's view has the granularity of base pages; the kernel's has that of the pool. Where both agree, a call is passed
+//! on. Where a call concerns part of a large page, the page stays and only the program's view changes: a part that was unmapped
+//! reads as zero when it is mapped again, and the page's protection is the union of what its parts ask for. This module only
+//! keeps the records; the code that serves the calls carries out the actions that it returns.
 
 use crate::call::prot::NONE;
 use crate::looks::Going;
@@ -15,60 +13,60 @@ use crate::size::PageSize;
 /// Protection bits as mprotect takes them.
 pub type Protection = u64;
 
-/// Something to be done to the kernel's mappings or to the bytes behind them.
+/// A change to the kernel's mappings or to their content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// munmap.
+    /// munmap of the range.
     Unmap(u64, u64),
-    /// mprotect.
+    /// mprotect of the range.
     Protect(u64, u64, Protection),
-    /// Fill with zeros.
+    /// Fill the range with zeros.
     Zero(u64, u64),
 }
 
 /// Both views of one address space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Views {
-    /// Ranges backed by hugetlb pages; whole pages.
+    /// Ranges backed by hugetlb pages, in whole pages.
     backed: Ranges<()>,
-    /// What the program believes to be mapped inside the backed ranges, and its protection.
+    /// The ranges inside the backed ranges that the program sees as mapped, with their protection.
     visible: Ranges<Protection>,
-    /// Reservations without access that were never opened, so hold nothing yet.
+    /// Inaccessible reservations that were never opened and therefore hold nothing yet.
     virgin: Ranges<()>,
-    /// Where memory was ever moved from pool pages to base pages while the program ran.
+    /// Ranges whose memory was ever moved from hugetlb pages to base pages while the program ran.
     moved: Ranges<()>,
-    /// What the program has locked of the backed ranges. The kernel does not note it: pool pages are never reclaimed.
+    /// The backed ranges that the program has locked. The kernel does not record it, because hugetlb pages are never reclaimed.
     locked: Ranges<()>,
-    /// Pages that the pool must still give because this memory is a copy made by fork.
+    /// Pages that the pool must still provide because this memory is a copy made by fork.
     pub promised_pages: u64,
-    /// The heap.
+    /// The heap that brk grows.
     pub heap: PoolHeap,
 }
 
-/// The heap of pages of a pool. It begins at a page boundary of the pool, a little above the kernel's.
+/// The heap made of hugetlb pages. It begins at a page boundary of the pool, a little above the kernel's heap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolHeap {
-    /// Where it begins; 0 before the first call of brk.
+    /// First address; 0 before the first call of brk.
     pub start: u64,
-    /// What the program was told.
+    /// The end that the program was given.
     pub program_end: u64,
-    /// Up to where memory is mapped for it; a multiple of the page size.
+    /// The end of the memory mapped for it; a multiple of the page size.
     pub mapped_end: u64,
-    /// The program has unmapped, replaced or moved parts of it.
+    /// Whether the program has unmapped, replaced or moved parts of it.
     pub has_holes: bool,
 }
 
-/// What dropping the content of a range comes to.
+/// How to drop the content of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// Whole pages, joined, that the kernel can drop.
+    /// Whole pages, merged, that the kernel can drop.
     pub whole: Vec<(u64, u64)>,
-    /// Parts of pages to be zeroed.
+    /// Parts of pages that must be filled with zeros.
     pub partial: Vec<(u64, u64)>,
 }
 
 impl Views {
-    /// Whether the range touches memory that is backed by the pool.
+    /// Whether the range touches memory backed by the pool.
     pub fn concerns(&self, start: u64, end: u64) -> bool {
         self.backed.overlaps(start, end)
     }
@@ -83,24 +81,24 @@ impl Views {
         self.backed.within(start, end).into_iter().map(|(s, e, ())| (s, e)).collect()
     }
 
-    /// Notes that whole pages are backed by the pool, of which the program sees a part.
+    /// Records that the pool backs whole pages, of which the program sees a part.
     pub fn back(&mut self, pages: (u64, u64), seen: (u64, u64), protection: Protection) {
         self.backed.set(pages.0, pages.1, ());
         self.visible.set(seen.0, seen.1, protection);
         self.virgin.clear(pages.0, pages.1);
     }
 
-    /// Notes a fresh reservation without access.
+    /// Records a fresh inaccessible reservation.
     pub fn reserve(&mut self, start: u64, end: u64) {
         self.virgin.set(start, end, ());
     }
 
-    /// Notes that a range may hold something by now.
+    /// Records that a range may hold content by now.
     pub fn spoil(&mut self, start: u64, end: u64) {
         self.virgin.clear(start, end);
     }
 
-    /// Whole pages inside untouched reservations that a range touches; neighbours joined.
+    /// Whole pages inside untouched reservations that a range touches, with neighbours merged.
     pub fn convertible(&self, start: u64, end: u64, size: PageSize) -> Vec<(u64, u64)> {
         let reserved = self.virgin.within(0, u64::MAX).into_iter().filter(|(s, e, ())| *s < end && start < *e);
         reserved
@@ -112,32 +110,32 @@ impl Views {
             .collect()
     }
 
-    /// What a process has that fork makes: no locks are inherited.
+    /// The views of a process that fork makes: locks are not inherited.
     pub fn forked(&self) -> Views {
         Views { locked: Ranges::default(), promised_pages: 0, ..self.clone() }
     }
 
-    /// Everything that is backed by the pool.
+    /// All ranges that the pool backs.
     pub fn all_backed(&self) -> Vec<(u64, u64)> {
         self.backed_parts(0, u64::MAX)
     }
 
-    /// How much is backed by the pool, whether it is touched or not.
+    /// Bytes that the pool backs, whether touched or not.
     pub fn backed_bytes(&self) -> u64 {
         self.all_backed().iter().map(|(start, end)| end - start).sum()
     }
 
-    /// Whether an address lies where memory was moved to other pages.
+    /// Whether the memory at an address was moved to other pages.
     pub fn was_moved(&self, address: u64) -> bool {
         self.moved.overlaps(address, address.saturating_add(1))
     }
 
-    /// Notes that memory is about to be moved to other pages.
+    /// Records that memory is about to be moved to other pages.
     pub fn moves(&mut self, pages: (u64, u64)) {
         self.moved.set(pages.0, pages.1, ());
     }
 
-    /// The program unmaps a range: what the kernel must unmap for it.
+    /// Records that the program unmaps a range; returns what the kernel must unmap.
     pub fn unmap(&mut self, start: u64, end: u64, size: PageSize) -> Vec<Action> {
         let mut actions: Vec<Action> =
             self.ordinary(start, end).into_iter().map(|(s, e)| Action::Unmap(s, e)).collect();
@@ -146,7 +144,7 @@ impl Views {
         actions
     }
 
-    /// What the kernel would unmap if the program unmapped a range.
+    /// The ranges that the kernel would unmap if the program unmapped this range.
     pub fn unmapped_with(&self, start: u64, end: u64, size: PageSize) -> Vec<(u64, u64)> {
         let range = |action| match action {
             Action::Unmap(s, e) => Some((s, e)),
@@ -155,7 +153,8 @@ impl Views {
         self.clone().unmap(start, end, size).into_iter().filter_map(range).collect()
     }
 
-    /// What the kernel gives back when this goes: pages of the pool go whole, with the last part that the program has of them.
+    /// The ranges that the kernel gives back when memory is unmapped or dropped: a hugetlb page is given back whole, together
+    /// with the last part that the program uses of it.
     pub fn given_back(&self, going: &Going, size: PageSize) -> Vec<(u64, u64)> {
         match *going {
             Going::Unmapped(start, end) => self.unmapped_with(start, end, size),
@@ -166,28 +165,28 @@ impl Views {
         }
     }
 
-    /// What the heap loses when it is to end at `asked`.
+    /// The memory that the heap loses when it is to end at `asked`.
     pub fn heap_loses(&self, asked: u64, base: PageSize) -> Option<Going> {
         let (from, to) = (base.align_up(asked)?, self.heap.program_end);
         (self.heap.start > 0 && asked >= self.heap.start && from < to).then_some(Going::Dropped(from, to))
     }
 
-    /// Notes that the program unmaps, replaces or moves what is mapped in a range: the heap has a hole there, if it is in it.
+    /// Records that the program unmaps, replaces or moves a range; if the range is in the heap, the heap then has a hole.
     pub fn pierce(&mut self, start: u64, end: u64) {
         self.heap.has_holes |= start < self.heap.mapped_end && self.heap.start < end;
     }
 
-    /// Whether a part of the backed pages in a range is not mapped to the program.
+    /// Whether the program sees part of the backed pages in a range as unmapped.
     pub fn has_hole(&self, start: u64, end: u64) -> bool {
         self.backed_parts(start, end).into_iter().any(|(s, e)| !self.visible.covers(s, e))
     }
 
-    /// Notes that the program has locked a range (mlock), as far as it is backed.
+    /// Records that the program has locked a range (mlock), for the part that the pool backs.
     pub fn lock(&mut self, start: u64, end: u64) {
         self.backed_parts(start, end).into_iter().for_each(|(s, e)| self.locked.set(s, e, ()));
     }
 
-    /// Notes that the program has unlocked a range.
+    /// Records that the program has unlocked a range.
     pub fn unlock(&mut self, start: u64, end: u64) {
         self.locked.clear(start, end);
     }
@@ -197,8 +196,8 @@ impl Views {
         self.locked.within(start, end).into_iter().map(|(s, e, ())| (s, e)).collect()
     }
 
-    /// Takes a range out of the program's view. Returns the whole pages that nobody sees any more; they
-    /// are no longer counted as backed.
+    /// Removes a range from the program's view. Returns the whole pages with no visible part left; they no longer count as
+    /// backed.
     pub fn hide(&mut self, start: u64, end: u64, size: PageSize) -> Vec<(u64, u64)> {
         let touched = self.backed_parts(start, end);
         self.visible.clear(start, end);
@@ -216,8 +215,8 @@ impl Views {
         free
     }
 
-    /// Pages in which a part cannot be given a protection, because the rest has another one. What was never
-    /// opened does not count: it holds nothing, and nobody expects to use it.
+    /// Pages in which a part cannot have the protection because the rest has another one. Parts that were never opened do not
+    /// count: they hold nothing, and the program does not expect to use them.
     pub fn misfits(&self, start: u64, end: u64, protection: Protection, size: PageSize) -> Vec<(u64, u64)> {
         let opened = |(_, _, asked): &(u64, u64, Protection)| *asked != NONE;
         let disagrees = |page: &(u64, u64)| {
@@ -233,7 +232,7 @@ impl Views {
         self.backed_parts(start, end).into_iter().flat_map(|(s, e)| pages(s, e, size)).filter(disagrees).collect()
     }
 
-    /// The program changes the protection of a range without misfits: what the kernel must change. Says also
+    /// Records that the program changes the protection of a range without misfits. Returns what the kernel must change, and
     /// whether a page now allows more than some part of it asks for.
     pub fn protect(&mut self, start: u64, end: u64, protection: Protection, size: PageSize) -> (Vec<Action>, bool) {
         let (mut actions, mut widened) = (Vec::new(), false);
@@ -253,8 +252,8 @@ impl Views {
         (joined(actions), widened)
     }
 
-    /// The program maps a range afresh inside pages that it also uses otherwise, without misfits. It must
-    /// read as zero. Returns what must be done.
+    /// Records that the program maps a range afresh, without misfits, inside pages that it also uses otherwise. The range must
+    /// read as zero. Returns the necessary actions.
     pub fn show(&mut self, start: u64, end: u64, protection: Protection, size: PageSize) -> Vec<Action> {
         let mut actions = Vec::new();
         for page in pages(start, end, size) {
@@ -265,26 +264,26 @@ impl Views {
                 actions.push(Action::Protect(page.0, page.1, after));
             }
         }
-        // Behind the protection: what cannot be written cannot be zeroed.
+        // After the protection is set: memory that is not writable cannot be filled with zeros.
         let mut actions = joined(actions);
         actions.push(Action::Zero(start, end));
         actions
     }
 
-    /// Whether a range is backed and not in use by the program.
+    /// Whether a range is backed but not used by the program.
     pub fn is_slack(&self, start: u64, end: u64) -> bool {
         self.backed.covers(start, end) && !self.visible.overlaps(start, end)
     }
 
-    /// Whether the pages of a range serve nothing else than this range.
+    /// Whether the program uses the pages of a range for nothing but this range.
     pub fn is_exclusive(&self, start: u64, end: u64, size: PageSize) -> bool {
         let (low, high) = outline(start, end, size);
         let others = self.visible.overlaps(low, start) || self.visible.overlaps(end, high);
         size.align_down(start) == start && self.backed.covers(low, high) && !others
     }
 
-    /// The one protection that the program gave to all of a backed range; `None` where it has holes or
-    /// several, or is not all backed.
+    /// The single protection that the program gave to a backed range; `None` where the range has holes or several protections, or
+    /// is not completely backed.
     pub fn uniform_protection(&self, start: u64, end: u64) -> Option<Protection> {
         match self.visible.within(start, end)[..] {
             [(s, e, protection)] if (s, e) == (start, end) => Some(protection),
@@ -292,7 +291,7 @@ impl Views {
         }
     }
 
-    /// The pages at the ends of a range that the program also uses outside of it.
+    /// The pages at the ends of a range that the program also uses outside the range.
     pub fn shared_ends(&self, start: u64, end: u64, size: PageSize) -> Vec<(u64, u64)> {
         let uses_outside = |page: &(u64, u64)| {
             self.visible.overlaps(page.0, start.min(page.1)) || self.visible.overlaps(end.max(page.0), page.1)
@@ -305,20 +304,20 @@ impl Views {
         self.visible.within(page.0, page.1)
     }
 
-    /// Pages that are backed by base pages from now on.
+    /// Records that base pages now back these pages.
     pub fn demote(&mut self, pages: (u64, u64)) {
         self.backed.clear(pages.0, pages.1);
         self.visible.clear(pages.0, pages.1);
         self.locked.clear(pages.0, pages.1);
     }
 
-    /// The protection of each backed page in a range, as the kernel has it.
+    /// The protection of each backed page in a range, as the kernel must have it.
     pub fn unions(&self, start: u64, end: u64, size: PageSize) -> Vec<Action> {
         let backed = self.backed_parts(start, end).into_iter().flat_map(|(s, e)| pages(s, e, size));
         joined(backed.map(|page| Action::Protect(page.0, page.1, self.union(page))).collect())
     }
 
-    /// Splits an advice to drop content.
+    /// Splits a range whose content is dropped into whole pages and parts of pages.
     pub fn drop_content(&self, start: u64, end: u64, size: PageSize) -> Dropped {
         let (mut whole, mut partial) = (Ranges::default(), Vec::new());
         for (s, e) in self.backed_parts(start, end) {
@@ -357,7 +356,7 @@ pub fn interior(start: u64, end: u64, size: PageSize) -> (u64, u64) {
     if low < high { (low, high) } else { (start, start) }
 }
 
-/// Neighbouring protections with one value become one.
+/// Merges neighbouring actions that set the same protection.
 fn joined(actions: Vec<Action>) -> Vec<Action> {
     let mut joined: Vec<Action> = Vec::new();
     for action in actions {

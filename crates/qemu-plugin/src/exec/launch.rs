@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! QEMU in the place of a program: its command, and what the next recorder is handed.
+//! Executes QEMU in place of a program: its command line, and the data that the next recorder gets.
 
 use std::ffi::{CString, c_char};
 use std::io::{self, Write};
@@ -15,24 +15,24 @@ use crate::file::passed_on;
 use crate::no_link;
 use crate::request::{Follow, Handed, Request};
 
-/// What a program's recorder begins with.
+/// The data with which the recorder of the next program begins.
 pub struct Next<'a> {
-    /// What the recorder before was asked for.
+    /// The arguments of the previous recorder.
     pub request: &'a Request,
-    /// What QEMU is started with.
+    /// The arguments to start QEMU with.
     pub follow: &'a Follow,
     /// The header of the trace.
     pub header: Header,
-    /// The file of the trace, which is not there yet.
+    /// The file of the trace, which does not exist yet.
     pub path: &'a Path,
-    /// How many programs the process has executed with this one.
+    /// How many programs the process has executed, including this one.
     pub execs: u32,
     /// The signals that the program blocks.
     pub signals: u64,
 }
 
 impl Next<'_> {
-    /// Executes QEMU, which executes the program. Returns only where that fails, with why; nothing is left of the trace then.
+    /// Executes QEMU, which executes the program. Returns the reason only if that fails; the trace file is removed then.
     pub fn execute(self, program: &Program, environment: &[Vec<u8>]) -> Why {
         let untraceable = |error| Why::Trace { path: self.path.to_owned(), error };
         let file = match self.hand_over() {
@@ -40,13 +40,13 @@ impl Next<'_> {
             Err(error) => return untraceable(error),
         };
         let error = self.replace(program, environment, file);
-        // SAFETY: the descriptor was made for the program that does not run.
+        // SAFETY: the descriptor was made for the program, which does not run.
         unsafe { libc::close(file) };
         let _ = no_link::remove(self.path);
         Why::Emulator { path: self.follow.emulator.clone(), error }
     }
 
-    /// Makes the file, with the header in it, open in the program to be.
+    /// Creates the file with the header in it, open across execve.
     fn hand_over(&self) -> io::Result<RawFd> {
         let mut file = no_link::open(self.path, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)?;
         let handed = file.write_all(&serde_json::to_vec(&self.header)?).and_then(|()| passed_on(file.as_raw_fd()));
@@ -67,12 +67,12 @@ impl Next<'_> {
             texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
         };
         let (arguments, variables) = (pointers(&words), pointers(&environment));
-        // SAFETY: both are lists of texts that end with zeros, and end with one; the first of them is QEMU's path.
+        // SAFETY: both arrays hold zero-terminated strings and end with a null pointer; the first string is QEMU's path.
         unsafe { libc::execve(words[0].as_ptr(), arguments.as_ptr(), variables.as_ptr()) };
         io::Error::last_os_error()
     }
 
-    /// QEMU's command.
+    /// QEMU's command line.
     fn words(&self, program: &Program, file: RawFd, has_version: bool) -> Result<Vec<CString>, std::ffi::NulError> {
         let follow = Follow { program: real(&program.path), ..self.follow.clone() };
         let sysroot = follow.sysroot.clone();
@@ -85,20 +85,20 @@ impl Next<'_> {
         let mut words: Vec<Vec<u8>> = vec![bytes(&self.follow.emulator), b"-plugin".to_vec()];
         words.push([&doubled(&self.follow.plugin)[..], b",", &request.to_argument()].concat());
         if has_version {
-            // That is not for the program.
+            // The variable is not for the program.
             words.extend([b"-U".to_vec(), VERSION_VARIABLE.as_bytes().to_vec()]);
         }
         words.extend([b"-0".to_vec(), program.name.clone()]);
         words.extend(sysroot.iter().flat_map(|root| [b"-L".to_vec(), bytes(root)]));
         let path = bytes(&program.path);
-        // A name that begins so would be an option.
+        // QEMU would take a name that begins with - for an option.
         words.push(if path.starts_with(b"-") { [b"./", &path[..]].concat() } else { path });
         words.extend(program.arguments.iter().cloned());
         words.into_iter().map(CString::new).collect()
     }
 }
 
-/// The program's environment, with what the plugin is told.
+/// The program's environment, with the plugin's variable added.
 fn variables(environment: &[Vec<u8>], has_version: bool) -> Result<Vec<CString>, std::ffi::NulError> {
     let name = format!("{VERSION_VARIABLE}=").into_bytes();
     let own = has_version.then(|| [&name[..], WITH_USER_DATA.to_string().as_bytes()].concat());
@@ -114,7 +114,7 @@ fn real(path: &Path) -> std::path::PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// A path as part of an argument of QEMU's, which splits at commas; two stand for one.
+/// A path as part of an argument of QEMU, which splits arguments at commas; a double comma means one comma.
 fn doubled(path: &Path) -> Vec<u8> {
     let commas = |byte: &u8| std::iter::repeat_n(*byte, if *byte == b',' { 2 } else { 1 });
     path.as_os_str().as_bytes().iter().flat_map(commas).collect()

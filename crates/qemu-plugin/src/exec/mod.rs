@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! A program that a recorded one executes (`execve`).
+//! Executing a new program (`execve`) from a recorded one.
 //!
-//! QEMU hands the call to the kernel, and what comes then runs outside the emulation. The plugin is asked before the call is made:
-//! where QEMU can execute the program too, the plugin executes QEMU in its place, with itself, the program and a trace of its own.
-//! The process stays the same one, with its open files, and the kernel refuses nothing that it would not have refused:
-//! what it would is left to it, and so is what QEMU cannot emulate, with why in the trace.
+//! QEMU passes the call to the kernel, and the new program would run outside the emulation. The plugin runs before the call is
+//! made. If QEMU can execute the new program too, the plugin executes QEMU in its place, with the plugin, the program and a
+//! separate trace. The process and its open files stay the same. Calls that the kernel would refuse are left to the kernel, and
+//! so are programs that QEMU cannot emulate; the trace then records the reason.
 
 mod launch;
 mod program;
@@ -23,7 +23,7 @@ use program::{Obstacle, Program, Why};
 use signals::Blocked;
 use wanted::Wanted;
 
-/// A thread calls `execve`. Where its program can be recorded this does not return.
+/// A thread calls `execve`. Does not return if the program can be recorded.
 pub fn begins(recorder: &Recorder, state: &mut Vcpu, kind: Kind, arguments: &[u64; 6], memory: &ProgramMemory) {
     let Some(Call::Exec { program: name, .. }) = call::event(kind, arguments, memory) else { return };
     let close = |state: &mut Vcpu, why: Option<Why>| {
@@ -45,7 +45,7 @@ pub fn begins(recorder: &Recorder, state: &mut Vcpu, kind: Kind, arguments: &[u6
     }
 }
 
-/// What is to be executed, where QEMU can.
+/// The program to execute, if QEMU can.
 fn found(
     recorder: &Recorder,
     follow: &Follow,
@@ -62,7 +62,7 @@ fn found(
     Ok((wanted, program))
 }
 
-/// Executes QEMU with the program. Returns only where that fails.
+/// Executes QEMU with the program. Returns only if that fails.
 fn execute(recorder: &Recorder, follow: &Follow, blocked: &Blocked, wanted: &Wanted, program: &Program) -> Why {
     let plan = &recorder.plan;
     let Some(process) = plan.header.process else { return Why::Unknown };

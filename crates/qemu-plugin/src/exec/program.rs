@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Which program the kernel would execute, and whether QEMU can in its stead.
+//! Determines which program the kernel would execute, and whether QEMU can execute it instead.
 //!
-//! Whatever the kernel would refuse is left to it: it alone knows the right error.
+//! Everything that the kernel would refuse is left to the kernel, which alone knows the right error.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::{File, Metadata, OpenOptions};
@@ -22,44 +22,44 @@ pub enum Why {
     /// It is for another instruction set.
     #[error("for {program}, and {target} is emulated")]
     Architecture {
-        /// The program's.
+        /// The program's instruction set.
         program: &'static str,
-        /// QEMU's.
+        /// QEMU's instruction set.
         target: String,
     },
-    /// It is for a machine that is not emulated: what it is.
+    /// It is for a machine that is not emulated; the text describes the machine.
     #[error("{0}")]
     Foreign(String),
-    /// It may be executed and not be read.
+    /// It is executable but not readable.
     #[error("its file may not be read")]
     Unreadable,
-    /// It is setuid, setgid or has capabilities, and emulated it would gain nothing.
+    /// It is setuid, setgid or has capabilities; under emulation it would not gain privileges.
     #[error("it gains privileges, which it would not under QEMU")]
     Privileged,
-    /// It is an open file without a name, which is closed then.
+    /// It is an open file without a name, whose descriptor is closed by execve.
     #[error("its file has no name and is closed by exec")]
     Nameless,
-    /// What it is cannot be read.
+    /// Its type cannot be read.
     #[error("its path, arguments or environment could not be read")]
     Unknown,
-    /// A signal came, which the program must get first: it calls again afterwards.
+    /// A signal arrived that the program must get first; it repeats the call afterwards.
     #[error("a signal arrived before it")]
     Signal,
-    /// It has no trace.
+    /// Its trace cannot be made.
     #[error("its trace {} cannot be made: {error}", path.display())]
     Trace {
-        /// Its file.
+        /// The trace file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
     /// QEMU cannot be executed.
     #[error("{} cannot be executed: {error}", path.display())]
     Emulator {
-        /// QEMU's program.
+        /// QEMU's executable.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
@@ -68,9 +68,9 @@ pub enum Why {
 /// Why QEMU is not executed.
 #[derive(Debug)]
 pub enum Obstacle {
-    /// The kernel refuses the program.
+    /// The kernel refuses to execute the program.
     Refused,
-    /// It is executed without QEMU.
+    /// The program is executed without QEMU.
     Unrecorded(Why),
 }
 
@@ -80,19 +80,19 @@ impl From<Why> for Obstacle {
     }
 }
 
-/// A program that QEMU can execute, scripts resolved.
+/// A program that QEMU can execute; scripts are resolved to their interpreter.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Program {
     /// Its file, as this process sees it.
     pub path: PathBuf,
-    /// What it is called, its argument 0.
+    /// Its argument 0.
     pub name: Vec<u8>,
-    /// The arguments after its name.
+    /// The arguments after argument 0.
     pub arguments: Vec<Vec<u8>>,
 }
 
 impl Program {
-    /// The program that the kernel executes if it is asked for this, where QEMU emulates `target`.
+    /// The program that the kernel would execute for this request, where QEMU emulates `target`.
     ///
     /// # Errors
     /// The kernel refuses it, or QEMU cannot execute it.
@@ -133,14 +133,14 @@ impl Program {
     }
 }
 
-/// The recorded program, where a path stands for it: in this process it would stand for QEMU.
+/// The recorded program, if the path refers to the process's own executable; in this process that is QEMU.
 fn self_named(path: &[u8], own: &Path) -> Option<PathBuf> {
     let numbered = format!("/proc/{}/exe", std::process::id());
     let names = ["/proc/self/exe", "/proc/thread-self/exe", numbered.as_str()];
     names.iter().any(|name| name.as_bytes() == path).then(|| own.to_owned())
 }
 
-/// A path that means the same after exec: that of an open file goes with it.
+/// A path that is still valid after execve; the path of an open file is not, because the file is closed.
 fn lasting(path: PathBuf) -> Result<PathBuf, Obstacle> {
     let is_descriptor =
         ["/proc/self/fd/", "/dev/fd/"].iter().any(|of| path.as_os_str().as_bytes().starts_with(of.as_bytes()));
@@ -152,15 +152,15 @@ fn lasting(path: PathBuf) -> Result<PathBuf, Obstacle> {
     if identity(&real).is_some() && identity(&real) == identity(&path) { Ok(real) } else { Err(Why::Nameless.into()) }
 }
 
-/// A regular file that may be executed.
+/// A regular file that is executable.
 #[expect(clippy::disallowed_methods, reason = "it is only read")]
 fn opened(path: &Path) -> Result<File, Obstacle> {
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Obstacle::Refused)?;
-    // SAFETY: a question about a name that ends with a zero.
+    // SAFETY: a query about a zero-terminated name.
     if unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), libc::X_OK, libc::AT_EACCESS) } != 0 {
         return Err(Obstacle::Refused);
     }
-    // Whatever is there is not waited for.
+    // Opening must not wait, whatever the file is.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(|error| match error
         .kind()
     {
@@ -171,7 +171,7 @@ fn opened(path: &Path) -> Result<File, Obstacle> {
     if is_file && mount_flags(&file) & libc::ST_NOEXEC == 0 { Ok(file) } else { Err(Obstacle::Refused) }
 }
 
-/// `ST_*` of the file system of a file.
+/// The `ST_*` flags of a file's file system.
 fn mount_flags(file: &File) -> libc::c_ulong {
     // SAFETY: the structure is plain numbers, and the kernel writes it.
     unsafe {
@@ -187,11 +187,11 @@ fn first_bytes(file: &File) -> Result<Vec<u8>, Obstacle> {
     Ok(bytes)
 }
 
-/// Whether the process would gain something by executing the file (credentials(7), capabilities(7)).
+/// Whether executing the file would give the process privileges (credentials(7), capabilities(7)).
 fn is_privileged(file: &File, metadata: &Metadata) -> bool {
     const NAME: &CStr = c"security.capability";
     const SETGID: u32 = libc::S_ISGID | libc::S_IXGRP;
-    // SAFETY: questions about this process and an open file, without buffers.
+    // SAFETY: queries about this process and an open file, without buffers.
     let (user, group, no_gain, has_capabilities) = unsafe {
         let no_gain = libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
         let attribute = libc::fgetxattr(file.as_raw_fd(), NAME.as_ptr(), std::ptr::null_mut(), 0);
@@ -206,7 +206,7 @@ fn is_privileged(file: &File, metadata: &Metadata) -> bool {
     other_user || other_group || has_capabilities && user != 0
 }
 
-/// Makes sure of the dynamic linker that a program names: without it the kernel refuses the program.
+/// Checks that the dynamic linker that a program names exists; without it the kernel refuses the program.
 fn has_interpreter(file: &File, sysroot: Option<&Path>) -> Result<(), Obstacle> {
     let Some(path) = interpreter(file).map_err(|_| Obstacle::Refused)? else { return Ok(()) };
     let in_sysroot = sysroot.zip(path.strip_prefix("/").ok()).map(|(root, rest)| root.join(rest));
@@ -299,7 +299,7 @@ mod tests {
         let foreign = executable(&directory, "foreign", &bytes);
         let Err(Obstacle::Unrecorded(Why::Foreign(what))) = found(&foreign, &[]) else { panic!() };
         assert!(what.contains("machine 22"), "{what}");
-        // No dynamic linker: the kernel says so.
+        // There is no such dynamic linker, so the kernel refuses the program.
         let at = bytes.windows(4).position(|bytes| bytes == b"/ld-").unwrap();
         let own = std::fs::read("/bin/sh").unwrap();
         bytes[18..20].copy_from_slice(&own[18..20]);
@@ -313,14 +313,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = executable(&directory, "program", &std::fs::read("/bin/sh").unwrap());
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4755)).unwrap();
-        // Its owner gains nothing.
+        // The owner of the file gains no privileges.
         assert!(found(&path, &[]).is_ok());
         let file = File::open(&path).unwrap();
         let root =
             File::open("/bin/su").ok().filter(|file| file.metadata().is_ok_and(|of| of.mode() & libc::S_ISUID != 0));
         for file in [Some(file), root].into_iter().flatten() {
             let metadata = file.metadata().unwrap();
-            // SAFETY: a question.
+            // SAFETY: a plain query.
             let is_other = metadata.uid() != unsafe { libc::geteuid() };
             let may = mount_flags(&file) & libc::ST_NOSUID == 0;
             assert_eq!(is_privileged(&file, &metadata), is_other && may);

@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Signals while one program gives way to another.
+//! Signals between one program and the next.
 //!
-//! QEMU catches a signal, remembers it, and lets the program have it when its call returns; what it remembers would be lost when
-//! another QEMU takes its place. So all are blocked from the beginning of `execve` on, and the kernel keeps what comes, until the
-//! next QEMU has begun. Whether QEMU remembers one already is seen by what it blocks meanwhile: every signal of all (`host_signal_handler`,
-//! linux-user/signal.c), while a program that blocks all its signals leaves those of the C library alone (sigprocmask(2)).
+//! QEMU catches a signal, remembers it and delivers it to the program when the current call returns. A remembered signal would be
+//! lost when another QEMU replaces this one. So all signals are blocked from the beginning of `execve` on, and the kernel keeps
+//! them pending until the next QEMU has begun. Whether QEMU already remembers a signal shows in what it blocks in the meantime:
+//! it blocks every signal (`host_signal_handler`, linux-user/signal.c), while a program that blocks all its signals leaves those
+//! of the C library unblocked (sigprocmask(2)).
 
 use std::mem::size_of;
 
-/// Signals that the C library keeps for itself, by bits of a mask: 32 and 33.
+/// The signals that the C library reserves, 32 and 33, as bits of a mask.
 const OF_LIBRARY: u64 = 1 << 31 | 1 << 32;
 
-/// All signals are blocked until this is dropped.
+/// Keeps all signals blocked until it is dropped.
 #[derive(Debug)]
 pub struct Blocked {
     before: u64,
 }
 
 impl Blocked {
-    /// Blocks all that can be.
+    /// Blocks all signals that can be blocked.
     pub fn all() -> Blocked {
         Blocked { before: set(u64::MAX) }
     }
 
-    /// Those that were blocked before.
+    /// The signals that were blocked before.
     pub fn before(&self) -> u64 {
         self.before
     }
 
-    /// Whether QEMU has a signal that the program must get before it makes another call.
+    /// Whether QEMU remembers a signal that the program must get before its next call.
     pub fn one_waits(&self) -> bool {
         self.before & OF_LIBRARY == OF_LIBRARY
     }
@@ -40,11 +41,11 @@ impl Drop for Blocked {
     }
 }
 
-/// Blocks these signals of this thread and no others; gives those that were blocked before.
+/// Blocks exactly these signals for this thread; returns those that were blocked before.
 pub fn set(signals: u64) -> u64 {
     let mut before = 0u64;
     let (new, old) = (&raw const signals, &raw mut before);
-    // SAFETY: the kernel reads and writes a mask of this size; the C library's call would leave its own signals out.
+    // SAFETY: the kernel reads and writes a mask of this size. The C library's call would leave out its own signals.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, new, old, size_of::<u64>()) };
     before
 }
@@ -61,8 +62,7 @@ mod tests {
         assert_eq!(set(u64::MAX), !unstoppable);
         drop(blocked);
         assert_eq!(set(before), before);
-        // A program that blocks all its signals by the C library.
-        // SAFETY: masks of this thread.
+        // SAFETY: masks of this thread. This blocks all signals as a program does through the C library.
         unsafe {
             let mut all: libc::sigset_t = std::mem::zeroed();
             libc::sigfillset(&raw mut all);

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What a program asks the kernel to execute, read from its memory.
+//! Reads the arguments of execve from the program's memory.
 
 use crate::call::Kind;
 use crate::guest_memory::GuestMemory;
 
-/// Most bytes of a path without its zero (`PATH_MAX` of Linux).
+/// The longest path in bytes, without its terminating zero (`PATH_MAX` of Linux).
 const PATH_BYTES: usize = 4095;
-/// Most bytes of an argument without its zero (`MAX_ARG_STRLEN`, include/uapi/linux/binfmts.h).
+/// The longest argument in bytes, without its terminating zero (`MAX_ARG_STRLEN`, include/uapi/linux/binfmts.h).
 const ARGUMENT_BYTES: usize = (32 << 12) - 1;
-/// Most bytes of all arguments, or of the whole environment: more than Linux takes (`bprm_set_stack_limit`, fs/exec.c: 6M).
+/// The most bytes of all arguments, or of the environment; more than Linux accepts (`bprm_set_stack_limit`, fs/exec.c: 6M).
 const ALL_BYTES: usize = 8 << 20;
-/// Bytes of a pointer of every program here.
+/// Size of a pointer in every recorded program.
 const POINTER_BYTES: u64 = 8;
 
-/// A program, its arguments, its own name among them, and its environment.
+/// A program, its arguments including argument 0, and its environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// Its path, as the calling process sees it.
     pub path: Vec<u8>,
-    /// Its arguments, the first of which is what it is called.
+    /// Its arguments, beginning with argument 0.
     pub arguments: Vec<Vec<u8>>,
-    /// Its environment.
+    /// Its environment, as `NAME=value` strings.
     pub environment: Vec<Vec<u8>>,
 }
 
 impl Wanted {
-    /// What `execve` or `execveat` is asked for; `None` where that cannot be read, or is more than the kernel takes.
+    /// The request of `execve` or `execveat`; `None` where it cannot be read or is larger than the kernel accepts.
     pub fn of(kind: Kind, arguments: &[u64; 6], memory: &impl GuestMemory) -> Option<Wanted> {
         let [first, second, third, fourth, flags, _] = *arguments;
         let (path, arguments, environment) = match kind {
@@ -37,7 +37,7 @@ impl Wanted {
     }
 }
 
-/// A path relative to an open directory, or the open file itself, by a name that the kernel has for it.
+/// A path relative to an open directory, or the open file itself, as a path in /proc.
 fn relative(directory: i32, path: Vec<u8>, flags: u64) -> Option<Vec<u8>> {
     let is_file = path.is_empty() && flags == libc::AT_EMPTY_PATH as u64;
     match directory {
@@ -49,7 +49,7 @@ fn relative(directory: i32, path: Vec<u8>, flags: u64) -> Option<Vec<u8>> {
     }
 }
 
-/// Texts whose addresses stand one behind the other, up to a zero. There are none at address 0.
+/// The strings of a null-terminated array of pointers. Address 0 means an empty array.
 fn list(address: u64, memory: &impl GuestMemory) -> Option<Vec<Vec<u8>>> {
     let (mut texts, mut bytes) = (Vec::new(), 0);
     if address == 0 {
@@ -73,7 +73,7 @@ fn list(address: u64, memory: &impl GuestMemory) -> Option<Vec<Vec<u8>>> {
 mod tests {
     use super::*;
 
-    /// Memory from 0 on.
+    /// Memory that begins at address 0.
     struct Memory(Vec<u8>);
 
     impl GuestMemory for Memory {
@@ -85,7 +85,7 @@ mod tests {
         }
     }
 
-    /// A path at 64, its name and an argument at 128, both listed at 8, and nothing listed at 32.
+    /// A path at 64; argument 0 and one argument at 128, listed at 8; an empty list at 32.
     fn memory() -> Memory {
         let mut bytes = vec![0; 256];
         bytes[64..71].copy_from_slice(b"bin/cat");
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!((wanted.path, wanted.environment), (b"bin/cat".to_vec(), Vec::new()));
         assert_eq!(wanted.arguments, [b"cat".to_vec(), b"-n".to_vec()]);
         assert_eq!(read(Kind::Execve, [64, 0, 0, 0, 0, 0]).unwrap().arguments, Vec::<Vec<u8>>::new());
-        // What no kernel could read.
+        // Addresses that the kernel cannot read either.
         assert_eq!(read(Kind::Execve, [1 << 20, 8, 32, 0, 0, 0]), None);
         assert_eq!(read(Kind::Execve, [64, 1 << 20, 32, 0, 0, 0]), None);
         let path = |directory: i64, name, flags| {

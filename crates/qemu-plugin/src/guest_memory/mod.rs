@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The memory of what is emulated: where it is, and what is in it when recording begins.
+//! The memory of the emulated program or machine: where it is, and what it holds when recording begins.
 
 pub mod owned;
 pub mod ram;

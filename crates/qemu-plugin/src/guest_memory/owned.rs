@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Which memory is the emulated program's, and which that of QEMU around it.
+//! Which memory belongs to the emulated program, and which to QEMU itself.
 //!
-//! QEMU 7.2 places programs below its own code. Newer ones let the kernel place what has no address of its own
-//! (`target_mmap`, linux-user/mmap.c), which is among QEMU's libraries and threads. There the program's memory is what it is told
-//! when it begins (the vector behind its environment, getauxval(3)), and what its calls map later.
+//! QEMU 7.2 places programs below its own code. Newer versions let the kernel choose addresses that the program does not specify
+//! (`target_mmap`, linux-user/mmap.c), which are among QEMU's libraries and threads. There the program's memory is what it gets
+//! at its start (the auxiliary vector behind its environment, getauxval(3)), and what its calls map later.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,26 +17,26 @@ use crate::guest_memory::{GuestMemory, PAGE_BYTES};
 /// The program's memory, by the program's addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Owned {
-    /// All below is the program's.
+    /// All memory below this address is the program's.
     below: u64,
-    /// What is further up: begin and end, disjoint.
+    /// The program's memory above: begin and end, disjoint.
     above: BTreeMap<u64, u64>,
 }
 
 impl Owned {
-    /// What lies below an address.
+    /// The memory below an address.
     pub fn below(address: u64) -> Owned {
         Owned { below: address, above: BTreeMap::new() }
     }
 
-    /// The same by other addresses, whose 0 is at `base`.
+    /// The same memory in addresses relative to `base`.
     pub fn relative_to(&self, base: u64) -> Owned {
         let above =
             self.above.iter().map(|(begin, end)| (begin.saturating_sub(base), end.saturating_sub(base))).collect();
         Owned { below: self.below.saturating_sub(base), above }
     }
 
-    /// More of it.
+    /// Adds a range.
     pub fn insert(&mut self, range: Range<u64>) {
         self.remove(range.clone());
         if !range.is_empty() {
@@ -44,7 +44,7 @@ impl Owned {
         }
     }
 
-    /// Less of it.
+    /// Removes a range.
     pub fn remove(&mut self, range: Range<u64>) {
         let touched: Vec<_> = self.overlapping(&range).collect();
         for old in touched {
@@ -57,7 +57,7 @@ impl Owned {
         }
     }
 
-    /// What of some regions is the program's.
+    /// The parts of these regions that are the program's.
     pub fn among(&self, all: &[Region]) -> Vec<Region> {
         let parts = |region: &Region| {
             let region = region.clone();
@@ -66,7 +66,7 @@ impl Owned {
         all.iter().flat_map(parts).collect()
     }
 
-    /// The parts of a range that are the program's, from the lowest on.
+    /// The parts of a range that are the program's, in address order.
     pub fn parts(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let low = range.start..range.end.min(self.below);
         let high = range.start.max(self.below)..range.end;
@@ -76,7 +76,7 @@ impl Owned {
     }
 
     fn overlapping(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
-        // The last that begins before may reach in.
+        // The last range that begins before may extend into this one.
         let before = self.above.range(..range.start).next_back();
         let all = before.into_iter().chain(self.above.range(range.start..range.end.max(range.start)));
         let (start, end) = (range.start, range.end);
@@ -85,9 +85,9 @@ impl Owned {
         found.into_iter()
     }
 
-    /// Follows a call that has returned.
+    /// Applies a completed call.
     pub fn follow(&mut self, call: &Call, result: i64) {
-        // Linux gives errors as -4095 to -1.
+        // Linux returns errors as -4095 to -1.
         if (-4095..0).contains(&result) {
             return;
         }
@@ -105,9 +105,10 @@ impl Owned {
         }
     }
 
-    /// Adds what a program has from the beginning: its stack, and what the vector behind its environment names.
+    /// Adds the memory that a program has from the beginning: its stack, and what the auxiliary vector behind its environment
+    /// names.
     pub fn find(&mut self, stack: &Range<u64>, vector: &[(u64, u64)], contents: &impl GuestMemory) {
-        // With the page below it, by which it is known.
+        // Including the page below it, by which the stack is recognised.
         self.insert(stack.start.saturating_sub(PAGE_BYTES)..stack.end);
         for (kind, address) in vector {
             if [libc::AT_BASE, libc::AT_SYSINFO_EHDR].contains(kind)
@@ -119,7 +120,7 @@ impl Owned {
     }
 }
 
-/// The vector behind the environment on a stack whose used part begins in the page `used`: kinds and values.
+/// The auxiliary vector behind the environment, on a stack whose used part begins in the page `used`: types and values.
 pub fn vector(stack: &Range<u64>, used: u64, contents: &impl GuestMemory) -> Option<Vec<(u64, u64)>> {
     let mut bytes = vec![0; (stack.end - used.max(stack.start)).min(MOST_BYTES) as usize];
     let read = contents.read(used, &mut bytes);
@@ -131,10 +132,11 @@ pub fn vector(stack: &Range<u64>, used: u64, contents: &impl GuestMemory) -> Opt
     Some(pairs.take_while(|(kind, _)| *kind != libc::AT_NULL).collect())
 }
 
-/// Arguments and environment have at most 6M (`_STK_LIM / 4 * 3`, fs/exec.c).
+/// Arguments and environment have at most 6M (`_STK_LIM
+/// 4 * 3`, fs/exec.c).
 const MOST_BYTES: u64 = 6 << 20;
 
-/// Bytes that an ELF file takes in memory, to the end of its last page.
+/// Bytes of an ELF file in memory, up to the end of its last page.
 fn elf_bytes(address: u64, contents: &impl GuestMemory) -> Option<u64> {
     segments::of(address, contents)?.iter().map(|segment| segment.pages.end).max()
 }
@@ -143,7 +145,7 @@ fn elf_bytes(address: u64, contents: &impl GuestMemory) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Memory that begins at an address.
+    /// Memory that begins at the given address.
     struct Bytes(u64, Vec<u8>);
 
     impl GuestMemory for Bytes {
@@ -188,7 +190,7 @@ mod tests {
         let mut both = own.clone();
         both.follow(&mremap(libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP), 0x30_0000);
         assert_eq!(both.parts(&(0x20_1000..0x30_1000)), [0x20_1000..0x20_4000, 0x30_0000..0x30_1000]);
-        // A mapping in the place of others, and one in the middle of a larger one.
+        // A mapping that replaces others, and one in the middle of a larger one.
         own.insert(0x10_0000..0x20_2000);
         own.remove(0x11_0000..0x12_0000);
         let all = [0x10_0000..0x11_0000, 0x12_0000..0x20_2000, 0x20_2000..0x20_4000];
@@ -199,14 +201,14 @@ mod tests {
 
     #[test]
     fn a_program_is_told_where_its_interpreter_is() {
-        // Argument count, arguments, environment, vector: as execve leaves them.
+        // Argument count, arguments, environment and auxiliary vector, as execve leaves them.
         let stack = 0x7000_0000..0x7000_2000;
         let told = [3, 0x40_0040, 4, 56, 5, 11, 7, 0x6000_0000, 33, 0x6100_0000, 0, 0];
         let on_stack = Bytes(0x7000_1000, words(&[&[1, 0x7000_1f00, 0, 0x7000_1f10, 0][..], &told].concat()));
         let vector = vector(&stack, 0x7000_1000, &on_stack).unwrap();
         assert_eq!(vector, [(3, 0x40_0040), (4, 56), (5, 11), (7, 0x6000_0000), (33, 0x6100_0000)]);
         assert_eq!(super::vector(&stack, 0x7000_1000, &Bytes(0x7000_1000, words(&[1, 0, 0, 3, 0, 4]))), None);
-        // A header, and two segments of which the last ends in the fourth page.
+        // A header, and two segments, the last of which ends in the fourth page.
         let mut interpreter = vec![0; 64 + 2 * 56];
         interpreter[..4].copy_from_slice(b"\x7fELF");
         interpreter[32] = 64;
@@ -218,7 +220,7 @@ mod tests {
         }
         let mut own = Owned::default();
         own.find(&stack, &vector, &Bytes(0x6000_0000, interpreter));
-        // At the third address there is nothing.
+        // There is nothing at the third address.
         assert_eq!(own.parts(&(0..u64::MAX)), [0x6000_0000..0x6000_4000, 0x6fff_f000..0x7000_2000]);
     }
 }

@@ -1,53 +1,52 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The memory of a whole machine: where it is, as `pagelab record` found out from QEMU's monitor.
+//! The memory of a whole machine: its location, as `pagelab record` read it from QEMU's monitor.
 //!
-//! What is no such memory (devices, firmware that cannot be written, memory that appears later) is not recorded but
-//! counted.
+//! Accesses to anything else (devices, read-only firmware, memory that appears later) are only counted.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use trace::Call;
 
-/// A stretch of memory.
+/// A contiguous part of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Range {
     /// Its physical address.
     address: u64,
     bytes: u64,
-    /// Where QEMU has it.
+    /// The address of this memory in QEMU's process.
     host: u64,
     name: String,
 }
 
-/// All memory of a machine.
+/// The whole memory of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ram(Vec<Range>);
 
-/// Why it is not known where a machine's memory is.
+/// Why the location of a machine's memory is not known.
 #[derive(Debug, thiserror::Error)]
 pub enum RamError {
-    /// The file that says it.
+    /// The file with the location cannot be read.
     #[error("{}: where the memory is", path.display())]
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
     /// It is not JSON.
     #[error("where the memory is, as `pagelab record` tells it")]
     Json(#[source] serde_json::Error),
-    /// A stretch that lacks something.
+    /// A range lacks a key.
     #[error("where the memory is: no {key:?} in {stretch}")]
     Missing {
-        /// What.
+        /// The missing key.
         key: &'static str,
-        /// The stretch.
+        /// The range.
         stretch: String,
     },
-    /// A block of memory whose parts QEMU does not tell apart.
+    /// A memory block that is mapped in parts, which this QEMU does not distinguish.
     #[error(
         "{0} lies in parts, and this QEMU does not tell plugins which part an access is to; give the machine less memory (-m 2G), or use QEMU 9 or newer"
     )]
@@ -58,11 +57,11 @@ pub enum RamError {
 const PROTECTION: u64 = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
 
 impl Ram {
-    /// Reads what `pagelab record` has written. `tells_offsets` says that this QEMU gives plugins offsets in its blocks of
-    /// memory for physical addresses.
+    /// Reads the file that `pagelab record` has written. With `tells_offsets` this QEMU passes plugins offsets in memory blocks
+    /// instead of physical addresses.
     ///
     /// # Errors
-    /// It has written something else, or the memory cannot be told apart.
+    /// The file has other content, or the parts of memory cannot be distinguished.
     pub fn read(path: &Path, tells_offsets: bool) -> Result<Ram, RamError> {
         let unreadable = |error| RamError::Unreadable { path: path.to_owned(), error };
         Ram::parse(&std::fs::read(path).map_err(unreadable)?, tells_offsets)
@@ -94,13 +93,13 @@ impl Ram {
         self.0.iter().any(|range| address.wrapping_sub(range.address) < range.bytes)
     }
 
-    /// The physical address of what QEMU has at `host`.
+    /// The physical address of the memory that QEMU has at `host`.
     pub fn physical(&self, host: u64) -> Option<u64> {
         let range = self.0.iter().find(|range| host.wrapping_sub(range.host) < range.bytes)?;
         Some(range.address + (host - range.host))
     }
 
-    /// The memory as events.
+    /// The memory as region events.
     pub fn calls(&self) -> Vec<Call> {
         let call = |range: &Range| Call::Region {
             address: range.address,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Reading the program's memory.
+//! Reads the memory of the emulated program.
 
-/// Pages of the kernels whose map is read, and of all programs here.
+/// Page size of the kernel whose maps are read, and of all recorded programs.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// Most bytes of a path (`PATH_MAX` of Linux).
+/// The longest path in bytes (`PATH_MAX` of Linux).
 const PATH_BYTES: usize = 4096;
 
-/// Reads the program's memory, by its addresses.
+/// Reads the program's memory by guest addresses.
 pub trait GuestMemory {
-    /// The bytes at an address, as many as can be read.
+    /// Reads the bytes at an address; returns how many could be read.
     fn read(&self, address: u64, to: &mut [u8]) -> usize;
 
     /// The eight bytes at an address.
@@ -24,7 +24,7 @@ pub trait GuestMemory {
         (self.read(address, &mut bytes) == 4).then_some(u32::from_le_bytes(bytes))
     }
 
-    /// The text at an address, up to its zero; what there is of it, where that cannot be read.
+    /// The string at an address, up to its terminating zero; shorter where memory is not readable.
     fn text(&self, address: u64) -> Vec<u8> {
         let mut bytes = self.up_to_zero(address, PATH_BYTES);
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
@@ -32,7 +32,7 @@ pub trait GuestMemory {
         bytes
     }
 
-    /// The text at an address, of at most so many bytes without its zero; `None` where it is longer or cannot be read.
+    /// The string at an address, of at most `most_bytes` bytes without its zero; `None` where it is longer or not readable.
     fn whole_text(&self, address: u64, most_bytes: usize) -> Option<Vec<u8>> {
         let mut bytes = self.up_to_zero(address, most_bytes + 1);
         let end = bytes.iter().position(|byte| *byte == 0).filter(|end| *end <= most_bytes)?;
@@ -40,10 +40,10 @@ pub trait GuestMemory {
         Some(bytes)
     }
 
-    /// The bytes at an address up to a zero and some more, or as many pages as have so many, or as can be read.
+    /// The bytes at an address, page by page, until a zero, `most_bytes` bytes or unreadable memory.
     fn up_to_zero(&self, address: u64, most_bytes: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
-        // Page by page: what comes after the text may not be there.
+        // Page by page, because the memory after the string may be unmapped.
         while bytes.len() < most_bytes {
             let at = address.wrapping_add(bytes.len() as u64);
             let mut part = vec![0; (PAGE_BYTES - at % PAGE_BYTES) as usize];
@@ -59,7 +59,7 @@ pub trait GuestMemory {
 
 /// The memory of the program in this process.
 pub struct ProgramMemory {
-    /// Where the program's address 0 is.
+    /// The host address of the program's address 0.
     pub base: u64,
 }
 
@@ -68,7 +68,7 @@ impl GuestMemory for ProgramMemory {
         let host = address.wrapping_add(self.base);
         let own = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
         let other = libc::iovec { iov_base: host as *mut libc::c_void, iov_len: to.len() };
-        // SAFETY: the kernel writes to `to` only, and looks itself whether the other side can be read.
+        // SAFETY: the kernel writes only to `to`, and checks itself whether the source is readable.
         let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const own, 1, &raw const other, 1, 0) };
         usize::try_from(read).unwrap_or(0)
     }

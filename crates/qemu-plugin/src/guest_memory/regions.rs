@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The memory of the emulated program, read off the map of the process that emulates it.
+//! The memory of the emulated program, from the maps of the QEMU process.
 //!
-//! What lies below the lowest mapping that was there when the plugin was loaded, which is before the program was, is the
-//! program's; for what lies further up see [`owned`](crate::guest_memory::owned). The kernel's map knows what QEMU does: code is not executable there.
+//! All memory below the lowest mapping that existed when the plugin was loaded, which is before the program is loaded, belongs to
+//! the program; for memory above it see [`owned`](crate::guest_memory::owned). The maps show what QEMU does: it maps code without
+//! execute permission.
 //!
-//! That map has no names for the stack and the heap, and its stack is mapped as a whole. What the kernel would show is told
-//! instead: sources are `setup_arg_pages` of QEMU (`linux-user/elfload.c`) and of Linux (`fs/exec.c`).
+//! The maps have no names for the program's stack and heap, and the whole stack is mapped. This module reports them as the kernel
+//! would show them. Sources are `setup_arg_pages` of QEMU (`linux-user/elfload.c`) and of Linux (`fs/exec.c`).
 
 use std::ops::Range;
 
@@ -13,12 +14,12 @@ use trace::Call;
 
 use crate::guest_memory::PAGE_BYTES;
 
-/// Where QEMU's own memory begins, in a map from before the program was loaded.
+/// The lowest address of QEMU's own memory, from maps read before the program was loaded.
 pub fn lowest(maps: &str) -> Option<u64> {
     maps.lines().filter_map(parsed).map(|line| line.begin).min()
 }
 
-/// All memory of the process, by the program's addresses. `base` is where the program's address 0 is.
+/// All memory of the process, in guest addresses. `base` is the host address of the program's address 0.
 pub fn all(maps: &str, base: u64) -> Vec<Region> {
     let lines = maps.lines().filter_map(parsed).filter(|line| line.begin >= base);
     lines
@@ -30,19 +31,19 @@ pub fn all(maps: &str, base: u64) -> Vec<Region> {
         .collect()
 }
 
-/// A stretch of the program's memory.
+/// One mapping of the program's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
     /// Its addresses.
     pub range: Range<u64>,
     /// `PROT_*`.
     pub protection: u64,
-    /// What `/proc/PID/maps` calls it; empty for anonymous memory.
+    /// Its name in `/proc/PID/maps`; empty for anonymous memory.
     pub name: String,
 }
 
 impl Region {
-    /// As an event: as if it had just been mapped.
+    /// The region as an event, as if it had just been mapped.
     pub fn call(self) -> Call {
         let bytes = self.range.end - self.range.start;
         Call::Region { address: self.range.start, bytes, protection: self.protection, name: self.name }
@@ -53,13 +54,13 @@ impl Region {
     }
 }
 
-/// Bytes of a stack that a limit gives: QEMU takes less than 8 MiB for a mistake, and no limit for that.
+/// Size of the stack for a stack limit, in bytes. QEMU raises a limit below 8 MiB to 8 MiB, and also takes "no limit" as 8 MiB.
 pub fn stack_bytes(limit: Option<u64>) -> u64 {
     limit.unwrap_or(0).max(8 << 20).next_multiple_of(PAGE_BYTES)
 }
 
-/// Where the stack of the first thread can be: behind a guard that stands alone. QEMU has a page without access there; where it
-/// was told of larger pages than the processor's it has one of them, which 7.2 does not protect.
+/// Candidates for the stack of the first thread: memory above an isolated guard. QEMU has an inaccessible page there. Where it
+/// was configured with larger pages than the processor's, the guard has that size; QEMU 7.2 does not protect it.
 pub fn stacks(regions: &[Region], stack_bytes: u64, page_bytes: u64) -> Vec<Range<u64>> {
     let is_memory = |region: &Region| region.is_anonymous() && region.protection & STACK_PROTECTION == STACK_PROTECTION;
     let is_guard = |region: &Region| {
@@ -81,16 +82,16 @@ pub fn stacks(regions: &[Region], stack_bytes: u64, page_bytes: u64) -> Vec<Rang
     (0..regions.len()).filter_map(of).collect()
 }
 
-/// Tells of the stack as Linux has it: its used part and 128 KiB below. It grows when it is touched further down.
-/// `used` is the first address at which there is anything in it.
+/// Reports the stack as Linux has it: its used part and 128 KiB below it. It grows when it is touched further down. `used` is the
+/// lowest address with content.
 pub fn show_stack(regions: &mut Vec<Region>, stack: Range<u64>, used: u64) {
     let begin = (used & !(PAGE_BYTES - 1)).saturating_sub(STACK_AHEAD_BYTES).max(stack.start);
     name(regions, begin..stack.end, "[stack]");
-    // What is not used yet, and the page below it.
+    // Removes the unused part and the page below it.
     regions.retain(|region| region.range.start >= begin || region.range.end < stack.start);
 }
 
-/// Gives a part of a region of anonymous memory a name.
+/// Names part of a region of anonymous memory.
 pub fn name(regions: &mut Vec<Region>, part: Range<u64>, name: &str) {
     let holds = |region: &Region| {
         region.is_anonymous() && region.range.start <= part.start && part.end <= region.range.end && !part.is_empty()
@@ -102,7 +103,7 @@ pub fn name(regions: &mut Vec<Region>, part: Range<u64>, name: &str) {
     regions.splice(index..=index, parts.into_iter().filter(|region| !region.range.is_empty()));
 }
 
-/// How far below its contents Linux lets a new stack begin (`stack_expand`, fs/exec.c).
+/// How far below its content Linux lets a new stack begin (`stack_expand`, fs/exec.c).
 const STACK_AHEAD_BYTES: u64 = 128 << 10;
 const STACK_PROTECTION: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
 
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!(before(), expected);
         assert_eq!(all(AFTER, 0x40_0000_0000)[0], region(0..0x1000, 0, ""));
         assert_eq!(Owned::below(u64::MAX).among(&all("", 0)), []);
-        // Of what lies further up, the part that is known to be the program's.
+        // Of the memory above, only the part that is known to be the program's.
         let mut owned = Owned::below(0);
         owned.insert(0x7ffe_6c84_8000..0x7ffe_6c84_9000);
         assert_eq!(owned.among(&all(AFTER, 0)), [region(0x7ffe_6c84_8000..0x7ffe_6c84_9000, 3, "[stack]")]);
@@ -205,7 +206,7 @@ mod tests {
         let mut shown = before.clone();
         name(&mut shown, 0x40_0000_1000..0x40_0000_3000, "[heap]");
         assert_eq!((shown.len(), shown[2].name.as_str(), shown[3].range.start), (4, "[heap]", 0x40_0000_3000));
-        // Neither of a file, nor of nothing.
+        // Neither part of a file nor unmapped memory is named.
         for part in [0x40_0000..0x40_1000, 0x40_0000_2000..0x40_0000_2000, 0x1000..0x2000] {
             let mut same = before.clone();
             name(&mut same, part, "[heap]");

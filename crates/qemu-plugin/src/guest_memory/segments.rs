@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The segments of an ELF file that is in memory (elf(5)): where each lies, and how Linux maps it.
+//! The segments of an ELF file in memory (elf(5)): their addresses, and how Linux maps them.
 //!
-//! QEMU maps code without permission to execute it. In the map of its process one region then holds the constants and the code of
-//! a file, which are separate mappings on Linux: a fault on a file brings pages of one mapping only.
+//! QEMU maps code without execute permission. In the maps of its process one region then holds both the constants and the code of
+//! a file, which are separate mappings on Linux. Fault-around on a file stays inside one mapping.
 
 use std::ops::Range;
 
 use crate::guest_memory::regions::Region;
 use crate::guest_memory::{GuestMemory, PAGE_BYTES};
 
-/// A segment that is loaded.
+/// A loaded segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Its whole pages, from the first page of the first segment on.
+    /// Its whole pages, relative to the first page of the first segment.
     pub pages: Range<u64>,
     /// `PROT_*`.
     pub protection: u64,
 }
 
-/// The segments of the file at an address, in order; `None` where there is none.
+/// The segments of the file at an address, in order; `None` where there is no ELF file.
 pub fn of(address: u64, contents: &impl GuestMemory) -> Option<Vec<Segment>> {
     let mut header = [0; 64];
     if contents.read(address, &mut header) < header.len() || header[..4] != *b"\x7fELF" {
@@ -27,7 +27,7 @@ pub fn of(address: u64, contents: &impl GuestMemory) -> Option<Vec<Segment>> {
     let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     let half = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
     let (offset, entry_bytes, count) = (word(&header, 32), half(54), half(56));
-    // Their places in the file, or in memory where QEMU has moved them (its vdso).
+    // Their offset in the file, or in memory where QEMU has moved them (its vdso).
     let mut segments = Vec::new();
     for index in 0..count {
         let mut entry = [0; 56];
@@ -52,10 +52,10 @@ fn protection(flags: u32) -> u64 {
     bits.iter().filter(|(flag, _)| flags & flag != 0).map(|(_, bit)| *bit as u64).sum()
 }
 
-/// Takes regions of files apart where their segments begin and end, and gives each part its segment's protection.
+/// Splits regions of files at segment boundaries, and gives each part its segment's protection.
 pub fn take_apart(regions: &mut Vec<Region>, contents: &impl GuestMemory) {
     let mut taken = Vec::new();
-    // The file whose segments follow: its name, its first address, and they.
+    // The current file: its name, its first address and its segments.
     let mut file: Option<(String, u64, Vec<Segment>)> = None;
     for region in regions.drain(..) {
         if region.name.starts_with('/')
@@ -71,7 +71,7 @@ pub fn take_apart(regions: &mut Vec<Region>, contents: &impl GuestMemory) {
     *regions = taken;
 }
 
-/// The parts of a region: each segment's, and what is between them as it was.
+/// The parts of a region: one for each segment, and the memory between them unchanged.
 fn parts(region: &Region, begin: u64, segments: &[Segment]) -> Vec<Region> {
     let mut parts = Vec::new();
     let mut at = region.range.start;
@@ -97,7 +97,7 @@ fn parts(region: &Region, begin: u64, segments: &[Segment]) -> Vec<Region> {
 mod tests {
     use super::*;
 
-    /// Memory that begins at an address.
+    /// Memory that begins at the given address.
     struct Bytes(u64, Vec<u8>);
 
     impl GuestMemory for Bytes {
@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    /// A file of constants, code, constants, and data with bytes behind its end, which was linked for 0x10000.
+    /// A file of constants, code, constants, and data with zeroed bytes after its end, linked for 0x10000.
     fn file() -> Vec<u8> {
         let segments = [(4, 0, 0x7c4), (5, 0x1000, 0x1800), (4, 0x3000, 0x10), (6, 0x4ff0, 0x2000)];
         let mut bytes = vec![0; 64 + segments.len() * 56];
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn regions_of_a_file_become_what_linux_maps() {
         let region = |range, protection, name: &str| Region { range, protection, name: name.to_owned() };
-        // As QEMU has it: constants and code are one.
+        // As QEMU maps it: constants and code are one region.
         let mut regions = vec![
             region(0x50_0000..0x50_4000, 1, "/a"),
             region(0x50_4000..0x50_5000, 3, "/a"),

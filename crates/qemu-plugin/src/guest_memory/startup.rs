@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What a program finds when it begins: its memory, and the pages that are written before its first instruction, which is
-//! the kernel's work (arguments and environment on the stack, the rest of the page behind initialised data).
+//! The initial state of a program: its memory, and the pages that the kernel writes before its first instruction (arguments and
+//! environment on the stack, and the rest of the page after initialised data).
 //!
-//! QEMU does that work itself. Which pages it has written is in the page tables of its own process: they are private, and
-//! there is something in them.
+//! QEMU does this work itself. The page tables of its process show which pages it has written: they are private and not zero.
 
 use std::fs::File;
 use std::ops::Range;
@@ -14,17 +13,17 @@ use crate::guest_memory::regions::{self, Region};
 use crate::guest_memory::segments;
 use crate::guest_memory::{GuestMemory, PAGE_BYTES};
 
-/// The memory of this process, as far as it is the program's.
+/// The program's memory in this process at its start.
 pub struct Loaded {
-    /// The regions, with the names that the kernel gives them.
+    /// The regions, with the names that the kernel would give them.
     pub regions: Vec<Region>,
-    /// The pages that Linux would have written, by their addresses.
+    /// The addresses of the pages that Linux would have written.
     pub written: Vec<u64>,
-    /// The page that stands for the vDSO where QEMU gives none and the program's start would read it.
+    /// The page that represents the vDSO, where QEMU provides none and the program's start would read it.
     pub read: Option<u64>,
 }
 
-/// Finds what of the memory of this process is the program's when it begins, where QEMU's own is among it.
+/// Finds which memory of this process belongs to the program when it begins, where it is mixed with QEMU's own.
 pub fn find(own: &mut Owned, all: &[Region], base: u64, contents: &impl GuestMemory) {
     let Ok(pagemap) = File::open("/proc/self/pagemap") else { return };
     for stack in regions::stacks(all, regions::stack_bytes(stack_limit()), page_bytes()) {
@@ -35,7 +34,7 @@ pub fn find(own: &mut Owned, all: &[Region], base: u64, contents: &impl GuestMem
     }
 }
 
-/// Looks at the program's memory. `base` is where its address 0 is; `heap` is known where the program has asked for it.
+/// Examines the program's memory. `base` is the host address of its address 0; `heap` is empty until the program has called brk.
 pub fn loaded(mut regions: Vec<Region>, base: u64, heap: Range<u64>, contents: &impl GuestMemory) -> Loaded {
     let mut written: Vec<u64> = Vec::new();
     if let Ok(pagemap) = File::open("/proc/self/pagemap") {
@@ -55,17 +54,17 @@ pub fn loaded(mut regions: Vec<Region>, base: u64, heap: Range<u64>, contents: &
     Loaded { regions, written, read }
 }
 
-/// Whether Linux would have written a page: on the stack, or of a program's file. Of anonymous memory QEMU writes more:
-/// tables that real processors have elsewhere (`target_cpu_copy_regs`, linux-user/i386/cpu_loop.c), code for signals.
+/// Whether Linux would have written a page: on the stack, or of a program's file. In anonymous memory QEMU writes more than
+/// Linux: tables that real processors keep elsewhere (`target_cpu_copy_regs`, linux-user/i386/cpu_loop.c), and code for signals.
 fn is_written_by_linux(page: u64, regions: &[Region]) -> bool {
     let region = regions.iter().find(|region| region.range.contains(&page));
     region.is_some_and(|region| region.name == "[stack]" || region.name.starts_with('/'))
 }
 
-/// Entries of the page map that are read at once.
+/// Number of pagemap entries that are read at once.
 const ENTRIES: usize = 1 << 12;
 
-/// The pages of a range that are this process's own: neither a file's nor nobody's.
+/// The pages of a range that are private to this process: neither file pages nor absent.
 fn own_pages(pagemap: &File, range: &Range<u64>, base: u64) -> Vec<u64> {
     let mut own = Vec::new();
     let mut at = range.start;
@@ -84,13 +83,13 @@ fn own_pages(pagemap: &File, range: &Range<u64>, base: u64) -> Vec<u64> {
     own
 }
 
-/// Whether an entry of `/proc/PID/pagemap` (proc(5)) is of a page that is there or in swap, and no file's.
+/// Whether an entry of `/proc/PID/pagemap` (proc(5)) is for a page that is present or swapped and not a file page.
 const fn is_own(entry: u64) -> bool {
     let (present, swapped, of_file) = (entry >> 63 & 1, entry >> 62 & 1, entry >> 61 & 1);
     present | swapped == 1 && of_file == 0
 }
 
-/// Those of them that hold something.
+/// Private pages that are not all zeros.
 fn used_pages(pagemap: &File, range: &Range<u64>, base: u64, contents: &impl GuestMemory) -> impl Iterator<Item = u64> {
     own_pages(pagemap, range, base).into_iter().filter(|page| is_used(*page, contents))
 }
@@ -101,8 +100,8 @@ fn is_used(page: u64, contents: &impl GuestMemory) -> bool {
     bytes[..read].iter().any(|byte| *byte != 0)
 }
 
-/// The base page that QEMU was told to have, for which it rounds the stack and what is behind it (`QEMU_PAGESIZE`,
-/// linux-user/main.c); 4K where it was told nothing.
+/// The base page size that QEMU was configured with, to which it rounds the stack and the memory after it (`QEMU_PAGESIZE`,
+/// linux-user/main.c); 4K by default.
 fn page_bytes() -> u64 {
     let told = std::env::var("QEMU_PAGESIZE").ok().and_then(|text| text.parse::<u64>().ok());
     told.filter(|bytes| bytes.is_power_of_two() && *bytes > PAGE_BYTES).unwrap_or(PAGE_BYTES)
@@ -110,12 +109,12 @@ fn page_bytes() -> u64 {
 
 fn stack_limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a plain system call on an own variable.
+    // SAFETY: a plain system call on a local variable.
     unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) };
     (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// The kernel's own library is anonymous memory that cannot be written and holds an ELF file (QEMU 8.2 and newer).
+/// Names the vDSO: read-only anonymous memory that holds an ELF file (QEMU 8.2 and newer).
 fn name_vdso(regions: &mut [Region], contents: &impl GuestMemory) {
     for region in regions.iter_mut().filter(|region| region.name.is_empty()) {
         let mut begin = [0; 4];
@@ -126,13 +125,14 @@ fn name_vdso(regions: &mut [Region], contents: &impl GuestMemory) {
     }
 }
 
-/// What glibc looks for in the vDSO when a program starts that has no interpreter (`setup_vdso_pointers`,
-/// sysdeps/unix/sysv/linux/dl-vdso-setup.h), as arm64 calls it, and as others do. Programs that have other libraries look for the
-/// time alone, and when they first want it.
+/// The symbols that glibc looks for in the vDSO when a program without an interpreter starts (`setup_vdso_pointers`,
+/// sysdeps/unix/sysv/linux/dl-vdso-setup.h): the arm64 name and the name on other architectures. Programs with other libraries
+/// only look for the time, when they first need it.
 const SOUGHT: [&[u8]; 2] = [b"\0__kernel_clock_getres\0", b"\0__vdso_clock_getres\0"];
 
-/// A QEMU without a vDSO (before 8.2) has a page behind the stack of a program without an interpreter, for returns from signals.
-/// Where the program looks for functions in the vDSO when it starts, the page stands for that and has its name; its address.
+/// A QEMU without a vDSO (before 8.2) has a page after the stack of a program without an interpreter, for returns from signals.
+/// If the program looks for functions in the vDSO when it starts, this page represents the vDSO and gets its name. Returns its
+/// address.
 fn stand_in(regions: &mut [Region], contents: &impl GuestMemory) -> Option<u64> {
     let mut files: Vec<&str> =
         regions.iter().map(|region| region.name.as_str()).filter(|name| name.starts_with('/')).collect();
@@ -157,7 +157,7 @@ fn stand_in(regions: &mut [Region], contents: &impl GuestMemory) -> Option<u64> 
     Some(behind.range.start)
 }
 
-/// Whether a range holds a name that is sought. It is read in pieces that overlap by a name.
+/// Whether a range contains one of the names. It is read in pieces that overlap by the length of a name.
 fn holds(range: &Range<u64>, contents: &impl GuestMemory) -> bool {
     const PIECE_BYTES: usize = 1 << 20;
     let longest = SOUGHT.iter().map(|name| name.len()).max().unwrap_or(0);
@@ -173,7 +173,7 @@ fn holds(range: &Range<u64>, contents: &impl GuestMemory) -> bool {
 mod tests {
     use super::*;
 
-    /// Memory in which one file's region holds this text.
+    /// Memory in which the region of one file holds this text.
     struct Text(Vec<u8>);
 
     impl GuestMemory for Text {
@@ -193,7 +193,7 @@ mod tests {
             name: name.to_owned(),
         };
         let of = |text: &[u8], more: &[Region]| {
-            // The name lies where two pieces meet.
+            // The name crosses the boundary between two pieces.
             let contents = Text([vec![0; (1 << 20) - 7].as_slice(), text, &[0; 64]].concat());
             let mut regions = vec![region(1..300, "/program"), region(500..508, "[stack]"), region(508..509, "")];
             regions.extend_from_slice(more);
@@ -214,7 +214,7 @@ mod tests {
 
     impl GuestMemory for Here {
         fn read(&self, address: u64, to: &mut [u8]) -> usize {
-            // SAFETY: the tests ask for memory of theirs only.
+            // SAFETY: the tests only ask for their own memory.
             to.copy_from_slice(unsafe { std::slice::from_raw_parts(address as *const u8, to.len()) });
             to.len()
         }
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn pages_that_were_written_are_found() {
         let bytes = 16 * PAGE_BYTES as usize;
-        // SAFETY: new memory, which nobody else uses.
+        // SAFETY: new memory, which nothing else uses.
         let memory = unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -231,7 +231,7 @@ mod tests {
             assert_ne!(memory, libc::MAP_FAILED);
             *memory.cast::<u8>().add(3 * PAGE_BYTES as usize) = 1;
             *memory.cast::<u8>().add(7 * PAGE_BYTES as usize + 4000) = 1;
-            // Written, but nothing is in it.
+            // Written, but still all zeros.
             *memory.cast::<u8>().add(9 * PAGE_BYTES as usize) = 0;
             memory as u64
         };

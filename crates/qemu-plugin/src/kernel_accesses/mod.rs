@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What the kernel reads and writes of the program's memory in a system call: pages that are faulted in and that no
-//! instruction of the program touches.
+//! What the kernel reads and writes of the program's memory in a system call: pages that are faulted in without an instruction of
+//! the program touching them.
 //!
-//! `table` says which; here it becomes addresses.
+//! `table` lists the accesses; this module computes the addresses.
 //!
-//! What is not told: `ioctl`, whose arguments only the device knows; calls that act on memory later than they return
-//! (`io_uring_enter`, `io_submit`) or on another process; `mlock`; the frames of signal handlers; `recvmmsg` and
-//! `sendmmsg`. What a stream socket throws away because `MSG_TRUNC` asks it to (tcp(7)) is told as if it had been copied.
+//! Not covered: `ioctl`, whose arguments only the device knows; calls that access memory after they return (`io_uring_enter`,
+//! `io_submit`) or in another process; `mlock`; the frames of signal handlers; `recvmmsg` and `sendmmsg`. Data that a stream
+//! socket discards because of `MSG_TRUNC` (tcp(7)) is recorded as if it had been copied.
 
 use trace::PAGE_SHIFT;
 
@@ -18,19 +18,19 @@ use table::Length;
 use table::Length::{Argument, Bits, Bytes, Found, Pointed, Result, Text, Unless0, Within};
 pub use table::{Abi, KernelAccess, of_call};
 
-/// A stretch of memory that the kernel accesses.
+/// A memory range that the kernel accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// Where it begins.
+    /// First address of the range.
     pub address: u64,
-    /// Bytes, at least one.
+    /// Length in bytes, at least 1.
     pub bytes: u64,
-    /// Whether the kernel writes it; if not, it reads.
+    /// Whether the kernel writes the range; otherwise it reads it.
     pub store: bool,
 }
 
 impl Stretch {
-    /// The stretch page by page.
+    /// Splits the range at page boundaries.
     pub fn pages(self) -> impl Iterator<Item = Stretch> {
         let last = self.address.saturating_add(self.bytes - 1);
         (self.address >> PAGE_SHIFT..=last >> PAGE_SHIFT).map(move |page| {
@@ -41,14 +41,15 @@ impl Stretch {
     }
 }
 
-/// The results of a call that did not touch memory: it does not exist, or the memory does not.
+/// The results of a call that did not touch memory: the call does not exist, or the memory does not.
 const NOTHING_DONE: [i64; 2] = [-(libc::ENOSYS as i64), -(libc::EFAULT as i64)];
-/// Most elements of an array of `struct iovec` (`UIO_MAXIOV`).
+/// The most elements of an array of `struct iovec` (`UIO_MAXIOV`).
 const MOST_PARTS: u64 = 1024;
-/// More than any structure that is as long as an argument says.
+/// More bytes than any structure whose length is an argument.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// What a call has room for where the kernel writes how long something is over how long it may be: to be asked before it.
+/// The size of the program's buffer, for a call in which the kernel overwrites that size with the actual length. Must be read
+/// before the call.
 pub fn room(accesses: &[KernelAccess], arguments: &[u64; 6], memory: &impl GuestMemory) -> u64 {
     let said = accesses.iter().find_map(|access| match *access {
         KernelAccess::Range { length: Pointed(index), .. } => memory.half(arguments[index]),
@@ -58,7 +59,7 @@ pub fn room(accesses: &[KernelAccess], arguments: &[u64; 6], memory: &impl Guest
     said.map_or(0, u64::from)
 }
 
-/// The memory that the kernel accessed in a call, in the order in which it does. `room` as before the call.
+/// The memory that the kernel accessed in a call, in that order. `room` is the value from before the call.
 pub fn stretches(
     accesses: &[KernelAccess],
     arguments: &[u64; 6],
@@ -73,7 +74,7 @@ pub fn stretches(
     done.stretches
 }
 
-/// Where a `struct msghdr` has the length of its name.
+/// Offset of the name's length in a `struct msghdr`.
 const NAME_BYTES: u64 = 8;
 
 struct Call<'a, M> {
@@ -89,7 +90,7 @@ impl<M: GuestMemory> Call<'_, M> {
         match access {
             KernelAccess::Range { pointer, length, store } => {
                 let address = self.arguments[pointer];
-                // A call that fails has read what it was asked for, and written nothing.
+                // A call that fails has read its arguments of fixed length and strings, and written nothing.
                 let done = self.result >= 0 || !store && matches!(length, Bytes(_) | Text);
                 if done && address != 0 {
                     let bytes = self.bytes(address, length);

@@ -1,59 +1,59 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Which memory the kernel accesses in which call.
+//! The memory that the kernel accesses in each call.
 //!
 //! Sources: the calls' manual pages, the numbers of `arch/x86/entry/syscalls/syscall_64.tbl` and
 //! `include/uapi/asm-generic/unistd.h`, and the sizes of the structures of `include/uapi`.
 
-/// What a call does to the memory that an argument points to.
+/// How a call accesses the memory that an argument points to.
 #[derive(Clone, Copy, Debug)]
 pub enum KernelAccess {
-    /// One stretch.
+    /// One range.
     Range {
-        /// The argument that points to it.
+        /// Index of the argument that points to it.
         pointer: usize,
-        /// How long it is.
+        /// Its length.
         length: Length,
         /// Whether it is written.
         store: bool,
     },
-    /// The stretches of an array of `struct iovec`, as far as the result goes.
+    /// The buffers of an array of `struct iovec`, up to as many bytes as the call's result.
     Vector {
-        /// The argument that points to the array.
+        /// Index of the argument that points to the array.
         array: usize,
-        /// The argument with its length.
+        /// Index of the argument with the number of elements.
         count: usize,
-        /// Whether they are written.
+        /// Whether the buffers are written.
         store: bool,
     },
-    /// What a `struct msghdr` points to.
+    /// The buffers of a `struct msghdr`.
     Message {
-        /// The argument that points to it.
+        /// Index of the argument that points to the header.
         header: usize,
         /// Whether the message is written.
         store: bool,
     },
 }
 
-/// The bytes of a stretch.
+/// The length of a range.
 #[derive(Clone, Copy, Debug)]
 pub enum Length {
-    /// So many.
+    /// This many bytes.
     Bytes(u64),
-    /// So many for each of the result.
+    /// This many bytes for each unit of the result.
     Result(u64),
-    /// As many as the result, and no more than an argument: there is more than is copied.
+    /// The result in bytes, but not more than the argument with this index; the result may exceed what is copied.
     Within(usize),
-    /// So many where the result is not 0: something was found.
+    /// This many bytes if the result is not 0 (something was found).
     Found(u64),
-    /// So many where the four bytes that an argument points to are not 0.
+    /// The second number of bytes, if the four bytes that the argument points to are not 0.
     Unless0(usize, u64),
-    /// So many for each of an argument.
+    /// This many bytes for each unit of the argument.
     Argument(usize, u64),
-    /// A bit for each of an argument, in whole words (`fd_set`).
+    /// One bit for each unit of the argument, in whole words (`fd_set`).
     Bits(usize),
-    /// What the four bytes say that an argument points to (`socklen_t`), and no more than they said before.
+    /// The value of the four bytes that an argument points to (`socklen_t`), but not more than before the call.
     Pointed(usize),
-    /// Up to a zero.
+    /// A string up to its terminating zero.
     Text,
 }
 
@@ -71,15 +71,15 @@ const fn vector(store: bool) -> [KernelAccess; 1] {
     [KernelAccess::Vector { array: 1, count: 2, store }]
 }
 
-/// What the kernel tells at an argument, with its length at the next one: that is read and written too.
+/// A result that the kernel writes at one argument, with its length at the next one, which it reads and writes too.
 const fn named(pointer: usize) -> [KernelAccess; 2] {
     [store(pointer, Pointed(pointer + 1)), store(pointer + 1, Bytes(4))]
 }
 
-/// A call: its number on x86-64 and in the generic table, and what it touches.
+/// A call: its number on x86-64, its number in the generic table, and its accesses.
 pub(super) type Row = (i64, i64, &'static [KernelAccess]);
 
-/// There is no such call, or with other sizes.
+/// The table has no such call, or one with other sizes.
 pub(super) const NO: i64 = -1;
 
 pub(super) const ROWS: &[Row] = &[
@@ -98,12 +98,12 @@ pub(super) const ROWS: &[Row] = &[
     (22, NO, &[store(0, Bytes(8))]),    // pipe
     (293, 59, &[store(0, Bytes(8))]),   // pipe2
     (318, 278, &[store(0, Result(1))]), // getrandom
-    // Waiting for it.
+    // Polling.
     (7, NO, &[store(0, Argument(1, 8))]), // poll
     (271, 73, &[store(0, Argument(1, 8)), load(2, Bytes(16)), load(3, Bytes(8))]), // ppoll
     (23, NO, &[store(1, Bits(0)), store(2, Bits(0)), store(3, Bits(0)), load(4, Bytes(16))]), // select
     (270, 72, &[store(1, Bits(0)), store(2, Bits(0)), store(3, Bits(0)), load(4, Bytes(16))]), // pselect6
-    // struct epoll_event is packed on x86-64 alone.
+    // struct epoll_event is packed only on x86-64.
     (232, NO, &[store(1, Result(12))]),                    // epoll_wait
     (281, NO, &[store(1, Result(12)), load(4, Bytes(8))]), // epoll_pwait
     (NO, 22, &[store(1, Result(16)), load(4, Bytes(8))]),  // epoll_pwait
@@ -179,7 +179,7 @@ pub(super) const ROWS: &[Row] = &[
     (14, 135, &[load(1, Bytes(8)), store(2, Bytes(8))]),  // rt_sigprocmask
     (131, 132, &[load(0, Bytes(24)), store(1, Bytes(24))]), // sigaltstack
     (61, 260, &[store(1, Found(4)), store(3, Found(144))]), // wait4
-    // Of what it found it tells in siginfo_t, whose first member is 0 where that is nothing.
+    // It writes siginfo_t, whose first member is 0 if nothing was found.
     (247, 95, &[store(2, Bytes(128)), store(4, Unless0(2, 144))]), // waitid
     (97, 163, &[store(1, Bytes(16))]),                             // getrlimit
     (160, 164, &[load(1, Bytes(16))]),                             // setrlimit
@@ -191,16 +191,16 @@ pub(super) const ROWS: &[Row] = &[
     (99, 179, &[store(0, Bytes(112))]),                            // sysinfo
 ];
 
-/// The two tables of numbers that Linux has for 64-bit programs, as far as they matter here.
+/// The two system call tables that Linux has for 64-bit programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Abi {
-    /// That of x86-64.
+    /// The table of x86-64.
     X86_64,
-    /// That of all later architectures.
+    /// The table of all later architectures.
     Generic,
 }
 
-/// What the call of a number touches.
+/// The accesses of the call with this number.
 pub fn of_call(abi: Abi, number: i64) -> &'static [KernelAccess] {
     let own = |row: &&Row| match abi {
         Abi::X86_64 => row.0 == number,

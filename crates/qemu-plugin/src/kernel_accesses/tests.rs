@@ -2,7 +2,7 @@
 use super::table::{NO, ROWS, Row};
 use super::*;
 
-/// Words by address, and texts of one length.
+/// Words by address, and strings of one length.
 struct Words(&'static [(u64, u64)]);
 
 impl GuestMemory for Words {
@@ -14,7 +14,7 @@ impl GuestMemory for Words {
         self.0.iter().find(|(at, _)| *at == address).map(|(_, word)| *word)
     }
 
-    /// A word or its first half: nothing is behind it.
+    /// A word or its first half; there is no memory after it.
     fn half(&self, address: u64) -> Option<u32> {
         self.word(address).map(|word| word as u32)
     }
@@ -28,7 +28,7 @@ fn of(number: i64, arguments: [u64; 6], result: i64, words: &'static [(u64, u64)
     over(number, arguments, result, [words; 2])
 }
 
-/// With what memory holds before and after the call.
+/// The accesses of a call, with the memory before and after it.
 fn over(
     number: i64,
     arguments: [u64; 6],
@@ -43,7 +43,7 @@ fn over(
 
 #[test]
 fn no_more_is_written_than_there_is_room_for() {
-    // A size of 0 asks for the size.
+    // A size of 0 queries the size.
     assert_eq!(of(libc::SYS_fgetxattr, [3, 0x10, 0x20, 0, 0, 0], 99, &[]), [(0x10, 8, false)]);
     assert_eq!(of(libc::SYS_fgetxattr, [3, 0x10, 0x20, 200, 0, 0], 99, &[])[1], (0x20, 99, true));
     assert_eq!(of(libc::SYS_flistxattr, [3, 0x20, 0, 0, 0, 0], 99, &[]), []);
@@ -62,7 +62,7 @@ fn a_name_is_as_long_as_it_is_and_as_there_is_room_for() {
     let length = (0x2000, 4, true);
     assert_eq!(told(&[(0x2000, 128)], &[(0x2000, 16)]), [(0x1000, 16, true), length]);
     assert_eq!(told(&[(0x2000, 16)], &[(0x2000, 110)]), [(0x1000, 16, true), length]);
-    // Nothing is asked for.
+    // No address is requested.
     assert_eq!(of(libc::SYS_accept, [3, 0, 0, 0, 0, 0], 4, &[]), []);
     const BEFORE: &[(u64, u64)] = &[(0x100, 0x4000), (0x108, 16)];
     const AFTER: &[(u64, u64)] = &[(0x100, 0x4000), (0x108, 110)];
@@ -94,7 +94,7 @@ fn a_call_that_fails_has_read_its_path() {
     assert_eq!(of(libc::SYS_stat, [0x10, 0x20, 0, 0, 0, 0], -2, &[]), [(0x10, 8, false)]);
     assert_eq!(of(libc::SYS_stat, [0x10, 0x20, 0, 0, 0, 0], 0, &[]), [(0x10, 8, false), (0x20, 144, true)]);
     assert_eq!(of(libc::SYS_stat, [0x10, 0x20, 0, 0, 0, 0], -14, &[]), []);
-    // Nothing is where nothing is pointed to.
+    // A null pointer is not accessed.
     assert_eq!(of(libc::SYS_prlimit64, [0, 3, 0, 0x40, 0, 0], 0, &[]), [(0x40, 16, true)]);
 }
 
@@ -133,7 +133,7 @@ fn no_call_has_two_rows() {
     assert!(of_call(Abi::X86_64, NO).is_empty() && of_call(Abi::Generic, NO).is_empty());
 }
 
-/// The shape of a call is one of those that its name must have, on this machine.
+/// The accesses of a call are among those that the types in the C library allow, on this machine.
 #[test]
 fn libc_agrees_on_this_machine() {
     let abi = if cfg!(target_arch = "x86_64") { Abi::X86_64 } else { Abi::Generic };

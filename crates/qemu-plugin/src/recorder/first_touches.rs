@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! When threads touch pages for the first time, of programs in which it matters who is first.
+//! The times of first touches, for programs in which the order of touches matters.
 
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -10,11 +10,11 @@ use trace::{Kind, page_of};
 use super::Recorder;
 use crate::vcpu::Vcpu;
 
-/// Timestamps and events that are noted before they are written.
+/// Number of timestamps and events that are kept before they are written.
 const NOTED_WITH_TIMES: usize = 1 << 14;
 
 impl Recorder {
-    /// Tells times from now on: a thread is about to make another, or a process, or was forked.
+    /// Records times from now on: the thread is about to create a thread or process, or was forked.
     pub fn tell_times(&self, vcpu: &mut Vcpu) {
         if !self.plan.header.system {
             self.is_timed.store(true, Ordering::Relaxed);
@@ -23,12 +23,12 @@ impl Recorder {
         }
     }
 
-    /// Whether times are told.
+    /// Whether times are recorded.
     pub fn is_timed(&self) -> bool {
         self.is_timed.load(Ordering::Relaxed)
     }
 
-    /// Notes the time where a thread touches `bytes` bytes as it has not before: in whichever of at most two pages.
+    /// Records the time if this access of `bytes` bytes is the thread's first touch of one of its at most two pages.
     #[inline]
     pub fn touch(&self, vcpu: &mut Vcpu, address: u64, bytes: u64, kind: Kind) {
         if vcpu.tells_touches() {
@@ -51,7 +51,7 @@ impl Recorder {
         }
     }
 
-    /// Memory is taken away: when it is touched the next time, that is a first touch.
+    /// Memory is removed; the next touch of it is a first touch.
     pub fn forget(&self, vcpu: &mut Vcpu, ranges: Vec<Range<u64>>) {
         if vcpu.tells_touches() && !ranges.is_empty() {
             let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);

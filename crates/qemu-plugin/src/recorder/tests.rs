@@ -3,7 +3,7 @@ use super::*;
 use std::path::Path;
 use trace::{Block, Reader};
 
-/// A recorder that writes `trace` in a directory.
+/// A recorder that writes the file `trace` in a directory.
 fn recorder(directory: &Path) -> Recorder {
     let file = TraceFile::create(&directory.join("trace")).unwrap();
     let header = Header { architecture: "x86_64".to_owned(), ..Header::of("a test") };
@@ -25,7 +25,7 @@ fn recorder(directory: &Path) -> Recorder {
     Recorder::new(file, plan, Owned::default()).unwrap()
 }
 
-/// The events of the trace, and whether that is whole.
+/// The events of the trace, and whether the trace is complete.
 fn events(directory: &Path) -> (Vec<Event>, bool) {
     let file = std::fs::File::open(directory.join("trace")).unwrap();
     let (mut reader, mut found) = (Reader::new(file).unwrap(), Vec::new());
@@ -39,7 +39,7 @@ fn events(directory: &Path) -> (Vec<Event>, bool) {
     (found, reader.is_whole())
 }
 
-/// Orders, results and calls of the trace's events, and whether that is whole.
+/// Orders, results and calls of the trace's events, and whether the trace is complete.
 fn told(directory: &Path) -> (Vec<(u64, i64, Call)>, bool) {
     let (found, whole) = events(directory);
     (found.into_iter().map(|event| (event.order, event.result, event.call)).collect(), whole)
@@ -84,7 +84,7 @@ fn an_exec_that_failed_is_none_that_succeeded_whenever_the_program_is_killed() {
     let mut vcpu = recorder.begin_thread();
     recorder.note(&mut vcpu, brk(1), 0);
     recorder.close(&mut vcpu, Some(exec()));
-    // Killed now it would have succeeded.
+    // If the process were killed now, the execve would have succeeded.
     let (found, whole) = events(directory.path());
     assert!(whole && found.last().unwrap().call == exec());
     recorder.note(&mut vcpu, exec(), -2);
@@ -104,10 +104,10 @@ fn an_exec_that_succeeds_while_others_write_is_the_last_event() {
         recorder.note(&mut other, brk(number), 0);
         let mut expected: Vec<(u64, i64, Call)> = (0..=number).map(|number| (number, 0, brk(number))).collect();
         expected.push((number + 1, 0, exec()));
-        // What the other has not written is missing then.
+        // The other thread's unwritten data is missing then.
         assert_eq!(told(directory.path()), (expected, false));
     }
-    // It has failed: nothing says any more that it has not.
+    // It failed, so the trace no longer claims that it succeeded.
     recorder.note(&mut vcpu, exec(), -2);
     recorder.finish(0);
     let (events, whole) = told(directory.path());
@@ -140,7 +140,7 @@ fn nothing_is_kept_that_will_not_be_written() {
         let unwritten = recorder.lock();
         assert!(unwritten.count() == 0 && !unwritten.is_open() && !unwritten.has_end());
     }
-    // Nor is there an end, as if nothing were missing.
+    // There is no index that would make the trace look complete.
     assert!(!events(directory.path()).1);
 }
 

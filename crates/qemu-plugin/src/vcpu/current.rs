@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What a thread does now: the part of a vCPU that the callbacks use which are called often.
+//! The current state of a thread: the part of a vCPU that the frequent callbacks use.
 
 use trace::{Access, Kind, PAGE_SHIFT, Runs, page_of};
 
 use crate::touched::Touched;
 
-/// The last place in a page where an access of any size lies in the page.
+/// The last offset at which an access of any size is inside the page.
 const LAST_PLACE: u64 = (1 << PAGE_SHIFT) - Access::MAX_BYTES as u64;
 
-/// What a thread does now: all that callbacks use.
+/// The current state of a thread: everything that the callbacks use.
 pub struct Current {
     pub(super) runs: Runs,
     /// Instructions that were executed.
     pub(super) instructions: u64,
-    /// Instructions at which there is something else to do.
+    /// Instruction count at which other work is due.
     pub(super) attention: u64,
     /// How many events of all threads this one has seen.
     pub(super) seen: u64,
-    /// Pages whose first touches were told; none where nobody asks which of several threads or processes was first.
+    /// Pages whose first touches were recorded; `None` where the order of several threads or processes does not matter.
     pub(super) touched: Option<Box<Touched>>,
 }
 
@@ -28,14 +28,14 @@ impl Current {
         self.instructions += instructions;
     }
 
-    /// Whether there is something else to do before more instructions are counted, where there were `events` events.
+    /// Whether other work is due before more instructions are counted, given the number of `events` so far.
     #[inline(always)]
     pub fn needs_attention(&self, events: u64) -> bool {
         self.instructions >= self.attention || self.seen != events
     }
 
-    /// A load or store. `false`: nothing was done, because it may cross the end of its page, the buffer is full, nothing is
-    /// recorded, or it may be a first touch that must be told.
+    /// A load or store. Returns `false` if nothing was done: it may cross the end of its page, the buffer is full, recording is
+    /// off, or it may be a first touch that must be recorded.
     #[inline(always)]
     pub fn access(&mut self, address: u64, kind: Kind) -> bool {
         if self.runs.is_in_current_page(address, u64::from(Access::MAX_BYTES)) {
@@ -47,22 +47,22 @@ impl Current {
             && (self.runs.data(page, kind) || self.has_touched_lately(page, kind) && self.runs.let_data_in(page, kind))
     }
 
-    /// The same where it is looked among all pages that were touched.
+    /// Like [`Current::access`], but checks all pages that were touched, not only the recent ones.
     #[inline(always)]
     pub fn access_again(&mut self, address: u64, kind: Kind) -> bool {
         let page = page_of(address);
         self.has_touched(page, kind) && address - page <= LAST_PLACE && self.runs.let_data_in(page, kind)
     }
 
-    /// Fetches in a page, which is given by its address. `false`: nothing was done, because there is no room or it may be a
-    /// first touch that must be told.
+    /// Fetches in the page at this address. Returns `false` if nothing was done because there is no room or it may be a first
+    /// touch that must be recorded.
     #[inline(always)]
     pub fn fetch(&mut self, page: u64, fetches: u64) -> bool {
         self.runs.fetch(page, fetches)
             || self.has_touched_lately(page, Kind::FETCH) && self.runs.let_fetch_in(page, fetches)
     }
 
-    /// Fetches as [`Current::fetch`] does, whether it is a first touch or not.
+    /// Like [`Current::fetch`], without a check for first touches.
     #[inline]
     pub fn fetch_anyway(&mut self, page: u64, fetches: u64) -> bool {
         self.runs.let_fetch_in(page, fetches)

@@ -27,7 +27,7 @@ fn chunk_of(vcpu: &mut Vcpu, addresses: bool, most: usize, many: bool) -> Chunk 
     Chunk::decode(&work.bytes, runs, header.columns).unwrap()
 }
 
-/// Accesses that look like a program's, the same every time.
+/// Accesses that resemble a program's; deterministic.
 fn accesses(count: usize) -> impl Iterator<Item = (u64, Kind)> {
     let mut state = 1u64;
     std::iter::repeat_with(move || {
@@ -38,7 +38,7 @@ fn accesses(count: usize) -> impl Iterator<Item = (u64, Kind)> {
     .take(count)
 }
 
-/// Does what a callback does: again, after the buffer was emptied.
+/// Does what a callback does: tries again after the buffer was emptied.
 fn access(vcpu: &mut Vcpu, address: u64, kind: Kind) {
     if !vcpu.current().access(address, kind) && !vcpu.access_anywhere(address, 8, kind) {
         assert!(!vcpu.empty(usize::MAX));
@@ -56,7 +56,7 @@ fn fetch(vcpu: &mut Vcpu, page: u64, fetches: u64) {
 
 #[test]
 fn runs_of_a_chunk_are_those_of_the_accesses() {
-    // Often, and after more runs than are handed on together.
+    // Often, and after more runs than are passed on together.
     for (keep, often) in [(false, 77), (true, 77), (false, 3001)] {
         let mut reference = if keep { Runs::in_sequence(RUNS) } else { Runs::new(RUNS) };
         let (mut vcpu, mut expected) = (vcpu(keep), Vec::new());
@@ -87,7 +87,7 @@ fn runs_of_a_chunk_are_those_of_the_accesses() {
 
 #[test]
 fn one_of_many_threads_has_the_runs_of_one_of_few() {
-    // Logs of 2000 and of 300 runs: the buffer is full often, and so is the log.
+    // Chunks of 2000 and of 300 runs: the buffer is often full, and so is the chunk.
     for most in [2000, 300] {
         let [few, many] = [false, true].map(|many| {
             let (mut vcpu, mut runs) = (vcpu(false), Vec::new());
@@ -108,7 +108,7 @@ fn one_of_many_threads_has_the_runs_of_one_of_few() {
                     take(&mut vcpu, is_full);
                     assert!(go(&mut vcpu));
                 }
-                // As a call does that the kernel touches memory for.
+                // As for a call in which the kernel touches memory.
                 if number % 50 == 0 {
                     let is_full = vcpu.empty(most);
                     take(&mut vcpu, is_full);
@@ -119,7 +119,7 @@ fn one_of_many_threads_has_the_runs_of_one_of_few() {
             take(&mut vcpu, true);
             runs
         });
-        // Runs end where a buffer does; what they sum up to is the same.
+        // Runs end where a buffer ends; their sums are the same.
         let sums = |runs: &[Run]| {
             let mut sums = std::collections::BTreeMap::<(u64, bool, bool), u64>::new();
             for run in runs {

@@ -1,11 +1,11 @@
-//! What is said of made-up simulations, and what not.
+//! The sentences about made-up simulations.
 
 use super::*;
 use crate::simulation::{KernelCycles, Missing};
 use policy::cause::{Cause, CauseShare};
 use policy::verdict::Verdict;
 
-/// A policy that loses so many cycles of a million instructions, at most, and half of them at least.
+/// A policy that loses at most this many cycles in a million instructions, and at least half of them.
 fn cost(most_lost_cycles: u64) -> Cost {
     Cost {
         page_bytes: 4096,
@@ -92,7 +92,7 @@ fn policies_that_cannot_be_told_apart_are_called_equal() {
     let equal = "no policy takes less translation time than another: thp and base are equal within what the model can tell \
                  (2 %), at most 100.0 cycles per 1000 instructions";
     assert!(near.sentence.contains(equal), "{}", near.sentence);
-    // With walks that overlap the other one is better.
+    // With overlapping walks the other one is better.
     let crossing = Cost { least_lost_cycles: 60_000, ..cost(80_000) };
     let crossed = said(&[cell("base", cost(100_000)), cell("thp", crossing)]);
     assert!(crossed.sentence.contains("(2 %, or how far walks overlap decides)"), "{}", crossed.sentence);

@@ -1,4 +1,4 @@
-//! Boots as comma-separated values (RFC 4180): one row for each boot, arm and metric.
+//! Boots as comma-separated values (RFC 4180): one row per boot, arm and metric.
 //!
 //! `docs/reference/formats/boots-csv.md` describes the columns. Version 1; columns may be added at the end.
 
@@ -10,7 +10,7 @@ use study::stats::boots::{Boot, Merged};
 use crate::csv::{direction, holding, unit, write_row};
 use crate::figure;
 
-/// The names of the columns, in their order.
+/// Names of the columns, in order.
 pub const COLUMNS: [&str; 15] = [
     "host",
     "boot_id",
@@ -29,8 +29,8 @@ pub const COLUMNS: [&str; 15] = [
     "holding",
 ];
 
-/// Writes the header, and a row for each boot, arm and metric, in the order of time. A boot that observed nothing has
-/// one row, without a metric.
+/// Writes the header, and a row per boot, arm and metric in chronological order. A boot without observations has one
+/// row, without a metric.
 ///
 /// # Errors
 /// Those of the writer.

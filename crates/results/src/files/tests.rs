@@ -3,10 +3,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 
 use super::*;
 
-/// The user that has no rights.
+/// The unprivileged user.
 const NOBODY: u32 = 65534;
 
-/// A directory of root's with a file, and one of the user nobody with links into it: to a file, a directory, nothing.
+/// A directory owned by root with a file, and one of the unprivileged user with links into it: to a file, a directory,
+/// and a missing name.
 struct Planted {
     precious: TempDir,
     foreign: TempDir,
@@ -56,7 +57,7 @@ fn no_function_follows_a_link_of_another_user() {
     );
     assert!(remove_file(&through).is_err() && remove_tree(&planted.at("up/inner")).is_err());
     assert!(planted.is_untouched());
-    // The link itself is what is removed, renamed or replaced.
+    // The link itself is removed, renamed or replaced.
     rename(&planted.at("own"), &planted.at("file")).unwrap();
     rename(&planted.at("dangling"), &planted.at("moved")).unwrap();
     remove_file(&planted.at("moved")).unwrap();

@@ -8,7 +8,7 @@ use crate::boots::{self, Grid};
 use crate::figure;
 use crate::text::{command_line, date_time, escape};
 
-/// The page.
+/// Renders the page.
 pub fn report(merged: &Merged) -> String {
     let sections = [
         section("Result", "result", &(result(merged) + &limits(merged))),
@@ -49,7 +49,7 @@ fn limits(merged: &Merged) -> String {
     }
 }
 
-/// The other metrics, a table each.
+/// The other metrics, one table each.
 fn figures(merged: &Merged) -> String {
     let others = merged.design.metrics.iter().filter(|metric| {
         metric.name != merged.design.primary && merged.arms.iter().any(|arm| arm.medians.contains_key(&metric.name))

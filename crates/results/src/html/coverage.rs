@@ -1,4 +1,4 @@
-//! What mapped the memory: stacked bars by leaf and folio size, one bar a policy.
+//! What mapped the memory: stacked bars by leaf and folio size, one bar per policy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,32 +14,32 @@ const LEFT: f64 = 142.0;
 const RIGHT: f64 = 430.0;
 const TOP: f64 = 8.0;
 const LINE: f64 = 36.0;
-/// Colours for sizes in the style sheet.
+/// Number of colours for sizes in the style sheet.
 const SHADES: usize = 6;
 
-/// A kind of memory that the figure tells apart; the order is that of the bar, largest pages first.
+/// A kind of memory in the figure; the order is that of the bar, largest pages first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     /// Anonymous, shared or hugetlb memory.
     Program { size: std::cmp::Reverse<PageSize>, shape: Shape, leaf: PageSize },
-    /// Files, and the zero page.
+    /// File pages and the zero page.
     Other,
 }
 
-/// What tells kinds of one size apart.
+/// Distinguishes kinds of the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Shape {
     Hugetlb,
-    /// A folio that one leaf maps.
+    /// A folio mapped by one leaf.
     Leaf,
-    /// A folio that smaller leaves map.
+    /// A folio mapped by smaller leaves.
     Folio,
     Part,
     Unknown,
 }
 
 impl Shape {
-    /// The class of its pattern in the style sheet: sizes differ by shade, shapes also without colour.
+    /// The CSS class of its pattern: sizes differ by shade, shapes also without colour.
     fn pattern(self) -> Option<&'static str> {
         match self {
             Shape::Hugetlb => Some("dotted"),
@@ -79,7 +79,7 @@ impl Kind {
         }
     }
 
-    /// Classes of the style sheet: the shade of the size, and the pattern of the shape.
+    /// CSS classes: the shade of the size, and the pattern of the shape.
     fn look(&self, sizes: &[PageSize]) -> (String, Option<&'static str>) {
         match self {
             Kind::Other => ("other".to_string(), None),
@@ -95,11 +95,11 @@ impl Kind {
 /// The bars of all arms.
 struct Bars<'a> {
     rows: Vec<(&'a Row<'a>, BTreeMap<Kind, u64>)>,
-    /// Every effective size, rising.
+    /// All effective sizes, ascending.
     sizes: Vec<PageSize>,
 }
 
-/// The figure and its legend, or nothing where no memory was seen.
+/// The figure with its legend; `None` if no memory was seen.
 pub(super) fn figure(rows: &[Row<'_>]) -> Option<String> {
     let bars = Bars::of(rows);
     let total = |kinds: &BTreeMap<Kind, u64>| kinds.values().sum::<u64>();

@@ -1,4 +1,4 @@
-//! The changes of one metric with their intervals, one line a policy.
+//! The changes of one metric with their intervals, one line per policy.
 
 use study::comparison::Comparison;
 use study::metric::{Direction, Metric};
@@ -14,7 +14,7 @@ const RIGHT: f64 = 436.0;
 const TOP: f64 = 12.0;
 const LINE: f64 = 36.0;
 
-/// The figure, or nothing where no arm has a change of this metric.
+/// The figure; `None` if no arm has a change of this metric.
 pub(super) fn figure(comparison: &Comparison, rows: &[Row<'_>], metric: &Metric, id: &str) -> Option<String> {
     let others: Vec<&Row<'_>> = rows.iter().filter(|row| row.index != comparison.design.baseline).collect();
     let changes: Vec<Option<Change>> = others.iter().map(|row| row.effect(&metric.name).map(Change::of)).collect();

@@ -1,4 +1,4 @@
-//! What the comparison ran on, and exactly how it was asked for.
+//! The machine of the comparison, and its exact invocation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +39,7 @@ pub(super) fn machine(comparison: &Comparison) -> String {
     list(&facts) + &settings(&states)
 }
 
-/// What moves by itself, over the run.
+/// Values that change by themselves, over the run.
 fn moments(states: &[&State], first: &State, last: &State) -> Vec<(&'static str, String)> {
     let ends = |of: fn(&State) -> f64| {
         let values = states.iter().map(|state| of(state));
@@ -62,7 +62,7 @@ fn moments(states: &[&State], first: &State, last: &State) -> Vec<(&'static str,
     ]
 }
 
-/// Every setting before the first trial, and what else it was later.
+/// Every setting before the first trial, and its other values later.
 fn settings(states: &[&State]) -> String {
     let mut values: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let paths: BTreeSet<&str> = states.iter().flat_map(|state| state.settings.keys()).map(String::as_str).collect();

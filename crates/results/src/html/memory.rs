@@ -1,4 +1,4 @@
-//! What a policy costs in memory: the peak resident set, and the page tables.
+//! The memory cost of a policy: the peak resident set, and the page tables.
 
 use study::metric::{Unit, names};
 
@@ -9,12 +9,12 @@ use crate::rows::Row;
 const LABEL: f64 = 142.0;
 const TOP: f64 = 26.0;
 const LINE: f64 = 30.0;
-/// Left edges of the two panels, and the width of their longest bar.
+/// Left edges, metrics and titles of the two panels.
 const PANELS: [(f64, &str, &str); 2] =
     [(LABEL, names::PEAK_RESIDENT_BYTES, "peak memory"), (360.0, names::PAGE_TABLE_SEEN_BYTES, "page tables seen")];
 const BAR: f64 = 138.0;
 
-/// The figure, or nothing where neither was observed.
+/// The figure; `None` if neither metric was observed.
 pub(super) fn figure(rows: &[Row<'_>], baseline: usize) -> Option<String> {
     let observed = |row: &Row<'_>| PANELS.iter().any(|(_, metric, _)| row.median(metric).is_some());
     if !rows.iter().any(observed) {

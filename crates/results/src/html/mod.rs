@@ -25,7 +25,7 @@ use crate::sentence;
 use crate::text::{command_line, date_time, escape, printable};
 use parts::{capitalised_first, captioned, command, ended, marked, page, remedy, section, typeset};
 
-/// The page.
+/// Renders the page.
 pub fn report(comparison: &Comparison) -> String {
     let rows = rows::rows(comparison);
     let sections = [
@@ -59,7 +59,7 @@ fn header(comparison: &Comparison) -> String {
     )
 }
 
-/// A sentence that begins with a word and not with the name of a policy begins with a capital.
+/// Capitalises a sentence unless it begins with the name of a policy.
 fn capitalised(sentence: &str, comparison: &Comparison) -> String {
     let named = comparison.design.arms.iter().any(|arm| sentence.starts_with(&printable(&arm.label)));
     let mut chars = sentence.chars();
@@ -69,7 +69,7 @@ fn capitalised(sentence: &str, comparison: &Comparison) -> String {
     }
 }
 
-/// What ran under the names of variants, and the changes whose baseline is not that of the comparison.
+/// The commands behind the names of variants, and the changes with another baseline than the comparison's.
 fn variants(comparison: &Comparison) -> String {
     let builds = crate::variants::builds(comparison);
     if builds.is_empty() {
@@ -105,7 +105,8 @@ fn facts(comparison: &Comparison) -> String {
     )
 }
 
-/// How to have each of the best policies permanently: of the first the least intrusive way open, everything else folded.
+/// How to apply each of the best policies permanently: the least intrusive way of the first one is unfolded, everything
+/// else folded.
 fn adoption(comparison: &Comparison) -> String {
     let mut html = String::new();
     for arm in best(comparison) {
@@ -132,7 +133,7 @@ fn adoption(comparison: &Comparison) -> String {
 }
 
 fn way(adoption: &study::comparison::Adoption) -> String {
-    // Line by line: an end of a line within a text would be made visible.
+    // Line by line: a line break within a text would be escaped visibly.
     let lines: Vec<String> = adoption.commands.iter().flat_map(|command| command.lines()).map(escape).collect();
     let scope = capitalised_first(&printable(&adoption.scope));
     format!("<p>{}:</p>\n<pre><code>{}</code></pre>\n", escape(&scope), lines.join("\n"))

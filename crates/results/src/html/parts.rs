@@ -1,4 +1,4 @@
-//! Parts that the pages share.
+//! Parts shared by the pages.
 
 use study::comparison::Ended;
 
@@ -6,7 +6,7 @@ use crate::text::{command_line, escape};
 
 pub const STYLE: &str = include_str!("style.css");
 
-/// A whole page of its parts.
+/// Assembles a page from its parts.
 pub fn page(title: &str, header: &str, sections: &str, footer: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -18,7 +18,7 @@ pub fn page(title: &str, header: &str, sections: &str, footer: &str) -> String {
     )
 }
 
-/// Patterns that the figures share.
+/// Patterns shared by the figures.
 pub const PATTERNS: &str = "<svg class=\"patterns\" width=\"0\" height=\"0\" aria-hidden=\"true\"><defs>\
     <pattern id=\"hatching\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
     <line class=\"hatching\" x1=\"0\" y1=\"0\" x2=\"0\" y2=\"6\"/></pattern>\
@@ -31,7 +31,7 @@ pub const PATTERNS: &str = "<svg class=\"patterns\" width=\"0\" height=\"0\" ari
     <pattern id=\"crosses\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
     <path d=\"M2 0V6M0 2H6\"/><path class=\"edge\" d=\"M3 0V6M0 3H6\"/></pattern></defs></svg>\n";
 
-/// A section with its heading; nothing where there is nothing to say.
+/// A section with its heading; empty if the body is empty.
 pub fn section(title: &str, id: &str, body: &str) -> String {
     if body.is_empty() {
         return String::new();
@@ -55,7 +55,7 @@ pub fn ended(ended: &Ended) -> String {
 
 /// A remedy as a sentence.
 pub fn remedy(remedy: &str) -> String {
-    // What ends with a command has no stop behind it, which would be copied with it.
+    // No full stop after a command, because it would be copied with it.
     let stop = if remedy.starts_with("as root: echo ") { "" } else { "." };
     format!("{}{stop}", capitalised_first(remedy))
 }
@@ -70,13 +70,13 @@ pub fn captioned(picture: &str, caption: &str) -> String {
     format!("<figure>\n<figcaption>{}</figcaption>\n{picture}</figure>\n", escape(&typeset(caption)))
 }
 
-/// Names and what stands for each.
+/// A list of names and values.
 pub fn list(facts: &[(&str, String)]) -> String {
     let fact = |(name, value): &(&str, String)| format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value));
     format!("<dl>\n{}</dl>\n", facts.iter().map(fact).collect::<String>())
 }
 
-/// Escaped text in which what stands between backticks is code.
+/// Escaped text in which text between backticks becomes code.
 pub fn marked(text: &str) -> String {
     let parts: Vec<String> = text.split('`').map(escape).collect();
     if parts.len().is_multiple_of(2) {
@@ -88,7 +88,7 @@ pub fn marked(text: &str) -> String {
     parts.iter().enumerate().map(part).collect()
 }
 
-/// Figures with a minus sign of their own width, and units that stay with their numbers.
+/// Replaces minus signs by ones of a figure's width, and keeps units with their numbers.
 pub fn typeset(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut set = String::with_capacity(text.len());

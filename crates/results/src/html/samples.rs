@@ -1,4 +1,4 @@
-//! Every sample of one metric in the order of the runs, so that drift can be seen.
+//! Every sample of one metric in execution order, which makes drift visible.
 
 use study::comparison::Comparison;
 use study::metric::Metric;
@@ -13,7 +13,7 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = WIDTH - 6.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 262.0;
-/// Blocks whose numbers fit beside each other.
+/// Up to this many blocks, their numbers fit next to each other.
 const NUMBERS: u32 = 20;
 
 /// A sample of an arm.
@@ -22,7 +22,7 @@ struct Sample<'a> {
     value: f64,
 }
 
-/// The figure, or nothing where the metric was never observed.
+/// The figure; `None` if the metric was never observed.
 pub(super) fn figure(comparison: &Comparison, metric: &Metric, id: &str) -> Option<String> {
     let samples: Vec<Sample<'_>> = comparison
         .trials
@@ -57,7 +57,7 @@ pub(super) fn figure(comparison: &Comparison, metric: &Metric, id: &str) -> Opti
     Some(figure.finish())
 }
 
-/// Every other block is shaded; the discarded one is hatched.
+/// Shades every other block; the discarded block is hatched.
 fn blocks(figure: &mut Figure, comparison: &Comparison, x: &Scale) {
     let last = comparison.trials.iter().map(|record| record.trial.block).max().unwrap_or(0);
     let start = |block: u32| {
@@ -70,7 +70,7 @@ fn blocks(figure: &mut Figure, comparison: &Comparison, x: &Scale) {
         if !from.is_finite() || !to.is_finite() {
             continue;
         }
-        // A block's samples begin at its first trial; the border stands a little before it.
+        // A block's samples begin at its first trial; the border is drawn slightly before it.
         let (from, to) = (if block == 0 { from } else { from - 2.5 }, if block == last { to } else { to - 2.5 });
         let class = match block {
             0 => "discarded",

@@ -1,12 +1,12 @@
-//! The small part of SVG that the report needs.
+//! The small subset of SVG that the report needs.
 //!
-//! Written by hand, because figures take their colours from the page's style sheet (light, dark and
-//! print), carry a title and a description for screen readers, and show every mark's figures on hover
-//! without a script; plotters writes fixed colours and none of these.
+//! Written by hand, because figures take their colours from the page's style sheet (light, dark and print), contain a
+//! title and a description for screen readers, and show the figures of every mark on hover without a script. The
+//! plotters crate writes fixed colours and supports none of these.
 
 use crate::text::{escape, printable};
 
-/// The width of every figure, in its own units; the page scales it.
+/// Width of every figure, in its own units; the page scales it.
 pub(super) const WIDTH: f64 = 560.0;
 
 /// A figure under construction.
@@ -18,7 +18,7 @@ pub(super) struct Figure {
     body: String,
 }
 
-/// Where text stands relative to its point.
+/// Alignment of text relative to its point.
 #[derive(Clone, Copy)]
 pub(super) enum Anchor {
     Start,
@@ -26,7 +26,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// A linear scale from values to a coordinate.
+/// A linear scale from values to coordinates.
 #[derive(Clone, Copy)]
 pub(super) struct Scale {
     values: (f64, f64),
@@ -34,20 +34,20 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// The scale that takes `values` to `coordinates`; equal values are taken apart a little.
+    /// The scale that maps `values` to `coordinates`; equal values are separated slightly.
     pub fn new(values: (f64, f64), coordinates: (f64, f64)) -> Scale {
         let (low, high) = values;
         let apart = if high > low { high } else { low + low.abs().max(1e-9) };
         Scale { values: (low, apart), coordinates }
     }
 
-    /// The coordinate of a value.
+    /// Coordinate of a value.
     pub fn at(&self, value: f64) -> f64 {
         let share = (value - self.values.0) / (self.values.1 - self.values.0);
         self.coordinates.0 + share * (self.coordinates.1 - self.coordinates.0)
     }
 
-    /// Round values to mark on the axis, about `count` of them.
+    /// About `count` round values to mark on the axis.
     pub fn ticks(&self, count: usize) -> Vec<f64> {
         let (low, high) = self.values;
         let rough = (high - low) / count.max(1) as f64;
@@ -66,17 +66,17 @@ impl Scale {
 
 fn every(step: f64, low: f64, high: f64) -> Vec<f64> {
     let (first, last) = ((low / step - 1e-9).ceil() as i64, (high / step + 1e-9).floor() as i64);
-    // Never more than a page can show, whatever the values.
+    // A page cannot show more than this, whatever the values.
     (first..=last.min(first.saturating_add(50))).map(|n| n as f64 * step).collect()
 }
 
 impl Figure {
-    /// An empty figure; the title and the description are what a screen reader says.
+    /// An empty figure; the title and the description are for screen readers.
     pub fn new(id: &str, title: &str, description: &str, height: f64) -> Figure {
         Figure { id: id.into(), title: title.into(), description: description.into(), height, body: String::new() }
     }
 
-    /// Adds elements as they are.
+    /// Adds elements verbatim.
     pub fn raw(&mut self, svg: &str) {
         self.body.push_str(svg);
     }
@@ -92,7 +92,7 @@ impl Figure {
         ));
     }
 
-    /// A rectangle by its left upper corner, with the text that is shown on hover.
+    /// A rectangle from its upper left corner, with text shown on hover.
     pub fn rectangle(&mut self, class: &str, at: (f64, f64), size: (f64, f64), hover: &str) {
         let hover = if hover.is_empty() { String::new() } else { format!("<title>{}</title>", escape(hover)) };
         self.body.push_str(&format!(
@@ -104,7 +104,7 @@ impl Figure {
         ));
     }
 
-    /// Text, escaped here.
+    /// Adds text, which is escaped here.
     pub fn text(&mut self, class: &str, at: (f64, f64), anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
@@ -119,8 +119,7 @@ impl Figure {
         ));
     }
 
-    /// An arm's label at the left: smaller where it is long, and cut short, then whole on hover, where
-    /// even that does not help.
+    /// An arm's label at the left: smaller if it is long; if that is not enough, shortened and shown in full on hover.
     pub fn label(&mut self, at: (f64, f64), label: &str) {
         const USUAL: usize = 16;
         const LONGEST: usize = 22;
@@ -154,21 +153,21 @@ pub(super) fn round(coordinate: f64) -> f64 {
     if coordinate.is_finite() { (coordinate * 10.0).round() / 10.0 } else { 0.0 }
 }
 
-/// How an arm looks in every figure: a colour and a marker, so that neither must be told alone.
+/// The appearance of an arm in every figure: a colour and a marker, so that arms can be distinguished by either one.
 #[derive(Clone, Copy)]
 pub(super) struct Look {
     colour: usize,
     marker: usize,
 }
 
-/// Colours of the style sheet beside the baseline's.
+/// Colours of the style sheet other than the baseline's.
 const COLOURS: usize = 6;
-/// Markers beside the baseline's; they and the colours share no divisor but one, so that 42 arms differ
-/// when one of the two is shifted after each round.
+/// Markers other than the baseline's. Their number and that of the colours are coprime, so 42 arms have distinct looks
+/// if one of the two is shifted after each round.
 const MARKERS: usize = 7;
 
 impl Look {
-    /// The look of an arm; the baseline has its own.
+    /// The appearance of an arm; the baseline has its own.
     pub fn of(arm: usize, baseline: usize) -> Look {
         if arm == baseline {
             return Look { colour: 0, marker: 0 };
@@ -177,7 +176,7 @@ impl Look {
         Look { colour: 1 + place % COLOURS, marker: 1 + place % MARKERS }
     }
 
-    /// The class that sets the colour.
+    /// The CSS class of the colour.
     pub fn class(&self) -> String {
         format!("c{}", self.colour)
     }
@@ -206,14 +205,14 @@ impl Look {
         }
     }
 
-    /// The marker as an element, with the text that is shown on hover.
+    /// The marker as an element, with text shown on hover.
     pub fn mark(&self, at: (f64, f64), radius: f64, class: &str, hover: &str) -> String {
         let hover = if hover.is_empty() { String::new() } else { format!("<title>{}</title>", escape(hover)) };
         format!("<path class=\"mark {} {class}\" d=\"{}\">{hover}</path>", self.class(), self.path(at, radius))
     }
 }
 
-/// A plus of two bars, turned by an angle.
+/// A plus sign made of two bars, rotated by an angle.
 fn bars(x: f64, y: f64, radius: f64, turn: f64) -> String {
     let (long, short) = (radius * 1.3, radius * 0.42);
     let corners = [

@@ -1,4 +1,4 @@
-//! The tables of the report.
+//! Tables of the report.
 
 use study::comparison::{Admission, Comparison};
 use study::metric::{Metric, names};
@@ -10,13 +10,13 @@ use crate::figure::{self, Change};
 use crate::rows::{self, Row};
 use crate::text::{escape, times};
 
-/// The result, one row a policy.
+/// The result, one row per policy.
 pub(super) fn result(comparison: &Comparison, rows: &[Row<'_>]) -> String {
     let headline = rows::headline_metrics(comparison);
     let mut head: String =
         ["policy", "outcome", "verdict"].map(|title| format!("<th scope=\"col\">{title}</th>")).concat();
     for metric in &headline {
-        // A metric's name may be broken where its words join.
+        // A metric's name may be broken between its words.
         let title = escape(&figure::title(&metric.name)).replace('_', "_<wbr>");
         head.push_str(&format!("<th scope=\"col\" class=\"n\">{title}</th>"));
     }
@@ -36,7 +36,7 @@ pub(super) fn result(comparison: &Comparison, rows: &[Row<'_>]) -> String {
     wide(&caption, &head, &body) + if has_cost { COST } else { "" }
 }
 
-/// What the column of the tracer's cost is.
+/// Explains the column of the tracer's cost.
 const COST: &str = "<p class=\"note\">The tracer's cost is what its stops alone make of the first figure: the baseline's against \
     runs without a tracer, the others' against the baseline's, by runs that stop at the same calls and do nothing there. A \
     change within it is not claimed; an empty cell stops as the baseline does.</p>\n";
@@ -70,7 +70,7 @@ fn result_row(row: &Row<'_>, headline: &[Metric], has_cost: bool) -> String {
     format!("<tr{class}>{cells}</tr>\n")
 }
 
-/// The heading of an arm's row; a usual label is not broken at its hyphens.
+/// The heading of an arm's row; a label of moderate length is not broken at hyphens.
 fn name(row: &Row<'_>) -> String {
     let class = if row.label().chars().count() <= 24 { " class=\"name\"" } else { "" };
     format!("<th scope=\"row\"{class}>{}</th>", escape(&row.arm.label))
@@ -81,7 +81,7 @@ fn verdict(row: &Row<'_>) -> String {
     if verdict == "-" { "nothing asked".to_string() } else { verdict }
 }
 
-/// The outcome as a tag; its class follows whether it is for the better.
+/// The outcome as a tag; its class shows whether it is an improvement.
 fn outcome(row: &Row<'_>) -> String {
     let class = match row.analysis.map(|analysis| &analysis.outcome) {
         _ if row.unsupported().is_some() => "void",
@@ -166,7 +166,7 @@ pub(super) fn reason(what: &str, bytes: Option<u64>, how: Option<&str>) -> Strin
     format!("<li>{}{bytes}{how}</li>", escape(what))
 }
 
-/// Every metric that was observed, one row each, with provenance; one column a policy.
+/// Every observed metric, one row each, with its provenance; one column per policy.
 pub(super) fn figures(comparison: &Comparison, rows: &[Row<'_>]) -> String {
     let metrics = rows::observed_metrics(comparison);
     let measured: Vec<&Row<'_>> = rows.iter().filter(|row| !row.counted.is_empty()).collect();
@@ -202,13 +202,13 @@ fn figure_row(metric: &Metric, rows: &[&Row<'_>]) -> String {
 fn percent(row: &Row<'_>, metric: &str) -> String {
     let Some(change) = row.effect(metric).map(Change::of) else { return String::new() };
     let estimate = change.estimate();
-    // Counts that are always the same have no interval worth printing.
+    // Counts that are always the same need no interval.
     let range = change.range().filter(|range| *range != format!("{0} to {0}", estimate.trim_end_matches(" %")));
     let range = range.map(|range| format!(" ({range})")).unwrap_or_default();
     format!("<small>{}</small>", escape(&typeset(&format!("{estimate}{range}"))))
 }
 
-/// The trials that do not count because a setting changed under them.
+/// Trials that do not count because a setting changed during them.
 pub(super) fn rejected(comparison: &Comparison) -> String {
     let mut body = String::new();
     for record in &comparison.trials {
@@ -233,7 +233,7 @@ pub(super) fn rejected(comparison: &Comparison) -> String {
     wide("A setting changed while they ran; each was repeated", head, &body)
 }
 
-/// A table that scrolls by itself where the page is too narrow for it.
+/// A table that scrolls on its own if the page is too narrow for it.
 pub(super) fn wide(caption: &str, head: &str, body: &str) -> String {
     format!(
         "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table>\n<caption><span>{0}</span></caption>\n\

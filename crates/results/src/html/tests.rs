@@ -4,7 +4,7 @@ use std::process::Command;
 use super::*;
 use crate::sample;
 
-/// Elements in the order in which they are opened; panics where one is not closed.
+/// Elements in the order of their start tags; panics if one is not closed.
 pub(super) fn elements(html: &str) -> Vec<String> {
     const VOID: [&str; 4] = ["meta", "br", "hr", "wbr"];
     let (mut open, mut all): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
@@ -152,7 +152,7 @@ fn figures_and_tables_can_be_heard() {
     assert_eq!(distinct.len(), ids.len(), "{ids:?}");
 }
 
-/// What a real browser makes of the page: it shows the figures, at the width of a telephone too.
+/// A real browser shows the figures of the page, also at the width of a telephone.
 #[test]
 fn a_browser_shows_the_page() {
     let Some(browser) = browser() else {
@@ -178,7 +178,7 @@ fn a_browser_shows_the_page() {
     }
 }
 
-/// A browser without a window.
+/// A headless browser.
 pub(super) fn browser() -> Option<&'static str> {
     ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|program| runs(program))
 }
@@ -199,7 +199,7 @@ pub(super) fn browse(browser: &str, home: &Path, arguments: &[&str], page: &Path
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Leaves the sample's report where it can be looked at: `PAGELAB_SAMPLE_REPORT=FILE cargo test -- --ignored`.
+/// Writes the sample's report to a file for viewing: `PAGELAB_SAMPLE_REPORT=FILE cargo test -- --ignored`.
 #[test]
 #[ignore = "writes a file to look at"]
 fn write_the_sample() {

@@ -1,4 +1,4 @@
-//! What came of MADV_COLLAPSE, region by region.
+//! The results of MADV_COLLAPSE, region by region.
 
 use policy::inspect::{Collapsed, Inspection, Region, collapse_refusal};
 use policy::size::{PageSize, format_bytes};
@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 
 use crate::text::{fold, printable};
 
-/// What every reader has to know first.
+/// A warning that precedes every result.
 const CHANGES: &str = "MADV_COLLAPSE changes how the process is mapped, and cannot be undone";
 
-/// Bytes that leaves of this size or larger map in the addresses of a region.
+/// Bytes in the addresses of a region that are mapped by leaves of this size or larger.
 fn by_leaves(inspection: &Inspection, collapsed: &Collapsed, leaf: PageSize) -> u64 {
     let inside = |region: &&Region| region.start < collapsed.end && region.end > collapsed.start;
     let bytes = |region: &Region| region.census.bytes_where(|mapping| mapping.leaf >= leaf);
     inspection.regions.iter().filter(inside).map(bytes).sum()
 }
 
-/// A paragraph a region: bytes gained, time, refusals.
+/// One paragraph per region: bytes gained, time, refusals.
 pub fn text(before: &Inspection, after: &Inspection, collapsed: &[Collapsed], leaf: PageSize, width: usize) -> String {
     let paragraph = |one: &Collapsed| {
         let name = before.regions.iter().find(|region| region.start == one.start).map(|region| region.kind.describe());
@@ -42,12 +42,12 @@ pub fn text(before: &Inspection, after: &Inspection, collapsed: &[Collapsed], le
     }
 }
 
-/// By how much the memory that large leaves map has grown.
+/// Growth of the memory that large leaves map.
 fn gained(before: &Inspection, after: &Inspection, one: &Collapsed, leaf: PageSize) -> u64 {
     by_leaves(after, one, leaf).saturating_sub(by_leaves(before, one, leaf))
 }
 
-/// The same as a part of the document.
+/// The results as a part of the JSON document.
 pub fn document(before: &Inspection, after: &Inspection, collapsed: &[Collapsed], leaf: PageSize) -> Value {
     let row = |one: &Collapsed| {
         let refused = one

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::json::census;
 
-/// The name and version of the document.
+/// Name and version of the document.
 pub const SCHEMA: &str = "pagelab.inspect/1";
 
 /// The document of one process, with its regions.
@@ -16,7 +16,7 @@ pub fn one(inspection: &Inspection) -> Value {
     framed(&inspection.supply, Some(inspection.sight), vec![Value::Object(process)])
 }
 
-/// The document of many processes, without their regions. What could not be looked at is `unseen`: PID and why.
+/// The document of many processes, without their regions. `unseen` lists processes that could not be inspected: PID and reason.
 pub fn many(summaries: &[Summary], supply: &Supply, unseen: &[(u32, String)]) -> Value {
     let processes = summaries.iter().map(|one| Value::Object(head(one))).collect();
     let mut document = framed(supply, None, processes);
@@ -24,7 +24,7 @@ pub fn many(summaries: &[Summary], supply: &Supply, unseen: &[(u32, String)]) ->
     document
 }
 
-/// One look of a series, a line of `--json-lines`, schema `pagelab.inspect-look/1`.
+/// One sample of a series, a line of `--json-lines`, schema `pagelab.inspect-look/1`.
 pub fn look(one: &Summary, unix_s: f64, elapsed_s: f64) -> Value {
     let mut look = Map::new();
     look.insert("schema".into(), "pagelab.inspect-look/1".into());

@@ -1,4 +1,4 @@
-//! Many processes, a row each, and below it why it is not larger.
+//! Many processes, one row each, followed by the reason why their memory is not mapped larger.
 
 use policy::inspect::Summary;
 use policy::size::{PageSize, format_bytes};
@@ -6,7 +6,7 @@ use policy::size::{PageSize, format_bytes};
 use super::words::cause_clause;
 use crate::text::{fold, printable};
 
-/// A row a process, that with most bytes that could be larger first. The first cause is below its row.
+/// One row per process, the one with the most bytes that could be mapped larger first. The first cause follows its row.
 pub fn processes(summaries: &[Summary], base: PageSize, width: usize) -> String {
     let mut sorted: Vec<&Summary> = summaries.iter().collect();
     sorted.sort_by_key(|one| std::cmp::Reverse((one.could_be_larger_bytes, one.resident_bytes)));
@@ -35,7 +35,7 @@ fn row([pid, name, resident, could, add, larger]: [String; 6]) -> String {
     format!("{pid:>8}  {name:<16} {resident:>8}  {could:>15}  {add:>9}  {larger}").trim_end().to_string()
 }
 
-/// The share that larger pages than base pages map already.
+/// The share of memory already mapped by pages larger than base pages.
 fn larger(one: &Summary, base: PageSize) -> String {
     let larger = one.census.bytes_where(|mapping| mapping.effective() > base);
     match one.resident_bytes {

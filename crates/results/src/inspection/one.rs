@@ -1,4 +1,4 @@
-//! One process: its memory folded by kind, the causes, what the kernel could give.
+//! One process: its memory by kind, the causes, and the large pages that the kernel could provide.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::words::{cause_lines, is_shown, sizes};
 use crate::grid::last_folded;
 use crate::text::{fold, printable};
 
-/// The whole answer. `all_regions` puts the regions in the place of their kinds.
+/// The whole output. With `all_regions`, the regions are listed instead of their kinds.
 pub fn process(inspection: &Inspection, all_regions: bool, width: usize) -> String {
     let memory = if all_regions { super::regions(inspection, width) } else { kinds(inspection, width) };
-    // Every region tells its own.
+    // Every region lists its own causes.
     let causes = if all_regions { String::new() } else { why(inspection, width) };
     let parts = [head(inspection), memory, causes, supply(inspection, width), sight(inspection, width)];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
@@ -43,7 +43,7 @@ fn head(inspection: &Inspection) -> String {
     lines.join("\n")
 }
 
-/// Regions of one kind.
+/// The regions of one kind.
 #[derive(Default)]
 struct OfKind {
     regions: u64,
@@ -78,7 +78,7 @@ fn kinds(inspection: &Inspection, width: usize) -> String {
     last_folded(["kind", "regions", "size", "resident", "could be larger", "by leaf and folio"], rows, width)
 }
 
-/// The causes of all regions, those that something can be done about first.
+/// The causes of all regions, those with a remedy first.
 fn why(inspection: &Inspection, width: usize) -> String {
     let (winnable, fixed): (Vec<_>, Vec<_>) =
         explained(&inspection.regions).into_iter().partition(|one| one.is_winnable());
@@ -96,7 +96,7 @@ fn why(inspection: &Inspection, width: usize) -> String {
     blocks.join("\n\n")
 }
 
-/// What the kernel could give.
+/// The large pages that the kernel could provide.
 fn supply(inspection: &Inspection, width: usize) -> String {
     let supply = &inspection.supply;
     let at = |name: &str| supply.settings.get(&format!("{THP}/{name}")).map_or("?", String::as_str);

@@ -1,4 +1,4 @@
-//! What was found of processes as OpenMetrics text, for a collector to read (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
+//! Inspections of processes as OpenMetrics text, for a collector (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
 
 use std::fmt::Write;
 
@@ -8,18 +8,18 @@ use policy::inspect::Summary;
 
 use crate::text::printable;
 
-/// A gauge: its name, what it is, and its samples as labels and value.
+/// A gauge: its name, its description, and its samples as labels and value.
 struct Gauge {
     name: &'static str,
     help: &'static str,
     samples: Vec<(Vec<(&'static str, String)>, u64)>,
 }
 
-/// The text. Gauges that have no sample are there all the same, so that a reader knows that they are zero.
+/// The text. Gauges without samples are included, so that a reader knows that they are zero.
 pub fn text(summaries: &[Summary]) -> String {
     let mut text = String::new();
     for gauge in gauges(summaries) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "# HELP {} {}", gauge.name, gauge.help);
         let _ = writeln!(text, "# TYPE {} gauge", gauge.name);
         let _ = writeln!(text, "# UNIT {} bytes", gauge.name);
@@ -65,7 +65,7 @@ fn gauges(summaries: &[Summary]) -> [Gauge; 4] {
     ]
 }
 
-/// The name of a cause in documents: the same whatever its counters say.
+/// The name of a cause in documents, independent of its counters.
 fn code(cause: &Cause) -> String {
     let value = serde_json::to_value(cause).unwrap_or_default();
     value["code"].as_str().unwrap_or("unexplained").to_string()
@@ -96,7 +96,7 @@ fn mapped(mapping: &Mapping) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The value of a label: control characters as a terminal shows them, and quoted as the format asks.
+/// A label value: control characters are escaped as for a terminal, and the text is quoted as the format requires.
 fn escaped(value: &str) -> String {
     printable(value).replace('\\', "\\\\").replace('"', "\\\"")
 }

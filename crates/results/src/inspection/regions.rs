@@ -1,4 +1,4 @@
-//! Every region of a process, a paragraph each.
+//! Every region of a process, one paragraph each.
 
 use policy::inspect::{Inspection, Region};
 use policy::size::format_bytes;
@@ -6,10 +6,10 @@ use policy::size::format_bytes;
 use super::words::{cause_lines, is_shown, sizes};
 use crate::text::{fold, printable};
 
-/// Cuts that are shown with their places.
+/// Number of cuts shown with their positions.
 const SHOWN_CUTS: usize = 3;
 
-/// Every region that has memory or a cause.
+/// Every region with memory or a cause.
 pub fn regions(inspection: &Inspection, width: usize) -> String {
     let shown = inspection.regions.iter().filter(|region| is_shown(region));
     shown.map(|region| paragraph(region, width)).collect::<Vec<_>>().join("\n")

@@ -1,4 +1,4 @@
-//! Words that all views of an inspection share.
+//! Words shared by all views of an inspection.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use policy::census::{Backing, Census, Folio, Mapping};
 use policy::inspect::{Explained, Region};
 use policy::size::{PageSize, format_bytes};
 
-/// The size by which a mapping is shown, and whether a larger folio may stand behind it unseen.
+/// The size under which a mapping is shown, and whether it may belong to a larger folio that is not visible.
 pub fn shown_size(mapping: &Mapping) -> (PageSize, bool) {
     (mapping.effective(), mapping.folio == Folio::Unknown)
 }
 
-/// Memory by leaf and folio size, largest first: `1.5G by 2M, 3M by 64K, 12M by 4K`. `4K?` stands for base-page entries behind which the
-/// folio is not visible, `pool` for pages of hugetlb.
+/// Memory by leaf and folio size, largest first: `1.5G by 2M, 3M by 64K, 12M by 4K`. `4K?` means base-page entries
+/// whose folio is not visible, `pool` means hugetlb pages.
 pub fn sizes(census: &Census) -> String {
     let mut by_size: BTreeMap<(PageSize, bool, bool), u64> = BTreeMap::new();
     for (mapping, bytes) in census.rows().filter(|(mapping, _)| mapping.backing != Backing::Zero) {
@@ -27,12 +27,12 @@ pub fn sizes(census: &Census) -> String {
     by_size.iter().rev().map(shown).collect::<Vec<_>>().join(", ")
 }
 
-/// A cause and the memory that it explains, in one clause.
+/// A cause and the memory that it explains, as one clause.
 pub fn cause_clause(cause: &Cause, bytes: u64) -> String {
     format!("{}: {}", format_bytes(bytes), cause.describe())
 }
 
-/// What is known of a cause, a line each: bytes and clause, candidates, evidence, remedy.
+/// Everything known about a cause, one line each: bytes and clause, candidates, evidence, remedy.
 pub fn cause_lines(one: &Explained) -> Vec<String> {
     let clause = cause_clause(&one.cause, one.bytes);
     let or = one.or.iter().map(|cause| format!("  or: {}", cause.describe()));
@@ -49,7 +49,7 @@ pub fn cause_lines(one: &Explained) -> Vec<String> {
     std::iter::once(clause).chain(or).chain(apart).chain(evidence).chain(remedies).collect()
 }
 
-/// Whether a region is worth a word: it has memory, or something is wrong with it.
+/// Whether a region is shown: it has memory, or a cause.
 pub fn is_shown(region: &Region) -> bool {
     !region.census.is_empty() || !region.causes.is_empty()
 }

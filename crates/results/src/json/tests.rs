@@ -42,7 +42,7 @@ fn the_tracers_cost_of_each_arm_is_there_with_its_interval() {
     assert_eq!((counted, document["control_trials"].as_array().unwrap().len()), (75, 32));
 }
 
-/// Units stand in the names, and names are in snake case.
+/// Names include units and are in snake case.
 #[test]
 fn names_are_in_snake_case() {
     fn check(value: &Value) {

@@ -1,4 +1,4 @@
-//! What a study says in sentences: its answer, whether the origin's claim is seen here, and why figures differ.
+//! The results of a study as sentences: its answer, whether the origin's claim is reproduced, and why figures differ.
 
 use study::definition::{Definition, Published, Size};
 use study::guest::NO_STUDY;
@@ -11,22 +11,22 @@ use super::{Report, counted, grounds, provenance, rows_of};
 use crate::figure::{self, Change};
 use crate::text::enumerate;
 
-/// The answer: what each policy costs against the baseline where it was measured, or where nothing was on models; and the same
-/// of variants.
+/// The answer: the cost of each policy relative to the baseline where it was measured, or on models if nothing was
+/// measured; and the same for variants.
 pub fn answer(report: &Report<'_>) -> String {
     let policies = report.policies().map(|matrix| of_matrix(matrix, "policy"));
     let variants = report.over_variants.iter().map(|matrix| of_matrix(matrix, "variant"));
     policies.into_iter().chain(variants).collect::<Vec<_>>().join(" ")
 }
 
-/// The answer of a matrix in a sentence: what each policy changes against the baseline where it was measured; where nothing
-/// measured says anything, why not, and then what models say.
+/// The answer of a matrix as a sentence: the measured change of each policy against the baseline. If no measurement
+/// gives a result, it says why, and then what models give.
 fn of_matrix(matrix: &Matrix, noun: &str) -> String {
     let grounds = grounds(matrix);
     let is_measured = |ground: &&(&str, Provenance)| ground.1 != Provenance::Modelled;
     let has_figure = |ground: &&(&str, Provenance)| totals(matrix, **ground).any(|total| total.change().is_some());
     let mut measured: Vec<_> = grounds.iter().filter(is_measured).collect();
-    // Where nothing at all was measured there is nothing to say beside where something was.
+    // A host on which nothing was measured is not mentioned if another one was.
     if measured.iter().any(|ground| has_cell(matrix, **ground)) {
         measured.retain(|ground| has_cell(matrix, **ground));
     }
@@ -56,7 +56,7 @@ fn totals<'a>(matrix: &'a Matrix, ground: (&'a str, Provenance)) -> impl Iterato
     matrix.totals.iter().filter(is_own)
 }
 
-/// `12.3 % less wall time`, `88.4 % fewer walks`; `cost` where workloads have several metrics.
+/// `12.3 % less wall time`, `88.4 % fewer walks`; `cost` if workloads have several metrics.
 pub(super) fn in_words(total: &Total, effect: &Effect) -> String {
     let change = Change::of(effect);
     let Some((metric, _)) = &total.metric else { return format!("{} cost", change.in_words()) };
@@ -68,13 +68,13 @@ pub(super) fn in_words(total: &Total, effect: &Effect) -> String {
     format!("{told} {}", figure::title(metric))
 }
 
-/// The interval of what is not shown, or that there is none.
+/// The interval of an undecided change, or that there is none.
 pub(super) fn open_range(effect: &Effect) -> String {
     let range = Change::of(effect).range();
     range.map_or_else(|| " (too few blocks for an interval)".to_owned(), |range| format!(" ({range} %)"))
 }
 
-/// A clause for what is less, what is more, what cannot be told, and what has no figure.
+/// One clause each for decreases, increases, undecided changes, and missing figures.
 fn clauses(matrix: &Matrix, ground: (&str, Provenance)) -> Vec<String> {
     let baseline = &matrix.baseline;
     let (mut told, mut open, mut without) = (Vec::new(), Vec::new(), Vec::new());
@@ -102,7 +102,7 @@ fn clauses(matrix: &Matrix, ground: (&str, Provenance)) -> Vec<String> {
     clauses
 }
 
-/// Why a policy has no figure that could be its own.
+/// Why a policy has no figure that can be attributed to it.
 fn lack(standing: &Standing) -> &'static str {
     match standing {
         Standing::NotHeld => "was not held, so its figures say nothing of it",
@@ -111,8 +111,8 @@ fn lack(standing: &Standing) -> &'static str {
     }
 }
 
-/// What a machine without any change says: that its baseline has no figure, which policies were not held or show nothing of
-/// their own, or else the main reason.
+/// The sentences for a machine without any change: that its baseline has no figure, which policies were not held or
+/// show no effect of their own, or else the main reason.
 fn lacks(matrix: &Matrix, ground: (&str, Provenance)) -> Vec<String> {
     let baseline = &matrix.baseline;
     let cells = || rows_of(matrix, ground).flat_map(|row| &row.cells);
@@ -126,7 +126,7 @@ fn lacks(matrix: &Matrix, ground: (&str, Provenance)) -> Vec<String> {
     if known.is_empty() { vec![format!("no policy has a figure{reason}")] } else { known }
 }
 
-/// Why there is no answer: what was not held, or the reason that most cells have.
+/// Why there is no answer: the policies that were not held, or the most frequent reason.
 fn unanswered(matrix: &Matrix, noun: &str) -> String {
     let mut lacks = void(grounds(matrix).into_iter().flat_map(|ground| totals(matrix, ground)));
     lacks.dedup();
@@ -137,13 +137,13 @@ fn unanswered(matrix: &Matrix, noun: &str) -> String {
     format!("No {noun} can be set beside {} yet{why}.", matrix.baseline)
 }
 
-/// The policies whose figures are not their own, and why.
+/// The policies whose figures cannot be attributed to them, and why.
 fn void<'a>(totals: impl Iterator<Item = &'a Total>) -> Vec<String> {
     let is_void = |total: &&Total| matches!(total.standing, Standing::NotHeld | Standing::WithinTracerCost);
     totals.filter(is_void).map(|total| format!("{} {}", total.policy, lack(&total.standing))).collect()
 }
 
-/// The reason that most cells have.
+/// The most frequent reason among cells.
 fn main_reason<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<&'a str> {
     let mut counted: Vec<(&str, usize)> = Vec::new();
     for cell in cells {
@@ -153,22 +153,22 @@ fn main_reason<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<&'a str> {
             None => counted.push((why, 1)),
         }
     }
-    // The first of several.
+    // The first of several equally frequent ones.
     counted.into_iter().rev().max_by_key(|(_, times)| *times).map(|(why, _)| why)
 }
 
-/// What is said of the origin's claim: nothing where kernels were named on the command line, which has no origin.
+/// The sentence about the origin's claim: `None` if kernels were named on the command line, which has no origin.
 pub(crate) fn claimed(report: &Report<'_>) -> Option<String> {
     claim(report).filter(|_| report.definition.name != NO_STUDY)
 }
 
-/// Whether the study has a published figure, whether or not it can be set beside one of here.
+/// Whether the study has a published figure, even if no figure here can be compared with it.
 fn is_published(definition: &Definition) -> bool {
     let of_form = definition.form.iter().flat_map(|form| &form.rows);
     !definition.published.is_empty() || of_form.into_iter().any(|row| row.published.is_some())
 }
 
-/// Whether the origin's claim is seen here: by figures of the matrix, and where it has none by what was counted.
+/// Whether the origin's claim is reproduced: by figures of the matrix, or if there are none, by the counted work.
 pub fn standing(report: &Report<'_>) -> Claim {
     match (Claim::of(report.published()), &report.counted) {
         (Claim::NothingPublished, Some(weighed)) => counted::standing(weighed),
@@ -177,7 +177,7 @@ pub fn standing(report: &Report<'_>) -> Claim {
     }
 }
 
-/// Whether the origin's claim is confirmed, contradicted or undecided here, and why figures differ: a sentence. `None` where
+/// Whether the origin's claim is confirmed, contradicted or undecided, and why figures differ: a sentence. `None` if
 /// nothing is published.
 pub fn claim(report: &Report<'_>) -> Option<String> {
     let figures = by_figure(report);
@@ -211,7 +211,7 @@ pub fn claim(report: &Report<'_>) -> Option<String> {
     Some(format!("The origin's claim is, here, {claim}: {figures}{}.", why(&differences(report))))
 }
 
-/// What was found beside each published figure, on however many machines.
+/// The comparisons with each published figure, over all machines.
 fn by_figure<'a>(report: &'a Report<'_>) -> Vec<Vec<&'a Set>> {
     let mut figures: Vec<Vec<&Set>> = Vec::new();
     for set in report.published() {
@@ -223,12 +223,12 @@ fn by_figure<'a>(report: &'a Report<'_>) -> Vec<Vec<&'a Set>> {
     figures
 }
 
-/// Whether both are one figure of one source: it can stand beside a policy and beside a boot.
+/// Whether both are the same figure of the same source: it can be compared with both a policy and a boot.
 fn is_one(one: &Published, other: &Published) -> bool {
     (&one.what, &one.source, &one.change) == (&other.what, &other.source, &other.change)
 }
 
-/// What all machines together say of a published figure.
+/// The joint result of all machines for a published figure.
 fn of_figure(sets: &[&Set]) -> &'static str {
     let mut decided = sets.iter().map(|set| set.beside).filter(|beside| *beside != Beside::Undecided);
     let first = decided.next();
@@ -245,7 +245,7 @@ fn of_figure(sets: &[&Set]) -> &'static str {
     }
 }
 
-/// Why figures here can be others than the origin's, as far as it is known.
+/// Known reasons why the figures here may differ from the origin's.
 pub fn differences(report: &Report<'_>) -> Vec<String> {
     let sets = report.published();
     let mut reasons: Vec<String> = Vec::new();

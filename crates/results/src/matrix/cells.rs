@@ -1,4 +1,4 @@
-//! Parts that the tables of a report share: a table, a cell in words, a change.
+//! Parts shared by the tables of a report: a table, a cell in words, a change.
 
 use study::definition::Measure;
 use study::matrix::{Cell, Matrix, Row, Set, Standing, Total};
@@ -13,13 +13,13 @@ use crate::figure::{self, Change};
 pub struct Sheet {
     /// What it shows.
     pub caption: String,
-    /// The headings of its columns.
+    /// Column headings.
     pub header: Vec<String>,
-    /// Its rows.
+    /// Rows of cells, one per heading.
     pub rows: Vec<Vec<String>>,
 }
 
-/// What the rows of a machine say together, a policy each.
+/// The totals of a machine, one per policy.
 pub(crate) fn totals_of<'a>(matrix: &'a Matrix, ground: (&str, Provenance)) -> Vec<&'a Total> {
     matrix.totals.iter().filter(|total| (total.machine.as_str(), total.provenance) == ground).collect()
 }
@@ -58,7 +58,7 @@ pub(crate) fn change(effect: &Effect) -> String {
     format!("{}{}", change.estimate(), range.unwrap_or_default())
 }
 
-/// What follows, in a word or two; empty for a model's figure.
+/// The conclusion in one or two words; empty for a model's figure.
 pub(crate) fn word(standing: &Standing) -> &'static str {
     match standing {
         Standing::Baseline => "baseline",
@@ -75,7 +75,7 @@ pub(crate) fn word(standing: &Standing) -> &'static str {
     }
 }
 
-/// What was found beside a published figure.
+/// The figure found here for a published one.
 pub(super) fn of_found(set: &Set) -> String {
     let found = set.found.map(|(ratio, interval)| {
         if set.published.measure == Measure::WinShare {
@@ -88,7 +88,7 @@ pub(super) fn of_found(set: &Set) -> String {
     found.unwrap_or_else(|| "none".to_owned())
 }
 
-/// Why figures can differ, as the end of a sentence: numbered where there are several reasons, which have commas.
+/// Why figures may differ, as the end of a sentence: numbered if there are several reasons, because these contain commas.
 pub(super) fn why(reasons: &[String]) -> String {
     let told = match reasons {
         [] => return String::new(),

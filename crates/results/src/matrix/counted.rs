@@ -1,4 +1,4 @@
-//! What a study counts and weighs: its tables, and what they say of the origin's claim.
+//! The counted work of a study: its tables, and what they say about the origin's claim.
 
 use policy::size::format_bytes;
 use serde_json::{Value, json};
@@ -7,22 +7,22 @@ use study::matrix::Claim;
 
 use super::cells::Sheet;
 
-/// Counted work and what it costs.
+/// Counted work and its cost.
 #[derive(Clone, Debug)]
 pub struct Weighed<'a> {
-    /// What is counted.
+    /// The definition of what is counted.
     pub counted: &'a Counted,
-    /// What it costs; empty where nothing has been counted yet.
+    /// The costs; empty if nothing has been counted yet.
     pub table: Table,
 }
 
 impl Weighed<'_> {
-    /// Published savings beside what was found.
+    /// Published savings compared with those found here.
     pub fn sets(&self) -> Vec<Set> {
         self.counted.published.iter().map(|figure| Set::of(figure, &self.table)).collect()
     }
 
-    /// The variants that are set beside the first.
+    /// The variants that are compared with the first.
     fn others(&self) -> &[String] {
         self.counted.variants.get(1..).unwrap_or_default()
     }
@@ -31,7 +31,7 @@ impl Weighed<'_> {
         self.counted.variants.first().map_or("", String::as_str)
     }
 
-    /// Names of published rounds with a figure of a phase, each once.
+    /// Distinct names of published rounds with a figure for a phase.
     pub(super) fn rounds(&self, phase: &str) -> Vec<&str> {
         let mut rounds: Vec<&str> = Vec::new();
         for figure in self.counted.published.iter().filter(|figure| figure.phase == phase) {
@@ -42,7 +42,7 @@ impl Weighed<'_> {
         rounds
     }
 
-    /// What a round published of a saving.
+    /// The saving that a round published.
     pub(super) fn of_round(&self, round: &str, phase: &str, backing: &str, variant: &str) -> Option<&str> {
         let place = (round, phase, backing, variant);
         let mut figures = self.counted.published.iter();
@@ -51,8 +51,8 @@ impl Weighed<'_> {
         own.map(|figure| figure.change.as_str())
     }
 
-    /// The origin's rows of a phase and a variant, a cell for each backing: each granule, their average, that of instructions
-    /// alone, and what was published.
+    /// The origin's rows of a phase and a variant, one cell per backing: each granule, their average, the average by
+    /// instructions only, and the published figures.
     pub(super) fn lines(&self, phase: &str, variant: &str) -> Vec<(String, Vec<String>)> {
         let backings = self.table.backings();
         let of_granule = |granule: &&str| {
@@ -82,7 +82,7 @@ impl Weighed<'_> {
     }
 }
 
-/// `24.1 to 48.0`, in per cent; one figure where both ends are the same.
+/// `24.1 to 48.0`, in per cent; a single figure if both ends are the same.
 pub(super) fn saved(range: Option<Range>) -> String {
     let Some(Range { low, high }) = range else { return "none".to_owned() };
     let percent = |share: f64| format!("{:.1}", 100.0 * share).replace("-0.0", "0.0");
@@ -92,7 +92,7 @@ pub(super) fn saved(range: Option<Range>) -> String {
     }
 }
 
-/// The tables in the origin's form, a phase each.
+/// The tables in the origin's form, one per phase.
 pub fn of_origin(weighed: &Weighed<'_>) -> Vec<Sheet> {
     let of_variant = |phase: &str, variant: &String| {
         let line = |(name, cells): (String, Vec<String>)| [vec![variant.clone(), name], cells].concat();
@@ -205,7 +205,7 @@ fn of_costs(weighed: &Weighed<'_>) -> Sheet {
     }
 }
 
-/// What each event costs, and how that is known, in words.
+/// The cost of each event and its basis, in words.
 pub(super) fn told_costs(weighed: &Weighed<'_>) -> Vec<String> {
     let costs = &weighed.counted.costs;
     let pace = &costs.instruction;
@@ -229,8 +229,8 @@ fn span(Range { low, high }: Range) -> String {
     }
 }
 
-/// What the first other variant saves in each phase, and what each further one saves beyond the one before it: a sentence
-/// each.
+/// The saving of the second variant in each phase, and the additional saving of each further variant over the one
+/// before it: one sentence each.
 pub fn sentences(weighed: &Weighed<'_>) -> Vec<String> {
     let Some((variant, further)) = weighed.others().split_first() else { return Vec::new() };
     let of_phase = |phase: &str| {
@@ -257,8 +257,8 @@ pub fn sentences(weighed: &Weighed<'_>) -> Vec<String> {
     weighed.table.phases().into_iter().map(of_phase).chain(beyond).collect()
 }
 
-/// What the counted work says of the origin's claim. A range of costs says of a figure whether it is possible, and not that
-/// it is right: so a size is never confirmed by it, and a direction is where the range leaves out that nothing is saved.
+/// What the counted work says about the origin's claim. A range of costs shows whether a figure is possible, not that
+/// it is right: so it never confirms a size, and it shows a direction only if the range excludes no saving.
 pub fn standing(weighed: &Weighed<'_>) -> Claim {
     let sets = weighed.sets();
     let found: Vec<(f64, Range)> = sets.iter().filter_map(|set| Some((set.figure.saved, set.found?))).collect();
@@ -278,7 +278,7 @@ pub fn standing(weighed: &Weighed<'_>) -> Claim {
     }
 }
 
-/// Whether the origin's claim is confirmed, contradicted or undecided here, in a sentence.
+/// Whether the origin's claim is confirmed, contradicted or undecided here, as a sentence.
 pub fn claim(weighed: &Weighed<'_>) -> String {
     let standing = standing(weighed).describe();
     if weighed.table.rows.is_empty() {
@@ -314,7 +314,7 @@ pub fn claim(weighed: &Weighed<'_>) -> String {
     )
 }
 
-/// Why figures here can be others than the published ones.
+/// Known reasons why the figures here may differ from the published ones.
 pub fn differences(weighed: &Weighed<'_>) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     for reason in weighed.counted.published.iter().filter_map(|figure| figure.differs.clone()) {
@@ -325,7 +325,7 @@ pub fn differences(weighed: &Weighed<'_>) -> Vec<String> {
     reasons
 }
 
-/// All of it as a part of the document.
+/// Everything as a part of the document.
 pub fn document(weighed: &Weighed<'_>) -> Value {
     let counted = weighed.counted;
     let average = |(phase, backing): (&str, &str), variant: &String| {

@@ -1,4 +1,4 @@
-//! Tables of figures beside the one that decides: what programs print of themselves, and what memory a policy costs.
+//! Tables of figures other than the primary one: figures printed by programs, and the memory cost of a policy.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ const MEMORY: [&str; 2] = [names::PEAK_RESIDENT_BYTES, names::PAGE_TABLE_SEEN_BY
 const MODELLED_MEMORY: [&str; 4] =
     ["resident_peak_bytes", "held_unmapped_peak_bytes", "all_table_peak_bytes", "touched_peak_bytes"];
 
-/// What the programs print beside the figure that decides, such as percentiles of latency beside a throughput.
+/// Figures that programs print in addition to the primary one, such as percentiles of latency in addition to throughput.
 pub fn of_own(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
     let caption = format!(
         "{}: further figures that the programs print: medians under {}, and changes against it with their {} intervals",
@@ -35,7 +35,7 @@ pub fn of_memory(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
     sheet(matrix, ground, caption, memory)
 }
 
-/// The metrics that only a row's program knows, without the one that decides.
+/// The metrics known only to a row's program, without the primary one.
 pub(super) fn own(row: &Row) -> Vec<String> {
     let general: BTreeSet<String> = Metric::of_every_trial().into_iter().map(|metric| metric.name).collect();
     let all: BTreeSet<&String> = match row.provenance {
@@ -51,7 +51,7 @@ fn memory(row: &Row) -> Vec<String> {
     names.iter().filter(is_known).map(|name| (*name).to_owned()).collect()
 }
 
-/// A line for each workload and metric, a column for each policy.
+/// One line per workload and metric, one column per policy.
 fn sheet(matrix: &Matrix, ground: (&str, Provenance), caption: String, metrics: fn(&Row) -> Vec<String>) -> Sheet {
     let header = ["workload", "figure"].map(str::to_owned).into_iter().chain(matrix.policies.iter().cloned());
     let lines = |row: &Row| {
@@ -64,8 +64,8 @@ fn sheet(matrix: &Matrix, ground: (&str, Provenance), caption: String, metrics: 
     Sheet { caption, header: header.collect(), rows: rows_of(matrix, ground).flat_map(lines).collect() }
 }
 
-/// The baseline's median, and another policy's change. What a claim of the metric that decides says is not said of another
-/// one, but that a figure is none of the policy.
+/// The baseline's median, or another policy's change. The conclusion about the primary metric does not apply to other
+/// metrics, except that a figure cannot be attributed to the policy.
 fn in_words(cell: &Cell, metric: &str) -> String {
     let median = cell.medians.get(metric).map(|value| figure::short(*value, figure::metric(&[], metric).unit));
     match (&cell.standing, cell.effects.get(metric)) {
@@ -120,7 +120,7 @@ mod tests {
         let sheet = of_memory(&matrix, ("a host", Provenance::Modelled));
         let named: Vec<&str> = sheet.rows.iter().map(|row| row[1].as_str()).collect();
         assert_eq!(named, ["mapped, at most", "held and not mapped, at most", "touched, at most"]);
-        // Nothing of nothing is no change: the figure itself.
+        // The ratio to zero is undefined, so the figure itself is shown.
         assert_eq!(sheet.rows[1][2..], ["0".to_owned(), "60K".to_owned()], "{:?}", sheet.rows);
     }
 

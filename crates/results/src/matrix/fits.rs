@@ -1,4 +1,4 @@
-//! Small machines: in which sizes of memory a workload fits under each policy, by what models say that it holds.
+//! Small machines: the memory sizes into which a workload fits under each policy, by a model's peak memory.
 
 use policy::size::format_bytes;
 use study::matrix::{Cell, Matrix, Row};
@@ -7,10 +7,10 @@ use study::metric::Provenance;
 use super::cells::{Sheet, place};
 use super::rows_of;
 
-/// The policy beside which others cost memory, where a study has it.
+/// The policy relative to which others cost memory, if a study has it.
 const SMALLEST: &str = "base";
 
-/// A row for each size of memory, a column for each policy: how many workloads fit, and which do under base pages alone.
+/// One row per memory size, one column per policy: how many workloads fit, and which fit only under base pages.
 pub fn of_sizes(matrix: &Matrix, ground: (&str, Provenance), sizes: &[u64]) -> Sheet {
     let smallest = matrix.policies.iter().position(|policy| policy == SMALLEST);
     let beside = smallest.or_else(|| matrix.policies.iter().position(|policy| *policy == matrix.baseline)).unwrap_or(0);
@@ -43,7 +43,7 @@ pub fn of_sizes(matrix: &Matrix, ground: (&str, Provenance), sizes: &[u64]) -> S
     }
 }
 
-/// What a model says that a workload needs of memory, bytes; `None` of what was measured, and where there is no figure.
+/// Memory that a workload needs according to a model, in bytes; `None` for measured cells, and if there is no figure.
 fn needed_bytes(cell: &Cell) -> Option<u64> {
     let [held, tables] = ["held_peak_bytes", "all_table_peak_bytes"].map(|name| cell.medians.get(name));
     Some((held? + tables?) as u64)
@@ -56,7 +56,7 @@ mod tests {
     const GROUND: (&str, Provenance) = ("a machine", Provenance::Modelled);
     const M: u64 = 1 << 20;
 
-    /// What each of three workloads holds under each of three policies, in megabytes; 0: no figure.
+    /// Memory that each of three workloads holds under each of three policies, in megabytes; 0: no figure.
     fn matrix(held: [[u64; 3]; 3]) -> Matrix {
         let policies = ["thp", "base", "contig-64k"].map(str::to_owned);
         let row = |(name, held): (&str, [u64; 3])| {

@@ -1,4 +1,4 @@
-//! The origin's own form of a result beside what is here.
+//! The origin's own form of a result, compared with the figures found here.
 
 use policy::size::format_bytes;
 use serde_json::{Value, json};
@@ -9,12 +9,12 @@ use super::cells::{Sheet, change};
 use super::{Report, further};
 use crate::figure;
 
-/// Everything that is shown in the form of its origin.
+/// All tables in the form of their origin.
 pub(crate) fn of_origin(report: &Report<'_>) -> Vec<Sheet> {
     report.forms.iter().map(sheet).chain(further::of_origin(report.published_of_cells())).collect()
 }
 
-/// A row for each configuration.
+/// One row per configuration.
 fn sheet(form: &Filled) -> Sheet {
     let metric = figure::title(&form.metric);
     let columns = form.columns.iter().map(|(name, heading)| heading_of(name, heading));
@@ -43,7 +43,7 @@ fn sheet(form: &Filled) -> Sheet {
     }
 }
 
-/// Which of the rows were measured block by block with the first.
+/// Which rows were measured block by block with the first.
 fn interleaving(form: &Filled) -> String {
     let apart: Vec<&str> =
         form.rows.iter().filter(|row| !row.is_interleaved && row.runs > 0).map(|row| row.name.as_str()).collect();
@@ -57,25 +57,25 @@ fn interleaving(form: &Filled) -> String {
     }
 }
 
-/// What stands above a column.
+/// Heading of a column.
 pub(super) fn heading_of(name: &str, heading: &str) -> String {
     if heading == name { figure::title(name) } else { crate::text::printable(heading).to_string() }
 }
 
-/// A median of a row, empty where it has none.
+/// A median of a row; empty if it has none.
 pub(super) fn in_form(row: &FilledRow, name: &str) -> String {
     let Some(value) = row.medians.get(name) else { return String::new() };
     let unit = figure::metric(&[], name).unit;
     match unit {
         Unit::Custom if name.ends_with("_bytes") => format_bytes(*value as u64),
-        // Large figures are grouped, also a median that lies between two whole ones.
+        // Large figures are grouped, including a median between two integers.
         Unit::Custom if value.fract() == 0.0 || value.abs() >= 1000.0 => figure::long(*value, Unit::Count),
         Unit::Custom => figure::long(*value, Unit::Custom),
         _ => figure::short(*value, Metric::new(name, unit, Direction::Lower).unit),
     }
 }
 
-/// Whether the origin's order is that of the figures here, in a sentence.
+/// Whether the figures here have the origin's order, as a sentence.
 pub(super) fn order(form: &Filled) -> String {
     let Order { pairs, alike, shown, against } = form.order;
     if pairs == 0 {
@@ -96,7 +96,7 @@ pub(super) fn order(form: &Filled) -> String {
     )
 }
 
-/// As a part of the document.
+/// The form as a part of the document.
 pub(super) fn document(form: &Filled) -> Value {
     let row = |row: &FilledRow| {
         json!({

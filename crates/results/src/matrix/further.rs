@@ -8,8 +8,8 @@ use super::cells::{Sheet, change, of_found, place, word};
 use super::{HostOf, rows_of};
 use crate::figure;
 
-/// Published figures as their origin has them: a table for each source and machine, its rows and columns in the order of
-/// the study's file, what was published beside what is here.
+/// Published figures in their origin's form: a table per source and machine, with rows and columns in the order of the
+/// study's file; published figures next to those found here.
 pub fn of_origin<'a>(sets: impl Iterator<Item = &'a Set>) -> Vec<Sheet> {
     let sets: Vec<&Set> = sets.collect();
     let mut groups: Vec<(&str, &str, Provenance)> = Vec::new();
@@ -26,7 +26,7 @@ pub fn of_origin<'a>(sets: impl Iterator<Item = &'a Set>) -> Vec<Sheet> {
     groups.into_iter().map(|group| pivoted(&own(group))).collect()
 }
 
-/// Workloads downwards, policies to the right.
+/// Workloads as rows, policies as columns.
 fn pivoted(sets: &[&Set]) -> Sheet {
     let policy = |set: &Set| set.published.policy.clone().unwrap_or_default();
     let row = |set: &Set| {
@@ -68,7 +68,7 @@ fn in_order(names: impl Iterator<Item = String>) -> Vec<String> {
     all
 }
 
-/// What policies cost in memory beside what they gain in speed.
+/// The memory cost of policies and their speed.
 pub fn of_trades(totals: &[&Total], place: &str, columns: &str) -> Sheet {
     let unbeaten = format!("no {columns} beats it in both");
     let header = [columns, "cost", "memory", "workloads", &unbeaten];
@@ -90,7 +90,7 @@ pub fn of_trades(totals: &[&Total], place: &str, columns: &str) -> Sheet {
     }
 }
 
-/// Whether the programs that lose most page walks also gain most time.
+/// Whether the programs that lose the most page walks also gain the most time.
 pub fn of_correlations(matrix: &Matrix) -> Sheet {
     let header = ["policy", "time of", "page walks of", "workloads", "rank correlation"];
     let line = |one: Correlation| {
@@ -109,7 +109,7 @@ pub fn of_correlations(matrix: &Matrix) -> Sheet {
     }
 }
 
-/// What must be known to read rows.
+/// Remarks that are needed to read the rows.
 pub fn of_limits(rows: &[Row]) -> Sheet {
     let lines = limits(rows);
     let line = |(machine, note, workloads): &(&str, &str, Vec<&str>)| {
@@ -122,7 +122,7 @@ pub fn of_limits(rows: &[Row]) -> Sheet {
     }
 }
 
-/// What must be known to read rows, each once: the machine, what it is, and the workloads that it is of.
+/// Distinct remarks on rows: the machine, the remark, and the workloads to which it applies.
 pub(super) fn limits<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<(&'a str, &'a str, Vec<&'a str>)> {
     let mut lines: Vec<(&str, &str, Vec<&str>)> = Vec::new();
     for row in rows {
@@ -136,7 +136,7 @@ pub(super) fn limits<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<(&'a st
     lines
 }
 
-/// How much of its memory each policy had as it asks.
+/// The share of memory that each policy mapped as requested.
 pub fn of_coverage(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
     let cells = |row: &Row| {
         let cell = |cell: &study::matrix::Cell| match (&cell.standing, cell.coverage_ratio) {
@@ -160,7 +160,7 @@ pub fn of_coverage(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
     }
 }
 
-/// How the baseline moved from the first block to the last, by time alone.
+/// The drift of the baseline from the first to the last block.
 pub fn of_drift(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
     let header = ["workload", "metric", "blocks", "drift", "chance alone", "that says"];
     let line = |row: &Row| {
@@ -187,7 +187,7 @@ pub fn of_drift(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
     }
 }
 
-/// The hosts that measured something; their command lines stand with each comparison.
+/// The hosts that measured something; their command lines are listed with each comparison.
 pub fn of_hosts(hosts: &[HostOf]) -> Sheet {
     let header = ["host", "processors", "memory", "hypervisor", "kernel", "base page"];
     let line = |host: &HostOf| {

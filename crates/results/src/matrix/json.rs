@@ -8,7 +8,7 @@ use study::matrix::{Correlation, Matrix, Set, Total, correlations};
 use super::answer::standing;
 use super::{HostOf, Report, conclude, counted, differences, provenance};
 
-/// The name and version of the document.
+/// Name and version of the document.
 pub const SCHEMA: &str = "pagelab.study-report/1";
 
 /// The document.
@@ -53,7 +53,7 @@ fn host(host: &HostOf) -> Value {
     })
 }
 
-/// Boots or variants in the place of policies.
+/// A matrix with boots or variants instead of policies.
 fn of_others(matrix: &Matrix, key: &str) -> Value {
     json!({
         key: matrix.policies,

@@ -1,5 +1,5 @@
-//! The report as a mail: plain text in 72 columns, as kernel lists take it. A row for each arm, per cent against the
-//! baseline: real, kernel and user time, and below each change its interval.
+//! The report as a mail: plain text in 72 columns, as customary on kernel mailing lists. One row per arm, in per cent
+//! against the baseline: real, kernel and user time, each followed by its interval.
 
 use policy::size::format_bytes;
 use study::definition::Measure;
@@ -17,27 +17,27 @@ use super::{Report, Weighed, figures, further, grounds, rows_of};
 use crate::figure;
 use crate::text::{ascii, enumerate, fold};
 
-/// Columns of a mail.
+/// Columns of a line.
 const WIDTH: usize = 72;
-/// Columns of a policy's name.
+/// Columns for a policy's name.
 const NAME: usize = 20;
-/// Columns of a change, with the space before it, where there are three and where there are four of them.
+/// Columns for a change, including the space before it, for three and for four of them.
 const CHANGES: [usize; 2] = [17, 13];
 
-/// Columns of a size.
+/// Columns for a size.
 const SIZE: usize = 7;
 
-/// Columns of the origin's form beside its first three, and how wide names, changes and columns are there.
+/// Additional columns of the origin's form, and the widths of its names and changes.
 const FORM_COLUMNS: usize = 3;
 const FORM_NAME: usize = 19;
 const FORM_CHANGE: usize = 17;
 const FORM_WIDTH: usize = 9;
 
-/// What intervals are, and why one can leave out zero beside the word `undecided`.
+/// Explains intervals, and why one can exclude zero although the word is `undecided`.
 const INTERVALS: &str = ", and below it the 95 % interval of each change by itself. Words such as undecided allow for the \
     number of arms and of workloads";
 
-/// The mail's text.
+/// Renders the mail.
 pub fn mail(report: &Report<'_>) -> String {
     let mut text = paragraph(&report.definition.question);
     std::iter::once(answer(report)).chain(claimed(report)).for_each(|sentence| text.push_str(&paragraph(&sentence)));
@@ -53,7 +53,7 @@ pub fn mail(report: &Report<'_>) -> String {
     ascii(text.trim_end()).into_owned() + "\n"
 }
 
-/// The origin's own form: a row for each configuration, its change, and as many columns as find room.
+/// The origin's own form: a row per configuration, its change, and as many columns as fit.
 fn of_form(form: &matrix::Filled) -> String {
     let columns: Vec<&(String, String)> = form.columns.iter().take(FORM_COLUMNS).collect();
     let mut text = paragraph(&format!("As the origin has it, {}:", form.machine));
@@ -79,7 +79,7 @@ fn of_form(form: &matrix::Filled) -> String {
     text + &paragraph(&order(form))
 }
 
-/// A paragraph for each row, and a table of what they say together, machine by machine.
+/// A paragraph per row, and a table of the totals, machine by machine.
 fn of_matrix(matrix: &Matrix) -> String {
     let mut text = String::new();
     let baseline = &matrix.baseline;
@@ -103,7 +103,7 @@ fn of_matrix(matrix: &Matrix) -> String {
     text
 }
 
-/// What must be known to read the rows of a machine, each once with the rows that it is of.
+/// Distinct remarks on the rows of a machine, each with the rows to which it applies.
 fn limits(rows: &[&Row]) -> String {
     let line = |(_, note, workloads): &(&str, &str, Vec<&str>)| {
         let of = if workloads.len() == rows.len() { "all workloads".to_owned() } else { workloads.join(", ") };
@@ -121,7 +121,7 @@ fn has_figure(row: &&Row) -> bool {
     row.cells.iter().any(|cell| !matches!(cell.standing, Standing::None { .. }))
 }
 
-/// Whether the baseline of a row has a figure, so that others can be set beside it.
+/// Whether the baseline of a row has a figure with which others can be compared.
 fn has_baseline(row: &Row) -> bool {
     row.cells.iter().any(|cell| cell.standing == Standing::Baseline)
 }
@@ -130,7 +130,7 @@ fn has_interval(row: &Row) -> bool {
     row.cells.iter().flat_map(|cell| cell.effects.values()).any(|effect| effect.low.is_some())
 }
 
-/// The metrics of a row that have a column, with their headings: the one that decides first.
+/// The metrics of a row that get a column, with their headings: the primary one first.
 fn columns(row: &Row) -> Vec<(String, &str)> {
     let times = [(names::WALL_S, "real"), (names::SYSTEM_S, "kern"), (names::USER_S, "user")];
     let is_there =
@@ -155,7 +155,7 @@ fn workload(row: &Row) -> String {
     text + "\n"
 }
 
-/// Why a column has cells without a change, where zeros leave none.
+/// Why a column has cells without a change, if values of zero prevent one.
 fn zeros(row: &Row, title: &str, metric: &str) -> String {
     let is_compared = |cell: &&Cell| !matches!(cell.standing, Standing::Baseline | Standing::None { .. });
     let lacks = |cell: &Cell| cell.medians.contains_key(metric) && !cell.effects.contains_key(metric);
@@ -166,7 +166,7 @@ fn zeros(row: &Row, title: &str, metric: &str) -> String {
     }
 }
 
-/// Changes of an arm, and below them what follows and their intervals.
+/// Changes of an arm, followed by the conclusions and the intervals.
 fn changes(row: &Row, columns: &[(String, &str)], width: usize, word: fn(&Standing) -> &'static str) -> String {
     let titles: Vec<&str> = columns.iter().map(|(title, _)| title.as_str()).collect();
     let mut text = heads(&titles, width);
@@ -191,7 +191,7 @@ fn changes(row: &Row, columns: &[(String, &str)], width: usize, word: fn(&Standi
     text
 }
 
-/// The headings of columns, on several lines where one is too long.
+/// Column headings, on several lines if one is too long.
 fn heads(titles: &[&str], width: usize) -> String {
     let titles: Vec<Vec<String>> = titles.iter().map(|title| broken(title, width - 1)).collect();
     let lines = titles.iter().map(Vec::len).max().unwrap_or(0);
@@ -202,7 +202,7 @@ fn heads(titles: &[&str], width: usize) -> String {
     (0..lines).map(|number| line("", at(number), width)).collect()
 }
 
-/// A name in parts that find room, broken behind what joins its words.
+/// Splits a name into parts that fit, at its separators.
 fn broken(name: &str, width: usize) -> Vec<String> {
     let mut parts = vec![String::new()];
     for word in name.split_inclusive(['_', ' ', '-']) {
@@ -221,14 +221,14 @@ fn line(name: &str, cells: impl Iterator<Item = String>, width: usize) -> String
     (named(name, NAME) + &cells).trim_end().to_owned() + "\n"
 }
 
-/// What belongs to the line above: nothing where there is nothing.
+/// A continuation of the line above; empty if there is no content.
 fn below(word: &str, cells: impl Iterator<Item = String>, width: usize) -> String {
     let word = if word.is_empty() { String::new() } else { format!("  {word}") };
     let text = line(&word, cells, width);
     if text.trim().is_empty() { String::new() } else { text }
 }
 
-/// The first column of a line. A name that is longer has a line of its own.
+/// The first column of a line. A longer name gets a line of its own.
 fn named(name: &str, width: usize) -> String {
     if name.chars().count() > width {
         format!("{}\n{:width$}", cut(name, WIDTH), "")
@@ -250,7 +250,7 @@ fn estimate(effect: &Effect) -> String {
     format!("{}%", per_cent(effect.ratio, 1))
 }
 
-/// `-13.4..-11.2`: the interval, without digits after the point where they find no room.
+/// `-13.4..-11.2`: the interval, without decimals if they do not fit.
 fn range(effect: &Effect, width: usize) -> Option<String> {
     let (low, high) = effect.low.zip(effect.high)?;
     let of_digits = |digits: usize| format!("{}..{}", per_cent(low, digits), per_cent(high, digits));
@@ -289,7 +289,7 @@ fn together(totals: &[&Total], baseline: &str) -> String {
     text + "\n"
 }
 
-/// What was counted, in the origin's form: a table for each phase and variant, and what is known of each cost.
+/// The counted work in the origin's form: a table per phase and variant, and the basis of each cost.
 fn of_counted(weighed: &Weighed<'_>) -> String {
     if weighed.table.rows.is_empty() {
         return String::new();
@@ -315,7 +315,7 @@ fn of_counted(weighed: &Weighed<'_>) -> String {
     text + &paragraph(&format!("What each event costs: {costs}.")) + &rounds(weighed)
 }
 
-/// A series of sizes: a line for each size, a column for each layout and host, as many as find room in a line.
+/// A series of sizes: a line per size, a column per layout and host, as many as fit.
 fn of_series(series: &Filled) -> String {
     let mut text = paragraph(&format!("{}: bytes held for a size. {}", series.name, series.source));
     let width = CHANGES[1];
@@ -337,7 +337,7 @@ fn of_series(series: &Filled) -> String {
     sentences(series).iter().fold(text, |text, sentence| text + &paragraph(sentence))
 }
 
-/// The sources of published rounds, a paragraph each.
+/// The sources of published rounds, one paragraph each.
 fn rounds(weighed: &Weighed<'_>) -> String {
     let mut told: Vec<(&str, &str)> = Vec::new();
     for figure in &weighed.counted.published {
@@ -349,7 +349,7 @@ fn rounds(weighed: &Weighed<'_>) -> String {
     told.into_iter().map(|(what, source)| paragraph(&format!("{what}: published [{source}]."))).collect()
 }
 
-/// Published figures, a paragraph each.
+/// Published figures, one paragraph each.
 fn sources(report: &Report<'_>) -> String {
     let sets = report.published().map(|set| {
         let found = match (set.published.measure, set.found) {

@@ -1,6 +1,6 @@
-//! What a study says: its matrix as tables for the terminal, as Markdown, as a mail, as one document and as one page.
+//! The report of a study: its matrix as terminal tables, Markdown, mail, JSON document and HTML page.
 //!
-//! All forms are made of the same [`Sheet`]s; only the page has pictures besides.
+//! All forms are made from the same [`Sheet`]s; the page also has pictures.
 
 mod answer;
 mod cells;
@@ -40,46 +40,46 @@ pub use sheets::sheets;
 pub struct Report<'a> {
     /// The study.
     pub definition: &'a Definition,
-    /// What it gave.
+    /// The matrix of the study.
     pub matrix: &'a Matrix,
-    /// The same rows with boots in the place of policies, where the study has boots to compare.
+    /// The same rows with boots instead of policies, if the study compares boots.
     pub over_boots: Option<&'a Matrix>,
-    /// The origin's own form, for each host that measured something of it.
+    /// The origin's own form, for each host that measured a part of it.
     pub forms: Vec<Filled>,
-    /// What is counted and weighed, where the study has it.
+    /// The counted work, if the study has any.
     pub counted: Option<Weighed<'a>>,
-    /// Series of sizes, with their figures.
+    /// Series of sizes with their values.
     pub series: Vec<study::series::Filled>,
-    /// The same rows with variants in the place of policies: one for all workloads that have the same ones.
+    /// The same rows with variants instead of policies: one matrix for all workloads with the same variants.
     pub over_variants: &'a [Matrix],
     /// The hosts that measured something.
     pub hosts: Vec<HostOf>,
-    /// What of it has not been run, in words; empty where nothing is missing.
+    /// Parts of the study that were not run, in words; empty if nothing is missing.
     pub missing: Vec<String>,
-    /// The command line that made this report.
+    /// The command line that created this report.
     pub command: Vec<String>,
     /// The version of pagelab.
     pub version: String,
 }
 
 impl Report<'_> {
-    /// Published figures beside what was found, of policies, of boots, of variants and of the origin's own form.
+    /// Published figures compared with those found here, for policies, boots, variants and the origin's own form.
     pub fn published(&self) -> impl Iterator<Item = &Set> + Clone {
         self.published_of_cells().chain(self.forms.iter().flat_map(Filled::published))
     }
 
-    /// Those of policies, of boots and of variants.
+    /// Published figures for policies, boots and variants.
     fn published_of_cells(&self) -> impl Iterator<Item = &Set> + Clone {
         std::iter::once(self.matrix).chain(self.others()).flat_map(|matrix| &matrix.published)
     }
 
-    /// The matrix, where it has policies to compare.
+    /// The matrix, if it compares policies.
     pub fn policies(&self) -> Option<&Matrix> {
         let has_others = self.matrix.policies.len() > 1 || self.over_variants.is_empty();
         has_others.then_some(self.matrix)
     }
 
-    /// What the columns of a matrix are.
+    /// What the columns of a matrix are, as a plural noun.
     pub(crate) fn columns_of(&self, matrix: &Matrix) -> &'static str {
         let is_boot = |name: &String| self.definition.boots.iter().any(|boot| boot.name == *name);
         match matrix.policies == self.definition.policies {
@@ -98,13 +98,13 @@ impl Report<'_> {
 /// A host that measured something of a study.
 #[derive(Clone, Debug)]
 pub struct HostOf {
-    /// How the rows of the matrix call it.
+    /// Its name in the rows of the matrix.
     pub label: String,
-    /// What it is.
+    /// The machine itself.
     pub machine: Machine,
 }
 
-/// The result: the answer, what it says of the origin's claim, then a sentence for each machine and policy, and what else was found.
+/// The result: the answer, the verdict on the origin's claim, a sentence per machine and policy, and other findings.
 pub fn conclude(report: &Report<'_>) -> Vec<String> {
     let matrices = std::iter::once(report.matrix).chain(report.over_variants);
     let totals = matrices.flat_map(|matrix| matrix.totals.iter().map(move |total| (matrix, total)));
@@ -112,8 +112,8 @@ pub fn conclude(report: &Report<'_>) -> Vec<String> {
     std::iter::once(answer(report)).chain(claimed(report)).chain(totals).chain(findings(report)).collect()
 }
 
-/// What is found beside the answer, and is not of one policy on one machine: the origin's order, what was counted, series of sizes,
-/// and what is missing.
+/// Findings that do not concern one policy on one machine: the origin's order, counted work, series of sizes, and what
+/// is missing.
 pub(crate) fn findings(report: &Report<'_>) -> Vec<String> {
     let mut sentences: Vec<String> = report.forms.iter().map(form::order).collect();
     sentences.extend(report.counted.iter().flat_map(counted::sentences));
@@ -155,7 +155,7 @@ pub(crate) fn provenance(provenance: Provenance) -> &'static str {
     crate::csv::provenance(provenance)
 }
 
-/// The report for a terminal of that width.
+/// The report for a terminal of this width.
 pub fn render(report: &Report<'_>, width: usize) -> String {
     let line = |text: &str| fold(&printable(text), width, 4);
     let mut text = line(&format!("{}: {}", report.definition.name, report.definition.question)) + "\n";
@@ -185,7 +185,7 @@ pub fn markdown(report: &Report<'_>) -> String {
     text
 }
 
-/// Text in which nothing is Markdown's.
+/// Text with all Markdown syntax escaped.
 fn cell(text: &str) -> String {
     let mut safe = String::new();
     for c in printable(text).chars() {
@@ -197,7 +197,7 @@ fn cell(text: &str) -> String {
     safe
 }
 
-/// Rows by machine and where their figures come from, in the order of their first.
+/// Distinct pairs of machine and provenance, in the order of the rows.
 pub(crate) fn grounds(matrix: &Matrix) -> Vec<(&str, Provenance)> {
     let mut grounds: Vec<(&str, Provenance)> = Vec::new();
     for row in &matrix.rows {
@@ -209,7 +209,7 @@ pub(crate) fn grounds(matrix: &Matrix) -> Vec<(&str, Provenance)> {
     grounds
 }
 
-/// The rows of one ground.
+/// The rows of one machine and provenance.
 pub(crate) fn rows_of<'a>(matrix: &'a Matrix, ground: (&'a str, Provenance)) -> impl Iterator<Item = &'a Row> {
     matrix.rows.iter().filter(move |row| (row.machine.as_str(), row.provenance) == ground)
 }

@@ -1,4 +1,4 @@
-//! Studies to test reports with.
+//! Sample studies for tests of reports.
 
 use study::definition::{Definition, Size, Wire};
 use study::matrix::{Matrix, Row, Standing};
@@ -22,7 +22,7 @@ pub(crate) fn definition() -> Definition {
     serde_json::from_value::<Wire>(wire).unwrap().of_size(Size::Full).unwrap()
 }
 
-/// A workload that was measured and one that there is not.
+/// A report with a measured workload and a missing one.
 pub(crate) fn shown(check: impl Fn(&Report<'_>)) {
     let definition = definition();
     let left_out = [("contig-64k".to_owned(), "a policy of models".to_owned())];
@@ -36,7 +36,7 @@ pub(crate) fn shown(check: impl Fn(&Report<'_>)) {
     check(&of(&definition, &matrix, None));
 }
 
-/// Many workloads on two hosts and a model, with boots; text that wants to be markup.
+/// A report with many workloads on two hosts and a model, with boots, and with text that contains markup.
 pub(crate) fn large(check: impl Fn(&Report<'_>)) {
     let definition = definition();
     let left_out = [("contig-64k".to_owned(), "a policy of models".to_owned())];

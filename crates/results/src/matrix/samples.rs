@@ -1,4 +1,4 @@
-//! Every sample of a study, a row each, for other tools: CSV, a JSON object a line, Parquet.
+//! All samples of a study, one row each, for other tools: CSV, JSON lines, Parquet.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -12,18 +12,18 @@ use crate::figure;
 use crate::parquet::{Column, ColumnType, ParquetFile};
 use crate::rows;
 
-/// A comparison as a row of a study.
+/// A comparison of a study, to be exported.
 #[derive(Clone, Debug)]
 pub struct Sampled<'a> {
-    /// The workload.
+    /// Name of the workload.
     pub workload: &'a str,
-    /// The machine, as the report names it.
+    /// The machine, as named in the report.
     pub machine: &'a str,
-    /// Its trials.
+    /// The comparison with its trials.
     pub comparison: &'a Comparison,
 }
 
-/// The names of the columns, in their order.
+/// Names of the columns, in order.
 pub const CSV_COLUMNS: [&str; 16] = [
     "study",
     "workload",
@@ -43,7 +43,7 @@ pub const CSV_COLUMNS: [&str; 16] = [
     "variant",
 ];
 
-/// A figure of a trial.
+/// One metric of one trial.
 struct Sample<'a> {
     of: &'a Sampled<'a>,
     label: String,
@@ -120,7 +120,7 @@ pub fn csv(study: &str, all: &[Sampled<'_>], mut out: impl Write) -> io::Result<
     out.flush()
 }
 
-/// Writes every sample as a JSON object in a line of its own.
+/// Writes every sample as a JSON object on a line of its own.
 ///
 /// # Errors
 /// Those of the writer.
@@ -149,7 +149,7 @@ pub fn json_lines(study: &str, all: &[Sampled<'_>], mut out: impl Write) -> io::
     out.flush()
 }
 
-/// Rows of a group of a Parquet file at most.
+/// Maximum number of rows in a row group of a Parquet file.
 const GROUP: usize = 200_000;
 
 /// Writes every sample as a Parquet file.

@@ -1,4 +1,4 @@
-//! Series of sizes: what was derived for each layout, with what was measured beside.
+//! Series of sizes: values derived for each layout, and measured ones.
 
 use policy::size::format_bytes;
 use study::metric::Provenance;
@@ -6,7 +6,7 @@ use study::series::{Agreement, Column, Filled};
 
 use super::cells::Sheet;
 
-/// A table for each series: a row for each size, a column for each layout and host.
+/// A table per series: a row per size, a column per layout and host.
 pub fn sheets(series: &[Filled]) -> Vec<Sheet> {
     series.iter().map(sheet).collect()
 }
@@ -30,19 +30,19 @@ pub(super) fn provenance(column: &Column) -> &'static str {
     if column.provenance == Provenance::Derived { "derived" } else { "measured" }
 }
 
-/// A cell: in full, because it is exact.
+/// A cell, unrounded because the value is exact.
 pub(super) fn held(column: &Column, at: usize) -> String {
     let absent = if column.provenance == Provenance::Derived { "cannot be mapped" } else { "not measured" };
     let held = column.held_bytes.get(at).copied().flatten();
     held.map_or_else(|| absent.to_owned(), in_bytes)
 }
 
-/// A mean of several files need not be whole.
+/// A mean over several files may not be an integer.
 fn in_bytes(bytes: f64) -> String {
     if bytes.fract() == 0.0 { format_bytes(bytes as u64) } else { format!("{bytes:.1} bytes") }
 }
 
-/// What each host's figures say of those that are derived for its layout, a sentence each.
+/// How each host's values agree with those derived for its layout, one sentence each.
 pub fn sentences(series: &Filled) -> Vec<String> {
     let told = |(column, agreement): (&Column, Agreement)| {
         let begin = format!("{}, measured on {}: ", series.name, column.name);

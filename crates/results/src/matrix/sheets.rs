@@ -6,8 +6,8 @@ use super::cells::{Sheet, change, in_cell, of_found, place, totals_of};
 use super::{Report, counted, figures, fits, further, grounds, of_origin, rows_of, series};
 use crate::figure;
 
-/// All tables: the matrix of each machine, what its programs print beside, what its rows say together, memory against speed
-/// and by workload, boots, variants, counted work, series of sizes, published figures, and what has no figure.
+/// All tables: the matrix of each machine, other figures that programs print, totals, memory against speed and by
+/// workload, boots, variants, counted work, series of sizes, published figures, and missing figures.
 pub fn sheets(report: &Report<'_>) -> Vec<Sheet> {
     let of_matrix = |matrix| of_matrix(matrix, report.columns_of(matrix));
     let of_others = report.others().flat_map(of_matrix);
@@ -47,7 +47,7 @@ fn of_matrix(matrix: &Matrix, columns: &str) -> Vec<Sheet> {
     grounds(matrix).into_iter().flat_map(of_ground).collect()
 }
 
-/// A row for each workload, a column for each policy.
+/// A row per workload, a column per policy.
 fn of_rows(matrix: &Matrix, rows: &[&Row], place: &str) -> Sheet {
     let header = ["workload".to_owned(), "metric".to_owned()].into_iter().chain(matrix.policies.iter().cloned());
     let has_figure = |row: &&&Row| row.cells.iter().any(|cell| !matches!(cell.standing, Standing::None { .. }));
@@ -120,7 +120,7 @@ fn published<'a>(sets: impl Iterator<Item = &'a Set>) -> Sheet {
     }
 }
 
-/// Why cells have no figure: cells of one row and reason together.
+/// Why cells have no figure: cells of one row with the same reason are combined.
 fn reasons(rows: &[Row]) -> Sheet {
     let mut lines: Vec<Vec<String>> = Vec::new();
     for row in rows {

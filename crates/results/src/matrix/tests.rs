@@ -1,4 +1,4 @@
-//! Reports of a small matrix: what is in them, in every form.
+//! Reports of a small matrix, in every form.
 
 use super::sample::{definition, shown};
 use study::matrix::Standing;
@@ -294,7 +294,7 @@ fn a_mail_has_real_kernel_and_user_time_beside_the_metric_that_decides() {
         let mut lines = text.lines().skip_while(|line| !line.starts_with("thp "));
         let (changes, intervals) = (lines.next().unwrap(), lines.next().unwrap());
         assert_eq!(changes.matches("+220.0%").count(), 4, "{text}");
-        // The interval's own ends, which are not the same way off.
+        // The interval's own bounds, which are asymmetric.
         assert_eq!(intervals.matches(" +60..+380").count(), 4, "{text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let said = "the 95 % interval of each change by itself. Words such as undecided allow for the number of arms";
@@ -321,7 +321,7 @@ fn a_mail_says_where_zeros_leave_no_per_cent() {
     });
 }
 
-/// The origin's matrix: 259 tests of 3 policies on 4 machines, no two figures alike.
+/// The size of the origin's matrix: 259 tests of 3 policies on 4 machines, with all figures different.
 #[test]
 fn a_large_report_is_small() {
     let definition = definition();

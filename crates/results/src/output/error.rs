@@ -11,16 +11,16 @@ use crate::place;
 #[derive(Debug, thiserror::Error)]
 #[error("{} cannot be written: {why}", path.display())]
 pub struct Error {
-    /// The file, as the user named it.
+    /// The file, as given by the user.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The reason.
     pub why: Why,
 }
 
 /// Why a file cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum Why {
-    /// The path does not lead there.
+    /// The path cannot be followed.
     #[error(transparent)]
     Place(#[from] place::Error),
     /// A pipe of another user.
@@ -28,21 +28,21 @@ pub enum Why {
         "it is a pipe of user {owner}, who would read what is written and could hold it up; name another file, or a pipe of your own"
     )]
     ForeignPipe {
-        /// Its owner's number.
+        /// User id of the owner.
         owner: u32,
     },
-    /// A file of another user where others may put files.
+    /// A file of another user, in a directory in which others may create files.
     #[error(
         "it is a file of user {owner}, in a directory in which other users may put files; name another file, or remove it first"
     )]
     ForeignFile {
-        /// Its owner's number.
+        /// User id of the owner.
         owner: u32,
     },
-    /// A file that has other names, where it has to be changed in place.
+    /// A file with other hard links that would have to be changed in place.
     #[error("it has other names (hard links), under which the file would be overwritten too; name another file")]
     ManyNames,
-    /// Nothing that can be written.
+    /// Something that is not a file.
     #[error("it is {kind}; name a file")]
     NoFile {
         /// What it is.
@@ -51,18 +51,18 @@ pub enum Why {
     /// The file system is full.
     #[error("no space left; free some space, or name a file elsewhere ({0}). What was there before is unchanged")]
     Full(#[source] io::Error),
-    /// There is no right to make a file in the directory.
+    /// No permission to create a file in the directory.
     #[error(
         "a new file cannot be made in {}: {error}; name a file in a directory that you may write", directory.display()
     )]
     Beside {
         /// The directory.
         directory: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
-    /// The system says something else.
+    /// Any other error of the system.
     #[error("{0}; name another file")]
     System(#[source] io::Error),
 }

@@ -1,7 +1,7 @@
-//! The names of files that are being written, and the removal of those that killed runs left.
+//! Names of temporary files, and the removal of those left by killed runs.
 //!
-//! It never removes a file of a process that may still run, or of another user. As root it removes nothing in a directory of
-//! another user.
+//! It never removes a file of a process that may still run, or of another user. As root it removes nothing in a
+//! directory of another user.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,21 +16,21 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use crate::place::{self, Caller, Place};
 use crate::writer::Writer;
 
-/// What the names begin with.
+/// Prefix of the names.
 const KIND: &str = ".pagelab-";
 
-/// Directories that this process has cleaned: once is enough.
+/// Directories that this process has already cleaned.
 static SEEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// A name for a new file, with the identity of this process and a random number. If /proc cannot be read, it has only the
-/// number, and no later run removes the file.
+/// A name for a new file, with the identity of this process and a random number. If /proc cannot be read, it contains
+/// only the random number, and no later run removes the file.
 pub fn new_name() -> String {
     let prefix = Writer::this_process().map_or_else(|_| KIND.to_owned(), |this| this.prefix(KIND));
     format!("{prefix}{:016x}", RandomState::new().hash_one(()))
 }
 
-/// Removes what killed runs of the same user left in the directory of a place, once per process and directory. What cannot be
-/// removed stays.
+/// Removes files that killed runs of the same user left in the directory of a place, once per process and directory.
+/// Files that cannot be removed stay.
 pub fn remove_once(caller: &Caller, place: &Place) {
     let directory = place.directory_path().to_path_buf();
     if SEEN.lock().unwrap_or_else(PoisonError::into_inner).insert(directory) {
@@ -38,7 +38,7 @@ pub fn remove_once(caller: &Caller, place: &Place) {
     }
 }
 
-/// Removes it now.
+/// Removes such files now.
 pub(super) fn remove(caller: &Caller, place: &Place) {
     if caller.user == 0 && place.directory_stat.st_uid != 0 {
         return;

@@ -8,9 +8,9 @@ use super::*;
 
 mod killed;
 
-/// The user that has no rights.
+/// The unprivileged user.
 const NOBODY: u32 = 65534;
-/// Who calls sudo.
+/// The user who calls sudo.
 const INVOKER: Owner = Owner { user: 4711, group: 4712 };
 
 fn me() -> Caller {
@@ -39,7 +39,7 @@ fn is_root() -> bool {
     is_root
 }
 
-/// A directory as /tmp.
+/// A directory with the permissions of /tmp.
 fn sticky() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o1777)).unwrap();
@@ -92,7 +92,7 @@ fn own_links_are_followed_and_stay() {
     symlink("inside/target", at("first")).unwrap();
     symlink("../first", inside.join("second")).unwrap();
     symlink(&inside, at("directory")).unwrap();
-    // The first dangles, and is followed all the same.
+    // The first link dangles, and is followed nevertheless.
     for (link, content) in [(at("first"), "1"), (inside.join("second"), "2"), (at("directory/../first"), "3")] {
         write(&link, content).unwrap();
         assert_eq!(fs::read_to_string(inside.join("target")).unwrap(), content);
@@ -143,7 +143,7 @@ fn links_of_others_are_refused_wherever_they_are() {
     symlink(precious.path().join("new"), at("dangling")).unwrap();
     symlink(precious.path(), at("directory")).unwrap();
     ["report", "dangling", "directory"].iter().for_each(|name| lchown(at(name), Some(NOBODY), None).unwrap());
-    // One of root's, that leads through one of theirs.
+    // A link of root that leads through one of another user.
     symlink(at("directory/target"), precious.path().join("chain")).unwrap();
     for path in [at("report"), at("dangling"), at("directory/target"), precious.path().join("chain")] {
         let error = why(write(&path, "new"));
@@ -154,7 +154,7 @@ fn links_of_others_are_refused_wherever_they_are() {
     assert_eq!(names(directory.path()), ["dangling", "directory", "report"], "not even removed");
 }
 
-/// Who owns a directory can move root's links in it; and everybody, where the kernel lets them, name one a second time.
+/// The owner of a directory can move root's links in it, and any user can create a hard link to one if the kernel permits that.
 #[test]
 fn a_link_of_roots_where_another_user_could_have_put_it_is_refused() {
     if !is_root() {
@@ -232,7 +232,7 @@ fn devices_and_descriptors_are_written_as_they_come() {
     assert!(check(Path::new("/dev/fd/99999")).is_err());
 }
 
-/// A regular file in /tmp could have been put there to own what root writes.
+/// A regular file in /tmp could have been created there in order to own what root writes.
 #[test]
 fn a_file_of_somebody_who_may_wait_for_it_is_refused() {
     if !is_root() {
@@ -252,7 +252,7 @@ fn a_file_of_somebody_who_may_wait_for_it_is_refused() {
     assert_eq!(owner(&theirs), (NOBODY, 7), "in their own directory it stays theirs");
 }
 
-/// A second name of a file of root's must not be its end.
+/// A second hard link to a file of root must keep its content.
 #[test]
 fn a_file_with_other_names_is_replaced_and_not_written_in_place() {
     let directory = sticky();

@@ -1,9 +1,9 @@
-//! What is wrong with a path.
+//! Errors of resolving a path.
 
 use std::io;
 use std::path::PathBuf;
 
-/// What is wrong with a path.
+/// Why a path cannot be resolved.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A link of another user.
@@ -13,10 +13,10 @@ pub enum Error {
     ForeignLink {
         /// The link.
         link: PathBuf,
-        /// Its owner's number.
+        /// User id of the owner.
         owner: u32,
     },
-    /// As root, a link where somebody else could have put it.
+    /// As root, a link that another user could have placed there.
     #[error(
         "another user may have put the symbolic link {link} there (its directory or one above is theirs, or it has a second name), and root does not follow it; name the file that it leads to"
     )]
@@ -24,10 +24,10 @@ pub enum Error {
         /// The link.
         link: PathBuf,
     },
-    /// Links that lead to each other.
+    /// A loop of links.
     #[error("{link} leads through more than 40 symbolic links")]
     Loop {
-        /// The last link.
+        /// The last link followed.
         link: PathBuf,
     },
     /// A directory is missing.
@@ -41,12 +41,12 @@ pub enum Error {
     /// The path names a directory.
     #[error("it is a directory; name a file in it")]
     Directory,
-    /// A directory for what only the caller may see belongs to another user.
+    /// A directory for private files belongs to another user.
     #[error("{directory} belongs to user {owner}; name a directory of your own, or one that is not there yet")]
     ForeignDirectory {
         /// The directory.
         directory: PathBuf,
-        /// Its owner's number.
+        /// User id of the owner.
         owner: u32,
     },
     /// As root, a directory that another user can write, rename or replace.
@@ -57,18 +57,18 @@ pub enum Error {
         /// The directory.
         directory: PathBuf,
     },
-    /// The system refuses a step.
+    /// A system call failed.
     #[error("{part}: {source}")]
     System {
-        /// Where.
+        /// The path component concerned.
         part: PathBuf,
-        /// What it says.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl From<Error> for io::Error {
-    /// The kind is that of the system call which would have failed.
+    /// The kind is that of the system call that would have failed.
     fn from(error: Error) -> io::Error {
         let kind = match &error {
             Error::System { source, .. } => source.kind(),

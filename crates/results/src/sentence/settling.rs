@@ -1,11 +1,11 @@
-//! The options that would let a comparison run for so many blocks.
+//! The options that would let a comparison run for a given number of blocks.
 
 use study::comparison::{Comparison, Ended};
 
-/// What is added to an estimated time, for trials are not all alike.
+/// Margin on an estimated time, because trials vary.
 const MARGIN: f64 = 1.1;
 
-/// Why it is not known how many blocks would settle it, and what to do: only blocks give an interval.
+/// Message for an unknown number of blocks, and the remedy: only blocks give an interval.
 pub fn of_unknown(comparison: &Comparison) -> String {
     let remedy = match comparison.ended {
         Ended::Time => "give it more time (--max-time)",
@@ -14,7 +14,8 @@ pub fn of_unknown(comparison: &Comparison) -> String {
     format!("too few blocks to say how many would settle it: {remedy}")
 }
 
-/// How many blocks would settle it, with the limits that have to be raised for them: `about 40 blocks would settle it: --blocks 40`.
+/// How many blocks would settle it, with the options that must be raised for them: `about 40 blocks would settle it:
+/// --blocks 40`.
 pub fn of_blocks(comparison: &Comparison, blocks: u32) -> String {
     let design = &comparison.design;
     let number = (blocks > design.max_blocks).then(|| format!("--blocks {blocks}"));
@@ -27,10 +28,10 @@ pub fn of_blocks(comparison: &Comparison, blocks: u32) -> String {
     }
 }
 
-/// The time that so many blocks take, in seconds, where that is more than the comparison may take.
+/// Time of this many blocks, in seconds, if it exceeds the comparison's limit.
 fn time_s(comparison: &Comparison, blocks: u32) -> Option<f64> {
     let limit_s = comparison.design.max_time_s?;
-    // Block 0 takes its time too.
+    // Block 0 takes time as well.
     let done = f64::from(comparison.analysis.as_ref()?.blocks) + 1.0;
     let all = f64::from(blocks) + 1.0;
     let (first, last) = (comparison.trials.first()?, comparison.trials.last()?);
@@ -41,7 +42,7 @@ fn time_s(comparison: &Comparison, blocks: u32) -> Option<f64> {
     (needed_s > limit_s).then_some(needed_s)
 }
 
-/// A time as `--max-time` reads it, rounded up to ten seconds, whole minutes or whole hours.
+/// A time in the syntax of `--max-time`, rounded up to ten seconds, whole minutes or whole hours.
 fn rounded_up(time_s: f64) -> String {
     match time_s {
         short if short <= 120.0 => format!("{}s", (short / 10.0).ceil() * 10.0),
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
     use crate::sample;
 
-    /// The sample, which has done 15 blocks in so many seconds of the same.
+    /// The sample, with 15 blocks that took `time_s` in total.
     fn ended(ended: Ended, time_s: f64) -> Comparison {
         let mut comparison = sample::comparison();
         let trials = comparison.trials.len() as f64;

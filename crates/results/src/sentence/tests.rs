@@ -1,4 +1,4 @@
-//! The sentence, and how the best policy is adopted.
+//! The sentence, and the instructions for applying the best policy.
 
 use study::comparison::{Admission, Unsupported};
 use study::stats::Effect;
@@ -7,7 +7,7 @@ use super::*;
 use crate::adopting::{Adopting, adoption};
 use crate::sample;
 
-/// The sample with this outcome and wall-time effect for `thp`, and nothing of the other arms.
+/// The sample with this outcome and wall-time effect for `thp`, and without results for the other arms.
 fn concluded(outcome: Outcome, ratio: f64, low: f64, high: f64) -> Comparison {
     let mut comparison = sample::comparison();
     let analysis = comparison.analysis.as_mut().unwrap();
@@ -71,7 +71,7 @@ fn every_outcome_has_its_words() {
     }
 }
 
-/// Blocks would not help: it ended before the blocks did.
+/// More blocks would not help: it ended before the maximum number of blocks.
 #[test]
 fn what_ended_for_its_precision_needs_a_smaller_one() {
     let mut comparison = concluded(Outcome::Undecided { blocks_needed: Some(15) }, 0.994, 0.979, 1.009);

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 
 use super::Sweep;
 
-/// Shades of a line at most, each of two columns.
+/// Maximum number of shades per line, each two columns wide.
 const MOST_SHADES: usize = 32;
 
 impl Sweep {
-    /// The heat map of a page size for a terminal: a line for each number of sets, a column for each number of ways, and
-    /// the darker the more misses, by the logarithm between the least and the greatest rate of the trace.
+    /// The heat map of a page size for a terminal: a line per number of sets, a column per number of ways. A darker
+    /// shade means more misses, on a logarithmic scale between the smallest and the greatest rate of the trace.
     pub fn shading(&self, page_bytes: u64) -> String {
         let mut by_sets: BTreeMap<u32, Vec<(u32, u64)>> = BTreeMap::new();
         for geometry in self.of_size(page_bytes) {
@@ -19,14 +19,14 @@ impl Sweep {
         let ways = || self.of_size(page_bytes).map(|geometry| geometry.ways);
         let (least, most) = (ways().min().unwrap_or(0), ways().max().unwrap_or(0));
         let columns = by_sets.values().map(Vec::len).max().unwrap_or(0);
-        // A shade for each number of ways, or for one in so many where a line would be too long.
+        // A shade for each number of ways, or only for every n-th if a line would be too long.
         let step = columns.div_ceil(MOST_SHADES).max(1);
         let every = if step > 1 { format!(", one in {step}") } else { String::new() };
         let mut text = format!("   sets  ways {least} to {most}{every}\n");
         for (sets, mut ways) in by_sets {
             ways.sort_unstable();
             let shades: String = ways.iter().step_by(step).map(|(_, misses)| self.shade(*misses)).collect();
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "  {sets:>5}  {shades}");
         }
         text

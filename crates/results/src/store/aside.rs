@@ -1,4 +1,4 @@
-//! Where results go when their store cannot take them: a store beside it, or one in a directory of its own for
+//! A replacement for a store that cannot take results any more: a store next to it, or one in a private directory for
 //! temporary files.
 
 use std::ffi::OsString;
@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use super::{Error, Store};
 use crate::files;
 
-/// Names that are tried beside a store.
+/// Number of names tried next to a store.
 const MOST: u32 = 1000;
 
 impl Store {
-    /// Makes a new store for results that this one cannot take any more: `NAME-set-aside-N.sqlite` in the same
-    /// directory, or where that is impossible `results.sqlite` in a private directory for temporary files.
+    /// Creates a new store for results that this one cannot take any more: `NAME-set-aside-N.sqlite` in the same
+    /// directory, or if that is impossible, `results.sqlite` in a private directory for temporary files.
     ///
     /// # Errors
-    /// Neither can be made: the error of the second.
+    /// Neither can be created: the error of the second.
     pub fn set_aside(&self) -> Result<Store, Error> {
         beside(&self.path)
             .map_or(Err(()), |path| self.another(&path).map_err(|_| ()))
@@ -23,12 +23,12 @@ impl Store {
     }
 
     fn another(&self, path: &Path) -> Result<Store, Error> {
-        // What was made to be a store and is none must not stay.
+        // A file that was created as a store but is not one must not stay.
         Store::open_until(path, self.told_to_stop).inspect_err(|_| drop(files::remove_file(path)))
     }
 }
 
-/// A name beside a store that nobody has, where there is still a directory.
+/// An unused name next to a store, if its directory still exists.
 fn beside(store: &Path) -> Option<PathBuf> {
     let (directory, name) = (store.parent()?, store.file_stem()?);
     let named = |number: u32| {

@@ -1,23 +1,23 @@
-//! How long SQLite may work on a store, whose content somebody else may have made.
+//! Limits the time that SQLite may work on a store, whose content another user may have written.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Seconds for which another process's write is waited for.
+/// Seconds to wait for another process's write.
 pub(super) const PATIENCE_S: u64 = 30;
-/// Seconds for which SQLite may work on one transaction: some hundred times what a comparison of a day takes.
+/// Time limit of SQLite for one transaction: some hundred times what a comparison of a day takes.
 const WORK: Duration = Duration::from_secs(60);
-/// How long waiting and work go on once pagelab was told to stop: what was measured until then is to be stored.
+/// Time for which waiting and work continue after pagelab was asked to stop, so that results measured until then are stored.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The end of what goes on in a store. SQLite asks for it from time to time.
+/// Time limit of the current operation on a store. SQLite checks it periodically.
 #[derive(Debug)]
 pub(super) struct Bound {
     told_to_stop: fn() -> bool,
     since: Mutex<Since>,
 }
 
-/// Since when what goes on.
+/// Start of the current operation, and of the request to stop.
 #[derive(Debug)]
 struct Since {
     begun: Instant,
@@ -34,12 +34,12 @@ impl Bound {
         *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Since { begun: Instant::now(), told: None };
     }
 
-    /// Whether it has worked for too long.
+    /// Whether the work has exceeded its limit.
     pub(super) fn is_over(&self) -> bool {
         self.is_after(WORK)
     }
 
-    /// Whether somebody else was waited for for too long.
+    /// Whether waiting for another process has exceeded its limit.
     pub(super) fn is_out_of_patience(&self) -> bool {
         self.is_after(Duration::from_secs(PATIENCE_S))
     }

@@ -1,11 +1,11 @@
-//! Columns of rows: words, numbers and documents.
+//! Reads columns of rows: words, numbers and documents.
 
 use rusqlite::types::{FromSql, Type};
 use rusqlite::{Params, Row, Transaction};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// What comes of reading.
+/// Result of reading.
 pub(super) type Read<T> = rusqlite::Result<T>;
 
 /// All rows of a query.
@@ -18,7 +18,7 @@ pub(super) fn rows<T>(
     transaction.prepare_cached(query)?.query_map(params, read)?.collect()
 }
 
-/// A column by way of a function that can fail.
+/// Reads a column through a function that can fail.
 pub(super) fn parsed<S: FromSql, T, E: std::fmt::Display>(
     row: &Row<'_>,
     name: &'static str,

@@ -1,4 +1,4 @@
-//! A connection of SQLite to a file that somebody else may have written.
+//! A connection of SQLite to a file that another user may have written.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::bound::Bound;
 
-/// What no reader or writer of a store needs, and what an attacker could hide in one.
+/// Features that no reader or writer of a store needs, and that an attacker could use in one.
 const OFF: [DbConfig; 6] = [
     DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA,
     DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER,
@@ -20,7 +20,7 @@ const OFF: [DbConfig; 6] = [
     DbConfig::SQLITE_DBCONFIG_DQS_DML,
     DbConfig::SQLITE_DBCONFIG_DQS_DDL,
 ];
-/// Far more than any store has (<https://sqlite.org/limits.html>).
+/// Limits far above those of any store (<https://sqlite.org/limits.html>).
 const LIMITS: [(Limit, i32); 8] = [
     (Limit::SQLITE_LIMIT_LENGTH, 256 << 20),
     (Limit::SQLITE_LIMIT_SQL_LENGTH, 64 << 10),
@@ -31,23 +31,23 @@ const LIMITS: [(Limit, i32); 8] = [
     (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 10),
     (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
 ];
-/// Instructions of SQLite between two looks at the clock: some tens of microseconds.
+/// SQLite instructions between two checks of the clock: some tens of microseconds.
 const BETWEEN_LOOKS: i32 = 1000;
-/// How long SQLite itself waits for a lock; then it is asked whether to go on.
+/// How long SQLite itself waits for a lock before the limit is checked again.
 pub(super) const BUSY: Duration = Duration::from_millis(200);
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// To read and write it.
+    /// For reading and writing.
     Write,
-    /// To read it, with the locks that keep it as it is meanwhile.
+    /// For reading, with locks that prevent changes meanwhile.
     Read,
-    /// To read it without locks and without its write-ahead log. Whether it changes meanwhile is for the caller to see.
+    /// For reading, without locks and without its write-ahead log. The caller must check whether the file changes meanwhile.
     Immutable,
 }
 
-/// Opens a file, whose path has no links, as one that anybody may have written.
+/// Opens a file as one that any user may have written. Its path must have no links.
 pub(super) fn connect(path: &Path, access: Access, bound: Arc<Bound>) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let read_only = flags | OpenFlags::SQLITE_OPEN_READ_ONLY;
@@ -67,7 +67,7 @@ pub(super) fn connect(path: &Path, access: Access, bound: Arc<Bound>) -> rusqlit
     Ok(connection)
 }
 
-/// The name of a file that SQLite opens as one that never changes (<https://sqlite.org/uri.html>).
+/// The URI of a file that SQLite opens as immutable (<https://sqlite.org/uri.html>).
 fn immutable(path: &Path) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
     let bytes = path.as_os_str().as_bytes().iter();

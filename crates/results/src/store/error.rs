@@ -1,4 +1,4 @@
-//! What can go wrong with a store, and what to do about it.
+//! Errors of a store, and their remedies.
 
 use std::path::{Path, PathBuf};
 
@@ -7,36 +7,36 @@ use rusqlite::ErrorCode;
 use super::bound::PATIENCE_S;
 use crate::place;
 
-/// An error of the store. Nothing is ever overwritten or moved away to get past one.
+/// An error of the store. No error is ever handled by overwriting or moving a file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No place for the default store is known.
+    /// No location for the default store is known.
     #[error(
         "there is no place for the store: neither XDG_DATA_HOME nor HOME is an absolute path; name a file with --store FILE"
     )]
     NoHome,
-    /// The directory of the store could not be made.
+    /// The directory of the store could not be created.
     #[error("cannot make the store's directory {path}: {source}; make it, or name another file with --store FILE")]
     Directory {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The path leads through a symbolic link of somebody else, or nowhere.
+    /// The path leads through another user's symbolic link, or to nothing.
     #[error("the store {path}: {why} (--store FILE)")]
     Place {
-        /// The store.
+        /// Path of the store.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error of the path.
         why: place::Error,
     },
     /// The file cannot be opened at all.
     #[error("cannot open the store {path}: {reason}; name another file with --store FILE")]
     Unopenable {
-        /// The store.
+        /// Path of the store.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         reason: String,
     },
     /// The file can be read but not written.
@@ -44,9 +44,9 @@ pub enum Error {
         "cannot write the store {path}: {reason}; give yourself the right to write the file and its directory, or name another file with --store FILE"
     )]
     ReadOnly {
-        /// The store.
+        /// Path of the store.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         reason: String,
     },
     /// The file can be read but not its write-ahead log.
@@ -54,23 +54,23 @@ pub enum Error {
         "the store {path} cannot be read: it has a write-ahead log ({path}-wal), and you can neither read its index ({path}-shm) nor make one; have somebody who can write the directory run `pagelab list comparisons --store {path}`, or copy the store and its log to a directory of yours"
     )]
     UnreadableLog {
-        /// The store.
+        /// Path of the store.
         path: PathBuf,
     },
-    /// Somebody wrote the store while it was read without locks.
+    /// The store was written while it was read without locks.
     #[error("the store {path} was written while it was read, and you cannot lock it (you cannot write it); try again")]
     Changed {
-        /// The store.
+        /// Path of the store.
         path: PathBuf,
     },
-    /// The file is something else.
+    /// The file is not a store.
     #[error(
         "{path} is not a pagelab store: {found}; it was left as it is: move it aside, or name another file with --store FILE"
     )]
     NotAStore {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it is.
+        /// What the file is.
         found: String,
     },
     /// The file is damaged.
@@ -78,9 +78,9 @@ pub enum Error {
         "the store {path} is damaged: {detail}; it was left as it is: move it aside (`sqlite3 FILE .recover` saves what can be read), or name another file with --store FILE"
     )]
     Damaged {
-        /// The store.
+        /// Path of the store.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         detail: String,
     },
     /// The store has another version.
@@ -88,41 +88,41 @@ pub enum Error {
         "the store {path} has version {found}, and this pagelab reads version {known}; use the pagelab that wrote it, or name another file with --store FILE"
     )]
     OtherVersion {
-        /// The store.
+        /// Path of the store.
         path: PathBuf,
-        /// Its version.
+        /// Its schema version.
         found: i64,
         /// The latest version known here.
         known: i64,
     },
-    /// The store has other tables than pagelab makes, or what runs when it is read or written.
+    /// The store has other tables than pagelab creates, or triggers or views that run when it is read or written.
     #[error(
         "the store {path} is not as pagelab makes it: {found}; it was not read further and is left as it is: remove what does not belong there (`sqlite3 FILE .schema` shows it), or name another file with --store FILE"
     )]
     OtherSchema {
-        /// The store.
+        /// Path of the store.
         path: PathBuf,
-        /// What it has or lacks.
+        /// What it has in addition or lacks.
         found: String,
     },
-    /// The file is not at its path any more.
+    /// The file at the path is not the opened one any more.
     #[error(
         "the store {path} was {what} while it was open; what was stored in it before is gone with it, and what is at that path is left as it is"
     )]
     Gone {
-        /// The store.
+        /// Path of the store.
         path: PathBuf,
-        /// What became of it.
+        /// What happened to it.
         what: &'static str,
     },
-    /// SQLite worked for too long.
+    /// SQLite exceeded its time limit.
     #[error(
         "the store {path}: SQLite was stopped after {worked_s:.0} s of work on one transaction; what was stored before is as it was: see with `sqlite3 FILE` what it holds, or name another file with --store FILE"
     )]
     TooLong {
-        /// The store.
+        /// Path of the store.
         path: PathBuf,
-        /// How long it had worked.
+        /// Seconds that it worked.
         worked_s: f64,
     },
     /// The file system is full.
@@ -130,69 +130,69 @@ pub enum Error {
         "no space left for the store {path}; what was stored before is safe: free some space, or name a file elsewhere with --store FILE"
     )]
     Full {
-        /// The store.
+        /// Path of the store.
         path: PathBuf,
     },
-    /// Another process holds the store for too long.
+    /// Another process locked the store for too long.
     #[error("another process has held the store {path} for {waited_s:.0} s; see who it is with `fuser {path}`")]
     Busy {
-        /// The store.
+        /// Path of the store.
         path: PathBuf,
-        /// How long it was waited for, s.
+        /// Seconds waited.
         waited_s: f64,
     },
-    /// There is no such comparison.
+    /// The comparison does not exist.
     #[error("the store {path} has no comparison {id}")]
     NoSuchComparison {
-        /// The store.
+        /// Path of the store.
         path: PathBuf,
-        /// The number that was asked for.
+        /// The requested id.
         id: i64,
     },
-    /// Somebody runs the study already.
+    /// Another process is already running the study.
     #[error(
         "the study {study} is being run already, by {by}: two runs would measure each other; wait for it, or end it and start again: what it has finished is not repeated"
     )]
     Held {
-        /// The study.
+        /// Name of the study.
         study: String,
-        /// Who.
+        /// The process that runs it.
         by: String,
     },
-    /// The trial is there already.
+    /// The trial is already stored.
     #[error("the store {path} already has attempt {attempt} of arm {arm} in block {block} of comparison {comparison}")]
     Duplicate {
-        /// The store.
+        /// Path of the store.
         path: PathBuf,
-        /// The comparison.
+        /// Id of the comparison.
         comparison: i64,
-        /// The arm's index.
+        /// Index of the arm.
         arm: usize,
-        /// The block.
+        /// Number of the block.
         block: u32,
-        /// The attempt.
+        /// Number of the attempt.
         attempt: u32,
     },
     /// A figure that cannot be stored.
     #[error("cannot store {what}: {value} is not a number that the store can hold; nothing of this trial was stored")]
     Unstorable {
-        /// Which figure.
+        /// Name of the figure.
         what: String,
         /// Its value.
         value: String,
     },
-    /// SQLite says something else.
+    /// Any other error of SQLite.
     #[error("the store {path}: {source}")]
     Sqlite {
-        /// The store.
+        /// Path of the store.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
 }
 
 impl Error {
-    /// The error for what SQLite reports of the file at `path`.
+    /// Converts an error that SQLite reports for the file at `path`.
     pub(super) fn from_sqlite(path: &Path, source: rusqlite::Error) -> Error {
         let path = path.to_path_buf();
         let reason = source.to_string();
@@ -212,7 +212,7 @@ impl Error {
         }
     }
 
-    /// Columns that hold something else than this program writes are damage.
+    /// Column values that this program never writes are damage.
     fn from_content(path: PathBuf, source: rusqlite::Error) -> Error {
         match source {
             rusqlite::Error::FromSqlConversionFailure(..)

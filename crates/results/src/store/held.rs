@@ -1,4 +1,4 @@
-//! One runner a study: two would measure each other, and store everything twice.
+//! Only one runner per study: two would disturb each other's measurements, and store everything twice.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -11,23 +11,23 @@ use super::place::{Prepared, prepare};
 use super::{Error, Store};
 use crate::place::reopen;
 
-/// A study that nobody else can run on the same store. It is given back when this is dropped, or with the process.
+/// A lock on a study, so that no other process runs it on the same store. It is released on drop, or when the process ends.
 #[derive(Debug)]
 pub struct Held {
     _lock: Flock<File>,
 }
 
 impl Store {
-    /// Holds a study, whose name is one for a file: letters, digits, `-` and `_`.
+    /// Locks a study, whose name must be a valid file name: letters, digits, `-` and `_`.
     ///
     /// # Errors
-    /// [`Error::Held`] where another process has it; a file beside the store that cannot be made.
+    /// [`Error::Held`] if another process has locked it; the lock file next to the store cannot be created.
     pub fn hold(&self, study: &str) -> Result<Held, Error> {
         let Prepared { path, file } = prepare(&beside(&self.path, study))?;
         let failed = |error: std::io::Error| Error::Unopenable { path: path.clone(), reason: error.to_string() };
         let mut file = reopen(&file, OFlag::O_RDWR).map_err(|errno| failed(errno.into()))?;
         let mut by = String::new();
-        // Who has it writes after locking; what stands there before is of somebody who has ended.
+        // The owner of the lock writes its identity after locking; earlier content is from a process that has ended.
         file.read_to_string(&mut by).map_err(failed)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut lock) => {
@@ -45,7 +45,7 @@ impl Store {
     }
 }
 
-/// `results.sqlite` has `results.STUDY.lock` beside it.
+/// The lock file of `results.sqlite` is `results.STUDY.lock`, in the same directory.
 fn beside(store: &Path, study: &str) -> PathBuf {
     store.with_extension(format!("{study}.lock"))
 }

@@ -1,8 +1,8 @@
-//! SQLite's index of the write-ahead log (`-shm`), which root may have made beside somebody's store.
+//! SQLite's index of the write-ahead log (`-shm`), which root may have created next to another user's store.
 //!
-//! Root that looks at a store makes the index where there is none, and only then gives it to the store's owner
-//! (`unixOpenSharedMemory` in os_unix.c of SQLite). The owner who opens it between the two may only read it, and could never
-//! write the store by that connection.
+//! When root opens a store without an index, SQLite creates the index first and then gives it to the store's owner
+//! (`unixOpenSharedMemory` in os_unix.c of SQLite). If the owner opens the store between these two steps, the owner may
+//! only read the index, and that connection could never write the store.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,12 @@ use rusqlite::TransactionBehavior;
 
 use super::{Error, Store};
 
-/// How soon the index is the owner's, unless it is somebody else's for good.
+/// Time within which the index gets its owner; after that it belongs to another user permanently.
 const GIVEN_SOON: Duration = Duration::from_secs(1);
-/// How long to wait before a store is opened again.
+/// Delay before a store is opened again.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// Opens a store, and opens it again while the caller may write it but not its index.
+/// Opens a store, and retries while the caller may write the store but not its index.
 ///
 /// # Errors
 /// Those of `open`.
@@ -27,7 +27,7 @@ pub(super) fn awaited(open: impl Fn() -> Result<Store, Error>) -> Result<Store, 
         if !is_foreign(&store) || since.elapsed() > GIVEN_SOON {
             return Ok(store);
         }
-        // SQLite keeps the index as long as a connection of this process has it.
+        // SQLite keeps the index open as long as a connection of this process uses it.
         drop(store);
         std::thread::sleep(AGAIN);
     }

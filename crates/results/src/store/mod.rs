@@ -1,16 +1,16 @@
-//! The store: every comparison, raw, in one SQLite file that several processes write at once.
+//! The store: all comparisons, raw, in one SQLite file that several processes may write concurrently.
 //!
-//! A trial is one transaction, so a killed run loses at most the trial in flight. The journal is a
-//! write-ahead log: readers do not wait for writers, and writers wait for each other for half a minute.
-//! It is synced with every trial, so a power cut takes no more than a kill. A file system without shared
-//! memory between processes (NFS) is no place for it, as SQLite itself says (<https://sqlite.org/wal.html>).
+//! A trial is one transaction, so a killed run loses at most the trial in progress. The journal is a write-ahead log:
+//! readers do not wait for writers, and writers wait for each other for up to half a minute. It is synced with every
+//! trial, so a power failure loses no more than a kill. A file system without shared memory between processes (NFS) is
+//! not suitable, as SQLite documents (<https://sqlite.org/wal.html>).
 //!
-//! A store may be a file that another user can write. So SQLite is told to trust nothing in it, its schema is
-//! compared with the one that pagelab makes before anything else is read, and again whenever it changed, and
-//! every transaction has an end. A store that is removed or replaced while it is open is noticed before the next
+//! A store may be a file that another user can write. So SQLite is configured not to trust it, its schema is compared
+//! with the one that pagelab creates before anything else is read, and again whenever it has changed, and every
+//! transaction has a time limit. If a store is removed or replaced while it is open, this is noticed before the next
 //! write.
 //!
-//! `docs/reference/formats/store.md` describes the tables for those who read them with other tools.
+//! `docs/reference/formats/store.md` describes the tables for users of other tools.
 
 mod aside;
 mod bound;
@@ -62,32 +62,31 @@ const APPLICATION: i64 = 0x7067_6c62;
 pub struct Store {
     connection: Connection,
     path: PathBuf,
-    /// The file as it was opened; it keeps its inode from being used again.
+    /// The file as opened; holding it prevents reuse of its inode.
     file: OwnedFd,
-    /// The write-ahead log: device and inode, once there is one.
+    /// The write-ahead log: device and inode, once it exists.
     log: Cell<Option<(u64, u64)>>,
     told_to_stop: fn() -> bool,
     bound: Arc<Bound>,
-    /// What SQLite counts up with every change of the schema, when that was last compared.
+    /// SQLite's schema version counter when the schema was last compared.
     compared: Cell<Option<i64>>,
-    /// The file as it was when it was opened, where SQLite takes no locks on it.
+    /// The state of the file when it was opened, if SQLite takes no locks on it.
     still: Option<Still>,
 }
 
 impl Store {
-    /// Opens the store at `path`, and makes it where there is none.
+    /// Opens the store at `path`, and creates it if it does not exist.
     ///
     /// # Errors
-    /// Whatever [`Error`] names. A file that is not a store, is damaged, or comes from a later pagelab is
-    /// left as it is.
+    /// See [`Error`]. A file that is not a store, is damaged, or comes from a later pagelab is left unchanged.
     pub fn open(path: impl AsRef<Path>) -> Result<Store, Error> {
         Store::open_until(path, || false)
     }
 
-    /// As [`Store::open`]. Once `told_to_stop` says so, nothing that the store does takes longer than some seconds.
+    /// Same as [`Store::open`]. Once `told_to_stop` returns true, no operation of the store takes longer than some seconds.
     ///
     /// # Errors
-    /// As [`Store::open`].
+    /// See [`Store::open`].
     pub fn open_until(path: impl AsRef<Path>, told_to_stop: fn() -> bool) -> Result<Store, Error> {
         index::awaited(|| Store::opened(path.as_ref(), told_to_stop))
     }
@@ -104,51 +103,51 @@ impl Store {
         Ok(store)
     }
 
-    /// The file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Stores a comparison that begins, with the trials that it has already, and returns its number.
+    /// Stores a new comparison with its existing trials, and returns its id.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::ReadOnly`], [`Error::Busy`] and what else SQLite reports; nothing of the
-    /// comparison is stored then.
+    /// [`Error::Full`], [`Error::ReadOnly`], [`Error::Busy`] and other errors of SQLite; then nothing of the comparison
+    /// is stored.
     pub fn begin(&self, comparison: &Comparison) -> Result<i64, Error> {
         self.write(|transaction| begin(transaction, comparison))
     }
 
-    /// Adds a trial to a comparison, whole or not at all. When this returns, the trial is on the disk.
+    /// Adds a trial to a comparison, completely or not at all. On return the trial is on disk.
     ///
     /// # Errors
-    /// As [`Store::begin`]; [`Error::NoSuchComparison`], [`Error::Duplicate`] and [`Error::Unstorable`].
+    /// See [`Store::begin`]; [`Error::NoSuchComparison`], [`Error::Duplicate`] and [`Error::Unstorable`].
     pub fn append(&self, id: i64, record: &TrialRecord) -> Result<(), Error> {
         self.write(|transaction| write::trial(transaction, id, record, &mut write::Known::default()))
     }
 
-    /// Stores what follows from the trials, and why the comparison ended. It can be called again.
+    /// Stores the analysis and why the comparison ended. It can be called again.
     ///
     /// # Errors
-    /// As [`Store::begin`]; [`Error::NoSuchComparison`].
+    /// See [`Store::begin`]; [`Error::NoSuchComparison`].
     pub fn finish(&self, id: i64, analysis: Option<&Analysis>, ended: &Ended) -> Result<(), Error> {
         self.write(|transaction| write::end(transaction, id, analysis, ended))
     }
 
-    /// The comparison of that number, as far as it has been stored. One that has not ended, because it
-    /// runs or was killed, comes with what follows from its trials so far.
+    /// Loads the comparison with this id, as far as it has been stored. If it has not ended, because it is running or
+    /// was killed, it includes the analysis of its trials so far.
     ///
     /// # Errors
-    /// [`Error::NoSuchComparison`]; [`Error::Damaged`] for content that no pagelab wrote.
+    /// [`Error::NoSuchComparison`]; [`Error::Damaged`] for content that pagelab never writes.
     pub fn load(&self, id: i64) -> Result<Comparison, Error> {
         self.read(|transaction| read::comparison(transaction, id))?
             .map(analysed)
             .ok_or_else(|| Error::NoSuchComparison { path: self.path.clone(), id })
     }
 
-    /// Every comparison, the oldest first.
+    /// All comparisons, oldest first.
     ///
     /// # Errors
-    /// As [`Store::load`].
+    /// See [`Store::load`].
     pub fn list(&self) -> Result<Vec<Summary>, Error> {
         self.read(read::summaries)
     }
@@ -156,7 +155,7 @@ impl Store {
     /// The comparison that was begun last; `None` in an empty store.
     ///
     /// # Errors
-    /// As [`Store::load`].
+    /// See [`Store::load`].
     pub fn latest(&self) -> Result<Option<Comparison>, Error> {
         self.read(|transaction| {
             let id: Option<i64> = transaction.query_row("SELECT max(id) FROM comparisons", [], |row| row.get(0))?;
@@ -165,7 +164,7 @@ impl Store {
         .map(|comparison| comparison.map(analysed))
     }
 
-    /// The first comparison before number `before` that warned of free page reporting on this host
+    /// The first comparison before id `before` that warned about free page reporting on this host
     /// ([`study::machine::Machine::host_id`]).
     ///
     /// # Errors
@@ -180,12 +179,12 @@ impl Store {
             VERSION => self.check_application()?,
             found => return Err(Error::OtherVersion { path: self.path.clone(), found, known: VERSION }),
         }
-        // Nothing is changed in a store whose schema is not ours.
+        // A store with an unknown schema is not changed.
         self.read(|_| Ok(()))?;
         self.use_write_ahead_log()
     }
 
-    /// Compares the schema, unless it is the one that was compared before.
+    /// Compares the schema, unless it has not changed since the last comparison.
     fn check_schema(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
         let sqlite = |error| Error::from_sqlite(&self.path, error);
         let pragma =
@@ -201,7 +200,7 @@ impl Store {
         Ok(())
     }
 
-    /// What is written to a file that is not at its path any more is lost.
+    /// Refuses to write to a file that is no longer at its path, because the data would be lost.
     fn refuse_gone(&self) -> Result<(), Error> {
         let gone = |what| Err(Error::Gone { path: self.path.clone(), what });
         let own = fstat(&self.file).map(|stat| (stat.st_dev, stat.st_ino)).ok();
@@ -217,7 +216,7 @@ impl Store {
         }
     }
 
-    /// What is at the path of the write-ahead log.
+    /// Device and inode of the file at the path of the write-ahead log.
     fn log_there(&self) -> Option<(u64, u64)> {
         let mut log = self.path.clone().into_os_string();
         log.push("-wal");
@@ -248,8 +247,8 @@ impl Store {
         Err(self.failed(write::Failure::Foreign))
     }
 
-    /// SQLite does not wait for the lock that this change takes, so it is asked for again; once made, the
-    /// change lasts. Where the file system cannot have the log, the older journal serves, which is as safe.
+    /// SQLite does not wait for the lock that this change requires, so it is retried; once made, the change is
+    /// permanent. If the file system does not support the log, the rollback journal is used, which is equally safe.
     fn use_write_ahead_log(&self) -> Result<(), Error> {
         self.patiently(|| {
             let mode = self.connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()));
@@ -257,7 +256,7 @@ impl Store {
         })
     }
 
-    /// Does something again and again while another process holds the store.
+    /// Repeats an operation while another process locks the store.
     fn patiently<T>(&self, act: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
         self.bound.begin();
         loop {
@@ -289,7 +288,7 @@ impl Store {
             transaction.commit().map_err(|error| Error::from_sqlite(&self.path, error))?;
             Ok(value)
         })?;
-        // Nothing is stored that went to a file which was removed meanwhile.
+        // Reports success only if the file was not removed meanwhile.
         self.refuse_gone().map(|()| value)
     }
 
@@ -297,7 +296,7 @@ impl Store {
         self.patiently(|| {
             let transaction = self.begin_transaction(TransactionBehavior::Deferred)?;
             let value = body(&transaction).map_err(|error| Error::from_sqlite(&self.path, error));
-            // What was read of a file that changed meanwhile may be of two transactions, and so may an error be.
+            // Data, or an error, read from a file that changed meanwhile may mix two transactions.
             self.still.as_ref().map_or(Ok(()), |still| still.check(&self.path)).and(value)
         })
     }
@@ -306,7 +305,7 @@ impl Store {
         let begin = Transaction::new_unchecked(&self.connection, behavior);
         let transaction = begin.map_err(|error| Error::from_sqlite(&self.path, error))?;
         self.check_schema(&transaction)?;
-        // From here on SQLite has it open, and no other process removes it at its end.
+        // From here on SQLite has the log open, so no other process removes it when it ends.
         self.log.set(self.log.get().or_else(|| self.log_there()));
         Ok(transaction)
     }

@@ -1,61 +1,61 @@
-//! What of a store is of a study: comparisons, simulations, and where interrupted comparisons went on.
+//! The parts of a store that belong to a study: comparisons, simulations, and resumptions of interrupted comparisons.
 
 use rusqlite::{OptionalExtension, Transaction, params};
 use study::comparison::{Admission, Comparison};
 
 use super::{Error, Store, begin, write};
 
-/// What a comparison is in a study.
+/// The place of a comparison in a study.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfStudy {
-    /// The study's name.
+    /// Name of the study.
     pub study: String,
-    /// The workload's name.
+    /// Name of the workload.
     pub workload: String,
-    /// JSON: everything that decides what is measured. Comparisons of one subject are of the same thing.
+    /// JSON: everything that determines what is measured. Comparisons with the same subject measure the same thing.
     pub subject: String,
 }
 
-/// Where an interrupted comparison went on.
+/// A resumption of an interrupted comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resumption {
-    /// Trials that there were before.
+    /// Number of trials before it.
     pub trials: u64,
-    /// Seconds since 1970.
+    /// Time of the resumption, in seconds since 1970.
     pub started_unix_s: i64,
-    /// The boot in which it went on.
+    /// Id of the boot in which it continued.
     pub boot_id: String,
 }
 
-/// What a model machine gave under a policy.
+/// The result of a model machine under a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Simulation {
-    /// What it is in a study.
+    /// Its place in a study.
     pub of: OfStudy,
-    /// The machine.
+    /// Name of the machine.
     pub machine: String,
-    /// The policy.
+    /// Name of the policy.
     pub policy: String,
-    /// JSON: what came of it.
+    /// JSON: the result.
     pub outcome: String,
 }
 
-/// What becomes of a simulation of which the store has another outcome.
+/// What to do with a simulation if the store already has one for the same subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meeting {
-    /// Both say the same: nothing is written.
+    /// Both are the same: nothing is written.
     There,
-    /// What is there gives way.
+    /// The stored one is replaced.
     GivesWay,
-    /// They say different things: what is there stays.
+    /// They contradict each other: the stored one is kept.
     Conflict,
 }
 
 impl Store {
-    /// As [`Store::begin`], for a comparison of a study: both are stored, or nothing.
+    /// Same as [`Store::begin`], for a comparison of a study: both are stored, or nothing.
     ///
     /// # Errors
-    /// As [`Store::begin`].
+    /// See [`Store::begin`].
     pub fn begin_of_study(&self, comparison: &Comparison, of: &OfStudy) -> Result<i64, Error> {
         self.write(|transaction| {
             let id = begin(transaction, comparison)?;
@@ -65,7 +65,7 @@ impl Store {
         })
     }
 
-    /// The comparisons of a study, the oldest first: each with its number.
+    /// The comparisons of a study with their ids, oldest first.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -80,7 +80,7 @@ impl Store {
         })
     }
 
-    /// The names of all studies of which there is something.
+    /// The names of all studies in the store.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -89,10 +89,10 @@ impl Store {
         self.read(|transaction| transaction.prepare(query)?.query_map([], |row| row.get(0))?.collect())
     }
 
-    /// Says that a comparison goes on, in which boot, and what of its arms can be given there.
+    /// Records that a comparison continues, in which boot, and which of its arms are admitted there.
     ///
     /// # Errors
-    /// As [`Store::append`].
+    /// See [`Store::append`].
     pub fn go_on(&self, id: i64, admissions: &[Admission], resumption: &Resumption) -> Result<(), Error> {
         self.write(|transaction| {
             resume(transaction, id, resumption)?;
@@ -104,7 +104,7 @@ impl Store {
         })
     }
 
-    /// Where a comparison went on, in the order of time.
+    /// The resumptions of a comparison, in chronological order.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -119,18 +119,18 @@ impl Store {
         })
     }
 
-    /// Adds where a comparison that comes from another store went on.
+    /// Adds a resumption of a comparison that comes from another store.
     ///
     /// # Errors
-    /// As [`Store::append`].
+    /// See [`Store::append`].
     pub fn add_resumption(&self, id: i64, resumption: &Resumption) -> Result<(), Error> {
         self.write(|transaction| resume(transaction, id, resumption))
     }
 
-    /// Stores what a model machine gave; what the same subject gave before is replaced.
+    /// Stores results of model machines; earlier results of the same subject are replaced.
     ///
     /// # Errors
-    /// As [`Store::begin`].
+    /// See [`Store::begin`].
     pub fn keep_simulations(&self, simulations: &[Simulation]) -> Result<(), Error> {
         self.write(|transaction| {
             let insert = "INSERT OR REPLACE INTO study_simulations VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
@@ -142,11 +142,11 @@ impl Store {
         })
     }
 
-    /// Adds what model machines gave by another store; `meet` says what becomes of one that is there, by both outcomes,
-    /// its own first. Returns for each what it met; `None`: it was new.
+    /// Adds results of model machines from another store. `meet` decides about a result that already exists, from the
+    /// stored and the new outcome. Returns the decision for each result; `None`: it was new.
     ///
     /// # Errors
-    /// As [`Store::begin`].
+    /// See [`Store::begin`].
     pub fn add_simulations(
         &self,
         simulations: &[Simulation],
@@ -172,7 +172,7 @@ impl Store {
         })
     }
 
-    /// What model machines gave in a study.
+    /// The results of model machines in a study.
     ///
     /// # Errors
     /// The store cannot be read.

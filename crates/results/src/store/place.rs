@@ -1,4 +1,4 @@
-//! Where the store is, and how its file comes into being.
+//! The location of the store, and the creation of its file.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -12,27 +12,27 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 use super::error::Error;
 use crate::place::{self, Caller, End, Missing, Place};
 
-/// `$XDG_DATA_HOME/pagelab/results.sqlite`, or below `~/.local/share` where that variable is not an
-/// absolute path (XDG Base Directory Specification).
+/// `$XDG_DATA_HOME/pagelab/results.sqlite`, or below `~/.local/share` if that variable is not an absolute path (XDG
+/// Base Directory Specification).
 ///
 /// # Errors
-/// [`Error::NoHome`] when neither that variable nor `HOME` is an absolute path.
+/// [`Error::NoHome`] if neither that variable nor `HOME` is an absolute path.
 pub fn default_path() -> Result<PathBuf, Error> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let data = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
     data.map(|data| data.join("pagelab/results.sqlite")).ok_or(Error::NoHome)
 }
 
-/// The file of a store.
+/// The file of a store, opened.
 #[derive(Debug)]
 pub(super) struct Prepared {
     /// Its path, without links.
     pub(super) path: PathBuf,
-    /// The file, without rights to it (O_PATH), so that closing it takes no lock away from SQLite.
+    /// The file opened with O_PATH, so that closing it does not release SQLite's locks.
     pub(super) file: OwnedFd,
 }
 
-/// The file of a store, where there is one.
+/// Opens the file of a store, if it exists.
 pub(super) fn find(path: &Path) -> Result<Option<Prepared>, Error> {
     let place = match Place::find(path, &Caller::of_process(), Missing::Refuse) {
         Ok(End::Place(place)) => place,
@@ -46,10 +46,10 @@ pub(super) fn find(path: &Path) -> Result<Option<Prepared>, Error> {
     regular(path, &place).map(Some)
 }
 
-/// Makes the file and its directories where they are missing, and says where the file really is.
+/// Creates the file and its directories if they are missing, and returns the actual path of the file.
 ///
-/// As root, what is made belongs to the owner of the directory in which it is made, so that a store in
-/// somebody else's home stays theirs; and a symbolic link that another user made is not followed.
+/// As root, created files belong to the owner of the directory in which they are created, so that a store in another
+/// user's home stays that user's; and a symbolic link that another user created is not followed.
 pub(super) fn prepare(path: &Path) -> Result<Prepared, Error> {
     let caller = Caller::of_process();
     let found = Place::find(path, &caller, Missing::Make(Mode::S_IRWXU)).map_err(|why| misplaced(path, why))?;
@@ -57,7 +57,7 @@ pub(super) fn prepare(path: &Path) -> Result<Prepared, Error> {
     if place.there.is_none() {
         let path = place.path();
         match open(&place, OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL).map(File::from) {
-            // SQLite gives its own files beside the store the store's owner (findCreateFileMode in os_unix.c).
+            // SQLite gives its own files next to the store to the store's owner (findCreateFileMode in os_unix.c).
             Ok(file) => {
                 let given = caller.owner_in(&place.directory_stat).map_or(Ok(()), |owner| place::give(&file, owner));
                 given.map_err(|errno| refused(&path, errno.into()))?;
@@ -70,7 +70,7 @@ pub(super) fn prepare(path: &Path) -> Result<Prepared, Error> {
     regular(path, &place)
 }
 
-/// The file at a place; `named` is what errors call it.
+/// Opens the regular file at a place; `named` is its path in errors.
 fn regular(named: &Path, place: &Place) -> Result<Prepared, Error> {
     let path = place.path();
     let file = open(place, OFlag::O_PATH).map_err(|errno| refused(&path, errno.into()))?;
@@ -112,7 +112,7 @@ fn refused(path: &Path, error: io::Error) -> Error {
     }
 }
 
-/// What is at a path: device and inode, and `None` where nothing is.
+/// Device and inode of the file at a path; `None` if there is none.
 pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
     let there = std::fs::symlink_metadata(path).ok()?;
     Some((std::os::unix::fs::MetadataExt::dev(&there), std::os::unix::fs::MetadataExt::ino(&there)))

@@ -1,4 +1,4 @@
-//! From rows to the types of `study`.
+//! Converts rows to the types of `study`.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use super::columns::{Read, document, optional_document, parsed, rows, unsigned, 
 use super::summary::Summary;
 use super::trials::trials;
 
-/// The comparison of that number; `None` where there is none.
+/// The comparison with this id; `None` if there is none.
 pub(super) fn comparison(transaction: &Transaction<'_>, id: i64) -> Read<Option<Comparison>> {
     let header = transaction
         .query_row(
@@ -45,7 +45,7 @@ pub(super) fn comparison(transaction: &Transaction<'_>, id: i64) -> Read<Option<
     Ok(Some(comparison))
 }
 
-/// Every comparison in short, the oldest first.
+/// Summaries of all comparisons, oldest first.
 pub(super) fn summaries(transaction: &Transaction<'_>) -> Read<Vec<Summary>> {
     let mut summaries = rows(
         transaction,

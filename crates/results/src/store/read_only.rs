@@ -1,11 +1,13 @@
-//! A store that the caller cannot write: it is read, and nothing is made or changed.
+//! A store that the caller cannot write: it is read, and nothing is created or changed.
 //!
-//! A store in WAL mode is read through its log and its index, which SQLite makes where there are none. Where it cannot, there are two
-//! cases (<https://sqlite.org/wal.html#read_only_databases>):
+//! SQLite reads a store in WAL mode through its log and its index, and creates these if they do not exist. If it cannot
+//! create them, there are two cases (<https://sqlite.org/wal.html#read_only_databases>):
 //!
-//! * Nothing is in a log or a journal. Then the file is all of the store, and SQLite reads it as it is (`immutable`). It takes
-//!   no lock then, and somebody else may write the file meanwhile. So the file's times and size are compared after every transaction.
-//! * Something is. Then SQLite reads it by the index that is there; without one it cannot, and the error says what to do.
+//! * The log and the journal are empty. Then the file is the complete store, and SQLite reads it as it is
+//!   (`immutable`). SQLite takes no lock in this mode, and another process may write the file meanwhile. So the file's
+//!   times and size are compared after every transaction.
+//! * They are not empty. Then SQLite reads the log through an existing index; without one it cannot, and the error says
+//!   what to do.
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -23,18 +25,19 @@ use super::connection::{Access, connect};
 use super::place::{self, Prepared};
 use super::{Error, Store, VERSION};
 
-/// How long a file must not have changed for a later change to be seen by its times: FAT, the coarsest file system, counts two seconds.
+/// How long a file must have been unchanged so that a later change is visible in its times: FAT, the coarsest file
+/// system, has a resolution of two seconds.
 const SETTLED: Duration = Duration::from_secs(2);
-/// How long to wait before a file is looked at again.
+/// Delay before a file is checked again.
 const AGAIN: Duration = Duration::from_millis(50);
 
 impl Store {
-    /// Opens the store at `path` to read it; `None` where there is none, or one in which nothing was stored yet. Where the caller
-    /// cannot write the file or its directory, nothing in it is made or changed.
+    /// Opens the store at `path` for reading; `None` if it does not exist, or if nothing was stored in it yet. If the
+    /// caller cannot write the file or its directory, nothing in it is created or changed.
     ///
     /// # Errors
-    /// As [`Store::open_until`]; [`Error::UnreadableLog`]. Reading fails with [`Error::Changed`] where somebody writes the store
-    /// meanwhile and SQLite's locks cannot be taken.
+    /// See [`Store::open_until`]; [`Error::UnreadableLog`]. Reading fails with [`Error::Changed`] if another process
+    /// writes the store meanwhile and SQLite's locks cannot be taken.
     pub fn find(path: &Path, told_to_stop: fn() -> bool) -> Result<Option<Store>, Error> {
         let Some(Prepared { path: real, file }) = place::find(path)? else { return Ok(None) };
         if is_writable(&real) {
@@ -77,13 +80,13 @@ impl Store {
     }
 }
 
-/// Whether the caller can write a file, and make others next to it.
+/// Whether the caller can write a file, and create others next to it.
 fn is_writable(path: &Path) -> bool {
     let directory = path.parent().unwrap_or(Path::new("/"));
     [path, directory].iter().all(|path| eaccess(*path, AccessFlags::W_OK).is_ok())
 }
 
-/// Whether the file alone is all of the store: there is nothing in a log, nor in a journal of a transaction that was not ended.
+/// Whether the file alone is the complete store: the log is empty, and so is the journal of an unfinished transaction.
 fn is_whole(path: &Path) -> Result<bool, Error> {
     let is_empty = |ending: &str| {
         let beside = with_ending(path, ending);
@@ -102,12 +105,12 @@ fn with_ending(path: &Path, ending: impl AsRef<OsStr>) -> PathBuf {
     path.into()
 }
 
-/// A file as it was at a moment.
+/// The state of a file at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Still {
     file: (u64, u64),
     bytes: u64,
-    /// Seconds and nanoseconds of the last changes of content and of attributes.
+    /// Seconds and nanoseconds of the last changes of content (mtime) and of attributes (ctime).
     modified: (i64, i64),
     changed: (i64, i64),
 }
@@ -119,15 +122,15 @@ impl Still {
         Ok(Still::from(&found))
     }
 
-    /// Whether a change from now on has another time.
+    /// Whether a change from now on results in a different time.
     fn is_settled(&self) -> bool {
         let changed_s = u64::try_from(self.changed.0.max(self.modified.0)).unwrap_or(0);
         let next = SystemTime::UNIX_EPOCH + Duration::from_secs(changed_s + 1) + SETTLED;
-        // A time to come is another one than that of any change until then.
+        // A time in the future differs from that of any change until then.
         SystemTime::now() >= next || SystemTime::now() < SystemTime::UNIX_EPOCH + Duration::from_secs(changed_s)
     }
 
-    /// Refuses what was read of a file that is another one by now.
+    /// Fails if the file has changed since.
     pub(super) fn check(&self, path: &Path) -> Result<(), Error> {
         if Still::of(path)? == *self { Ok(()) } else { Err(Error::Changed { path: path.to_path_buf() }) }
     }

@@ -1,4 +1,4 @@
--- The store. docs/reference/formats/store.md describes it. A change raises `VERSION` in mod.rs, unless it changes only comments.
+-- The store; docs/reference/formats/store.md describes it. A change raises `VERSION` in mod.rs, unless it changes only comments.
 -- Lists of words and the content of kernel files are JSON; everything that can be asked for is a column.
 
 CREATE TABLE machines (
@@ -151,7 +151,7 @@ CREATE TABLE rejections (
     PRIMARY KEY (trial, position)
 ) STRICT, WITHOUT ROWID;
 
--- Where an interrupted comparison went on.
+-- Resumptions of interrupted comparisons.
 CREATE TABLE resumptions (
     comparison      INTEGER NOT NULL REFERENCES comparisons (id) ON DELETE CASCADE,
     position        INTEGER NOT NULL,       -- counted from 0
@@ -161,7 +161,7 @@ CREATE TABLE resumptions (
     PRIMARY KEY (comparison, position)
 ) STRICT, WITHOUT ROWID;
 
--- Which comparisons are of a study.
+-- The comparisons of a study.
 CREATE TABLE study_comparisons (
     study       TEXT NOT NULL,
     workload    TEXT NOT NULL,
@@ -170,7 +170,7 @@ CREATE TABLE study_comparisons (
     PRIMARY KEY (study, comparison)
 ) STRICT, WITHOUT ROWID;
 
--- What a model machine gave under a policy.
+-- The result of a model machine under a policy.
 CREATE TABLE study_simulations (
     study       TEXT NOT NULL,
     workload    TEXT NOT NULL,
@@ -181,7 +181,7 @@ CREATE TABLE study_simulations (
     PRIMARY KEY (study, subject, machine, policy)
 ) STRICT, WITHOUT ROWID;
 
--- The changes against the baseline, out of the derived analysis.
+-- The changes against the baseline, from the derived analysis.
 CREATE VIEW effects AS
 SELECT comparisons.id AS comparison, outcome.key AS arm, arms.label, effect.key AS metric,
        effect.value ->> 'ratio' AS ratio, effect.value ->> 'low' AS low_ratio, effect.value ->> 'high' AS high_ratio,

@@ -5,15 +5,15 @@ use study::comparison::Ended;
 /// A comparison in a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// Its number in the store.
+    /// Row id in the store.
     pub id: i64,
-    /// Seconds since 1970 at its start.
+    /// Start, in seconds since 1970.
     pub started_unix_s: i64,
     /// The measured command and its arguments.
     pub command: Vec<String>,
     /// The labels of its arms.
     pub arms: Vec<String>,
-    /// Trials of policies that it has so far, rejected and discarded ones included.
+    /// Number of trials of policies so far, including rejected and discarded ones.
     pub trials: u64,
     /// Why it ended.
     pub ended: Ended,

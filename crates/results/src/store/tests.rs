@@ -1,4 +1,4 @@
-//! Stores: what comes back, what damage does, and several writers.
+//! Stores: round trips, damage, and concurrent writers.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -22,7 +22,7 @@ fn store() -> (tempfile::TempDir, Store) {
     (directory, store)
 }
 
-/// The file as other tools open it.
+/// Opens the file like other tools.
 fn plain(store: &Store) -> Connection {
     Connection::open(store.path()).unwrap()
 }
@@ -56,7 +56,7 @@ fn a_comparison_comes_back_as_it_was() {
     assert_eq!(again.list().unwrap().iter().map(|summary| summary.trials).collect::<Vec<_>>(), [81, 81, 0, 81]);
     assert_eq!(count(&store, "machines"), 2, "a machine is kept once");
     assert_eq!(count(&store, "settings"), 4, "settings are kept once: usual, changed, and both again hostile");
-    // For other tools: pagelab itself asks no view.
+    // For other tools: pagelab itself does not use the view.
     let effects = "SELECT count(*) FROM effects WHERE metric = 'wall_s' AND outcome = 'better'";
     assert_eq!(plain(&store).query_row(effects, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
 }
@@ -255,7 +255,7 @@ fn writes_once() {
     eprintln!("{:?}", write_once(Path::new(&std::env::var_os(STORE).unwrap())));
 }
 
-/// Writes one comparison, says its number, and says of every trial when it is stored.
+/// Writes one comparison, prints its id, and prints a line for every trial once it is stored.
 #[test]
 #[ignore = "a helper of other tests"]
 fn writes_on_and_on() {
@@ -270,12 +270,12 @@ fn writes_on_and_on() {
     store.finish(id, None, &Ended::Blocks).unwrap();
 }
 
-/// The lines of a writer, as they come.
+/// The lines that a writer prints.
 fn lines(writer: &mut Child) -> impl Iterator<Item = String> + use<> {
     BufReader::new(writer.stdout.take().unwrap()).lines().map_while(Result::ok)
 }
 
-/// The number of the comparison that a writer began, and the trials that it knows to be stored.
+/// The id of the comparison that a writer began, and the number of trials that it knows to be stored.
 fn said(lines: &[String]) -> (Option<i64>, usize) {
     let id = lines.iter().find_map(|line| line.strip_prefix("begun ")?.parse().ok());
     (id, lines.iter().filter(|line| *line == "stored").count())
@@ -308,7 +308,7 @@ fn a_killed_writer_loses_at_most_the_trial_in_flight() {
     let mut cut_short = 0;
     for round in 0..30u64 {
         let mut writer = spawn_writer(&path);
-        // Some are killed while they open the store, the others after that many lines and a moment.
+        // Some writers are killed while they open the store, the others after that many lines and a short delay.
         let mut lines = lines(&mut writer);
         let mut heard: Vec<String> = lines.by_ref().take(round as usize * 2).collect();
         std::thread::sleep(Duration::from_micros(round * 613 % 4_000));

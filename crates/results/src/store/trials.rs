@@ -1,4 +1,4 @@
-//! Trials of a comparison, with all that stands of them in other tables: a query a table, not a query a trial.
+//! Trials of a comparison, with their rows in other tables: one query per table, not per trial.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use study::trial::{Answer, Exit, Trial, TrialRecord};
 
 use super::columns::{Read, document, optional_document, parsed, rows, unreadable, unsigned, word};
 
-/// The trials of a comparison, in the order of the runs.
+/// The trials of a comparison, in execution order.
 pub(super) fn trials(transaction: &Transaction<'_>, comparison: i64) -> Read<Vec<TrialRecord>> {
     let query = "SELECT * FROM trials WHERE comparison = ?1 ORDER BY id";
     let numbered = rows(transaction, query, [comparison], |row| {
@@ -40,16 +40,16 @@ pub(super) fn trials(transaction: &Transaction<'_>, comparison: i64) -> Read<Vec
     Ok(trials)
 }
 
-/// What other tables have of some trials.
+/// Reads the rows of other tables that belong to some trials.
 struct Parts<'t, 'c> {
     transaction: &'t Transaction<'c>,
-    /// The trials' numbers, rising.
+    /// Ids of the trials, ascending.
     ids: Vec<i64>,
 }
 
 impl Parts<'_, '_> {
-    /// Hands each row of a query, with the index of its trial. The query selects `trial`, of trials from `?1` to `?2`, in the
-    /// order of trials.
+    /// Calls `take` for each row of a query, with the index of its trial. The query must select `trial`, for trials
+    /// from `?1` to `?2`, ordered by trial.
     fn each(&self, query: &str, mut take: impl FnMut(usize, &Row<'_>) -> Read<()>) -> Read<()> {
         let mut statement = self.transaction.prepare_cached(query)?;
         for (first, last) in runs(&self.ids) {
@@ -64,7 +64,7 @@ impl Parts<'_, '_> {
     }
 }
 
-/// Rising numbers as runs without a gap: the first and the last of each.
+/// Ascending numbers as runs without gaps: the first and the last of each run.
 fn runs(ids: &[i64]) -> Vec<(i64, i64)> {
     let mut runs: Vec<(i64, i64)> = Vec::new();
     for id in ids {
@@ -76,7 +76,7 @@ fn runs(ids: &[i64]) -> Vec<(i64, i64)> {
     runs
 }
 
-/// The trial's own columns; what stands in other tables is left empty.
+/// The trial's own columns; parts from other tables are left empty.
 fn bare_trial(row: &Row<'_>) -> Read<TrialRecord> {
     let exit = match row.get("exit_signal")? {
         Some(signal) => Exit::Signal(signal),
@@ -115,7 +115,7 @@ fn bare_trial(row: &Row<'_>) -> Read<TrialRecord> {
 fn observations(parts: &Parts<'_, '_>, trials: &mut [TrialRecord]) -> Read<()> {
     let query = "SELECT trial, metric, value, provenance FROM observations WHERE trial BETWEEN ?1 AND ?2
                  ORDER BY trial, position";
-    // Most rows of a store are observations, and most have the word of the row before.
+    // Most rows of a store are observations, and most have the same word as the row before.
     let mut known: Option<(String, Provenance)> = None;
     parts.each(query, |trial, row| {
         let told = row.get_ref("provenance")?;
@@ -205,7 +205,7 @@ fn rejections(parts: &Parts<'_, '_>, trials: &mut [TrialRecord]) -> Read<()> {
     })
 }
 
-/// States by their numbers.
+/// States by their ids.
 fn states(transaction: &Transaction<'_>, mut ids: Vec<i64>) -> Read<HashMap<i64, State>> {
     ids.sort_unstable();
     ids.dedup();

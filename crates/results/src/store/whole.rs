@@ -1,14 +1,14 @@
-//! A store as one file that can be copied, and a copy that is looked at wholly before anything is taken from it.
+//! A store as one file that can be copied, and the full check of such a copy before data is taken from it.
 
 use std::path::PathBuf;
 
 use super::{Error, Store};
 
 impl Store {
-    /// Brings everything out of the write-ahead log into the file and closes it: what is at the path then is all of it.
+    /// Moves everything from the write-ahead log into the file and closes it: the file at the path is then complete.
     ///
     /// # Errors
-    /// [`Error::Busy`] where another process has it open; as [`Store::begin`].
+    /// [`Error::Busy`] if another process has it open; see [`Store::begin`].
     pub fn close(self) -> Result<PathBuf, Error> {
         self.patiently(|| {
             let is_busy: bool = self
@@ -20,10 +20,10 @@ impl Store {
         Ok(self.path)
     }
 
-    /// Looks at every page of the file: a copy that lacks its end, or a part, is damaged.
+    /// Checks every page of the file: a truncated or incomplete copy is damaged.
     ///
     /// # Errors
-    /// [`Error::Damaged`] with the first thing that is wrong; as [`Store::load`].
+    /// [`Error::Damaged`] with the first problem; see [`Store::load`].
     pub fn check(&self) -> Result<(), Error> {
         let found: String =
             self.read(|transaction| transaction.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)))?;

@@ -1,4 +1,4 @@
-//! From the types of `study` to rows.
+//! Converts the types of `study` to rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl From<rusqlite::Error> for Failure {
 
 type Written<T = ()> = Result<T, Failure>;
 
-/// Writes a comparison without its trials; returns its number.
+/// Writes a comparison without its trials; returns its id.
 pub(super) fn comparison(transaction: &Transaction<'_>, comparison: &Comparison) -> Written<i64> {
     let (design, invocation) = (&comparison.design, &comparison.invocation);
     let machine = content(transaction, "INSERT OR IGNORE INTO machines VALUES (?1, ?2)", &comparison.machine)?;
@@ -114,7 +114,7 @@ fn write_arm(transaction: &Transaction<'_>, id: i64, comparison: &Comparison, ar
     Ok(())
 }
 
-/// Writes anew which arms are admitted.
+/// Rewrites which arms are admitted.
 pub(super) fn admissions(transaction: &Transaction<'_>, id: i64, admissions: &[Admission]) -> Written {
     let query = "UPDATE arms SET mechanism = ?3, reason = ?4, remedy = ?5 WHERE comparison = ?1 AND arm = ?2";
     for (arm, admission) in admissions.iter().enumerate() {
@@ -133,7 +133,7 @@ fn admission_columns(admission: Option<&Admission>) -> (Option<&String>, Option<
     }
 }
 
-/// The settings that a transaction wrote last, and their hash. They are long, and most trials have those of the one before.
+/// The settings that a transaction wrote last, and their hash. They are long, and most trials have the same as the one before.
 #[derive(Default)]
 pub(super) struct Known {
     settings: Option<(Arc<BTreeMap<String, String>>, String)>,
@@ -281,7 +281,7 @@ fn verdict(transaction: &Transaction<'_>, id: i64, record: &TrialRecord) -> Writ
     Ok(())
 }
 
-/// Writes a state. Its settings, which are many and seldom change, are kept once.
+/// Writes a state. Its settings, which are long and rarely change, are stored once.
 fn state(transaction: &Transaction<'_>, state: &State, known: &mut Known) -> Written<i64> {
     finite("the load", state.load_1min)?;
     let mut moment = value(&State { settings: Arc::default(), ..state.clone() })?;
@@ -301,7 +301,7 @@ fn state(transaction: &Transaction<'_>, state: &State, known: &mut Known) -> Wri
     Ok(transaction.last_insert_rowid())
 }
 
-/// Writes why a comparison ended and what follows from its trials.
+/// Writes why a comparison ended, and its analysis.
 pub(super) fn end(transaction: &Transaction<'_>, id: i64, analysis: Option<&Analysis>, ended: &Ended) -> Written {
     let (word, message) = ended_columns(ended)?;
     let changed = transaction
@@ -316,7 +316,7 @@ fn ended_columns(ended: &Ended) -> Written<(String, Option<String>)> {
     Ok((column("reason").unwrap_or_default(), column("message")))
 }
 
-/// Writes JSON that other rows refer to by its hash, once.
+/// Writes JSON that other rows refer to by its hash, once per content.
 fn content(transaction: &Transaction<'_>, insert: &str, document: &impl Serialize) -> Written<String> {
     let json = json(document)?;
     let hash: String = Sha256::digest(json.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -332,7 +332,7 @@ fn json(document: &impl Serialize) -> Written<String> {
     serde_json::to_string(document).map_err(|error| unstorable("a document", error))
 }
 
-/// The word by which serde writes a variant.
+/// The word with which serde serializes a variant.
 fn word(variant: impl Serialize) -> Written<String> {
     match value(&variant)? {
         Value::String(word) => Ok(word),
@@ -340,7 +340,7 @@ fn word(variant: impl Serialize) -> Written<String> {
     }
 }
 
-/// SQLite has integers of 64 bits with a sign.
+/// Converts to SQLite's 64-bit signed integers.
 fn integer(what: &str, value: impl TryInto<i64> + Copy + std::fmt::Display) -> Written<i64> {
     value.try_into().map_err(|_| unstorable(what, value))
 }

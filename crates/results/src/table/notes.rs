@@ -1,4 +1,4 @@
-//! What a reader must know beside the figures of the table.
+//! Notes that accompany the figures of the table.
 
 use policy::cause::Cause;
 use policy::verdict::Holding;
@@ -9,13 +9,13 @@ use crate::rows::{self, Row, cause_clause};
 use crate::text::{enumerate, printable, times};
 use crate::{figure, fragmented, variants};
 
-/// Bytes of a cause are means.
+/// Unit of a cause's bytes, which are means per run.
 const A_RUN: &str = " a run";
 
-/// The name of a row's line that stands for the tracer's cost.
+/// Name of the line for the tracer's cost.
 pub const COST: &str = "cost";
 
-/// What a reader must know beside the figures, one line each; an empty one sets them off.
+/// The notes, one line each, separated from the table by an empty line.
 pub fn notes(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<String> {
     let mut notes: Vec<String> = variants::parts(comparison).iter().flat_map(variants::Part::lines).collect();
     notes.extend(
@@ -38,7 +38,7 @@ pub fn notes(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<String> {
     notes
 }
 
-/// How khugepaged was held, or how it can be where it was at work.
+/// How khugepaged was controlled, or how it can be if it was active.
 fn of_khugepaged(comparison: &Comparison, rows: &[Row<'_>]) -> Option<String> {
     let was_at_work = rows.iter().any(|row| row.collapses().is_some_and(|collapses| collapses.trials > 0));
     match comparison.design.khugepaged {
@@ -50,7 +50,7 @@ fn of_khugepaged(comparison: &Comparison, rows: &[Row<'_>]) -> Option<String> {
     }
 }
 
-/// How free memory was fragmented, and how scarce large pages were for each arm then.
+/// How free memory was fragmented, and how scarce large pages were for each arm.
 fn of_fragments(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<String> {
     let notes = fragmented::notes(comparison);
     if notes.is_empty() {
@@ -60,7 +60,7 @@ fn of_fragments(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<String> {
     notes.into_iter().chain(scarce).collect()
 }
 
-/// What the lines of the tracer's cost are.
+/// Explains the lines of the tracer's cost.
 fn cost_note(comparison: &Comparison, rows: &[Row<'_>]) -> Option<String> {
     let primary = &comparison.design.primary;
     let bare = comparison.analysis.as_ref()?.arms.get(comparison.design.bare()?)?.medians.get(primary)?;
@@ -111,7 +111,7 @@ fn row_notes(row: &Row<'_>, primary: &str) -> Vec<String> {
         notes.push(format!("{label} was not shown to be in force: {}{spread}", row.verdict(" ")));
     }
     for share in row.causes() {
-        // Where the policy held, only what concerns the whole run is news.
+        // If the policy held, only causes that concern the whole run are mentioned.
         if matches!(share.cause, Cause::PeakUnseen | Cause::PeakUncertain) {
             let lead = if short { "  - ".to_string() } else { format!("{label}: ") };
             notes.push(format!("{lead}{}", peak_clause(row, &share.cause)));
@@ -130,7 +130,7 @@ fn row_notes(row: &Row<'_>, primary: &str) -> Vec<String> {
     notes
 }
 
-/// A cause that is about the peak, with how much of it was looked at.
+/// A cause that concerns the peak, with the share of the peak that was inspected.
 fn peak_clause(row: &Row<'_>, cause: &Cause) -> String {
     let seen = row.peak_seen().map(|seen| format!(" ({seen} at the peak)")).unwrap_or_default();
     let remedy = cause.remedy().map(|remedy| format!("; {remedy}")).unwrap_or_default();

@@ -8,7 +8,7 @@ use study::metric::Observation;
 use super::*;
 use crate::sample;
 
-/// Columns of a line as a terminal counts them; the sample has no wide characters.
+/// Width of a line in terminal columns; the sample has no wide characters.
 fn columns(line: &str) -> usize {
     line.chars().count()
 }
@@ -122,7 +122,7 @@ fn metrics_that_were_asked_for_have_their_change_and_interval() {
     }
 }
 
-/// The tree of 90 subshells: what its stops made stands below the change, and the row claims nothing.
+/// The tree of 90 subshells: the effect of its stops is shown below the change, and the row makes no claim.
 #[test]
 fn the_tracers_cost_stands_below_the_change_and_is_no_claim() {
     let comparison = sample::with_controls();
@@ -130,7 +130,7 @@ fn the_tracers_cost_stands_below_the_change_and_is_no_claim() {
         let text = render(&comparison, width);
         assert!(text.lines().all(|line| columns(line) <= width), "{width}: {text}");
         let lines: Vec<&str> = text.lines().collect();
-        // The first one is that of thp+no-guards where space is short.
+        // The first match is the line of thp+no-guards if space is short.
         let thp = &lines[lines.iter().rposition(|line| line.starts_with("thp ")).unwrap()..];
         assert!(thp[0].contains("wall") && thp[0].contains("+30.1"), "{width}: {text}");
         assert!(thp[2].contains("cost") && thp[2].contains("+31.1"), "{width}: {text}");
@@ -145,7 +145,7 @@ fn the_tracers_cost_stands_below_the_change_and_is_no_claim() {
     }
 }
 
-/// A mean beside a word that is not about the mean contradicts it.
+/// A mean next to a verdict that does not refer to the mean would contradict it.
 #[test]
 fn the_coverage_in_the_table_goes_with_its_word() {
     let mut comparison = sample::comparison();

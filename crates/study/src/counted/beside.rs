@@ -1,57 +1,57 @@
-//! Published savings beside ranges.
+//! Compares published savings with computed ranges.
 
 use super::cost::Range;
 use super::table::Table;
 
-/// A saving that others have published, of a phase, a backing and a variant, averaged over granules.
+/// A published saving for one phase, backing and variant, averaged over granules.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What it says.
+    /// Description of the figure.
     pub what: String,
-    /// When it is done.
+    /// The phase, as in [`Case::phase`](super::Case::phase).
     pub phase: String,
-    /// What the memory is mapped with.
+    /// What maps the memory, as in [`Case::backing`](super::Case::backing).
     pub backing: String,
     /// The variant.
     pub variant: String,
-    /// Whether only instructions count where it was measured, as on a software model.
+    /// Whether the source counts instructions only, as on a software model.
     pub is_of_instructions: bool,
     /// The figure, as published: `-33.1%`.
     pub change: String,
-    /// The share of time that is saved: 0.331.
+    /// The saved share of the time: 0.331.
     pub saved: f64,
-    /// Where it stands.
+    /// Where it was published.
     pub source: String,
-    /// Why a figure here can be another one, as far as the study's author knows.
+    /// Why the figure here may differ, as far as the study's author knows.
     pub differs: Option<String>,
 }
 
-/// Where a published saving lies.
+/// Position of a published saving relative to a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Within the range.
     Within,
-    /// It is larger than anything in the range.
+    /// Above the range: a larger saving.
     Above,
-    /// It is smaller.
+    /// Below the range: a smaller saving.
     Below,
     /// There is no range.
     Nowhere,
 }
 
-/// A published saving beside the range that was found.
+/// A published saving and the range computed here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Set {
-    /// What was published.
+    /// The published figure.
     pub figure: Figure,
-    /// What was found: shares of the time, or of instructions where only they count there.
+    /// The computed range: share of the time, or of instructions if the source counts only these.
     pub found: Option<Range>,
-    /// Where the one lies in the other.
+    /// Position of the published figure in the range.
     pub place: Place,
 }
 
 impl Place {
-    /// In words.
+    /// The position as a clause.
     pub fn describe(self) -> &'static str {
         match self {
             Place::Within => "within the range",
@@ -63,7 +63,7 @@ impl Place {
 }
 
 impl Set {
-    /// Sets a figure beside a table.
+    /// Compares a figure with a table.
     pub fn of(figure: &Figure, table: &Table) -> Set {
         let saving = table.average(&figure.phase, &figure.backing, &figure.variant);
         let found = saving.map(|saving| if figure.is_of_instructions { saving.instructions } else { saving.time });

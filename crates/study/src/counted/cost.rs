@@ -1,70 +1,70 @@
-//! What an event costs, and what that makes of counts.
+//! Costs of events, and the times that follow from counts.
 
 use serde::{Deserialize, Serialize};
 
 use super::Counts;
 
-/// Both ends of what a figure can be.
+/// An interval of possible values, bounds included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Range {
-    /// The least.
+    /// Lower bound.
     pub low: f64,
-    /// The most.
+    /// Upper bound.
     pub high: f64,
 }
 
-/// How a cost is known.
+/// The basis on which a cost is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// Instructions that were counted while the real code ran.
+    /// Instructions were counted while the real code ran.
     Counted,
-    /// Measured by others, who say how.
+    /// Others have measured it and describe how.
     Published,
     /// Measured by pagelab.
     Measured,
-    /// No source tells: the range is as wide as what seems possible.
+    /// There is no source: the range covers what seems possible.
     Assumed,
 }
 
-/// What an event costs: instructions, which take their time, and time that is no instructions' (waiting for memory or
-/// other processors).
+/// The cost of an event: instructions, which take time, and additional time that is not spent on instructions (waiting
+/// for memory or other processors).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cost {
     /// The event.
     pub event: String,
-    /// Instructions of one event.
+    /// Instructions per event.
     pub instructions: Range,
-    /// Further time of one event, in nanoseconds.
+    /// Additional time per event, in nanoseconds.
     pub ns: Range,
-    /// How it is known.
+    /// The basis of both ranges.
     pub basis: Basis,
-    /// Where it stands: a function of the kernel, a manual, a message, a measurement.
+    /// Where the cost is documented: a kernel function, a manual, a message, a measurement.
     pub source: String,
 }
 
-/// What an instruction costs: the same for all events.
+/// The time per instruction, the same for all events.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pace {
-    /// Nanoseconds of an instruction.
+    /// Nanoseconds per instruction.
     pub ns: Range,
-    /// How it is known.
+    /// The basis of the range.
     pub basis: Basis,
-    /// Where it stands.
+    /// Where it is documented.
     pub source: String,
 }
 
-/// All costs.
+/// The costs of a study.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Costs {
-    /// What an instruction costs.
+    /// The time per instruction.
     pub instruction: Pace,
-    /// What each event costs.
+    /// The cost of each event.
     pub events: Vec<Cost>,
 }
 
 impl Basis {
-    /// In a word.
+    /// The basis as one word.
     pub fn word(self) -> &'static str {
         match self {
             Basis::Counted => "counted",
@@ -76,29 +76,30 @@ impl Basis {
 }
 
 impl Range {
-    /// A range of one figure.
+    /// A range with a single value.
     pub fn exactly(figure: f64) -> Range {
         Range { low: figure, high: figure }
     }
 
-    /// Whether it holds a figure.
+    /// Whether the range contains a value.
     pub fn holds(self, figure: f64) -> bool {
         self.low <= figure && figure <= self.high
     }
 
-    /// What is saved where this is left: 1 less it.
+    /// The saving if this range is what remains: 1 minus it.
     pub(super) fn saved(self) -> Range {
         Range { low: 1.0 - self.high, high: 1.0 - self.low }
     }
 
-    /// The mean of both ends, each by itself: no choice of costs gives a mean outside it. `None` of nothing.
+    /// The range of the mean, computed separately for each bound: no choice of costs gives a mean outside it. `None`
+    /// for no ranges.
     pub fn mean(ranges: &[Range]) -> Option<Range> {
         let mean = |of: fn(&Range) -> f64| ranges.iter().map(of).sum::<f64>() / ranges.len() as f64;
         (!ranges.is_empty()).then(|| Range { low: mean(|range| range.low), high: mean(|range| range.high) })
     }
 }
 
-/// An event of two variants: how often each has it, and what it costs.
+/// An event of two variants: its count in each, and its cost.
 struct Term {
     of: f64,
     base: f64,
@@ -116,10 +117,10 @@ impl Costs {
         Range { low: at(|range| range.low), high: at(|range| range.high) }
     }
 
-    /// The time of `of` over that of `base`, over all choices of costs. `None` where `base` costs nothing.
+    /// Time of `of` divided by time of `base`, over all choices of costs. `None` if `base` costs nothing.
     pub fn ratio(&self, of: &Counts, base: &Counts) -> Option<Range> {
         let Range { low, high } = self.instruction.ns;
-        // With all else fixed the ratio moves one way with the pace: its ends are those of the pace.
+        // With everything else fixed the ratio is monotonic in the pace, so its extremes are at the ends of the pace.
         let ends = [low, high].map(|pace| {
             self.terms(of, base, |cost| Range {
                 low: cost.instructions.low * pace + cost.ns.low,
@@ -131,7 +132,7 @@ impl Costs {
         Some(Range { low: all(f64::min, |range| range.low)?, high: all(f64::max, |range| range.high)? })
     }
 
-    /// The same by instructions alone, as if nothing else took time.
+    /// Same as [`Costs::ratio`] for instructions only, as if nothing else took time.
     pub fn ratio_of_instructions(&self, of: &Counts, base: &Counts) -> Option<Range> {
         extremes(&self.terms(of, base, |cost| cost.instructions))
     }
@@ -150,9 +151,9 @@ fn extremes(terms: &[Term]) -> Option<Range> {
     Some(Range { low: extreme(terms, false)?, high: extreme(terms, true)? })
 }
 
-/// The largest (or the least) ratio of two sums over all choices of costs, by Dinkelbach's iteration: a cost is at the end
-/// that moves the ratio away from the best one so far. It ends, because each step is one of finitely many choices and
-/// none comes twice.
+/// The largest (or the smallest) ratio of two sums over all choices of costs, by Dinkelbach's iteration: each cost is
+/// set to the end of its range that moves the ratio beyond the best one so far. The iteration terminates, because each
+/// step is one of finitely many choices and none occurs twice.
 fn extreme(terms: &[Term], is_largest: bool) -> Option<f64> {
     let ratio = |at: f64| {
         let cost = |term: &Term| {
@@ -202,7 +203,7 @@ mod tests {
         of.iter().enumerate().map(|(at, count)| (at.to_string(), *count)).collect()
     }
 
-    /// Every choice of the ends of all ranges.
+    /// Tries every combination of range ends.
     fn slow(ranges: &[(Range, Range)], pace: Range, of: &[u64], base: &[u64]) -> Option<Range> {
         let ends = |range: Range| [range.low, range.high];
         let mut all: Option<Range> = None;

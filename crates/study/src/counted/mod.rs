@@ -1,8 +1,9 @@
-//! Work that is counted exactly and weighed with costs that are known within ranges: what variants of it save, as a range.
+//! Work that is counted exactly and weighted with costs known as ranges: the savings of its variants, as ranges.
 //!
-//! The program counts what each variant does ([`Case`]: so many events of each name); the study's file says what an event
-//! costs, and where that is known from ([`Costs`]). A time and a saving are then ranges: they hold for every choice of costs
-//! within theirs. A variant and the baseline always have the same costs, so their ratio is narrower than those of their times.
+//! The program counts what each variant does ([`Case`]: a count per named event). The study's file defines the cost of
+//! an event and its source ([`Costs`]). Times and savings are then ranges: they cover every choice of costs within
+//! their ranges. A variant and the baseline always use the same costs, so their ratio is narrower than the ratio of
+//! their times.
 
 mod beside;
 mod cost;
@@ -14,41 +15,41 @@ pub use table::{Row, Saving, Table};
 
 use std::collections::BTreeMap;
 
-/// What is counted, of which variants, and what it costs: a part of a study.
+/// The part of a study that defines what is counted, of which variants, and what it costs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
-    /// What the program counts, by its name.
+    /// The counted work, by its name in the program.
     pub what: String,
-    /// Bytes of memory that it is counted for.
+    /// Bytes of memory for which the work is counted.
     pub bytes: u64,
-    /// The translation granules, over which savings are averaged too.
+    /// The translation granules. Savings are also averaged over them.
     pub granules: Vec<String>,
-    /// The variants; the others are set beside the first.
+    /// The variants; all are compared with the first.
     pub variants: Vec<String>,
-    /// What an event costs.
+    /// The cost of each event.
     pub costs: Costs,
-    /// What must be known to read the published figures.
+    /// Remark that is needed to read the published figures.
     pub note: Option<String>,
     /// Savings that others have published.
     pub published: Vec<Figure>,
 }
 
-/// How often each event happens, by its name.
+/// Number of events, by name.
 pub type Counts = BTreeMap<String, u64>;
 
-/// What a variant does in one case.
+/// The work of a variant in one case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// When it is done: `enable`, `clear`.
+    /// The phase of the work: `enable`, `clear`.
     pub phase: String,
-    /// What the memory is mapped with: `pages`, `thp`, `1g`.
+    /// What maps the memory: `pages`, `thp`, `1g`.
     pub backing: String,
     /// The translation granule.
     pub granule: String,
     /// The variant.
     pub variant: String,
-    /// Entries that are visited in all.
+    /// Page table entries visited in total.
     pub visits: u64,
-    /// Everything that costs time.
+    /// Counts of all events that cost time.
     pub counts: Counts,
 }

@@ -1,41 +1,41 @@
-//! What every variant does and saves, granule by granule, and on the average over granules.
+//! The work and the savings of every variant, per granule and averaged over granules.
 
 use serde::Serialize;
 
 use super::cost::Range;
 use super::{Case, Counted};
 
-/// A case with what it costs.
+/// A case with its cost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// When it is done.
+    /// The phase of the work.
     pub phase: String,
-    /// What the memory is mapped with.
+    /// What maps the memory.
     pub backing: String,
-    /// The granule.
+    /// The translation granule.
     pub granule: String,
     /// The variant.
     pub variant: String,
-    /// Entries that are visited.
+    /// Page table entries visited.
     pub visits: u64,
-    /// Seconds that it takes.
+    /// Seconds that the work takes.
     pub time_s: Range,
-    /// What it saves against the first variant; absent for that one.
+    /// The saving over the first variant; absent for that one.
     pub saving: Option<Saving>,
 }
 
-/// What a variant saves: a share of the first variant's time.
+/// The saving of a variant, as a share of the first variant's time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Saving {
-    /// Of the time.
+    /// Share of the time.
     pub time: Range,
-    /// Of the instructions.
+    /// Share of the instructions.
     pub instructions: Range,
-    /// Of the time that the variant before it takes; absent where that is the first.
+    /// Share of the time of the preceding variant; absent if that is the first.
     pub beyond: Option<Range>,
 }
 
-/// All cases with what they cost.
+/// All cases with their costs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Table {
     /// In the order of the cases.
@@ -43,7 +43,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Weighs cases.
+    /// Computes the costs of cases.
     pub fn of(counted: &Counted, cases: &[Case]) -> Table {
         let row = |case: &Case| Row {
             phase: case.phase.clone(),
@@ -57,22 +57,22 @@ impl Table {
         Table { rows: cases.iter().map(row).collect() }
     }
 
-    /// The phases, each once, in the order of the rows.
+    /// The distinct phases, in the order of the rows.
     pub fn phases(&self) -> Vec<&str> {
         self.distinct(|row| &row.phase)
     }
 
-    /// What memory is mapped with, each once.
+    /// The distinct backings.
     pub fn backings(&self) -> Vec<&str> {
         self.distinct(|row| &row.backing)
     }
 
-    /// The granules, each once.
+    /// The distinct granules.
     pub fn granules(&self) -> Vec<&str> {
         self.distinct(|row| &row.granule)
     }
 
-    /// The variants, each once.
+    /// The distinct variants.
     pub fn variants(&self) -> Vec<&str> {
         self.distinct(|row| &row.variant)
     }
@@ -87,7 +87,7 @@ impl Table {
         all
     }
 
-    /// The rows of a phase, a backing and a variant: one for each granule.
+    /// The rows of a phase, a backing and a variant: one per granule.
     pub fn of_granules<'a>(
         &'a self,
         phase: &'a str,
@@ -97,7 +97,7 @@ impl Table {
         self.rows.iter().filter(move |row| row.phase == phase && row.backing == backing && row.variant == variant)
     }
 
-    /// What a variant saves on the average over granules, each of which counts alike.
+    /// The saving of a variant averaged over granules with equal weight.
     pub fn average(&self, phase: &str, backing: &str, variant: &str) -> Option<Saving> {
         let savings: Vec<Saving> = self.of_granules(phase, backing, variant).filter_map(|row| row.saving).collect();
         let mean = |of: fn(&Saving) -> Range| Range::mean(&savings.iter().map(of).collect::<Vec<_>>());

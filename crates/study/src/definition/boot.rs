@@ -1,4 +1,4 @@
-//! Boots of the host as an axis: what one must have to be an arm.
+//! Boots of the host as an axis: the requirements that a boot must meet to be an arm.
 
 use policy::DirectMapLeaves;
 use policy::size::{PageSize, SizeError, format_bytes, parse_bytes};
@@ -8,47 +8,47 @@ use super::wire::WireBoot;
 use crate::guest;
 use crate::machine::Machine;
 
-/// What a boot must have.
+/// The requirements of a boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boot {
     /// Its name in the study.
     pub name: String,
-    /// Whether the others are compared with it.
+    /// Whether it is the baseline.
     pub is_baseline: bool,
-    /// Its kernel's release begins so: `6.1` is that of 6.1.90 and not of 6.12.
+    /// Prefix of its kernel's release, in whole numbers: `6.1` matches 6.1.90 and not 6.12.
     pub kernel: Option<String>,
-    /// Words of the kernel's command line.
+    /// Words that the kernel's command line must contain.
     pub with: Vec<String>,
-    /// Words that are not on it.
+    /// Words that the kernel's command line must not contain.
     pub without: Vec<String>,
-    /// The base page.
+    /// Base page size.
     pub base_page: Option<PageSize>,
-    /// Words of the kernel's version, which tell builds of one release apart: `#2`, a date.
+    /// Words of the kernel's version, which distinguish builds of one release: `#2`, a date.
     pub build: Option<String>,
-    /// The host: its processor's name has it, or its id begins with it.
+    /// The host: part of its processor's name, or a prefix of its id.
     pub host: Option<String>,
-    /// The memory that the host has, bytes. The kernel may manage a tenth less, or a hundredth more.
+    /// Memory of the host in bytes. The kernel may manage a tenth less or a hundredth more.
     pub memory_bytes: Option<u64>,
-    /// What maps nine tenths of the kernel's direct map.
+    /// The leaf size that maps nine tenths of the kernel's direct map.
     pub leaves: Option<DirectMapLeaves>,
-    /// Whether pagelab split the direct map since boot; without it, a boot with [`Boot::leaves`] must have booted with them.
+    /// Whether pagelab split the direct map since boot. If false, a boot with [`Boot::leaves`] must have booted with them.
     pub is_demoted: bool,
-    /// The guest that it is; absent: a boot of the host itself.
+    /// The guest, if it is one; absent: a boot of the host itself.
     pub guest: Option<Guest>,
 }
 
-/// A boot that pagelab makes by itself, in a guest.
+/// A boot that pagelab performs itself, in a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guest {
-    /// The kernel's image.
+    /// Path of the kernel image.
     pub image: String,
-    /// More words of the kernel's command line.
+    /// Additional words for the kernel's command line.
     pub cmdline: String,
-    /// The guest's memory, as `compare --memory` takes it.
+    /// Memory of the guest, in the syntax of `compare --memory`.
     pub memory: Option<String>,
-    /// It is emulated, with a clock that counts instructions.
+    /// Whether it is emulated with a clock that counts instructions.
     pub icount: bool,
-    /// The root of the system whose files it has; absent: the host's.
+    /// Root directory of the system whose files the guest uses; absent: the host's.
     pub sysroot: Option<String>,
 }
 
@@ -61,7 +61,7 @@ impl Boot {
         }
         let guest = Guest::of(name, wire)?;
         let own = guest.iter().map(|_| guest::kernel_word(name));
-        // A guest's is what it is given.
+        // A guest has the memory that it is given, so there is nothing to require.
         let memory = wire.memory.as_ref().filter(|_| guest.is_none());
         let wrong_memory = |error| DefinitionError::Memory { boot: name.to_owned(), error };
         Ok(Boot {
@@ -80,7 +80,7 @@ impl Boot {
         })
     }
 
-    /// A guest among others that are named on the command line.
+    /// A guest that is named on the command line, one of several.
     pub fn of_guest(name: &str, is_baseline: bool, guest: Guest) -> Boot {
         Boot {
             name: name.to_owned(),
@@ -98,14 +98,14 @@ impl Boot {
         }
     }
 
-    /// The memory that it says a boot of the host has, bytes: by `memory`, or by `mem=` on the kernel's command line.
+    /// The required memory of a boot of the host in bytes, from `memory` or from `mem=` on the kernel's command line.
     pub fn says_memory_bytes(&self) -> Option<u64> {
         let of_word = |word: &String| parse_bytes(word.strip_prefix("mem=")?).ok();
         let by_word = || self.with.iter().find_map(of_word);
         self.memory_bytes.or_else(by_word).filter(|_| self.guest.is_none())
     }
 
-    /// What it must have, in words.
+    /// The requirements in words.
     pub fn describe(&self) -> String {
         if let Some(guest) = &self.guest {
             return format!("a guest with {}", guest.image);
@@ -124,7 +124,7 @@ impl Boot {
         if all.is_empty() { "any boot".to_owned() } else { all.join(", ") }
     }
 
-    /// What a machine lacks to be this boot; `None`: nothing.
+    /// The first requirement that a machine does not meet; `None` if it meets all.
     pub fn lacks(&self, machine: &Machine) -> Option<String> {
         let words: Vec<&str> = machine.kernel_command_line.split_whitespace().collect();
         let release = machine.kernel.split_whitespace().next().unwrap_or_default();
@@ -142,7 +142,7 @@ impl Boot {
         base.map(|base| format!("a kernel with base pages of {base}")).or_else(|| self.lacks_host(machine))
     }
 
-    /// What the kernel's build or the host itself lacks.
+    /// Requirements on the kernel's build and on the host.
     fn lacks_host(&self, machine: &Machine) -> Option<String> {
         let version = machine.kernel.split_once(' ').map_or("", |(_, version)| version);
         let is_host = |host: &String| {
@@ -158,7 +158,8 @@ impl Boot {
             .or_else(|| self.lacks_leaves(machine))
     }
 
-    /// What the direct map lacks. One that was split since boot is none that was booted so: splitting leaves traces of its own.
+    /// Requirements on the direct map. One that was split since boot does not count as booted with those leaves:
+    /// splitting has side effects of its own.
     fn lacks_leaves(&self, machine: &Machine) -> Option<String> {
         let wanted = self.leaves?;
         let Some(found) = machine.direct_map else {
@@ -175,7 +176,7 @@ impl Boot {
     }
 }
 
-/// `4K`, `2M`, `1G`, or `mixed`.
+/// Parses `4K`, `2M`, `1G` or `mixed`.
 fn leaves(text: &str) -> Result<DirectMapLeaves, SizeError> {
     match text {
         "mixed" => Ok(DirectMapLeaves::Mixed),
@@ -183,7 +184,7 @@ fn leaves(text: &str) -> Result<DirectMapLeaves, SizeError> {
     }
 }
 
-/// After `split into`, or with the word for it.
+/// The leaves as words, with "with" unless they follow `split`.
 fn with_leaves(leaves: DirectMapLeaves, split: &str) -> String {
     if split.is_empty() { format!("with {leaves}") } else { leaves.to_string() }
 }
@@ -206,13 +207,13 @@ impl Guest {
     }
 }
 
-/// Whether a kernel that manages so many bytes has a memory of `bytes`: firmware and kernel keep up to a tenth of it, and sizes
-/// are rounded by up to a hundredth.
+/// Whether a kernel that manages this many bytes can have a memory of `bytes`: firmware and kernel reserve up to a
+/// tenth of it, and sizes are rounded by up to a hundredth.
 fn has_memory(managed_bytes: u64, bytes: u64) -> bool {
     (bytes - bytes / 10..=bytes.saturating_add(bytes / 100)).contains(&managed_bytes)
 }
 
-/// Whether a release begins with the numbers of another one, not in the middle of one of them.
+/// Whether a release begins with the numbers of `kernel`, without cutting a number in two.
 fn begins(release: &str, kernel: &str) -> bool {
     let is_digit = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
     let ends_in_number = kernel.ends_with(|c: char| c.is_ascii_digit());

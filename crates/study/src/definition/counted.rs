@@ -1,4 +1,4 @@
-//! What a study counts and weighs, as its file has it.
+//! `[counted]` of a study's file: what is counted and how it is weighted.
 
 use serde::Deserialize;
 
@@ -19,7 +19,7 @@ pub(super) struct WireCounted {
     cost: Vec<WireCost>,
 }
 
-/// What an instruction costs.
+/// Time per instruction.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WirePace {
@@ -28,7 +28,7 @@ struct WirePace {
     source: String,
 }
 
-/// What an event costs.
+/// Cost of an event.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WireCost {
@@ -41,7 +41,7 @@ struct WireCost {
     source: String,
 }
 
-/// Which saving of the counted work a published figure is of.
+/// The saving of the counted work to which a published figure refers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WireSaving {
@@ -52,44 +52,44 @@ pub(super) struct WireSaving {
     pub instructions: bool,
 }
 
-/// What is wrong with `[counted]`, or with a published figure of it.
+/// An error in `[counted]`, or in a published figure of counted work.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CountedError {
-    /// A size that is none.
+    /// Invalid size.
     #[error("bytes: {0}")]
     Bytes(SizeError),
-    /// Ends that are no range.
+    /// Invalid range.
     #[error("cost of {event:?}: expected two numbers from 0 on, the lower one first, found {low} and {high}")]
     Range {
         /// The event, or `instruction`.
         event: String,
-        /// The first end.
+        /// Lower bound.
         low: f64,
-        /// The other one.
+        /// Upper bound.
         high: f64,
     },
-    /// A cost that nobody can look up.
+    /// A cost without a source.
     #[error("cost of {event:?}: source: expected where the cost stands, or why it is assumed")]
     Source {
         /// The event, or `instruction`.
         event: String,
     },
-    /// A published figure of counted work, in a study that counts nothing.
+    /// A published figure of counted work in a study without `[counted]`.
     #[error("published {what:?}: there is no [counted] in this study")]
     NothingCounted {
-        /// What the figure says.
+        /// Description of the figure.
         what: String,
     },
-    /// A published figure that is no saving.
+    /// A published figure of counted work that is not a saving.
     #[error("published {what:?}: a figure of counted work has `change`, and no workload, policy, boot, metric or wins")]
     Figure {
-        /// What the figure says.
+        /// Description of the figure.
         what: String,
     },
 }
 
 impl WireCounted {
-    /// What is counted, for so much memory, with the figures that were published of it.
+    /// Converts `[counted]` for this size of memory, with the published figures.
     pub(super) fn read(&self, bytes: &str, published: Vec<Figure>) -> Result<Counted, CountedError> {
         Ok(Counted {
             what: self.what.clone(),
@@ -105,7 +105,7 @@ impl WireCounted {
         })
     }
 
-    /// The events that have a cost.
+    /// Names of the events that have a cost.
     pub(super) fn events(&self) -> impl Iterator<Item = &String> {
         self.cost.iter().map(|cost| &cost.event)
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a study or a suite.
+//! Errors in the file of a study or a suite.
 
 use policy::size::SizeError;
 
@@ -7,41 +7,41 @@ use super::listed::listed;
 use super::placeholder::PlaceholderError;
 use super::{SCHEMA, SUITE_SCHEMA, Size};
 
-/// A study that makes no sense.
+/// An invalid study or suite.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DefinitionError {
-    /// Another kind of file, or another version of it.
+    /// Another kind of file, or another schema version.
     #[error("schema: found {found:?}, expected {SCHEMA:?}")]
     Schema {
         /// What was found.
         found: String,
     },
-    /// A name that cannot be that of a file.
+    /// A name that cannot be a file name.
     #[error("name: expected letters, digits, - and _, found {found:?}")]
     Name {
         /// What was found.
         found: String,
     },
-    /// The same of a suite.
+    /// Another kind of file than a suite, or another schema version.
     #[error("schema: found {found:?}, expected {SUITE_SCHEMA:?}")]
     SuiteSchema {
         /// What was found.
         found: String,
     },
-    /// A suite that makes no sense, or not as a study uses it.
+    /// An invalid suite, or a suite that does not fit the study.
     #[error("suite {suite:?}: {error}")]
     Suite {
-        /// The suite.
+        /// Name of the suite.
         suite: String,
-        /// What is wrong.
+        /// The error in the suite.
         error: Box<DefinitionError>,
     },
-    /// A size that the file does not have.
+    /// A size that the file does not define.
     #[error("there is no [sizes.{wanted}]; there are {known}")]
     Size {
-        /// What was asked for.
+        /// The requested size.
         wanted: String,
-        /// What there is.
+        /// The defined sizes.
         known: String,
     },
     /// More trials than a study may have.
@@ -51,58 +51,58 @@ pub enum DefinitionError {
          or machines, or make several studies"
     )]
     TooManyTrials {
-        /// How many there may be.
+        /// The limit.
         max: u64,
-        /// How many.
+        /// The number of trials.
         trials: u128,
         /// Workloads with their axes and variants.
         rows: u128,
-        /// Policies.
+        /// Number of policies.
         policies: u128,
-        /// Trials of each of these.
+        /// Trials of each row under each policy.
         runs: u128,
     },
-    /// Words that are too long once their placeholders are filled in.
+    /// Words that become too long when their placeholders are filled in.
     #[error(
         "the words of all rows take more than {} with their placeholders filled in; shorten them, or an axis",
         policy::size::format_bytes(*max_bytes as u64)
     )]
     TooMuchText {
-        /// What they may take.
+        /// The limit.
         max_bytes: usize,
     },
-    /// More of something than a study may have.
+    /// More entries than a study may have.
     #[error("{key}: expected at most {max}, found {found}")]
     TooMany {
-        /// Which list.
+        /// Key of the list.
         key: &'static str,
-        /// How many there may be.
+        /// The limit.
         max: usize,
-        /// How many there are.
+        /// The number of entries.
         found: usize,
     },
-    /// Nothing to run, or nothing to compare.
+    /// A wrong number of entries: nothing to run, or nothing to compare.
     #[error("{key}: expected {expected}, found {found}")]
     Count {
-        /// Which list.
+        /// Key of the list.
         key: &'static str,
-        /// How many.
+        /// The allowed number.
         expected: &'static str,
-        /// What was found.
+        /// The number of entries.
         found: usize,
     },
-    /// The name of a guest that cannot stand on a kernel's command line.
+    /// A guest's name that is not a valid word on a kernel's command line.
     #[error(
         "boots.{boot:?}: the name of a guest is a word of its kernel's command line: expected one without spaces, quotes, / and ="
     )]
     GuestName {
-        /// The boot.
+        /// Name of the boot.
         boot: String,
     },
-    /// What a guest is given, and no guest.
+    /// Keys of a guest in a boot that is not a guest.
     #[error("boots.{boot}: cmdline, icount and sysroot are a guest's; name its kernel's image = \"FILE\"")]
     NoGuest {
-        /// The boot.
+        /// Name of the boot.
         boot: String,
     },
     /// Guests with different clocks.
@@ -110,85 +110,85 @@ pub enum DefinitionError {
         "boots: {counts} has icount = true and {other} has not, and instructions are no time; give it to all of them, or to none"
     )]
     GuestClocks {
-        /// The guest that counts.
+        /// A guest whose clock counts instructions.
         counts: String,
-        /// The other one.
+        /// A guest whose clock does not.
         other: String,
     },
-    /// Two boots that the others are compared with.
+    /// Two baseline boots.
     #[error("boots: {one} and {other} have baseline = true; expected one boot that has it")]
     Baselines {
-        /// One of them.
+        /// The first.
         one: String,
-        /// The other one.
+        /// The second.
         other: String,
     },
-    /// Boots of the host and guests.
+    /// A mix of guests and boots of the host.
     #[error(
         "boots: {guest} is a guest and {host} a boot of the host, which cannot be compared; make all of them guests, or none"
     )]
     GuestAndHost {
-        /// The guest.
+        /// A guest.
         guest: String,
-        /// The boot of the host.
+        /// A boot of the host.
         host: String,
     },
-    /// A name that is there twice.
+    /// A duplicate name.
     #[error("{key}: {name:?} is there twice")]
     Twice {
-        /// Which list.
+        /// Key of the list.
         key: &'static str,
-        /// The name.
+        /// The duplicate name.
         name: String,
     },
-    /// A name that is not in the list that it is from.
+    /// A reference to an unknown name.
     #[error("{key}: there is no {name:?}; there are {known}")]
     Unknown {
-        /// The key.
+        /// Key that contains the reference.
         key: String,
-        /// The name.
+        /// The unknown name.
         name: String,
-        /// What there is.
+        /// The known names.
         known: String,
     },
-    /// Two names of one policy.
+    /// Two names for one policy.
     #[error("policies: {one:?} and {other:?} are the same policy; name it once")]
     SamePolicy {
-        /// One of them.
+        /// The first name.
         one: String,
-        /// The other one.
+        /// The second name.
         other: String,
     },
-    /// A policy that a boot has or has not, beside one that a program is given.
+    /// A policy that is decided at boot, together with one that is set per program.
     #[error(
         "policies: {boot:?} is decided when the machine boots, and {program:?} for each program; \
          boots are compared with each other alone: make two studies"
     )]
     BootAndProgram {
-        /// The one.
+        /// The policy of boots.
         boot: String,
-        /// The other one.
+        /// The policy of programs.
         program: String,
     },
-    /// A metric that a workload does not have.
+    /// A primary metric that a workload does not have.
     #[error("workload {workload:?}: there is no metric {name:?} that could decide; there are {known}")]
     Metric {
-        /// The workload.
+        /// Name of the workload.
         workload: String,
-        /// The metric.
+        /// Name of the metric.
         name: String,
-        /// What there is.
+        /// The metrics of the workload.
         known: String,
     },
     /// Variants that cannot be compared.
     #[error("workload {workload:?}: variants: {what}")]
     Variants {
-        /// The workload.
+        /// Name of the workload.
         workload: String,
-        /// Why not, and what to do.
+        /// The reason, and what to do.
         what: &'static str,
     },
-    /// Ages of memory as an axis beside other variants.
+    /// Several values of `fragmented`, which are variants, together with other variants.
     #[error(
         "fragmented: several values are variants, and there are others; give each variant a `fragmented` of its own"
     )]
@@ -199,47 +199,47 @@ pub enum DefinitionError {
          placeholders that the workload has, an environment or `fragmented` of its own"
     )]
     SameVariant {
-        /// The workload.
+        /// Name of the workload.
         workload: String,
-        /// One of them.
+        /// The first variant.
         one: String,
-        /// The other one.
+        /// The second variant.
         other: String,
     },
-    /// An axis whose values make no difference.
+    /// An axis that no text of the workload uses.
     #[error("workload {workload:?}: nothing in it asks for its axis, {{{axis}}}: its rows would be the same")]
     IdleAxis {
-        /// The workload.
+        /// Name of the workload.
         workload: String,
-        /// The axis.
+        /// Name of the axis.
         axis: String,
     },
-    /// A workload with nothing to run, and no reason for it.
+    /// A workload with nothing to run and without a reason for that.
     #[error("workload {name:?}: expected a command, a trace, or `missing` with the reason why there is neither")]
     Empty {
-        /// The workload.
+        /// Name of the workload.
         name: String,
     },
-    /// A word with a placeholder that has no value.
+    /// A workload with a placeholder that cannot be filled in.
     #[error("workload {workload:?}: {error}")]
     Placeholder {
-        /// The workload.
+        /// Name of the workload.
         workload: String,
-        /// What is wrong.
+        /// The error of the placeholder.
         error: PlaceholderError,
     },
-    /// The same of an input.
+    /// An input with a placeholder that cannot be filled in.
     #[error("input {input:?}: {error}")]
     InputPlaceholder {
-        /// The input.
+        /// Name of the input.
         input: String,
-        /// What is wrong.
+        /// The error of the placeholder.
         error: PlaceholderError,
     },
-    /// An input whose file has no plain name.
+    /// An input whose output is not a plain file name.
     #[error("input {input:?}: output: expected the name of a file without `/`, found {found:?}")]
     Output {
-        /// The input.
+        /// Name of the input.
         input: String,
         /// What was found.
         found: String,
@@ -247,16 +247,16 @@ pub enum DefinitionError {
     /// An input without a command.
     #[error("input {input:?}: expected a command that makes it")]
     NothingMakes {
-        /// The input.
+        /// Name of the input.
         input: String,
     },
-    /// A change that is none.
+    /// An invalid published change.
     #[error("published.change: expected a signed percentage such as -33.1% or +250%, found {found:?}")]
     Change {
         /// What was found.
         found: String,
     },
-    /// A share of wins that is none.
+    /// An invalid published share of wins.
     #[error(
         "published.wins: expected a percentage of workloads such as 45%, with a policy and no workload; found {found:?}"
     )]
@@ -264,100 +264,100 @@ pub enum DefinitionError {
         /// What was found.
         found: String,
     },
-    /// A published figure with no figure, or with two.
+    /// A published figure with neither `change` nor `wins`, or with both.
     #[error("published {what:?}: expected `change` or `wins`")]
     Figure {
-        /// What it says.
+        /// Description of the figure.
         what: String,
     },
-    /// A published figure of a workload and of a suite.
+    /// A published figure with both a workload and a suite.
     #[error("published {what:?}: it has `workload` and `suite`; expected one of them, or none")]
     WorkloadAndSuite {
-        /// What it says.
+        /// Description of the figure.
         what: String,
     },
-    /// A workload that is missing and is there.
+    /// A workload that is `missing` but has something to run.
     #[error("workload {name:?}: it has `missing` and something to run; expected one of them")]
     MissingAndThere {
-        /// The workload.
+        /// Name of the workload.
         name: String,
     },
-    /// A series that makes no sense.
+    /// An invalid series.
     #[error("series {series:?}: {what}")]
     Series {
-        /// The series.
+        /// Name of the series.
         series: String,
-        /// What is wrong.
+        /// The error, as a clause.
         what: String,
     },
-    /// What is counted and weighed makes no sense.
+    /// Invalid `[counted]`.
     #[error("counted: {0}")]
     Counted(#[from] CountedError),
-    /// A word of it with a placeholder that has no value.
+    /// A placeholder in `[counted]` that cannot be filled in.
     #[error("counted: {0}")]
     CountedPlaceholder(PlaceholderError),
-    /// What is no word or no number for Slurm.
+    /// An invalid word or number for Slurm.
     #[error("slurm.{key}: expected {expected}, found {found:?}")]
     Slurm {
-        /// The key.
+        /// The key in `[slurm]`.
         key: &'static str,
-        /// What it takes.
+        /// What the key accepts.
         expected: &'static str,
         /// What was found.
         found: String,
     },
-    /// A size of memory that is none.
+    /// An invalid memory size.
     #[error("boots.{boot}.memory: {error}")]
     Memory {
-        /// The boot.
+        /// Name of the boot.
         boot: String,
-        /// What is wrong.
+        /// The error of the size.
         error: SizeError,
     },
-    /// Leaves that are none.
+    /// An invalid leaf size.
     #[error("boots.{boot}.leaves: expected a size such as 2M, or mixed: {error}")]
     Leaves {
-        /// The boot.
+        /// Name of the boot.
         boot: String,
-        /// What is wrong.
+        /// The error of the size.
         error: SizeError,
     },
-    /// A boot that was split, into nobody says what.
+    /// A split boot without the leaf size of the split.
     #[error("boots.{boot}.demoted: expected `leaves` beside it, the size that the direct map was split into")]
     DemotedToNothing {
-        /// The boot.
+        /// Name of the boot.
         boot: String,
     },
-    /// A boot that does not say its memory, beside one that does.
+    /// A boot without a memory size, while another has one.
     #[error(
         "boots.{other}: boots.{boot} says its memory (`memory`, or `mem=` in `with`), and this one does not; expected it of all \
          boots, which are then compared over sizes of memory, or of none"
     )]
     MemoryOfSome {
-        /// One that says it.
+        /// The boot with a memory size.
         boot: String,
-        /// One that does not.
+        /// The boot without one.
         other: String,
     },
-    /// A size that is none.
+    /// An invalid base page size.
     #[error("boots.{boot}.base_page: {error}")]
     BasePage {
-        /// The boot.
+        /// Name of the boot.
         boot: String,
-        /// What is wrong.
+        /// The error of the size.
         error: SizeError,
     },
 }
 
 impl DefinitionError {
-    /// There is no such size.
+    /// The error for an unknown size.
     pub(super) fn no_size<'a>(size: Size, known: impl Iterator<Item = &'a String>) -> DefinitionError {
         let known: Vec<String> = known.map(|name| format!("[sizes.{name}]")).collect();
         let known = if known.is_empty() { "none".to_owned() } else { listed(known.into_iter()) };
         DefinitionError::Size { wanted: size.name().to_owned(), known }
     }
 
-    /// The same, of a suite.
+    /// The same error as an error of a suite.
     pub(super) fn in_suite(self, suite: &str) -> DefinitionError {
         DefinitionError::Suite { suite: suite.to_owned(), error: Box::new(self) }
     }

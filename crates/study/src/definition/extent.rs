@@ -1,4 +1,4 @@
-//! How much a study multiplies out to: counted before it is built.
+//! Computes the extent of a study, that is, how many trials it multiplies out to, before it is built.
 
 use std::cell::Cell;
 
@@ -6,12 +6,12 @@ use super::wire::{WireSize, WireWorkload};
 use super::{DefinitionError, HOST};
 use crate::comparison::Design;
 
-/// Trials that a study may have. At a second each they take more than a day.
+/// Maximum number of trials of a study. At a second each they take more than a day.
 pub const MAX_TRIALS: u64 = 100_000;
-/// Bytes that the words of all rows may have once their placeholders are filled in.
+/// Maximum bytes of the words of all rows after their placeholders are filled in.
 const MAX_TEXT_BYTES: usize = 64 << 20;
 
-/// The factors of a study's trials.
+/// The factors of a study's number of trials.
 pub(super) struct Extent {
     rows: u128,
     policies: u128,
@@ -19,7 +19,7 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// Counts the rows of these workloads under each policy: the blocks of each boot on the host, and one run on each model machine.
+    /// The extent of these rows under each policy: the blocks of each boot on the host, and one run on each model machine.
     pub fn new(rows: u128, policies: usize, machines: &[String], amount: &WireSize, boots: usize) -> Extent {
         let hosts = machines.iter().filter(|machine| *machine == HOST).count();
         let blocks = amount.blocks.unwrap_or_else(|| amount.min_blocks.unwrap_or(Design::MIN_BLOCKS));
@@ -29,7 +29,7 @@ impl Extent {
         Extent { rows, policies: policies as u128, runs }
     }
 
-    /// Refuses more than [`MAX_TRIALS`].
+    /// Refuses an extent of more than [`MAX_TRIALS`].
     pub fn check(&self) -> Result<(), DefinitionError> {
         let Extent { rows, policies, runs } = *self;
         match rows.saturating_mul(policies).saturating_mul(runs) {
@@ -39,8 +39,8 @@ impl Extent {
     }
 }
 
-/// The rows of workloads: each choice of values on the axes, for each variant. `of_study`: the number of variants of a workload
-/// that has none of its own.
+/// Number of rows of workloads: each combination of axis values, for each variant. `of_study` is the number of variants
+/// of a workload without variants of its own.
 pub(super) fn rows<'a>(workloads: impl IntoIterator<Item = &'a WireWorkload>, of_study: usize) -> u128 {
     let rows = |workload: &WireWorkload| {
         let variants = if workload.variants.is_empty() { of_study } else { workload.variants.len() };
@@ -50,7 +50,7 @@ pub(super) fn rows<'a>(workloads: impl IntoIterator<Item = &'a WireWorkload>, of
     workloads.into_iter().map(rows).fold(0, u128::saturating_add)
 }
 
-/// The bytes that are left for the words of a study.
+/// The bytes that remain for the words of a study.
 pub(super) struct Room {
     left_bytes: Cell<usize>,
 }

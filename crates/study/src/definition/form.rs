@@ -1,33 +1,33 @@
-//! The origin's own form of a result: configurations by name, each a workload under a policy, against the first of them.
+//! The origin's own form of a result: named configurations (each a workload under a policy), compared with the first one.
 
 use super::names::Names;
 use super::wire::{WireForm, WireFormRow};
 use super::{DefinitionError, Measure, Published, Workload};
 
-/// A table as the origin has it.
+/// A table in the origin's form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Form {
-    /// Where it stands.
+    /// Where it was published.
     pub source: String,
-    /// The metrics that stand beside the one that decides, each with the heading of its column.
+    /// Additional metrics besides the primary one, each with the heading of its column.
     pub columns: Vec<(String, String)>,
-    /// Its rows, in the origin's order; the others are compared with the first.
+    /// Rows in the origin's order; all are compared with the first.
     pub rows: Vec<FormRow>,
 }
 
 /// A configuration of the origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FormRow {
-    /// What the origin calls it.
+    /// The origin's name for it.
     pub name: String,
-    /// The workload that it is here, or one of its variants: a row of the matrix.
+    /// The corresponding workload, or one of its variants: a row of the matrix.
     pub workload: String,
-    /// The policy under which that is run.
+    /// The policy under which the workload runs.
     pub policy: String,
-    /// Its place in the origin's order, the least cost first: those of one place cost the same. Absent where the origin does not
-    /// have it.
+    /// Rank in the origin's order, lowest cost first. Configurations of equal rank cost the same. Absent if the origin
+    /// does not rank it.
     pub place: Option<u32>,
-    /// What the origin says of it against the first.
+    /// The origin's figure for it against the first row.
     pub published: Option<Published>,
 }
 
@@ -52,7 +52,7 @@ impl Form {
     }
 }
 
-/// `METRIC=HEADING`; a metric alone is its own heading.
+/// Parses `METRIC=HEADING`; a metric alone is its own heading.
 fn column(text: &str) -> (String, String) {
     let (metric, heading) = text.split_once('=').unwrap_or((text, text));
     (metric.to_owned(), heading.to_owned())

@@ -1,26 +1,27 @@
-//! What a workload works on, where that must be made first: once on a machine, by a command, and known by its content's hash.
+//! Input files of a workload that a command must create first. They are created once per machine and identified by a
+//! hash of their content.
 
 use super::DefinitionError;
 use super::wire::WireInput;
 
-/// Files that are made once and kept.
+/// Files that are created once and kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
-    /// Its name, and the placeholder that stands for its place.
+    /// Its name, which is also the placeholder for its path.
     pub name: String,
-    /// Where the programs that make it come from.
+    /// Package that contains the programs that create it.
     pub package: Option<String>,
-    /// Programs and files that must be there, beside the command's own.
+    /// Required programs and files, in addition to the command itself.
     pub needs: Vec<String>,
-    /// Makes it, in an empty directory.
+    /// Command that creates it, run in an empty directory.
     pub command: Vec<String>,
-    /// The command's standard input, as it is.
+    /// Standard input of the command, verbatim.
     pub script: Option<String>,
-    /// The file that its standard output becomes: then the input is this file, and otherwise the directory.
+    /// File name for the command's standard output: then the input is this file, and otherwise the directory.
     pub output: Option<String>,
 }
 
-/// What stands around the name of an input in a word until it is known where the input is.
+/// Delimits the name of an input in a word until the input's path is known.
 const MARK: char = '\u{1}';
 
 impl Input {
@@ -45,17 +46,17 @@ impl Input {
         })
     }
 
-    /// What stands for its place in words.
+    /// The mark that represents an input's path in words.
     pub(super) fn mark(name: &str) -> String {
         format!("{MARK}{name}{MARK}")
     }
 
-    /// Whether a word has it.
+    /// Whether a word contains its mark.
     pub fn is_in(&self, word: &str) -> bool {
         word.contains(&Input::mark(&self.name))
     }
 
-    /// The word with its place filled in.
+    /// The word with the mark replaced by its path.
     pub fn placed(&self, word: &str, place: &str) -> String {
         word.replace(&Input::mark(&self.name), place)
     }

@@ -1,9 +1,9 @@
-//! Lists of names in errors.
+//! Lists of names in error messages.
 
-/// Names that an error lists.
+/// Maximum number of names that an error lists.
 const MAX_LISTED: usize = 50;
 
-/// Names for an error: the first of them, and how many more there are.
+/// The first names for an error message, and the number of the remaining ones.
 pub(super) fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
     let others = names.len().saturating_sub(MAX_LISTED);
     let first: Vec<String> = names.take(MAX_LISTED).collect();

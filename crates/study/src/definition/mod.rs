@@ -1,7 +1,8 @@
-//! What a study is: the question, and everything that is run to answer it, before any of it is run.
+//! Definition of a study: the question, and everything that is run to answer it.
 //!
-//! A file ([`Wire`], read by the program) becomes a [`Definition`] of one size ([`Wire::of_size`]): axes are
-//! multiplied out, parameters filled in, and the workloads of suites ([`WireSuite`]) among its own. Which policies and machines there are is not known here.
+//! A file ([`Wire`], parsed by the program) becomes a [`Definition`] of one size ([`Wire::of_size`]): axes are
+//! multiplied out, parameters filled in, and the workloads of suites ([`WireSuite`]) added. The existing policies and
+//! machines are not known here.
 
 mod boot;
 mod counted;
@@ -49,10 +50,10 @@ pub const HOST: &str = "host";
 /// How much of a study is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Size {
-    /// What answers the question.
+    /// As much as is needed to answer the question.
     #[default]
     Full,
-    /// What shows in minutes that all of it can be run.
+    /// A short run of minutes, which shows that everything can be run.
     Quick,
 }
 
@@ -69,98 +70,98 @@ impl Size {
 /// A study of one size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Definition {
-    /// Its name, which is one for a file.
+    /// The name of the study, a valid file name.
     pub name: String,
-    /// What it asks.
+    /// The question that the study answers.
     pub question: String,
-    /// Which size of it this is.
+    /// The size of this definition.
     pub size: Size,
-    /// The policies by name, each once.
+    /// Distinct names of the policies.
     pub policies: Vec<String>,
-    /// The one that the others are compared with.
+    /// The policy with which the others are compared.
     pub baseline: String,
-    /// The machines by name, each once; [`HOST`] is the one that runs pagelab.
+    /// Distinct names of the machines; [`HOST`] is the one that runs pagelab.
     pub machines: Vec<String>,
-    /// What is run.
+    /// The workloads that are run.
     pub workloads: Vec<Workload>,
-    /// The metric that answers the question where it is measured, as `compare --primary` takes it.
+    /// The primary metric on measured machines, in the syntax of `compare --primary`.
     pub primary: String,
-    /// The figure of a simulation that stands for it.
+    /// The simulated figure that replaces the primary metric on model machines.
     pub model_primary: String,
-    /// What does not matter, as `compare --band` takes it.
+    /// Changes that do not matter, in the syntax of `compare --band`.
     pub band: Option<String>,
-    /// The seed of every order.
+    /// Seed of all random orders.
     pub seed: Option<u64>,
     /// When the trials of a workload end.
     pub stopping: Stopping,
-    /// Sizes of the memory of small machines, rising: into which of them a workload fits is told of models.
+    /// Memory sizes of small machines, ascending; for models it is reported into which of them a workload fits.
     pub memory_sizes_bytes: Vec<u64>,
-    /// What others have published.
+    /// Published figures to compare with.
     pub published: Vec<Published>,
-    /// The origin's own form, where it is another one than a row for each workload.
+    /// The origin's own form, if it differs from one row per workload.
     pub form: Option<Form>,
-    /// What is counted and weighed, beside what is run.
+    /// Work that is counted and weighted, in addition to what is run.
     pub counted: Option<Counted>,
-    /// Series of sizes; the workloads that measure them are among the others.
+    /// Series of sizes; the workloads that measure them are in `workloads`.
     pub series: Vec<Series>,
-    /// How free memory is fragmented while anything is measured, as `compare --fragmented` takes it.
+    /// How free memory is fragmented during measurements, in the syntax of `compare --fragmented`.
     pub fragmented: Option<String>,
-    /// What boots of the host must have been measured.
+    /// Requirements of the boots of the host to be measured.
     pub boots: Vec<Boot>,
-    /// What Slurm is asked for.
+    /// Resources requested from Slurm.
     pub slurm: Slurm,
 }
 
 impl Definition {
-    /// Whether boots of one host with other memory are compared: its boots say several sizes of it.
+    /// Whether boots of one host with different memory sizes are compared, that is, whether its boots specify several sizes.
     pub fn compares_memory(&self) -> bool {
         let said: BTreeSet<u64> = self.boots.iter().filter_map(Boot::says_memory_bytes).collect();
         said.len() > 1
     }
 
-    /// Whether a workload measures a series: its figures stand there, and not in the matrix.
+    /// Whether a workload measures a series: its figures are shown there, and not in the matrix.
     pub fn is_of_series(&self, workload: &Workload) -> bool {
         self.series.iter().any(|series| series.name == workload.name)
     }
 }
 
-/// When the trials of a workload end, in the words of `compare`.
+/// When the trials of a workload end, in the syntax of the options of `compare`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stopping {
-    /// Blocks that count, at most.
+    /// Maximum number of counted blocks.
     pub blocks: Option<u32>,
-    /// Blocks that count, at least.
+    /// Minimum number of counted blocks.
     pub min_blocks: Option<u32>,
     /// Boots of each guest.
     pub boots: Option<u32>,
-    /// Half width of an interval.
+    /// Half width of an interval at which to stop.
     pub precision: Option<String>,
-    /// The longest time of a workload.
+    /// Time limit of a workload.
     pub max_time: Option<String>,
-    /// The longest time of a trial.
+    /// Time limit of a trial.
     pub trial_time: Option<String>,
-    /// Instructions of each thread that are recorded for model machines.
+    /// Instructions of each thread to record for model machines.
     pub recorded: Option<u64>,
 }
 
 impl Wire {
-    /// The names of the suites that it has workloads of, each once.
+    /// Distinct names of the suites from which the study takes workloads.
     pub fn suites(&self) -> impl Iterator<Item = &str> {
         self.suite.iter().map(|used| used.name.as_str()).collect::<BTreeSet<&str>>().into_iter()
     }
 
-    /// The study of one size, which names no suite.
+    /// The study in one size; for a study that uses no suite.
     ///
     /// # Errors
-    /// As [`Wire::with_suites`].
+    /// See [`Wire::with_suites`].
     pub fn of_size(&self, size: Size) -> Result<Definition, DefinitionError> {
         self.with_suites(size, &[])
     }
 
-    /// The study of one size, and of the suites that it names.
+    /// The study in one size, with the given suites.
     ///
     /// # Errors
-    /// Whatever is wrong with it first.
+    /// The first error in the study or in a suite.
     pub fn with_suites(&self, size: Size, suites: &[WireSuite]) -> Result<Definition, DefinitionError> {
         if self.schema != SCHEMA {
             return Err(DefinitionError::Schema { found: self.schema.clone() });
@@ -224,7 +225,7 @@ impl Wire {
         self.sizes.get(size.name()).ok_or_else(|| DefinitionError::no_size(size, self.sizes.keys()))
     }
 
-    /// The suites that it names, with what it has of each.
+    /// The suites that the study names, with its selection from each.
     fn used<'a>(&'a self, suites: &'a [WireSuite]) -> Result<Vec<(&'a WireUse, &'a WireSuite)>, DefinitionError> {
         distinct("suite.name", self.suite.iter().map(|used| &used.name))?;
         let names: Names<'_> = suites.iter().map(|suite| &suite.name).collect();
@@ -233,7 +234,7 @@ impl Wire {
         Ok(self.suite.iter().filter_map(|used| Some((used, suite(used.name.as_str())?))).collect())
     }
 
-    /// How much all of it multiplies out to.
+    /// The number of trials to which everything multiplies out.
     fn extent(
         &self,
         size: Size,
@@ -251,7 +252,7 @@ impl Wire {
         Ok(Extent::new(all, self.policies.len(), machines, amount, self.boots.len()))
     }
 
-    /// Workloads of the suites, in the order in which they are named, and those of the file itself.
+    /// Workloads of the suites, in the order in which the suites are named, and those of the file itself.
     fn workloads(
         &self,
         size: Size,
@@ -332,7 +333,8 @@ fn at_least(key: &'static str, expected: &'static str, least: usize, found: usiz
     if found < least { Err(DefinitionError::Count { key, expected, found }) } else { Ok(()) }
 }
 
-/// Refuses two names of one policy, and policies of boots beside those of programs. What is no policy of a host is not looked at.
+/// Refuses two names of one policy, and policies of boots together with policies of programs. Names that are no policy
+/// of a host are ignored.
 fn in_harmony(names: &[String]) -> Result<(), DefinitionError> {
     let known: Vec<(&String, Policy)> =
         names.iter().filter_map(|name| name.parse().ok().map(|policy| (name, policy))).collect();
@@ -350,7 +352,7 @@ fn in_harmony(names: &[String]) -> Result<(), DefinitionError> {
     }
 }
 
-/// Refuses boots of the host beside guests.
+/// Refuses boots of the host together with guests.
 fn of_one_kind(boots: &[Boot]) -> Result<(), DefinitionError> {
     let guest = boots.iter().find(|boot| boot.guest.is_some());
     match guest.zip(boots.iter().find(|boot| boot.guest.is_none())) {
@@ -361,7 +363,7 @@ fn of_one_kind(boots: &[Boot]) -> Result<(), DefinitionError> {
     }
 }
 
-/// Refuses a boot that does not say its memory beside others that do: its boots with other memory would be pooled.
+/// Refuses a boot without a memory size if others have one: its boots with different memory sizes would be pooled.
 fn of_all_memory(boots: &[Boot]) -> Result<(), DefinitionError> {
     let says = |boot: &&Boot| boot.says_memory_bytes().is_some();
     let silent = boots.iter().find(|boot| boot.guest.is_none() && !says(boot));
@@ -373,7 +375,7 @@ fn of_all_memory(boots: &[Boot]) -> Result<(), DefinitionError> {
     }
 }
 
-/// Refuses two boots that the others are compared with.
+/// Refuses two baseline boots.
 fn of_one_baseline(boots: &[Boot]) -> Result<(), DefinitionError> {
     let mut all = boots.iter().filter(|boot| boot.is_baseline);
     match all.next().zip(all.next()) {
@@ -382,7 +384,7 @@ fn of_one_baseline(boots: &[Boot]) -> Result<(), DefinitionError> {
     }
 }
 
-/// Refuses guests whose clock counts instructions beside others.
+/// Refuses guests whose clock counts instructions together with others.
 fn of_one_clock(boots: &[Boot]) -> Result<(), DefinitionError> {
     let counts = |boot: &&Boot| boot.guest.as_ref().is_some_and(|guest| guest.icount);
     match boots.iter().find(counts).zip(boots.iter().find(|boot| !counts(boot))) {

@@ -1,11 +1,11 @@
-//! Names that a file makes and those that refer to them.
+//! Checks the names that a file defines and the references to them.
 
 use std::collections::BTreeSet;
 
 use super::DefinitionError;
 use super::listed::listed;
 
-/// The names that others refer to.
+/// The defined names.
 pub(super) struct Names<'a> {
     in_order: Vec<&'a str>,
     sorted: BTreeSet<&'a str>,
@@ -19,7 +19,7 @@ impl<'a, T: AsRef<str>> FromIterator<&'a T> for Names<'a> {
 }
 
 impl Names<'_> {
-    /// Refuses a name that is not among them.
+    /// Refuses a name that is not defined.
     pub fn check(&self, key: &str, name: &str) -> Result<(), DefinitionError> {
         if self.sorted.contains(name) {
             Ok(())
@@ -30,7 +30,7 @@ impl Names<'_> {
     }
 }
 
-/// Refuses a name that is there twice.
+/// Refuses duplicate names.
 pub(super) fn distinct<'a>(key: &'static str, names: impl Iterator<Item = &'a String>) -> Result<(), DefinitionError> {
     let mut seen = BTreeSet::new();
     for name in names {

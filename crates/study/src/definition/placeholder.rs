@@ -1,32 +1,32 @@
-//! `{name}` in the words of a study: parameters of its size, and values of a workload's axes.
+//! `{name}` placeholders in the words of a study: parameters of its size, and values of a workload's axes.
 
 use std::collections::BTreeMap;
 
 use super::listed::listed;
 
-/// Bytes that a word can have: no argument and no variable of a program can be longer (`MAX_ARG_STRLEN`, execve(2)).
+/// Maximum bytes of a word: no argument or environment variable of a program can be longer (`MAX_ARG_STRLEN`, execve(2)).
 const MAX_WORD_BYTES: usize = 128 << 10;
 
 /// A word whose placeholders cannot be filled in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceholderError {
-    /// There is no such value.
+    /// A placeholder without a value.
     #[error("{word:?} asks for {{{name}}}; there are {known} (a brace itself is written twice, {{{{)")]
     Unknown {
         /// The word.
         word: String,
-        /// What it asks for.
+        /// Name of the placeholder.
         name: String,
-        /// What there is.
+        /// The names that have a value.
         known: String,
     },
-    /// A word that no program can be given.
+    /// A word that is too long to be passed to a program.
     #[error(
         "{begin:?}... has more than {MAX_WORD_BYTES} bytes with its placeholders filled in, and Linux takes no longer argument; \
          have the program read it from a file"
     )]
     TooLong {
-        /// Its first characters.
+        /// First characters of the word.
         begin: String,
     },
     /// A brace without its partner.
@@ -37,10 +37,10 @@ pub enum PlaceholderError {
     },
 }
 
-/// A word with its placeholders filled in.
+/// Fills in the placeholders of a word.
 ///
 /// # Errors
-/// [`PlaceholderError`].
+/// A placeholder has no value, a brace is unclosed, or the result is too long.
 pub fn filled(word: &str, values: &BTreeMap<String, String>) -> Result<String, PlaceholderError> {
     let unclosed = || PlaceholderError::Unclosed { word: begin(word) };
     let within = |text: &str| {
@@ -66,7 +66,7 @@ pub fn filled(word: &str, values: &BTreeMap<String, String>) -> Result<String, P
     Ok(text)
 }
 
-/// As much of a word as an error shows.
+/// The part of a word that an error shows.
 fn begin(word: &str) -> String {
     word.chars().take(80).collect()
 }
@@ -80,7 +80,7 @@ fn unknown(word: &str, name: &str, values: &BTreeMap<String, String>) -> Placeho
     PlaceholderError::Unknown { word: begin(word), name: begin(name), known }
 }
 
-/// Every choice of one value for each axis, the last axis changing fastest.
+/// Every combination of axis values; the last axis changes fastest.
 pub fn choices(axes: &BTreeMap<String, Vec<String>>) -> Vec<BTreeMap<String, String>> {
     axes.iter().fold(vec![BTreeMap::new()], |choices, (name, values)| {
         let with = |choice: &BTreeMap<String, String>, value: &String| {

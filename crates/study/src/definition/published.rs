@@ -1,59 +1,59 @@
-//! Figures that others have published.
+//! Figures published by others.
 
 use super::counted::{CountedError, WireSaving};
 use super::wire::WirePublished;
 use super::{DefinitionError, Workload};
 use crate::counted::Figure;
 
-/// A figure that others have published.
+/// A published figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Published {
-    /// What it says.
+    /// Description of the figure.
     pub what: String,
-    /// The workload that it is set beside.
+    /// The workload with which it is compared.
     pub workload: Option<String>,
-    /// The suite whose mean it is set beside.
+    /// The suite with whose mean it is compared.
     pub suite: Option<Suite>,
-    /// The policy that it is set beside; of a figure of boots or variants the one under which they are compared.
+    /// The policy with which it is compared; for figures of boots or variants, the policy under which they are compared.
     pub policy: Option<String>,
-    /// The boot that it is set beside, where it compares boots.
+    /// The boot with which it is compared, if it compares boots.
     pub boot: Option<String>,
-    /// The variant that it is set beside, where it compares variants.
+    /// The variant with which it is compared, if it compares variants.
     pub variant: Option<String>,
-    /// The metric that it is of, where that is another one than the workload's own.
+    /// Its metric, if that differs from the workload's primary metric.
     pub metric: Option<String>,
-    /// What of it was published.
+    /// Which quantity was published.
     pub measure: Measure,
     /// The figure, as published: `-33.1%`, `best in 45%`.
     pub change: String,
-    /// A change as a ratio, 0.669; a share of wins as such, 0.45.
+    /// A change as a ratio, 0.669; a share of wins, 0.45.
     pub ratio: f64,
-    /// Where it stands.
+    /// Where it was published.
     pub source: String,
-    /// Why a figure here can be another one, as far as the study's author knows.
+    /// Why the figure here may differ, as far as the study's author knows.
     pub differs: Option<String>,
 }
 
-/// A suite, as a study has it.
+/// A suite as used by a study.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suite {
-    /// Its name.
+    /// Name of the suite.
     pub name: String,
     /// Its workloads in the study.
     pub workloads: Vec<String>,
 }
 
-/// What a published figure says of a policy.
+/// What a published figure says about a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// A change against the baseline.
     Change,
-    /// In which share of workloads its figure is the best, whatever the noise.
+    /// The share of workloads in which its figure is the best, regardless of noise.
     WinShare,
 }
 
 impl Published {
-    /// A figure of a study with these workloads.
+    /// Converts a figure of a study with these workloads.
     pub(super) fn of(wire: &WirePublished, workloads: &[Workload]) -> Result<Published, DefinitionError> {
         let WirePublished {
             what,
@@ -90,7 +90,7 @@ impl Published {
     }
 }
 
-/// A figure of counted work.
+/// Converts a figure of counted work.
 pub(super) fn figure(one: &WirePublished, saving: &WireSaving) -> Result<Figure, DefinitionError> {
     let others = [&one.workload, &one.policy, &one.boot, &one.metric, &one.wins];
     let change = one.change.clone().filter(|_| others.iter().all(|other| other.is_none()));

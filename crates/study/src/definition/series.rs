@@ -1,4 +1,4 @@
-//! Series of sizes, as a study's file has them.
+//! `[[series]]` of a study's file: series of sizes.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::wire::WireSeries;
 use super::{DefinitionError, Workload, at_least};
 use crate::series::Series;
 
-/// Sizes of a series, and layouts: each size is a metric of its own, and is derived for each layout.
+/// Limits for the sizes and the layouts of a series: each size is a metric of its own, and is derived for each layout.
 const MAX_SIZES: usize = 1000;
 const MAX_LAYOUTS: usize = 100;
 
@@ -47,7 +47,7 @@ impl WireSeries {
         Ok((series, workload))
     }
 
-    /// One run measures all sizes.
+    /// The workload that measures all sizes in one run.
     fn workload(&self, series: &Series) -> Workload {
         let sizes: Vec<String> = series.measured().map(|bytes| bytes.to_string()).collect();
         let metric = |bytes| {

@@ -1,26 +1,26 @@
-//! What a study asks Slurm for, where its rows are tasks of a job array.
+//! Resources that a study requests from Slurm when its rows are tasks of a job array.
 
 use super::DefinitionError;
 use super::wire::WireSlurm;
 
-/// What Slurm is asked for, in its own words (sbatch(1)). What is absent is left to the site.
+/// Resources requested from Slurm, named as in sbatch(1). If absent, the site's default applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slurm {
-    /// Where all jobs run.
+    /// Partition of all jobs.
     pub partition: Option<String>,
-    /// Features of the nodes that measure.
+    /// Features of the measuring nodes.
     pub constraint: Option<String>,
-    /// Who pays.
+    /// Account that is charged.
     pub account: Option<String>,
     /// Quality of service.
     pub qos: Option<String>,
-    /// Nodes that were reserved.
+    /// Reservation to use.
     pub reservation: Option<String>,
-    /// The longest time of a task, in the words of `compare`: `2h`.
+    /// Time limit of a task, in the syntax of `compare`: `2h`.
     pub time: Option<String>,
-    /// How many tasks of an array run at once, at most.
+    /// Maximum number of array tasks that run at once.
     pub concurrent: Option<u32>,
-    /// Processors of a task that simulates.
+    /// Processors of a simulating task.
     pub model_cpus: Option<u32>,
 }
 
@@ -39,7 +39,7 @@ impl Slurm {
     }
 }
 
-/// A word that stands in a line `#SBATCH --key=word` as it is.
+/// A word that can be used in a line `#SBATCH --key=word` without quoting.
 fn word(key: &'static str, value: &Option<String>) -> Result<Option<String>, DefinitionError> {
     let is_plain = |letter: char| letter.is_ascii_graphic() && !"\"'\\#`$".contains(letter);
     match value {

@@ -1,4 +1,4 @@
-//! Benchmark sets that are described once: a study names a suite and has its workloads.
+//! Suites: benchmark sets that are defined once and whose workloads a study uses by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,20 +14,20 @@ impl WireSuite {
         &self.name
     }
 
-    /// What it is.
+    /// Description of the suite.
     pub fn about(&self) -> &str {
         &self.about
     }
 
-    /// All its workloads at a size.
+    /// All its workloads in one size.
     ///
     /// # Errors
-    /// Whatever is wrong with it first.
+    /// The first error in the suite.
     pub fn of_size(&self, size: Size) -> Result<Vec<Workload>, DefinitionError> {
         self.workloads(size, &BTreeMap::new(), &self.workload, &BTreeMap::new(), &Room::new())
     }
 
-    /// The workloads that a study has of it, with the study's own values of parameters and its variants.
+    /// The workloads that a study uses, with the study's own parameter values and variants.
     pub(super) fn of_study(
         &self,
         size: Size,
@@ -41,7 +41,7 @@ impl WireSuite {
         workloads.map_err(|error| error.in_suite(&self.name))
     }
 
-    /// Those of its workloads that a study names.
+    /// The workloads that a study selects.
     pub(super) fn chosen(&self, size: Size, used: &WireUse) -> Result<Vec<&WireWorkload>, DefinitionError> {
         let WireUse { name: _, only, without, quick_only } = used;
         let names: Names<'_> = self.workload.iter().map(|workload| &workload.name).collect();

@@ -1,4 +1,4 @@
-//! Variants of a workload: builds, arguments, environments and ages of memory that are measured beside each other.
+//! Variants of a workload: builds, arguments, environments and ages of memory that are compared with each other.
 
 use std::collections::BTreeMap;
 
@@ -8,36 +8,36 @@ use super::wire::{Value, Wire, WireVariant, WireWorkload};
 /// A variant of a workload, with its placeholders filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// Its name, unique in its workload.
+    /// Name, unique within the workload.
     pub name: String,
-    /// The command, or with a server the client.
+    /// The command; with a server, the client.
     pub command: Vec<String>,
-    /// What is recorded for model machines, where that is not the command.
+    /// The command recorded for model machines, if it differs from `command`.
     pub recorded: Option<Vec<String>>,
-    /// The server's command line.
+    /// Command line of the server.
     pub server: Option<String>,
-    /// All variables of its environment, those of the workload too.
+    /// All environment variables, including those of the workload.
     pub env: BTreeMap<String, String>,
-    /// Its answer.
+    /// The expected answer.
     pub expected: Option<String>,
-    /// How free memory is fragmented, as `compare --fragmented` takes it.
+    /// How free memory is fragmented, in the syntax of `compare --fragmented`.
     pub fragmented: Option<String>,
 }
 
 impl Variant {
-    /// What makes it another one than others.
+    /// The properties that distinguish variants.
     fn runs(&self) -> impl Ord + '_ {
         (&self.command, &self.server, &self.env, &self.fragmented)
     }
 }
 
-/// The name of a row of one variant: `sort, patched`.
+/// The name of the row of one variant: `sort, patched`.
 pub fn row_name(workload: &str, variant: &str) -> String {
     format!("{workload}, {variant}")
 }
 
-/// The variants that all workloads of a study have: those that it names, or one for each way in which memory is fragmented, the
-/// first of which is the baseline.
+/// The variants that apply to all workloads of a study: the named ones, or one for each value of `fragmented`, of which
+/// the first is the baseline.
 pub(super) fn of_study(wire: &Wire) -> Result<BTreeMap<String, WireVariant>, DefinitionError> {
     let is_axis = wire.fragmented.all().len() > 1;
     let has_own = wire.workload.iter().any(|workload| !workload.variants.is_empty());
@@ -56,7 +56,7 @@ pub(super) fn of_study(wire: &Wire) -> Result<BTreeMap<String, WireVariant>, Def
     }
 }
 
-/// How memory is fragmented in all variants, where the study has one way for it.
+/// The fragmentation of memory in all variants, if the study has a single value for it.
 pub(super) fn of_all(wire: &Wire) -> Option<String> {
     match wire.fragmented.all() {
         [one] if !is_fresh(one) => Some(one.clone()),
@@ -64,12 +64,12 @@ pub(super) fn of_all(wire: &Wire) -> Option<String> {
     }
 }
 
-/// Whether memory stays as it is.
+/// Whether memory is left as it is.
 pub(super) fn is_fresh(wish: &str) -> bool {
     wish.trim_end_matches('%') == "0"
 }
 
-/// The variants of a workload as its file has them, the baseline first: its own, or those of the study.
+/// The variants of a workload in its file, the baseline first: its own, or those of the study.
 pub(super) fn ordered<'a>(
     wire: &'a WireWorkload,
     of_study: &'a BTreeMap<String, WireVariant>,
@@ -89,13 +89,13 @@ pub(super) fn ordered<'a>(
     Ok(ordered)
 }
 
-/// The values of placeholders, with those of a variant over them.
+/// Placeholder values, overridden by those of a variant.
 pub(super) fn values(of_all: &BTreeMap<String, String>, variant: &WireVariant) -> BTreeMap<String, String> {
     let own = variant.values.iter().map(|(name, value): (&String, &Value)| (name.clone(), value.to_string()));
     of_all.clone().into_iter().chain(own).collect()
 }
 
-/// Refuses variants of which two run the same.
+/// Refuses two variants that run the same.
 pub(super) fn different(workload: &str, variants: &[Variant]) -> Result<(), DefinitionError> {
     let mut seen = BTreeMap::new();
     for other in variants {

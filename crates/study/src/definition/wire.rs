@@ -1,4 +1,4 @@
-//! A study as its file has it. Unknown keys are refused.
+//! The file format of a study. Unknown keys are refused.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use serde::{Deserialize, Deserializer};
 
 use super::counted::{WireCounted, WireSaving};
 
-/// The name and version of study files.
+/// Schema name and version of study files.
 pub const SCHEMA: &str = "pagelab.study/1";
 
-/// The name and version of suite files.
+/// Schema name and version of suite files.
 pub const SUITE_SCHEMA: &str = "pagelab.suite/1";
 
-/// The file.
+/// A study's file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wire {
@@ -46,10 +46,10 @@ pub struct Wire {
     #[serde(default)]
     pub(super) boots: BTreeMap<String, WireBoot>,
     pub(super) form: Option<WireForm>,
-    /// How free memory is fragmented, or in which ways that are compared.
+    /// How free memory is fragmented; several values are compared.
     #[serde(default)]
     pub(super) fragmented: Several,
-    /// Variants of every workload that has none of its own.
+    /// Variants of every workload without variants of its own.
     #[serde(default)]
     pub(super) variants: BTreeMap<String, WireVariant>,
     #[serde(default)]
@@ -71,7 +71,7 @@ pub struct WireSuite {
     pub(super) workload: Vec<WireWorkload>,
 }
 
-/// How much of a suite is run.
+/// Size of a suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WireSuiteSize {
@@ -79,7 +79,7 @@ pub(super) struct WireSuiteSize {
     pub parameters: BTreeMap<String, Value>,
 }
 
-/// What a study has of a suite.
+/// A study's selection from a suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WireUse {
@@ -88,12 +88,12 @@ pub(super) struct WireUse {
     pub only: Vec<String>,
     #[serde(default)]
     pub without: Vec<String>,
-    /// Which of these the quick size has; empty: all.
+    /// The workloads that the quick size uses; empty: all.
     #[serde(default)]
     pub quick_only: Vec<String>,
 }
 
-/// What is made once.
+/// An input that is created once.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WireInput {
@@ -107,7 +107,7 @@ pub(super) struct WireInput {
     pub output: Option<String>,
 }
 
-/// How much is run.
+/// Size of a study.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WireSize {
@@ -120,15 +120,15 @@ pub(super) struct WireSize {
     pub precision: Option<String>,
     pub max_time: Option<String>,
     pub trial_time: Option<String>,
-    /// Instructions of each thread that are recorded.
+    /// Instructions of each thread to record.
     #[serde(default, deserialize_with = "instructions")]
     pub recorded: Option<u64>,
-    /// Sizes of the memory of small machines.
+    /// Memory sizes of small machines.
     #[serde(default, deserialize_with = "sizes")]
     pub memory_sizes: Vec<u64>,
 }
 
-/// A text, or a list of them.
+/// A text or a list of texts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Several {
@@ -151,7 +151,7 @@ impl Several {
     }
 }
 
-/// A count above 0, as a number or as a text with k, M or G for thousands, millions or milliards.
+/// A count above 0: a number, or a text with k, M or G for 10^3, 10^6 or 10^9.
 fn instructions<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let text = Value::deserialize(from)?.to_string();
     let factors = [("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
@@ -162,7 +162,7 @@ fn instructions<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Er
     count.map(Some).ok_or_else(|| D::Error::custom(format!("{expected}, found {text:?}")))
 }
 
-/// Sizes of memory, rising.
+/// Memory sizes, ascending.
 fn sizes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
     let texts = Vec::<String>::deserialize(from)?;
     let sizes =
@@ -222,22 +222,22 @@ pub(super) struct WireWorkload {
     pub prove_all: bool,
     pub hugetlb_pool: Option<String>,
     pub trace: Option<String>,
-    /// What it is recorded with, where that is another size than what is measured.
+    /// The command to record, if it uses another size than the measured command.
     pub recorded: Option<Vec<String>>,
-    /// Instructions of each thread, or processor of a machine, before what is recorded.
+    /// Instructions of each thread, or processor of a machine, to skip before recording.
     #[serde(default, deserialize_with = "instructions")]
     pub skipped: Option<u64>,
     #[serde(default)]
     pub variants: BTreeMap<String, WireVariant>,
 }
 
-/// A build, arguments, an environment or an age of memory. What it does not name is the workload's.
+/// A build, arguments, an environment or an age of memory. Absent keys default to the workload's.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WireVariant {
     #[serde(default)]
     pub baseline: bool,
-    /// Values of placeholders, over those of the size.
+    /// Placeholder values that override those of the size.
     #[serde(default)]
     pub values: BTreeMap<String, Value>,
     pub command: Option<Vec<String>>,
@@ -253,19 +253,19 @@ pub(super) struct WireVariant {
 pub(super) struct WirePublished {
     pub what: String,
     pub workload: Option<String>,
-    /// The mean of the workloads of a suite.
+    /// The suite with whose mean the figure is compared.
     pub suite: Option<String>,
     pub policy: Option<String>,
     pub boot: Option<String>,
     pub variant: Option<String>,
     pub metric: Option<String>,
     pub change: Option<String>,
-    /// A share of wins, in the place of a change.
+    /// A share of wins, instead of a change.
     pub wins: Option<String>,
     pub source: String,
-    /// Why a figure here can be another one.
+    /// Why the figure here may differ.
     pub differs: Option<String>,
-    /// Which saving of counted work it is of.
+    /// The saving of counted work to which it refers.
     pub counted: Option<WireSaving>,
 }
 
@@ -276,11 +276,11 @@ pub(super) struct WireSeries {
     pub name: String,
     pub what: String,
     pub sizes: Vec<String>,
-    /// The largest size that is measured; without it: all are.
+    /// The largest measured size; absent: all are measured.
     pub measured: Option<String>,
     pub layouts: Vec<String>,
     pub source: String,
-    /// More words of the workload that measures it.
+    /// Additional words for the workload that measures it.
     #[serde(default)]
     pub options: Vec<String>,
 }
@@ -290,10 +290,10 @@ pub(super) struct WireSeries {
 #[serde(deny_unknown_fields)]
 pub(super) struct WireForm {
     pub source: String,
-    /// Metrics beside the one that decides.
+    /// Metrics in addition to the primary one.
     #[serde(default)]
     pub columns: Vec<String>,
-    /// Why figures here can be others.
+    /// Why the figures here may differ.
     pub differs: Option<String>,
     #[serde(default)]
     pub row: Vec<WireFormRow>,
@@ -306,9 +306,9 @@ pub(super) struct WireFormRow {
     pub name: String,
     pub workload: String,
     pub policy: String,
-    /// Its place in the origin's order.
+    /// Rank in the origin's order.
     pub place: Option<u32>,
-    /// Against the first row.
+    /// Published change against the first row.
     pub change: Option<String>,
 }
 
@@ -327,16 +327,16 @@ pub(super) struct WireBoot {
     pub host: Option<String>,
     pub image: Option<String>,
     pub cmdline: Option<String>,
-    /// What a guest is given, and what a boot of the host must have.
+    /// For a guest, the memory that it is given; for a boot of the host, the memory that it must have.
     pub memory: Option<String>,
-    /// What maps nine tenths of the direct map: a size, or `mixed`.
+    /// The leaf size that maps nine tenths of the direct map, or `mixed`.
     pub leaves: Option<String>,
-    /// The direct map was split since boot.
+    /// Whether the direct map was split since boot.
     #[serde(default)]
     pub demoted: bool,
     #[serde(default)]
     pub icount: bool,
-    /// The root of the system whose files a guest has.
+    /// Root directory of the system whose files a guest uses.
     pub sysroot: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What is run: a workload of a study or of a suite, with its placeholders filled in.
+//! A workload of a study or of a suite, with its placeholders filled in.
 
 use std::collections::BTreeMap;
 
@@ -11,59 +11,59 @@ use super::variant::{self, Variant, row_name};
 use super::wire::{Value, WireInput, WireVariant, WireWorkload};
 use crate::metric::Metric;
 
-/// What is run: one row of the matrix on each machine.
+/// A workload: one row of the matrix on each machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
-    /// Its name with the values of its axes, unique in the study: `gups`, `gups threads=2`.
+    /// Name with the values of its axes, unique in the study: `gups`, `gups threads=2`.
     pub name: String,
-    /// The program of the origin that it stands for.
+    /// The program of the origin that it represents.
     pub stands_for: Option<String>,
-    /// Why there is none: then it is a row that says so.
+    /// Why it cannot be run; its row then shows this reason.
     pub missing: Option<String>,
-    /// The suite that it is of.
+    /// The suite to which it belongs.
     pub suite: Option<String>,
-    /// Where its program comes from.
+    /// Package that contains its program.
     pub package: Option<String>,
-    /// Programs and files that must be there, beside those that its words begin with.
+    /// Required programs and files, in addition to the first words of its commands.
     pub needs: Vec<String>,
-    /// As whom it is run where root runs pagelab: programs there are that refuse to be root's.
+    /// The user as which it runs if root runs pagelab: some programs refuse to run as root.
     pub user: Option<String>,
-    /// What it works on that must be made first.
+    /// Inputs that must be created first.
     pub inputs: Vec<Input>,
-    /// The command, or with a server the client. `pagelab` as its first word is this program.
+    /// The command; with a server, the client. `pagelab` as the first word is this program.
     pub command: Vec<String>,
-    /// What is recorded for model machines, where that is not the command.
+    /// The command recorded for model machines, if it differs from `command`.
     pub recorded: Option<Vec<String>>,
-    /// Instructions of each thread, or processor of a machine, before what is recorded.
+    /// Instructions of each thread, or processor of a machine, to skip before recording.
     pub skipped: Option<u64>,
-    /// Variables of the environment.
+    /// Environment variables.
     pub env: BTreeMap<String, String>,
-    /// A server's command line.
+    /// Command line of the server.
     pub server: Option<String>,
-    /// Succeeds as soon as the server is ready.
+    /// Command that succeeds as soon as the server is ready.
     pub ready: Option<String>,
-    /// Is run before every trial.
+    /// Command that runs before every trial.
     pub prepare: Option<String>,
-    /// Standard input.
+    /// File for standard input.
     pub input: Option<String>,
-    /// Figures that the command prints, as `compare --metric` takes them.
+    /// Figures that the command prints, in the syntax of `compare --metric`.
     pub metrics: Vec<String>,
-    /// The metric that decides, where it is another one than the study's.
+    /// The primary metric, if it differs from the study's.
     pub primary: Option<String>,
     /// Whether its output must be the same under every policy.
     pub check_output: bool,
-    /// The part of its output that must be, where that is not all of it, as `compare --answer` takes it.
+    /// The part of its output that must be the same, if not all, in the syntax of `compare --answer`.
     pub answer: Option<String>,
-    /// What that is, word for word; of the baseline, where there are variants.
+    /// The exact expected answer; with variants, that of the baseline.
     pub expected: Option<String>,
-    /// Whether all memory is looked at before it goes.
+    /// Whether all memory is inspected before it is given back.
     pub prove_all: bool,
-    /// Memory for the hugetlb pool.
+    /// Size of the hugetlb pool.
     pub hugetlb_pool: Option<String>,
-    /// A trace of it, for model machines.
+    /// Recorded trace for model machines.
     pub trace: Option<String>,
-    /// Builds, arguments, environments and ages of memory that are measured beside each other, the baseline first; empty where
-    /// there is one alone. Command, server and environment of the workload are those of the baseline.
+    /// Builds, arguments, environments and ages of memory that are compared, the baseline first; empty if there is only
+    /// one. Command, server and environment of the workload are those of the baseline.
     pub variants: Vec<Variant>,
 }
 
@@ -82,17 +82,17 @@ pub(super) fn inputs(wire: &[WireInput], values: &BTreeMap<String, String>) -> R
 
 /// What the workloads of a file share.
 pub(super) struct Shared<'a> {
-    /// The values of its parameters.
+    /// Values of its parameters.
     pub values: &'a BTreeMap<String, String>,
-    /// What is made for them.
+    /// Inputs of the file.
     pub inputs: &'a [Input],
-    /// The variants of a workload that has none of its own.
+    /// Variants of a workload without variants of its own.
     pub variants: &'a BTreeMap<String, WireVariant>,
-    /// The bytes that are left for their words.
+    /// Bytes that remain for the words of the workloads.
     pub room: &'a Room,
 }
 
-/// A workload for every choice of values on its axes.
+/// One workload for each combination of axis values.
 pub(super) fn multiplied(wire: &WireWorkload, shared: &Shared<'_>) -> Result<Vec<Workload>, DefinitionError> {
     let is_empty = wire.command.is_empty() && wire.recorded.as_ref().is_none_or(Vec::is_empty) && wire.trace.is_none();
     match &wire.missing {
@@ -152,7 +152,8 @@ fn with_variants(
     Ok(Workload { variants, inputs, ..first.clone() })
 }
 
-/// An axis that no text asks for, of the workload or of its variants: its rows would be the same. What is missing has no text.
+/// An axis that no text of the workload or of its variants uses, so that its rows would be the same. A missing workload
+/// has no text.
 fn idle_axis<'a>(wire: &'a WireWorkload, shared: &Shared<'_>) -> Option<&'a String> {
     let texts = wire.command.iter().chain(wire.recorded.iter().flatten()).chain(wire.env.values()).chain(&wire.needs);
     let single = [&wire.server, &wire.ready, &wire.prepare, &wire.input, &wire.answer, &wire.expected];
@@ -228,7 +229,7 @@ impl Workload {
         words.chain([&self.server, &self.ready, &self.prepare, &self.input].into_iter().flatten())
     }
 
-    /// The workload with the places of its inputs filled in.
+    /// The workload with the paths of its inputs filled in.
     #[must_use]
     pub fn placed(&self, place: impl Fn(&Input) -> String) -> Workload {
         let places: Vec<(&Input, String)> = self.inputs.iter().map(|input| (input, place(input))).collect();
@@ -254,7 +255,7 @@ impl Workload {
         }
     }
 
-    /// The names of its rows: one for each variant, or its own alone.
+    /// The names of its rows: one for each variant, or its own name only.
     pub fn row_names(&self) -> Vec<String> {
         if self.variants.is_empty() {
             vec![self.name.clone()]
@@ -263,7 +264,7 @@ impl Workload {
         }
     }
 
-    /// Each variant as a workload of its own, as model machines take them; itself, where it has none.
+    /// Each variant as a separate workload, as model machines expect them; itself if it has none.
     pub fn apart(&self) -> Vec<Workload> {
         if self.variants.is_empty() {
             return vec![self.clone()];
@@ -290,10 +291,10 @@ impl Workload {
         self.variants.iter().map(of_variant).collect()
     }
 
-    /// Whether one of its metrics, or one that every trial has, is called so.
+    /// Checks that one of its metrics, or one of every trial, has this name.
     ///
     /// # Errors
-    /// None is; the error names those that there are.
+    /// No metric has this name; the error lists the existing ones.
     pub(super) fn has_metric(&self, name: &str) -> Result<(), DefinitionError> {
         let own = self.metrics.iter().map(|metric| metric.split(['=', ':']).next().unwrap_or_default().to_owned());
         let own: Vec<String> = own.collect();

@@ -1,24 +1,24 @@
-//! A published figure beside one that was found here.
+//! Compares a published figure with one found here.
 
 use crate::stats::Effect;
 
-/// What a published change and one that was found here say of each other.
+/// How a published change and one found here agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
-    /// The published figure lies within the interval, and no change does not.
+    /// The interval contains the published figure and excludes no change.
     Confirmed,
-    /// Better or worse as published, but by another amount: the interval leaves out the published figure and no change.
+    /// Same direction as published, but another amount: the interval excludes both the published figure and no change.
     OtherSize,
-    /// The interval leaves out no change, on the other side of it.
+    /// The interval excludes no change, in the opposite direction.
     Contradicted,
-    /// The interval holds no change, and not the published figure.
+    /// The interval contains no change and excludes the published figure.
     NotSeen,
-    /// There is no interval, or one that holds the published figure and no change alike.
+    /// There is no interval, or it contains both the published figure and no change.
     Undecided,
 }
 
 impl Beside {
-    /// In words.
+    /// The agreement as a clause.
     pub fn describe(self) -> &'static str {
         match self {
             Beside::Confirmed => "confirmed: the interval holds the published figure, and leaves out no change",
@@ -31,12 +31,12 @@ impl Beside {
         }
     }
 
-    /// Sets a published ratio beside an effect.
+    /// Compares a published ratio with an effect.
     pub fn of(published_ratio: f64, found: Option<&Effect>) -> Beside {
         Beside::within(published_ratio, found.and_then(|effect| effect.low.zip(effect.high)), 1.0)
     }
 
-    /// Sets a published value beside an interval, where `unchanged` is the value of no change.
+    /// Compares a published value with an interval; `unchanged` is the value that means no change.
     pub(super) fn within(published: f64, interval: Option<(f64, f64)>, unchanged: f64) -> Beside {
         let Some((low, high)) = interval else { return Beside::Undecided };
         match ((low..=high).contains(&published), (low..=high).contains(&unchanged)) {

@@ -1,6 +1,6 @@
-//! Boots as an axis of any study: rows with boots in the place of policies, for each workload and policy.
+//! Boots as an axis of any study: rows with boots as columns instead of policies, for each workload and policy.
 //!
-//! A boot cannot be interleaved with another one, so one comparison gives one observation of a policy, its medians
+//! Trials of two boots cannot be interleaved. So one comparison gives one observation of a policy, its medians
 //! ([`crate::stats::boots`]), and boots are compared within hosts.
 
 use std::collections::BTreeSet;
@@ -13,21 +13,21 @@ use crate::machine::Machine;
 use crate::stats::boots::{self, Limit, MergeError, Part};
 use crate::trial::Arm;
 
-/// What stands for the machine where boots of several hosts are compared.
+/// Shown in place of the machine where boots of several hosts are compared.
 pub const ALL_HOSTS: &str = "all hosts, boots compared within hosts";
 
-/// The boot that the others are compared with: the one that says so, or the first by name.
+/// The baseline boot: the one marked as such, or the first in the list.
 pub fn baseline(boots: &[Boot]) -> Option<usize> {
     boots.iter().position(|boot| boot.is_baseline).or((!boots.is_empty()).then_some(0))
 }
 
-/// The name of a row: the workload, with the policy under which boots are compared.
+/// The name of a row: the workload and the policy under which boots are compared.
 pub fn row_name(workload: &str, policy: &str) -> String {
     format!("{workload} under {policy}")
 }
 
-/// The rows of a workload: for each policy, each host that has several of the boots, and all hosts together. `named` are its
-/// comparisons, each with how its host is called.
+/// The rows of a workload: for each policy, one for each host with several of the boots, and one for all hosts
+/// together. `named` are the workload's comparisons, each with the name of its host.
 pub fn rows(definition: &Definition, workload: &str, named: &[(String, &Comparison)]) -> Vec<Row> {
     let mut rows = Vec::new();
     for policy in &definition.policies {
@@ -57,7 +57,7 @@ pub fn rows(definition: &Definition, workload: &str, named: &[(String, &Comparis
 fn row(definition: &Definition, name: &str, machine: &str, parts: &[&(&str, &Comparison, Part)]) -> Row {
     let names: Vec<String> = definition.boots.iter().map(|boot| boot.name.clone()).collect();
     let Some((_, _, first)) = parts.first() else { return Row::without(name, machine, &names, "it was not measured") };
-    // One subject is one command, wherever pagelab lies.
+    // One subject is one command, wherever pagelab is installed.
     let alike = |part: &Part| Part { invocation: first.invocation.clone(), ..part.clone() };
     let alike: Vec<Part> = parts.iter().map(|(_, _, part)| alike(part)).collect();
     let row = match boots::merge(&alike) {
@@ -71,8 +71,8 @@ fn row(definition: &Definition, name: &str, machine: &str, parts: &[&(&str, &Com
     Row { origins: parts.iter().map(|(_, comparison, _)| Origin::of(comparison)).collect(), ..row }
 }
 
-/// Whether something limits what boots say. That boots have different kernels does not where that is the question, and of a
-/// boot that is missing its cell says so.
+/// Whether a limit applies to boots here. Different kernels are no limit if the study asks about them, and a missing
+/// boot is reported by its cell.
 fn is_limit(definition: &Definition, limit: &Limit) -> bool {
     let is_asked = || {
         definition.boots.iter().any(|boot| {
@@ -86,8 +86,9 @@ fn is_limit(definition: &Definition, limit: &Limit) -> bool {
     }
 }
 
-/// What a comparison says of a policy in its boot; `None` where it has no such policy, no trial that counts, or is of no boot
-/// of the study, or of several. Boots of one host with other memory are of one only where that is compared, or given to guests.
+/// The observation of a policy in a comparison's boot. `None` if it lacks the policy or a trial that counts, or if its
+/// boot matches none or several of the study's boots. Boots of one host with different memory only match if that is
+/// compared, or if guests were given it.
 fn of_policy(definition: &Definition, policy: &str, comparison: &Comparison, host: &str) -> Option<Part> {
     let boot = of_machine(&definition.boots, comparison)?;
     let own = comparison.design.compared().find(|arm| comparison.design.arms[*arm].label == policy)?;
@@ -105,7 +106,7 @@ fn of_policy(definition: &Definition, policy: &str, comparison: &Comparison, hos
     (!boots.is_empty()).then_some(Part { design, invocation: part.invocation, boots })
 }
 
-/// The boot of the study that a comparison's machine is, where it is one alone.
+/// The boot of the study that a comparison's machine matches, if it is exactly one.
 fn of_machine(boots: &[Boot], comparison: &Comparison) -> Option<usize> {
     let is_own = |at: &usize| boots[*at].lacks(&comparison.machine).is_none();
     let own: Vec<usize> = (0..boots.len()).filter(is_own).collect();
@@ -115,7 +116,7 @@ fn of_machine(boots: &[Boot], comparison: &Comparison) -> Option<usize> {
     }
 }
 
-/// Boots that are several of the study's, or none, in words: what they measured is counted as none of them.
+/// Descriptions of boots that match none or several of the study's boots: their measurements are not used for any.
 pub fn unplaced<'a>(definition: &Definition, machines: impl IntoIterator<Item = &'a Machine>) -> Vec<String> {
     let told = |machine: &Machine| {
         let is_own = |boot: &&Boot| boot.lacks(machine).is_none();

@@ -1,26 +1,26 @@
-//! What all published figures of a study together say: whether the origin's claim is seen here.
+//! Judges all published figures of a study together: whether the origin's claim is reproduced here.
 
 use super::{Beside, Set};
 use crate::definition::Published;
 
-/// Whether the origin's claim is seen here.
+/// Whether the origin's claim is reproduced here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Some of its figures are confirmed, and nothing stands against the others.
+    /// Some of its figures are confirmed, and none is contradicted.
     Confirmed,
-    /// Some of its figures have the same direction and another size, and nothing stands against the others.
+    /// Some of its figures have the same direction and another size, and none is contradicted.
     Direction,
     /// Some of its figures are contradicted or not seen, and none is confirmed.
     Contradicted,
-    /// Less than half of the figures can be judged here, or they disagree: of twenty that are judged at 95 %, chance alone
-    /// gives one.
+    /// Less than half of the figures can be judged here, or they disagree: of twenty figures judged at 95 %, one is
+    /// expected by chance.
     Undecided,
-    /// There is no published figure to set beside.
+    /// There is no published figure to compare with.
     NothingPublished,
 }
 
 impl Claim {
-    /// The claim by its figures.
+    /// The verdict on a claim from the comparisons of its figures.
     pub fn of<'a>(sets: impl IntoIterator<Item = &'a Set>) -> Claim {
         let sets: Vec<&Set> = sets.into_iter().collect();
         let any = |which: &[Beside]| sets.iter().any(|set| which.contains(&set.beside));
@@ -37,7 +37,7 @@ impl Claim {
         }
     }
 
-    /// In a word or two.
+    /// The verdict in one or two words.
     pub fn describe(self) -> &'static str {
         match self {
             Claim::Confirmed => "confirmed",
@@ -49,7 +49,7 @@ impl Claim {
     }
 }
 
-/// Whether half of the figures or more are judged, each on one machine at least.
+/// Whether at least half of the figures are judged, each on at least one machine.
 fn are_most_judged(sets: &[&Set]) -> bool {
     let mut figures: Vec<(&Published, bool)> = Vec::new();
     for set in sets {
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(of(&[Confirmed, OtherSize]), Claim::Confirmed);
         assert_eq!(of(&[NotSeen, Contradicted]), Claim::Contradicted);
         assert_eq!(of(&[Confirmed, Contradicted]), Claim::Undecided);
-        // Of many figures one alone says nothing.
+        // One of many figures alone says nothing.
         let figures = |all: &[Beside]| {
             let named = |(at, beside): (usize, &Beside)| Set {
                 published: Published { what: at.to_string(), ..published.clone() },

@@ -1,40 +1,40 @@
-//! Do the programs that lose most TLB misses also gain most time? Spearman's rank correlation over workloads, of the ratio of page
-//! walks with the ratio of cost.
+//! Do the programs that lose the most TLB misses also gain the most time? Computes Spearman's rank correlation over
+//! workloads between the ratio of page walks and the ratio of cost.
 //!
-//! Time is measured. Walks are those that the host counted in the same trials, or those that a model machine has for the same
-//! workload: each stands by itself and is named. The interval is Fisher's, with the variance of Bonett and Wright (Psychometrika 65,
-//! 2000): `(1 + r^2 / 2) / (n - 3)`. The workloads stand for programs like them.
+//! Time is measured. Walks are counted by the host in the same trials, or computed by a model machine for the same
+//! workload; the two sources are kept apart and named. The interval is Fisher's, with the variance of Bonett and Wright
+//! (Psychometrika 65, 2000): `(1 + r^2 / 2) / (n - 3)`. The workloads are treated as a sample of similar programs.
 
 use super::row::{Cell, Row};
 use super::{Matrix, level};
 use crate::metric::{Provenance, names};
 use crate::stats::normal_quantile;
 
-/// Walks of a model, as its rows call them.
+/// The metric of page walks in rows of a model.
 const MODELLED_WALKS: &str = "walks";
-/// With fewer workloads nothing is said.
+/// Minimum number of workloads for a correlation.
 const LEAST: usize = 4;
-/// With fewer workloads there is no interval.
+/// Minimum number of workloads for an interval.
 const LEAST_FOR_INTERVAL: usize = 6;
 
-/// How saved walks and saved time go together under a policy.
+/// The correlation between saved walks and saved time under a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Correlation {
     /// The policy.
     pub policy: String,
-    /// The host whose time it is.
+    /// The host on which time was measured.
     pub host: String,
-    /// The model machine whose walks they are; `None`: the host's own.
+    /// The model machine that counted the walks; `None`: the host itself counted them.
     pub machine: Option<String>,
-    /// Over so many workloads.
+    /// Number of workloads.
     pub of: u32,
     /// Spearman's coefficient, -1 to 1: 1 where more walks saved is always more time saved.
     pub rank: f64,
-    /// The ends of its interval; absent with few workloads, and where the order is the same throughout.
+    /// Bounds of its interval; absent with few workloads, and if the order is the same throughout.
     pub interval: Option<(f64, f64)>,
 }
 
-/// The correlations of every policy, host and source of walks that have enough workloads.
+/// The correlations of every policy, host and source of walks with enough workloads.
 pub fn correlations(matrix: &Matrix) -> Vec<Correlation> {
     let mut all = Vec::new();
     for host in machines(matrix, false) {
@@ -58,7 +58,7 @@ pub fn correlations(matrix: &Matrix) -> Vec<Correlation> {
     all
 }
 
-/// The machines of a matrix, each once, in the order of its rows.
+/// The distinct machines of a matrix, in the order of its rows.
 fn machines(matrix: &Matrix, is_modelled: bool) -> Vec<&str> {
     let mut all: Vec<&str> = Vec::new();
     for row in matrix.rows.iter().filter(|row| (row.provenance == Provenance::Modelled) == is_modelled) {
@@ -69,7 +69,7 @@ fn machines(matrix: &Matrix, is_modelled: bool) -> Vec<&str> {
     all
 }
 
-/// The ratio of walks and that of cost, for each workload that has both.
+/// The ratio of walks and the ratio of cost, for each workload that has both.
 fn pairs(matrix: &Matrix, host: &str, machine: Option<&str>, at: usize) -> Vec<(f64, f64)> {
     let measured = matrix.rows.iter().filter(|row| row.provenance != Provenance::Modelled && row.machine == host);
     let pair = |row: &Row| {
@@ -93,7 +93,7 @@ fn ratio(cell: &Cell, metric: &str) -> Option<f64> {
     cell.effects.get(metric).map(|effect| effect.ratio)
 }
 
-/// Pearson's coefficient of the ranks; `None` where one side is all the same.
+/// Pearson's coefficient of the ranks; `None` if all values of one side are equal.
 fn spearman(one: &[f64], other: &[f64]) -> Option<f64> {
     let (one, other) = (ranks(one), ranks(other));
     // The mean of ranks from 1 is the same on both sides, ties or not.

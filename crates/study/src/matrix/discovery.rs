@@ -1,7 +1,7 @@
-//! Many workloads: of the changes that are called real, at most this share is chance (Benjamini and Hochberg,
-//! J. R. Statist. Soc. B 57, 1995; it holds for tests that are independent or rise together).
+//! Correction for many workloads: limits the expected share of chance among the changes that are called real (Benjamini
+//! and Hochberg, J. R. Statist. Soc. B 57, 1995; valid for tests that are independent or positively dependent).
 
-/// The q value of each p value: the smallest share of false discoveries at which it is one. In the order of the p values.
+/// The q value of each p value, in the same order: the smallest false discovery rate at which it is a discovery.
 pub fn q_values(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|one, other| p_values[*one].total_cmp(&p_values[*other]));
@@ -20,7 +20,7 @@ mod tests {
 
     use super::*;
 
-    /// By its definition: over every threshold that would call it real, the expected share of false ones, the least of them.
+    /// By definition: the minimum, over every threshold that would call it real, of the expected share of false discoveries.
     fn slow(p_values: &[f64]) -> Vec<f64> {
         let called = |threshold: f64| p_values.iter().filter(|p| **p <= threshold).count() as f64;
         let share = |threshold: &f64| threshold * p_values.len() as f64 / called(*threshold);

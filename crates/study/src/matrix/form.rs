@@ -1,7 +1,7 @@
-//! The origin's own form, filled with what is here: configurations against the first of them.
+//! Fills the origin's own form with the figures found here: configurations against the first one.
 //!
-//! Configurations of one comparison are compared block by block. Those of two are not: their runs were not interleaved, and
-//! what the machine did meanwhile is in the change.
+//! Configurations of one comparison are compared block by block. Configurations of two comparisons are not: their runs
+//! were not interleaved, so the change includes whatever else changed on the machine.
 
 use std::collections::BTreeMap;
 
@@ -14,54 +14,54 @@ use crate::stats::median::median;
 use crate::stats::{Effect, Outcome, answers, paired_ratio, unpaired_ratio};
 use crate::trial::TrialRecord;
 
-/// The origin's table beside what one machine gives.
+/// The origin's table with the figures of one machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filled {
-    /// Where it stands.
+    /// Where the origin's table was published.
     pub source: String,
-    /// The machine.
+    /// Name of the machine.
     pub machine: String,
-    /// The metric that decides.
+    /// The primary metric.
     pub metric: String,
-    /// The metrics beside it, each with the heading of its column.
+    /// The additional metrics, each with the heading of its column.
     pub columns: Vec<(String, String)>,
-    /// One for each row of the form, in its order.
+    /// One per row of the form, in its order.
     pub rows: Vec<FilledRow>,
-    /// Pairs that the origin tells apart.
+    /// How the order of pairs agrees with the origin's.
     pub order: Order,
 }
 
-/// A configuration as it is here.
+/// A configuration with its figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilledRow {
-    /// What the origin calls it.
+    /// The origin's name for it.
     pub name: String,
-    /// The workload and the policy that it is here.
+    /// The corresponding workload and policy.
     pub of: (String, String),
-    /// Runs that count.
+    /// Number of runs that count.
     pub runs: usize,
-    /// Medians of the metrics over them.
+    /// Medians of the metrics over these runs.
     pub medians: BTreeMap<String, f64>,
-    /// The change of the metric that decides against the first configuration; absent for that one.
+    /// The change of the primary metric against the first configuration; absent for that one.
     pub effect: Option<Effect>,
-    /// Whether its runs and those of the first were of the same blocks.
+    /// Whether its runs and those of the first configuration are of the same blocks.
     pub is_interleaved: bool,
-    /// What the origin says beside it.
+    /// The comparison with the origin's figure.
     pub set: Option<Set>,
-    /// Why there is no figure, or why it says nothing of the configuration.
+    /// Why there is no figure, or why it says nothing about the configuration.
     pub why_not: Option<String>,
 }
 
-/// Pairs of configurations that the origin tells apart.
+/// Counts of the pairs of configurations that the origin ranks differently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Order {
-    /// Those of which both have figures here.
+    /// Pairs with figures for both here.
     pub pairs: usize,
-    /// Those whose medians are in the origin's order.
+    /// Pairs whose medians are in the origin's order.
     pub alike: usize,
-    /// Those whose interval leaves out no difference, in the origin's order.
+    /// Pairs whose interval excludes no difference, in the origin's order.
     pub shown: usize,
-    /// Those whose interval leaves out no difference, the other way round.
+    /// Pairs whose interval excludes no difference, in the opposite order.
     pub against: usize,
 }
 
@@ -73,7 +73,7 @@ struct Runs<'a> {
 }
 
 impl Filled {
-    /// Fills a form with the comparisons of a machine; `None` where none of its configurations was measured.
+    /// Fills a form with the comparisons of a machine; `None` if none of its configurations was measured.
     pub fn of<'a>(
         form: &Form,
         machine: &str,
@@ -98,7 +98,7 @@ impl Filled {
         })
     }
 
-    /// What the origin published beside what is here.
+    /// The comparisons with published figures.
     pub fn published(&self) -> impl Iterator<Item = &Set> + Clone {
         self.rows.iter().filter_map(|row| row.set.as_ref())
     }
@@ -139,7 +139,7 @@ fn filled(
     }
 }
 
-/// One against the other, block by block where they have blocks in common.
+/// The change from `other` to `one`, block by block if they share blocks.
 fn effect(one: &Runs<'_>, other: &Runs<'_>, metric: &str) -> Option<Effect> {
     let confidence = Design::CONFIDENCE;
     let (blocks, found) = if one.is_beside(other) {
@@ -176,7 +176,7 @@ fn order(form: &Form, runs: &[Option<Runs<'_>>], metric: &str, more_is_better: b
     order
 }
 
-/// Whether the metric that decides is an emulator's time.
+/// Whether the primary metric is an emulator's time.
 fn is_emulated(comparison: &Comparison) -> bool {
     let primary = comparison.design.metrics.iter().find(|metric| metric.name == comparison.design.primary);
     let counts = primary.is_some_and(|metric| matches!(metric.unit, Unit::Count | Unit::Bytes));
@@ -200,7 +200,7 @@ impl<'a> Runs<'a> {
         Runs { comparison, trials, why_not }
     }
 
-    /// Whether both are of one comparison, whole or a variant's part of it.
+    /// Whether both come from one comparison, whole or a variant's part of it.
     fn is_beside(&self, other: &Runs<'_>) -> bool {
         let (one, other) = (self.comparison, other.comparison);
         std::ptr::eq(one, other) || (one.id > 0 && one.id == other.id)
@@ -214,7 +214,7 @@ impl<'a> Runs<'a> {
         median(&mut self.values(metric))
     }
 
-    /// Values of blocks that both have.
+    /// The values of blocks that both have.
     fn pairs(&self, other: &Runs<'_>, metric: &str) -> Vec<(f64, f64)> {
         let of_block = |block: u32| other.trials.iter().find(|record| record.trial.block == block);
         let pair = |own: &&TrialRecord| Some((own.value(metric)?, of_block(own.trial.block)?.value(metric)?));

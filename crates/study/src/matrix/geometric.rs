@@ -1,18 +1,18 @@
 //! One figure for many workloads: the geometric mean of their ratios, with Student's interval of the mean logarithm.
 //!
-//! The workloads stand for programs like them, so the interval comes from how much they differ among themselves; the
-//! noise of each one is within that. It says nothing of programs that are unlike all of them.
+//! The workloads are treated as a sample of similar programs, so the interval comes from the differences between them;
+//! it includes the noise of each. It says nothing about programs unlike all of them.
 
 use crate::stats::Effect;
 
 /// A geometric mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Geometric {
-    /// How many ratios.
+    /// Number of ratios.
     pub of: u32,
     /// The mean.
     pub ratio: f64,
-    /// The ends of its interval; absent with fewer than two ratios.
+    /// Bounds of its interval; absent with fewer than two ratios.
     pub interval: Option<(f64, f64)>,
 }
 
@@ -24,7 +24,7 @@ impl Geometric {
     }
 }
 
-/// The geometric mean of positive ratios, with an interval of this confidence; `None` without a ratio.
+/// The geometric mean of positive ratios, with an interval at this confidence; `None` without ratios.
 pub fn geometric(ratios: &[f64], confidence: f64) -> Option<Geometric> {
     let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
     let count = logs.len() as f64;
@@ -41,7 +41,7 @@ pub fn geometric(ratios: &[f64], confidence: f64) -> Option<Geometric> {
     Some(Geometric { of: logs.len() as u32, ratio: mean.exp(), interval })
 }
 
-/// The value below which a share `p` of Student's distribution lies, for `0.5 < p < 1`, by bisection.
+/// Quantile `p` of Student's distribution, for `0.5 < p < 1`, by bisection.
 fn quantile(p: f64, degrees: u32) -> f64 {
     let (mut low, mut high) = (0.0, 1e6);
     for _ in 0..100 {
@@ -51,7 +51,7 @@ fn quantile(p: f64, degrees: u32) -> f64 {
     (low + high) / 2.0
 }
 
-/// Probability of a value of at most `t`, for `t` above 0 (Handbook of Mathematical Functions, 26.7.3 and 26.7.4).
+/// Cumulative probability at `t`, for `t` above 0 (Handbook of Mathematical Functions, 26.7.3 and 26.7.4).
 fn cumulative(t: f64, degrees: u32) -> f64 {
     let angle = (t / f64::from(degrees).sqrt()).atan();
     let (sine, cosine) = angle.sin_cos();
@@ -73,14 +73,14 @@ mod tests {
 
     use super::*;
 
-    /// The share below `t`, by adding up the density.
+    /// Cumulative probability at `t` by summing the density.
     fn slow(t: f64, degrees: u32) -> f64 {
         let n = f64::from(degrees);
         let density = |x: f64| (1.0 + x * x / n).powf(-(n + 1.0) / 2.0);
         let steps = 200_000;
         let sum =
             |to: f64| (0..steps).map(|at| density((f64::from(at) + 0.5) / f64::from(steps) * to)).sum::<f64>() * to;
-        // Its tail falls as a power: beyond 4000 nothing counts from three degrees on.
+        // The tail falls as a power: from three degrees of freedom on, values beyond 4000 are negligible.
         0.5 + 0.5 * sum(t) / sum(4000.0)
     }
 
@@ -110,14 +110,14 @@ mod tests {
     fn the_interval_holds_the_truth_as_often_as_it_says() {
         let mut random = Pcg64::seed_from_u64(testing::seed());
         let mut uniform = || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
-        // Twelve uniform numbers make a normal one, nearly.
+        // The sum of twelve uniform numbers is nearly normal.
         let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
         let held = (0..2000).filter(|_| {
             let ratios: Vec<f64> = (0..5).map(|_| (0.1 + 0.05 * normal()).exp()).collect();
             let (low, high) = geometric(&ratios, 0.95).unwrap().interval.unwrap();
             low.ln() <= 0.1 && 0.1 <= high.ln()
         });
-        // 1900 are expected, and 40 more or less are four standard deviations.
+        // 1900 are expected; 40 is four standard deviations.
         let held = held.count();
         assert!((1860..=1940).contains(&held), "{held}");
     }

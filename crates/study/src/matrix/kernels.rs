@@ -1,7 +1,8 @@
-//! Kernels and policies, both over boots of guests: what each kernel says under a policy, and what each policy says on a kernel.
+//! Kernels and policies, both over boots of guests: the kernels compared under each policy, and the policies compared
+//! on each kernel.
 //!
-//! A guest runs all policies, trial by trial in turns, and boots of several kernels are run in turns as well. What trials of one boot have
-//! in common its medians have too, so a boot is one observation ([`crate::stats::boots`]).
+//! A guest runs the trials of all policies interleaved, and boots of several kernels are interleaved as well. The
+//! medians of a boot share whatever its trials share, so a boot is one observation ([`crate::stats::boots`]).
 
 use super::boots as axis;
 use super::{Cell, Matrix, Origin, Row, Standing};
@@ -10,8 +11,8 @@ use crate::definition::{Boot, Definition};
 use crate::guest::Clock;
 use crate::stats::boots::{self, Limit, Part};
 
-/// The matrix of kernels: a row for each workload and policy, a column for each kernel. Where a kernel cannot give a policy, its cell
-/// says why. `named` are the comparisons of a workload, each with how its host is called.
+/// The matrix of kernels: a row per workload and policy, a column per kernel. If a kernel cannot apply a policy, its
+/// cell says why. `workloads` are pairs of a workload and its comparisons, each with the name of its host.
 pub fn of_kernels(definition: &Definition, workloads: &[(&str, Vec<(String, &Comparison)>)]) -> Option<Matrix> {
     let baseline = axis::baseline(&definition.boots)?;
     let names: Vec<String> = definition.boots.iter().map(|boot| boot.name.clone()).collect();
@@ -29,7 +30,7 @@ pub fn of_kernels(definition: &Definition, workloads: &[(&str, Vec<(String, &Com
     Some(Matrix::of(&names, &names[baseline], workloads.iter().flat_map(of_workload).collect(), &[]))
 }
 
-/// Says of a cell without a figure why its kernel could not give the policy.
+/// Explains in a cell without a figure why its kernel could not apply the policy.
 fn explain(definition: &Definition, cell: &mut Cell, policy: &str, named: &[(String, &Comparison)]) {
     if !matches!(cell.standing, Standing::None { .. }) {
         return;
@@ -41,8 +42,8 @@ fn explain(definition: &Definition, cell: &mut Cell, policy: &str, named: &[(Str
     }
 }
 
-/// The comparisons of each boot that are like its last one: a kernel that was built again, or has another command line, is another one,
-/// whatever it is called.
+/// The comparisons of each boot that match its latest one: a kernel that was rebuilt, or has another command line,
+/// counts as another kernel even under the same name.
 fn latest<'a>(definition: &Definition, named: &[(String, &'a Comparison)]) -> Vec<(String, &'a Comparison)> {
     let key = |one: &Comparison| (one.machine.kernel.clone(), one.machine.kernel_command_line.clone());
     let of = |boot: &Boot| {
@@ -58,7 +59,7 @@ fn of_boot<'a>(boot: &'a Boot, named: &'a [(String, &'a Comparison)]) -> impl It
     named.iter().map(|(_, comparison)| *comparison).filter(|comparison| boot.lacks(&comparison.machine).is_none())
 }
 
-/// Why a comparison could not give a policy.
+/// Why a comparison could not apply a policy.
 fn refused(comparison: &Comparison, policy: &str) -> Option<String> {
     let arm = comparison.design.compared().find(|arm| comparison.design.arms[*arm].label == policy)?;
     match comparison.admissions.get(arm)? {
@@ -67,7 +68,7 @@ fn refused(comparison: &Comparison, policy: &str) -> Option<String> {
     }
 }
 
-/// The matrix of policies: a row for each workload and kernel, a column for each policy.
+/// The matrix of policies: a row per workload and kernel, a column per policy.
 pub fn of_policies(definition: &Definition, workloads: &[(&str, Vec<(String, &Comparison)>)]) -> Matrix {
     let of_workload = |(workload, named): &(&str, Vec<(String, &Comparison)>)| {
         let named = latest(definition, named);
@@ -86,7 +87,7 @@ fn on_kernel(definition: &Definition, workload: &str, boot: &Boot, named: &[(Str
         Err(_) if own.is_empty() => without("no boot of it has a result"),
         Err(error) => without(&error.to_string()),
         Ok(mut merged) => {
-            // Within a boot trials of all policies are run in turns: the order is nobody's.
+            // Within a boot the trials of all policies are interleaved, so no policy always comes first.
             merged.limits.retain(|limit| !matches!(limit, Limit::SeveralArmsInABoot { .. } | Limit::NoBoot { .. }));
             Row::of_boots(workload, &place, &definition.policies, &merged)
         }
@@ -100,7 +101,7 @@ fn on_kernel(definition: &Definition, workload: &str, boot: &Boot, named: &[(Str
     Row { cells, origins: own.iter().map(|comparison| Origin::of(comparison)).collect(), ..row }
 }
 
-/// A host, or a kernel, with what must be known of its figures: that it was emulated.
+/// Name of a host or kernel, with the reservation about its figures if it was emulated.
 pub fn place(name: &str, comparison: &Comparison) -> String {
     match Clock::of(&comparison.machine) {
         Clock::Real => name.to_owned(),
@@ -108,7 +109,7 @@ pub fn place(name: &str, comparison: &Comparison) -> String {
     }
 }
 
-/// What a boot says of the policies that are compared, without controls.
+/// The observations of a boot about the compared policies, without controls.
 fn compared(comparison: &Comparison) -> Option<Part> {
     let part = Part::of(comparison)?;
     let kept: Vec<usize> = comparison.design.compared().collect();

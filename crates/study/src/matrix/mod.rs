@@ -1,9 +1,10 @@
-//! The matrix of a study: a row for each workload and machine, a cell for each policy, and what all rows say together.
+//! The matrix of a study: a row per workload and machine, a cell per policy, and summaries over all rows.
 //!
-//! A cell is what its comparison says ([`crate::stats`]). Over workloads three things are said, for each machine by
-//! itself, because measured and modelled figures, and those of two hosts, are never pooled: which changes are more than
-//! chance among so many ([`discovery`]), the geometric mean ([`geometric`]), and who wins how often ([`wins`]). Whether saved
-//! walks and saved time go together ([`correlations()`]) names whose walks and whose time they are.
+//! A cell summarizes its comparison ([`crate::stats`]). Three results are computed over workloads, separately for each
+//! machine, because measured and modelled figures, and figures of two hosts, are never pooled: which changes remain
+//! significant among this many workloads ([`discovery`]), the geometric mean ([`geometric`]), and how often each policy
+//! wins ([`wins`]). The correlation of saved walks with saved time ([`correlations()`]) names the source of the walks
+//! and of the time.
 
 mod beside;
 pub mod boots;
@@ -36,37 +37,37 @@ use crate::metric::Provenance;
 use crate::stats::Effect;
 use geometric::Geometric;
 
-/// The matrix.
+/// The matrix of a study.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
     /// The policies, in the order of every row's cells.
     pub policies: Vec<String>,
-    /// The one that the others are compared with.
+    /// The policy with which the others are compared.
     pub baseline: String,
-    /// Every workload on every machine.
+    /// One row per workload and machine.
     pub rows: Vec<Row>,
-    /// What the rows of a machine say of a policy.
+    /// Summaries per machine and policy.
     pub totals: Vec<Total>,
-    /// Published figures beside what was found.
+    /// Published figures compared with those found here.
     pub published: Vec<Set>,
 }
 
-/// A published figure beside what was found.
+/// A published figure compared with one found here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Set {
-    /// The figure.
+    /// The published figure.
     pub published: Published,
-    /// The machine it is set beside.
+    /// The machine with which it is compared.
     pub machine: String,
-    /// Where that one's figure comes from.
+    /// The provenance of that machine's figure.
     pub provenance: Provenance,
-    /// What was found: ratio, or share of wins, and its interval.
+    /// The ratio or share of wins found here, and its interval.
     pub found: Option<(f64, Option<(f64, f64)>)>,
-    /// What that says.
+    /// How the two agree.
     pub beside: Beside,
 }
 
-/// A machine and where its figures come from, as data.
+/// A machine and the provenance of its figures, as a key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 struct Ground {
     machine: String,
@@ -74,7 +75,7 @@ struct Ground {
 }
 
 impl Matrix {
-    /// The matrix of these rows: corrected for many workloads, with what they say together.
+    /// Builds the matrix from rows: corrects for many workloads and computes the summaries.
     pub fn of(policies: &[String], baseline: &str, mut rows: Vec<Row>, published: &[Published]) -> Matrix {
         let mut grounds: Vec<Ground> = rows.iter().map(Ground::of).collect();
         let mut seen = std::collections::BTreeSet::new();
@@ -106,12 +107,12 @@ impl Ground {
     }
 }
 
-/// The level of every claim: that of a comparison by the usual design.
+/// The significance level of every claim: that of a comparison with the default design.
 fn level() -> f64 {
     (1.0 - Design::CONFIDENCE) * Design::SPENT_RATIO
 }
 
-/// Takes back what is no discovery among the rows of a machine.
+/// Withdraws claims that are not discoveries among the rows of a machine.
 fn correct(rows: &mut [Row], ground: &Ground, policy: usize) {
     let own = |row: &&mut Row| Ground::of(row) == *ground && row.cells[policy].has_claim();
     let mut own: Vec<&mut Row> = rows.iter_mut().filter(own).collect();
@@ -128,7 +129,7 @@ fn correct(rows: &mut [Row], ground: &Ground, policy: usize) {
 }
 
 impl Set {
-    /// What the two say of each other, in words.
+    /// The agreement in words.
     pub fn describe(&self) -> String {
         let is_modelled = self.provenance == Provenance::Modelled && self.found.is_some();
         match self.published.measure {
@@ -141,7 +142,7 @@ impl Set {
     }
 }
 
-/// A published share of wins beside that of the policy.
+/// Compares a published share of wins with that of the policy.
 fn set_of_wins(published: &Published, ground: &Ground, totals: &[Total]) -> Option<Set> {
     let is_own = |total: &&Total| {
         total.machine == ground.machine
@@ -160,14 +161,14 @@ fn set_of_wins(published: &Published, ground: &Ground, totals: &[Total]) -> Opti
     })
 }
 
-/// A mean as what it says of programs: one program alone has no interval of how much they differ.
+/// A mean as an effect over programs: a single program has no interval of variation between programs.
 fn over_programs(mean: Geometric) -> Effect {
     let mean = Geometric { interval: mean.interval.filter(|_| mean.of > 1), ..mean };
     mean.effect()
 }
 
-/// A published figure beside the cell that it names, or beside the mean of a policy over a suite or over all. It is
-/// measured, so a model's count stands beside it only where the figure is of that count.
+/// Compares a published figure with the cell that it names, or with the mean of a policy over a suite or over all
+/// workloads. Published figures are measured, so a model's count is compared only with a figure of that count.
 fn set(published: &Published, ground: &Ground, rows: &[Row], totals: &[Total]) -> Option<Set> {
     if published.measure == Measure::WinShare {
         return set_of_wins(published, ground, totals);

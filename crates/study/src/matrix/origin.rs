@@ -1,4 +1,4 @@
-//! What made a row: enough to look at it, and to make it again.
+//! The origin of a row: enough information to inspect it and to reproduce it.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use serde::Serialize;
 
 use crate::comparison::Comparison;
 
-/// What made a row, or a part of it.
+/// The origin of a row, or of a part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Origin {
-    /// The number of its comparison in the store; absent where a model made it.
+    /// Id of its comparison in the store; absent if a model computed it.
     pub comparison: Option<i64>,
-    /// Command lines that make it again, one after the other.
+    /// Command lines that reproduce it, in order.
     pub commands: Vec<Vec<String>>,
-    /// The programs that ran, by name, each with the SHA-256 of its file; empty where that was not kept.
+    /// The programs that ran, by name, each with the SHA-256 of its file; empty if that was not recorded.
     pub programs: BTreeMap<String, String>,
 }
 
 impl Origin {
-    /// A comparison, as far as it says by itself what made it.
+    /// The origin of a comparison, as far as the comparison records it.
     pub fn of(comparison: &Comparison) -> Origin {
         Origin {
             comparison: Some(comparison.id).filter(|id| *id > 0),

@@ -1,4 +1,4 @@
-//! A workload on a machine: what a comparison or a model says of each policy.
+//! A row of the matrix: the results of a comparison or a model for each policy, for one workload on one machine.
 
 use std::collections::BTreeMap;
 
@@ -18,56 +18,56 @@ use super::origin::Origin;
 /// A workload on a machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// The workload.
+    /// Name of the workload.
     pub workload: String,
-    /// The machine: a host in words, or a model machine's name.
+    /// The machine: a description of a host, or a model machine's name.
     pub machine: String,
-    /// Where its figures come from.
+    /// The provenance of its figures.
     pub provenance: Provenance,
-    /// The stored comparison that made it.
+    /// Id of the stored comparison.
     pub comparison: Option<i64>,
-    /// What made it, a part each.
+    /// Its origins, one per part.
     pub origins: Vec<Origin>,
-    /// How the metric that decides moved with time under the baseline; absent with too few blocks.
+    /// Trend of the primary metric under the baseline; absent with too few blocks.
     pub drift: Option<Trend>,
-    /// Blocks that count.
+    /// Number of blocks that count.
     pub blocks: u32,
-    /// The metric that decides.
+    /// The primary metric.
     pub metric: String,
-    /// Which way it improves.
+    /// The direction in which it improves.
     pub direction: Direction,
-    /// One for each policy of the study, in its order.
+    /// One per policy of the study, in its order.
     pub cells: Vec<Cell>,
-    /// Who came out in front.
+    /// Which policies ran, and which came out ahead.
     #[serde(skip)]
     pub race: Race,
-    /// What must be known to read it.
+    /// Remarks that are needed to interpret it.
     pub notes: Vec<String>,
 }
 
-/// A policy on a workload and a machine.
+/// A policy for one workload and machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cell {
-    /// The policy.
+    /// Name of the policy.
     pub policy: String,
-    /// Medians of each metric, or a model's figures.
+    /// Medians of all metrics, or a model's figures.
     pub medians: BTreeMap<String, f64>,
-    /// Changes of each metric against the baseline.
+    /// Changes of all metrics against the baseline.
     pub effects: BTreeMap<String, Effect>,
-    /// The p value of the metric that decides, corrected for the other policies and then for the other workloads.
+    /// The p value of the primary metric, corrected for the other policies and then for the other workloads.
     pub q: Option<f64>,
-    /// Share of the memory concerned that was mapped as asked, over all trials that count; absent where the policy asks for
-    /// nothing, or where no memory was seen. Of what cannot be known it counts only what is.
+    /// Share of the memory concerned that was mapped as requested, over all trials that count; absent if the policy
+    /// requests nothing, or if no memory was seen. Memory whose mapping is unknown is not counted.
     pub coverage_ratio: Option<f64>,
-    /// What follows.
+    /// The conclusion.
     pub standing: Standing,
 }
 
-/// What is known of a policy on a workload.
+/// The conclusion about a policy for a workload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "standing")]
 pub enum Standing {
-    /// It is what the others are compared with.
+    /// It is the baseline.
     Baseline,
     /// Better than the baseline, corrected for all policies and workloads.
     Better,
@@ -75,27 +75,27 @@ pub enum Standing {
     Worse,
     /// The difference does not matter.
     Equivalent,
-    /// The noise does not let the question be answered.
+    /// The noise is too large to decide.
     Undecided,
-    /// Better or worse by itself, but not among so many workloads.
+    /// Better or worse on its own, but not significant among this many workloads.
     NotAmongSoMany,
     /// The policy was not shown to be in force.
     NotHeld,
-    /// The tracer's stops could have made the change, or hidden one.
+    /// The tracer's stops could have caused the change, or hidden one.
     WithinTracerCost,
-    /// A model's figure: it has no noise to judge it by.
+    /// A model's figure, which has no noise to judge it by.
     Modelled,
-    /// An emulator's time: it says nothing of a processor.
+    /// An emulator's time, which says nothing about a processor.
     Emulated,
     /// There is no figure.
     None {
-        /// Why.
+        /// The reason, as a clause.
         why: String,
     },
 }
 
 impl Row {
-    /// A workload that nothing was measured of.
+    /// The row of a workload that was not measured.
     pub fn without(workload: &str, machine: &str, policies: &[String], why: &str) -> Row {
         let none = |policy: &String| Cell::without(policy, why.to_owned());
         Row {
@@ -114,7 +114,7 @@ impl Row {
         }
     }
 
-    /// What a comparison says. `left_out`: policies that it does not have, with the reasons.
+    /// The row of a comparison. `left_out`: policies that the comparison does not contain, with the reasons.
     pub fn of_comparison(
         workload: &str,
         machine: &str,
@@ -131,7 +131,7 @@ impl Row {
             }
         };
         let analysis = comparison.analysis.as_ref();
-        // Not the design's where the first process ended while others went on.
+        // It differs from the design's if the first process ended while others continued.
         let deciding = analysis.map_or(&comparison.design.primary, |analysis| &analysis.primary);
         let primary = comparison.design.metrics.iter().find(|metric| metric.name == *deciding);
         let direction = primary.map_or(Direction::Lower, |metric| metric.direction);
@@ -155,7 +155,7 @@ impl Row {
         }
     }
 
-    /// What boots say together, where each policy is one that a boot has or has not.
+    /// The row of merged boots, where each policy is a property of a boot.
     pub fn of_boots(workload: &str, machine: &str, policies: &[String], merged: &Merged) -> Row {
         let arm_of = |policy: &String| merged.design.arms.iter().position(|arm| arm.label == *policy);
         let cell = |policy: &String| match arm_of(policy).map(|arm| &merged.arms[arm]) {
@@ -189,8 +189,8 @@ impl Row {
         Row { cells, race, ..own }
     }
 
-    /// The same row as an emulator's: where time decides, no cell claims anything, and none comes out in front. Faults and
-    /// bytes are the kernel's, whoever runs it.
+    /// The same row for an emulator: if the primary metric is a time, no cell makes a claim, and no policy comes out
+    /// ahead. Faults and bytes are determined by the kernel, so they remain valid.
     #[must_use]
     pub fn emulated(self, unit: Unit) -> Row {
         let is_figure = |standing: &Standing| !matches!(standing, Standing::None { .. } | Standing::NotHeld);
@@ -210,12 +210,12 @@ impl Row {
         }
     }
 
-    /// Ratio of a cell's deciding metric as a cost: below 1 is better, whichever way the metric improves.
+    /// Ratio of a cell's primary metric as a cost: below 1 is better, whichever way the metric improves.
     pub fn cost_ratio(&self, cell: &Cell) -> Option<f64> {
         self.cost(cell).map(|cost| cost.ratio)
     }
 
-    /// The change of a cell's deciding metric as a cost, with its interval: throughput is inverted.
+    /// The change of a cell's primary metric as a cost, with its interval: throughput is inverted.
     pub fn cost(&self, cell: &Cell) -> Option<Effect> {
         let effect = *cell.effects.get(&self.metric)?;
         Some(if self.direction == Direction::Higher { inverted(&effect) } else { effect })
@@ -235,14 +235,14 @@ impl Cell {
         }
     }
 
-    /// Whether its change is one that the policy made, as far as that is known.
+    /// Whether its change can be attributed to the policy, as far as is known.
     pub fn has_claim(&self) -> bool {
         use Standing::{Better, Equivalent, Modelled, NotAmongSoMany, Undecided, Worse};
         matches!(self.standing, Better | Worse | Equivalent | Undecided | NotAmongSoMany | Modelled)
     }
 }
 
-/// A throughput as a cost, or a cost as a throughput.
+/// Converts a throughput into a cost, or a cost into a throughput.
 pub(super) fn inverted(effect: &Effect) -> Effect {
     Effect {
         ratio: 1.0 / effect.ratio,
@@ -256,7 +256,7 @@ fn arm_of(comparison: &Comparison, policy: &str) -> Option<usize> {
     comparison.design.compared().find(|arm| comparison.design.arms[*arm].label == policy)
 }
 
-/// One that is not measured makes the row so.
+/// A single figure that is not measured makes the whole row modelled.
 fn provenance(comparison: &Comparison) -> Provenance {
     let mut observations = comparison.trials.iter().flat_map(|record| &record.observations);
     let is_modelled = observations.any(|one| one.provenance == Provenance::Modelled);
@@ -282,7 +282,7 @@ fn of_arm(policy: &str, comparison: &Comparison, arm: usize) -> Cell {
     }
 }
 
-/// Why a comparison says nothing.
+/// Why a comparison has no analysis.
 fn without_analysis(ended: &Ended) -> String {
     match ended {
         Ended::Failed { message } | Ended::TooSlow { message } => message.clone(),
@@ -293,7 +293,7 @@ fn without_analysis(ended: &Ended) -> String {
     }
 }
 
-/// The share of the memory concerned that an arm's trials had as asked.
+/// The share of the memory concerned that an arm's trials mapped as requested.
 fn coverage_ratio(trials: &[TrialRecord], arm: usize) -> Option<f64> {
     let counts = |record: &&TrialRecord| {
         record.trial.arm == arm
@@ -324,7 +324,7 @@ fn standing(outcome: &Outcome) -> Standing {
     }
 }
 
-/// Who came out in front, by indices of policies.
+/// The policies that came out ahead, as indices.
 fn race(analysis: &Analysis, direction: Direction, policy_of: &dyn Fn(usize) -> Option<usize>) -> Race {
     let outcome = |arm: usize| &analysis.arms[arm].outcome;
     let has_figures = |arm: &usize| {
@@ -355,7 +355,8 @@ fn race(analysis: &Analysis, direction: Direction, policy_of: &dyn Fn(usize) -> 
     }
 }
 
-/// Who came out in front over boots: best where no other is shown to beat it, and else level with the baseline.
+/// The race over boots: a policy is unbeaten if no other is shown to beat it; if none is better, those level with the
+/// baseline are.
 fn race_of_boots(row: &Row, cells: &[Cell], is_best: &dyn Fn(usize) -> bool) -> Race {
     let runs = |at: &usize| cells[*at].has_claim() || cells[*at].standing == Standing::Baseline;
     let running: Vec<usize> = (0..cells.len()).filter(runs).collect();

@@ -1,4 +1,4 @@
-//! What all rows of a machine say of a policy together.
+//! Summary of all rows of a machine for one policy.
 
 use super::geometric::{Geometric, geometric};
 use super::row::{Cell, Row, Standing, inverted};
@@ -8,32 +8,32 @@ use crate::comparison::Design;
 use crate::metric::{Direction, Provenance};
 use crate::stats::Effect;
 
-/// What the rows of a machine say of a policy.
+/// Summary of the rows of a machine for one policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Total {
-    /// The machine.
+    /// Name of the machine.
     pub machine: String,
-    /// Where its figures come from.
+    /// The provenance of its figures.
     pub provenance: Provenance,
-    /// The policy.
+    /// Name of the policy.
     pub policy: String,
-    /// What follows: of one row that claims something what that row says, of several what the interval of their mean says.
-    /// Where none does, why, as the first row that knows it says.
+    /// The conclusion: that of the row if only one makes a claim; if several do, from the interval of their mean. If
+    /// none does, the reason given by the first row that knows it.
     pub standing: Standing,
-    /// The metric that decides in every row, with the way in which it improves; absent where rows have several.
+    /// The primary metric of all rows, and the direction in which it improves; absent if rows have different ones.
     pub metric: Option<(String, Direction)>,
-    /// Mean of the cost against the baseline (`mean` of this file); absent for the baseline.
+    /// Mean of the cost against the baseline; absent for the baseline.
     pub mean: Option<Geometric>,
     /// The largest cost ratio, with its workload.
     pub worst: Option<(f64, String)>,
-    /// How often it came out in front.
+    /// How often it came out ahead.
     pub wins: Wins,
-    /// What it costs in memory beside what it gains in speed.
+    /// Its memory cost and its speed.
     pub trade: Option<Trade>,
 }
 
 impl Total {
-    /// What rows of one machine say of the policy at this place; `None` without a row.
+    /// Summary of the rows of one machine for the policy at index `at`; `None` without rows.
     pub(super) fn of(rows: &[&Row], at: usize, policy: &str) -> Option<Total> {
         let first = rows.first()?;
         let costs = costs(rows, policy);
@@ -53,7 +53,7 @@ impl Total {
         })
     }
 
-    /// The mean change of the metric that decides, where all rows have the same one; else that of the cost.
+    /// The mean change of the primary metric if all rows have the same one; otherwise the mean change of the cost.
     pub fn change(&self) -> Option<Effect> {
         let cost = self.mean?.effect();
         match self.metric {
@@ -63,7 +63,7 @@ impl Total {
     }
 }
 
-/// The costs of a policy, of rows that claim something of it.
+/// The costs of a policy in rows that make a claim about it.
 fn costs<'a>(rows: &[&'a Row], policy: &str) -> Vec<(Effect, &'a Row)> {
     let cost = |row: &&'a Row| {
         let cell = row.cells.iter().find(|cell| cell.policy == policy).filter(|cell| cell.has_claim())?;
@@ -72,8 +72,8 @@ fn costs<'a>(rows: &[&'a Row], policy: &str) -> Vec<(Effect, &'a Row)> {
     rows.iter().filter_map(cost).collect()
 }
 
-/// The geometric mean of a policy's cost over rows that claim something of it, throughput inverted. One row alone brings its own
-/// interval. A model's rows have none: nothing in them is noise.
+/// The geometric mean of a policy's cost over rows that make a claim about it, throughput inverted. A single row
+/// contributes its own interval. A model's rows have none: they contain no noise.
 pub(super) fn mean(rows: &[&Row], policy: &str) -> Option<Geometric> {
     let costs = costs(rows, policy);
     let ratios: Vec<f64> = costs.iter().map(|(cost, _)| cost.ratio).collect();
@@ -109,7 +109,7 @@ fn standing(rows: &[&Row], at: usize, mean: Option<&Geometric>) -> Standing {
     }
 }
 
-/// Why no row claims anything.
+/// Why no row makes a claim.
 fn unclaimed(cells: &[&Cell]) -> Standing {
     let first = |is: fn(&Standing) -> bool| cells.iter().map(|cell| &cell.standing).find(|standing| is(standing));
     let known = first(|standing| *standing == Standing::Baseline)
@@ -146,7 +146,7 @@ mod tests {
         let total = of(&[row("a", "wall_s", Standing::Undecided, (0.84, 1.63))]);
         assert_eq!(total.mean.unwrap().interval, Some((0.84, 1.63)));
         assert_eq!(total.standing, Standing::Undecided);
-        // A mean of two has the interval of how they differ.
+        // The interval of a mean of two comes from their difference.
         let both = [row("a", "wall_s", Standing::Better, (0.7, 0.8)), row("b", "wall_s", Standing::Worse, (1.1, 1.3))];
         let total = of(&both);
         assert!(total.mean.unwrap().interval.unwrap().1 > 1.3);

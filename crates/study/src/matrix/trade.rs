@@ -1,30 +1,30 @@
-//! What a policy costs in memory beside what it gains in speed, and which policies no other one beats in both.
+//! Weighs the memory cost of a policy against its speed, and finds the policies that no other one beats in both.
 
 use super::geometric::{Geometric, geometric};
 use super::row::{Cell, Row, Standing};
 use crate::comparison::Design;
 use crate::metric::{Provenance, names};
 
-/// A policy's speed and memory over the workloads of a machine that have both.
+/// Mean speed and memory of a policy over the workloads of a machine that have both figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trade {
-    /// Cost of the metric that decides, against the baseline; throughput inverted.
+    /// Cost of the primary metric relative to the baseline; throughput inverted.
     pub cost: Geometric,
-    /// Peak memory with its page tables, against the baseline.
+    /// Peak memory including page tables, relative to the baseline.
     pub memory: Geometric,
-    /// No other policy has less of the one and no more of the other, by the estimates.
+    /// Whether no other policy has less of one and no more of the other, by the estimates.
     pub is_front: bool,
 }
 
-/// What holds the memory of a trial, each with what else takes memory: of a host its page tables, of a model these and what is
-/// held and not mapped.
+/// The metrics of memory: the resident peak, and the metrics that are added to it. For a host these are page tables;
+/// for a model these are page tables and memory that is held but not mapped.
 const MEMORY: [(&str, &[&str]); 2] = [
     (names::PEAK_RESIDENT_BYTES, &[names::PAGE_TABLE_SEEN_BYTES]),
     ("resident_peak_bytes", &["all_table_peak_bytes", "held_unmapped_peak_bytes"]),
 ];
 
 impl Cell {
-    /// Peak memory, page tables and what is held besides, each at its peak, bytes. What nobody saw of them is not in it.
+    /// Peak memory, page tables and other held memory in bytes, each at its own peak. Unobserved parts are not included.
     pub fn memory_bytes(&self) -> Option<f64> {
         MEMORY.into_iter().find_map(|(resident, besides)| {
             let besides: f64 = besides.iter().filter_map(|name| self.medians.get(*name)).sum();
@@ -33,7 +33,7 @@ impl Cell {
     }
 }
 
-/// The trade of each policy, in their order; the baseline's is 1 in both, `None` where no workload has both figures.
+/// The trade of each policy, in order; the baseline's is 1 in both, `None` if no workload has both figures.
 pub(super) fn trades(rows: &[&Row], policies: usize) -> Vec<Option<Trade>> {
     let mut trades: Vec<Option<Trade>> = (0..policies).map(|at| trade(rows, at)).collect();
     let points: Vec<Option<(f64, f64)>> =
@@ -60,7 +60,7 @@ fn trade(rows: &[&Row], at: usize) -> Option<Trade> {
     Some(Trade { cost: mean(|both| both.0)?, memory: mean(|both| both.1)?, is_front: false })
 }
 
-/// Cost and memory of a policy on a workload, against the baseline.
+/// Cost and memory of a policy for a workload, relative to the baseline.
 fn of_row(row: &Row, at: usize) -> Option<(f64, f64)> {
     let cell = &row.cells[at];
     let of_baseline = row.cells.iter().find(|cell| cell.standing == Standing::Baseline)?.memory_bytes()?;
@@ -87,7 +87,7 @@ mod tests {
             cell.medians.insert(name.into(), bytes);
         }
         assert_eq!(cell.memory_bytes(), Some(123.0));
-        // What was measured is as it is.
+        // Measured memory is used unchanged.
         cell.medians.insert(names::PEAK_RESIDENT_BYTES.into(), 7.0);
         assert_eq!(cell.memory_bytes(), Some(7.0));
     }

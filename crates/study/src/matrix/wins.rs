@@ -1,40 +1,40 @@
-//! Which policy is best on how many workloads: what was shown, what the estimates alone say, and what chance would give.
+//! Counts on how many workloads each policy is best: as shown statistically, by the estimates alone, and as expected by chance.
 //!
-//! A policy wins a workload when it beats every other one there, the baseline included; otherwise those that none beats
-//! share it. The origin of such tables counts the smallest figure of each test, whatever its noise: that is the count by
-//! estimate. Were all policies alike, each would be the smallest in one of `k` workloads with `k` policies.
+//! A policy wins a workload if it beats every other one there, including the baseline; otherwise the unbeaten policies
+//! tie. The origin of such tables counts the smallest figure of each test regardless of noise: that is the count by
+//! estimate. If all `k` policies were alike, each would have the smallest figure in one of `k` workloads.
 
-/// Who ran on a workload, and who came out in front. Indices of policies.
+/// Which policies ran on a workload, and which came out ahead. Indices of policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Race {
-    /// Those with figures of their own.
+    /// Policies with figures.
     pub running: Vec<usize>,
-    /// Those that no other is shown to beat; one alone has won.
+    /// Policies that no other is shown to beat; a single one has won.
     pub unbeaten: Vec<usize>,
-    /// The one with the best estimate.
+    /// The policy with the best estimate.
     pub leader: Option<usize>,
 }
 
-/// How often a policy came out in front.
+/// How often a policy came out ahead.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wins {
-    /// Workloads in which it ran against another one.
+    /// Workloads in which it ran against at least one other policy.
     pub races: u32,
-    /// Those in which it beats every other.
+    /// Workloads in which it beats every other policy.
     pub won: u32,
-    /// Those in which it is one of several that none beats.
+    /// Workloads in which it is one of several unbeaten policies.
     pub tied: u32,
-    /// Those in which its estimate is the best.
+    /// Workloads in which its estimate is the best.
     pub led: u32,
-    /// How many of these chance alone would give on average.
+    /// Expected value of `led` by chance alone.
     pub led_by_chance: f64,
-    /// What chance alone gives in all but a share of `1 - confidence` of cases, at least and at most.
+    /// Range of `led` by chance alone, at the given confidence: minimum and maximum.
     pub chance_range: (u32, u32),
 }
 
 impl Wins {
-    /// The share of workloads in which its estimate is the best, with Wilson's interval of 95 % (J. Am. Stat. Assoc. 22, 1927),
-    /// and the share that chance alone gives; `None` where it ran in none.
+    /// The share of workloads in which its estimate is the best, with Wilson's interval at 95 % (J. Am. Stat. Assoc.
+    /// 22, 1927), and the share expected by chance; `None` if it ran in none.
     pub fn share(&self) -> Option<Share> {
         const Z: f64 = 1.959_963_984_540_054;
         let races = f64::from(self.races);
@@ -54,13 +54,13 @@ impl Wins {
 pub struct Share {
     /// The share, from 0 to 1.
     pub share: f64,
-    /// The ends of its interval.
+    /// Bounds of its interval.
     pub interval: (f64, f64),
-    /// What chance alone gives on average.
+    /// Share expected by chance alone.
     pub by_chance: f64,
 }
 
-/// How often a policy came out in front; the range of chance has this confidence.
+/// How often a policy came out ahead; the chance range has this confidence.
 pub fn wins(races: &[Race], policy: usize, confidence: f64) -> Wins {
     let own: Vec<&Race> =
         races.iter().filter(|race| race.running.contains(&policy) && race.running.len() > 1).collect();
@@ -71,13 +71,13 @@ pub fn wins(races: &[Race], policy: usize, confidence: f64) -> Wins {
         won: count(&|race| race.unbeaten == [policy]),
         tied: count(&|race| race.unbeaten.len() > 1 && race.unbeaten.contains(&policy)),
         led: count(&|race| race.leader == Some(policy)),
-        // Not `sum`, of which nothing is -0.0.
+        // Not `sum`, which returns -0.0 for an empty iterator.
         led_by_chance: shares.iter().fold(0.0, |sum, share| sum + share),
         chance_range: range(&counts(&shares), confidence),
     }
 }
 
-/// The probability of each number of successes, of trials that succeed with these probabilities.
+/// The probability of each number of successes in independent trials with these success probabilities.
 fn counts(shares: &[f64]) -> Vec<f64> {
     shares.iter().fold(vec![1.0], |before, share| {
         let mut after = vec![0.0; before.len() + 1];
@@ -89,7 +89,7 @@ fn counts(shares: &[f64]) -> Vec<f64> {
     })
 }
 
-/// The middle of a distribution of counts: as much is left off at either end.
+/// The central range of a distribution of counts: the same probability is cut off at both ends.
 fn range(probabilities: &[f64], confidence: f64) -> (u32, u32) {
     let tail = (1.0 - confidence) / 2.0;
     let cut = |probabilities: &mut dyn Iterator<Item = &f64>| {
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(Wins::default().share(), None);
     }
 
-    /// Every outcome of all trials, one by one.
+    /// Enumerates every outcome of all trials.
     fn slow(shares: &[f64]) -> Vec<f64> {
         let mut counts = vec![0.0; shares.len() + 1];
         for outcome in 0..1usize << shares.len() {

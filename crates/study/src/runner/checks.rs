@@ -1,4 +1,4 @@
-//! What must be right of a block before the next one begins: answers, and the metric that decides.
+//! Checks that a block must pass before the next one begins: its answers, and the primary metric.
 
 use super::{Comparing, Platform, failed};
 use crate::comparison::Ended;
@@ -7,7 +7,7 @@ use crate::trial::{Trial, TrialRecord};
 use policy::cause::Cause;
 
 impl<P: Platform> Comparing<'_, P> {
-    /// Every arm must give the baseline's answer, and the baseline always the same.
+    /// Every arm must give the baseline's answer, and the baseline must always give the same one.
     pub(super) fn check_answers(&mut self, block: u32) -> Result<(), Ended> {
         let baseline = &self.design.arms[self.design.baseline].label;
         let deviations = answers::deviations(self.design, &self.trials);
@@ -58,8 +58,8 @@ impl<P: Platform> Comparing<'_, P> {
         Ok(())
     }
 
-    /// What a command cannot do because it is measured, where the first failing trial tried to: by itself it would not
-    /// fail for that.
+    /// The limitation of tracing that the first failing trial ran into, if any: outside of a measurement the command
+    /// would not fail because of it.
     fn what_being_measured_prevents(&self) -> Option<String> {
         let failing = answers::accepted(&self.trials).find(|record| !record.answer.succeeded())?;
         let mut causes = failing.verdict.causes.iter().map(|share| &share.cause);
@@ -72,7 +72,7 @@ impl<P: Platform> Comparing<'_, P> {
         succeeded.then(|| "without a tracer it succeeds, so that being traced is why; ".to_string())
     }
 
-    /// Every right answer must come with a figure that a ratio can be formed of.
+    /// Every trial with a right answer must have a primary figure from which a ratio can be formed.
     pub(super) fn check_primary(&self, block: u32) -> Result<(), Ended> {
         let primary = &self.design.primary;
         let deviations = answers::deviations(self.design, &self.trials);

@@ -1,4 +1,4 @@
-//! The loop: admits the arms, runs block after block, and says what happens as events.
+//! The loop: admits the arms, runs block after block, and reports progress as events.
 
 mod checks;
 
@@ -8,23 +8,23 @@ use crate::plan;
 use crate::stats::{self, Analysis, answers};
 use crate::trial::{Arm, Trial, TrialRecord};
 
-/// Attempts at one trial before the comparison gives up.
+/// Maximum attempts at one trial before the comparison fails.
 pub const MAX_ATTEMPTS: u32 = 5;
 
-/// Code that can run a trial. The running host is one; tests have a fake one.
+/// Interface to whatever runs trials: the running host, or a fake in tests.
 pub trait Platform {
-    /// What goes wrong when a trial cannot be run at all.
+    /// Error that prevents a trial from running at all.
     type Error: std::fmt::Display;
 
-    /// Whether the arm's policy can be given here.
+    /// Whether the arm's policy can be applied here.
     fn admit(&mut self, arm: &Arm) -> Admission;
 
-    /// Does what the user wants done before each trial, with no policy in force. Nothing of it is measured.
+    /// Runs the user's preparation before each trial, with no policy in force and unmeasured.
     fn prepare(&mut self) -> Result<(), Self::Error> {
         Ok(())
     }
 
-    /// Runs one trial. A record with `rejected` filled does not count and is repeated.
+    /// Runs one trial. A record with a non-empty `rejected` does not count and is repeated.
     fn run(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, Self::Error>;
 
     /// Seconds since the comparison began.
@@ -34,14 +34,14 @@ pub trait Platform {
     fn interrupted(&self) -> bool;
 }
 
-/// Something that happened; progress bars, the store and the live table listen.
+/// Progress of a comparison, for progress bars, the store and the live table.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// All arms were asked for; one admission for each.
+    /// The arms were checked; one admission per arm.
     Admitted(&'a [Admission]),
     /// A trial begins.
     Started(&'a Trial),
-    /// A trial ended; it counts unless `rejected` is filled or its block is 0.
+    /// A trial ended; it counts unless `rejected` is non-empty or its block is 0.
     Finished(&'a TrialRecord),
     /// A block that counts is complete.
     Block(&'a Analysis),
@@ -49,28 +49,28 @@ pub enum Event<'a> {
     Ended(&'a Ended),
 }
 
-/// A comparison that ran, to its end or as far as it came.
+/// The result of a comparison that ran, completely or in part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// One for each arm.
+    /// One per arm.
     pub admissions: Vec<Admission>,
-    /// Every trial that finished, in the order of the run, rejected and discarded ones included.
+    /// All finished trials in execution order, including rejected and discarded ones.
     pub trials: Vec<TrialRecord>,
-    /// What follows from the trials; absent when no block that counts was completed.
+    /// The statistics of the trials; absent if no block that counts was completed.
     pub analysis: Option<Analysis>,
     /// Why it ended.
     pub ended: Ended,
 }
 
-/// Runs a comparison and tells `listener` what happens.
+/// Runs a comparison and reports its progress to `listener`.
 ///
-/// Block 0 is run and discarded. An arm whose answer differs from the baseline's is run in block 1 once
-/// more, so that the baseline can confirm its own answer, and then no longer. An arm of which a trial took too long is not
-/// run again; where the baseline or the last other arm is the one, the comparison ends ([`Ended::TooSlow`]). It fails
-/// ([`Ended::Failed`]) when the platform cannot prepare or run a trial, when the command fails under the baseline,
-/// when the baseline's answer changes from one trial to another, when no other arm has its answer, when
-/// the primary metric has no positive value, and when a trial was rejected [`MAX_ATTEMPTS`] times. What
-/// was finished before is kept in every case.
+/// Block 0 is run and discarded. An arm whose answer differs from the baseline's runs once more in block 1, so that the
+/// baseline can confirm its own answer, and is then dropped. An arm with a trial that took too long is dropped; if it
+/// is the baseline or the last other arm, the comparison ends ([`Ended::TooSlow`]). The comparison fails
+/// ([`Ended::Failed`]) if the platform cannot prepare or run a trial, if the command fails under the baseline, if the
+/// baseline's answer changes between trials, if no other arm gives the baseline's answer, if the primary metric has no
+/// positive value, or if a trial was rejected [`MAX_ATTEMPTS`] times. Trials that finished earlier are kept in every
+/// case.
 pub fn compare<P: Platform>(design: &Design, platform: &mut P, listener: &mut dyn FnMut(Event<'_>)) -> Run {
     go_on(design, Earlier::default(), platform, listener)
 }
@@ -78,17 +78,17 @@ pub fn compare<P: Platform>(design: &Design, platform: &mut P, listener: &mut dy
 /// Trials of a comparison that was interrupted.
 #[derive(Clone, Debug, Default)]
 pub struct Earlier {
-    /// In the order of the run.
+    /// In execution order.
     pub trials: Vec<TrialRecord>,
-    /// Whether they were run in another boot than this one.
+    /// Whether they ran in another boot than this one.
     pub is_of_other_boot: bool,
 }
 
-/// Goes on with a comparison that was interrupted, and tells `listener` what happens: as [`compare`], but no trial that was
-/// finished is run again. The platform's clock goes on where the earlier trials left it.
+/// Continues a comparison that was interrupted, and reports its progress to `listener`: like [`compare`], but without
+/// repeating finished trials. The platform's clock continues from the earlier trials.
 ///
-/// After a reboot, block 0 is run once more, because caches and pools are empty again; and a block that the
-/// reboot parted stays incomplete and does not count, because its arms would have met two boots.
+/// After a reboot, block 0 runs once more, because caches and pools are empty again. A block that was interrupted by
+/// the reboot stays incomplete and does not count, because its arms would have run in two boots.
 pub fn go_on<P: Platform>(
     design: &Design,
     earlier: Earlier,
@@ -108,12 +108,11 @@ pub fn go_on<P: Platform>(
     Run { admissions, trials, analysis, ended }
 }
 
-/// Runs the one arm of a design that this boot has, block after block, and tells `listener` what happens.
-/// Block 0 is run and discarded; the run ends after [`Design::min_blocks`] more, because other boots say
-/// more about an arm than more trials of one boot do ([`stats::boots`]). There is no analysis.
+/// Runs the one arm of a design that applies to this boot, block after block, and reports its progress to `listener`.
+/// Block 0 is run and discarded; the run ends after [`Design::min_blocks`] more, because more boots say more about an
+/// arm than more trials in one boot ([`stats::boots`]). There is no analysis.
 ///
-/// It ends as [`compare`] does where a trial fails; with [`Ended::NothingAdmitted`] where the boot has none
-/// of the arms.
+/// It ends like [`compare`] if a trial fails, and with [`Ended::NothingAdmitted`] if the boot has none of the arms.
 pub fn arm_of_boot<P: Platform>(design: &Design, platform: &mut P, listener: &mut dyn FnMut(Event<'_>)) -> Run {
     let admissions: Vec<Admission> = design.arms.iter().map(|arm| platform.admit(arm)).collect();
     listener(Event::Admitted(&admissions));
@@ -145,7 +144,7 @@ fn alone<P: Platform>(
     comparing.in_race = vec![true];
     comparing.admissions = vec![Admission::Admitted { mechanism: String::new() }];
     let ended = match comparing.blocks() {
-        // With nothing to compare every precision is reached at the last block.
+        // With nothing to compare, every precision counts as reached at the last block.
         Ended::Precise => Ended::Blocks,
         other => other,
     };
@@ -163,9 +162,9 @@ struct Comparing<'a, P> {
     listener: &'a mut dyn FnMut(Event<'_>),
     admissions: Vec<Admission>,
     trials: Vec<TrialRecord>,
-    /// For each arm, whether it still takes part.
+    /// Whether each arm still takes part.
     in_race: Vec<bool>,
-    /// All trials so far are of another boot.
+    /// Whether all trials so far ran in another boot.
     is_cold: bool,
 }
 
@@ -211,7 +210,7 @@ impl<'a, P: Platform> Comparing<'a, P> {
         (self.listener)(Event::Admitted(&self.admissions));
     }
 
-    /// The admission of a control arm: where the arm is admitted that it stands beside.
+    /// The admission of a control arm is that of the arm to which it belongs.
     fn with(&self, arm: usize) -> Admission {
         match self.admissions.get(arm) {
             Some(Admission::Unsupported(why)) => Admission::Unsupported(why.clone()),
@@ -223,12 +222,12 @@ impl<'a, P: Platform> Comparing<'a, P> {
         }
     }
 
-    /// Policies in the race besides the baseline.
+    /// Number of policies that still take part, in addition to the baseline.
     fn compared(&self) -> usize {
         self.design.compared().filter(|arm| self.in_race[*arm]).count().saturating_sub(1)
     }
 
-    /// Takes sham arms out of the race that would show nothing: their arms stop hardly more often than the baseline.
+    /// Drops sham arms that would show nothing, because their arms stop hardly more often than the baseline.
     fn drop_shams(&mut self) {
         for (index, arm) in self.design.arms.iter().enumerate() {
             if let Role::Sham { of, .. } = arm.role {
@@ -264,7 +263,7 @@ impl<'a, P: Platform> Comparing<'a, P> {
         Ok(())
     }
 
-    /// The arms that a block lacks, in the order of their run, each with its position.
+    /// The arms that a block lacks, in execution order, each with its position.
     fn missing(&self, block: u32) -> Vec<(usize, usize)> {
         let of_block = |arm: usize| {
             answers::accepted(&self.trials).any(move |record| (record.trial.arm, record.trial.block) == (arm, block))
@@ -275,7 +274,8 @@ impl<'a, P: Platform> Comparing<'a, P> {
         in_race.filter(|(_, arm)| must_warm || !of_block(*arm)).collect()
     }
 
-    /// Before the first trial somebody else's may have to be waited for.
+    /// Refuses to continue after the time limit. The limit starts with the first trial, because that may have to
+    /// wait for another pagelab.
     fn refuse_late(&self) -> Result<(), Ended> {
         let began_s = self.trials.first().map(|record| record.started_s);
         match (began_s, self.design.max_time_s) {
@@ -291,7 +291,7 @@ impl<'a, P: Platform> Comparing<'a, P> {
         order.into_iter().enumerate().try_for_each(|(position, arm)| self.trial(arm, 0, position))
     }
 
-    /// Runs a trial until it is not rejected.
+    /// Repeats a trial until it is not rejected.
     fn trial(&mut self, arm: usize, block: u32, position: usize) -> Result<(), Ended> {
         let is_before = |record: &&TrialRecord| record.trial.arm == arm && record.trial.block == block;
         let before = self.trials.iter().filter(is_before).count() as u32;
@@ -334,7 +334,7 @@ impl<'a, P: Platform> Comparing<'a, P> {
         }
     }
 
-    /// An arm that once took too long would do so again. Without it there may be nothing left to compare.
+    /// Drops an arm that took too long once, because it would again. Ends the comparison if nothing is left to compare.
     fn leave_race(&mut self, arm: usize, message: &str) -> Result<(), Ended> {
         self.in_race[arm] = false;
         let why = if arm == self.design.baseline {
@@ -352,7 +352,7 @@ impl<'a, P: Platform> Comparing<'a, P> {
         Err(Ended::TooSlow { message })
     }
 
-    /// Analyses the blocks so far and decides whether they suffice.
+    /// Analyses the blocks so far and decides whether to stop.
     fn conclude(&mut self) -> Result<(), Ended> {
         let Some(analysis) = stats::analyse(self.design, &self.trials, &self.admissions) else { return Ok(()) };
         (self.listener)(Event::Block(&analysis));

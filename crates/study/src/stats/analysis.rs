@@ -1,4 +1,4 @@
-//! The analysis of a comparison: everything of this module's siblings, in order.
+//! The analysis of a comparison: applies this module's siblings in order.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,13 @@ use crate::plan;
 use crate::trial::TrialRecord;
 use policy::verdict::Holding;
 
-/// What the trials say, as far as they go; `None` before the first block that counts is complete, or
-/// where the design is not one that [`plan::check`] accepts.
+/// The statistics of the trials so far; `None` before the first block that counts is complete, or if [`plan::check`]
+/// rejects the design.
 ///
-/// The metric that decides is the design's, unless that is wall time and the command's first process ends while others
-/// go on: then it is CPU time, with a warning.
+/// The primary metric is the design's, unless that is wall time and the command's first process ends while others
+/// continue: then it is CPU time, with a warning.
 ///
-/// The same design and trials give the same analysis on every machine, up to the last digits of its
-/// logarithms.
+/// The same design and trials give the same analysis on every machine, up to rounding of logarithms.
 pub fn analyse(design: &Design, trials: &[TrialRecord], admissions: &[Admission]) -> Option<Analysis> {
     plan::check(design).ok()?;
     let blocks = Blocks::new(design, trials, admissions);
@@ -63,14 +62,13 @@ pub fn analyse(design: &Design, trials: &[TrialRecord], admissions: &[Admission]
     Some(Analysis { primary: design.primary.clone(), baseline: design.baseline, blocks, arms, warnings })
 }
 
-/// Whether every arm that is compared is known as precisely as the design asks: the half width of its own
-/// interval of the primary metric is at most [`Design::precision_ratio`], whatever its outcome.
+/// Whether every compared arm is measured as precisely as the design requires: the half width of its interval of the
+/// primary metric is at most [`Design::precision_ratio`], whatever its outcome.
 pub fn is_precise(design: &Design, analysis: &Analysis) -> bool {
     outcome::precise(design, analysis.arms.iter().filter_map(|arm| arm.effects.get(&analysis.primary)))
 }
 
-/// The effects of every arm. An arm that gave a wrong answer has none: the time that it takes to compute
-/// something else is not a change.
+/// The effects of every arm. An arm with a wrong answer has none: the time for computing something else is not a change.
 fn effects(
     design: &Design,
     blocks: &Blocks<'_>,
@@ -103,7 +101,7 @@ fn effects(
     effects
 }
 
-/// Corrected p values of one metric's arms; empty for an arm alone, which needs no correction.
+/// Corrected p values of one metric's arms; empty for a single arm, which needs no correction.
 fn adjusted_p(design: &Design, family: &[(usize, Vec<Option<f64>>)], flips: &mut Option<Flips>) -> Vec<f64> {
     if family.len() < 2 {
         return Vec::new();
@@ -112,12 +110,12 @@ fn adjusted_p(design: &Design, family: &[(usize, Vec<Option<f64>>)], flips: &mut
     max_t::adjusted_p(&ratios, flips.get_or_insert_with(|| Flips::new(ratios[0].len(), design.seed)))
 }
 
-/// The corrected p value is never below the exact one of the arm alone, which the interval inverts.
+/// The corrected p value is at least the exact p value of the single arm, from which the interval is derived.
 fn effect(blocks: usize, centre: &Centre, adjusted_p: f64) -> Effect {
     Effect { p_adjusted: Some(adjusted_p.max(centre.p)), ..Effect::of(blocks, centre) }
 }
 
-/// What is left of an outcome beside what the tracer's stops alone can make.
+/// The outcome after accounting for what the tracer's stops alone can cause.
 fn beside_stops(
     design: &Design,
     stand_ins: &StandIns<'_>,

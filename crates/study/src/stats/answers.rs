@@ -1,29 +1,29 @@
-//! Answers: what the workload says must be the same under every policy, and in time.
+//! Checks answers: the output that must be the same under every policy, within the time limit.
 
 use super::result::Outcome;
 use crate::comparison::Design;
 use crate::trial::{Answer, Stated, TrialRecord};
 
-/// How an arm's answer is not the expected one.
+/// How an arm's answer deviates from the expected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Deviation {
-    /// It is another one than the baseline's.
+    /// It differs from the baseline's.
     Other(String),
-    /// It is another one than was stated.
+    /// It differs from the stated one.
     Unexpected(String),
-    /// It did not come in time.
+    /// The trial exceeded the time limit.
     TooSlow(String),
 }
 
 impl Deviation {
-    /// In words.
+    /// The deviation in words.
     pub fn message(&self) -> &str {
         match self {
             Deviation::Other(message) | Deviation::Unexpected(message) | Deviation::TooSlow(message) => message,
         }
     }
 
-    /// What follows for the arm.
+    /// The resulting outcome of the arm.
     pub fn outcome(&self) -> Outcome {
         match self.clone() {
             Deviation::Other(message) | Deviation::Unexpected(message) => Outcome::WrongAnswer { message },
@@ -32,14 +32,13 @@ impl Deviation {
     }
 }
 
-/// The answer that every trial must give: that of the baseline's first trial, the discarded block
-/// included.
+/// The answer that every trial must give: that of the baseline's first trial, which may be of the discarded block.
 pub(crate) fn expected<'a>(design: &Design, trials: &'a [TrialRecord]) -> Option<&'a Answer> {
     accepted(trials).find(|record| record.trial.arm == design.baseline).map(|record| &record.answer)
 }
 
-/// For each arm, how its first deviating answer differs from the expected one; `None` for an arm that
-/// never deviated. A deviation of the baseline is one from its own first answer.
+/// For each arm, how its first deviating answer differs from the expected one; `None` for an arm that never deviated.
+/// The baseline is compared with its own first answer.
 pub(crate) fn deviations(design: &Design, trials: &[TrialRecord]) -> Vec<Option<Deviation>> {
     let mut deviations = vec![None; design.arms.len()];
     let expected = expected(design, trials);
@@ -63,7 +62,7 @@ pub(crate) fn deviations(design: &Design, trials: &[TrialRecord]) -> Vec<Option<
     deviations
 }
 
-/// What became of an arm of which this trial took too long: `took longer than 30 s (--trial-time) in block 2, and was ended`.
+/// Message for an arm with a trial that took too long: `took longer than 30 s (--trial-time) in block 2, and was ended`.
 pub fn too_slow(design: &Design, record: &TrialRecord) -> String {
     let limit = design.trial_time_s.map_or("a trial may".to_string(), |limit_s| format!("{limit_s} s"));
     format!("took longer than {limit} (--trial-time) in block {}, and was ended", record.trial.block)

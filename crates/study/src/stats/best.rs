@@ -1,10 +1,10 @@
-//! Which of the better arms is best.
+//! Determines which of the better arms is best.
 //!
-//! In the running are the arms with figures of their own: right answers, the policy shown to be in
-//! force, and not the A/A arm. One of them beats another when the signed-rank test between the two, block
-//! by block, rejects at the design's level divided by the number of rivals. The arm that is truly best
-//! has that many rivals, so it is called beaten, and another arm the winner, with at most the design's
-//! probability of error. A difference that the tracer's stops could have made is none.
+//! Candidates are the arms with valid figures: right answers, a policy shown to be in force, and not the A/A arm. One
+//! candidate beats another if the signed-rank test between the two, block by block, rejects at the design's level
+//! divided by the number of rivals. The truly best arm has that many rivals, so the probability that it is called
+//! beaten, and another arm the winner, is at most the design's error level. A difference that the tracer's stops could
+//! have caused does not count.
 
 use super::blocks::Blocks;
 use super::outcome;
@@ -13,7 +13,7 @@ use super::signed_rank::SignedRank;
 use super::tracer_cost::{self, StandIns};
 use crate::comparison::Design;
 
-/// Marks the arms that nobody in the running beats, and says with whom they are tied.
+/// Marks the arms that no candidate beats, and records with which arms they are tied.
 pub(crate) fn mark(
     design: &Design,
     blocks: &Blocks<'_>,

@@ -1,4 +1,4 @@
-//! Blocks that count, and the values and ratios within them.
+//! The blocks that count, with the values and ratios within them.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use crate::trial::TrialRecord;
 
 /// The trials of the blocks that count, by arm and block.
 ///
-/// A block counts when it is not block 0 and every arm in the race has a trial in it that was not
-/// rejected; control arms, some of which are not always run, need none. In the race are the admitted arms that never gave a wrong answer; the baseline always is,
-/// and a block in which its answer is not the expected one does not count.
+/// A block counts if it is not block 0 and every arm in the race has an accepted trial in it. Control arms, some of
+/// which do not always run, need none. The arms in the race are the admitted arms that never gave a wrong answer, and
+/// always the baseline; a block in which the baseline's answer is not the expected one does not count.
 pub(crate) struct Blocks<'a> {
-    /// Numbers of the blocks that count, rising.
+    /// Numbers of the blocks that count, ascending.
     pub numbers: Vec<u32>,
     /// How an arm's answer deviated, for each arm.
     pub deviations: Vec<Option<Deviation>>,
-    /// For each arm, one entry for each block that counts.
+    /// For each arm, one entry per block that counts.
     records: Vec<Vec<Option<&'a TrialRecord>>>,
 }
 
 impl<'a> Blocks<'a> {
-    /// Arranges the trials.
+    /// Sorts the trials into blocks.
     pub fn new(design: &Design, trials: &'a [TrialRecord], admissions: &[Admission]) -> Blocks<'a> {
         let deviations = answers::deviations(design, trials);
         let admitted = |arm: usize| matches!(admissions.get(arm), Some(Admission::Admitted { .. }));
@@ -52,23 +52,23 @@ impl<'a> Blocks<'a> {
         self.deviations[arm].is_none() && self.trials(arm).next().is_some()
     }
 
-    /// The arm's values of a metric, where it was observed.
+    /// The arm's observed values of a metric.
     pub fn values(&self, arm: usize, metric: &str) -> Vec<f64> {
         self.trials(arm).filter_map(|record| record.value(metric)).collect()
     }
 
-    /// Natural logarithms of the arm's values, with the number of the block.
+    /// Natural logarithms of the arm's values, with their block numbers.
     pub fn logs(&self, arm: usize, metric: &str) -> Vec<(u32, f64)> {
         let value = |at: usize| self.records[arm][at].and_then(|record| record.value(metric));
         let log = |at: usize| value(at).and_then(logarithm).map(|log| (self.numbers[at], log));
         (0..self.numbers.len()).filter_map(log).collect()
     }
 
-    /// Natural logarithms of `arm` against `other`, one entry for each block that counts, empty where one
-    /// of the two was not observed.
+    /// Natural logarithms of the ratios `arm` / `other`, one entry per block that counts, `None` if one of the two was
+    /// not observed.
     ///
-    /// `None` where no block has both, or where a value is zero, negative or not finite: there is no
-    /// ratio to a count of zero, and leaving out just those blocks would bias the rest.
+    /// `None` if no block has both, or if a value is zero, negative or not finite: there is no ratio to a count of
+    /// zero, and omitting just those blocks would bias the rest.
     pub fn log_ratios(&self, arm: usize, other: usize, metric: &str) -> Option<Vec<Option<f64>>> {
         let value = |record: &Option<&TrialRecord>| record.and_then(|record| record.value(metric));
         let mut ratios = Vec::with_capacity(self.numbers.len());
@@ -82,7 +82,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// By block and arm, the trial that was not rejected; block 0 left out.
+/// The accepted trials by block and arm, without block 0.
 fn rows<'a>(design: &Design, trials: &'a [TrialRecord]) -> BTreeMap<u32, BTreeMap<usize, &'a TrialRecord>> {
     let mut rows: BTreeMap<u32, BTreeMap<usize, &TrialRecord>> = BTreeMap::new();
     for record in answers::accepted(trials) {

@@ -1,17 +1,17 @@
-//! The distribution of a statistic that counts, where there is nothing to find.
+//! The null distribution of a counting statistic.
 
 use super::normal;
 
-/// Of a statistic that is 0, 1, 2, ...
+/// Distribution of a statistic with values 0, 1, 2, ...
 pub(crate) enum Distribution {
-    /// Probability of at most 0, 1, 2, ...
+    /// Cumulative probabilities of 0, 1, 2, ...
     Exact(Vec<f64>),
-    /// Where the exact one would be long: normal, used with a correction for continuity.
+    /// Normal approximation with a correction for continuity, used when the exact one would be long.
     Normal { mean: f64, deviation: f64 },
 }
 
 impl Distribution {
-    /// That in which 0, 1, 2, ... have these probabilities.
+    /// The distribution in which 0, 1, 2, ... have these probabilities.
     pub fn exact(mut probability: Vec<f64>) -> Distribution {
         let mut total = 0.0;
         for value in &mut probability {
@@ -21,7 +21,7 @@ impl Distribution {
         Distribution::Exact(probability)
     }
 
-    /// Probability of at most `value`.
+    /// Cumulative probability at `value`.
     pub fn at_most(&self, value: usize) -> f64 {
         match self {
             Distribution::Exact(cumulative) => cumulative.get(value).copied().unwrap_or(1.0),
@@ -29,7 +29,7 @@ impl Distribution {
         }
     }
 
-    /// The largest value that is not exceeded with a probability of at most `probability`.
+    /// The largest value whose cumulative probability is at most `probability`.
     pub fn largest_within(&self, probability: f64) -> Option<usize> {
         let guess = match self {
             Distribution::Exact(cumulative) => cumulative.partition_point(|value| *value <= probability),

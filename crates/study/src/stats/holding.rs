@@ -1,18 +1,18 @@
-//! Whether a policy held over all the trials of an arm.
+//! Whether a policy held over all trials of an arm.
 
 use policy::verdict::{Holding, Verdict};
 
-/// The best word that at least nine tenths of the verdicts deserve, the same share that a single trial
-/// needs of its memory ([`Verdict::HELD`]); `None` without verdicts.
+/// The best holding that at least nine tenths of the verdicts reach, the same share that a single trial needs of its
+/// memory ([`Verdict::HELD`]); `None` without verdicts.
 ///
-/// Below ten trials every one must hold. From worst to best: not held, unknown, partly, held, not asked.
+/// With fewer than ten trials, every trial must hold. From worst to best: not held, unknown, partly, held, not asked.
 pub fn holding<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<Holding> {
     deciding(verdicts).map(|verdict| verdict.holding)
 }
 
-/// The verdict whose word [`holding`] is: at least nine tenths of the verdicts are as good or better, by
-/// their word and then by their coverage. Its coverage is therefore one that goes with the word, which the
-/// mean of all need not.
+/// The verdict that determines [`holding`]: at least nine tenths of the verdicts are as good or better, ordered by
+/// holding and then by coverage. Its coverage is therefore consistent with its holding, which the mean coverage need
+/// not be.
 pub fn deciding<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<&'a Verdict> {
     let mut verdicts: Vec<&Verdict> = verdicts.into_iter().collect();
     let coverage = |verdict: &Verdict| verdict.coverage_ratio().unwrap_or(0.0);
@@ -64,7 +64,7 @@ mod tests {
             let verdicts: Vec<Verdict> = percents.iter().map(verdict).collect();
             deciding(&verdicts).map(|verdict| (verdict.holding, verdict.covered_bytes))
         };
-        // On average 95 %, which alone would read as held; and 82 %, which would not.
+        // On average 95 %, which on its own would count as held; and 82 %, which would not.
         assert_eq!(of(&[99, 99, 81, 99]), Some((Holding::Partly, 81)));
         assert_eq!(of(&[91, 91, 91, 1, 91, 91, 91, 91, 91, 91]), Some((Holding::Held, 91)));
         assert_eq!(of(&[]), None);

@@ -1,28 +1,28 @@
 //! p values corrected for all arms together: Westfall and Young's step-down max-T over sign flips.
 //!
-//! If an arm does not differ from the baseline, swapping the two within a block changes nothing but the
-//! sign of the block's log ratio. One flip turns the signs of a block for all arms at once, so the
-//! dependence between arms (they share the baseline, and the block's noise) stays as it is. The statistic
-//! of an arm is its sum of signed ranks, which one wild block cannot dominate, divided by its standard
-//! deviation over the flips, so that arms with missing blocks compare with the others.
+//! If an arm does not differ from the baseline, swapping the two within a block only changes the sign of the block's
+//! log ratio. One flip changes the signs of a block for all arms at once, so the dependence between arms (they share
+//! the baseline, and the block's noise) is preserved. The statistic of an arm is its sum of signed ranks, which one
+//! outlying block cannot dominate, divided by its standard deviation over the flips, so that arms with missing blocks
+//! are comparable with the others.
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// Flips that are drawn where there are too many to take all; the first is "no flip".
+/// Number of flips drawn if there are too many to enumerate; the first is "no flip".
 const DRAWN: usize = 10_000;
 
-/// Blocks up to which all flips are taken. Half of them suffice: turning all signs changes no statistic.
+/// Up to this many blocks all flips are enumerated. Half of them suffice: flipping all signs changes no statistic.
 const ALL_UP_TO: usize = 14;
 
-/// Sets of blocks whose signs are turned, one bit a block.
+/// Sets of blocks whose signs are flipped, one bit per block.
 pub(crate) struct Flips {
     /// Eight blocks each; entry `i` of every column belongs to set `i`.
     columns: Vec<Vec<u8>>,
 }
 
 impl Flips {
-    /// Flips of `blocks` blocks: all of them where that is possible, else a fixed number drawn by `seed`.
+    /// Flips of `blocks` blocks: all of them if possible, otherwise a fixed number drawn with `seed`.
     pub fn new(blocks: usize, seed: u64) -> Flips {
         if blocks <= ALL_UP_TO { Flips::all(blocks) } else { Flips::drawn(blocks, seed) }
     }
@@ -48,14 +48,14 @@ impl Flips {
     }
 }
 
-/// One p value for each arm; `ratios` holds an arm's log ratios, one entry for each block.
+/// One p value per arm; `ratios` contains each arm's log ratios, one entry per block.
 pub(crate) fn adjusted_p(ratios: &[&[Option<f64>]], flips: &Flips) -> Vec<f64> {
     let flipped: Vec<Vec<f64>> = ratios.iter().map(|ratios| flipped_statistics(&signed_ranks(ratios), flips)).collect();
     let observed = |arm: usize| flipped[arm].first().copied().unwrap_or(0.0);
     let mut rising: Vec<usize> = (0..ratios.len()).collect();
     rising.sort_by(|one, two| observed(*one).total_cmp(&observed(*two)));
 
-    // An arm competes with the largest statistic of all arms that show no more than itself.
+    // An arm competes with the largest statistic of all arms with no larger statistic than its own.
     let mut largest = vec![0.0f64; flips.len()];
     let mut p = vec![1.0; ratios.len()];
     for arm in &rising {
@@ -66,7 +66,7 @@ pub(crate) fn adjusted_p(ratios: &[&[Option<f64>]], flips: &Flips) -> Vec<f64> {
         }
         p[*arm] = f64::from(as_large) / flips.len() as f64;
     }
-    // No arm is more certain than one that shows more.
+    // No arm may be more significant than one with a larger statistic.
     let mut before = 0.0f64;
     for arm in rising.into_iter().rev() {
         before = before.max(p[arm]);
@@ -75,8 +75,8 @@ pub(crate) fn adjusted_p(ratios: &[&[Option<f64>]], flips: &Flips) -> Vec<f64> {
     p
 }
 
-/// Twice the rank of each ratio's size, with the ratio's sign: whole numbers, because equal sizes share
-/// their mean rank. Missing ratios and ratios of 0 have none.
+/// Twice the rank of each ratio's absolute value, with the ratio's sign. Doubling gives whole numbers, because ties
+/// share their mean rank. Missing ratios and ratios of 0 get rank 0.
 fn signed_ranks(ratios: &[Option<f64>]) -> Vec<i32> {
     let size = |at: usize| ratios[at].unwrap_or(0.0).abs();
     let mut order: Vec<usize> = (0..ratios.len()).filter(|at| ratios[*at].is_some()).collect();
@@ -110,7 +110,7 @@ fn flipped_statistics(ranks: &[i32], flips: &Flips) -> Vec<f64> {
     totals.into_iter().map(|total| if total == 0 { 0.0 } else { f64::from(total.abs()) / deviation }).collect()
 }
 
-/// Sums of up to eight ranks for each of the 256 ways to turn their signs.
+/// Sums of up to eight ranks for each of the 256 combinations of signs.
 fn sums_by_flips(ranks: &[i32]) -> [i32; 256] {
     let mut sums = [ranks.iter().sum(); 256];
     for bits in 1..256usize {
@@ -126,7 +126,7 @@ mod tests {
     use crate::stats::signed_rank::SignedRank;
 
     fn noise(random: &mut Pcg64) -> f64 {
-        // The sum of twelve uniform values less six is close enough to a normal one.
+        // The sum of twelve uniform values minus six is close enough to normal.
         (0..12).map(|_| random.next_u64() as f64 / u64::MAX as f64).sum::<f64>() - 6.0
     }
 

@@ -1,6 +1,6 @@
 //! The median.
 
-/// The median, the mean of the two middle values where their number is even; `None` without values.
+/// The median, or the mean of the two middle values if their number is even; `None` without values.
 pub(crate) fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let last = values.len().checked_sub(1)?;

@@ -1,4 +1,4 @@
-//! From raw samples to an answer: ratios within blocks, intervals, outcomes and warnings.
+//! From raw samples to conclusions: ratios within blocks, intervals, outcomes and warnings.
 
 mod analysis;
 pub(crate) mod answers;

@@ -1,12 +1,12 @@
 //! The standard normal distribution, for samples that are too large to enumerate.
 
-/// Probability of a value of at most `z`; the error is below 1e-14.
+/// Cumulative probability at `z`; the error is below 1e-14.
 pub(crate) fn cumulative(z: f64) -> f64 {
     let upper = |z: f64| if z < 3.0 { 0.5 - half(z) } else { tail(z) };
     if z < 0.0 { upper(-z) } else { 1.0 - upper(z) }
 }
 
-/// The value below which a share `p` of the distribution lies, for `0 < p < 1`, by bisection.
+/// Quantile `p`, for `0 < p < 1`, by bisection.
 pub(crate) fn quantile(p: f64) -> f64 {
     let (mut low, mut high) = (-40.0, 40.0);
     for _ in 0..80 {

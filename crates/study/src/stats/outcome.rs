@@ -1,4 +1,4 @@
-//! From an effect to what is concluded of it.
+//! Derives the outcome from an effect.
 
 use super::normal;
 use super::result::{Effect, Outcome};
@@ -7,9 +7,9 @@ use crate::metric::Direction;
 
 /// How an arm compares with the baseline.
 ///
-/// `Equivalent`: the interval lies inside the practical band, even where it leaves out 1; a change that is
-/// certain and too small to matter does not matter. `Better` and `Worse`: chance does not explain the
-/// change, and the estimate lies outside the band. Everything else is `Undecided`.
+/// `Equivalent`: the interval is inside the practical band, even if it excludes 1; a change that is certain but too
+/// small does not matter. `Better` and `Worse`: chance does not explain the change, and the estimate is outside the
+/// band. Everything else is `Undecided`.
 pub(crate) fn conclude(design: &Design, effect: &Effect, compared: usize) -> Outcome {
     if within_band(design, effect) {
         return Outcome::Equivalent;
@@ -21,7 +21,7 @@ pub(crate) fn conclude(design: &Design, effect: &Effect, compared: usize) -> Out
     Outcome::Undecided { blocks_needed: blocks_needed(design, effect, compared) }
 }
 
-/// Whether a ratio of the primary metric is one for the better.
+/// Whether a ratio of the primary metric is an improvement.
 pub(crate) fn improves(design: &Design, ratio: f64) -> bool {
     let primary = design.metrics.iter().find(|metric| metric.name == design.primary);
     match primary.map(|metric| metric.direction) {
@@ -30,7 +30,7 @@ pub(crate) fn improves(design: &Design, ratio: f64) -> bool {
     }
 }
 
-/// Whether every arm's effect is known as precisely as the design asks.
+/// Whether every arm's effect is as precise as the design requires.
 pub(crate) fn precise<'a>(design: &Design, mut effects: impl Iterator<Item = &'a Effect>) -> bool {
     effects.all(|effect| half_width(effect).is_some_and(|half| half <= design.precision_ratio.ln_1p()))
 }
@@ -40,29 +40,29 @@ fn within_band(design: &Design, effect: &Effect) -> bool {
     matches!((effect.low, effect.high), (Some(low), Some(high)) if low.ln() >= -band && high.ln() <= band)
 }
 
-/// Whether the estimate lies outside the band.
+/// Whether the estimate is outside the band.
 fn matters(design: &Design, effect: &Effect) -> bool {
     effect.ratio.ln().abs() > design.band_ratio.ln_1p()
 }
 
 impl Effect {
-    /// Half the width that the interval will have after this many blocks, as a ratio: it narrows with the square root of
-    /// their number. Absent without an interval.
+    /// Expected half width of the interval after this many blocks, as a ratio: it shrinks with the square root of their
+    /// number. Absent without an interval.
     pub fn half_width_after(&self, blocks: u32) -> Option<f64> {
         let half = half_width(self)? * (f64::from(self.blocks) / f64::from(blocks.max(1))).sqrt();
         Some(half.exp_m1())
     }
 }
 
-/// Half the width of the interval, as a logarithm.
+/// Half width of the interval, as a logarithm.
 fn half_width(effect: &Effect) -> Option<f64> {
     Some((effect.high? / effect.low?).ln() / 2.0)
 }
 
-/// Blocks after which the interval, which narrows with the square root of their number, will be narrow
-/// enough if the estimate is right: to leave out 1, corrected for the compared arms, where the estimate
-/// lies outside the band, and to lie inside the band otherwise. An estimate close to the band's edge will
-/// not stay where it is, so the width asked for is never below a quarter of the band.
+/// Estimated number of blocks after which the interval, which shrinks with the square root of their number, is narrow
+/// enough if the estimate is right: to exclude 1, corrected for the compared arms, if the estimate is outside the band,
+/// and otherwise to be inside the band. An estimate close to the band's edge will move, so the required width is never
+/// below a quarter of the band.
 fn blocks_needed(design: &Design, effect: &Effect, compared: usize) -> Option<u32> {
     let half = half_width(effect)?;
     let size = effect.ratio.ln().abs();
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(conclude(&effect(0.95, 0.97, 0.99, 0.001)), Outcome::Better { best: false });
         assert_eq!(conclude(&effect(1.01, 1.03, 1.05, 0.001)), Outcome::Worse);
         assert!(matches!(conclude(&effect(0.95, 0.97, 0.99, 0.06)), Outcome::Undecided { .. }));
-        // Certainly a change, and nobody knows whether it matters.
+        // The change is certain, but it is unknown whether it matters.
         assert!(matches!(conclude(&effect(0.98, 0.992, 0.998, 0.001)), Outcome::Undecided { .. }));
     }
 
@@ -112,9 +112,9 @@ mod tests {
     #[test]
     fn the_blocks_needed_follow_the_square_root() {
         let needed = |low: f64, ratio: f64, high: f64| blocks_needed(&design(), &effect(low, ratio, high, 0.5), 1);
-        // A change of 2 % known to 4 %: half the width takes four times the blocks.
+        // A change of 2 % known to 4 %: half the width takes four times as many blocks.
         assert_eq!(needed(1.02 / 1.02f64.powi(2), 1.02, 1.02f64.powi(3)), Some(40));
-        // No change, known to 3 %: a third fits into the band.
+        // No change, known to 3 %: a third of the width fits into the band.
         assert_eq!(needed(1.0 / 1.03, 1.0, 1.03), Some(89));
         let no_interval = Effect { low: None, ..effect(0.9, 1.0, 1.1, 1.0) };
         assert_eq!(blocks_needed(&design(), &no_interval, 1), None);

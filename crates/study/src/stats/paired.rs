@@ -1,18 +1,18 @@
-//! Two times of the same work, measured beside each other again and again.
+//! The ratio of two figures measured in pairs.
 
 use super::signed_rank::SignedRank;
 
-/// What pairs of positive figures say about their ratio.
+/// The ratio of pairs of positive figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairedRatio {
-    /// Hodges-Lehmann estimate of the ratio, over the logarithms.
+    /// Hodges-Lehmann estimate of the ratio, computed on logarithms.
     pub ratio: f64,
-    /// Its interval, from the signed-rank test; absent where there are too few pairs for one.
+    /// Its interval, from the signed-rank test; absent with too few pairs.
     pub interval: Option<(f64, f64)>,
 }
 
-/// The ratio of `figures` to `baselines`, pair by pair, with its interval at `confidence` (0.95, say). `None`
-/// without pairs; what has no logarithm is in no pair.
+/// The ratio of `figures` to `baselines`, pair by pair, with its interval at `confidence` (for example 0.95). `None`
+/// without pairs; pairs without a finite logarithm are ignored.
 pub fn paired_ratio(figures: &[f64], baselines: &[f64], confidence: f64) -> Option<PairedRatio> {
     let logs = figures.iter().zip(baselines).map(|(figure, baseline)| (figure / baseline).ln());
     let logs: Vec<f64> = logs.filter(|log| log.is_finite()).collect();

@@ -1,23 +1,22 @@
-//! The rank-sum test of two samples that are not paired, taken within strata, the interval that inverts
-//! it, and the Hodges-Lehmann estimate in its middle.
+//! The stratified rank-sum test of two unpaired samples, the interval that inverts it, and the Hodges-Lehmann estimate.
 //!
-//! All three come from the differences of all pairs, one of each sample and both of one stratum: the
-//! estimate is their median, the number of them above 0 is the statistic of Mann and Whitney summed over
-//! the strata, and the interval runs from one of them to another.
+//! All three are computed from the differences of all pairs within a stratum, one value from each sample: the estimate
+//! is their median, the number of differences above 0 is the Mann-Whitney statistic summed over the strata, and the
+//! bounds of the interval are two of the differences.
 
 use super::distribution::Distribution;
 use super::median::median;
 use super::signed_rank::Centre;
 
-/// Pairs of one stratum up to which its distribution is exact.
+/// Maximum number of pairs for the exact distribution.
 const EXACT_PAIRS: usize = 2500;
 
 /// Values of both samples on one host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Stratum {
-    /// The sample that is asked about.
+    /// The sample in question.
     pub one: Vec<f64>,
-    /// What it is compared with.
+    /// The sample with which it is compared.
     pub other: Vec<f64>,
 }
 
@@ -27,8 +26,7 @@ impl Stratum {
     }
 }
 
-/// How far the one sample lies above the other, at confidence `1 - alpha`; `None` where no stratum has
-/// values of both.
+/// The shift of `one` against `other`, at confidence `1 - alpha`; `None` if no stratum has values of both.
 pub(crate) fn test(strata: &[Stratum], alpha: f64) -> Option<Centre> {
     let strata: Vec<&Stratum> = strata.iter().filter(|stratum| stratum.pairs() > 0).collect();
     let pairs = |stratum: &&Stratum| {
@@ -47,12 +45,12 @@ pub(crate) fn test(strata: &[Stratum], alpha: f64) -> Option<Centre> {
     Some(Centre { estimate, interval, p })
 }
 
-/// The smallest p value that samples of these sizes can give.
+/// The smallest p value possible for samples of these sizes.
 pub(crate) fn smallest_p(sizes: &[(usize, usize)]) -> f64 {
     (2.0 * distribution(sizes).at_most(0)).min(1.0)
 }
 
-/// Distribution of the statistic where nothing tells the samples apart.
+/// Null distribution of the statistic.
 fn distribution(sizes: &[(usize, usize)]) -> Distribution {
     let pairs = |(one, other): &(usize, usize)| one * other;
     if sizes.iter().map(pairs).sum::<usize>() > EXACT_PAIRS {
@@ -71,15 +69,15 @@ fn normal(sizes: &[(usize, usize)]) -> Distribution {
     Distribution::Normal { mean, deviation: f64::sqrt(variance) }
 }
 
-/// Probability of 0, 1, 2, ... pairs in which the one sample is above: the largest value of all is of the
-/// one sample with probability one / (one + other), and then above all of the other sample.
+/// Probability of 0, 1, 2, ... pairs in which `one` is larger: the largest value of all belongs to `one` with
+/// probability one / (one + other), and then exceeds all values of `other`.
 fn mann_whitney(one: usize, other: usize) -> Vec<f64> {
     let mut by_other: Vec<Vec<f64>> = vec![vec![1.0]; other + 1];
     for ones in 1..=one {
         for others in 1..=other {
             let share = ones as f64 / (ones + others) as f64;
             let mut next = vec![0.0; ones * others + 1];
-            // The row of `ones - 1` is still at `others`, that of `ones` already at `others - 1`.
+            // The entry for `ones - 1` is still at `others`; that for `ones` is already at `others - 1`.
             by_other[others].iter().enumerate().for_each(|(count, value)| next[count + others] += share * value);
             by_other[others - 1].iter().enumerate().for_each(|(count, value)| next[count] += (1.0 - share) * value);
             by_other[others] = next;
@@ -106,7 +104,7 @@ mod tests {
         Stratum { one: one.to_vec(), other: other.to_vec() }
     }
 
-    /// All ways to pick which of the pooled values are of the one sample.
+    /// Enumerates all ways to choose which of the pooled values belong to `one`.
     fn enumerated(one: usize, other: usize) -> Vec<f64> {
         let all = one + other;
         let mut counts = vec![0.0; one * other + 1];
@@ -148,7 +146,7 @@ mod tests {
 
     #[test]
     fn hosts_are_compared_each_with_itself() {
-        // The second host takes twice as long: pooled, the arms would overlap.
+        // The second host takes twice as long: if pooled, the arms would overlap.
         let strata = [stratum(&[1.1, 1.2, 1.15], &[1.0, 1.01, 1.02]), stratum(&[2.1, 2.2], &[2.0, 2.01])];
         let centre = test(&strata, 0.05).unwrap();
         assert!((centre.estimate - 0.12).abs() < 0.03 && centre.p < 0.05, "{centre:?}");

@@ -1,11 +1,11 @@
-//! What warnings say, and what would help.
+//! Descriptions of warnings, and their remedies.
 
 use super::result::Warning;
 use crate::trial::Arm;
 use policy::size::format_bytes;
 
 impl Warning {
-    /// What is the matter, in one sentence; `arms` are those of the design.
+    /// The warning as one sentence; `arms` are those of the design.
     pub fn describe(&self, arms: &[Arm]) -> String {
         let label = |arm: &usize| arms.get(*arm).map_or("?", |arm| arm.label.as_str());
         match self {
@@ -86,7 +86,7 @@ impl Warning {
         }
     }
 
-    /// What can be done about it.
+    /// What can be done about it, as a sentence.
     pub fn remedy(&self) -> String {
         let remedy = match self {
             Warning::Drift { .. } => {

@@ -1,4 +1,4 @@
-//! What the trials of a comparison say, as plain data.
+//! The result of a comparison's trials, as plain data.
 
 use std::collections::BTreeMap;
 
@@ -7,43 +7,42 @@ use serde::{Deserialize, Serialize};
 use super::signed_rank::Centre;
 use policy::size::PageSize;
 
-/// What the trials of a comparison say.
+/// The result of a comparison's trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Analysis {
-    /// The metric that decides.
+    /// The primary metric.
     pub primary: String,
     /// Index of the baseline arm.
     pub baseline: usize,
-    /// Complete blocks that count.
+    /// Number of complete blocks that count.
     pub blocks: u32,
-    /// One for each arm of the design, in its order.
+    /// One per arm of the design, in its order.
     pub arms: Vec<ArmAnalysis>,
-    /// What a careful reader would object to, with remedies.
+    /// Objections that a careful reader would raise, with remedies.
     pub warnings: Vec<Warning>,
 }
 
 impl Analysis {
-    /// The arm that beats the baseline and every other arm in the running, if there is one.
+    /// The arm that beats the baseline and every other candidate, if there is one.
     pub fn winner(&self) -> Option<usize> {
         self.arms.iter().position(|arm| arm.outcome == Outcome::Better { best: true } && arm.tied.is_empty())
     }
 
-    /// The arms that are better than the baseline and that no arm in the running beats: the winner
-    /// alone, or those that are tied best.
+    /// The arms that are better than the baseline and that no candidate beats: the winner, or those that are tied best.
     pub fn best(&self) -> Vec<usize> {
         let best = |arm: &usize| self.arms[*arm].outcome == Outcome::Better { best: true };
         (0..self.arms.len()).filter(best).collect()
     }
 }
 
-/// What the trials say about one arm.
+/// The result for one arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArmAnalysis {
-    /// Medians of each metric over the blocks that count.
+    /// Medians of all metrics over the blocks that count.
     pub medians: BTreeMap<String, f64>,
     /// The change of each metric against the baseline; empty for the baseline itself.
     pub effects: BTreeMap<String, Effect>,
-    /// What follows.
+    /// The conclusion.
     pub outcome: Outcome,
     /// What the tracer's stops cost it, for the metrics of [`crate::comparison::Design::headline_metrics`]; empty where no bare arm shows it.
     pub tracer_cost: BTreeMap<String, TracerCost>,
@@ -55,14 +54,14 @@ pub struct ArmAnalysis {
 /// A change against the baseline, as a ratio of the metric's values: 0.9 means 10 % less.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
-    /// Blocks in which both arms have the metric.
+    /// Number of blocks in which both arms have the metric.
     pub blocks: u32,
     /// Hodges-Lehmann estimate of the ratio.
     pub ratio: f64,
-    /// Lower end of the arm's own interval (signed-rank, at [`crate::comparison::Design::level`]); absent with too few
-    /// blocks.
+    /// Lower bound of the arm's own interval (signed-rank, at [`crate::comparison::Design::level`]); absent with too
+    /// few blocks.
     pub low: Option<f64>,
-    /// Upper end of the arm's own interval; absent with too few blocks.
+    /// Upper bound of the arm's own interval; absent with too few blocks.
     pub high: Option<f64>,
     /// p value corrected for all arms together (max-T over sign flips of blocks); a claim needs at most
     /// [`crate::comparison::Design::level`].
@@ -70,7 +69,7 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// From the logarithms of the ratios of so many blocks, without a p value.
+    /// The effect for the centre of the log ratios of `blocks` blocks, without a p value.
     pub(super) fn of(blocks: usize, centre: &Centre) -> Effect {
         Effect {
             blocks: blocks as u32,
@@ -82,156 +81,154 @@ impl Effect {
     }
 }
 
-/// What the tracer's stops cost an arm, as ratios of a metric's values: 1.02 means 2 % more for them.
+/// The cost of the tracer's stops for an arm, as ratios of a metric's values: 1.02 means that they add 2 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TracerCost {
-    /// Against the bare arm, which has no tracer.
+    /// Relative to the bare arm, which has no tracer.
     pub of_bare: Effect,
-    /// Against what the stops cost the baseline: the change that this arm would show if its policy did nothing. Absent where
-    /// it stops as the baseline does, and so for the baseline itself.
+    /// Relative to the cost of the baseline's stops: the change that this arm would show if its policy did nothing.
+    /// Absent if it stops as the baseline does, and so for the baseline itself.
     pub bound: Option<Effect>,
 }
 
-/// What is concluded about an arm.
+/// The conclusion about an arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
 pub enum Outcome {
-    /// It is what the others are compared with.
+    /// It is the baseline.
     Baseline,
-    /// Better than the baseline: chance does not explain the change, and the estimate lies outside the
-    /// practical band.
+    /// Better than the baseline: chance does not explain the change, and the estimate is outside the practical band.
     Better {
-        /// No other arm in the running beats it; [`ArmAnalysis::tied`] says which it does not beat.
+        /// No other candidate beats it; [`ArmAnalysis::tied`] lists those that it does not beat.
         best: bool,
     },
     /// Worse than the baseline, by the same rule.
     Worse,
-    /// The interval lies inside the practical band: the difference does not matter.
+    /// The interval is inside the practical band: the difference does not matter.
     Equivalent,
-    /// The noise does not let the question be answered.
+    /// The noise is too large to decide.
     Undecided {
-        /// Blocks that it would take, estimated from the noise seen so far; absent where even that is
-        /// not known.
+        /// Estimated number of blocks needed, from the noise seen so far; absent if that is unknown.
         blocks_needed: Option<u32>,
     },
-    /// The figures are there, but the policy was not shown to be in force, so they say nothing about
-    /// it. The verdicts say which: not held, held only partly, or not to be known.
+    /// There are figures, but the policy was not shown to be in force, so they say nothing about it. The verdicts give
+    /// the reason: not held, held only partly, or unknown.
     NotHeld,
-    /// The figures are there, but the tracer's own stops could have made the change, or hidden one.
+    /// There are figures, but the tracer's own stops could have caused the change, or hidden one.
     WithinTracerCost,
-    /// The policy could not be given here.
+    /// The policy cannot be applied here.
     Unsupported,
-    /// The command failed or gave another answer under this policy.
+    /// The command failed or gave a different answer under this policy.
     WrongAnswer {
-        /// What differed.
+        /// The difference, as a sentence.
         message: String,
     },
-    /// A trial of it took longer than a trial may and was ended.
+    /// A trial exceeded the time limit of a trial and was ended.
     TooSlow {
-        /// Which, and how long it may take.
+        /// The trial and the limit, as a sentence.
         message: String,
     },
-    /// No trial of it counted.
+    /// None of its trials counts.
     NotMeasured,
-    /// It is no policy, but shows what the tracer costs ([`crate::control`]).
+    /// It is not a policy, but shows the cost of the tracer ([`crate::control`]).
     Control,
 }
 
-/// Something that a careful reader would object to.
+/// An objection that a careful reader would raise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "warning")]
 pub enum Warning {
-    /// The metric moved with time, by this ratio from the first block to the last.
+    /// The metric drifted with time, by this ratio from the first block to the last.
     Drift {
-        /// Last against first, as a ratio.
+        /// Last block relative to the first.
         ratio: f64,
     },
-    /// The samples of an arm fall into two groups.
+    /// The samples of an arm form two groups.
     Bimodal {
         /// Index of the arm.
         arm: usize,
         /// Centre of the lower group, in the metric's unit.
         low: f64,
-        /// Centre of the upper group.
+        /// Centre of the upper group, in the same unit.
         high: f64,
     },
     /// Samples far from the rest; they are kept.
     Outliers {
         /// Index of the arm.
         arm: usize,
-        /// How many.
+        /// Number of outliers.
         count: u32,
-        /// Of how many.
+        /// Number of samples.
         of: u32,
     },
-    /// The baseline's own policy was not held, or not provably: every change is against something else
-    /// than its label says.
+    /// The baseline's own policy was not held, or not provably: every change is relative to something other than its
+    /// label says.
     BaselineNotHeld,
-    /// The A/A arm differs from the baseline although nothing differs.
+    /// The A/A arm differs from the baseline although both are the same.
     AaDiffers {
         /// Index of the arm.
         arm: usize,
     },
-    /// Trials were rejected because a setting changed under them.
+    /// Trials were rejected because a setting changed during them.
     Rejected {
-        /// How many.
+        /// Number of rejected trials.
         count: u32,
-        /// One of the settings.
+        /// Path of one of the settings.
         path: String,
     },
     /// The tracer's stops cost a noticeable share of the arm's time, as its bare arm shows.
     TracerCost {
         /// Index of the arm.
         arm: usize,
-        /// Its time with the stops against its time without them, as a ratio.
+        /// Its time with the stops relative to its time without them.
         ratio: f64,
     },
-    /// The tracer held tasks of the tree up for a noticeable share of their time. Of comparisons that have no bare arm.
+    /// The tracer stopped tasks of the tree for a noticeable share of their time. Used for comparisons without a bare arm.
     TracerLoad {
         /// Index of the arm.
         arm: usize,
-        /// Time in stops against wall time.
+        /// Time in stops relative to wall time.
         ratio: f64,
     },
-    /// Looks at memory before it goes, which have no limit ([`crate::comparison::Design::prove_all`]), are within the wall time.
+    /// The wall time includes inspections of memory, which have no limit with [`crate::comparison::Design::prove_all`].
     LooksInWall {
         /// Index of the arm.
         arm: usize,
-        /// Time of such looks against wall time.
+        /// Time of these inspections relative to wall time.
         ratio: f64,
     },
-    /// pagelab itself split a noticeable part of the kernel's direct map in this boot, before or while this was measured.
+    /// pagelab itself split a noticeable part of the kernel's direct map in this boot, before or during the measurement.
     DirectMapDemoted {
-        /// The smallest leaf that it was demoted to.
+        /// The smallest leaf into which it was demoted.
         leaf: PageSize,
         /// The largest share of the direct map that was in leaves of at most this size; absent where the kernel does not count
         /// them.
         ratio: Option<f64>,
     },
-    /// The machine is a guest whose free memory its hypervisor takes: large pages are faulted in twice.
+    /// The machine is a guest that reports free memory to its hypervisor, which takes it: large pages are faulted in twice.
     FreeMemoryReported {
-        /// The smallest block that it may take.
+        /// The smallest block that is reported.
         block: PageSize,
         /// The number of the stored comparison that first said so of this host: this one need not say it all again.
         said_by: Option<i64>,
     },
-    /// The command's first process ends while others go on, as a daemon's does.
+    /// The command's first process ends while others continue, like a daemon.
     FirstProcessEnds {
-        /// CPU time of the processes that outlive the first, against that of the tree.
+        /// CPU time of the processes that outlive the first, relative to that of the tree.
         ratio: f64,
-        /// Whether CPU time decides because of that, and not the wall time that was to.
+        /// Whether CPU time therefore replaces wall time as the primary metric.
         cpu_decides: bool,
     },
-    /// Processes share memory that no policy concerns.
+    /// Processes share memory to which no policy applies.
     SharedMemory {
-        /// The largest shared memory of a process.
+        /// The largest shared memory of a process, in bytes.
         bytes: u64,
-        /// Memory of the tree that policies concern.
+        /// Memory of the tree to which policies apply, in bytes.
         concerned_bytes: u64,
     },
     /// Runs are so short that starting the process dominates.
     ShortRuns {
-        /// Median wall time of the baseline.
+        /// Median wall time of the baseline, in seconds.
         wall_s: f64,
     },
 }

@@ -1,31 +1,29 @@
-//! The signed-rank test of one sample of differences, the interval that inverts it, and the
-//! Hodges-Lehmann estimate in its middle.
+//! The signed-rank test of one sample of differences, the interval that inverts it, and the Hodges-Lehmann estimate.
 //!
-//! All three come from the Walsh averages, the means of all pairs of differences (each with itself
-//! included): the estimate is their median, the number of them above 0 is Wilcoxon's statistic, and the
-//! interval runs from one of them to another. So the interval contains 0 exactly when the test does not
-//! reject.
+//! All three are computed from the Walsh averages, the means of all pairs of differences (each also paired with
+//! itself): the estimate is their median, the number of averages above 0 is Wilcoxon's statistic, and the bounds of the
+//! interval are two of the averages. So the interval contains 0 exactly when the test does not reject.
 
 use std::collections::BTreeMap;
 
 use super::distribution::Distribution;
 
-/// Differences up to which the distribution is exact; above it is the normal approximation with a
-/// correction for continuity, which by then is off by less than a thousandth of the Walsh averages.
+/// Up to this many differences the distribution is exact; above, it is the normal approximation with a correction for
+/// continuity, whose error is then less than a thousandth of the Walsh averages.
 const EXACT_UP_TO: usize = 100;
 
-/// What a sample of differences says about their centre.
+/// The estimated centre of a sample of differences.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Centre {
     /// Hodges-Lehmann estimate.
     pub estimate: f64,
-    /// Interval at the asked confidence; absent where there are too few differences for one.
+    /// Interval at the requested confidence; absent with too few differences.
     pub interval: Option<(f64, f64)>,
-    /// Two-sided p value of a centre at 0. Differences of 0 count against the difference.
+    /// Two-sided p value for a centre at 0. Differences of 0 count as evidence for it.
     pub p: f64,
 }
 
-/// Distributions of the statistic, kept because every metric and arm asks for the same ones.
+/// Distributions of the statistic by sample size, cached because every metric and arm uses the same ones.
 #[derive(Default)]
 pub(crate) struct SignedRank {
     by_size: BTreeMap<usize, Distribution>,
@@ -61,8 +59,8 @@ fn nth_smallest(values: &mut [f64], n: usize) -> f64 {
     *values.select_nth_unstable_by(n, f64::total_cmp).1
 }
 
-/// Distribution of Wilcoxon's statistic when the differences are symmetric about 0: the sum of those of
-/// the ranks 1 to n that a fair coin picks.
+/// Distribution of Wilcoxon's statistic for differences symmetric about 0: the sum of those ranks from 1 to n that a
+/// fair coin picks.
 fn distribution(n: usize) -> Distribution {
     if n <= EXACT_UP_TO {
         return Distribution::exact(rank_sums(n));
@@ -75,7 +73,7 @@ fn normal(n: usize) -> Distribution {
     Distribution::Normal { mean: n * (n + 1.0) / 4.0, deviation: (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0).sqrt() }
 }
 
-/// Probability of each sum. Adds one rank after another: with rank r, a sum s is reached from s without it or
+/// Probability of each sum. Adds one rank after the other: with rank r, a sum s is reached from s without it or from
 /// s - r with it.
 fn rank_sums(n: usize) -> Vec<f64> {
     let mut probability = vec![0.0; n * (n + 1) / 2 + 1];
@@ -123,7 +121,7 @@ mod tests {
         for probability in [0.005, 0.025, 0.05] {
             let exact = Distribution::exact(rank_sums(EXACT_UP_TO)).largest_within(probability).unwrap();
             let normal = normal(EXACT_UP_TO).largest_within(probability).unwrap();
-            // Of 5050 Walsh averages, the approximation takes one that is at most four ranks away.
+            // Of 5050 Walsh averages, the approximation picks one that is at most four ranks off.
             assert!(exact.abs_diff(normal) <= 4, "{exact} {normal}");
         }
     }
@@ -160,7 +158,7 @@ mod tests {
         if averages.len() % 2 == 1 { averages[middle] } else { (averages[middle - 1] + averages[middle]) / 2.0 }
     }
 
-    /// p value by enumeration: how often a random choice of signs gives a statistic as far out.
+    /// p value by enumeration: how often random signs give a statistic at least as extreme.
     fn enumerated_p(differences: &[f64]) -> f64 {
         let mut by_size = differences.to_vec();
         by_size.sort_by(|one, two| one.abs().total_cmp(&two.abs()));

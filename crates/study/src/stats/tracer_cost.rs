@@ -1,9 +1,10 @@
-//! What the tracer's stops cost each arm, from the control arms, and which changes that cost could have made.
+//! The cost of the tracer's stops for each arm, from the control arms, and which changes that cost could have caused.
 //!
-//! For each arm there is one whose only difference from the bare arm are the stops: its *stand-in*. That is its sham arm; or
-//! the arm itself, where its memory is that of the bare arm; or the stand-in of the baseline, where the arm stops as often as
-//! that. The cost of an arm is its stand-in against the bare arm. Its *bound* is its stand-in against that of the baseline:
-//! the change that it would show if its policy did nothing. Variants have bare arms and stand-ins of their own.
+//! For each arm, one arm differs from the bare arm only in the stops: its *stand-in*. That is its sham arm; or the arm
+//! itself, if its memory is that of the bare arm; or the stand-in of the baseline, if the arm stops as often as the
+//! baseline. The cost of an arm is its stand-in relative to the bare arm. Its *bound* is its stand-in relative to the
+//! baseline's stand-in: the change that it would show if its policy did nothing. Variants have their own bare arms and
+//! stand-ins.
 
 use std::collections::BTreeMap;
 
@@ -15,33 +16,33 @@ use super::signed_rank::SignedRank;
 use crate::comparison::Design;
 use crate::metric::{Metric, names};
 
-/// Which arm shows the cost of which.
+/// Finds the stand-in of each arm.
 pub(crate) struct StandIns<'a> {
     design: &'a Design,
     blocks: &'a Blocks<'a>,
 }
 
-/// A change that stops alone make between two arms.
+/// The change that stops alone cause between two arms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Bound {
     /// The change.
     pub effect: Effect,
-    /// Whether the first of the two stops more often than the second, and so can only have lost by it.
+    /// Whether the first arm stops more often than the second, so that stops can only have slowed it.
     pub stops_more: bool,
 }
 
 impl<'a> StandIns<'a> {
-    /// Those of a design, as far as its trials go.
+    /// The stand-ins of a design, as far as its trials provide them.
     pub fn new(design: &'a Design, blocks: &'a Blocks<'a>) -> StandIns<'a> {
         StandIns { design, blocks }
     }
 
-    /// The bare arm of an arm's variant, where it shows something.
+    /// The bare arm of an arm's variant, if it is usable.
     fn bare_of(&self, arm: usize) -> Option<usize> {
         self.design.bare_of(arm).filter(|bare| self.blocks.is_right(*bare))
     }
 
-    /// What an arm's stops cost, by metric; empty where no bare arm shows it.
+    /// The cost of an arm's stops, by metric; empty if no bare arm shows it.
     pub fn costs(&self, arm: usize, signed_rank: &mut SignedRank) -> BTreeMap<String, TracerCost> {
         let (Some(bare), Some(stand_in)) = (self.bare_of(arm), self.of(arm)) else { return BTreeMap::new() };
         if !self.design.is_compared(arm) {
@@ -55,8 +56,8 @@ impl<'a> StandIns<'a> {
         self.design.headline_metrics().iter().filter_map(&mut cost).collect()
     }
 
-    /// The change of a metric from `two` to `one` that their stops alone make; `None` where both stop alike. Of two variants
-    /// it is what the stops make of the one against what they make of the other.
+    /// The change of a metric from `two` to `one` that stops alone cause; `None` if both stop alike. For two variants
+    /// it is the ratio of the costs of their stops.
     pub fn between(&self, (one, two): (usize, usize), metric: &str, signed_rank: &mut SignedRank) -> Option<Bound> {
         let bares = (self.bare_of(one)?, self.bare_of(two)?);
         let stand_ins = (self.of(one)?, self.of(two)?);
@@ -80,7 +81,7 @@ impl<'a> StandIns<'a> {
         self.effect(&ratios, signed_rank).map(bound)
     }
 
-    /// The stand-in of an arm; `None` where nothing shows even the cost of its variant's baseline.
+    /// The stand-in of an arm; `None` if not even the cost of its variant's baseline is known.
     fn of(&self, arm: usize) -> Option<usize> {
         let policy = |arm: usize| &self.design.arms[arm].policy;
         let sham = self.design.sham_of(arm).filter(|sham| self.blocks.is_right(*sham));
@@ -89,7 +90,7 @@ impl<'a> StandIns<'a> {
         match sham {
             Some(sham) => Some(sham),
             None if arm == baseline => is_ground(baseline).then_some(baseline),
-            // Under the ground's policy, but the baseline is not: it has no stops but those of a bare trace.
+            // It is under the ground's policy, but the baseline is not: it has only the stops of a bare trace.
             None if is_ground(arm) && !is_ground(baseline) => Some(arm),
             None if self.design.arms[arm].is_same_variant(&self.design.arms[baseline]) => self.of(baseline),
             None => None,
@@ -107,8 +108,8 @@ impl<'a> StandIns<'a> {
     }
 }
 
-/// Whether a certain change is none that the stops could not have made: it is in their direction, and its interval is not
-/// beyond theirs. Stops only cost, so that an arm which stops more often than the other can have lost by them and not won.
+/// Whether the stops could have caused a certain change: it is in their direction, and its interval is not beyond
+/// theirs. Stops only add cost, so an arm that stops more often can only have lost by them.
 pub(crate) fn explains(design: &Design, bound: &Bound, change: &Effect) -> bool {
     if outcome::improves(design, change.ratio) == bound.stops_more {
         return false;
@@ -121,8 +122,8 @@ pub(crate) fn explains(design: &Design, bound: &Bound, change: &Effect) -> bool 
     !is_beyond
 }
 
-/// Whether the stops certainly make a change that is outside the practical band: then an arm that seems not to differ may
-/// well differ without them.
+/// Whether the stops certainly cause a change outside the practical band: then an arm that seems not to differ may well
+/// differ without them.
 pub(crate) fn hides(design: &Design, bound: &Bound) -> bool {
     let certain = bound.effect.low.is_some_and(|low| low > 1.0) || bound.effect.high.is_some_and(|high| high < 1.0);
     certain && bound.effect.ratio.ln().abs() > design.band_ratio.ln_1p()

@@ -1,5 +1,4 @@
-//! Whether a metric moves with time: Theil and Sen's slope of its logarithms over the blocks, and Mann and Kendall's test
-//! of it.
+//! Whether a metric drifts with time: the Theil-Sen slope of its logarithms over the blocks, and the Mann-Kendall test of it.
 
 use serde::Serialize;
 
@@ -8,21 +7,21 @@ use super::median::median;
 use super::normal;
 use crate::comparison::Comparison;
 
-/// Blocks before which drift is not looked for.
+/// Minimum number of blocks for a trend.
 const LEAST_BLOCKS: usize = 8;
 
-/// How a metric moved over the blocks of a comparison.
+/// The trend of a metric over the blocks of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Trend {
-    /// Its last value against its first, by the slope, as a ratio.
+    /// Its last value relative to its first, by the slope.
     pub ratio: f64,
-    /// How often chance alone would show as clear a trend.
+    /// Probability that chance alone shows a trend at least as clear.
     pub p_value: f64,
 }
 
 impl Trend {
-    /// How the metric that decides moved under the baseline, which nothing changes but time; `None` with fewer than eight
-    /// blocks that count.
+    /// The trend of the primary metric under the baseline, which only time changes; `None` with fewer than eight blocks
+    /// that count.
     pub fn of(comparison: &Comparison) -> Option<Trend> {
         let analysis = comparison.analysis.as_ref()?;
         let design = &comparison.design;
@@ -30,7 +29,7 @@ impl Trend {
         Trend::of_points(&blocks.logs(design.baseline, &analysis.primary))
     }
 
-    /// The trend of logarithms, each with the number of its block.
+    /// The trend of logarithms, each with its block number.
     pub(super) fn of_points(points: &[(u32, f64)]) -> Option<Trend> {
         if points.len() < LEAST_BLOCKS {
             return None;

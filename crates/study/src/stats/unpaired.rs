@@ -1,11 +1,11 @@
-//! Two samples of the same figure that are not of the same blocks.
+//! The ratio of two samples of the same figure that are not from the same blocks.
 
 use super::paired::PairedRatio;
 use super::rank_sum::{Stratum, test};
 
-/// The ratio of `figures` to `baselines`, every one against every other (Hodges and Lehmann, over the logarithms), with its
-/// interval at `confidence` by the rank-sum test. What moved between the two samples is in it. `None` where either is empty;
-/// what has no logarithm counts nowhere.
+/// The ratio of `figures` to `baselines`, each paired with every other (Hodges-Lehmann, on logarithms), with its
+/// interval at `confidence` by the rank-sum test. It includes whatever changed between the two samples. `None` if
+/// either is empty; values without a finite logarithm are ignored.
 pub fn unpaired_ratio(figures: &[f64], baselines: &[f64], confidence: f64) -> Option<PairedRatio> {
     let logs = |values: &[f64]| values.iter().map(|value| value.ln()).filter(|log| log.is_finite()).collect();
     let centre = test(&[Stratum { one: logs(figures), other: logs(baselines) }], 1.0 - confidence)?;

@@ -1,4 +1,4 @@
-//! What a careful reader would object to.
+//! Finds the objections that a careful reader would raise.
 
 use super::blocks::Blocks;
 use super::holding::holding;
@@ -11,50 +11,50 @@ use crate::metric::names;
 use crate::trial::TrialRecord;
 use policy::verdict::Holding;
 
-/// Significance of a drift that is warned of.
+/// Significance level for the warning about drift.
 const DRIFT_ALPHA: f64 = 0.01;
-/// Samples before which two groups are not looked for.
+/// Minimum number of samples for the search for two groups.
 const GROUPS_SAMPLES: usize = 12;
-/// Share of the samples that the smaller of two groups has at least; fewer are outliers.
+/// Minimum share of the samples in the smaller group; fewer are outliers.
 const GROUP_SHARE: f64 = 0.2;
-/// Ashman's D from which on two groups are two, in a large sample.
+/// Threshold of Ashman's D for two groups in a large sample.
 const GROUPS_APART: f64 = 4.0;
-/// What is added to it, divided by the number of samples: the best split of few samples looks better.
+/// Added to the threshold after division by the number of samples: the best split of few samples looks better.
 const GROUPS_APART_OF_FEW: f64 = 30.0;
-/// Samples before which outliers are not looked for.
+/// Minimum number of samples for the search for outliers.
 const OUTLIER_SAMPLES: usize = 8;
-/// Distance from the median, in standard deviations estimated from the median absolute deviation, from
-/// which on a sample is an outlier.
+/// Distance from the median beyond which a sample is an outlier, in standard deviations estimated from the median
+/// absolute deviation.
 const OUTLIER_DEVIATIONS: f64 = 5.0;
 /// Median absolute deviation of a normal distribution with standard deviation 1: its upper quartile.
 const NORMAL_MAD: f64 = 0.674_489_750_196_081_7;
-/// Share of the time that the tracer costs from which on it is warned of.
+/// Share of the time that the tracer may cost without a warning.
 const TRACER_SHARE: f64 = 0.01;
-/// Share of the wall time in looks from which on they are warned of, where they have no limit.
+/// Share of the wall time that inspections without a limit may take without a warning.
 const LOOKS_SHARE: f64 = 0.001;
-/// Share of the CPU time in processes that outlive the first one, from which on wall time is not the program's.
+/// Share of the CPU time in processes that outlive the first one above which wall time is not the program's.
 const OUTLIVED_SHARE: f64 = 0.1;
-/// Time for which others outlive the first process, from which on it is said where the first lived shorter.
+/// Seconds for which others must outlive the first process for a warning, if the first lived shorter.
 const OUTLIVED_S: f64 = 0.1;
-/// Shared memory that is named, as a share of the memory that policies concern.
+/// Minimum shared memory for a warning, as a share of the memory to which policies apply.
 const SHARED_SHARE: f64 = 0.1;
-/// Shared memory that is named.
+/// Minimum shared memory for a warning, in bytes.
 const SHARED_BYTES: u64 = 1 << 20;
-/// Wall time below which starting the process dominates.
+/// Wall time in seconds below which starting the process dominates.
 const SHORT_RUN_S: f64 = 0.02;
 
-/// Share of the direct map in leaves as small as a demotion made, from which on the demotion is warned of.
+/// Share of the direct map in leaves as small as a demotion created above which there is a warning.
 ///
-/// Behind a smaller leaf, an access that misses the TLB reads one more entry of a page table. It misses the cache for
-/// that entry at worst as it does for its data, so it takes twice as long at most. A share S of such memory makes kernel
-/// work that consists of such accesses alone, spread over memory, at most S slower: 1 % is not more than the smallest
-/// change that a comparison reports by default (`--band 1%`). Kernel work that exists spends a few per cent of its time
-/// in walks, which leaves room for a program whose memory lies in small leaves ten times as often as chance has it. A boot
-/// has some such leaves without pagelab: 20M of 24G, 0.1 %, on a virtual machine with Linux 6.18.
+/// With a smaller leaf, an access that misses the TLB reads one more page table entry. At worst that entry misses the
+/// cache like the data itself, so the access takes at most twice as long. If a share S of memory has such leaves,
+/// kernel work that consists only of such accesses, spread over memory, is slowed by at most S: 1 % is not more than
+/// the smallest change that a comparison reports by default (`--band 1%`). Real kernel work spends a few per cent of
+/// its time in walks, which leaves room for a program whose memory is in small leaves ten times as often as by chance.
+/// Without pagelab a boot also has some such leaves: 20M of 24G, 0.1 %, on a virtual machine with Linux 6.18.
 pub const DEMOTED_SHARE: f64 = 0.01;
 
-/// Every warning that the trials give rise to; `arms` holds what was concluded of each arm, and `wanted_wall` says
-/// whether the design as it was asked for decides on wall time.
+/// All warnings about the trials; `arms` contains the conclusion about each arm, and `wanted_wall` is whether the
+/// requested design decides on wall time.
 pub(crate) fn warnings(
     design: &Design,
     trials: &[TrialRecord],
@@ -97,16 +97,16 @@ fn aa_differs(design: &Design, outcome: &Outcome, arm: usize) -> Option<Warning>
     (design.is_aa(arm) && differs).then_some(Warning::AaDiffers { arm })
 }
 
-/// The baseline's trend, where chance does not explain it and it amounts to more than the practical band over the run.
+/// The baseline's trend, if chance does not explain it and it exceeds the practical band over the run.
 fn drift(design: &Design, blocks: &Blocks<'_>) -> Option<Warning> {
     let trend = Trend::of_points(&blocks.logs(design.baseline, &design.primary))?;
     let is_drift = trend.p_value < DRIFT_ALPHA && trend.ratio.ln().abs() > design.band_ratio.ln_1p();
     is_drift.then_some(Warning::Drift { ratio: trend.ratio })
 }
 
-/// Splits the sorted logarithms where the groups' squares about their means are least, and asks whether
-/// the groups are far apart for their width (Ashman, Bird and Zepf 1994: D above 2 separates two normal
-/// components that are given; more is needed where the split was searched for).
+/// Splits the sorted logarithms where the squared deviations within groups are smallest, and tests whether the groups
+/// are far apart for their width (Ashman, Bird and Zepf 1994: D above 2 separates two given normal components; a higher
+/// value is needed if the split was searched for).
 fn bimodal(design: &Design, blocks: &Blocks<'_>, arm: usize) -> Option<Warning> {
     let mut logs: Vec<f64> = blocks.logs(arm, &design.primary).into_iter().map(|(_, log)| log).collect();
     if logs.len() < GROUPS_SAMPLES {
@@ -161,7 +161,7 @@ fn rejected(trials: &[TrialRecord]) -> Option<Warning> {
     Some(Warning::Rejected { count: 1 + changes.count() as u32, path })
 }
 
-/// A demotion of so much memory that it can matter, or of an unknown amount.
+/// A demotion of enough memory to matter, or of an unknown amount.
 fn demoted(trials: &[TrialRecord]) -> Option<Warning> {
     let states = trials.iter().flat_map(|record| [&record.state_before, &record.state_after]);
     let states: Vec<&State> = states.filter(|state| state.demoted_to.is_some()).collect();
@@ -176,7 +176,7 @@ fn reported(trials: &[TrialRecord]) -> Option<Warning> {
     blocks.min().map(|block| Warning::FreeMemoryReported { block, said_by: None })
 }
 
-/// What the stops cost for certain, where it is noticeable.
+/// The certain cost of the stops, if it is noticeable.
 fn tracer_cost(design: &Design, analysis: &ArmAnalysis, arm: usize) -> Option<Warning> {
     let cost = analysis.tracer_cost.get(&design.primary)?;
     let own = arm == design.baseline || cost.bound.is_some();
@@ -202,7 +202,7 @@ fn share_of_wall(blocks: &Blocks<'_>, arm: usize, name: &str) -> Option<f64> {
     median(&mut shares)
 }
 
-/// The metric that decides: where the first process ends while others go on, wall time is not the program's.
+/// The primary metric: if the first process ends while others continue, wall time is not the program's.
 pub(crate) fn deciding_metric(design: &Design, blocks: &Blocks<'_>) -> String {
     let is_wall = design.primary == names::WALL_S && design.metrics.iter().any(|metric| metric.name == names::CPU_S);
     if is_wall && outlived_share(blocks, 0..design.arms.len()).is_some() {
@@ -212,8 +212,8 @@ pub(crate) fn deciding_metric(design: &Design, blocks: &Blocks<'_>) -> String {
     }
 }
 
-/// The share of the CPU time in processes that outlive the first one, in the arm where it is largest; `None` where it
-/// is small in each, and they do not outlive it for longer than it lived.
+/// The share of the CPU time in processes that outlive the first one, in the arm with the largest; `None` if it is
+/// small in every arm, and they do not outlive it for longer than it lived.
 fn outlived_share(blocks: &Blocks<'_>, arms: impl Iterator<Item = usize>) -> Option<f64> {
     let median_of = |arm, share: &dyn Fn(&TrialRecord) -> Option<f64>| {
         let shares = blocks.trials(arm).filter_map(share).filter(|share| share.is_finite());

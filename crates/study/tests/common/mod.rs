@@ -1,4 +1,4 @@
-//! A platform without a machine: times from a model of noise, a clock that the trials advance.
+//! A platform without a machine: times come from a noise model, and trials advance the clock.
 #![allow(dead_code)]
 
 use policy::cause::{Cause, CauseShare};
@@ -15,16 +15,16 @@ use study::metric::{Direction, Metric, Observation, Unit, names};
 use study::runner::{Platform, Run};
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
 
-/// How the times of a fake machine vary; every figure is a share of the time.
+/// Variation of the times of a fake machine; every figure is a share of the time.
 #[derive(Clone, Copy)]
 pub struct Noise {
     /// Standard deviation from trial to trial.
     pub trial: f64,
-    /// Standard deviation of what each block adds to an AR(1) process.
+    /// Standard deviation of the innovation that each block adds to an AR(1) process.
     pub drift: f64,
-    /// What the AR(1) process keeps of itself from block to block.
+    /// Coefficient of the AR(1) process from block to block.
     pub memory: f64,
-    /// Steady growth for each block.
+    /// Steady growth per block.
     pub trend: f64,
     /// Share of the trials that take 10 % to 60 % longer.
     pub outliers: f64,
@@ -36,24 +36,23 @@ impl Noise {
         Noise { trial: 0.01, drift, memory: 0.9, trend: 0.001, outliers: 0.03 }
     }
 
-    /// Nothing varies but a little from trial to trial.
+    /// Only a little variation from trial to trial.
     pub fn quiet() -> Noise {
         Noise { trial: 0.003, drift: 0.0, memory: 0.0, trend: 0.0, outliers: 0.0 }
     }
 }
 
-/// What a fake machine does with one arm.
+/// The behaviour of a fake machine for one arm.
 #[derive(Clone)]
 pub struct FakeArm {
-    /// Its time against that of an arm without effect.
+    /// Its time relative to an arm without effect.
     pub ratio: f64,
-    /// How often the tracer stops it; `None` where there is no tracer.
+    /// Number of tracer stops; `None` without a tracer.
     pub stops: Option<f64>,
-    /// Its verdict.
     pub holding: Holding,
-    /// Why it is not supported.
+    /// Why the arm is not supported.
     pub unsupported: Option<Unsupported>,
-    /// Its answer by block; blocks beyond the last are as the last.
+    /// Exit status by block; later blocks repeat the last one.
     pub exits: Vec<i32>,
 }
 
@@ -69,22 +68,22 @@ pub struct Fake {
     pub labels: Vec<String>,
     pub noise: Noise,
     pub wall_s: f64,
-    /// The trials, by their number in the run, that are rejected.
+    /// Whether a trial, by its number in the run, is rejected.
     pub rejected: Box<dyn Fn(u32) -> bool>,
     /// The trial, by its number in the run, before which the user interrupts.
     pub interrupt_before: u32,
-    /// The trials, by their arm and block, that take too long.
+    /// Whether a trial, by arm and block, takes too long.
     pub slow: Box<dyn Fn(usize, u32) -> bool>,
-    /// How long the first trial has to wait for another pagelab.
+    /// Seconds that the first trial waits for another pagelab.
     pub waits_s: f64,
-    /// The trial, by its number in the run, that cannot be run.
+    /// The trial, by its number in the run, that cannot run.
     pub broken: Option<u32>,
     /// The preparation, by its number in the run, that fails.
     pub unprepared: Option<u32>,
-    /// What every trial's verdict names.
+    /// Cause in every trial's verdict.
     pub cause: Option<Cause>,
     pub runs: u32,
-    /// Preparations (`None`) and trials in the order in which they were asked for.
+    /// Preparations (`None`) and trials in the order of the requests.
     pub asked: Vec<Option<Trial>>,
     clock_s: f64,
     state: f64,
@@ -113,8 +112,8 @@ impl Fake {
         }
     }
 
-    /// A machine for a design with control arms: of each policy, what it makes of the time by itself, what the tracer's
-    /// stops make of it, and how many stops that are.
+    /// A machine for a design with control arms. For each policy: its own effect on the time, the effect of the
+    /// tracer's stops on the time, and the number of stops.
     pub fn traced(design: &Design, policies: &[(f64, f64, f64)], noise: Noise, seed: u64) -> Fake {
         let mut fake = Fake::new(design, &vec![1.0; design.arms.len()], noise, seed);
         for (at, arm) in design.arms.iter().enumerate() {
@@ -131,7 +130,7 @@ impl Fake {
         self.labels.iter().position(|label| *label == arm.label).expect("an arm of the design")
     }
 
-    /// The drift goes on between trials, so it differs within a block too.
+    /// The drift continues between trials, so it also varies within a block.
     fn time_s(&mut self, ratio: f64, block: u32) -> f64 {
         let step = 1.0 / self.arms.len() as f64;
         let memory = self.noise.memory.powf(step);
@@ -204,7 +203,7 @@ impl Platform for Fake {
     }
 }
 
-/// A default design over policies by name; a name that is there already becomes the A/A arm.
+/// A default design over policies by name; a repeated name becomes the A/A arm.
 pub fn design(policies: &[&str], seed: u64) -> Design {
     let mut arms: Vec<Arm> = Vec::new();
     for policy in policies {
@@ -217,7 +216,7 @@ pub fn design(policies: &[&str], seed: u64) -> Design {
     design
 }
 
-/// A default design with its control arms: policies of large pages, `+no-guards` and `+prefault` stop the program.
+/// A default design with its control arms; policies of large pages, `+no-guards` and `+prefault` stop the program.
 pub fn controlled(policies: &[&str], seed: u64) -> Design {
     design(policies, seed).with_controls(stops_program)
 }
@@ -249,7 +248,7 @@ pub fn record(trial: Trial, holding: Holding, values: &[(&str, f64)]) -> TrialRe
     }
 }
 
-/// Trials without a runner: `value(arm, block)` for block 0 and so many blocks that count.
+/// Trials without a runner: `value(arm, block)` for block 0 and `blocks` blocks that count.
 pub fn trials(arms: usize, blocks: u32, mut value: impl FnMut(usize, u32) -> f64) -> Vec<TrialRecord> {
     let mut trials = Vec::new();
     for block in 0..=blocks {
@@ -279,7 +278,7 @@ pub fn machine(host: u32, boot: u64) -> Machine {
     }
 }
 
-/// What was run, of a command `work`.
+/// A comparison of the command `work`.
 pub fn comparison(id: i64, machine: Machine, design: Design, run: Run) -> Comparison {
     Comparison {
         id,
@@ -310,7 +309,7 @@ pub fn uniform(random: &mut Pcg64) -> f64 {
     (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Standard normal, after Box and Muller.
+/// Standard normal, by the Box-Muller method.
 pub fn normal(random: &mut Pcg64) -> f64 {
     let radius = (-2.0 * (1.0 - uniform(random)).ln()).sqrt();
     radius * (2.0 * std::f64::consts::PI * uniform(random)).cos()

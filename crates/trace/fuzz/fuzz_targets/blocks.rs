@@ -1,4 +1,4 @@
-//! A trace whose checksums are sound and whose blocks hold arbitrary bytes, read to its end.
+//! Reads a trace whose checksums are correct but whose blocks hold arbitrary bytes.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The output of another tool of arbitrary bytes, imported.
+//! Imports arbitrary bytes as the output of another tool.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A trace of arbitrary bytes, read to its end.
+//! Reads arbitrary bytes as a trace.
 
 #![no_main]
 

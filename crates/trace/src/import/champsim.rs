@@ -1,9 +1,9 @@
-//! ChampSim's traces: one record of 64 bytes an instruction.
+//! ChampSim's traces: one record of 64 bytes per instruction.
 //!
-//! Source: ChampSim's documentation of its trace format: the address of the instruction (8 bytes), two flags of
-//! branches, two and four registers, the addresses of two stores and four loads (8 bytes each, 0 for none). Sizes are
-//! not known; an access counts as one byte, so that it touches one page. What an instruction loads from and stores to is
-//! what it modifies.
+//! Source: ChampSim's documentation of its trace format: the address of the instruction (8 bytes), two branch flags,
+//! two and four registers, the addresses of two stores and four loads (8 bytes each, 0 for none). Sizes are not known;
+//! an access counts as one byte, so that it touches one page. An instruction that loads from and stores to the same
+//! address is imported as a modification of it.
 
 use std::io::{BufRead, Read, Write};
 
@@ -12,13 +12,13 @@ use crate::recording::Recording;
 use crate::run::Kind;
 
 const RECORD_BYTES: usize = 64;
-/// Where the flags of branches are, which are 0 or 1.
+/// Position of the branch flags, each of which is 0 or 1.
 const FLAGS: std::ops::Range<usize> = 8..10;
-/// Where the addresses of stores and of loads begin.
+/// Positions of the addresses of stores and of loads.
 const STORES: usize = 16;
 const LOADS: usize = 32;
 
-/// Reads records to the end; how many accesses there were.
+/// Reads records to the end and returns the number of accesses.
 pub(super) fn read<W: Write>(mut from: impl BufRead, to: &mut Recording<W>) -> Result<u64, ImportError> {
     let (mut records, mut accesses) = (0, 0);
     loop {
@@ -30,7 +30,7 @@ pub(super) fn read<W: Write>(mut from: impl BufRead, to: &mut Recording<W>) -> R
             bytes => return Err(ImportError::CutOff { records, bytes }),
         }
         records += 1;
-        // What is no such record has some bytes: text, compressed data, another format.
+        // Anything else (text, compressed data, another format) has other values in some record.
         if let Some(found) = record[FLAGS].iter().find(|flag| **flag > 1) {
             return Err(ImportError::Record { record: records, found: *found });
         }

@@ -1,4 +1,4 @@
-//! Traces of other tools. Each reader takes its tool's output as a stream and makes a [`Recording`] of it.
+//! Imports traces of other tools. Each reader takes its tool's output as a stream and writes a [`Recording`].
 
 use std::io::{self, BufRead, Write};
 
@@ -12,24 +12,24 @@ mod lackey;
 mod perf;
 mod view;
 
-/// Which tool wrote it.
+/// The tool that wrote the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tool {
-    /// `valgrind --tool=lackey --trace-mem=yes`, its text.
+    /// The text of `valgrind --tool=lackey --trace-mem=yes`.
     Lackey,
-    /// `drrun -t drmemtrace -tool view`, its text.
+    /// The text of `drrun -t drmemtrace -tool view`.
     View,
-    /// ChampSim's records of 64 bytes, not compressed.
+    /// ChampSim's records of 64 bytes, uncompressed.
     ChampSim,
-    /// `perf script -F tid,addr,ip`, its text: samples.
+    /// The text of `perf script -F tid,addr,ip`, which are samples.
     Perf,
 }
 
 impl Tool {
-    /// Every tool.
+    /// All tools.
     pub const ALL: [Tool; 4] = [Tool::Lackey, Tool::View, Tool::ChampSim, Tool::Perf];
 
-    /// What command lines call it.
+    /// Its name on command lines.
     pub const fn name(self) -> &'static str {
         match self {
             Tool::Lackey => "lackey",
@@ -39,7 +39,7 @@ impl Tool {
         }
     }
 
-    /// What it must have been called with.
+    /// The expected input, with the command that produces it.
     pub const fn expects(self) -> &'static str {
         match self {
             Tool::Lackey => "the text of `valgrind --tool=lackey --trace-mem=yes`",
@@ -50,55 +50,55 @@ impl Tool {
     }
 }
 
-/// What cannot be imported.
+/// Why an import failed.
 #[derive(Debug, Error)]
 pub enum ImportError {
-    /// The input or the trace could not be read or written.
+    /// Reading the input or writing the trace failed.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// A place that does not look like the tool's output.
+    /// A line is not valid output of the tool.
     #[error("line {line}: found {found:?}; expected {expected}")]
     Line {
-        /// Its number, from 1.
+        /// The line number, from 1.
         line: u64,
-        /// What stands there, cut to 80 characters.
+        /// The text found, cut to 80 characters.
         found: String,
-        /// What should.
+        /// The expected text.
         expected: &'static str,
     },
-    /// A file whose length is no multiple of a record's.
+    /// The length of the file is not a multiple of the record size.
     #[error("{bytes} bytes are left after {records} records of 64 bytes; expected {}", Tool::ChampSim.expects())]
     CutOff {
-        /// Whole records.
+        /// Number of whole records.
         records: u64,
-        /// Bytes after them.
+        /// Number of bytes after them.
         bytes: usize,
     },
     /// A record that ChampSim does not write.
     #[error("record {record} of 64 bytes: a flag of branches is {found}, expected 0 or 1; expected {}", Tool::ChampSim.expects())]
     Record {
-        /// Its number, from 1.
+        /// The record number, from 1.
         record: u64,
-        /// The flag.
+        /// The value found for the flag.
         found: u8,
     },
-    /// A text that ends within a line.
+    /// The text ends within a line.
     #[error(
         "line {line}, the last, ends too early: found {found:?}; the tool was stopped, or had no room: leave that line out \
          (`sed '$d'`) to import what stands before it"
     )]
     CutLine {
-        /// Its number, from 1.
+        /// The line number, from 1.
         line: u64,
-        /// What stands there, cut to 80 characters.
+        /// The text found, cut to 80 characters.
         found: String,
     },
-    /// Compressed with a tool that undoes it.
+    /// The input is compressed; the field names the tool that decompresses it.
     #[error(
         "the input is compressed; decompress it first, for example `{0}c FILE | pagelab trace import --from TOOL -o TRACE -`"
     )]
     Compressed(&'static str),
-    /// There is no access in it.
+    /// The input has no access.
     #[error("there is no memory access in the input; expected {0}")]
     Nothing(&'static str),
 }
@@ -127,7 +127,7 @@ pub enum ImportError {
 /// ```
 ///
 /// # Errors
-/// Input that is not that tool's, with its line.
+/// The input is not that tool's output; the error gives the line.
 pub fn import<W: Write>(tool: Tool, mut from: impl BufRead, to: W) -> Result<W, ImportError> {
     refuse_compressed(from.fill_buf()?)?;
     let filter = if tool == Tool::Perf { Filter::Sampled } else { Filter::None };
@@ -145,16 +145,16 @@ pub fn import<W: Write>(tool: Tool, mut from: impl BufRead, to: W) -> Result<W, 
     Ok(recording.finish()?)
 }
 
-/// Reads one line of a tool's text.
+/// Reads a tool's text line by line.
 trait LineReader {
-    /// Adds what the line says; how many accesses that is, or `None` for a line that is not the tool's.
+    /// Adds the accesses of a line and returns their number, or `None` if the line is not the tool's.
     fn line<W: Write>(&mut self, line: &str, to: &mut Recording<W>) -> io::Result<Option<u64>>;
 }
 
-/// More bytes than any instruction accesses at once; a larger number is no access.
+/// An upper bound for the bytes that an instruction accesses at once. A larger number is not an access.
 const MAX_ACCESS_BYTES: u32 = 1 << 16;
 
-/// Longest line that any of the tools writes; a longer one is no text.
+/// An upper bound for the length of a line that any of the tools writes. A longer line is not text.
 const MAX_LINE_BYTES: u64 = 1 << 16;
 
 fn lines<W: Write>(
@@ -198,7 +198,7 @@ fn refuse_compressed(begin: &[u8]) -> Result<(), ImportError> {
     }
 }
 
-/// A hexadecimal number, with or without `0x`.
+/// Parses a hexadecimal number, with or without `0x`.
 fn hex(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
 }

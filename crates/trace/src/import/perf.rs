@@ -1,7 +1,7 @@
 //! `perf script -F tid,addr,ip` of memory samples (`perf mem record`, `perf record -d`): `1234  7f12...  55d0...`.
 //!
-//! Source: perf-script(1). Which event it was, a load or a store, does not stand among these fields; a sample counts as a
-//! load. Samples are not all accesses, and the header says so.
+//! Source: perf-script(1). These fields do not say whether the event was a load or a store, so a sample counts as a
+//! load. Samples are not all accesses, and the header records that.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use super::{LineReader, hex};
 use crate::recording::Recording;
 use crate::run::Kind;
 
-/// Threads by their kernel numbers, in the order of appearance.
+/// Maps kernel thread IDs to thread numbers, which follow the order of appearance.
 #[derive(Default)]
 pub(super) struct Perf {
     threads: HashMap<u32, u32>,
@@ -26,7 +26,7 @@ impl LineReader for Perf {
         let (Some(address), Some(_ip)) = (words.next().and_then(hex), words.next().and_then(hex)) else {
             return Ok(None);
         };
-        // Events without an address, and kernel addresses, which are no program's memory.
+        // Events without an address, and kernel addresses, which are not the program's memory.
         if address == 0 || address >> 63 == 1 {
             return Ok(Some(0));
         }

@@ -1,8 +1,8 @@
 //! DynamoRIO's `view` tool: `<record> <instruction>: <tid> ifetch 3 byte(s) @ 0x..., read 8 byte(s) @ 0x... by PC 0x...`.
 //!
-//! Source: DynamoRIO's documentation, "Memory trace viewer". A long encoding goes on in a second line with the same
-//! numbers and without a type; markers stand between `<` and `>`. That an instruction loads from where it stores to is not
-//! told.
+//! Source: DynamoRIO's documentation, "Memory trace viewer". A long encoding continues on a second line with the same
+//! numbers and without a type; markers are in `<` and `>`. The output does not show that an instruction loads from and
+//! stores to the same address as one operation.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use super::{LineReader, MAX_ACCESS_BYTES, hex};
 use crate::recording::Recording;
 use crate::run::Kind;
 
-/// Threads by the tool's own numbers, in the order of appearance.
+/// Maps the tool's thread IDs to thread numbers, which follow the order of appearance.
 #[derive(Default)]
 pub(super) struct View {
     threads: HashMap<String, u32>,
@@ -26,7 +26,7 @@ impl LineReader for View {
             "ifetch" => Kind::FETCH,
             "read" => Kind::LOAD,
             "write" => Kind::STORE,
-            // Markers, prefetches, flushes, the second line of an encoding.
+            // Markers, prefetches, flushes, and the second line of an encoding.
             _ => return Ok(Some(0)),
         };
         let place = (
@@ -56,7 +56,7 @@ impl View {
     }
 }
 
-/// The two numbers at the beginning of a record's line, and what follows.
+/// Splits a record's line into the two numbers at its start and the rest.
 fn record(line: &str) -> Option<(&str, &str)> {
     let (numbers, rest) = line.split_once(':')?;
     let mut words = numbers.split_ascii_whitespace();
@@ -64,7 +64,7 @@ fn record(line: &str) -> Option<(&str, &str)> {
     (is_number(words.next()) && is_number(words.next()) && words.next().is_none()).then_some((numbers, rest))
 }
 
-/// What stands around the records: the legend, the result, and what the traced program printed.
+/// Whether the line is not a record: the legend, the result, or output of the traced program.
 fn is_around_records(line: &str) -> bool {
     line.is_empty()
         || line.starts_with("Output format:")

@@ -1,12 +1,12 @@
-//! What is done with bytes from anywhere, by the tests beside this file and by the fuzz targets.
+//! Bodies shared by the tests in this directory and the fuzz targets: they process arbitrary bytes.
 
 use std::io::Cursor;
 
 use trace::import::{Tool, import};
 use trace::{Block, Columns, Footprint, Header, Holds, Prefix, Reader, Writer};
 
-/// Reads a trace to its end, by its index too. Whatever is read as a run has a place among those of its thread, and an
-/// address. Gives how many runs there are.
+/// Reads a trace to its end, also by its index. Checks that each run has a valid number in its thread and a valid
+/// address. Returns the number of runs.
 pub fn read(bytes: &[u8]) -> usize {
     let Ok(mut reader) = Reader::new(Cursor::new(bytes)) else { return 0 };
     let mut runs = 0;
@@ -37,7 +37,7 @@ pub fn read(bytes: &[u8]) -> usize {
     runs
 }
 
-/// Reads some blocks where the index says that they are.
+/// Reads some blocks at the positions in the index.
 fn by_index(reader: &mut Reader<Cursor<&[u8]>>) {
     let Ok(Some(places)) = reader.places() else { return };
     for place in places.iter().take(64) {
@@ -47,7 +47,7 @@ fn by_index(reader: &mut Reader<Cursor<&[u8]>>) {
     }
 }
 
-/// Bytes that are taken from the front, and zeros behind the last of them.
+/// Takes bytes from the front; after the last one it yields zeros.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -64,7 +64,7 @@ impl<'a> Bytes<'a> {
         taken
     }
 
-    /// A column as it is stored: a zstd frame (RFC 8878) with its size and one block of bytes as they are.
+    /// An encoded column: a zstd frame (RFC 8878) with its size and one uncompressed block.
     fn column(&mut self) -> Vec<u8> {
         let [length] = self.number();
         let content = self.slice(usize::from(length) * 4);
@@ -76,7 +76,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// Reads a trace whose blocks have sound checksums and columns, and hold these bytes. Gives how many runs it has.
+/// Reads a trace whose blocks have correct checksums and columns and hold these bytes. Returns the number of runs.
 pub fn built(bytes: &[u8]) -> usize {
     let mut from = Bytes(bytes);
     let [columns] = from.number();
@@ -106,7 +106,7 @@ pub fn built(bytes: &[u8]) -> usize {
     read(&writer.finish().expect("a vector"))
 }
 
-/// Imports text as the output of the tool that its first byte chooses. What comes out is a whole trace.
+/// Imports text as the output of the tool that its first byte selects. The result must be a complete trace.
 pub fn imported(bytes: &[u8]) {
     let Some((choice, text)) = bytes.split_first() else { return };
     let tool = Tool::ALL[usize::from(*choice) % Tool::ALL.len()];

@@ -1,11 +1,11 @@
-//! Bytes from anywhere: neither a panic nor an endless loop. The fuzz targets do the same with what they find.
+//! Arbitrary bytes cause neither a panic nor an endless loop. The fuzz targets run the same bodies.
 
 mod bodies;
 
 use proptest::prelude::*;
 use trace::{Builder, Call, Event, Header, Kind, Run, Writer};
 
-/// A sound trace, so that bytes near it get past the first checks.
+/// A valid trace, so that bytes near it get past the first checks.
 fn sound() -> Vec<u8> {
     let header = Header { command: vec!["sort".to_owned()], architecture: "x86_64".to_owned(), ..Header::of("a test") };
     let mut writer = Writer::new(Vec::new(), &header).unwrap();
@@ -66,7 +66,7 @@ fn the_sound_trace_is_read() {
     bodies::read(&sound());
 }
 
-/// A block of two runs of the thread with the highest number, of these pages (differences) and from this run on.
+/// A block of two runs of the thread with the highest number, with these page differences and from run `first` on.
 fn runs(page: u8, first: u64) -> usize {
     let [zero, one, two, highest] = [0u64, 1, 2, u64::MAX].map(u64::to_le_bytes);
     let columns = [1, page, 0, 0, 0, 1, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0];
@@ -77,7 +77,7 @@ fn runs(page: u8, first: u64) -> usize {
 #[test]
 fn numbers_at_the_end_of_what_there_is() {
     assert_eq!(runs(2, 0), 2);
-    // The page u64::MAX: none of its bytes has an address.
+    // The page u64::MAX: none of its bytes has a 64-bit address.
     assert_eq!(runs(1, 0), 0);
     assert_eq!((runs(2, u64::MAX), runs(2, u64::MAX - 2)), (0, 0));
 }

@@ -1,26 +1,31 @@
-//! What it would cost to serve calls by seccomp user notification, with the task seized for an added call only, beside
-//! the tracer: docs/evidence/tracer-cost.md, "What notification would cost".
+//! Measures the cost of serving calls by seccomp user notification, where a task is seized only for an added
+//! call, and compares it with the tracer. Results: docs/evidence/tracer-cost.md, "What notification would
+//! cost".
 //!
 //! ```text
 //! cargo bench -p tracer --bench notify -- [--full] [--rounds N] [--one-cpu]
 //! ```
-//! `tests/programs/repeats.c` makes one kind of call again and again: a heap grows by pages (musl), 2M are mapped and unmapped,
-//! it forks, it executes `true`, it sends itself signals. Each round has one run in each of these ways, in random order:
+//! `tests/programs/repeats.c` repeats one kind of call: it grows a heap by pages (musl), maps and unmaps 2M,
+//! forks, executes `true`, or sends itself signals. Each round runs the program once in each of these ways, in
+//! random order:
 //!
-//! * `bare`, without a filter; `filter` with one that stops nothing;
+//! * `bare`: without a filter; `filter`: with a filter that stops nothing;
 //! * `tracer`: `tracer::run` under the policy `thp`, without a witness;
-//! * `stop`: PTRACE_O_TRACESECCOMP and the tracer's requests, without its books;
+//! * `stop`: PTRACE_O_TRACESECCOMP and the tracer's ptrace requests, without the tracer's bookkeeping;
 //! * `notify`: SECCOMP_RET_USER_NOTIF, `killable` with SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, `sync` with
 //!   SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP too.
 //!
-//! A call is `passed` on as it is; or `advised`: a madvise is added, under `notify` between PTRACE_SEIZE and PTRACE_DETACH; or the
-//! heap is `kept`: it grows in steps of 2M, each advised, and what lies within one is answered without a call; or the new image
-//! of an execve is `looked` at: seized until it is there, and its mappings read as the tracer does.
-//! For forks it is exit_group that is watched, where a witness would look; for signals nothing has to be.
+//! What is done with a call: `passed` makes it unchanged. `advised` adds a madvise; under `notify` this happens
+//! between PTRACE_SEIZE and PTRACE_DETACH. `kept` grows the heap in steps of 2M and advises each step; a brk
+//! within a step is answered without a call. `looked` applies to execve: the task is seized until the new image
+//! is loaded, and its mappings are read as the tracer reads them.
+//! For forks the filter watches exit_group, where a witness would look. For signals it watches nothing.
 //!
-//! Printed is what a run took more than the bare one of its round: wall time and CPU time, of program and supervisor together, as
-//! ratios (Hodges-Lehmann, with 95 % intervals) and for one call (medians), and context switches for one call. The CPU time has the start
-//! of the program and of its supervisor in it. Then some ways are set beside each other alike, and the steps of one advised call are timed. `--one-cpu` keeps everything on the first processor. Needs Linux 6.11 on x86-64.
+//! The benchmark prints by how much a run exceeds the bare run of its round: wall time and CPU time (program
+//! and supervisor together) as ratios (Hodges-Lehmann, with 95 % intervals) and per call (medians), and context
+//! switches per call. The CPU time includes the start of the program and of its supervisor. Then it compares
+//! some ways directly with each other, and times the steps of one advised call. `--one-cpu` keeps everything on
+//! the first processor. Needs Linux 6.11 on x86-64.
 
 #[cfg(target_arch = "x86_64")]
 #[path = "../../tests/listener/mod.rs"]

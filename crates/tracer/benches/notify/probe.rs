@@ -1,4 +1,4 @@
-//! The ways, the programs, and the tables.
+//! The ways to serve calls, the programs, and the tables.
 
 use std::error::Error;
 use std::fs::File;
@@ -16,7 +16,7 @@ use tracer::{Launch, Leftovers, Rewriting, run};
 use super::listener;
 use super::server::{STEPS, Server, Service, Steps};
 
-/// How calls get to who serves them.
+/// How a call reaches the process that serves it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Bare,
@@ -55,7 +55,7 @@ const KEPT: [Arm; 3] = [
 const LOOKED: [Arm; 2] =
     [("notify killable, looked", KILLABLE, Service::Look), ("notify sync, looked", SYNC, Service::Look)];
 
-/// What is compared without the bare run: an added call by seizure with one by a stop, and each with the tracer.
+/// Pairs compared without the bare run: a call added by seizing against one added at a stop, and each against the tracer.
 const BESIDE: [(Arm, Arm); 6] = [
     (ADVISED[1], ADVISED[0]),
     (ADVISED[2], ADVISED[0]),
@@ -77,7 +77,7 @@ struct Kind {
     program: PathBuf,
     watched: &'static [i64],
     times: u32,
-    /// Calls that a figure for one call is divided by; `None`: as many as notify.
+    /// Divisor of the per-call figures; `None`: the number of calls that notified.
     calls: Option<u32>,
     arms: Vec<Arm>,
 }
@@ -90,7 +90,6 @@ struct Taken {
     switches: f64,
 }
 
-/// Measures and prints.
 pub fn main() -> Result<(), Box<dyn Error>> {
     let arguments = arguments()?;
     if let Some(needs) = listener::lacks() {
@@ -164,7 +163,6 @@ fn compile(compiler: &str, options: &[&str], folder: &Path) -> Result<PathBuf, B
     }
 }
 
-/// Measures a kind of call and prints its table.
 fn measure(kind: &Kind, rounds: usize) -> Result<(), Box<dyn Error>> {
     let counted = kind.run((KILLABLE, Service::Pass), &mut Vec::new())?.1;
     let calls = f64::from(kind.calls.unwrap_or(counted));
@@ -195,7 +193,7 @@ fn measure(kind: &Kind, rounds: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What an arm took more than another one: walls and CPU times as ratios and for one call, and switches.
+/// Table row: by how much an arm exceeds another, in wall and CPU time (ratio and per call) and in context switches.
 fn row(label: &str, taken: &[Taken], other: &[Taken], calls: f64) -> Result<String, Box<dyn Error>> {
     let each = |figure: fn(&Taken) -> f64| -> f64 {
         median(taken.iter().zip(other).map(|(taken, other)| figure(taken) - figure(other)).collect()) / calls
@@ -210,7 +208,7 @@ fn row(label: &str, taken: &[Taken], other: &[Taken], calls: f64) -> Result<Stri
     ))
 }
 
-/// A ratio with its interval, as what is more.
+/// A ratio of pairs with its interval, printed as the excess over 1.
 fn more(taken: &[Taken], other: &[Taken], figure: fn(&Taken) -> f64) -> Result<String, Box<dyn Error>> {
     let figures = |taken: &[Taken]| taken.iter().map(figure).collect::<Vec<_>>();
     let ratio = paired_ratio(&figures(taken), &figures(other), 0.95).ok_or("no pairs of times")?;
@@ -219,7 +217,7 @@ fn more(taken: &[Taken], other: &[Taken], figure: fn(&Taken) -> f64) -> Result<S
     Ok(format!("{:+.1} %{}", percent(ratio.ratio), interval.unwrap_or_default()))
 }
 
-/// Prints how long the steps of an advised call take, seen by the supervisor.
+/// Prints how long the supervisor takes for each step of an advised call.
 fn anatomy(kind: &Kind, rounds: usize) -> Result<(), Box<dyn Error>> {
     for (label, way, service) in &ADVISED[1..] {
         let mut steps = Vec::new();
@@ -234,7 +232,8 @@ fn anatomy(kind: &Kind, rounds: usize) -> Result<(), Box<dyn Error>> {
 }
 
 impl Kind {
-    /// One run: what it took, and how many calls were served. `steps` are timed where it has room for them.
+    /// Runs the program once. Returns what the run took and how many calls were served. Appends the timed steps
+    /// to `steps` as far as its capacity allows.
     fn run(&self, (way, service): (Way, Service), steps: &mut Vec<Steps>) -> Result<(Taken, u32), Box<dyn Error>> {
         let before = used()?;
         let (wall_s, calls) = match way {
@@ -283,7 +282,7 @@ impl Kind {
             ),
             _ => (libc::SECCOMP_RET_ALLOW, 0),
         };
-        // At its end a stopped program is let go, so that its parent can wait for it.
+        // A stopped program is resumed at its exit, so that its parent can wait for it.
         let filter = match way {
             Way::Stop => listener::filter(&[self.watched, &[libc::SYS_exit_group]].concat(), action),
             _ => listener::filter(self.watched, action),

@@ -1,4 +1,4 @@
-//! What is done with a program's calls, by notification or by stops.
+//! Serves a program's calls, by notification or by stops.
 
 use std::fs::File;
 use std::io;
@@ -6,37 +6,37 @@ use std::time::Instant;
 
 use super::listener::{self, ADDED, Call, Listener, Waiting};
 
-/// A heap that is kept grows by so much.
+/// Step by which a heap grows under [`Service::Keep`].
 const STEP_BYTES: u64 = 2 << 20;
 const HUGE: u64 = libc::MADV_HUGEPAGE as u64;
 
-/// The steps of an advised call that are timed.
+/// The timed steps of an advised call.
 pub const STEPS: [&str; 5] = ["seize", "interrupt, answer", "until it stands", "madvise", "detach"];
 
-/// Their times, in seconds.
+/// Times of [`STEPS`], in seconds.
 pub type Steps = [f64; STEPS.len()];
 
 /// What is done with calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Service {
-    /// They are made.
+    /// Make the call unchanged.
     Pass,
-    /// A madvise is added.
+    /// Add a madvise.
     Advise,
-    /// The heap grows in steps.
+    /// Grow the heap in steps.
     Keep,
-    /// New images are looked at.
+    /// Inspect new images.
     Look,
 }
 
-/// The two ends of a heap, as in the tracer.
+/// The two ends of a heap, as the tracer tracks them.
 #[derive(Clone, Copy, Default)]
 struct Heap {
     start: u64,
     kernel_end: u64,
 }
 
-/// What a call of brk comes to.
+/// How a call of brk is handled.
 enum Growth {
     Unknown,
     Answer(u64),
@@ -44,7 +44,7 @@ enum Growth {
 }
 
 impl Heap {
-    /// The programs only grow their heaps.
+    /// Handles growth only: the programs never shrink their heaps.
     fn growth(&self, asked: u64) -> Growth {
         match asked {
             _ if self.start == 0 => Growth::Unknown,
@@ -54,7 +54,7 @@ impl Heap {
     }
 }
 
-/// Who serves a program.
+/// Serves the calls of one program.
 pub struct Server<'a> {
     service: Service,
     heap: Heap,
@@ -63,17 +63,17 @@ pub struct Server<'a> {
 }
 
 impl Server<'_> {
-    /// One that does this, and adds the times of what it advises.
+    /// Creates a server for `service`. It appends the times of the calls that it advises to `steps`.
     pub fn new(service: Service, steps: &mut Vec<Steps>) -> Server<'_> {
         Server { service, heap: Heap::default(), calls: 0, steps }
     }
 
-    /// How many calls it has served.
+    /// How many calls were served.
     pub fn calls(&self) -> u32 {
         self.calls
     }
 
-    /// Serves a program by notification until nobody of it is left.
+    /// Serves a program by notification until all its tasks have ended.
     pub fn notices(&mut self, waiting: Waiting, listener: &Listener, sync: bool) -> io::Result<()> {
         if sync {
             listener.wake_in_place()?;
@@ -141,7 +141,7 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Serves a program by stops until nobody of it is left.
+    /// Serves a program by stops until all its tasks have ended.
     pub fn stops(&mut self, waiting: Waiting) -> io::Result<()> {
         let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACESECCOMP | libc::PTRACE_O_EXITKILL;
         listener::seize(waiting.tid, options)?;
@@ -213,7 +213,7 @@ impl Server<'_> {
     }
 }
 
-/// Follows a task into its new image and looks at that, or to the failure of its execve.
+/// Follows a task through its execve and inspects the new image, or stops where the execve failed.
 fn look(listener: &Listener, call: Call) -> io::Result<()> {
     listener::seize(call.tid, libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_EXITKILL)?;
     listener::interrupt(call.tid)?;
@@ -226,7 +226,7 @@ fn look(listener: &Listener, call: Call) -> io::Result<()> {
     listener::detach(tid)
 }
 
-/// The arguments of the madvise that is added to a call: for what it mapped, or for the page that a heap has grown by.
+/// Arguments of the madvise that is added to a call: for the new mapping, or for the page by which a heap has grown.
 fn advice(result: u64, call: Call) -> [u64; 6] {
     const PAGE: u64 = 4096;
     let (start, bytes) = match call.number {

@@ -1,4 +1,4 @@
-//! Tasks that are made: which event announces them, what they have of their maker, and who is never announced.
+//! New tasks: which event announces them, what they inherit from their maker, and which are never announced.
 
 use std::io;
 
@@ -10,11 +10,11 @@ use crate::ptrace::{self, Stop, Tid};
 use crate::tasks::{Kinship, Task};
 
 impl Tree<'_> {
-    /// A task was made.
+    /// Handles the event that announces a new task.
     pub(super) fn birth(&mut self, parent: Tid, stop: Stop) -> Result<(), Lost> {
         let child = ptrace::event_message(parent)? as Tid;
-        // One that was killed and waited for before this announcement has no tracer any more. It may still be
-        // there as a zombie of its parent's, or its id be another's by now.
+        // A task that was killed and waited for before this announcement has no tracer any more. It may still
+        // exist as a zombie of its parent, or its id may already be reused.
         if self.gone_unannounced.remove(&child) && !ptrace::is_traced_here(child)? {
             return Ok(ptrace::resume(parent, 0)?);
         }
@@ -32,9 +32,9 @@ impl Tree<'_> {
         Ok(ptrace::resume(parent, 0)?)
     }
 
-    /// A copy made by fork shares its pool pages until one side writes. The kernel kills the copy when the
-    /// pool then is empty (`hugetlb_wp` in mm/hugetlb.c), so where it may not suffice the copy is given
-    /// ordinary memory before it runs. Its maker stands still meanwhile.
+    /// A copy made by fork shares its pool pages until one side writes. The kernel kills the copy if the pool
+    /// is empty then (`hugetlb_wp` in mm/hugetlb.c). So if the pool may not suffice, the copy gets ordinary
+    /// memory before it runs. Its maker stays stopped meanwhile.
     fn copy_of_pool_pages(&mut self, child: Tid, mut stands: bool) {
         let Some(task) = self.tasks.get(child) else { return };
         let space = task.space.clone();
@@ -56,14 +56,14 @@ impl Tree<'_> {
         }
     }
 
-    /// A task that stopped before its announcement waits for it.
+    /// A task that stopped before its announcement waits for the announcement.
     pub(super) fn early(&mut self, tid: Tid) -> io::Result<()> {
-        self.gone_unannounced.remove(&tid); // it was another one
+        self.gone_unannounced.remove(&tid); // the id belonged to another task
         self.unannounced.insert(tid);
         self.adopt_abandoned()
     }
 
-    /// The maker of a task can be killed between making and announcing it. Such tasks are let go here.
+    /// The maker of a task can be killed before the announcement. Such tasks are resumed here.
     pub(super) fn adopt_abandoned(&mut self) -> io::Result<()> {
         for tid in self.unannounced.iter().copied().collect::<Vec<Tid>>() {
             if maker_of(tid)?.is_some_and(|maker| self.knows(maker)) {
@@ -71,7 +71,7 @@ impl Tree<'_> {
             }
             self.unannounced.remove(&tid);
             self.tasks.insert(tid, Task::first(process_of(tid)?.unwrap_or(tid)));
-            // One that was killed meanwhile is not there to be resumed.
+            // A task that was killed meanwhile cannot be resumed.
             let _ = ptrace::resume(tid, 0);
         }
         Ok(())
@@ -82,7 +82,7 @@ impl Tree<'_> {
     }
 }
 
-/// How a new task relates to its maker. The event alone does not tell: CLONE_VM comes with each of them.
+/// How a new task relates to its maker. The event alone does not decide: CLONE_VM occurs with each of them.
 fn kinship(parent: Tid, child: Tid, stop: Stop) -> io::Result<Kinship> {
     if stop == Stop::Clone && process_of(child)?.is_some_and(|process| process != child) {
         return Ok(Kinship::Thread);

@@ -1,4 +1,4 @@
-//! The tree of processes under the tracer, from the start of its root to the end of its last task.
+//! Follows the traced tree from the start of its root to the end of its last task.
 
 mod births;
 mod stops;
@@ -25,7 +25,7 @@ use super::tasks::{Task, Tasks};
 use super::witness::Witness;
 use crate::signals;
 
-/// What processes did that outlived the root.
+/// Times of the processes that outlived the root.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outlived {
     s: f64,
@@ -33,18 +33,18 @@ struct Outlived {
     was_cut: bool,
 }
 
-/// How often the tasks that outlive the root are looked at.
+/// Interval at which tasks that outlive the root are sampled.
 const DOUBT: Duration = Duration::from_millis(5);
 
 struct Tree<'a> {
     rewriting: &'a Rewriting,
-    /// The calls that stop for the sake of the policy.
+    /// The calls that stop because of the policy.
     changed: Vec<Watch>,
     witness: Option<&'a mut dyn Witness>,
     tasks: Tasks,
     /// Tasks that stopped before the event that announces them.
     unannounced: HashSet<Tid>,
-    /// Tasks that ended before it.
+    /// Tasks that ended before their announcement.
     gone_unannounced: HashSet<Tid>,
     root: Tid,
     root_started: Option<Instant>,
@@ -53,17 +53,15 @@ struct Tree<'a> {
     in_hand: Duration,
     served: Served,
     findings: Findings,
-    /// Says when the tree has ended: wait then gives no child of it (ECHILD).
+    /// Reports when the tree has ended: wait(2) then finds no child of it (ECHILD).
     subreaper: Subreaper,
-    /// Whether the subreaper, and so the tree, is still there.
+    /// Whether the subreaper still runs, and so the tree may.
     subreaper_lives: bool,
-    /// What was seen after the root's end.
     outlived: Outlived,
-    /// From now on every process of the tree is killed on sight.
+    /// Whether every process of the tree is killed as soon as it is seen.
     killing: bool,
-    /// The trial is lost, and no memory needs to be looked at any more.
+    /// Whether the trial is lost, so that the witness need not look any more.
     lost: bool,
-    /// Why the tree was given up.
     refused: Option<io::Error>,
 }
 
@@ -129,7 +127,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// How it all ended; `None` where the root ended before its program began.
+    /// The result; `None` if the root ended before its program began.
     fn ended(self, killed_leftovers: usize, stops: u64) -> Option<Ended> {
         let ((exit, end), start) = (self.root_ended?, self.root_started?);
         let usage = Usage::from(self.subreaper.used()?);
@@ -156,7 +154,7 @@ impl<'a> Tree<'a> {
         let mut killed = 0;
         while self.subreaper_lives {
             if self.root_ended.is_some() && self.tasks.is_empty() {
-                // The monitor of its terminal is the last of the tree.
+                // The monitor of the program's terminal is the last process of the tree.
                 started.finish();
             }
             if let (Some(_), Leftovers::KillAfter(grace), false) = (self.root_ended, leftovers, self.killing) {
@@ -183,7 +181,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Somebody killed the subreaper, and then nothing tells the end of the tree but its tasks' own.
+    /// The subreaper was killed. Then only the ends of the tasks themselves show that the tree has ended.
     fn go_on_without_subreaper(&mut self) {
         self.refused.get_or_insert_with(|| io::Error::other("somebody killed its subreaper"));
         self.kill_all();
@@ -192,7 +190,7 @@ impl<'a> Tree<'a> {
                 Ok(Some((tid, stop))) => self.handle(tid, stop),
                 Ok(None) => {
                     std::thread::sleep(DOUBT);
-                    // One of which nothing can be read stays until its end is waited for.
+                    // A task whose status cannot be read stays until its end is waited for.
                     self.tasks.retain(|tid| ptrace::is_traced_here(tid).unwrap_or(true));
                 }
                 Err(_) => return,
@@ -217,12 +215,12 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Kills what is left, and from now on what it has just made. Returns how many processes it killed.
+    /// Kills the remaining tasks, and from now on every task that they have just created. Returns how many processes it killed.
     fn kill_all(&mut self) -> usize {
         self.killing = true;
         let left = self.tasks.processes();
         left.iter().for_each(|process| ptrace::kill(*process));
-        // What has escaped the tracer is the subreaper's.
+        // Processes that have escaped the tracer are left to the subreaper.
         if self.subreaper_lives {
             self.subreaper.end();
         }
@@ -247,23 +245,23 @@ impl<'a> Tree<'a> {
         self.in_hand += since.elapsed();
     }
 
-    /// Lets a task go nowhere but to its end.
+    /// Resumes a task only so that it can exit.
     fn put_down(&mut self, tid: Tid, stop: Stop) {
         let gone_on = match stop {
             Stop::Exited(code) => return self.gone(tid, Exit::Code(code)),
             Stop::Killed(signal) => return self.gone(tid, Exit::Signal(signal)),
-            // What only outlived the root is a part of the trial.
+            // A task that merely outlived the root still belongs to the trial.
             Stop::Exit => self.ending(tid),
             _ => {
                 ptrace::kill(tid);
                 ptrace::resume(tid, 0).map_err(Lost::from)
             }
         };
-        // It is already gone.
+        // An error means that the task is already gone.
         drop(gone_on);
     }
 
-    /// Reacts to a stop, and to the stop in which a task was found while reacting.
+    /// Handles a stop, and the further stops in which the task is found meanwhile.
     fn settle(&mut self, tid: Tid, mut stop: Stop) {
         loop {
             match self.react(tid, stop) {
@@ -281,13 +279,13 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The trial cannot be distinguished from another one any more.
+    /// Gives up the trial and kills the tree: a request failed, and the trial cannot be trusted.
     fn give_up(&mut self, error: io::Error) {
         self.refused.get_or_insert(error);
         self.kill_all();
     }
 
-    /// A task was killed meanwhile; its end is reported on its own.
+    /// A task was killed meanwhile. Its end is reported by an event of its own.
     fn was_killed(&mut self, tid: Tid) {
         if let Some(task) = self.tasks.get_mut(tid) {
             task.ending = true;
@@ -313,7 +311,7 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    /// A task takes part in a stop of its process. Where it is the root's, pagelab may be about to stop with it.
+    /// A task takes part in a group stop of its process. If the process is the root's, pagelab may have to stop with it.
     fn stopped(&mut self, tid: Tid) -> Result<(), Lost> {
         ptrace::listen(tid)?;
         if tid == self.root {
@@ -322,7 +320,7 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    /// Lets a task run on to where it is next needed.
+    /// Resumes a task until the next stop at which the tracer has work to do.
     fn send_on(&mut self, tid: Tid, signal: i32) -> Result<(), Lost> {
         let to_first_call = self.tasks.get(tid).is_some_and(|task| task.stops_to_first_call.is_some());
         let sent = if to_first_call { ptrace::resume_to_syscall(tid, signal) } else { ptrace::resume(tid, signal) };

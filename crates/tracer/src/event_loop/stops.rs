@@ -1,4 +1,4 @@
-//! What a task is given where it stops: its call is served, its new image prepared, its memory looked at before it goes.
+//! Handles the stops of a task: serves its call, prepares its new image, and has its memory inspected before it is given back.
 
 use std::time::Instant;
 
@@ -14,14 +14,14 @@ use crate::witness::Witness;
 use crate::{calls, filter, leaving, signals};
 
 impl Tree<'_> {
-    /// A task stands at a call that stops.
+    /// A task is stopped at a watched call.
     pub(super) fn watched_call(&mut self, tid: Tid) -> Result<(), Lost> {
         let Some(task) = self.tasks.get(tid) else { return Ok(ptrace::resume(tid, 0)?) };
         let space = task.space.clone();
         let paused = Paused::at_entry(tid)?;
         if ptrace::event_message(tid)? != u64::from(filter::MARK) {
-            // A filter of the program's own asks for a tracer. To the program there is none
-            // (`__seccomp_filter` in kernel/seccomp.c).
+            // The program's own filter asks for a tracer. The program must see none, so the call fails with
+            // ENOSYS (`__seccomp_filter` in kernel/seccomp.c).
             return paused.finish(-i64::from(libc::ENOSYS));
         }
         self.witness_call(&paused, &space.borrow())?;
@@ -34,7 +34,8 @@ impl Tree<'_> {
         sent
     }
 
-    /// Has the witness look at what a call is about to give back. What the root has before its program is pagelab's.
+    /// Has the witness inspect memory that a call is about to give back. Before its program begins, the root's
+    /// memory is pagelab's.
     fn witness_call(&mut self, paused: &Paused, space: &Space) -> Result<(), Lost> {
         let begun = self.witness.as_ref().filter(|_| self.root_started.is_some());
         let Some(extent) = begun.map(|witness| witness.extent()) else { return Ok(()) };
@@ -59,7 +60,7 @@ impl Tree<'_> {
     }
 
     /// Whether a fault may come from memory that was being moved to other pages at that instant. Each such
-    /// fault is tried again once; where it was the program's own it comes back.
+    /// fault is retried once; if it was the program's own, it occurs again.
     pub(super) fn tries_again(&mut self, tid: Tid) -> bool {
         let Some(task) = self.tasks.get_mut(tid) else { return false };
         let moved = |address: &u64| task.space.borrow().pool.was_moved(*address);
@@ -96,7 +97,7 @@ impl Tree<'_> {
         self.send_on(tid, 0)
     }
 
-    /// On the way to the first call of a new image, whose zeroed data (bss) no call has mapped.
+    /// Counts the stops up to the first call of a new image, whose zeroed data (bss) no call has mapped.
     pub(super) fn first_calls(&mut self, tid: Tid) -> Result<(), Lost> {
         let Some(task) = self.tasks.get_mut(tid) else { return Ok(ptrace::resume(tid, 0)?) };
         let left = task.stops_to_first_call.take();
@@ -115,7 +116,7 @@ impl Tree<'_> {
         if let Some(task) = self.tasks.get_mut(tid) {
             task.ending = true;
             let process = task.process;
-            // The first task of a killed process can have ended without a stop.
+            // The first task of a process that is killed can end without a stop.
             let first_is_user = self.tasks.get(process).is_some_and(|first| !first.ending);
             if process != tid && first_is_user && ptrace::is_zombie(process)? {
                 self.was_killed(process);
@@ -127,8 +128,8 @@ impl Tree<'_> {
         Ok(ptrace::resume(tid, 0)?)
     }
 
-    /// Lets the witness look. What that takes is no part of the program's time when nothing else of the
-    /// tree could run meanwhile, or when the root is doing its last or has ended.
+    /// Lets the witness look. Its time is not part of the program's wall time if no other task of the tree
+    /// could run meanwhile, or if the root is exiting or has ended.
     fn bear_witness(&mut self, root_is_done: bool, look: impl FnOnce(&mut dyn Witness)) {
         let Some(witness) = self.witness.as_mut().filter(|_| !self.lost && signals::arrived().is_none()) else {
             return;

@@ -1,4 +1,4 @@
-//! Calls under a policy of pages of a pool. What is done to them is for `policy::pool` to say.
+//! Serves calls under a hugetlb policy. `policy::pool` decides what is done with them.
 
 mod watched;
 
@@ -29,7 +29,7 @@ const SELF_DESCRIPTORS: [i32; 2] = [-10000, -10001];
 /// UIO_MAXIOV (include/uapi/linux/uio.h).
 const MOST_PARTS: u64 = 1024;
 
-/// Serves a watched call and sends its task on.
+/// Serves a watched call and resumes its task.
 pub fn serve(context: &mut CallContext, space: &mut Space, mut paused: Paused) -> Result<(), Lost> {
     let mut stopped = Stopped { context, paused: &mut paused };
     let outcome = match stopped.paused.number() {
@@ -45,7 +45,7 @@ pub fn serve(context: &mut CallContext, space: &mut Space, mut paused: Paused) -
     }
 }
 
-/// Serves a process that fork has just made, beside `promised` pages for other processes, and sends it on.
+/// Serves a process that fork has just created, and resumes it. `promised` pool pages are set aside for other processes.
 pub fn serve_copy(context: &mut CallContext, space: &mut Space, mut paused: Paused, promised: u64) -> Result<(), Lost> {
     let mechanism = context.rewriting.in_force();
     let mut stopped = Stopped { context, paused: &mut paused };
@@ -59,10 +59,10 @@ fn by_pool(stopped: &mut Stopped, space: &mut Space, call: &Call) -> Result<Outc
     pool::carry_out(pool::decide(&mechanism, &mut space.pool, call), stopped)
 }
 
-/// The call of a stopped task; `None` for one that is about no memory of its own.
+/// The memory call of a stopped task; `None` if the call does not concern the task's own memory.
 ///
 /// # Errors
-/// What a descriptor of it is cannot be read.
+/// The type of a descriptor cannot be read.
 fn call_about_memory(stopped: &Stopped) -> io::Result<Option<Call>> {
     let arguments = stopped.paused.arguments();
     Ok(match stopped.paused.number() {
@@ -76,10 +76,10 @@ fn call_about_memory(stopped: &Stopped) -> io::Result<Option<Call>> {
     })
 }
 
-/// A process that is about to be copied. The kernel writes to the rseq area of a copy before that can make any call
-/// (`__rseq_handle_notify_resume`, kernel/rseq.c), so before it could be given other memory for pages that the pool does not
-/// have; where it cannot write it kills the copy. Programs that are linked statically have the area on their heap (glibc,
-/// csu/libc-tls.c). It lies in base pages from the first fork on.
+/// A process that is about to be copied. The kernel writes to the rseq area of a copy before the copy can make any call
+/// (`__rseq_handle_notify_resume`, kernel/rseq.c), so before the copy could be given other memory for pages that the
+/// pool lacks. If the kernel cannot write there, it kills the copy. In statically linked programs the area is on the
+/// heap (glibc, csu/libc-tls.c). From the first fork on the area is kept in base pages.
 fn fork(stopped: &Stopped) -> Option<Call> {
     let tid = stopped.paused.tid();
     if stopped.paused.number() == libc::SYS_clone3 {
@@ -96,11 +96,11 @@ fn fork(stopped: &Stopped) -> Option<Call> {
     Some(Call::OnRange { address: start, bytes: end - start, deed: Deed::NeedBasePages })
 }
 
-/// A process that advises itself: each part as madvise would.
+/// process_madvise on the process itself: each part is served like a madvise.
 fn process_madvise(stopped: &mut Stopped, space: &mut Space) -> Result<Outcome, Lost> {
     let [descriptor, vector, parts, advice, flags, _] = stopped.paused.arguments();
     if !is_own_process(stopped, descriptor as i32)? || parts > MOST_PARTS {
-        return Ok(Outcome::Pass); // others only take hints; or the kernel refuses it
+        return Ok(Outcome::Pass); // other processes accept only hints, or the kernel refuses the call
     }
     let mut bytes = vec![0u8; parts as usize * size_of::<libc::iovec>()];
     if ptrace::read_memory(stopped.paused.tid(), vector, &mut bytes).is_err() {
@@ -111,7 +111,7 @@ fn process_madvise(stopped: &mut Stopped, space: &mut Space) -> Result<Outcome, 
     if !ranges.iter().any(is_of_pool) {
         return Ok(Outcome::Pass);
     }
-    // The kernel says for no parts whether a process may advise itself so.
+    // With zero parts, the call only reports whether a process may advise itself in this way.
     let may = stopped.own_call_with([descriptor, vector, 0, advice, flags, 0])?;
     if is_error(may) {
         return Ok(Outcome::Returned(may));
@@ -131,7 +131,7 @@ fn process_madvise(stopped: &mut Stopped, space: &mut Space) -> Result<Outcome, 
     Ok(Outcome::Returned(advised))
 }
 
-/// Whether a descriptor refers to the task's own process; one that is not open does not.
+/// Whether a descriptor refers to the task's own process. One that is not open does not.
 fn is_own_process(stopped: &Stopped, descriptor: i32) -> io::Result<bool> {
     if SELF_DESCRIPTORS.contains(&descriptor) {
         return Ok(true);
@@ -143,11 +143,12 @@ fn is_own_process(stopped: &Stopped, descriptor: i32) -> io::Result<bool> {
     Ok(named.and_then(|pid| pid.trim().parse().ok()) == Some(process))
 }
 
-/// Faults are watched, and pages moved, by base pages: the range that the call names has them from now on.
+/// userfaultfd watches faults and moves pages at base page granularity, so the range that the call names uses base
+/// pages from now on.
 fn userfaultfd(stopped: &Stopped, [descriptor, what, argument, ..]: [u64; 6]) -> io::Result<Option<Call>> {
     let tid = stopped.paused.tid();
     let file = if_shown(if_there(fs::read_link(format!("/proc/{tid}/fd/{}", descriptor as i32))))?;
-    // The range of a registration comes first in its argument; the source of a move, and its length, second.
+    // A registration has its range first in its argument. A move has the source and the length as second and third word.
     let mut words = [0u8; 24];
     let is_known = file.is_some_and(|file| file.as_os_str() == "anon_inode:[userfaultfd]")
         && ptrace::read_memory(tid, argument, &mut words).is_ok();
@@ -156,7 +157,7 @@ fn userfaultfd(stopped: &Stopped, [descriptor, what, argument, ..]: [u64; 6]) ->
     Ok(is_known.then_some(Call::OnRange { address, bytes, deed: Deed::NeedBasePages }))
 }
 
-/// The word at a byte; all supported architectures are little endian.
+/// The 8-byte word at an offset; all supported architectures are little endian.
 fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
     use crate::rewriting::Rewriting;
 
-    /// Of whom nothing is asked.
+    /// A kernel that the tests never query, except for PR_THP_DISABLE_EXCEPT_ADVISED.
     struct Nobody;
 
     impl View for Nobody {
@@ -242,7 +243,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(testing::properties(4096))]
-        /// The filter lets calls run at full speed to which nothing would be done.
+        /// The filter lets a call run at full speed only if it would not be changed.
         #[test]
         fn what_does_not_stop_would_be_passed(
             policy in prop::sample::select(vec!["hugetlb-2m", "hugetlb-2m+no-guards", "hugetlb-2m+prefault"]),

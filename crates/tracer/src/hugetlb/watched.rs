@@ -1,5 +1,5 @@
-//! Calls that stop under a policy of pages of a pool besides those that map, protect and advise: they lock, name, ask about or
-//! watch parts of memory, at the granularity of base pages.
+//! Calls that stop under a hugetlb policy in addition to those that map, protect and advise: they lock, name, query or
+//! watch parts of memory at base page granularity.
 
 use crate::filter::{Condition, Watch};
 
@@ -10,12 +10,11 @@ pub const UFFDIO_REGISTER: u32 = 0xc020_aa00;
 const UFFDIO_MOVE: u32 = 0xc028_aa05;
 /// PR_SET_VMA (include/uapi/linux/prctl.h), since Linux 5.17.
 const SET_VMA: u32 = 0x5356_4d41;
-/// set_mempolicy_home_node, since Linux 5.17, of one number on every architecture.
+/// set_mempolicy_home_node, since Linux 5.17; the same number on every architecture.
 pub const SET_MEMPOLICY_HOME_NODE: i64 = 450;
-/// mseal, since Linux 6.10, of one number on every architecture.
+/// mseal, since Linux 6.10; the same number on every architecture.
 pub const MSEAL: i64 = 462;
 
-/// Those calls.
 pub fn watches() -> Vec<Watch> {
     let always = [
         libc::SYS_mlock,

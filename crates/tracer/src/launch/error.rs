@@ -13,49 +13,49 @@ pub enum LaunchError {
     /// No such file, or no such name in PATH.
     #[error("the command {0:?} was not found; give its path, or check PATH")]
     NotFound(OsString),
-    /// It is there but cannot be executed.
+    /// The file exists but cannot be executed.
     #[error("{0:?} is not executable: {1}")]
     NotExecutable(PathBuf, Refusal),
-    /// A part of the command line has a zero byte.
+    /// An argument contains a zero byte.
     #[error("an argument of the command holds a zero byte")]
     ZeroByte,
     /// ptrace is forbidden.
     #[error("tracing the command is forbidden ({0}); {1}")]
     PtraceForbidden(#[source] io::Error, String),
-    /// A step of the preparation failed in the new process.
+    /// A preparation step failed in the new process.
     #[error("{step} failed for the command: {error}; {remedy}")]
     Prepare {
-        /// What was being done.
+        /// The step.
         step: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         #[source]
         error: io::Error,
-        /// What to do.
+        /// Advice for the user.
         remedy: &'static str,
     },
-    /// The new process ended before it executed the program: a signal came first.
+    /// A signal ended the new process before it executed the program.
     #[error("the command was interrupted before it began")]
     Interrupted,
-    /// The tracer could not go on with the tree, and killed it.
+    /// The tracer could not continue with the tree and killed it.
     #[error(
         "the kernel refused the tracer a request on the running command, or what it needs of it could not be read ({0}); the \
          command was killed; try without the policy, or report this"
     )]
     GivenUp(#[source] io::Error),
-    /// Processes of the tree that do not die.
+    /// Processes of the tree do not die.
     #[error(
         "the command was killed, but its processes {0:?} do not end: they wait in the kernel for a device or a file server \
          (state D), or their cgroup is frozen. Look at /proc/PID/stack, or thaw the cgroup"
     )]
     Immortal(Vec<Tid>),
-    /// The kernel has no resources.
+    /// The kernel lacks resources for the process.
     #[error("the command could not be started: {0}")]
     Resources(#[from] io::Error),
 }
 
 impl LaunchError {
-    /// The exit status that a shell has for a command that it cannot run: 127 where it is not there, 126 where it is
-    /// and cannot be executed. `None` where that is not the reason.
+    /// The exit status that a shell gives a command that it cannot run: 127 if the file does not exist, 126 if it
+    /// exists but cannot be executed. `None` for any other error.
     pub fn exit_code(&self) -> Option<u8> {
         match self {
             LaunchError::NotFound(_) => Some(127),
@@ -66,7 +66,7 @@ impl LaunchError {
     }
 }
 
-/// Steps of the preparation, numbered for the pipe through which the new process reports.
+/// Preparation steps and their remedies. The index is the number that the new process reports over its pipe.
 pub(super) const STEPS: [(&str, &str); 7] = [
     ("redirecting its input and output", "this is a fault of pagelab's"),
     ("prctl(PR_SET_THP_DISABLE)", "it needs Linux 3.15 with CONFIG_TRANSPARENT_HUGEPAGE"),
@@ -76,16 +76,16 @@ pub(super) const STEPS: [(&str, &str); 7] = [
     ("giving it a session of its own", "this is a fault of pagelab's"),
     ("executing it", "execve(2) says what this error means"),
 ];
-/// The number of the last one.
+/// Index of the last step.
 pub(super) const EXECUTE: usize = STEPS.len() - 1;
 
-/// A step of the preparation failed.
+/// The error for a preparation step that failed.
 pub fn unprepared(step: usize, error: io::Error) -> LaunchError {
     let (step, remedy) = STEPS[step];
     LaunchError::Prepare { step, error, remedy }
 }
 
-/// The last step failed: executing this file.
+/// The error for a failed last step: the exec of this file.
 pub fn not_executed(path: &Path, error: io::Error) -> LaunchError {
     match Refusal::of(path, &error) {
         Some(refusal) => LaunchError::NotExecutable(path.to_path_buf(), refusal),
@@ -93,14 +93,14 @@ pub fn not_executed(path: &Path, error: io::Error) -> LaunchError {
     }
 }
 
-/// What to do where tracing is forbidden.
+/// Advice for the user if tracing is forbidden.
 pub(super) fn ptrace_remedy() -> String {
     if let Some(tracer) = host::outer_tracer() {
         return format!(
             "{tracer} already traces pagelab and what it starts, and a process has one tracer at most: run pagelab without it"
         );
     }
-    // Where it cannot be read, the kernel's own answer, which is shown too, has to do.
+    // If it cannot be read, the kernel's own error, which is shown as well, must suffice.
     match std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").as_deref().map(str::trim) {
         Ok("3") => "kernel.yama.ptrace_scope is 3, which lasts until reboot".into(),
         Ok("2") => "kernel.yama.ptrace_scope is 2: run as root, or sysctl kernel.yama.ptrace_scope=1".into(),

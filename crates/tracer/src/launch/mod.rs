@@ -1,4 +1,4 @@
-//! Starting the measured program: found, prepared, traced from its first instruction on.
+//! Starts the measured program: finds it, prepares it, and traces it from its first instruction.
 
 mod error;
 mod new_process;
@@ -32,15 +32,15 @@ pub use privileges::{disable_thp_for_good, gain_no_privilege};
 pub use resolve::resolve;
 pub use started::Started;
 
-/// A program to start and how.
+/// A program and how to start it.
 #[derive(Debug)]
 pub struct Launch {
     /// The program as the user wrote it, and its arguments.
     pub command: Vec<OsString>,
-    /// The user to become; `None`: the one who runs pagelab. Another one's program has a session of its own, and what of
-    /// its standard streams is a terminal is a relayed one.
+    /// The user that the program runs as; `None`: the user who runs pagelab. A program of another user gets a session
+    /// of its own, and a relayed terminal replaces those of its standard streams that are terminals.
     pub user: Option<User>,
-    /// Variables on top of what its environment is ([`environment::of`]).
+    /// Variables added to its environment ([`environment::of`]).
     pub variables: environment::Variables,
     /// Standard input; `None`: pagelab's own.
     pub stdin: Option<OwnedFd>,
@@ -48,16 +48,16 @@ pub struct Launch {
     pub stdout: Option<OwnedFd>,
     /// Standard error; `None`: pagelab's own.
     pub stderr: Option<OwnedFd>,
-    /// Whether transparent huge pages are disabled for the program and all that it starts
-    /// (PR_SET_THP_DISABLE, kept over fork and exec).
+    /// Whether transparent huge pages are disabled for the program and all its descendants (PR_SET_THP_DISABLE, which
+    /// fork and exec preserve).
     pub disable_thp: bool,
-    /// How long the program may take; then it is killed with its tree. `None`: as long as it likes.
+    /// Time limit, after which the program is killed with its tree. `None`: no limit.
     pub limit: Option<Duration>,
 }
 
 #[cfg(test)]
 impl Launch {
-    /// `true`, as it is.
+    /// Launch of `true` with defaults.
     pub fn of_true() -> Launch {
         Launch {
             command: vec!["true".into()],
@@ -72,17 +72,17 @@ impl Launch {
     }
 }
 
-/// What PR_SET_THP_DISABLE is set to before the program starts.
+/// The state of PR_SET_THP_DISABLE set before the program starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThpSetting {
-    /// Disabled.
+    /// THP is disabled.
     Disabled,
-    /// Not disabled, whatever was inherited (from systemd's `MemoryTHP=`, a container, an outer pagelab).
+    /// THP is not disabled, whatever was inherited (from systemd's `MemoryTHP=`, a container, or an outer pagelab).
     Enabled,
 }
 
 impl ThpSetting {
-    /// What a policy needs; `None`: as it was inherited.
+    /// The setting that a policy needs; `None`: keep what was inherited.
     pub fn of(launch: &Launch, rewriting: &Rewriting) -> Option<ThpSetting> {
         match (launch.disable_thp, rewriting.wants_large()) {
             (true, _) => Some(ThpSetting::Disabled),
@@ -92,8 +92,8 @@ impl ThpSetting {
     }
 }
 
-/// Starts a program under the filter, attached to the calling thread, up to just before its exec.
-/// The subreaper says when its tree has ended.
+/// Starts a program under the filter and attaches to it from the calling thread. The program waits just before its
+/// exec. The subreaper reports when its tree has ended.
 pub fn start(
     launch: &Launch,
     filter: Vec<sock_filter>,
@@ -103,8 +103,8 @@ pub fn start(
     start_below_subreaper(launch, |prepared| Prepared { filter, thp, ..prepared }, attach)
 }
 
-/// Starts a program that nothing is asked of but to end no later than pagelab, up to just before its exec.
-/// Where it disables transparent huge pages, a filter answers the program's own PR_SET_THP_DISABLE.
+/// Starts an untraced program that ends no later than pagelab. It waits just before its exec. If it disables
+/// transparent huge pages, a filter answers the program's own PR_SET_THP_DISABLE.
 pub fn start_untraced(launch: &Launch) -> Result<Started, LaunchError> {
     let (thp, filter) = if launch.disable_thp {
         (Some(ThpSetting::Disabled), filter::program(&thp_disable::watches_without_tracer()))
@@ -117,15 +117,15 @@ pub fn start_untraced(launch: &Launch) -> Result<Started, LaunchError> {
     Ok(started)
 }
 
-/// Starts an untraced program under a subreaper, up to just before its exec. It stays in pagelab's process group,
-/// and may gain privileges by exec as any program.
+/// Starts an untraced program under a subreaper. It waits just before its exec. It stays in pagelab's process group and
+/// may gain privileges by exec like any program.
 pub fn start_supervised(launch: &Launch) -> Result<(Subreaper, Started), LaunchError> {
-    // Where the subreaper is killed, or cannot list its children (no CONFIG_PROC_CHILDREN), the program dies with it.
+    // The program dies with the subreaper if that is killed or cannot list its children (no CONFIG_PROC_CHILDREN).
     let complete = |prepared| Prepared { dies_with_parent: true, no_new_privileges: false, ..prepared };
     start_below_subreaper(launch, complete, |_| Ok(()))
 }
 
-/// Starts a program under a subreaper, up to just before its exec, and has something done to it there.
+/// Starts a program under a subreaper and calls `attach` on it. The program waits just before its exec.
 fn start_below_subreaper(
     launch: &Launch,
     complete: impl FnOnce(Prepared) -> Prepared,
@@ -137,7 +137,7 @@ fn start_below_subreaper(
         subreaper = Some(its_subreaper);
         Ok(child)
     };
-    // Where it fails, `Started` is dropped: end of file on `go`, and the process ends by itself.
+    // On failure `Started` is dropped: the process reads end of file on `go` and exits.
     let begun = begin(launch, complete, fork).and_then(|started| attach(started.tid).map(|()| started));
     match (begun, subreaper) {
         (Ok(started), Some(subreaper)) => Ok((subreaper, started)),
@@ -166,7 +166,7 @@ fn begin(
     };
     let mut prepared =
         complete(Prepared { session, ..prepare(launch, go_read.as_raw_fd(), foreign, report_write.as_raw_fd())? });
-    // Without CAP_SYS_ADMIN the kernel takes no filter of a process that could gain a privilege.
+    // Without CAP_SYS_ADMIN the kernel accepts a filter only from a process that cannot gain privileges.
     prepared.no_new_privileges |= !prepared.filter.is_empty() && !may_filter_with_privileges()?;
     if let Some(terminal) = &terminal {
         terminal.streams().iter().zip(&mut prepared.stdio).for_each(|(new, stream)| *stream = new.or(*stream));
@@ -190,7 +190,7 @@ fn begin(
     Ok(Started { tid, session: Session::OnTerminal, child, is_own_child: false, relay: Some(relay), go, report })
 }
 
-/// A terminal for a program of another user, where one of its streams is a terminal.
+/// A terminal for a program of another user, if one of the program's streams is a terminal.
 fn terminal(launch: &Launch) -> Result<Option<Terminal>, LaunchError> {
     let Some(user) = launch.user.as_ref().filter(|user| user.is_another()) else { return Ok(None) };
     let stream = |fd: &Option<OwnedFd>, own| fd.as_ref().map_or(own, AsRawFd::as_raw_fd);
@@ -216,7 +216,7 @@ mod tests {
         let ((go_read, go_write), (report_read, report_write)) = (pipe().unwrap(), pipe().unwrap());
         let foreign = [go_write.as_raw_fd(), report_read.as_raw_fd()];
         let prepared = prepare(&launch, go_read.as_raw_fd(), foreign, report_write.as_raw_fd()).unwrap();
-        // It waits for nobody else, and the subreaper for it.
+        // The program waits for no other process, and the subreaper waits for the program.
         let (subreaper, tid) = fork_below_subreaper(&prepared, Some(Duration::from_secs(20))).unwrap();
         drop((go_read, go_write));
         subreaper.wait();

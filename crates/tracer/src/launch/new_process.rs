@@ -1,4 +1,4 @@
-//! What a new process does between its fork and its exec.
+//! The code that a new process runs between its fork and its exec.
 
 use std::ffi::{CString, OsString};
 use std::io;
@@ -17,7 +17,7 @@ use crate::terminal::{self, Wiring};
 use crate::user::{self, User};
 use crate::{environment, signals};
 
-/// Everything that the new process needs, made before the fork: after it, only system calls are safe.
+/// Everything that the new process needs, allocated before the fork: after it, only system calls are safe.
 pub(super) struct Prepared {
     pub(super) path: CString,
     pub(super) arguments: Vec<CString>,
@@ -30,7 +30,7 @@ pub(super) struct Prepared {
     pub(super) thp: Option<ThpSetting>,
     pub(super) user: Option<User>,
     pub(super) go: RawFd,
-    /// pagelab's ends of the two pipes, which the new process has too until it closes them.
+    /// pagelab's ends of the two pipes, which the new process inherits and closes.
     pub(super) foreign: [RawFd; 2],
     pub(super) report: RawFd,
 }
@@ -38,15 +38,15 @@ pub(super) struct Prepared {
 /// The session of the new process.
 #[derive(Clone, Copy)]
 pub(super) enum OwnSession {
-    /// pagelab's.
+    /// In pagelab's session.
     None,
-    /// Its own, without a terminal.
+    /// A new session without a terminal.
     Bare,
-    /// Its own, on a terminal, led by a monitor.
+    /// A new session on a terminal, led by a monitor.
     OnTerminal(Wiring),
 }
 
-/// Makes everything that the new process needs.
+/// Allocates everything that the new process needs.
 pub(super) fn prepare(launch: &Launch, go: RawFd, foreign: [RawFd; 2], report: RawFd) -> Result<Prepared, LaunchError> {
     let text = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| LaunchError::ZeroByte);
     let program = launch.command.first().ok_or_else(|| LaunchError::NotFound(OsString::new()))?;
@@ -83,7 +83,7 @@ fn pointers(texts: &[CString]) -> Vec<*const libc::c_char> {
     texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
-/// A process under a subreaper.
+/// Forks the new process under a subreaper.
 pub(super) fn fork_below_subreaper(prepared: &Prepared, limit: Option<Duration>) -> io::Result<(Subreaper, Tid)> {
     let (arguments, environment) = (pointers(&prepared.arguments), pointers(&prepared.environment));
     let restores_terminal = matches!(prepared.session, OwnSession::OnTerminal(_));
@@ -92,7 +92,7 @@ pub(super) fn fork_below_subreaper(prepared: &Prepared, limit: Option<Duration>)
     unsafe { Subreaper::start(limit, restores_terminal, || become_program(prepared, &arguments, &environment)) }
 }
 
-/// A child of pagelab's.
+/// Forks the new process as a child of pagelab.
 pub(super) fn fork_child(prepared: &Prepared) -> io::Result<Tid> {
     let (arguments, environment) = (pointers(&prepared.arguments), pointers(&prepared.environment));
     // SAFETY: as above.
@@ -103,7 +103,7 @@ pub(super) fn fork_child(prepared: &Prepared) -> io::Result<Tid> {
     }
 }
 
-/// What the new process does. Only system calls from here on.
+/// The code of the new process up to its exec. It makes only system calls.
 fn become_program(prepared: &Prepared, arguments: &[*const libc::c_char], environment: &[*const libc::c_char]) -> ! {
     // SAFETY: plain system calls on prepared memory; `_exit` runs no handlers of the parent's.
     unsafe {
@@ -115,8 +115,9 @@ fn become_program(prepared: &Prepared, arguments: &[*const libc::c_char], enviro
                 check(if terminal::step_between(wiring).is_ok() { 0 } else { -1 }, 5, prepared.report);
             }
         }
-        // With its own copy of the other end it would never read that pagelab is gone, and wait for ever: not
-        // traced yet, so that nobody kills it, and with the lock of the lease, which it has inherited.
+        // If it kept a copy of pagelab's end, it would never see end of file when pagelab is gone, and would wait
+        // forever: it is not traced yet, so no tracer kills it, and it would hold the lease's lock, which it has
+        // inherited.
         for end in prepared.foreign {
             libc::close(end);
         }
@@ -147,9 +148,9 @@ fn become_program(prepared: &Prepared, arguments: &[*const libc::c_char], enviro
             check(if user.assume().is_ok() { 0 } else { -1 }, 4, prepared.report);
         }
         if prepared.dies_with_parent {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL); // a change of the user takes it back, so not before that
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL); // a change of the user clears it, so not before that
             if libc::getppid() != parent {
-                libc::_exit(127); // it died before the line above
+                libc::_exit(127); // the parent died before the line above
             }
         }
         restore_signals();
@@ -176,7 +177,7 @@ unsafe fn check(result: libc::c_int, step: u8, report: RawFd) {
     }
 }
 
-/// A signal that pagelab catches ends this process, which is not pagelab, before its exec.
+/// Resets pagelab's handlers to SIG_DFL, so that a signal which pagelab catches ends this process before its exec.
 ///
 /// # Safety
 /// Only between fork and exec.
@@ -193,8 +194,8 @@ unsafe fn forget_handlers() {
     }
 }
 
-/// Gives the program the signal state that a shell would: Rust's runtime ignores SIGPIPE, and pagelab
-/// may have blocked signals.
+/// Gives the program the signal state that it would get from a shell: Rust's runtime ignores SIGPIPE, and pagelab may
+/// have blocked signals.
 ///
 /// # Safety
 /// Only between fork and exec.

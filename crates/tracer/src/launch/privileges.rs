@@ -1,4 +1,4 @@
-//! What this process may still do once it has given something up for good.
+//! Privileges and settings that this process gives up permanently.
 
 use std::fmt::Display;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use super::error::{LaunchError, unprepared};
 use crate::{filter, thp_disable};
 
-/// Makes this process and all that it will be gain no privilege by exec.
+/// Prevents this process and its descendants from gaining privileges by exec.
 pub fn gain_no_privilege() -> Result<(), LaunchError> {
     // SAFETY: prctl with plain numbers.
     match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } {
@@ -15,8 +15,8 @@ pub fn gain_no_privilege() -> Result<(), LaunchError> {
     }
 }
 
-/// Disables transparent huge pages for this process and all that it will be, and lets nobody enable them again. Without
-/// CAP_SYS_ADMIN that means that the program gains no privilege by exec.
+/// Disables transparent huge pages for this process and its descendants permanently: a filter answers later attempts to
+/// enable them. Without CAP_SYS_ADMIN this implies that the program gains no privilege by exec.
 pub fn disable_thp_for_good() -> Result<(), LaunchError> {
     let filter = filter::program(&thp_disable::watches_without_tracer());
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
@@ -35,7 +35,7 @@ pub fn disable_thp_for_good() -> Result<(), LaunchError> {
     }
 }
 
-/// With CAP_SYS_ADMIN a filter needs no PR_SET_NO_NEW_PRIVS, and setuid programs keep working.
+/// Whether this process has CAP_SYS_ADMIN. With it a filter needs no PR_SET_NO_NEW_PRIVS, and setuid programs keep working.
 ///
 /// # Errors
 /// The capabilities cannot be read.

@@ -1,4 +1,4 @@
-//! Finding a program.
+//! Finds the file of a program.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::error::LaunchError;
 use crate::refusal::Refusal;
 
-/// Finds the program as the shell would.
+/// Finds a program as the shell would.
 pub fn resolve(program: &OsStr) -> Result<PathBuf, LaunchError> {
     if program.as_bytes().contains(&b'/') {
         return executable(Path::new(program));

@@ -1,4 +1,4 @@
-//! A program between its fork and its end.
+//! A started program, from its fork to its end.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -11,15 +11,15 @@ use crate::ptrace::{self, Tid};
 use crate::signals::{self, Session};
 use crate::terminal::Relay;
 
-/// A program that waits to be let go.
+/// A new process that waits before its exec.
 pub struct Started {
-    /// Its process id.
+    /// Process id of the program.
     pub tid: Tid,
-    /// How keys of pagelab's terminal reach it.
+    /// How keys typed at pagelab's terminal reach the program.
     pub session: Session,
-    /// The program, or the monitor of its terminal.
+    /// The process to wait for: the program, or the monitor of its terminal.
     pub(super) child: Tid,
-    /// Whether that is a child of pagelab's, and not of a subreaper.
+    /// Whether `child` is a child of pagelab rather than of a subreaper.
     pub(super) is_own_child: bool,
     pub(super) relay: Option<Relay>,
     pub(super) go: File,
@@ -27,12 +27,12 @@ pub struct Started {
 }
 
 impl Started {
-    /// Lets the process go on to its exec.
+    /// Lets the process continue to its exec.
     pub fn release(&mut self) -> io::Result<()> {
         self.go.write_all(&[1])
     }
 
-    /// Why the process ended before its exec; `None` where it did execute the program.
+    /// Why the process ended before its exec; `None` if it executed the program.
     pub fn failure(&mut self, path: &Path) -> Option<LaunchError> {
         Some(match reported(&mut self.report)? {
             (step, error) if step < EXECUTE => unprepared(step, error),
@@ -40,7 +40,7 @@ impl Started {
         })
     }
 
-    /// Waits for the end of an untraced program, and stops with it.
+    /// Waits for the end of an untraced program. If the program stops, pagelab stops too.
     pub fn wait(&mut self) -> io::Result<Exit> {
         loop {
             let mut status = 0;
@@ -66,7 +66,7 @@ impl Started {
         }
     }
 
-    /// After the program's end: until its terminal has shown everything, and is pagelab's again.
+    /// Call after the program's end. Waits until the relay has shown all output and has restored pagelab's terminal.
     pub fn finish(&mut self) {
         if let Some(relay) = self.relay.take() {
             relay.finish();
@@ -84,7 +84,7 @@ impl Drop for Started {
     }
 }
 
-/// The step at which the process failed before its exec, and the kernel's answer.
+/// The step at which the process failed before its exec, and the kernel's error.
 pub(super) fn reported(report: &mut File) -> Option<(usize, io::Error)> {
     let mut message = [0u8; 8];
     report.read_exact(&mut message).ok()?;

@@ -1,43 +1,43 @@
-//! What a tree's subreaper writes and pagelab reads, in memory that both have.
+//! Memory shared between a tree's subreaper, which writes it, and pagelab, which reads it.
 
 use std::cell::Cell;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-/// On the board: the root has ended by itself.
+/// `root_ended`: the root has ended by itself.
 pub(super) const ROOT_ENDED: u32 = 1;
-/// On the board: the subreaper has killed the root, or never had one.
+/// `root_ended`: the subreaper has killed the root, or never started one.
 pub(super) const ROOT_KILLED: u32 = 2;
 
-/// What a subreaper of a tree is doing, as the board says it.
+/// What the subreaper of a tree is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Doing {
-    /// Waiting.
+    /// It waits for the tree to end.
     Waiting = 0,
-    /// Killing, because it was told to or pagelab is dead.
+    /// It kills, because pagelab asked for that or is dead.
     Ending = 1,
-    /// Killing, because the root has had its time.
+    /// It kills, because the root's time limit has expired.
     TimeIsUp = 2,
 }
 
-/// What a tree's subreaper writes and pagelab reads, in memory that both have.
+/// Memory shared between a tree's subreaper, which writes it, and pagelab, which reads it.
 #[repr(C)]
 pub(super) struct Board {
     /// A [`Doing`].
     pub doing: AtomicU32,
-    /// Whether the tree has ended, and so `used` is written.
+    /// Whether the tree has ended, so that `used` is valid.
     pub ended: AtomicU32,
-    /// Whether something would not die.
+    /// Whether a process did not die.
     pub stuck: AtomicU32,
-    /// What all processes of the tree used that somebody waited for.
+    /// Resources of all processes of the tree that were waited for.
     pub used: libc::rusage,
     /// When the subreaper saw the root's end, in nanoseconds of CLOCK_MONOTONIC.
     pub root_end_ns: AtomicU64,
-    /// How it ended, as wait(2) has it.
+    /// Wait status of the root, as in wait(2).
     pub root_status: AtomicI32,
-    /// [`ROOT_ENDED`] once these two are written, [`ROOT_KILLED`] where they never will be; a futex.
+    /// A futex. [`ROOT_ENDED`] once the two fields above are valid, [`ROOT_KILLED`] if they never will be.
     pub root_ended: AtomicU32,
 }
 
@@ -48,7 +48,7 @@ thread_local! {
 
 /// Whether the tree that this thread traces is being killed.
 pub fn is_ending() -> bool {
-    // SAFETY: the board is mapped for as long as it stands there.
+    // SAFETY: the board is mapped for as long as `BOARD` points to it.
     BOARD.get().is_some_and(|board| unsafe { board.as_ref() }.doing.load(Ordering::SeqCst) != Doing::Waiting as u32)
 }
 
@@ -67,7 +67,7 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Writes what became of the root, and wakes who waits for that.
+/// Publishes what happened to the root, and wakes the waiters.
 ///
 /// # Safety
 /// The board is mapped.

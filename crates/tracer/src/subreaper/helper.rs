@@ -1,4 +1,4 @@
-//! The subreaper of a helper.
+//! The subreaper of a helper process.
 
 use std::io;
 
@@ -6,9 +6,8 @@ use super::reaping::{Reaped, kill_all, reap, wait_for_signal};
 use super::{END, done, split};
 use crate::child;
 
-/// Splits a process that is about to execute its program: this one stays as the subreaper, and the function
-/// returns in a child of it, which leads a process group of its own. `pagelab` is the process that both shall not
-/// outlive.
+/// Splits a process that is about to execute its program. The calling process stays as the subreaper, and the function
+/// returns in its child, which leads a new process group. Neither outlives the process `pagelab`.
 ///
 /// # Errors
 /// Those of prctl(2) and fork(2).
@@ -20,7 +19,7 @@ pub unsafe fn step_between(pagelab: libc::pid_t) -> io::Result<()> {
     unsafe {
         match split(pagelab)? {
             None => {
-                // It fails where the process leads a session, and so a group, already.
+                // This fails if the process leads a session, and thus already leads a group.
                 libc::setpgid(0, 0);
                 done(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))
             }
@@ -29,7 +28,7 @@ pub unsafe fn step_between(pagelab: libc::pid_t) -> io::Result<()> {
     }
 }
 
-/// The life of a helper's subreaper, with every signal blocked.
+/// Main loop of a helper's subreaper, with every signal blocked.
 ///
 /// # Safety
 /// As for [`step_between`].
@@ -38,7 +37,7 @@ unsafe fn watch_helper(helper: libc::pid_t) -> ! {
     unsafe {
         child::close_from(0);
         loop {
-            // A group that has lost its leader keeps its number from being given again only while it has members.
+            // The id of a group whose leader has ended stays reserved only while the group has members.
             let before = |ended| {
                 if ended == helper {
                     libc::kill(-helper, libc::SIGKILL);

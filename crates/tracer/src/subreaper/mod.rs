@@ -1,32 +1,30 @@
-//! A process between pagelab and a program, so that nothing of what the program starts outlives it or pagelab.
+//! A process between pagelab and a program, which ensures that no process started by the program outlives it or pagelab.
 //!
-//! A program may start processes of its own, and these again others. The process between is their subreaper (PR_SET_CHILD_SUBREAPER): whatever
-//! loses its parent becomes its child, so that in the end all of them are within its reach, and that
-//! nothing is left is what wait says to it (ECHILD). There are two of them:
+//! A program may start processes, and these may start others. The process between is their subreaper
+//! (PR_SET_CHILD_SUBREAPER): every orphan becomes its child, so in the end it can reach all of them, and wait(2)
+//! reports when none is left (ECHILD). There are two kinds:
 //!
-//! * a helper's ([`step_between`]): when the helper has ended, when pagelab is dead, or when it is told to
-//!   ([`END`]), it kills what is left and ends as the helper did. Helpers are not traced.
-//! * a tree's ([`Subreaper`]): it ends when the tree has ended. When pagelab is dead, when pagelab asks for it, or when
-//!   the tree's root has had its time, it kills the tree. What it does is on a board that the tracer can read. A
-//!   tree that is not traced stays in pagelab's process group, and may outlive it if asked to ([`Subreaper::dismiss`]).
+//! * a helper's ([`step_between`]): when the helper has ended, when pagelab is dead, or when it receives [`END`], it
+//!   kills the remaining processes and ends with the helper's status. Helpers are not traced.
+//! * a tree's ([`Subreaper`]): it ends when the tree has ended. It kills the tree when pagelab is dead, when pagelab
+//!   asks for it, or when the root's time limit expires. It publishes its state on a board that the tracer can read. An
+//!   untraced tree stays in pagelab's process group, and may outlive the subreaper on request ([`Subreaper::dismiss`]).
 //!
-//! # Why killing comes to an end
-//! Processes that fork faster than they are killed are killed all the same:
+//! # Why killing terminates
+//! Processes that fork faster than they are killed still end:
 //!
-//! * Traced ones: a new task is held before its first instruction until the tracer lets it go, and once the board
-//!   says that the tree is to end the tracer kills instead. A task that was killed makes no further one (fork looks for
-//!   signals last of all, `copy_process` in kernel/fork.c). So there is at most one more for each that lived.
-//! * Helpers are a process group of their own, and to a group a signal is sent while no fork can come in between (both
-//!   hold `tasklist_lock`).
-//! * What left its group, or its tracer (CLONE_UNTRACED), is killed again and again as it becomes the subreaper's child. It
-//!   has to win every one of these races, and loses one of them.
+//! * Traced ones: a new task does not run its first instruction until the tracer resumes it, and once the board says
+//!   that the tree is to end, the tracer kills it instead. A killed task creates no further task (fork checks for signals
+//!   last, `copy_process` in kernel/fork.c). So each living task adds at most one more.
+//! * Helpers have a process group of their own. A signal to a group cannot interleave with a fork (both hold `tasklist_lock`).
+//! * A process that left its group, or its tracer (CLONE_UNTRACED), is killed each time it becomes a child of the
+//!   subreaper. Its descendants survive only as long as they win this race every time, so eventually they lose.
 //!
-//! What does not die while [`PATIENCE`] passes without any death is not going to: it waits in the kernel without hearing signals, its
-//! cgroup is frozen, or it is another user's. Then the subreaper ends without it.
+//! If [`PATIENCE`] passes without any death, the remaining processes will not die: they wait in the kernel and ignore
+//! signals, their cgroup is frozen, or they belong to another user. Then the subreaper ends without them.
 //!
-//! A subreaper is a fork of a program that may have other threads, so it makes only system calls, and allocates
-//! nothing. It closes every descriptor at once: it must keep neither a program's output open nor the lock of
-//! a lease.
+//! A subreaper is a fork of a program that may have other threads, so it makes only system calls and does not allocate.
+//! It closes every descriptor at once, so that it holds neither a program's output nor the lock of a lease open.
 
 mod board;
 mod helper;
@@ -40,14 +38,14 @@ pub use board::{is_ending, monotonic_ns};
 pub use helper::step_between;
 pub use tree::{Root, Subreaper};
 
-/// What tells a subreaper to kill everything and end.
+/// Asks a subreaper to kill everything and end.
 pub const END: libc::c_int = libc::SIGTERM;
 
-/// How long a subreaper goes on killing when nothing dies.
+/// How long a subreaper keeps killing while no process dies.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Makes this process a subreaper with every signal blocked, and forks: returns the child in the subreaper, and `None` in the
-/// child, whose signals are as before.
+/// Makes this process a subreaper with every signal blocked, and forks. Returns the child's PID in the subreaper, and
+/// `None` in the child, whose signal mask is the original one.
 ///
 /// # Safety
 /// As for [`step_between`].
@@ -58,12 +56,12 @@ unsafe fn split(pagelab: libc::pid_t) -> io::Result<Option<libc::pid_t>> {
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        // Where it is ignored, children are not waited for.
+        // While SIGCHLD is ignored, children cannot be waited for.
         let on_child = libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         done(libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))?;
         done(libc::prctl(libc::PR_SET_PDEATHSIG, END))?;
         if libc::getppid() != pagelab {
-            libc::_exit(libc::EXIT_FAILURE); // it died before the line above
+            libc::_exit(libc::EXIT_FAILURE); // pagelab died before the line above
         }
         match libc::fork() {
             -1 => Err(io::Error::last_os_error()),
@@ -120,7 +118,7 @@ mod tests {
         assert_eq!(missing.status().unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
-    /// A daemon's way to get out of sight: a session of its own, and no parent.
+    /// How a daemon escapes: a session of its own, and no parent.
     const HIDES: &str = "setsid sh -c 'sleep 1000 >/dev/null & echo $!; exec >/dev/null; wait' & ";
 
     #[test]

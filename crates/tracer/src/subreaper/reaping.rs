@@ -1,27 +1,27 @@
-//! Waiting for the children of a subreaper, and killing them.
+//! Waits for the children of a subreaper, and kills them.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use super::{END, PATIENCE};
 
-/// How often it kills again what has not died.
+/// Interval at which surviving processes are killed again.
 pub(super) const KILL_AGAIN: Duration = Duration::from_millis(20);
 
-/// Bytes that are read at a time of the list of children.
+/// Bytes of the list of children that are read at a time.
 pub(super) const LIST_BYTES: usize = 4096;
 
-/// What waiting for children gave.
+/// The result of waiting for children.
 pub(super) enum Reaped {
-    /// The watched one has ended, with this status. There may be more.
+    /// The watched child has ended, with this status. There may be others.
     Watched(libc::c_int),
-    /// Some are left, and none of them has ended.
+    /// Children are left, and none of them has ended.
     Others,
-    /// None is left.
+    /// No child is left.
     Last,
 }
 
-/// Waits for all that has ended, up to a watched one. `watched` hears of each child before it is waited for.
+/// Waits for all children that have ended, up to a watched one. `watched` is called for each child before it is waited for.
 ///
 /// # Safety
 /// Called in the subreaper only, a process of one thread that shares nothing with its parent but the board.
@@ -49,7 +49,7 @@ pub(super) unsafe fn reap(watched: impl Fn(libc::pid_t) -> bool) -> Reaped {
     }
 }
 
-/// Waits for the end of a child, for [`END`], or until a moment. The signal; `None` where there was none.
+/// Waits for the end of a child, for [`END`], or until a time. Returns the signal; `None` on timeout.
 ///
 /// # Safety
 /// Called in the subreaper only, where every signal is blocked.
@@ -75,9 +75,9 @@ pub(super) unsafe fn wait_for_signal(until: Option<Instant>) -> Option<libc::c_i
     (signal > 0).then_some(signal)
 }
 
-/// Kills children, and what becomes a child by that, until there is none. Gives up where none of them may be killed (a
-/// setuid program of another user), and after [`PATIENCE`] without a death. Whether none is left. (A kernel without
-/// CONFIG_PROC_CHILDREN lists none: a tree's tracer kills them all the same.)
+/// Kills the children, and the processes that become children as a result, until none is left. Gives up if none of them
+/// may be killed (a setuid program of another user), and after [`PATIENCE`] without a death. Returns whether none is
+/// left. (A kernel without CONFIG_PROC_CHILDREN lists no children; a tree's tracer kills them anyway.)
 ///
 /// # Safety
 /// Called in the subreaper only, a process of one thread that shares nothing with its parent but the board.
@@ -106,7 +106,7 @@ pub(super) unsafe fn kill_all() -> bool {
     }
 }
 
-/// Calls a function for the ids in /proc/thread-self/children, where there is such a list.
+/// Calls a function for each PID in /proc/thread-self/children, if the kernel provides that list.
 ///
 /// # Safety
 /// Called in the subreaper only, a process of one thread that shares nothing with its parent but the board.

@@ -10,23 +10,23 @@ use super::reaping::{KILL_AGAIN, Reaped, kill_all, reap, wait_for_signal};
 use super::{END, split};
 use crate::child;
 
-/// What became of the root of a tree that is not traced.
+/// What happened to the root of an untraced tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
     /// It still runs.
     Runs,
     /// It ended by itself.
     Ended {
-        /// How, as wait(2) says it.
+        /// Its status, as in wait(2).
         status: libc::c_int,
-        /// When, in nanoseconds of [`monotonic_ns`].
+        /// The time, in nanoseconds of [`monotonic_ns`].
         at_ns: u64,
     },
-    /// The subreaper killed it, or was killed, which kills an untraced root too.
+    /// The subreaper killed it, or was killed, which also kills an untraced root.
     Killed,
 }
 
-/// The subreaper of a tree that the calling thread started. It dies with that thread.
+/// The subreaper of a tree that the calling thread started. It ends with that thread.
 #[derive(Debug)]
 pub struct Subreaper {
     process: libc::pid_t,
@@ -34,15 +34,15 @@ pub struct Subreaper {
 }
 
 impl Subreaper {
-    /// Forks a subreaper, and by it the process that becomes the root of the tree by `root`. After `limit` the subreaper kills the
-    /// tree, if the root still lives. A root that restores a terminal when pagelab is gone gets a moment for that before.
+    /// Forks a subreaper, which forks the process that becomes the root of the tree by calling `root`. After `limit`
+    /// the subreaper kills the tree if the root still lives. A root that restores a terminal gets a moment to do so
+    /// after pagelab is gone.
     ///
     /// # Errors
-    /// No process, no memory, no descriptor.
+    /// No process, memory or descriptor is available.
     ///
     /// # Safety
-    /// `root` runs in a process that fork has just made of one that may have other threads: it may make
-    /// system calls only.
+    /// `root` runs in a process that fork has just created from one that may have other threads: it may make only system calls.
     pub unsafe fn start(
         limit: Option<Duration>,
         restores_terminal: bool,
@@ -89,12 +89,12 @@ impl Subreaper {
         }
     }
 
-    /// Its process, a child of the thread that started it.
+    /// PID of the subreaper, a child of the thread that started it.
     pub fn process(&self) -> libc::pid_t {
         self.process
     }
 
-    /// Tells it to kill the tree. To be called before it was waited for.
+    /// Asks the subreaper to kill the tree. Call this before waiting for it.
     pub fn end(&self) {
         // SAFETY: plain system calls on a child that was not waited for. It may have been stopped.
         unsafe {
@@ -103,7 +103,7 @@ impl Subreaper {
         }
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the subreaper.
     pub fn wait(&self) {
         // SAFETY: a null pointer says that the status is not wanted.
         while unsafe { libc::waitpid(self.process, std::ptr::null_mut(), libc::__WALL) } == -1
@@ -111,7 +111,7 @@ impl Subreaper {
         {}
     }
 
-    /// Ends it without its children, which become orphans. To be called before it was waited for.
+    /// Kills the subreaper but not its children, which become orphans. Call this before waiting for it.
     pub fn dismiss(&self) {
         // SAFETY: a plain system call on a child that was not waited for.
         unsafe { libc::kill(self.process, libc::SIGKILL) };
@@ -123,12 +123,12 @@ impl Subreaper {
         match self.end_of_root(patience) {
             Some(end) => ended(end),
             None if !self.is_over() => Root::Runs,
-            // It may have ended by itself between the two questions.
+            // It may have ended by itself between the two checks.
             None => self.end_of_root(Duration::ZERO).map_or(Root::Killed, ended),
         }
     }
 
-    /// How and when the root ended by itself; `None` if it runs after that time, or the subreaper killed it.
+    /// How and when the root ended by itself; `None` if it still runs after that time, or if the subreaper killed it.
     fn end_of_root(&self, patience: Duration) -> Option<(libc::c_int, u64)> {
         let board = self.board();
         let seen = || board.root_ended.load(Ordering::SeqCst);
@@ -137,14 +137,14 @@ impl Subreaper {
                 tv_sec: libc::time_t::try_from(patience.as_secs()).unwrap_or(libc::time_t::MAX),
                 tv_nsec: patience.subsec_nanos().into(),
             };
-            // SAFETY: the word lies on the board, which lives as long as `self`.
+            // SAFETY: the word is on the board, which lives as long as `self`.
             unsafe { libc::syscall(libc::SYS_futex, board.root_ended.as_ptr(), libc::FUTEX_WAIT, 0, &raw const left) };
         }
         (seen() == ROOT_ENDED)
             .then(|| (board.root_status.load(Ordering::SeqCst), board.root_end_ns.load(Ordering::SeqCst)))
     }
 
-    /// Whether the tree has ended, and the subreaper with it, or the subreaper was killed.
+    /// Whether the tree and its subreaper have ended, or the subreaper was killed.
     pub fn is_over(&self) -> bool {
         // SAFETY: the structure is live; the subreaper is this thread's child and is not waited for by this.
         unsafe {
@@ -154,25 +154,24 @@ impl Subreaper {
         }
     }
 
-    /// Whether it killed the tree because the root had had its time.
+    /// Whether the subreaper killed the tree because the root's time limit had expired.
     pub fn time_is_up(&self) -> bool {
         self.board().doing.load(Ordering::SeqCst) == Doing::TimeIsUp as u32
     }
 
-    /// Whether it ended without something that would not die.
+    /// Whether the subreaper ended although a process did not die.
     pub fn is_stuck(&self) -> bool {
         self.board().stuck.load(Ordering::SeqCst) != 0
     }
 
-    /// What the tree used; `None` as long as it has not ended, and where the subreaper was killed.
+    /// Resources of the tree; `None` until it has ended, or if the subreaper was killed.
     pub fn used(&self) -> Option<libc::rusage> {
         let board = self.board();
         (board.ended.load(Ordering::SeqCst) != 0).then_some(board.used)
     }
 
     fn board(&self) -> &Board {
-        // SAFETY: the board lives as long as `self`. What is not atomic in it is written before `ended` says so, and is
-        // read after.
+        // SAFETY: the board lives as long as `self`. Its non-atomic part is written before `ended` is set, and read after.
         unsafe { self.board.as_ref() }
     }
 }
@@ -191,11 +190,11 @@ impl Drop for Subreaper {
 /// Only in a process that fork has just made.
 unsafe fn tell(answers: &std::os::fd::OwnedFd, number: libc::pid_t) {
     let bytes = number.to_ne_bytes();
-    // SAFETY: the bytes are live. A pipe takes so few of them whole.
+    // SAFETY: the bytes are live. A pipe takes a write of this size whole.
     unsafe { libc::write(std::os::fd::AsRawFd::as_raw_fd(answers), bytes.as_ptr().cast(), bytes.len()) };
 }
 
-/// The life of a tree's subreaper, with every signal blocked.
+/// Main loop of a tree's subreaper, with every signal blocked.
 ///
 /// # Safety
 /// As for [`step_between`]; the board is mapped.
@@ -205,7 +204,7 @@ unsafe fn watch_tree(
     restores_terminal: bool,
     board: NonNull<Board>,
 ) -> ! {
-    // SAFETY: plain system calls on memory of this function and on the board, of which this process alone writes.
+    // SAFETY: plain system calls on memory of this function and on the board, which only this process writes.
     unsafe {
         child::close_from(0);
         let board = board.as_ptr();
@@ -227,7 +226,7 @@ unsafe fn watch_tree(
                 None if deadline.is_some_and(|deadline| Instant::now() >= deadline) => Doing::TimeIsUp,
                 _ => continue,
             };
-            // The tracer must know it before the first of them is dead.
+            // The tracer must see this before the first process dies.
             (*board).doing.store(doing as u32, Ordering::SeqCst);
             let until = Instant::now().checked_add(KILL_AGAIN * 10).filter(|_| restores_terminal);
             while until.is_some_and(|until| Instant::now() < until)

@@ -1,46 +1,46 @@
-//! What pagelab and the monitor tell one another: whole messages over a pair of sockets.
+//! Messages between pagelab and the monitor, each sent whole over a pair of sockets.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// The modes of a terminal as pagelab found them, and as it set them.
+/// The modes of a terminal as pagelab found them, and as pagelab set them.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Modes {
-    /// To be given back.
+    /// Modes to restore.
     pub before: libc::termios,
-    /// While keys are passed on untouched.
+    /// Modes while keys are passed on unchanged.
     pub raw: libc::termios,
 }
 
-/// A message.
+/// A message between pagelab and the monitor.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub enum Message {
-    /// From the monitor: the command has this process.
+    /// From the monitor: PID of the command.
     Started(libc::pid_t),
     /// From the monitor: the command was stopped by this signal.
     Stopped(libc::c_int),
     /// From the monitor: the command has ended.
     Ended,
-    /// From pagelab: the command goes on, in front (it may read) or not.
+    /// From pagelab: the command is to continue, in the foreground (it may read) or not.
     Continue {
-        /// Whether it is in front.
+        /// Whether it continues in the foreground.
         in_front: bool,
     },
-    /// From pagelab: the command is to stop, as by a key.
+    /// From pagelab: the command is to stop, as after a key.
     Stop,
     /// From pagelab: the terminal is about to get other modes.
     Raw(Modes),
-    /// From pagelab: it has its modes again.
+    /// From pagelab: the terminal has its original modes again.
     Restored,
 }
 
-/// One end of the pair.
+/// One end of the socket pair.
 pub struct Channel(OwnedFd);
 
 impl Channel {
-    /// Both ends.
+    /// Creates both ends.
     ///
     /// # Errors
     /// Those of socketpair(2).
@@ -57,27 +57,27 @@ impl Channel {
         }
     }
 
-    /// The descriptor.
+    /// The raw descriptor.
     pub fn raw(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    /// Sends a message; nothing happens where nobody is there any more.
+    /// Sends a message; has no effect if the other end is closed.
     pub fn send(&self, message: Message) {
         // SAFETY: the descriptor is this end's own.
         unsafe { send(self.raw(), message) }
     }
 
-    /// The next message; `None` where the other end is gone.
+    /// The next message; `None` if the other end is closed.
     pub fn receive(&self) -> Option<Message> {
         // SAFETY: the descriptor is this end's own.
         unsafe { receive(self.raw()) }
     }
 
-    /// The first message of a monitor: the command's process.
+    /// Receives the first message of a monitor: the command's PID.
     ///
     /// # Errors
-    /// It is gone.
+    /// The monitor is gone.
     pub fn receive_start(&self) -> io::Result<libc::pid_t> {
         match self.receive() {
             Some(Message::Started(command)) => Ok(command),
@@ -86,7 +86,7 @@ impl Channel {
     }
 }
 
-/// Sends a message, with system calls only.
+/// Sends a message using only system calls.
 ///
 /// # Safety
 /// The descriptor is an end of a [`Channel`].
@@ -95,14 +95,14 @@ pub unsafe fn send(channel: RawFd, message: Message) {
     unsafe { libc::send(channel, (&raw const message).cast(), size_of::<Message>(), libc::MSG_NOSIGNAL) };
 }
 
-/// Receives a message, with system calls only; `None` where the other end is gone.
+/// Receives a message using only system calls; `None` if the other end is closed.
 ///
 /// # Safety
 /// The descriptor is an end of a [`Channel`].
 pub unsafe fn receive(channel: RawFd) -> Option<Message> {
     let mut message = std::mem::MaybeUninit::<Message>::uninit();
     loop {
-        // SAFETY: there is room for a whole message, and only this module sends any, of this type and whole.
+        // SAFETY: there is room for a whole message, and only this module sends messages, of this type and whole.
         unsafe {
             let count = libc::recv(channel, message.as_mut_ptr().cast(), size_of::<Message>(), 0);
             if count == size_of::<Message>() as isize {

@@ -1,17 +1,18 @@
-//! A terminal of its own for a command that runs as another user, relayed to pagelab's, as sudo's `use_pty` does.
+//! Gives a command that runs as another user a terminal of its own, relayed to pagelab's, as sudo's `use_pty` does.
 //!
-//! Who has a terminal open can write escape sequences to it, and whose controlling terminal it is can put words into
-//! its input (TIOCSTI) that the shell of its owner reads. So a command of another user gets none of pagelab's: those
-//! of its standard streams that are terminals become a pseudo-terminal, and pagelab copies between the two.
+//! A process that has a terminal open can write escape sequences to it. If it is also its controlling terminal, the
+//! process can insert input (TIOCSTI) that the shell of the terminal's owner then reads. So a command of another user
+//! does not get pagelab's terminal: a pseudo-terminal replaces those of its standard streams that are terminals, and
+//! pagelab copies between the two.
 //!
 //! ```text
 //! terminal ─ outer ─ relay (a thread of pagelab) ─ pty ─ the command, in a process group of its own
 //!                          └── message ── monitor, the leader of the pty's session, parent of the command
 //! ```
 //!
-//! The monitor is there because a process group whose parent is in no other group of the session cannot be stopped
-//! from the keyboard, and because only a process of the session can say which group is in front. It also gives the
-//! terminal its modes back where pagelab is killed.
+//! The monitor is necessary because the keyboard cannot stop a process group whose parent is in no other group of the
+//! session, and because only a process of the session can set the foreground group. It also restores the terminal's
+//! modes if pagelab is killed.
 
 mod message;
 mod monitor;
@@ -32,7 +33,7 @@ use pty::Pty;
 pub use monitor::{Wiring, step_between};
 pub use relay::Relay;
 
-/// What a command that has a terminal of its own is started with.
+/// The terminal with which a command is started.
 pub struct Terminal {
     pty: Pty,
     outer: Outer,
@@ -42,11 +43,11 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// A terminal for a command of this user that would have these standard streams; `None` where none of them is a
-    /// terminal.
+    /// A terminal for a command of this user that would otherwise have these standard streams; `None` if none of them
+    /// is a terminal.
     ///
     /// # Errors
-    /// The kernel gives no pseudo-terminal, or no descriptors.
+    /// The kernel provides no pseudo-terminal or no descriptors.
     pub fn in_place_of(streams: [RawFd; 3], user: &User) -> io::Result<Option<Terminal>> {
         let is_replaced = streams.map(is_terminal);
         let Some(outer) = Outer::of(streams, is_replaced)? else { return Ok(None) };
@@ -56,12 +57,12 @@ impl Terminal {
         Ok(Some(Terminal { pty, outer, is_replaced, ours, monitors }))
     }
 
-    /// What takes the place of each standard stream.
+    /// The replacement of each standard stream.
     pub fn streams(&self) -> [Option<RawFd>; 3] {
         self.is_replaced.map(|is| is.then(|| self.pty.command.as_raw_fd()))
     }
 
-    /// What the monitor needs.
+    /// The descriptors that the monitor needs.
     pub fn wiring(&self) -> Wiring {
         Wiring {
             terminal: self.pty.command.as_raw_fd(),
@@ -71,21 +72,21 @@ impl Terminal {
         }
     }
 
-    /// After the fork: waits until the monitor has made the command's process.
+    /// Call after the fork: waits until the monitor has created the command's process.
     ///
     /// # Errors
-    /// There is no monitor: it could not do its first steps, and its process said which.
+    /// There is no monitor: one of its first steps failed, and its process has reported which.
     pub fn started(self) -> io::Result<Attended> {
         let Terminal { pty, outer, ours, monitors, .. } = self;
-        drop((monitors, pty.command)); // so that the ends of the others are seen
+        drop((monitors, pty.command)); // so that closing the other ends is noticed
         let command = ours.receive_start()?;
         Ok(Attended { command, ours, pty: pty.ours, outer })
     }
 }
 
-/// A command on its terminal, not relayed yet.
+/// A command on its terminal, before the relay starts.
 pub struct Attended {
-    /// Its process.
+    /// PID of the command.
     pub command: libc::pid_t,
     ours: Channel,
     pty: OwnedFd,
@@ -94,14 +95,14 @@ pub struct Attended {
 
 /// Whether the descriptor is a terminal's.
 fn is_terminal(descriptor: RawFd) -> bool {
-    // SAFETY: the descriptor is only asked about; a closed one is no terminal.
+    // SAFETY: isatty only queries the descriptor; a closed one is no terminal.
     isatty(unsafe { BorrowedFd::borrow_raw(descriptor) }).unwrap_or(false)
 }
 
-/// Keeps terminals that pagelab has beside its standard streams from programs that are started from now on.
+/// Sets FD_CLOEXEC on terminals that pagelab has open other than its standard streams, so that commands do not inherit them.
 ///
 /// # Errors
-/// Which descriptors are open cannot be read.
+/// The list of open descriptors cannot be read.
 pub fn keep_from_commands() -> io::Result<()> {
     let failed = |error| io::Error::other(format!("/proc/self/fd: {error}"));
     let mut numbers = Vec::new();
@@ -109,7 +110,7 @@ pub fn keep_from_commands() -> io::Result<()> {
         numbers.extend(entry.map_err(failed)?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()));
     }
     for descriptor in numbers.into_iter().filter(|number| *number > libc::STDERR_FILENO && is_terminal(*number)) {
-        // SAFETY: a plain system call; all that changes is what becomes of the descriptor at an exec.
+        // SAFETY: a plain system call; it only affects the descriptor at an exec.
         unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
     Ok(())

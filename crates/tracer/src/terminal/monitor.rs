@@ -1,8 +1,9 @@
-//! The leader of the session that a command has its terminal in, and its parent.
+//! The monitor: leader of the session that contains a command's terminal, and parent of the command.
 //!
-//! It tells pagelab when the command stops and ends, says which process group is in front, and gives pagelab's
-//! terminal its modes back where pagelab is gone without having done so. It keeps pagelab's user, so the command cannot
-//! touch it. It is a fork of a program that may have other threads, so it makes only system calls, and allocates nothing.
+//! It tells pagelab when the command stops and ends, sets the foreground process group, and restores the modes of
+//! pagelab's terminal if pagelab is gone without having done so. It keeps pagelab's user, so the command cannot signal
+//! or trace it. It is a fork of a program that may have other threads, so it makes only system calls and does not
+//! allocate.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -11,7 +12,7 @@ use super::message::{Message, Modes, receive, send};
 use super::outer::{are_same, modes};
 use crate::child;
 
-/// The descriptors that a monitor is started with, each above 2 and closed by an exec.
+/// The descriptors with which a monitor is started; each is above 2 and close-on-exec.
 #[derive(Clone, Copy)]
 pub struct Wiring {
     /// The command's end of the pseudo-terminal.
@@ -20,17 +21,17 @@ pub struct Wiring {
     pub outer: RawFd,
     /// The monitor's end of the channel to pagelab.
     pub channel: RawFd,
-    /// Whether the command may read from the beginning.
+    /// Whether the command starts in the foreground, and so may read.
     pub in_front: bool,
 }
 
-/// Where the monitor has them, and nothing else.
+/// The monitor's only descriptors after startup.
 const CHANNEL: RawFd = 0;
 const TERMINAL: RawFd = 1;
 const OUTER: RawFd = 2;
 
-/// Splits a process that is about to execute its program: this one stays as the monitor, and the function returns in a
-/// child of it, in a process group of its own.
+/// Splits a process that is about to execute its program. The calling process stays as the monitor, and the function
+/// returns in its child, which has a process group of its own.
 ///
 /// # Errors
 /// Those of setsid(2), of ioctl(TIOCSCTTY), and of fork(2).
@@ -57,7 +58,7 @@ pub unsafe fn step_between(wiring: &Wiring) -> io::Result<()> {
                 done(libc::sigprocmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()))
             }
             command => {
-                libc::setpgid(command, command); // whichever of the two comes first
+                libc::setpgid(command, command); // parent and child both set it; either may be first
                 send(wiring.channel, Message::Started(command));
                 libc::dup2(wiring.channel, CHANNEL);
                 libc::dup2(wiring.terminal, TERMINAL);
@@ -73,7 +74,7 @@ fn done(result: libc::c_int) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The life of the monitor, with every signal blocked.
+/// Main loop of the monitor, with every signal blocked.
 ///
 /// # Safety
 /// As for [`step_between`].
@@ -112,7 +113,7 @@ unsafe fn attend(command: libc::pid_t) -> ! {
     }
 }
 
-/// Notes what the command did; its status where it has ended.
+/// Reports what the command did. Returns its status if it has ended.
 ///
 /// # Safety
 /// Called in the monitor only, a process of one thread that shares nothing with its parent.
@@ -125,7 +126,7 @@ unsafe fn look_after(command: libc::pid_t) -> Option<libc::c_int> {
                 send(CHANNEL, Message::Ended);
                 return Some(status);
             }
-            // A group in the background cannot read what is typed meanwhile.
+            // A background group cannot read what is typed meanwhile.
             libc::tcsetpgrp(TERMINAL, libc::getpgrp());
             send(CHANNEL, Message::Stopped(libc::WSTOPSIG(status)));
         }
@@ -133,7 +134,7 @@ unsafe fn look_after(command: libc::pid_t) -> Option<libc::c_int> {
     None
 }
 
-/// Lets the command go on.
+/// Resumes the command.
 ///
 /// # Safety
 /// As for [`look_after`].
@@ -147,17 +148,17 @@ unsafe fn go_on(command: libc::pid_t, in_front: bool) {
     }
 }
 
-/// Sends the command's process group a signal.
+/// Sends a signal to the command's process group.
 ///
 /// # Safety
 /// As for [`look_after`].
 unsafe fn signal_group(command: libc::pid_t, signal: libc::c_int) {
-    // SAFETY: plain system calls; the command was not waited for, so the id is its own, and it has a group.
+    // SAFETY: plain system calls; the command was not waited for, so its id and its group are valid.
     unsafe { libc::kill(-libc::getpgid(command), signal) };
 }
 
-/// The end, when pagelab is done or gone: the command does not outlive it, and its terminal is as before, unless
-/// somebody has changed it since.
+/// Ends the monitor when pagelab is done or gone: kills the command and restores the modes of pagelab's terminal,
+/// unless they were changed since.
 ///
 /// # Safety
 /// As for [`look_after`].

@@ -1,4 +1,4 @@
-//! pagelab's own terminal: what the standard streams are, its modes, its size, and whose it is just now.
+//! pagelab's own terminal: its descriptors, its modes, its size, and which process group is in the foreground.
 
 use std::fs::File;
 use std::io;
@@ -10,21 +10,21 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::{getpgrp, tcgetpgrp};
 
-/// The terminal that a relay is between.
+/// pagelab's terminal as seen by the relay.
 pub struct Outer {
-    /// What keys come from; where nothing can be read, only its modes and its size are looked at.
+    /// Source of keys. If it cannot be read, it is used only for modes and size.
     input: OwnedFd,
     can_read: bool,
-    /// Where output goes; `None`: no stream can be written to.
+    /// Destination of output; `None`: no stream is writable.
     output: Option<OwnedFd>,
     is_for_command: bool,
 }
 
 impl Outer {
-    /// The one behind these standard streams; `None` where none of them is a terminal.
+    /// The terminal behind these standard streams; `None` if none of them is a terminal.
     ///
     /// # Errors
-    /// There are no more descriptors.
+    /// No more descriptors are available.
     pub fn of(streams: [RawFd; 3], is_terminal: [bool; 3]) -> io::Result<Option<Outer>> {
         let terminals = |order: [usize; 3]| order.into_iter().filter(|at| is_terminal[*at]).map(|at| streams[at]);
         let Some(first) = terminals([0, 1, 2]).next() else { return Ok(None) };
@@ -39,32 +39,34 @@ impl Outer {
                 None => (duplicate(first)?, false),
             }
         };
-        // In a pipe the keys may be for somebody else: then it is in front as soon as it reads, as under sudo.
+        // In a pipe the keys may be meant for another command. Then the command gets the foreground only when it reads,
+        // as under sudo.
         let in_pipe = is_pipe(streams[0]) || is_pipe(streams[1]);
         Ok(Some(Outer { input, can_read, output, is_for_command: is_terminal[0] && !in_pipe }))
     }
 
-    /// The descriptor whose modes are set.
+    /// The descriptor on which modes are set.
     pub fn device(&self) -> RawFd {
         self.input.as_raw_fd()
     }
 
-    /// What keys are read from.
+    /// The descriptor from which keys are read; `None` if it is not readable.
     pub fn input(&self) -> Option<RawFd> {
         self.can_read.then(|| self.device())
     }
 
-    /// Where output is written to.
+    /// The descriptor to which output is written.
     pub fn output(&self) -> Option<RawFd> {
         self.output.as_ref().map(AsRawFd::as_raw_fd)
     }
 
-    /// Whether the command may read without having asked.
+    /// Whether the command may read without requesting it first.
     pub fn is_commands(&self) -> bool {
         self.is_for_command && self.is_ours()
     }
 
-    /// Whether pagelab may read it and set its modes: its process group is in front, or it controls nobody here.
+    /// Whether pagelab may read the terminal and set its modes: its process group is in the foreground, or the terminal
+    /// is not its controlling one.
     pub fn is_ours(&self) -> bool {
         match tcgetpgrp(&self.input) {
             Ok(group) => group == getpgrp(),
@@ -72,19 +74,19 @@ impl Outer {
         }
     }
 
-    /// Its modes; `None` where it is gone.
+    /// The terminal's current modes; `None` if it is gone.
     pub fn modes(&self) -> Option<libc::termios> {
         // SAFETY: the descriptor is this structure's own.
         unsafe { modes(self.device()) }
     }
 
-    /// Sets its modes at once.
+    /// Sets the terminal's modes immediately (TCSANOW).
     pub fn set_modes(&self, modes: &libc::termios) {
         // SAFETY: the modes are live.
         unsafe { libc::tcsetattr(self.device(), libc::TCSANOW, modes) };
     }
 
-    /// Gives another terminal its size.
+    /// Copies the terminal's size to another terminal.
     pub fn give_size_to(&self, other: RawFd) {
         // SAFETY: the structure is live, and plain data.
         unsafe {
@@ -96,10 +98,10 @@ impl Outer {
     }
 }
 
-/// The modes of a terminal, by a system call; `None` where there is none.
+/// The modes of a terminal, using only system calls; `None` if it is not one.
 ///
 /// # Safety
-/// None of its own: the descriptor is only asked.
+/// None: the descriptor is only queried.
 pub unsafe fn modes(terminal: RawFd) -> Option<libc::termios> {
     // SAFETY: the structure is live, and plain data.
     unsafe {
@@ -108,7 +110,7 @@ pub unsafe fn modes(terminal: RawFd) -> Option<libc::termios> {
     }
 }
 
-/// The modes in which keys pass untouched.
+/// The modes in which keys pass unchanged.
 pub fn raw(modes: &libc::termios) -> libc::termios {
     let mut raw = *modes;
     // SAFETY: the modes are live.
@@ -129,7 +131,7 @@ fn controlling() -> Option<OwnedFd> {
 }
 
 fn duplicate(stream: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: the stream is open as long as this function runs: it belongs to pagelab or to the launch.
+    // SAFETY: the stream stays open while this function runs: it belongs to pagelab or to the launch.
     unsafe { BorrowedFd::borrow_raw(stream) }.try_clone_to_owned()
 }
 

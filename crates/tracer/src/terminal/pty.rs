@@ -7,14 +7,14 @@ use nix::unistd::{Uid, fchown};
 
 /// Both ends of a pseudo-terminal.
 pub struct Pty {
-    /// pagelab's end, which never blocks.
+    /// pagelab's end, non-blocking.
     pub ours: OwnedFd,
     /// The command's end, a terminal.
     pub command: OwnedFd,
 }
 
 impl Pty {
-    /// A new one, whose terminal belongs to the user.
+    /// Opens a pseudo-terminal whose terminal end belongs to the user.
     ///
     /// # Errors
     /// Those of open(2) on /dev/ptmx, and of fchown(2). TIOCGPTPEER needs Linux 4.13.
@@ -34,14 +34,14 @@ impl Pty {
     }
 }
 
-/// A new descriptor, or what the kernel refused it for.
+/// Wraps a new descriptor, or returns the kernel's error.
 ///
 /// # Safety
 /// The descriptor is new, or -1.
 unsafe fn owned(descriptor: RawFd) -> io::Result<OwnedFd> {
     match descriptor {
         -1 => Err(io::Error::last_os_error()),
-        // SAFETY: the caller says that it is new, so it is nobody else's.
+        // SAFETY: the caller guarantees that it is new, so it has no other owner.
         new => Ok(unsafe { OwnedFd::from_raw_fd(new) }),
     }
 }

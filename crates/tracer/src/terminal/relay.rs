@@ -1,5 +1,5 @@
-//! Copies between a command's terminal and pagelab's, in a thread of its own, so that the tracer's waiting is not
-//! disturbed; and does for the command what the shell does for pagelab: stops and goes on with it.
+//! Copies between a command's terminal and pagelab's. It runs in a thread of its own, so that it does not disturb the
+//! tracer's waiting. It also stops and continues the command together with pagelab, as the shell does for pagelab.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -12,23 +12,23 @@ use super::Attended;
 use super::message::{Channel, Message, Modes};
 use super::outer::{self, Outer};
 
-/// Bytes that are copied at a time, and that may wait in each direction.
+/// Bytes copied at a time, and the limit of pending bytes in each direction.
 const CHUNK_BYTES: usize = 4096;
 
-/// What a relay hears of instead of pagelab's other threads: what the terminal and the shell have to say.
+/// Signals that the relay handles instead of pagelab's other threads: those of the terminal and of the shell.
 const HEARD: [Signal; 5] = [Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
-/// A command's terminal at work. Where it is dropped before the command has ended, the command is killed.
+/// A running relay of a command's terminal. Dropping it before the command has ended kills the command.
 pub struct Relay {
     thread: Option<JoinHandle<()>>,
     /// Closed to end the thread.
     stop: Option<OwnedFd>,
-    /// The calling thread's mask of signals.
+    /// Signal mask of the calling thread, to be restored.
     before: SigSet,
 }
 
 impl Relay {
-    /// Starts to relay. To be called from the thread that waits for the command.
+    /// Starts relaying. Call it on the thread that waits for the command.
     ///
     /// # Errors
     /// The kernel has no descriptors or threads left.
@@ -43,7 +43,7 @@ impl Relay {
         Ok(Relay { thread: Some(thread), stop: Some(stop), before })
     }
 
-    /// Waits until the command has ended and everything that it has written is relayed.
+    /// Waits until the command has ended and all its output is relayed.
     pub fn finish(mut self) {
         self.join();
     }
@@ -84,35 +84,35 @@ fn spawn(attended: Attended, heard: SigSet) -> io::Result<(JoinHandle<()>, Owned
     };
     relaying.resemble();
     if in_front {
-        relaying.step_forward(); // before the command begins; the monitor undoes it where there is no thread
+        relaying.step_forward(); // before the command begins; the monitor undoes it if the thread cannot start
     }
     let thread = std::thread::Builder::new().name("terminal".into()).spawn(move || relaying.run())?;
     Ok((thread, stop))
 }
 
-/// What the thread has.
+/// State of the relay's thread.
 struct Relaying {
     channel: Channel,
     pty: OwnedFd,
     outer: Outer,
     signals: SignalFd,
     stopped: OwnedFd,
-    /// Whether the command may read: pagelab's terminal is raw then, and keys go to the command.
+    /// Whether the command may read. Then pagelab's terminal is raw, and keys are passed to the command.
     in_front: bool,
-    /// Whether the command's terminal has got the modes of pagelab's.
+    /// Whether the modes of pagelab's terminal were copied to the command's terminal.
     resembles: bool,
-    /// The modes that were changed.
+    /// The modes that were changed, while pagelab's terminal is raw.
     raw: Option<Modes>,
-    /// Typed, and not yet taken by the command's terminal.
+    /// Keys typed that the command's terminal has not accepted yet.
     keys: Vec<u8>,
-    /// Written by the command, and not yet by pagelab.
+    /// Output of the command that was not written yet.
     output: Vec<u8>,
-    /// Whether there can be more keys.
+    /// Whether more keys can arrive.
     has_keys: bool,
     ended: bool,
 }
 
-/// What the thread waits for, by its place in the list that is polled.
+/// The sources that the thread polls; each is an index into the polled list.
 #[derive(Clone, Copy)]
 enum Awaited {
     Channel,
@@ -132,7 +132,7 @@ impl Relaying {
         self.step_back();
     }
 
-    /// Waits for something to do, and does it; whether it is told to end.
+    /// Waits for one round of events and handles them. Returns whether to end.
     fn serve(&mut self) -> bool {
         let polled = self.poll();
         let ready = |at: Awaited, events: libc::c_short| polled[at as usize].revents & events != 0;
@@ -188,7 +188,7 @@ impl Relaying {
         polled
     }
 
-    // ---- what is copied ----
+    // ---- copying ----
 
     fn read_output(&mut self) {
         let mut buffer = [0; CHUNK_BYTES];
@@ -217,7 +217,7 @@ impl Relaying {
                 self.has_keys = count > 0;
             }
             Err(error) if is_for_later(&error) => {}
-            // The kernel says the same of a terminal that is gone and of one that is somebody else's just now.
+            // The kernel returns the same error for a terminal that is gone and for one that is in the background just now.
             Err(_) if !self.outer.is_ours() => self.in_front = false,
             Err(_) => self.has_keys = false,
         }
@@ -232,7 +232,7 @@ impl Relaying {
         }
     }
 
-    /// What the command wrote last: its terminal still has it.
+    /// Relays the last output of the command, which is still in its terminal.
     fn drain(&mut self) {
         loop {
             while !self.output.is_empty() {
@@ -253,23 +253,23 @@ impl Relaying {
         unsafe { libc::poll(&raw mut polled, 1, -1) };
     }
 
-    // ---- in front and in the background ----
+    // ---- foreground and background ----
 
-    /// Gives the command's terminal the modes of pagelab's, once: while that is a shell's, they are those in which the
-    /// shell edits its lines.
+    /// Copies the modes of pagelab's terminal to the command's terminal, once. While a shell is in the foreground, the
+    /// modes are those in which the shell edits its lines.
     fn resemble(&mut self) {
         if !self.resembles
             && self.outer.is_ours()
             && let Some(modes) = self.outer.modes()
         {
-            // SAFETY: the modes are live. Set at pagelab's end, they are the command's terminal's.
+            // SAFETY: the modes are live. Setting them at pagelab's end sets them for the command's terminal.
             unsafe { libc::tcsetattr(self.pty.as_raw_fd(), libc::TCSANOW, &raw const modes) };
             self.resembles = true;
         }
     }
 
-    /// Gives the command the keys, untouched. The monitor knows of it first, so that no end of pagelab leaves the terminal
-    /// so.
+    /// Passes keys to the command unchanged. The monitor is informed first, so that the terminal's modes are restored
+    /// however pagelab ends.
     fn step_forward(&mut self) {
         self.in_front = true;
         self.resemble();
@@ -278,14 +278,14 @@ impl Relaying {
             let wanted = Modes { before, raw: outer::raw(&before) };
             self.channel.send(Message::Raw(wanted));
             self.outer.set_modes(&wanted.raw);
-            // A terminal need not take all of them.
+            // A terminal may not accept all of them.
             let modes = Modes { before, raw: self.outer.modes().unwrap_or(wanted.raw) };
             self.channel.send(Message::Raw(modes));
             self.raw = Some(modes);
         }
     }
 
-    /// Gives the terminal its modes back. Where it is somebody else's by now, he has set his own.
+    /// Restores the terminal's modes. If another process group is in the foreground by now, it has set its own.
     fn step_back(&mut self) {
         if let Some(modes) = self.raw.take() {
             if self.outer.is_ours() {
@@ -298,14 +298,15 @@ impl Relaying {
     fn heard(&mut self, signal: libc::c_int) {
         match signal {
             libc::SIGWINCH => self.outer.give_size_to(self.pty.as_raw_fd()),
-            // pagelab is to stop. So the command is told, and where it does, pagelab follows.
+            // pagelab is to stop. So the command is asked to stop, and if it does, pagelab follows.
             libc::SIGTSTP => self.channel.send(Message::Stop),
             libc::SIGCONT => self.resumed(),
             _ => {}
         }
     }
 
-    /// The command has stopped: it wants to read from the background, which it now may, or pagelab stops with it.
+    /// The command has stopped: it needed the terminal in the background (SIGTTIN, SIGTTOU) and gets it from now on, or
+    /// pagelab stops with it.
     fn command_stopped(&mut self, signal: libc::c_int) {
         let wants_terminal = matches!(signal, libc::SIGTTIN | libc::SIGTTOU);
         if wants_terminal && self.outer.is_ours() {
@@ -322,8 +323,8 @@ impl Relaying {
         self.channel.send(Message::Continue { in_front: self.in_front });
     }
 
-    /// pagelab goes on, perhaps after a stop that it did not see coming (SIGSTOP), and perhaps where it was not before: in
-    /// front, or in the background. Meanwhile the shell has set its own modes.
+    /// pagelab continues, perhaps after a stop that it did not see coming (SIGSTOP), and perhaps in the foreground when
+    /// it was in the background before, or the other way round. Meanwhile the shell has set its own modes.
     fn resumed(&mut self) {
         let is_raw = |modes: &Modes| self.outer.modes().is_some_and(|now| outer::are_same(&now, &modes.raw));
         let was_in_front = self.in_front;
@@ -340,12 +341,11 @@ impl Relaying {
     }
 }
 
-/// Stops pagelab, and what the shell has started with it, until it is told to go on. A process group that nobody could
-/// wake up is not stopped.
+/// Stops pagelab's process group until it is resumed. An orphaned process group, which no process could resume, is not stopped.
 fn stop_with(signal: libc::c_int) {
     let Ok(signal) = Signal::try_from(signal) else { return };
     let only = SigSet::from(signal);
-    // Every other thread that could take it has it blocked, so this one stops before the call returns.
+    // Every other thread that could take the signal blocks it, so this thread stops before the call returns.
     let _ = only.thread_unblock();
     // SAFETY: a plain system call.
     unsafe { libc::kill(0, signal as libc::c_int) };

@@ -1,6 +1,6 @@
-//! A program under a seccomp filter whose calls notify (SECCOMP_RET_USER_NOTIF) or stop (SECCOMP_RET_TRACE), and what a
-//! supervisor can do with one of its tasks. The probe `benches/notify` and the tests of `tests/notify.rs` stand on it; pagelab
-//! itself does not. x86-64 only, and Linux 6.11, from which on waiting for a call ends with the last task.
+//! Runs a program under a seccomp filter whose calls notify (SECCOMP_RET_USER_NOTIF) or stop (SECCOMP_RET_TRACE), and
+//! gives a supervisor operations on one of its tasks. The probe `benches/notify` and the tests of `tests/notify.rs` use
+//! it; pagelab itself does not. x86-64 only. Needs Linux 6.11, since which waiting for a call ends with the last task.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -10,10 +10,10 @@ use std::process::{Command, Output, Stdio};
 
 use libc::sock_filter;
 
-/// A task.
+/// A task (thread) by its kernel id.
 pub type Tid = libc::pid_t;
 
-/// The sixth argument of calls that the supervisor adds, by which the filter knows them. Neither brk nor madvise reads it.
+/// Sixth argument of the calls that the supervisor adds, by which the filter recognizes them. Neither brk nor madvise reads it.
 pub const ADDED: u32 = 0x7067_6c62;
 
 const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
@@ -22,7 +22,7 @@ const SIGSET_BYTES: usize = 8;
 /// SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (include/uapi/linux/seccomp.h), since Linux 6.6.
 const SYNC_WAKE_UP: u64 = 1;
 
-/// What the running kernel lacks for it; `None` where it lacks nothing.
+/// What the running kernel lacks for these tests; `None` if it lacks nothing.
 pub fn lacks() -> Option<&'static str> {
     let release = nix::sys::utsname::uname().ok()?.release().to_string_lossy().into_owned();
     let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
@@ -30,36 +30,36 @@ pub fn lacks() -> Option<&'static str> {
     (version < (6, 11)).then_some("Linux 6.11, whose listeners end with their last task")
 }
 
-/// A filter: calls of these numbers get `action`, all others and those marked as [`ADDED`] are made.
+/// A filter that applies `action` to calls of these numbers and allows all others, and those marked with [`ADDED`].
 pub fn filter(numbers: &[i64], action: u32) -> Vec<sock_filter> {
     let load = |at: u32| sock_filter { code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, jt: 0, jf: 0, k: at };
     let equal =
         |k: u32, jt: u8, jf: u8| sock_filter { code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16, jt, jf, k };
     let give = |k: u32| sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k };
     let allow = give(libc::SECCOMP_RET_ALLOW);
-    // Offsets in struct seccomp_data: the number, the architecture, the low word of the sixth argument.
+    // Offsets in struct seccomp_data: the number (0), the architecture (4), the low word of the sixth argument (56).
     let mut code = vec![load(4), equal(AUDIT_ARCH_X86_64, 1, 0), allow, load(56), equal(ADDED, 0, 1), allow, load(0)];
     code.extend(numbers.iter().flat_map(|number| [equal(*number as u32, 0, 1), give(action)]));
     code.push(allow);
     code
 }
 
-/// A process that waits to be let go to its exec, with its filter installed.
+/// A process that waits before its exec, with its filter installed.
 pub struct Waiting {
-    /// The process.
+    /// PID of the process.
     pub tid: Tid,
     channel: UnixStream,
 }
 
 impl Waiting {
-    /// Lets it go.
+    /// Lets the process continue to its exec.
     pub fn release(mut self) -> io::Result<()> {
         self.channel.write_all(&[1])
     }
 }
 
-/// Runs a command under a filter, with a thread that serves it. The thread is handed the waiting process, and the listener
-/// where `flags` asks for one. Returns what the command printed and how it ended, and what the thread found.
+/// Runs a command under a filter, with a thread that serves it. The thread receives the waiting process, and the
+/// listener if `flags` requests one. Returns the command's output and status, and the thread's result.
 pub fn supervise<T: Send>(
     mut command: Command,
     filter: Vec<sock_filter>,
@@ -78,7 +78,7 @@ pub fn supervise<T: Send>(
         let spawned = command.stdout(Stdio::piped()).spawn();
         drop(theirs);
         let mut printed = Vec::new();
-        // To wait for the process now would take its stops from the supervisor.
+        // Waiting for the process here would take its stops from the supervisor.
         let read = spawned.and_then(|mut child| {
             child.stdout.take().expect("it is piped").read_to_end(&mut printed)?;
             Ok(child)
@@ -89,7 +89,7 @@ pub fn supervise<T: Send>(
     })
 }
 
-/// Installs a filter; the listener's descriptor, or 0.
+/// Installs a filter. Returns the listener's descriptor, or 0.
 fn install(filter: &[sock_filter], flags: libc::c_ulong) -> io::Result<RawFd> {
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
     // SAFETY: the program is live, and the kernel copies it.
@@ -100,7 +100,7 @@ fn install(filter: &[sock_filter], flags: libc::c_ulong) -> io::Result<RawFd> {
     if installed == -1 { Err(io::Error::last_os_error()) } else { Ok(installed as RawFd) }
 }
 
-/// In the new process: says who it is and which descriptor its listener has, and waits to be let go.
+/// Runs in the new process: reports its PID and the descriptor of its listener, and waits for permission to continue.
 fn announce(end: RawFd, listener: RawFd) -> io::Result<()> {
     let mut go = [0u8; 1];
     // SAFETY: plain system calls on live memory.
@@ -120,7 +120,7 @@ fn meet(mut channel: UnixStream) -> io::Result<(Waiting, Option<Listener>)> {
     if number == 0 {
         return Ok((Waiting { tid, channel }, None));
     }
-    // SAFETY: the descriptors are fresh and nobody else's.
+    // SAFETY: the descriptors are new and have no other owner.
     let listener = unsafe {
         let process = owned(libc::syscall(libc::SYS_pidfd_open, tid, 0))?;
         owned(libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0))?
@@ -129,39 +129,39 @@ fn meet(mut channel: UnixStream) -> io::Result<(Waiting, Option<Listener>)> {
 }
 
 /// # Safety
-/// A descriptor that is not -1 is nobody else's.
+/// A descriptor other than -1 has no other owner.
 unsafe fn owned(descriptor: libc::c_long) -> io::Result<OwnedFd> {
     match descriptor {
         -1 => Err(io::Error::last_os_error()),
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees it.
         descriptor => Ok(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) }),
     }
 }
 
-/// Where calls are received and answered.
+/// The listener on which calls are received and answered.
 pub struct Listener(OwnedFd);
 
-/// A call that waits for an answer.
+/// A received call that waits for an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// What its answer names.
+    /// Notification id, which the answer must contain.
     pub id: u64,
-    /// The task.
+    /// The task that makes the call.
     pub tid: Tid,
     /// The number of the call.
     pub number: i64,
-    /// Its arguments.
+    /// The arguments of the call.
     pub arguments: [u64; 6],
 }
 
 impl Listener {
-    /// Has the one that is woken run where the waker did.
+    /// Runs a woken task on the CPU of the waker (SYNC_WAKE_UP).
     pub fn wake_in_place(&self) -> io::Result<()> {
         // SAFETY: this request takes a number.
         unsafe { self.control(libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP as usize) }
     }
 
-    /// Waits for a call; `None` where nobody is left to make one.
+    /// Waits for a call; `None` if no task is left that could make one.
     pub fn receive(&self) -> io::Result<Option<Call>> {
         loop {
             // SAFETY: the structure is plain data, zero as the kernel wants it, and live.
@@ -183,12 +183,12 @@ impl Listener {
         }
     }
 
-    /// Waits until there is a call, and does not receive it.
+    /// Waits until there is a call, without receiving it.
     pub fn wait_for_call(&self) -> io::Result<()> {
         self.poll(libc::POLLIN, -1).map(|_| ())
     }
 
-    /// Waits until nobody is left to make a call.
+    /// Waits until no task is left that could make a call.
     pub fn wait_for_end(&self) -> io::Result<()> {
         self.poll(0, -1).map(|_| ())
     }
@@ -198,7 +198,7 @@ impl Listener {
         self.send(call.id, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32)
     }
 
-    /// Answers a call, which is not made.
+    /// Answers a call without making it.
     pub fn answer(&self, call: Call, value: i64) -> io::Result<()> {
         self.send(call.id, value, 0)
     }
@@ -225,7 +225,7 @@ impl Listener {
     /// # Safety
     /// `argument` is what the request takes: a number, or the address of a live structure.
     unsafe fn control(&self, request: libc::Ioctl, argument: usize) -> io::Result<()> {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees it.
         match unsafe { libc::ioctl(self.0.as_raw_fd(), request, argument) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),
@@ -233,11 +233,12 @@ impl Listener {
     }
 }
 
-/// What is left of a call that is held while its task is seized and stopped behind it.
+/// A task that is seized and stopped after a received call.
 pub struct Held(Tid);
 
-/// Seizes the task of a call, answers with `answer`, and waits until the task stands before user mode: behind its call, if
-/// the answer let it make it. Signals do not end the wait under WAIT_KILLABLE_RECV; without it the interruption would take the call back.
+/// Seizes the task of a call, answers with `answer`, and waits until the task is stopped on its way to user mode: after
+/// its call, if the answer lets the call happen. Under WAIT_KILLABLE_RECV signals do not end the wait; without it the
+/// interruption would cancel the call.
 pub fn hold(call: Call, answer: impl FnOnce(Call) -> io::Result<()>) -> io::Result<Held> {
     seize(call.tid, libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL)?;
     interrupt(call.tid)?;
@@ -245,7 +246,7 @@ pub fn hold(call: Call, answer: impl FnOnce(Call) -> io::Result<()>) -> io::Resu
     held(call.tid)
 }
 
-/// Waits until a task that was interrupted stands before user mode.
+/// Waits until an interrupted task is stopped on its way to user mode.
 pub fn held(tid: Tid) -> io::Result<Held> {
     match wait(tid)? {
         (_, status) if status >> 16 == libc::PTRACE_EVENT_STOP => Ok(Held(tid)),
@@ -254,17 +255,17 @@ pub fn held(tid: Tid) -> io::Result<Held> {
 }
 
 impl Held {
-    /// What its call returned.
+    /// Result of the task's call.
     pub fn result(&self) -> io::Result<i64> {
         Ok(registers(self.0)?.rax as i64)
     }
 
-    /// Has the task make a call. The filter sees it.
+    /// Makes the task issue a call. The filter sees it.
     pub fn call(&self, number: i64, arguments: [u64; 6]) -> io::Result<i64> {
         inject(self.0, number, arguments, || Ok(()))
     }
 
-    /// The same, with something done while it is under way.
+    /// Makes the task issue a call, and runs a function while the call is in progress.
     pub fn call_with(
         &self,
         number: i64,
@@ -274,13 +275,13 @@ impl Held {
         inject(self.0, number, arguments, meanwhile)
     }
 
-    /// Lets the task run on without a tracer.
+    /// Resumes the task without a tracer.
     pub fn detach(self) -> io::Result<()> {
         detach(self.0)
     }
 }
 
-/// Has a task that stands behind a call make another one, and puts its registers back.
+/// Makes a task that is stopped after a call issue another one, and restores its registers.
 pub fn inject(
     tid: Tid,
     number: i64,
@@ -303,7 +304,7 @@ pub fn inject(
     Ok(result)
 }
 
-/// Lets a stopped task run to the next end of a call.
+/// Resumes a stopped task until the next system call stop.
 pub fn to_call_stop(tid: Tid) -> io::Result<()> {
     resume(libc::PTRACE_SYSCALL, tid, 0)?;
     call_stop(tid)
@@ -326,17 +327,17 @@ pub fn interrupt(tid: Tid) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, tid, 0, 0)
 }
 
-/// Lets a stopped task run on without a tracer.
+/// Resumes a stopped task without a tracer.
 pub fn detach(tid: Tid) -> io::Result<()> {
     request(libc::PTRACE_DETACH, tid, 0, 0)
 }
 
-/// Resumes a stopped task in one of the ways of ptrace(2).
+/// Resumes a stopped task with the given ptrace(2) request.
 pub fn resume(how: libc::c_uint, tid: Tid, signal: i32) -> io::Result<()> {
     request(how, tid, 0, signal as usize)
 }
 
-/// Waits for a task, or for any that this thread traces (-1).
+/// Waits for a task, or for any tracee of this thread (-1).
 pub fn wait(tid: Tid) -> io::Result<(Tid, i32)> {
     let mut status = 0;
     // SAFETY: the status is live; no usage is asked for.
@@ -354,7 +355,7 @@ pub fn registers(tid: Tid) -> io::Result<libc::user_regs_struct> {
     Ok(registers)
 }
 
-/// Sets them.
+/// Sets the registers of a stopped task.
 pub fn set_registers(tid: Tid, registers: &libc::user_regs_struct) -> io::Result<()> {
     request(libc::PTRACE_SETREGS, tid, 0, std::ptr::from_ref(registers) as usize)
 }

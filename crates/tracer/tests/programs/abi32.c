@@ -1,5 +1,5 @@
-// A program of 32 bits that needs no library: it maps memory, touches every page, and says how many it found written.
-// Numbers of calls: Linux arch/x86/entry/syscalls/syscall_32.tbl.
+// A 32-bit program without libraries: it maps memory, touches every page, and prints how many pages it found written.
+// Call numbers: Linux arch/x86/entry/syscalls/syscall_32.tbl.
 
 #define PAGES 2048
 

@@ -1,4 +1,4 @@
-// Works against large pages, as redis and MariaDB do: prints what the kernel says to that, then uses memory.
+// Disables large pages, as redis and MariaDB do: prints the kernel's results, then uses memory.
 //   against disable | except | enable | advise | vector | populate | huge | zeroed | grown | piecewise
 #define _GNU_SOURCE
 #include <stdint.h>

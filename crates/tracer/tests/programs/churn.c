@@ -1,5 +1,5 @@
-// Maps so many times, each time so many bytes, with some work between: churn TIMES BYTES WORK_US
-// Prints the seconds that it took. BYTES 0: sizes from 128K to 4M, as malloc asks for them.
+// Maps BYTES bytes TIMES times, with WORK_US microseconds of work between: churn TIMES BYTES WORK_US
+// Prints the seconds taken. BYTES 0: sizes from 128K to 4M, as malloc requests them.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

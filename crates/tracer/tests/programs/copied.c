@@ -1,4 +1,4 @@
-/* Forks again and again, writes to its heap in parent and copy, and says how each copy ended. */
+/* Forks repeatedly, writes to its heap in parent and copy, and prints how each copy ended. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

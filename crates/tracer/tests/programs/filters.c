@@ -38,7 +38,7 @@ static void *wait_and_use(void *arg) {
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
     if (!strcmp(how, "kill")) {
-        // In the program, its children, and what they execute.
+        // Runs in the program, in its children, and in what they execute.
         if (install(SYS_madvise, SECCOMP_RET_KILL_PROCESS, 0)) return 1;
         int mine = use_memory(), status = 0;
         fflush(stdout);
@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
         int his = 0;
         pthread_create(&thread, 0, wait_and_use, &his);
         use_memory();
-        // The first filter is this thread's alone; TSYNC gives both to the other thread.
+        // The first filter applies only to this thread; TSYNC applies both to the other thread.
         int first = install(SYS_madvise, SECCOMP_RET_KILL_PROCESS, 0);
         int second = install(SYS_getppid, SECCOMP_RET_ERRNO | 5, SECCOMP_FILTER_FLAG_TSYNC);
         installed = 1;
@@ -73,7 +73,7 @@ int main(int argc, char **argv) {
         }
         printf("strict: %d, forbidden %d\n", WEXITSTATUS(results[0]), WIFSIGNALED(results[1]));
     } else if (!strcmp(how, "foreign")) {
-        // A tracer that is not there.
+        // Asks for a tracer that does not exist.
         if (install(SYS_getppid, SECCOMP_RET_TRACE | 3, 0)) return 1;
         long result = syscall(SYS_getppid, 0, 0, 0);
         printf("foreign: %ld %d\n", result, result == -1 ? errno == ENOSYS : 0);

@@ -1,4 +1,4 @@
-// Forks so many children, one after the other, that end at once: forks TIMES
+// Forks TIMES children, one after the other, each of which ends at once: forks TIMES
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>

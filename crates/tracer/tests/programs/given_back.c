@@ -1,7 +1,7 @@
-// Maps pieces of so many bytes until it has so much, touches all of it and gives it back: given_back PIECE TOTAL HOW
+// Maps pieces of PIECE bytes up to TOTAL bytes, touches all of it and gives it back: given_back PIECE TOTAL HOW
 // unmap: piece by piece; heap: by brk; shrink: one mapping by mremap; drop: one mapping by MADV_DONTNEED, piece by piece
-// free: the same by MADV_FREE; over: other mappings take the place of the pieces; exec: another program takes its place
-// keep: not at all; again: two pieces are mapped and unmapped in turn after the rest has gone, until they make up the total
+// free: like drop, by MADV_FREE; over: other mappings replace the pieces; exec: another program replaces this one
+// keep: not at all; again: unmaps all pieces, then maps, touches and unmaps two at a time until these add up to TOTAL
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Grows its heap by small pieces to so many KiB and touches each: grows KIB
+// Grows its heap in small pieces to KIB KiB and touches each piece: grows KIB
 #include <stdlib.h>
 #include <string.h>
 

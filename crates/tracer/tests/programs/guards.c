@@ -1,4 +1,4 @@
-// Reads its guard pages, in the shapes that programs make them, and prints how many of them fault.
+// Reads guard pages laid out as real programs do, and prints how many of them fault.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@ static int faults(volatile char *p) {
 
 static size_t page;
 
-// A page at the end of each region is closed afterwards, as QEMU did it up to 6.0.
+// A page at the end of each region is protected afterwards, as in QEMU up to 6.0.
 static int closed_afterwards(void) {
     char *all = mmap(0, REGION * REGIONS, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     int count = 0;
@@ -29,7 +29,7 @@ static int closed_afterwards(void) {
     return count;
 }
 
-// All but a page at the end of each region is opened, as QEMU does it since 6.1.
+// All but a page at the end of each region is made accessible, as in QEMU since 6.1.
 static int never_opened(void) {
     char *all = mmap(0, REGION * REGIONS, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     int count = 0;

@@ -1,5 +1,5 @@
-// Memory as programs use it: realloc, malloc arenas, partial unmapping, threads, fork, brk, a large bss.
-// Prints a checksum that depends on nothing but what the program does.
+// Uses memory as real programs do: realloc, malloc arenas, partial unmapping, threads, fork, brk, a large bss. Prints a
+// checksum that depends only on what the program does.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>

@@ -1,13 +1,13 @@
-// What a supervisor is to see or not: notified KIND TIMES
+// Makes calls that a supervisor must, or must not, be notified of: notified KIND TIMES
 //   asks        TIMES calls of getppid; prints the result or -errno of each
-//   hides       getppid, no longer dumpable, getppid
+//   hides       getppid, becomes undumpable, getppid
 //   listens     installs a filter with a listener of its own, and one without; prints 0 or -errno of both
 //   leaves      ends by exit_group while another thread calls getppid for ever
 //   dies        sends itself SIGKILL
 //   replaced    executes itself with the kind asks
-//   handles     getppid, with a handler of SIGUSR1 that does not ask for calls to be restarted
-//   alarmed     maps and unmaps 2M so many times, with such a handler of a timer's signals, one each 100 us; prints how often mmap
-//               returned EINTR, and the number of signals
+//   handles     getppid, with a handler of SIGUSR1 without SA_RESTART
+//   alarmed     maps and unmaps 2M TIMES times, with such a handler for a timer's signals, one per 100 us; prints how often
+//               mmap returned EINTR, and the number of signals
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>

@@ -1,4 +1,4 @@
-// The time, in seconds.
+// Current time in seconds.
 #include <time.h>
 
 static double now(void) {

@@ -1,4 +1,4 @@
-// A program's own filter: what becomes of one call, unless it is a madvise with MADV_DONTNEED.
+// Installs a filter that applies an action to one call, except to madvise with MADV_DONTNEED.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@ static int install(int number, unsigned action, unsigned flags) {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 3),
-        // The C library gives back the stacks of threads.
+        // The C library gives back thread stacks with it.
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MADV_DONTNEED, 1, 0),
         BPF_STMT(BPF_RET | BPF_K, action),

@@ -1,5 +1,5 @@
-// Locks, advises, asks about and changes parts of a large mapping in every way; prints what the kernel says, and
-// checks that memory kept what it held.
+// Locks, advises, queries and changes parts of a large mapping in every way. Prints the kernel's results, and checks
+// that memory kept its content.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static void fresh(void) {
     part = p + PART;
     for (long at = 0; at < BYTES; at += PAGE) *(long *)(p + at) = at + 1;
 }
-// How many pages do not hold what was written, and are not zero either; and how many are zero.
+// Counts the pages that are neither zero nor hold what was written, and the pages that are zero.
 static void content(const char *what, long result, int error) {
     long zero = 0, wrong = 0;
     for (long at = 0; at < BYTES; at += PAGE) {
@@ -52,7 +52,7 @@ static long in_child(int how) {
     waitpid(child, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
-// A child that drops what its parent has locked: it has not.
+// A child drops memory that its parent has locked; the child's copy is not locked.
 static long drops_in_child(void) {
     if (mlock(part, LENGTH)) return -1;
     pid_t child = fork();

@@ -1,6 +1,6 @@
-// Maps pieces of memory that the kernel joins, and touches them when all are there.
+// Maps pieces of memory that the kernel merges, and touches them once all are mapped.
 //   pieces touch | advise | grow [COUNT KIB]...
-// With `grow` the first piece becomes as large as the second instead.
+// With `grow` the first piece is grown to the size of the second instead.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Sends itself so many signals and handles each: raises TIMES
+// Sends itself TIMES signals and handles each: raises TIMES
 #include <signal.h>
 #include <stdlib.h>
 

@@ -1,10 +1,10 @@
-// Fills 8 large pages' worth of memory, and then splits them: refilled HOW
-// dropped: half of each is dropped (MADV_DONTNEED) and written again; halves: both halves, one after the other
-// freed: half of each may be freed (MADV_FREE) and is written again
-// moved: all of it is moved (mremap) to where no page of that size fits
-// cut: a page of each is protected for a while
-// forked: a child writes all of it
-// late: it is filled while mapped in pieces that are too small, which the kernel joins
+// Fills 8 large pages' worth of memory, and then splits the pages: refilled HOW
+// dropped: half of each page is dropped (MADV_DONTNEED) and written again; halves: both halves, one after the other
+// freed: half of each page is freed lazily (MADV_FREE) and written again
+// moved: all memory is moved (mremap) to addresses that are not aligned to that page size
+// cut: one base page of each is protected for a while
+// forked: a child writes all memory
+// late: memory is filled while mapped in pieces that are too small, which the kernel then merges
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static char *map(char *where, size_t bytes, int flags) {
     return p;
 }
 
-// Ends the program with a little more memory than it had before, so that its peak is here.
+// Ends the program with slightly more memory than before, so that its peak is at this point.
 static void end(void) {
     static char last[65536];
     fill(last, sizeof last);

@@ -1,6 +1,6 @@
-// Reserves so many regions and opens them one after the other, all but the last page of each, with some work
-// between, as QEMU (6.1) does with its code buffer: regions TIMES BYTES WORK_US
-// Prints the seconds that it took. It has some hundred other mappings, as large programs have.
+// Reserves TIMES regions of BYTES bytes and makes them accessible one after the other, all but the last page of each,
+// with WORK_US microseconds of work between, as QEMU 6.1 does with its code buffer: regions TIMES BYTES WORK_US
+// Prints the seconds taken. It has some hundred other mappings, as large programs have.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

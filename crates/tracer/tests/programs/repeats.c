@@ -1,4 +1,4 @@
-// Makes one kind of call again and again, and prints the seconds that it took: repeats KIND TIMES
+// Repeats one kind of call, and prints the seconds taken: repeats KIND TIMES
 // KIND: heap (malloc of 3000 bytes, touched), mmap (2M, unmapped again), forks, execs (of true), raises
 #define _GNU_SOURCE
 #include <signal.h>

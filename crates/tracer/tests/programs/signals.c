@@ -38,17 +38,17 @@ static void timer(void) {
     struct itimerval every = {{0, 1000}, {0, 1000}};
     double begin = cpu();
     setitimer(ITIMER_PROF, &every, 0);
-    // So long that a pause of the whole machine, which counts as time of its processors and has no ticks, is a small part of it.
+    // Long enough that a pause of the whole machine, which counts as CPU time but has no ticks, is a small part of it.
     while (cpu() < begin + 1) map_once();
     sigset_t mask;
     sigprocmask(SIG_SETMASK, 0, &mask);
     int blocked = 0;
     for (int i = 1; i < 65; i++) blocked += sigismember(&mask, i) == 1;
-    // A tick of the kernel, not of the timer, bounds the rate: at least 100 Hz everywhere.
+    // The kernel's tick, not the timer, bounds the rate: at least 100 Hz everywhere.
     printf("timer: enough %d, strange %u, blocked %d\n", ticks >= 88 && ticks <= 1100, strange, blocked);
 }
 
-// A child maps memory all the time; each SIGSTOP must hold it, and each SIGCONT let it go.
+// A child maps memory all the time; each SIGSTOP must stop it, and each SIGCONT resume it.
 static void stops(void) {
     volatile uint64_t *count = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t child = fork();
@@ -71,7 +71,7 @@ static void stops(void) {
     printf("stops: held %d, went on %d, killed %d\n", held, went_on, WTERMSIG(status));
 }
 
-// A job that stops itself, as a shell sees it.
+// A job that stops itself, as seen by a shell.
 static void self(void) {
     pid_t child = fork();
     int status;

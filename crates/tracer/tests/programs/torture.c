@@ -1,9 +1,9 @@
-// Thousands of random memory calls from a seed, beside a shadow of what every page must read.
+// Makes thousands of random memory calls from a seed, and checks memory against a shadow of what every page must contain.
 //
 //   torture SEED STEPS [closed]
 //
-// Prints "torture SEED STEPS kept its memory" when nothing was ever wrong. With `closed` it also expects
-// closed pages (PROT_NONE) to fault; that they do not is the one thing that hugetlb policies may change.
+// Prints "torture SEED STEPS kept its memory" if no error occurred. With `closed` it also expects inaccessible pages
+// (PROT_NONE) to fault; this is the only check that hugetlb policies may violate.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -138,7 +138,7 @@ static void replace(struct map *m) {
     part(m, &from, &pages);
     char *at = m->start + from * page_bytes;
     int protection = any_protection();
-    // Over a hole something else may stand by now, for example memory of the other threads.
+    // Another mapping may have taken the place of a hole by now, for example memory of the other threads.
     if (!all_mapped(m, from, pages)) return;
     if (below(4) == 0) {
         if (pages > 8) pages = 8;
@@ -148,7 +148,7 @@ static void replace(struct map *m) {
         return;
     }
     if (below(8) == 0) {
-        // A refused call changes nothing.
+        // A call that is refused changes nothing.
         if (mmap(at, pages * page_bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, 999, 0) != MAP_FAILED) die("fd", m, from);
         return;
     }
@@ -198,7 +198,7 @@ static void hint(struct map *m) {
         madvise(m->start + from * page_bytes, pages * page_bytes, hints[below(sizeof hints / sizeof *hints)]);
 }
 
-// mremap needs one mapping under the old range; where it is cut, the kernel refuses and nothing changes.
+// mremap needs one mapping under the old range. If that is split, the kernel refuses the call and nothing changes.
 static void resize(struct map *m) {
     if (!all_mapped(m, 0, m->pages) || file_inside(m, 0, m->pages)) return;
     size_t pages = 1 + below(MOST_PAGES);
@@ -223,7 +223,7 @@ static void move(struct map *m, struct map *target) {
     char *to = mremap(m->start, m->pages * page_bytes, m->pages * page_bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
                       target->start);
     if (to == MAP_FAILED) {
-        // The kernel may refuse an old range of several mappings, with the target gone already or not.
+        // The kernel may refuse an old range of several mappings, before or after it has unmapped the target.
         for (size_t at = 0; at < m->pages; at++) munmap(target->start + at * page_bytes, page_bytes);
         set(target, 0, m->pages, ABSENT, 1);
         return;
@@ -237,7 +237,7 @@ static uint64_t heap_words;
 static uint64_t heap_seed;
 static uint64_t heap_word(uint64_t at) { return (at + 1) * (heap_seed | 1); }
 
-// The heap above what the start of the program needed is this test's alone.
+// Only this test uses the heap above what the start of the program needed.
 static void heap(void) {
     uint64_t *words = (uint64_t *)heap_start;
     for (uint64_t at = 0; at < heap_words; at += STRIDE)
@@ -251,7 +251,7 @@ static void heap(void) {
     heap_words = wanted;
     heap_seed = next();
     for (uint64_t at = 0; at < heap_words; at += STRIDE) words[at] = heap_word(at);
-    // The words between are cleared, so that fresh memory can be told from old.
+    // The words between are set to all ones, so that fresh memory can be distinguished from old memory.
     for (uint64_t at = 0; at < heap_words; at += FILL) if (at % STRIDE) words[at] = ~0ull;
 }
 
@@ -275,7 +275,7 @@ static void copy(void) {
     state = here + 3;
 }
 
-// Small mappings come and go beside all this: they must never be touched.
+// Small mappings come and go meanwhile: they must never be touched.
 static void *neighbour(void *arg) {
     uint64_t mine = (uintptr_t)arg * 0x9e3779b97f4a7c15u, round = 0;
     char *held[64] = {0};
@@ -296,7 +296,7 @@ static void *neighbour(void *arg) {
     return 0;
 }
 
-// Counts in a page of a large mapping whose other pages the main thread closes and opens.
+// Counts in one page of a large mapping while the main thread closes and opens the other pages.
 static volatile uint64_t *counter;
 static volatile uint64_t counted;
 static void *count(void *arg) {

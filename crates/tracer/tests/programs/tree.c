@@ -1,4 +1,4 @@
-// Every way to make and to end a task, while memory is mapped. Prints how many of each went well.
+// Creates and ends tasks in every way, while memory is mapped. Prints how many of each succeeded.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -61,7 +61,7 @@ static void *keep_mapping(void *arg) {
     for (;;) map_once();
     return 0;
 }
-// exec from a thread that is not the first, while others and the first one map memory.
+// exec from a thread that is not the first, while other threads, including the first, map memory.
 static int executed_by_thread(void) {
     pid_t pid = fork();
     if (!pid) {
@@ -88,7 +88,7 @@ static int first_thread_ends(void) {
     }
     return code_of(pid) == 6;
 }
-// Killed at any moment: while mapping, while starting threads, while forking.
+// Killed at a random moment: while mapping, while starting threads, while forking.
 static int killed(int times) {
     pid_t pid = fork();
     if (!pid) {

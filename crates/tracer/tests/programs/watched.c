@@ -1,4 +1,4 @@
-// Has faults in parts of large mappings served, and pages moved, by userfaultfd. Prints what was served.
+// Serves faults in parts of large mappings, and moves pages, by userfaultfd. Prints what was served.
 //   watched [limited]
 #define _GNU_SOURCE
 #include <errno.h>
@@ -65,7 +65,7 @@ static void say(const char *what, int error, long sum) {
 
 int main(int argc, char **argv) {
     (void)argv;
-    alarm(60); // a fault that nobody can serve
+    alarm(60); // a fault that cannot be served
     uffd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | USER_MODE_ONLY);
     struct uffdio_api api = {UFFD_API, 0, 0};
     if (uffd < 0 || ioctl(uffd, UFFDIO_API, &api)) return printf("no userfaultfd: %s\n", strerror(errno)), 0;

@@ -1,4 +1,4 @@
-//! Programs with filters, signals, debuggers and privileges of their own.
+//! Programs with their own filters, signals, debuggers and privileges.
 
 use super::*;
 
@@ -58,7 +58,7 @@ fn a_32_bit_program_runs_untouched() {
     if !cfg!(target_arch = "x86_64") {
         return skip("x86-64");
     }
-    // Of no library, so that the compiler of this architecture is enough.
+    // Without libraries, so that the host's compiler is enough.
     let options = ["-m32", "-static", "-nostdlib", "-ffreestanding", "-fno-pic", "-fno-stack-protector"];
     let Some(program) = compile("gcc", "abi32", &options) else { return skip("gcc") };
     let expected = bare(&[text(&program)]);
@@ -68,7 +68,7 @@ fn a_32_bit_program_runs_untouched() {
         assert_eq!(outcome.output, expected, "{policy}");
         assert!(outcome.has(&Cause::ForeignAbi));
     }
-    // It enables THP for itself, which nobody stops; the filter answers.
+    // The program enables THP for itself. No tracer stops that; the filter answers.
     let Some(mut settings) = Settings::lease() else { return skip("root") };
     settings.set(&format!("{THP}/enabled"), "always");
     let huge = |policy: &str| under(policy, &[text(&program)]).seen.bytes("AnonHugePages");
@@ -95,7 +95,7 @@ fn roots_programs_change_their_user_by_exec_and_other_users_do_not() {
     assert!(!outcome.has(&Cause::PrivilegeNotGained));
 }
 
-/// Runs one ignored test of this file as nobody, on a program.
+/// Runs one ignored test of this file as the unprivileged user `nobody()`, on a program.
 fn as_nobody(test: &str, program: &Path, mode: u32) {
     let folder = public_folder();
     let program = public_copy(&folder, program, mode);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The program without a tracer, by the same start.
+/// Runs the program without a tracer, started in the same way.
 fn run_untraced(command: &[&str]) -> (Result<Ended, LaunchError>, String) {
     let mut file = tempfile::tempfile().expect("a file for the output");
     let ended = run_bare(&launch(command, &file), Duration::from_millis(200));

@@ -1,4 +1,4 @@
-//! How trees end, and what is seen of them before.
+//! How trees end, and what the witness sees before.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn what_outlives_the_root_is_killed() {
     assert!(outcome.ended.killed_leftovers >= 2);
 }
 
-/// A daemon at work is waited for, as a program in the foreground is; one that waits is not.
+/// A daemon that works is waited for, like a program in the foreground; one that is idle is not.
 #[test]
 fn what_outlives_the_root_and_works_is_let_finish() {
     let _alone = alone();
@@ -29,7 +29,7 @@ fn what_outlives_the_root_and_works_is_let_finish() {
     assert_eq!((alone.outlived_s, alone.outlived_cpu_s), (0.0, 0.0));
 }
 
-/// Takes so long for every look.
+/// A witness whose every look takes this long.
 struct Slow(Duration);
 
 impl Witness for Slow {
@@ -42,7 +42,7 @@ impl Witness for Slow {
     fn unmaps(&mut self, _: libc::pid_t, _: u64, _: u64) {}
 }
 
-/// Wants to see all that goes, and counts it.
+/// A witness that counts all memory that is given back.
 #[derive(Default)]
 struct Everything {
     gone_bytes: u64,
@@ -89,11 +89,11 @@ fn programs_do_not_notice_that_all_is_looked_at() {
         assert_eq!((exit, &output), (Exit::Code(0), &expected), "{policy}");
         for how in ["unmap", "heap", "shrink", "drop", "free", "over"] {
             let (exit, _, seen) = looked(policy, &[text(&pieces), "524288", "16777216", how]);
-            // Under hugetlb a page of the pool goes with its last piece.
+            // Under hugetlb a pool page is given back with its last piece.
             let all_but = if policy == "hugetlb-2m" && how == "free" { 16 << 20 } else { 2 << 20 };
             assert!(exit == Exit::Code(0) && seen.gone_bytes >= (16 << 20) - all_but, "{policy} {how}: {exit:?}");
         }
-        // Failed attempts along PATH are told too, and the start of the program itself is not.
+        // Failed exec attempts along PATH are reported too, but the start of the program itself is not.
         let (exit, _, seen) = looked(policy, &[text(&pieces), "524288", "1048576", "exec"]);
         assert!(exit == Exit::Code(0) && seen.replaced >= 1, "{policy}: {exit:?}");
         assert_eq!(looked(policy, &[text(&pieces), "524288", "1048576", "keep"]).2.replaced, 0, "{policy}");
@@ -120,7 +120,7 @@ fn looks_are_told_by_what_they_do_to_the_wall_time() {
         for (took_s, looks) in [(looks.apart_s, apart), (looks.within_s, within), (looks.after_s, after)] {
             assert!(took_s >= look_s * looks && (looks > 0.0 || took_s == 0.0), "{line}: {took_s}");
         }
-        // However slow the machine is: what is apart or after is not in the wall time, and what is within is.
+        // This holds however slow the machine is: `apart_s` and `after_s` are not in the wall time, and `within_s` is.
         assert!(
             wall_s >= looks.within_s && wall_s <= all_s - looks.apart_s - looks.after_s,
             "{line}: {wall_s} of {all_s} s"
@@ -168,7 +168,7 @@ fn redis_keeps_its_data_and_its_large_pages() {
         until $c info persistence | grep -q bgsave_in_progress:0; do sleep 0.02; done; \
         $c info persistence | grep -o last_bgsave_status:ok; $c dbsize; $c debug digest; $c shutdown nosave; wait";
     let mut settings = Settings::lease();
-    // redis does so where THP is on for all.
+    // redis disables THP if it is enabled for all memory.
     let disables = settings.as_mut().is_some_and(|settings| settings.set(&format!("{THP}/enabled"), "always"));
     let expected = bare(&["sh", "-c", line]);
     assert!(expected.contains("ok") && expected.contains("100000"), "{expected}");

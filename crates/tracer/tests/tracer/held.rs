@@ -1,4 +1,4 @@
-//! The policy must hold.
+//! Tests that the policy holds.
 
 use super::*;
 
@@ -42,16 +42,16 @@ fn pieces_that_the_kernel_joins_are_huge_together() {
         assert_eq!(outcome.output, bare(&command), "{policy} {mappings:?}");
         outcome.seen.bytes("AnonHugePages") >> 20
     };
-    // (count, KiB): as if it advised them all itself, but for the ends.
+    // (count, KiB): as if the program had advised all of them itself, except for the ends.
     assert!(huge_mib("default", &["advise", "200", "1028"]) >= 196);
     assert_eq!(huge_mib("default", &["touch", "200", "1028"]), 0);
     assert!(huge_mib("thp", &["touch", "200", "1028"]) >= 196);
     assert!(huge_mib("thp", &["touch", "300", "128"]) >= 32);
-    // Those below the least are advised with the next one that is not.
+    // Pieces below the minimum are advised together with the next piece that is large enough.
     assert!(huge_mib("thp", &["touch", "1", "16", "200", "64", "1", "128"]) >= 8);
-    // And are not where none comes: a stop for each would cost more than it brings.
+    // They are not advised if no such piece follows: a stop for each would cost more than it gains.
     assert_eq!(huge_mib("thp", &["touch", "200", "64"]), 0);
-    // What grows out of being too small.
+    // A mapping that grows from too small to large enough.
     assert!(huge_mib("thp", &["grow", "1", "64", "1", "16384"]) >= 14);
 }
 
@@ -61,7 +61,7 @@ fn prefaulted_memory_is_resident_at_once() {
     let Some(program) = c("churn") else { return };
     let faults = |policy| under(policy, &[text(&program), "50", "8388608", "0"]).ended.usage;
     let (lazy, eager) = (faults("thp"), faults("thp+prefault"));
-    // Three whole large pages at least of each mapping: populating counts as faults (`mm_account_fault`, mm/memory.c).
+    // At least three whole large pages of each mapping: populating counts as faults (`mm_account_fault`, mm/memory.c).
     assert!(eager.minor_faults >= lazy.minor_faults + 3 * 50, "{eager:?} against {lazy:?}");
 }
 
@@ -74,7 +74,7 @@ fn prefaulted_pool_pages_are_resident_at_once_and_small_mappings_too() {
         return skip("40 hugetlb pages of 2M");
     }
     let faults = |policy, bytes| under(policy, &[text(&program), "50", bytes, "0"]).ended.usage.minor_faults;
-    // Two pages of the pool each, and twenty of the base size; nothing of them is touched.
+    // Two pool pages each, and twenty base pages; the program touches none of them.
     for (bytes, pages) in [("4194304", 2), ("81920", 20)] {
         let (lazy, eager) = (faults("hugetlb-2m", bytes), faults("hugetlb-2m+prefault", bytes));
         assert!(eager >= lazy + pages * 50, "{bytes}: {eager} against {lazy}");

@@ -1,8 +1,8 @@
-//! Programs of every kind under every policy: they must not notice, and the policy must hold.
+//! Runs programs of every kind under every policy: the programs must not notice, and the policy must hold.
 //!
-//! The programs are in `programs`, compiled on the way. What a test needs and does not find (root, a
-//! compiler, a tool) it names as `skipped: needs X`. Settings are changed under the lock of pagelab's lease and
-//! put back.
+//! The programs are in `programs` and are compiled on demand. If a test needs something that is missing (root, a
+//! compiler, a tool), it prints `skipped: needs X`. Settings are changed under the lock of pagelab's lease and
+//! restored.
 
 mod confined;
 mod controls;
@@ -32,9 +32,9 @@ use study::trial::Exit;
 use testing::skip;
 use tracer::{Ended, Extent, Launch, LaunchError, Leftovers, Pace, Refusal, Rewriting, User, Witness, run, run_bare};
 
-// ---- what the tests stand on ----
+// ---- what the tests use ----
 
-/// One tree at a time: the leash and the waiting are the process's.
+/// Only one tree at a time: the leash and waiting are process-wide.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -57,21 +57,21 @@ fn user(name: &str, id: u32) -> User {
     User { name: name.into(), uid: id, gid: id, groups: vec![id], home: "/".into(), shell: "/bin/sh".into() }
 }
 
-/// Where the programs are compiled to.
+/// The directory of the compiled programs.
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tracer");
     fs::create_dir_all(&folder).expect("a folder for programs");
     folder
 });
 
-/// A folder whose files every user can execute.
+/// A directory whose files every user can execute.
 fn public_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("a readable folder");
     folder
 }
 
-/// A copy of a program there, with a mode.
+/// Copies a program into `folder` with a file mode.
 fn public_copy(folder: &tempfile::TempDir, program: &Path, mode: u32) -> PathBuf {
     let copy = folder.path().join(program.file_name().expect("a file"));
     fs::copy(program, &copy).expect("a copy");
@@ -79,7 +79,7 @@ fn public_copy(folder: &tempfile::TempDir, program: &Path, mode: u32) -> PathBuf
     copy
 }
 
-/// Compiles a C program of `programs`; `None` where there is no such compiler.
+/// Compiles a C program of `programs`; `None` if the compiler is missing.
 fn compile(compiler: &str, name: &str, options: &[&str]) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(format!("{name}.c"));
     let variant: String = options.iter().flat_map(|option| option.chars()).filter(|c| c.is_alphanumeric()).collect();
@@ -98,7 +98,7 @@ fn c(name: &str) -> Option<PathBuf> {
     })
 }
 
-/// What a program in a tree had at its end, and what it said.
+/// The result, the memory and the output of a program's tree.
 struct Outcome {
     ended: Ended,
     output: String,
@@ -115,7 +115,7 @@ impl Outcome {
     }
 }
 
-/// The largest figure of each kind that any process had at its end, in bytes.
+/// The largest value of each kind that any process had at its end, in bytes.
 #[derive(Default)]
 struct Seen {
     processes: usize,
@@ -197,15 +197,15 @@ fn pool_file() -> String {
     "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages".into()
 }
 
-/// Settings that are put back in the end. The lock of the tests and that of pagelab's lease are held meanwhile, so that no pagelab
-/// changes them too, or takes them for those to put back.
+/// Settings that are restored on drop. Meanwhile it holds the lock of the tests and that of pagelab's lease, so that no
+/// pagelab changes the settings too, or saves these values as the original ones.
 struct Settings {
     saved: Vec<(String, String)>,
     _locks: [Flock<File>; 2],
 }
 
 impl Settings {
-    /// `None` where this user may not change them.
+    /// `None` if this user may not change settings.
     fn lease() -> Option<Settings> {
         if !is_root() {
             return None;
@@ -219,7 +219,7 @@ impl Settings {
         Some(Settings { saved: Vec::new(), _locks: locks })
     }
 
-    /// Whether the setting took.
+    /// Sets a setting. Returns whether it took effect.
     fn set(&mut self, path: &str, value: &str) -> bool {
         let Ok(found) = fs::read_to_string(path) else { return false };
         let chosen = found.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(chosen, _)| chosen);
@@ -246,7 +246,7 @@ fn has_4k_pages_and_2m_leaves() -> bool {
     host.page_sizes().base == PageSize::K4 && host.page_sizes().pmd == Some(PageSize::M2)
 }
 
-/// THP for advised memory only, so that the advice makes the difference.
+/// Enables THP for advised memory only, so that the advice makes the difference.
 fn advised_only() -> Option<Settings> {
     let mut settings = Settings::lease()?;
     let set = settings.set(&format!("{THP}/enabled"), "madvise") && has_4k_pages_and_2m_leaves();
@@ -254,6 +254,6 @@ fn advised_only() -> Option<Settings> {
     set.then_some(settings)
 }
 
-/// Policies that need nothing but the kernel.
+/// Policies that need only the kernel.
 const POLICIES: [&str; 7] =
     ["default", "base", "thp", "thp+prefault", "default+no-huge", "thp+no-guards", "thp+no-guards+prefault"];

@@ -1,4 +1,4 @@
-//! The program must not notice.
+//! Tests that the program does not notice the tracer.
 
 use super::*;
 
@@ -35,12 +35,12 @@ fn static_programs_give_their_answer() {
     }
 }
 
-/// Where the library is part of the program, what the kernel writes to in a copy before that runs lies on the heap.
+/// In a statically linked program the memory that the kernel writes in a copy before the copy runs (rseq) is on the heap.
 #[test]
 fn copies_of_static_programs_live_where_the_pool_is_empty() {
     let _alone = alone();
     let Some(mut settings) = Settings::lease() else { return skip("root") };
-    // The heap has one, and none is left for a copy; one is left; all that is wanted.
+    // The pool has one page for the heap and none for a copy; or one page for a copy; or as many as wanted.
     for pages in ["1", "6", "40"] {
         if !settings.set(&pool_file(), pages) {
             return skip(format!("{pages} hugetlb pages of 2M"));
@@ -116,7 +116,7 @@ fn shells_compilers_and_interpreters() {
     }
 }
 
-/// Runs the torture over seeds; says where it went wrong.
+/// Runs `torture` over seeds. Panics with the seed that failed.
 fn torture(policies: &[&str], seeds: std::ops::Range<u32>, closed: bool) {
     let Some(program) = c("torture") else { return };
     for seed in seeds {
@@ -211,7 +211,7 @@ fn pool_pages_that_cannot_be_given_back_are_said() {
     if !settings.set(&pool_file(), "20") {
         return skip("20 hugetlb pages of 2M");
     }
-    // It limits its addresses first: there is no room for the base pages.
+    // The program limits its address space first, so there is no room for the base pages.
     let command = [text(&program), "limited"];
     assert_eq!(bare(&command), "limited: error 0");
     let outcome = under("hugetlb-2m", &command);

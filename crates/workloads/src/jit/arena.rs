@@ -1,4 +1,4 @@
-//! An arena: regions for code, filled in order, as TCG and other translators lay them out.
+//! An arena: regions for code that are filled in order, laid out like those of TCG and other translators.
 
 use std::ops::Range;
 
@@ -8,49 +8,49 @@ use policy::size::PageSize;
 use super::code::Isa;
 use super::mapping::{Advice, JitError, Reservation, memory_file};
 
-/// Functions begin at multiples of this, which suits both instruction sets.
+/// Alignment of functions in bytes; it suits both instruction sets.
 const ALIGNMENT: usize = 16;
 
-/// What an arena is like.
+/// The layout of an arena.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// The number of regions.
     pub regions: usize,
-    /// From the start of a region to that of the next, in whole base pages.
+    /// Distance from the start of one region to the next in bytes; a multiple of the base page.
     pub stride_bytes: usize,
-    /// A guard at the end of every region; 0 for none. In whole base pages, and less than the stride.
+    /// Size in bytes of the guard at the end of every region; 0 for none. A multiple of the base page, and less than the stride.
     pub guard_bytes: usize,
-    /// Two views of one memfd, one to write and one to execute, instead of one mapping for both. Guards are in
-    /// the first only, as in QEMU's split-wx.
+    /// Two views of one memfd, one writable and one executable, instead of one mapping for both. Guards are only in the writable
+    /// view, as in QEMU's split-wx.
     pub dual: bool,
-    /// What is said about large pages, of all views.
+    /// Advice about large pages, for all views.
     pub advice: Advice,
     /// Every view begins at a multiple of this.
     pub alignment: PageSize,
 }
 
-/// Code and the memory that it is in.
+/// Generated code and the memory that holds it.
 #[derive(Debug)]
 pub struct Arena {
     shape: Shape,
     isa: Isa,
-    /// What is written through; also executed where there is no other.
+    /// The view that code is written through; code is also executed from it if there is no other.
     writable: Reservation,
     executable: Option<Reservation>,
-    /// Where the next function goes.
+    /// Offset of the next function.
     next: usize,
-    /// Where functions begin.
+    /// Offsets at which functions begin.
     functions: Vec<usize>,
 }
 
 impl Arena {
-    /// Maps the memory of an arena; nothing of it is present yet.
+    /// Maps the memory of an arena; no page of it is present yet.
     ///
     /// # Errors
-    /// [`JitError`]: no generator for this machine, or the kernel refuses.
+    /// [`JitError`]: there is no generator for this machine, or the kernel refuses.
     ///
     /// # Panics
-    /// When the shape has no region, no stride, or a guard that is as large.
+    /// When the shape has no region, no stride, or a guard that is not smaller than the stride.
     pub fn map(shape: Shape) -> Result<Arena, JitError> {
         assert!(shape.regions > 0 && shape.guard_bytes < shape.stride_bytes, "no arena: {shape:?}");
         let isa = Isa::native().ok_or(JitError::Architecture(std::env::consts::ARCH))?;
@@ -69,7 +69,7 @@ impl Arena {
         Ok(arena)
     }
 
-    /// Advises, and gives regions their access: guards are what stays, or becomes, inaccessible.
+    /// Advises the memory and makes the regions accessible; guards stay or become inaccessible.
     fn open(&self) -> Result<(), JitError> {
         self.writable.advise(self.shape.advice)?;
         let Shape { regions, stride_bytes, guard_bytes, .. } = self.shape;
@@ -91,13 +91,13 @@ impl Arena {
         }
     }
 
-    /// Generates a function for these constants ([`super::compute`]) and puts it behind the last one. Returns its
-    /// number and the bytes of its code, or nothing when it does not fit any more.
+    /// Generates a function for these constants ([`super::compute`]) and appends it. Returns its index and the length of its code
+    /// in bytes, or `None` when it does not fit.
     pub fn generate(&mut self, constants: &[u64]) -> Option<(usize, usize)> {
         let code = self.isa.encode(constants);
         let at = self.place(code.len())?;
-        // SAFETY: `place` has found room that no function and no guard is in, and the view is writable there.
-        // No reference to these bytes exists.
+        // SAFETY: `place` has found room outside every function and guard, and the view is writable there. No reference to these
+        // bytes exists.
         unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), self.writable.start().add(at).as_ptr(), code.len()) };
         // SAFETY: these bytes were just written and are not written again, so a shared slice of them is sound.
         let executed = unsafe { std::slice::from_raw_parts(self.code_at(at), code.len()) };
@@ -107,7 +107,7 @@ impl Arena {
         Some((self.functions.len() - 1, code.len()))
     }
 
-    /// Where code of this length goes: a region holds it whole.
+    /// Offset for code of this length, which must fit in one region.
     fn place(&self, bytes: usize) -> Option<usize> {
         let Shape { regions, stride_bytes, guard_bytes, .. } = self.shape;
         let usable_bytes = stride_bytes - guard_bytes;
@@ -125,18 +125,17 @@ impl Arena {
     /// Runs a function on a number.
     ///
     /// # Panics
-    /// When there is no function of that number.
+    /// When there is no function of that index.
     pub fn run(&self, function: usize, number: u64) -> u64 {
         let code = self.code_at(self.functions[function]);
         dynasmrt::cache_control::prepare_for_execution(&[]);
-        // SAFETY: at this address stands the whole of a function that `Isa::encode` made for this machine, which
-        // takes and returns one number by the C convention and touches no memory; it is executable, and nothing
-        // writes to it as long as the arena lives.
+        // SAFETY: this address holds a complete function that `Isa::encode` generated for this machine. It takes and returns one
+        // number by the C convention and touches no memory; it is executable, and nothing writes to it while the arena exists.
         let function = unsafe { std::mem::transmute::<*const u8, extern "C" fn(u64) -> u64>(code) };
         function(number)
     }
 
-    /// The instruction set of its code.
+    /// The instruction set of the generated code.
     pub fn isa(&self) -> Isa {
         self.isa
     }
@@ -146,7 +145,7 @@ impl Arena {
         self.executable.as_ref().unwrap_or(&self.writable).addresses()
     }
 
-    /// The addresses through which code is written, where these are others.
+    /// The addresses through which code is written, where they differ from those it is executed from.
     pub fn written(&self) -> Option<Range<u64>> {
         self.executable.as_ref().map(|_| self.writable.addresses())
     }

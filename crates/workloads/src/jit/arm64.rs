@@ -1,4 +1,4 @@
-//! The generator for arm64 (AAPCS64: the number comes and goes in x0).
+//! The generator for arm64 (AAPCS64: argument and result are in x0).
 
 use dynasmrt::aarch64::Aarch64Relocation;
 use dynasmrt::{DynasmApi, VecAssembler, dynasm};
@@ -10,7 +10,7 @@ pub(super) fn encode(constants: &[u64]) -> Vec<u8> {
     for constant in constants {
         let part = |at: u32| (constant >> (16 * at)) as u32 & 0xffff;
         let (part0, part1, part2, part3) = (part(0), part(1), part(2), part(3));
-        // There is no rotation to the left.
+        // arm64 has no rotation to the left.
         let right = 64 - ROTATION;
         dynasm!(ops
             ; .arch aarch64
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
     use crate::jit::compute;
 
-    /// A program that calls the code with a number and writes what comes back to its standard output.
+    /// A program that calls the code with a number and writes the result to its standard output.
     const CALLER: &str = r#"
         #include <stdint.h>
         #include <stdio.h>

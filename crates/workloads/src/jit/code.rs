@@ -1,4 +1,4 @@
-//! What a piece of generated code computes, and for which instruction sets there is code for it.
+//! What a piece of generated code computes, and the instruction sets for which code can be generated.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// This machine's; `None` where there is no generator for it.
+    /// The instruction set of this machine; `None` where there is no generator for it.
     pub fn native() -> Option<Isa> {
         match std::env::consts::ARCH {
             "x86_64" => Some(Isa::X86_64),
@@ -23,8 +23,8 @@ impl Isa {
         }
     }
 
-    /// Code of a function of one 64-bit number that does a step for each constant; see [`compute`]. It uses no
-    /// memory and keeps to the C calling convention.
+    /// Code of a function of one 64-bit number that performs one step for each constant; see [`compute`]. It uses no memory and
+    /// follows the C calling convention.
     pub fn encode(self, constants: &[u64]) -> Vec<u8> {
         match self {
             Isa::X86_64 => x86_64::encode(constants),
@@ -32,7 +32,7 @@ impl Isa {
         }
     }
 
-    /// How many steps fit into a piece of code of so many bytes.
+    /// How many steps fit into `bytes` bytes of code.
     pub fn steps_in(self, bytes: usize) -> usize {
         let one_bytes = self.encode(&[0]).len();
         let step_bytes = self.encode(&[0, 0]).len() - one_bytes;
@@ -49,7 +49,7 @@ impl fmt::Display for Isa {
     }
 }
 
-/// What the code for these constants makes of a number: an exclusive or, a rotation and an addition for each.
+/// The result of the code for these constants: an exclusive or, a rotation and an addition for each.
 pub fn compute(constants: impl IntoIterator<Item = u64>, number: u64) -> u64 {
     constants
         .into_iter()

@@ -11,38 +11,38 @@ use policy::size::PageSize;
 
 use crate::memory::{self, Mapping};
 
-/// What is said to the kernel about large pages.
+/// The advice to the kernel about large pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// MADV_HUGEPAGE.
     Huge,
     /// MADV_NOHUGEPAGE.
     NoHuge,
-    /// Nothing.
+    /// No advice.
     None,
 }
 
-/// Memory for code that could not be had.
+/// Why memory for code is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum JitError {
     /// The kernel refused a call.
     #[error("cannot {call} for generated code ({bytes} bytes): {source}; {remedy}")]
     Refused {
-        /// What was to be done.
+        /// What the call was to do.
         call: &'static str,
-        /// For how much.
+        /// Length of the memory in bytes.
         bytes: usize,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
-        /// What to do.
+        /// How to remedy it.
         remedy: &'static str,
     },
-    /// There is no generator for this processor.
+    /// There is no generator for this architecture.
     #[error("there is no code generator for {0}; there is one for x86_64 and aarch64")]
     Architecture(&'static str),
 }
 
-/// A range of addresses that is this value's own. Dropped, it is unmapped.
+/// A range of addresses owned by this value; unmapped when dropped.
 #[derive(Debug)]
 pub(super) struct Reservation(Mapping);
 
@@ -56,7 +56,7 @@ impl Reservation {
             .map_err(|source| refused("reserve addresses", bytes, source, "fewer bytes, or a higher `ulimit -v`"))
     }
 
-    /// A view of a file in a new aligned place.
+    /// A view of a file at a new aligned address.
     pub fn of_file(file: &File, bytes: usize, alignment: PageSize, access: ProtFlags) -> Result<Reservation, JitError> {
         let mut reservation = Reservation::new(bytes, alignment)?;
         let mapped = reservation.0.replace_by(file, access);
@@ -74,20 +74,20 @@ impl Reservation {
         self.0.addresses()
     }
 
-    /// Changes what may be done with a part of it.
+    /// Changes the protection of a part of it.
     ///
     /// # Panics
     /// When the part is not inside.
     pub fn protect(&self, offset: usize, bytes: usize, access: ProtFlags) -> Result<(), JitError> {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.0.bytes()), "{offset} + {bytes} is outside");
         const REMEDY: &str = "SELinux (execmem) or a sandbox may forbid writable and executable memory: map it twice";
-        // SAFETY: the part is inside this value's own mapping; no reference into it exists, because arenas
-        // copy into it and call into it through pointers only.
+        // SAFETY: the part is inside the mapping that this value owns. No reference into it exists, because arenas copy into it
+        // and call into it only through pointers.
         unsafe { mprotect(self.start().add(offset).cast(), bytes, access) }
             .map_err(|errno| refused("change the protection of memory", bytes, errno.into(), REMEDY))
     }
 
-    /// Says what is wanted.
+    /// Gives the advice to the kernel.
     pub fn advise(&self, advice: Advice) -> Result<(), JitError> {
         let advice = match advice {
             Advice::Huge => MmapAdvise::MADV_HUGEPAGE,
@@ -100,7 +100,7 @@ impl Reservation {
     }
 }
 
-/// A memfd of so many bytes.
+/// A memfd of `bytes` bytes.
 pub(super) fn memory_file(bytes: usize) -> Result<File, JitError> {
     memory::memory_file(bytes as u64)
         .map_err(|source| refused("make a memfd", bytes, source, "it needs memory or swap for all of it"))

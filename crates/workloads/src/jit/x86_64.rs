@@ -1,4 +1,4 @@
-//! The generator for x86-64 (System V calling convention: the number comes in rdi and goes in rax).
+//! The generator for x86-64 (System V calling convention: the argument is in rdi and the result in rax).
 
 use dynasmrt::x64::X64Relocation;
 use dynasmrt::{DynasmApi, VecAssembler, dynasm};

@@ -1,4 +1,4 @@
-//! `brk-growth`: the heap grows by the program break, is written to, and shrinks.
+//! `brk-growth`: the heap grows by moving the program break, is written to, and shrinks.
 
 use super::{Done, KernelError, Load};
 use crate::memory::{base_page, grow_and_shrink_heap};
@@ -7,10 +7,10 @@ use crate::memory::{base_page, grow_and_shrink_heap};
 pub const PER_SECOND: u64 = 2_000;
 const BYTES: u32 = 1 << 20;
 
-/// Grows and shrinks the heap so many times.
+/// Grows and shrinks the heap `load.operations` times.
 ///
 /// # Errors
-/// What the kernel refuses.
+/// The call that the kernel refuses.
 pub fn run(load: Load) -> Result<Done, KernelError> {
     let Load { operations, seed } = load;
     let pages = u64::from(BYTES).div_ceil(base_page().bytes());

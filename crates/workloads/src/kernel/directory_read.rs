@@ -1,4 +1,4 @@
-//! `directory-read`: the names of 4,096 files, read again and again.
+//! `directory-read`: the names of 4,096 files are read repeatedly.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,14 +7,14 @@ use std::path::Path;
 use super::{Done, KernelError, Load, Stopped, file, go_on, refused};
 use crate::random::mix;
 
-/// Directories in a second, each of 4,096 files.
+/// Readings of the directory of 4,096 files in a second.
 pub const PER_SECOND: u64 = 400;
 const FILES: u64 = 4096;
 
-/// Makes the files in an empty directory, and reads it so many times.
+/// Makes the files in an empty directory, and reads the directory `load.operations` times.
 ///
 /// # Errors
-/// What the kernel refuses, or that it was stopped.
+/// The call that the kernel refuses, or the signal that stopped it.
 pub fn run(load: Load, directory: &Path, stopped: Stopped<'_>) -> Result<Done, KernelError> {
     let rounds = load.operations;
     let mut expected = 0u64;
@@ -36,7 +36,7 @@ pub fn run(load: Load, directory: &Path, stopped: Stopped<'_>) -> Result<Done, K
     })
 }
 
-/// In whichever order the names come: they are added up.
+/// A hash of a name; hashes are added up, so the order of the names does not matter.
 fn hash(name: &OsStr) -> u64 {
     name.as_encoded_bytes().iter().fold(0, |hash, byte| mix(hash ^ u64::from(*byte)))
 }

@@ -1,4 +1,4 @@
-//! `file-churn`: files are created, looked at and removed, in batches, so that the directory has entries to search.
+//! `file-churn`: files are created, queried (stat) and removed in batches, so that the directory has entries to search.
 
 use std::fs;
 use std::path::Path;
@@ -10,10 +10,10 @@ use crate::random::{mix, shuffle};
 pub const PER_SECOND: u64 = 60_000;
 const BATCH: u64 = 512;
 
-/// Creates and removes so many files in an empty directory, and as many more as are left of the last batch.
+/// Creates and removes `load.operations` files in an empty directory, rounded up to whole batches.
 ///
 /// # Errors
-/// What the kernel refuses, or that it was stopped.
+/// The call that the kernel refuses, or the signal that stopped it.
 pub fn run(load: Load, directory: &Path, stopped: Stopped<'_>) -> Result<Done, KernelError> {
     let batches = load.operations.div_ceil(BATCH);
     let mut order: Vec<u64> = (0..BATCH).collect();

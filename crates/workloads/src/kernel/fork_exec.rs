@@ -1,4 +1,4 @@
-//! `fork-exec`: the life of a short process. The parent has touched memory, whose page tables each fork copies.
+//! `fork-exec`: the life of a short process. The parent has touched memory, and every fork copies its page tables.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -10,10 +10,10 @@ use crate::memory::{Anonymous, base_page, fork};
 /// Operations in a second.
 pub const PER_SECOND: u64 = 500;
 
-/// Touches so many bytes (whole base pages), and then forks so many children, each of which executes the program.
+/// Touches `bytes` bytes (whole base pages), then forks `load.operations` children, each of which executes the program.
 ///
 /// # Errors
-/// What the kernel refuses, or a program that does not end with status 0 (127: it could not be executed).
+/// The call that the kernel refuses, or a program that does not exit with status 0 (127: it could not be executed).
 pub fn run(load: Load, bytes: usize, program: &Path) -> Result<Done, KernelError> {
     let operations = load.operations;
     let mut memory = Anonymous::map(bytes)?;

@@ -1,6 +1,6 @@
-//! `mapped-read`: a file is opened, mapped, read to its end (a word of each 64 bytes), unmapped and closed, one after the other.
-//! Where the page cache has it in memory, what is paid for are faults, and how many of them there are follows from the pages
-//! that map a file at once.
+//! `mapped-read`: files are opened, mapped, read completely (one word of every 64 bytes), unmapped and closed, one after the
+//! other. When a file is in the page cache, its faults dominate the cost, and their number depends on how many pages a fault maps
+//! at once (fault-around, folio size).
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -11,24 +11,24 @@ use super::{Done, KernelError, Load, Stopped, file, go_on, refused};
 use crate::memory::Mapping;
 use crate::random::mix;
 
-/// How many files there are.
+/// Number of files.
 pub const FILES: u64 = 16;
-/// A word of so many bytes is read.
+/// One word is read in every line of this many bytes.
 const LINE_BYTES: usize = 64;
 const LINE_WORDS: usize = LINE_BYTES / size_of::<u64>();
-/// What calls and faults of a file cost that is read in no time, and how long a byte takes, in nanoseconds.
+/// The fixed cost of a file (calls and faults) and the cost of reading a byte, in nanoseconds.
 const FILE_NS: f64 = 8000.0;
 const BYTE_NS: f64 = 0.2;
 
-/// Files of so many bytes in a second.
+/// Files of `bytes` bytes read in a second.
 pub fn per_second(bytes: usize) -> u64 {
     (1e9 / (FILE_NS + BYTE_NS * bytes as f64)).max(1.0) as u64
 }
 
-/// Makes files of so many bytes, a multiple of 64, in an empty directory, and reads one so many times.
+/// Makes files of `bytes` bytes, a multiple of 64, in an empty directory, and reads files `load.operations` times.
 ///
 /// # Errors
-/// What the kernel refuses, or that it was stopped.
+/// The call that the kernel refuses, or the signal that stopped it.
 pub fn run(load: Load, bytes: usize, directory: &Path, stopped: Stopped<'_>) -> Result<Done, KernelError> {
     let Load { operations, seed } = load;
     let lines = (bytes / LINE_BYTES) as u64;
@@ -61,8 +61,8 @@ fn read(path: &Path, bytes: usize) -> Result<u64, KernelError> {
     let mapping = Mapping::of_file(&file, bytes, ProtFlags::PROT_READ).map_err(refused("map a file"))?;
     let start = mapping.start().cast::<u64>();
     let sum = (0..mapping.bytes() / LINE_BYTES).fold(0u64, |sum, line| {
-        // SAFETY: the word lies in the mapping, which starts at a page; the file has all these bytes, and nobody else may enter
-        // the directory and cut it.
+        // SAFETY: the word is inside the mapping, which starts at a page; the file has all these bytes, and no other user may
+        // enter the directory to truncate it.
         sum.wrapping_add(unsafe { start.add(line * LINE_WORDS).read() })
     });
     mapping.unmap().map_err(refused("unmap a file"))?;

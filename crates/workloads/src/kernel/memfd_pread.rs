@@ -1,5 +1,5 @@
-//! `memfd-pread`: 64 bytes from a random place of a large file in memory. The kernel copies them through the direct map,
-//! so each read that leaves the reach of the TLB costs a walk of the kernel's own tables, and little else differs.
+//! `memfd-pread`: 64 bytes are read from a random position of a large file in memory. The kernel copies them through the direct
+//! map, so every read beyond the reach of the TLB costs a walk of the kernel's page tables, and little else differs.
 
 use std::os::unix::fs::FileExt;
 
@@ -9,14 +9,14 @@ use crate::random::{below, mix, stream};
 
 /// Operations in a second.
 pub const PER_SECOND: u64 = 2_000_000;
-/// What the size of the file is a multiple of.
+/// The size of the file must be a multiple of this, in bytes.
 pub const BLOCK_BYTES: usize = 1 << 20;
 const READ_BYTES: usize = 64;
 
-/// Reads so many times from a file of so many bytes, a multiple of [`BLOCK_BYTES`].
+/// Reads `load.operations` times from a file of `bytes` bytes, a multiple of [`BLOCK_BYTES`].
 ///
 /// # Errors
-/// What the kernel refuses.
+/// The call that the kernel refuses.
 pub fn run(load: Load, bytes: usize) -> Result<Done, KernelError> {
     let Load { operations: reads, seed } = load;
     let file = memory_file(bytes as u64).map_err(refused("memfd_create"))?;

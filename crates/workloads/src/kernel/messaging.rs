@@ -1,5 +1,5 @@
-//! `sched-messaging`: a group of senders and receivers, each sender writing to each receiver, as one group of
-//! hackbench does with threads (`hackbench -g 1 -T`, `perf bench sched messaging -g 1 -t`).
+//! `sched-messaging`: a group of senders and receivers in which each sender writes to each receiver, like one group of hackbench
+//! with threads (`hackbench -g 1 -T`, `perf bench sched messaging -g 1 -t`).
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,16 +9,16 @@ use std::thread;
 use super::{Done, KernelError, Load, joined, refused, spawned};
 use crate::random::mix;
 
-/// Messages of one sender to one receiver in a second.
+/// Messages from one sender to one receiver in a second.
 pub const PER_SECOND: u64 = 600;
-/// Senders, and receivers; messages in bytes. As hackbench has them.
+/// Number of senders and of receivers, and size of a message in bytes; both as in hackbench.
 const PEOPLE: u64 = 20;
 const MESSAGE_BYTES: usize = 100;
 
-/// Sends so many messages from each sender to each receiver.
+/// Sends `operations` messages from each sender to each receiver.
 ///
 /// # Errors
-/// What the kernel refuses.
+/// The call that the kernel refuses.
 pub fn run(Load { operations: rounds, seed }: Load) -> Result<Done, KernelError> {
     let pairs: Vec<(UnixStream, UnixStream)> =
         (0..PEOPLE).map(|_| UnixStream::pair()).collect::<Result<_, _>>().map_err(refused("socketpair"))?;
@@ -29,7 +29,7 @@ pub fn run(Load { operations: rounds, seed }: Load) -> Result<Done, KernelError>
     let messages = rounds * PEOPLE * PEOPLE;
     Done::of(messages, expected, || {
         thread::scope(|scope| {
-            // The receivers read until nobody has the other ends any more: the senders, or who could not start them.
+            // The receivers read until the other ends are closed: by the senders, or by this thread if it could not start them.
             let outs = Arc::new(outs);
             let receive = |socket| spawned(scope, || received(socket));
             let receivers = ins.into_iter().map(receive).collect::<Result<Vec<_>, _>>()?;
@@ -54,7 +54,7 @@ fn sent(outs: &[UnixStream], message: &[u8], rounds: u64) -> Result<(), KernelEr
     Ok(())
 }
 
-/// The sum of all bytes until the end.
+/// The sum of all bytes until end of file.
 fn received(mut socket: UnixStream) -> Result<u64, KernelError> {
     let mut message = [0; MESSAGE_BYTES];
     let mut sum = 0u64;

@@ -1,10 +1,10 @@
-//! Workloads that live in the kernel: what they touch is the kernel's memory, so what maps *that* decides.
+//! Workloads that run in the kernel: they mostly touch the kernel's memory, so the mapping of *that* memory decides.
 //!
-//! They are the kinds of benchmarks that were run on the three sizes of the direct map in 2021 (scheduling, system
-//! calls, faults, processes, sockets, files), and one that reads through the direct map at random: [`memfd_pread`].
-//! [`syscalls`] is the control, which no page size changes. Each does a fixed amount of work, so that its sum depends on the
-//! amount and the seed alone and every arm does the same. `PER_SECOND` of each is how many operations one 2.5 GHz core without a
-//! hypervisor does in about a second.
+//! They resemble the benchmarks that were run on the three sizes of the direct map in 2021 (scheduling, system calls, faults,
+//! processes, sockets, files); [`memfd_pread`] reads through the direct map at random addresses. [`syscalls`] is the control,
+//! which no page size changes. Each does a fixed amount of work, so its sum depends only on the amount and the seed, and every
+//! arm does the same. Each module's `PER_SECOND` is the number of operations that one 2.5 GHz core without a hypervisor does in
+//! about a second.
 #![expect(clippy::disallowed_methods, reason = "no other user can enter the directory that such a workload is given")]
 
 pub mod brk_growth;
@@ -27,58 +27,58 @@ use std::time::Instant;
 
 use crate::memory::{ForkError, HeapError, MapError};
 
-/// What every one is asked.
+/// The parameters of every workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// How many operations.
+    /// Number of operations.
     pub operations: u64,
-    /// Seed of what is written and in which order.
+    /// Seed for the written data and the order.
     pub seed: u64,
 }
 
-/// What was done.
+/// The result of a workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
-    /// Operations: those that were asked for, or as many more as make whole rounds.
+    /// Number of operations: the requested number, rounded up to whole rounds.
     pub operations: u64,
-    /// The sum of all that came back.
+    /// The sum of all values read.
     pub sum: u64,
-    /// What it must be.
+    /// The correct value of the sum.
     pub expected: u64,
-    /// How long the operations took, without what prepares them, in seconds.
+    /// Duration of the operations in seconds, without their preparation.
     pub total_s: f64,
 }
 
-/// A workload that did not come to its end.
+/// Why a workload did not complete.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// A system call that the workload is made of.
+    /// The kernel refused a system call of the workload.
     #[error("cannot {call}: {source}; `ulimit -a` shows the limits of this session, dmesg what the kernel says")]
     Refused {
-        /// The call.
+        /// The system call.
         call: &'static str,
-        /// What it said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Memory could not be mapped.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// The fork failed, or its child.
+    /// The fork or its child failed.
     #[error(transparent)]
     Fork(#[from] ForkError),
     /// The heap could not be grown.
     #[error(transparent)]
     Heap(#[from] HeapError),
-    /// Whoever runs the workload told it to stop.
+    /// A signal stopped the program that runs the workload.
     #[error("stopped by signal {0}")]
     Stopped(i32),
 }
 
-/// Which signal told the program to stop, if one did. Workloads that have files ask for it between their rounds.
+/// The signal that stopped the program, if any. Workloads with files check it between their rounds.
 pub type Stopped<'a> = &'a dyn Fn() -> Option<i32>;
 
 impl Done {
-    /// Times `work`, which does `operations` operations and hands back a sum.
+    /// Times `work`, which does `operations` operations and returns a sum.
     fn of(
         operations: u64,
         expected: u64,
@@ -90,12 +90,12 @@ impl Done {
     }
 }
 
-/// Says which call the kernel refused.
+/// An error with the call that the kernel refused.
 fn refused(call: &'static str) -> impl Fn(io::Error) -> KernelError {
     move |source| KernelError::Refused { call, source }
 }
 
-/// Ends a workload that was told to stop.
+/// Ends a workload if a signal has stopped the program.
 fn go_on(stopped: Stopped<'_>) -> Result<(), KernelError> {
     stopped().map_or(Ok(()), |signal| Err(KernelError::Stopped(signal)))
 }
@@ -105,8 +105,7 @@ fn file(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:08}"))
 }
 
-/// Starts a thread of a workload. What it waits for must end when its starter returns, with an error too: the scope
-/// waits for it.
+/// Starts a thread of a workload. The scope waits for it, so it must end when its starter returns, even with an error.
 fn spawned<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
@@ -114,7 +113,7 @@ fn spawned<'scope, T: Send + 'scope>(
     thread::Builder::new().spawn_scoped(scope, work).map_err(refused("start a thread"))
 }
 
-/// What a thread of a workload came to.
+/// The result of a thread of a workload.
 fn joined<T>(ended: thread::Result<Result<T, KernelError>>) -> Result<T, KernelError> {
     ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -1,6 +1,6 @@
-//! `page-cache`: files of several sizes are written and read back, and the kernel is asked how much of its page cache holds each.
+//! `page-cache`: files of several sizes are written and read back, and the kernel is asked how much page cache each file uses.
 //!
-//! A file's cache is of whole base pages at least, so a small file takes more of it the larger they are.
+//! A file uses at least whole base pages of page cache, so a small file uses more of it the larger the base pages are.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,32 +13,32 @@ use super::{KernelError, Stopped, file, go_on, refused};
 use crate::memory::{Mapping, base_page};
 use crate::random::mix;
 
-/// How many files there are of each size.
+/// Number of files of each size.
 pub const FILES: u64 = 16;
 /// cachestat(2) has this number on every architecture (Linux 6.5, scripts/syscall.tbl).
 const CACHESTAT: libc::c_long = 451;
 
-/// What the page cache has of files of one size.
+/// The page cache used by files of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The size of a file.
+    /// Size of a file in bytes.
     pub bytes: u64,
-    /// Page cache that holds all of the files.
+    /// Bytes of page cache used by all files of this size.
     pub held_bytes: u64,
 }
 
-/// What told how much of the page cache holds a file.
+/// The system call that reported how much page cache a file uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Teller {
-    /// cachestat(2): all pages of the cache, those of large folios behind the end of the file too.
+    /// cachestat(2): all pages in the cache, including those of large folios beyond the end of the file.
     Cachestat,
-    /// mincore(2), where the kernel has no cachestat, and where a file system keeps no pages of its own (overlayfs, whose files are
-    /// cached as those of the file system below): the pages that a mapping of the file can see.
+    /// mincore(2): the pages that a mapping of the file covers. Used where the kernel has no cachestat, and where a file system
+    /// keeps no pages of its own (overlayfs, whose files are cached as files of the file system below).
     Mincore,
 }
 
 impl Teller {
-    /// The call.
+    /// The name of the system call.
     pub fn name(self) -> &'static str {
         match self {
             Teller::Cachestat => "cachestat",
@@ -47,23 +47,23 @@ impl Teller {
     }
 }
 
-/// What was found.
+/// The result of the workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// One for each size.
+    /// One entry for each size.
     pub held: Vec<Held>,
-    /// Who says so.
+    /// The system call that reported it.
     pub teller: Teller,
-    /// The sum of what was read back.
+    /// The sum of the data read back.
     pub sum: u64,
-    /// What it must be.
+    /// The correct value of the sum.
     pub expected: u64,
 }
 
-/// Writes [`FILES`] files of each size into an empty directory, reads them, and asks how much holds them.
+/// Writes [`FILES`] files of each size into an empty directory, reads them, and queries how much page cache they use.
 ///
 /// # Errors
-/// What the kernel refuses, or that it was stopped.
+/// The call that the kernel refuses, or the signal that stopped it.
 pub fn run(sizes: &[u64], seed: u64, directory: &Path, stopped: Stopped<'_>) -> Result<Found, KernelError> {
     let mut found = Found { held: Vec::new(), teller: Teller::Cachestat, sum: 0, expected: 0 };
     for (at, bytes) in sizes.iter().copied().enumerate() {
@@ -97,7 +97,7 @@ fn held(file: &File, bytes: u64) -> Result<(u64, Teller), KernelError> {
         Ok((pages * base_page().bytes(), Teller::Mincore))
     };
     match pages_by_cachestat(file) {
-        // None at all of what was just read: this file's pages are another file's.
+        // No pages at all for a file that was just read: its pages belong to another file.
         Ok(0) => by_mincore(),
         Ok(pages) => Ok((pages * base_page().bytes(), Teller::Cachestat)),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => by_mincore(),
@@ -105,9 +105,9 @@ fn held(file: &File, bytes: u64) -> Result<(u64, Teller), KernelError> {
     }
 }
 
-/// Pages of the cache of a whole file.
+/// Number of page cache pages of a whole file.
 fn pages_by_cachestat(file: &File) -> io::Result<u64> {
-    // Its offset and its length; a length of 0 is all of the file.
+    // Offset and length; a length of 0 means the whole file.
     let range = [0u64; 2];
     // nr_cache, nr_dirty, nr_writeback, nr_evicted, nr_recently_evicted.
     let mut counts = [0u64; 5];
@@ -116,11 +116,11 @@ fn pages_by_cachestat(file: &File) -> io::Result<u64> {
     if result == 0 { Ok(counts[0]) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Pages of a file of so many bytes that are in memory.
+/// Number of pages in memory of a file of `bytes` bytes.
 fn pages_by_mincore(file: &File, bytes: usize) -> io::Result<u64> {
     let mapping = Mapping::of_file(file, bytes, ProtFlags::PROT_READ)?;
     let mut pages = vec![0u8; bytes.div_ceil(base_page().bytes() as usize)];
-    // SAFETY: the vector has a byte for each page of the mapping, which lives until the end of this function.
+    // SAFETY: the vector has a byte for each page of the mapping, which exists until the end of this function.
     let result = unsafe { libc::mincore(mapping.start().as_ptr().cast(), bytes, pages.as_mut_ptr()) };
     let resident = pages.iter().filter(|page| **page & 1 == 1).count() as u64;
     if result == 0 { Ok(resident) } else { Err(io::Error::last_os_error()) }

@@ -1,4 +1,4 @@
-//! `page-faults`: fresh memory touched for the first time, a fault for each page that the policy maps.
+//! `page-faults`: fresh memory is touched for the first time, with one fault for each page that the policy maps.
 
 use super::{Done, KernelError, Load, refused};
 use crate::memory::{Anonymous, base_page};
@@ -7,10 +7,10 @@ use crate::memory::{Anonymous, base_page};
 pub const PER_SECOND: u64 = 600_000;
 const BYTES: usize = 64 << 20;
 
-/// Touches so many pages, and as many more as are left of the last mapping.
+/// Touches `load.operations` pages, rounded up to whole mappings.
 ///
 /// # Errors
-/// What the kernel refuses.
+/// The call that the kernel refuses.
 pub fn run(load: Load) -> Result<Done, KernelError> {
     let page_words = base_page().bytes() as usize / size_of::<u64>();
     let pages = (BYTES / size_of::<u64>() / page_words) as u64;
@@ -22,11 +22,11 @@ pub fn run(load: Load) -> Result<Done, KernelError> {
         for _ in 0..rounds {
             let mut memory = Anonymous::map(BYTES)?;
             for (words, page) in memory.slice_mut::<u64>().chunks_exact_mut(page_words).zip(1u64..) {
-                // The first access is a write: a read would map the kernel's page of zeros first, and fault twice.
+                // The first access is a write: a read would first map the kernel's zero page and then fault twice.
                 words[0] = value.wrapping_mul(page);
             }
             for words in memory.slice::<u64>().chunks_exact(page_words) {
-                // The second word is zero in fresh memory: what was there before would show in the sum.
+                // The second word is zero in fresh memory; old content would change the sum.
                 sum = sum.wrapping_add(words[0]).wrapping_add(words[1]);
             }
             memory.unmap().map_err(refused("munmap"))?;

@@ -1,4 +1,4 @@
-//! `pipe-switch`: two threads hand a byte back and forth, so that each round is two switches.
+//! `pipe-switch`: two threads pass a byte back and forth, so each round is two context switches.
 
 use std::io::{Read, Write, pipe};
 use std::thread;
@@ -8,17 +8,17 @@ use super::{Done, KernelError, Load, joined, refused, spawned};
 /// Operations in a second.
 pub const PER_SECOND: u64 = 100_000;
 
-/// Hands the byte there and back so many times.
+/// Passes the byte back and forth `operations` times.
 ///
 /// # Errors
-/// What the kernel refuses.
+/// The call that the kernel refuses.
 pub fn run(Load { operations, .. }: Load) -> Result<Done, KernelError> {
     let (mut there_out, mut there_in) = pipe().map_err(refused("pipe"))?;
     let (mut back_out, mut back_in) = pipe().map_err(refused("pipe"))?;
     let expected = (0..operations).fold(0, |sum: u64, round| sum.wrapping_add(u64::from(answer(round as u8))));
     Done::of(operations, expected, || {
         thread::scope(|scope| {
-            // It ends when the other end of its pipe does.
+            // The thread ends when the other end of its pipe is closed.
             let echo = spawned(scope, move || {
                 let mut byte = [0];
                 while there_out.read(&mut byte).map_err(refused("read from a pipe"))? == 1 {

@@ -1,4 +1,5 @@
-//! `unix-socket` and `tcp-loopback`: blocks through a connection, one thread on each end, each block answered.
+//! `unix-socket` and `tcp-loopback`: blocks are sent through a connection with one thread at each end, and each block is
+//! answered.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -8,25 +9,25 @@ use std::thread;
 use super::{Done, KernelError, Load, joined, refused, spawned};
 use crate::random::mix;
 
-/// Blocks in a second, through Unix sockets.
+/// Blocks in a second through Unix sockets.
 pub const UNIX_PER_SECOND: u64 = 25_000;
-/// The same by TCP.
+/// Blocks in a second through TCP.
 pub const TCP_PER_SECOND: u64 = 15_000;
 const BLOCK_BYTES: usize = 16 << 10;
 
-/// Sends so many blocks through a pair of Unix sockets.
+/// Sends `load.operations` blocks through a pair of Unix sockets.
 ///
 /// # Errors
-/// What the kernel refuses.
+/// The call that the kernel refuses.
 pub fn unix(load: Load) -> Result<Done, KernelError> {
     let (near, far) = UnixStream::pair().map_err(refused("socketpair"))?;
     exchange(load, near, far)
 }
 
-/// Sends so many blocks through a TCP connection of this machine with itself.
+/// Sends `load.operations` blocks through a TCP connection over the loopback device.
 ///
 /// # Errors
-/// What the kernel refuses.
+/// The call that the kernel refuses.
 pub fn tcp(load: Load) -> Result<Done, KernelError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused("bind to the loopback device"))?;
     let address = listener.local_addr().map_err(refused("getsockname"))?;
@@ -43,13 +44,13 @@ fn exchange<S: Read + Write + Send>(load: Load, near: S, mut far: S) -> Result<D
     let Load { operations, seed } = load;
     let words = (BLOCK_BYTES / 8) as u64;
     let start = |block: u64| mix(seed ^ block);
-    // The words of a block are its first one and those that follow it.
+    // The words of a block are consecutive numbers.
     let expected = (0..operations).fold(0u64, |sum, block| {
         sum.wrapping_add(start(block).wrapping_mul(words).wrapping_add(words * (words - 1) / 2))
     });
     Done::of(operations, expected, || {
         thread::scope(|scope| {
-            // Each end waits for the other one, and is gone with its thread's part, also where that fails.
+            // Each end waits for the other, and is closed when its thread's part ends, even with an error.
             let mut near = near;
             let answering = spawned(scope, move || {
                 let mut block = vec![0; BLOCK_BYTES];

@@ -1,4 +1,4 @@
-//! A vCPU of arm64: EL1 with its own page tables, so that its memory is cacheable as the host's is.
+//! A vCPU of arm64: EL1 with page tables of its own, so that its memory is cacheable like the host's.
 
 use kvm_bindings::{
     KVM_REG_ARM_CORE, KVM_REG_ARM64, KVM_REG_ARM64_SYSREG, KVM_REG_SIZE_U64, kvm_regs, kvm_vcpu_init, user_pt_regs,
@@ -14,9 +14,9 @@ use super::program::{ARM64_MAIR, DRAW_CONSTANTS, Data, Pass, Program, arm64};
 
 pub use super::program::ARM64_LEAVES as GUEST_LEAVES;
 
-/// The architecture's name, as the kernel has it.
+/// The architecture's name in the kernel.
 pub const ARCHITECTURE: &str = "arm64";
-/// What the guest is.
+/// A short description of the guest.
 pub const GUEST: &str = "an EL1 guest";
 
 /// EL1h, with debug, SError, IRQ and FIQ masked.
@@ -34,7 +34,7 @@ const TTBR0_EL1: u64 = system(3, 0, 2, 0, 0);
 const TCR_EL1: u64 = system(3, 0, 2, 0, 2);
 const MAIR_EL1: u64 = system(3, 0, 10, 2, 0);
 
-/// The id of a general register: where it lies in `struct kvm_regs`, in words of 32 bits.
+/// The id of a general register: its offset in `struct kvm_regs`, in 32-bit words.
 const fn core(offset: usize) -> u64 {
     KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM_CORE as u64 | (offset / size_of::<u32>()) as u64
 }
@@ -58,7 +58,7 @@ pub fn program(_: &Kvm, data: Data) -> Result<Program, KvmError> {
     arm64(data)
 }
 
-/// Makes a new vCPU ready for passes.
+/// Initialises a new vCPU.
 pub fn prepare(_: &Kvm, vm: &VmFd, vcpu: &VcpuFd, program: &Program) -> Result<(), KvmError> {
     let mut target = kvm_vcpu_init::default();
     vm.get_preferred_target(&mut target).map_err(refused("KVM_ARM_PREFERRED_TARGET"))?;
@@ -74,7 +74,7 @@ pub fn prepare(_: &Kvm, vm: &VmFd, vcpu: &VcpuFd, program: &Program) -> Result<(
     set_all(vcpu, &registers)
 }
 
-/// Puts a vCPU at the beginning of a pass.
+/// Sets a vCPU to the beginning of a pass.
 pub fn set(vcpu: &VcpuFd, pass: &Pass) -> Result<(), KvmError> {
     let Pass { entry, first, end, stride, value, doorbell, state, below } = *pass;
     let [step, factor] = DRAW_CONSTANTS;

@@ -1,4 +1,4 @@
-//! Where the guest's memory comes from.
+//! The memory that backs a guest.
 
 use std::io;
 
@@ -8,35 +8,35 @@ use policy::size::PageSize;
 use super::KvmError;
 use crate::memory::{Mapping, memory_file};
 
-/// Where the guest's memory comes from.
+/// The memory that backs a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostBacking {
-    /// Plain anonymous memory: the policy under which this process runs decides.
+    /// Plain anonymous memory: the policy of this process decides.
     Policy,
-    /// Anonymous memory that is advised against transparent huge pages.
+    /// Anonymous memory with MADV_NOHUGEPAGE.
     Base,
-    /// Anonymous memory that is advised for them. Which sizes it gets, the host's settings decide.
+    /// Anonymous memory with MADV_HUGEPAGE. The host's settings decide its page sizes.
     Advised,
-    /// Pages of a hugetlb pool.
+    /// Pages of the hugetlb pool of this size.
     Hugetlb(PageSize),
-    /// A memfd, shared.
+    /// A shared memfd.
     Memfd,
 }
 
-/// A guest's memory in this process; unmapped when dropped. A guest that still had it would only lose its pages: KVM
-/// follows the host's page tables. Shared references only read single words, volatile; a guest may write them at the
-/// same time.
+/// A guest's memory in this process; unmapped when dropped. A guest that still used it would only lose its pages, because KVM
+/// follows the host's page tables. Shared references only make volatile reads of single words; a guest may write them at the same
+/// time.
 #[derive(Debug)]
 pub struct GuestMemory(Mapping);
 
 const PROTECTION: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
 
 impl GuestMemory {
-    /// Maps `bytes` bytes. Where this process chooses the page size itself, they begin at a multiple of
-    /// `alignment`; under a policy they are one mapping of their own, as a program makes it.
+    /// Maps `bytes` bytes. Where this process chooses the page size itself, they begin at a multiple of `alignment`; under a
+    /// policy they are one separate mapping, as a program would make it.
     ///
     /// # Errors
-    /// [`KvmError::Pool`] or [`KvmError::Memory`], with what to do.
+    /// [`KvmError::Pool`] or [`KvmError::Memory`], with a remedy.
     pub fn map(backing: HostBacking, bytes: u64, alignment: PageSize) -> Result<GuestMemory, KvmError> {
         let refused = |source: io::Error| match backing {
             HostBacking::Hugetlb(size) => KvmError::Pool { size, pages: bytes.div_ceil(size.bytes()), source },
@@ -54,31 +54,31 @@ impl GuestMemory {
         mapped.map(GuestMemory).map_err(refused)
     }
 
-    /// The address of its first byte.
+    /// Address of the first byte.
     pub fn address(&self) -> u64 {
         self.0.addresses().start
     }
 
-    /// Its length.
+    /// Length in bytes.
     pub fn bytes(&self) -> u64 {
         self.0.bytes() as u64
     }
 
-    /// The word at `offset` bytes as it is now. What it is while a guest runs is nobody's to say.
+    /// The current word at offset `offset` in bytes. While a guest runs its value is indeterminate.
     ///
     /// # Panics
-    /// Where `offset` is no multiple of 8 or not inside.
+    /// Where `offset` is not a multiple of 8 or not inside.
     pub fn word(&self, offset: u64) -> u64 {
         // SAFETY: `place` is inside the mapping and aligned; the mapping lives as long as `self`.
         unsafe { self.place(offset).read_volatile() }
     }
 
-    /// Writes the word at `offset` bytes.
+    /// Writes the word at offset `offset` in bytes.
     ///
     /// # Panics
     /// As [`GuestMemory::word`].
     pub fn set_word(&mut self, offset: u64, value: u64) {
-        // SAFETY: as above, and `&mut self`: nobody reads it here meanwhile.
+        // SAFETY: as above, and `&mut self`: nothing else in this process accesses it in the meantime.
         unsafe { self.place(offset).write_volatile(value) }
     }
 
@@ -101,7 +101,7 @@ fn advised(length: usize, alignment: PageSize, advice: MmapAdvise) -> io::Result
     let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
     let mapping = Mapping::aligned(length, alignment, PROTECTION, flags)?;
     match mapping.advise(advice) {
-        // A kernel without transparent huge pages knows neither advice, and has base pages.
+        // A kernel without transparent huge pages supports neither advice, and has base pages.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) && advice == MmapAdvise::MADV_NOHUGEPAGE => {}
         result => result?,
     }
@@ -135,7 +135,7 @@ mod tests {
     fn what_cannot_be_had_says_what_to_do() {
         let error = GuestMemory::map(HostBacking::Policy, 1 << 62, PageSize::M2).unwrap_err().to_string();
         assert!(error.contains("ulimit -v") && error.contains("--bytes"), "{error}");
-        // No host has a pool of so many pages.
+        // No host has a pool of that many pages.
         let pool = HostBacking::Hugetlb(PageSize::new(2 << 20).unwrap());
         let error = GuestMemory::map(pool, 1 << 46, PageSize::M2).unwrap_err().to_string();
         assert!(error.contains("hugepages-2048kB/nr_hugepages") && error.contains("-p hugetlb-2m"), "{error}");

@@ -1,14 +1,14 @@
-//! Dirty bitmaps: one bit a page, in words of 64 (Documentation/virt/kvm/api.rst, KVM_GET_DIRTY_LOG).
+//! Dirty bitmaps: one bit for each page, in 64-bit words (Documentation/virt/kvm/api.rst, KVM_GET_DIRTY_LOG).
 
-/// Pages of one word.
+/// Number of pages in one word.
 pub const WORD_PAGES: u64 = u64::BITS as u64;
 
-/// Words for the bitmap of a slot.
+/// Number of words in the bitmap of a slot.
 pub fn words(pages: u64) -> usize {
     pages.div_ceil(WORD_PAGES) as usize
 }
 
-/// Pages that are set; bits past the slot do not count.
+/// Number of pages that are set; bits beyond the slot do not count.
 pub fn dirty_pages(bitmap: &[u64], pages: u64) -> u64 {
     let ones: u64 = bitmap.iter().map(|word| u64::from(word.count_ones())).sum();
     let past = match (bitmap.last(), pages % WORD_PAGES) {
@@ -23,8 +23,8 @@ pub fn is_dirty(bitmap: &[u64], page: u64) -> bool {
     bitmap[(page / WORD_PAGES) as usize] >> (page % WORD_PAGES) & 1 == 1
 }
 
-/// The parts of a slot that one KVM_CLEAR_DIRTY_LOG each takes: first page and pages. `chunk_pages` is a
-/// positive multiple of 64; the last part ends with the slot, as the call demands.
+/// The parts of a slot for which one KVM_CLEAR_DIRTY_LOG each is made: first page and number of pages. `chunk_pages` is a
+/// positive multiple of 64; the last part ends at the end of the slot, as the call requires.
 pub fn chunks(pages: u64, chunk_pages: u64) -> impl Iterator<Item = (u64, u64)> {
     let step = usize::try_from(chunk_pages).unwrap_or(usize::MAX);
     (0..pages).step_by(step).map(move |first| (first, chunk_pages.min(pages - first)))

@@ -1,5 +1,5 @@
-//! The calls that kvm-ioctls does not have, and KVM_GET_DIRTY_LOG, whose wrapper there allocates and zeroes a
-//! bitmap inside what would be timed.
+//! The calls that kvm-ioctls does not have, and KVM_GET_DIRTY_LOG, whose wrapper in kvm-ioctls would allocate and zero a bitmap
+//! inside the timed part.
 //!
 //! Numbers and structures: include/uapi/linux/kvm.h.
 
@@ -12,8 +12,7 @@ use kvm_ioctls::{VcpuFd, VmFd};
 
 use super::bitmap;
 
-/// The number of a call, as _IO, _IOW and _IOWR make it (include/uapi/asm-generic/ioctl.h, which x86 and arm64
-/// use).
+/// The number of a call, as _IO, _IOW and _IOWR compute it (include/uapi/asm-generic/ioctl.h, which x86 and arm64 use).
 const fn number(direction: u32, nr: u32, bytes: usize) -> u32 {
     direction << 30 | (bytes as u32) << 16 | KVMIO << 8 | nr
 }
@@ -36,17 +35,17 @@ pub fn get_dirty_log(vm: &VmFd, slot: u32, pages: u64, log: &mut [u64]) -> io::R
     assert!(log.len() >= bitmap::words(pages), "a bitmap for {pages} pages");
     let mut argument = kvm_dirty_log { slot, ..Default::default() };
     argument.__bindgen_anon_1.dirty_bitmap = log.as_mut_ptr().cast();
-    // SAFETY: the kernel writes one bit for each page of the slot, in whole words, and there are as many.
+    // SAFETY: the kernel writes one bit for each page of the slot, in whole words, and the slice is long enough.
     result(unsafe { libc::ioctl(vm.as_raw_fd(), GET_DIRTY_LOG.into(), &raw const argument) }).map(drop)
 }
 
-/// KVM_CLEAR_DIRTY_LOG of the pages that are set in `log`, which begins with `first_page`.
+/// KVM_CLEAR_DIRTY_LOG for the pages that are set in `log`, whose first bit is `first_page`.
 pub fn clear_dirty_log(vm: &VmFd, slot: u32, first_page: u64, pages: u64, log: &[u64]) -> io::Result<()> {
     assert!(log.len() >= bitmap::words(pages), "a bitmap for {pages} pages");
     let num_pages = u32::try_from(pages).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
     let mut argument = kvm_clear_dirty_log { slot, num_pages, first_page, ..Default::default() };
     argument.__bindgen_anon_1.dirty_bitmap = log.as_ptr().cast_mut().cast();
-    // SAFETY: the kernel only reads the bitmap, one bit for each of `pages`, and there are as many.
+    // SAFETY: the kernel only reads the bitmap, one bit for each of `pages`, and the slice is long enough.
     result(unsafe { libc::ioctl(vm.as_raw_fd(), CLEAR_DIRTY_LOG.into(), &raw const argument) }).map(drop)
 }
 
@@ -54,20 +53,20 @@ pub fn clear_dirty_log(vm: &VmFd, slot: u32, first_page: u64, pages: u64, log: &
 pub fn statistics(vm: &VmFd) -> io::Result<File> {
     // SAFETY: the call has no argument.
     let descriptor = result(unsafe { libc::ioctl(vm.as_raw_fd(), GET_STATS_FD.into(), 0) })?;
-    // SAFETY: the kernel has just made this descriptor, and nobody else has it.
+    // SAFETY: the kernel has just made this descriptor, and it has no other owner.
     Ok(File::from(unsafe { OwnedFd::from_raw_fd(descriptor) }))
 }
 
-/// An ioctl without effect: the file of a VM's statistics has none (`kvm_vm_stats_fops`, virt/kvm/kvm_main.c), so the
-/// kernel turns back where it would call a driver, with ENOTTY.
+/// An ioctl without effect: the statistics file of a VM has no ioctl handler (`kvm_vm_stats_fops`, virt/kvm/kvm_main.c), so the
+/// kernel returns ENOTTY where it would call a driver.
 pub fn unanswered(statistics: &File) -> io::Result<()> {
-    /// Of /dev/kvm, which has no argument and no effect either.
+    /// A call of /dev/kvm, which has no argument and no effect either.
     const GET_API_VERSION: u32 = number(NONE, 0, 0);
     // SAFETY: the call has no argument.
     result(unsafe { libc::ioctl(statistics.as_raw_fd(), GET_API_VERSION.into(), 0) }).map(drop)
 }
 
-/// KVM_PRE_FAULT_MEMORY of a stretch of guest memory, until all of it is mapped.
+/// KVM_PRE_FAULT_MEMORY for a range of guest memory, repeated until all of it is mapped.
 pub fn pre_fault(vcpu: &VcpuFd, gpa: u64, bytes: u64) -> io::Result<()> {
     let mut argument = kvm_pre_fault_memory { gpa, size: bytes, ..Default::default() };
     while argument.size > 0 {

@@ -1,4 +1,4 @@
-//! What this KVM has, and what it is told before it has any memory: capabilities, checked and enabled.
+//! Capabilities of this KVM: checked and enabled before it has any memory.
 
 use std::io;
 
@@ -12,17 +12,17 @@ use policy::size::format_bytes;
 
 use super::{Clearing, KvmError, Request, SplitChunk};
 
-/// What KVM's refusal of a call means.
+/// Converts KVM's refusal of a call to an error.
 pub fn refused(call: &'static str) -> impl Fn(kvm_ioctls::Error) -> KvmError {
     move |error| KvmError::refused(call, io::Error::from_raw_os_error(error.errno()))
 }
 
-/// What this KVM lacks, and what to do without it.
+/// An error about something that this KVM lacks, with a remedy.
 pub fn lacking(what: String, remedy: impl Into<String>) -> KvmError {
     KvmError::Unsupported { what, remedy: remedy.into() }
 }
 
-/// Whether /dev/kvm is KVM (Documentation/virt/kvm/api.rst, KVM_GET_API_VERSION).
+/// Checks that /dev/kvm is KVM (Documentation/virt/kvm/api.rst, KVM_GET_API_VERSION).
 pub fn check_version(kvm: &Kvm) -> Result<(), KvmError> {
     const VERSION: i32 = 12;
     match kvm.get_api_version() {
@@ -34,10 +34,10 @@ pub fn check_version(kvm: &Kvm) -> Result<(), KvmError> {
     }
 }
 
-/// Refuses more slots or vCPUs than this KVM has.
+/// Refuses more slots or vCPUs than this KVM supports.
 pub fn check_counts(vm: &VmFd, request: &Request) -> Result<(), KvmError> {
     let most = |capability: u32| u32::try_from(vm.check_extension_raw(capability.into())).unwrap_or(0);
-    // One slot is the loop's.
+    // One slot is for the image with the loop.
     let most_slots = most(KVM_CAP_NR_MEMSLOTS).saturating_sub(1);
     for (option, asked, most) in
         [("--slots", request.slots, most_slots), ("--vcpus", request.vcpus, most(KVM_CAP_MAX_VCPUS))]
@@ -54,7 +54,7 @@ fn enable(vm: &VmFd, cap: u32, value: u64, name: &'static str) -> Result<(), Kvm
     vm.enable_cap(&capability).map_err(refused(name))
 }
 
-/// Chooses who clears the log.
+/// Selects which call clears the log.
 pub fn clear_by(vm: &VmFd, clearing: Clearing) -> Result<(), KvmError> {
     if clearing == Clearing::ByGet {
         return Ok(());
@@ -71,7 +71,7 @@ pub fn clear_by(vm: &VmFd, clearing: Clearing) -> Result<(), KvmError> {
     enable(vm, KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2, both.into(), "enabling KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2")
 }
 
-/// Sets the chunk; KVM takes it only as long as there is no slot.
+/// Sets the chunk size; KVM accepts it only while there is no slot.
 pub fn set_split_chunk(vm: &VmFd, chunk: Option<SplitChunk>) -> Result<(), KvmError> {
     let Some(SplitChunk(bytes)) = chunk else { return Ok(()) };
     let offered = chunk_sizes(vm.check_extension_raw(KVM_CAP_ARM_SUPPORTED_BLOCK_SIZES.into()));
@@ -79,7 +79,7 @@ pub fn set_split_chunk(vm: &VmFd, chunk: Option<SplitChunk>) -> Result<(), KvmEr
     enable(vm, KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE, bytes, "enabling KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE")
 }
 
-/// The chunks that KVM offers: KVM_CAP_ARM_SUPPORTED_BLOCK_SIZES has one bit for each.
+/// The chunk sizes that KVM offers: KVM_CAP_ARM_SUPPORTED_BLOCK_SIZES has one bit for each.
 fn chunk_sizes(bits: i32) -> Vec<u64> {
     let bits = u32::try_from(bits).unwrap_or(0);
     (0..u32::BITS).filter(|bit| bits >> bit & 1 == 1).map(|bit| 1 << bit).collect()
@@ -90,7 +90,7 @@ fn check_chunk(bytes: u64, offered: &[u64]) -> Result<(), KvmError> {
         let what = "this KVM has no KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE: it needs arm64 and Linux 6.5".into();
         return Err(lacking(what, "leave out --split-chunk; x86 splits as kvm.eager_page_split says"));
     }
-    // 0 switches eager splitting off.
+    // 0 disables eager splitting.
     if bytes != 0 && !offered.contains(&bytes) {
         let sizes: Vec<String> = offered.iter().map(|size| format_bytes(*size)).collect();
         let what = format!("--split-chunk {}: this KVM offers {}", format_bytes(bytes), sizes.join(", "));
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn chunks_are_those_that_kvm_names() {
-        // 4K, 2M and 1G, as arm64 with 4K pages has them; and with 64K pages.
+        // 4K, 2M and 1G, as on arm64 with 4K pages; then with 64K pages.
         assert_eq!(chunk_sizes(0x4020_1000), [4 << 10, 2 << 20, 1 << 30]);
         assert_eq!(chunk_sizes(0x2001_0000), [64 << 10, 512 << 20]);
         assert!(chunk_sizes(0).is_empty());

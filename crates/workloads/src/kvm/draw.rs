@@ -1,11 +1,11 @@
-//! Which pages a pass writes where chance decides: a number for each page, the same in the guest's loop as here.
+//! Which pages a random pass writes: a number for each page, the same in the guest's loop and here.
 
-/// What the state moves by from page to page (2^64 by the golden ratio, odd), and what mixes it: both are those of
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
+/// The increment of the state from page to page (2^64 divided by the golden ratio, odd), and the factor that mixes it. Both are
+/// those of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
 pub(super) const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(super) const FACTOR: u64 = 0xbf58_476d_1ce4_e5b9;
 
-/// Draws a number below 2^32 for each page; pages whose number is small enough are written, the others read.
+/// Draws a number below 2^32 for each page; pages whose number is small enough are written, the others are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Draw {
     seed: u64,
@@ -13,7 +13,7 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// Writes each page with this chance, in percent; 100 and more write all of them.
+    /// Writes each page with this probability in percent; 100 and more write all pages.
     pub fn of_percent(seed: u64, percent: u8) -> Draw {
         Draw { seed, below: (u64::from(percent.min(100)) << 32).div_ceil(100) }
     }
@@ -24,12 +24,12 @@ impl Draw {
         (state ^ state >> 32).wrapping_mul(FACTOR) >> 32 < self.below
     }
 
-    /// What the guest's loop has in its register at a page.
+    /// The state in the register of the guest's loop at a page.
     pub(super) fn state(&self, page: u64) -> u64 {
         self.seed.wrapping_add(page.wrapping_mul(STEP))
     }
 
-    /// Numbers below this write their page.
+    /// Pages with a number below this are written.
     pub(super) fn below(&self) -> u64 {
         self.below
     }
@@ -51,7 +51,7 @@ mod tests {
             for seed in [0, 1, u64::MAX, 0x1234_5678_9abc_def0] {
                 let count = written(Draw::of_percent(seed, percent)).iter().filter(|written| **written).count() as f64;
                 let (share, expected) = (count / PAGES as f64, f64::from(percent) / 100.0);
-                // Five standard deviations of that many coins.
+                // Five standard deviations of that many draws.
                 let tolerance = 5.0 * (expected * (1.0 - expected) / PAGES as f64).sqrt();
                 assert!((share - expected).abs() <= tolerance, "{percent} % of seed {seed}: {share}");
             }

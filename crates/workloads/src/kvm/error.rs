@@ -1,4 +1,4 @@
-//! What goes wrong with guests, and what to do about it.
+//! Errors of guests, with remedies.
 
 use std::io;
 
@@ -6,23 +6,23 @@ use policy::size::PageSize;
 
 use super::statistics_error::StatisticsError;
 
-/// A guest that could not be made or did not do what it should.
+/// A guest could not be made or did not behave as expected.
 #[derive(Debug, thiserror::Error)]
 pub enum KvmError {
     /// /dev/kvm cannot be opened.
     #[error("cannot open /dev/kvm: {source}; {remedy}")]
     NoDevice {
-        /// What open said.
+        /// The error of open.
         source: io::Error,
-        /// What to do.
+        /// How to remedy it.
         remedy: &'static str,
     },
-    /// The host lacks something.
+    /// The host lacks a feature.
     #[error("{what}; {remedy}")]
     Unsupported {
-        /// What it lacks.
+        /// The missing feature.
         what: String,
-        /// What to do.
+        /// How to remedy it.
         remedy: String,
     },
     /// A hugetlb pool has too few free pages.
@@ -34,11 +34,11 @@ pub enum KvmError {
         kb = size.bytes() >> 10,
     )]
     Pool {
-        /// The size of its pages.
+        /// Page size of the pool.
         size: PageSize,
-        /// How many are needed.
+        /// Number of pages that are needed.
         pages: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The kernel refused a call.
@@ -46,17 +46,17 @@ pub enum KvmError {
     Refused {
         /// The call and its object.
         call: String,
-        /// What it said.
+        /// The kernel's error.
         source: io::Error,
-        /// What to do.
+        /// How to remedy it.
         remedy: &'static str,
     },
-    /// The guest's memory could not be had.
+    /// The guest's memory could not be mapped.
     #[error("cannot map {bytes} bytes of guest memory: {source}; fewer --bytes, or a higher `ulimit -v`")]
     Memory {
-        /// How much was asked for.
+        /// Requested size in bytes.
         bytes: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A vCPU stopped before its pass was done.
@@ -65,15 +65,15 @@ pub enum KvmError {
          does not run this guest (dmesg may say more)"
     )]
     Guest {
-        /// Its number.
+        /// Index of the vCPU.
         vcpu: usize,
-        /// Why it stopped.
+        /// The reason for its exit.
         exit: String,
     },
     /// The guest's page tables could not be built.
     #[error("the guest cannot address its memory: {0}; fewer bytes")]
     Tables(String),
-    /// KVM's binary statistics do not look as they should.
+    /// KVM's binary statistics have an unexpected format.
     #[error(
         "KVM's statistics: {0}: expected them as Documentation/virt/kvm/api.rst (KVM_GET_STATS_FD) has them; the \
          kernel may be newer than this program"
@@ -85,17 +85,17 @@ pub enum KvmError {
          host lost it"
     )]
     Page {
-        /// The page, counted from the first slot on.
+        /// The page, counted from the first slot.
         page: u64,
-        /// What the guest had to write.
+        /// The value that the guest had to write.
         expected: u64,
-        /// What is there.
+        /// The value that was found.
         found: u64,
     },
 }
 
 impl KvmError {
-    /// Whether this host cannot do it at all, as it is set up.
+    /// Whether this host, as it is configured, cannot run the guest at all.
     pub fn is_lack(&self) -> bool {
         matches!(self, KvmError::NoDevice { .. } | KvmError::Unsupported { .. } | KvmError::Pool { .. })
     }

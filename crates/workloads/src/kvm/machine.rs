@@ -1,4 +1,4 @@
-//! A virtual machine whose memory is logged: slots, vCPUs, and the calls of dirty logging, each timed.
+//! A virtual machine with a dirty log for its memory: slots, vCPUs, and the timed calls of dirty logging.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::program::{Data, Pass, Program};
 use super::statistics::Statistics;
 use super::{Access, Draw, GuestMemory, HostBacking, KvmError, Leaves, Request, calls, processor, vcpu};
 
-/// A part of the memory.
+/// A part of the memory, with its dirty bitmap.
 #[derive(Debug)]
 struct Slot {
     number: u32,
@@ -25,7 +25,7 @@ struct Slot {
     bitmap: Vec<u64>,
 }
 
-/// A virtual machine. The fields are dropped in this order: those who use the memory before the memory.
+/// A virtual machine. The fields are dropped in this order: users of the memory before the memory.
 #[derive(Debug)]
 pub struct Machine {
     vcpus: Vec<VcpuFd>,
@@ -43,7 +43,7 @@ impl Machine {
     /// Makes a machine; nothing is mapped for it yet.
     ///
     /// # Errors
-    /// [`KvmError`]: no KVM, a host that lacks what is asked for, or no memory. What was made is gone again.
+    /// [`KvmError`]: no KVM, a host that lacks a requested feature, or no memory. Nothing is left then.
     pub fn new(request: &Request) -> Result<Machine, KvmError> {
         let kvm = Kvm::new().map_err(|error| KvmError::no_device(io::Error::from_raw_os_error(error.errno())))?;
         check_version(&kvm)?;
@@ -68,8 +68,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// The leaves that map the machine's memory now, its loop and page tables included (one leaf, or a few);
-    /// `None` where this KVM does not count them.
+    /// The leaves that currently map the machine's memory, including its loop and page tables (one leaf, or a few); `None` where
+    /// this KVM does not count them.
     ///
     /// # Errors
     /// [`KvmError::Statistics`].
@@ -77,15 +77,15 @@ impl Machine {
         self.statistics.as_ref().map_or(Ok(None), Statistics::leaves)
     }
 
-    /// The memory that is logged.
+    /// The memory with a dirty log.
     pub fn memory(&self) -> &GuestMemory {
         &self.data
     }
 
-    /// Has every vCPU go over its pages, and times that.
+    /// Runs every vCPU once over its pages; returns the duration.
     ///
     /// # Errors
-    /// The guest stops elsewhere than at its end.
+    /// The guest stops before its end.
     pub fn pass(&mut self, access: Access) -> Result<Duration, KvmError> {
         let (entry, value, draw) = match access {
             Access::Read => (self.program.read_entry, 0, Draw::default()),
@@ -96,8 +96,8 @@ impl Machine {
         vcpu::run(&mut self.vcpus, &passes)
     }
 
-    /// Has KVM map all memory without the guest, and times that. The host's own pages must be there before: what
-    /// is not would be mapped as the page of zeros.
+    /// Makes KVM map all memory without running the guest; returns the duration. The host's own pages must be present already: an
+    /// absent page would be mapped as the zero page.
     ///
     /// # Errors
     /// This KVM does not offer KVM_PRE_FAULT_MEMORY, or refuses it.
@@ -113,15 +113,15 @@ impl Machine {
         vcpu::pre_fault(&mut self.vcpus, &passes)
     }
 
-    /// Writes the first word of every page from the host's side.
+    /// Writes the first word of every page from the host.
     pub fn write_from_host(&mut self, value: u64) {
         (0..self.pages()).for_each(|page| self.data.set_word(page * self.page.bytes(), value));
     }
 
-    /// Checks that every page begins with what `value` says of it.
+    /// Checks that every page begins with the word that `value` returns for it.
     ///
     /// # Errors
-    /// [`KvmError::Page`] with the first one that does not.
+    /// [`KvmError::Page`] for the first page that does not.
     pub fn verify(&self, value: impl Fn(u64) -> u64) -> Result<(), KvmError> {
         let found = |page: &u64| self.data.word(page * self.page.bytes());
         match (0..self.pages()).find(|page| found(page) != value(*page)) {
@@ -130,7 +130,7 @@ impl Machine {
         }
     }
 
-    /// Switches logging on or off in every slot, and times that.
+    /// Switches logging on or off in every slot; returns the duration.
     ///
     /// # Errors
     /// KVM refuses.
@@ -139,7 +139,7 @@ impl Machine {
         timed(self.statistics.as_ref(), || self.slots.iter().try_for_each(|slot| self.set_slot(slot, flags)))
     }
 
-    /// Gets the log of every slot, and times that.
+    /// Gets the log of every slot; returns the duration.
     ///
     /// # Errors
     /// KVM refuses.
@@ -151,12 +151,12 @@ impl Machine {
         timed(self.statistics.as_ref(), || self.slots.iter_mut().try_for_each(get))
     }
 
-    /// Pages that are dirty in the log that was got last.
+    /// Number of dirty pages in the log that was fetched last.
     pub fn dirty_pages(&self) -> u64 {
         self.slots.iter().map(|slot| dirty_pages(&slot.bitmap, slot.pages)).sum()
     }
 
-    /// The first page that `written` names and the log that was got last does not.
+    /// The first page for which `written` is true but which is clean in the log that was fetched last.
     pub fn missing_page(&self, written: impl Fn(u64) -> bool) -> Option<u64> {
         let missing = |slot: &Slot| {
             let page =
@@ -166,8 +166,8 @@ impl Machine {
         self.slots.iter().find_map(missing)
     }
 
-    /// Clears what was got last, `chunk_pages` at a time (a positive multiple of 64; `None`: a slot at a time), and
-    /// times that.
+    /// Clears the pages in the log that was fetched last, `chunk_pages` at a time (a positive multiple of 64; `None`: a slot at a
+    /// time); returns the duration.
     ///
     /// # Errors
     /// KVM refuses.
@@ -202,7 +202,7 @@ impl Machine {
     }
 
     fn add_slots(&mut self) -> Result<(), KvmError> {
-        // Slot 0 has the loop, and is never logged.
+        // Slot 0 holds the loop and is never logged.
         self.set_region(0, 0, self.program.image_gpa, self.image.address(), self.image.bytes())?;
         self.slots.iter().try_for_each(|slot| self.set_slot(slot, 0))
     }
@@ -223,8 +223,8 @@ impl Machine {
                 userspace_addr,
                 ..Default::default()
             };
-            // SAFETY: the address is inside a mapping that is unmapped after the VM is gone, and regions do not
-            // overlap: the image ends below the data, and slots are parts of the data.
+            // SAFETY: the address is inside a mapping that is unmapped after the VM is closed, and regions do not overlap: the
+            // image ends below the data, and slots are parts of the data.
             let set = unsafe { self.vm.set_user_memory_region2(region) };
             return set.map_err(refused("KVM_SET_USER_MEMORY_REGION2"));
         }
@@ -244,12 +244,12 @@ impl Machine {
     }
 }
 
-/// The most pages that one KVM_CLEAR_DIRTY_LOG can take, whole words of the log (`num_pages` has 32 bits).
+/// The most pages that one KVM_CLEAR_DIRTY_LOG accepts, in whole words of the log (`num_pages` has 32 bits).
 const LARGEST_CHUNK: u64 = (u32::MAX as u64) / 64 * 64;
 
-/// Times `calls` of KVM. Right before, the thread makes one that ends where a driver would begin: the way of an ioctl
-/// into the kernel, which is cold after the guest has run and is a fifth of the shortest calls, is then in the
-/// processor's caches, and nothing of KVM's is.
+/// Times `calls` of KVM. Directly before, the thread makes an ioctl that ends where a driver would be called. The code path of an
+/// ioctl into the kernel is cold after the guest has run and takes a fifth of the shortest calls; this brings it into the
+/// processor's caches, but nothing of KVM.
 fn timed(statistics: Option<&Statistics>, calls: impl FnOnce() -> Result<(), KvmError>) -> Result<Duration, KvmError> {
     if let Some(statistics) = statistics {
         statistics.ioctl_without_effect();
@@ -268,7 +268,7 @@ fn statistics(vm: &VmFd) -> Result<Option<Statistics>, KvmError> {
 }
 
 fn image(program: &Program) -> Result<GuestMemory, KvmError> {
-    /// No base page is larger.
+    /// No base page is larger than this.
     const PAGE: usize = 64 << 10;
     let bytes = program.image.len().next_multiple_of(PAGE) as u64;
     let mut memory = GuestMemory::map(HostBacking::Policy, bytes, PageSize::K64)?;
@@ -280,7 +280,7 @@ fn image(program: &Program) -> Result<GuestMemory, KvmError> {
     Ok(memory)
 }
 
-/// `count` parts of `pages`, as equal as can be: from, to.
+/// Divides `pages` into `count` parts of nearly equal size: first page and end.
 fn parts(pages: u64, count: u64) -> impl Iterator<Item = (u64, u64)> {
     let at = move |part: u64| (u128::from(pages) * u128::from(part) / u128::from(count)) as u64;
     (0..count).map(move |part| (at(part), at(part + 1)))
@@ -289,7 +289,7 @@ fn parts(pages: u64, count: u64) -> impl Iterator<Item = (u64, u64)> {
 fn divide(pages: u64, slots: u32) -> Vec<Slot> {
     let slot = |(number, (from, to)): (u32, (u64, u64))| {
         let mut bitmap = vec![0; words(to - from)];
-        // Written now, so that no fault of this process is timed.
+        // Written now, so that no page fault of this process is timed.
         bitmap.fill(u64::MAX);
         Slot { number, first_page: from, pages: to - from, bitmap }
     };

@@ -1,15 +1,14 @@
-//! Guests on /dev/kvm, as far as dirty logging needs them: memory slots, vCPUs that touch pages, the log, and
-//! how many leaves map the slots.
+//! Guests on /dev/kvm, as far as dirty logging needs them: memory slots, vCPUs that touch pages, the log, and the number of
+//! leaves that map the slots.
 //!
-//! A guest has no kernel. It is a loop that touches one word of each page and then stores to an address where
-//! no memory is, its *doorbell*, which is how a pass ends. Everything that times a phase is here, around the
-//! calls alone, so that nothing else gets into a figure.
+//! A guest has no kernel. It is a loop that touches one word of each page and then stores to an address without memory, its
+//! *doorbell*, which ends a pass. All timing of phases is done here, directly around the calls, so that nothing else is included.
 //!
-//! A machine is file descriptors and mappings of this process: when the process ends, however it does, the
-//! kernel takes all of it back.
+//! A machine consists of file descriptors and mappings of this process: when the process ends, in whatever way, the kernel frees
+//! all of it.
 //!
-//! Sources: Documentation/virt/kvm/api.rst for the calls, arch/x86/kvm/mmu/mmu.c and tdp_mmu.c for what
-//! they do to leaves, arch/arm64/kvm/mmu.c for arm64.
+//! Sources: Documentation/virt/kvm/api.rst for the calls, arch/x86/kvm/mmu/mmu.c and tdp_mmu.c for their effect on leaves,
+//! arch/arm64/kvm/mmu.c for arm64.
 
 mod backing;
 mod bitmap;
@@ -19,7 +18,7 @@ mod draw;
 mod error;
 mod machine;
 mod parameters;
-// One of its two guests is that of another architecture; both are tested here.
+// It has the guests of both architectures, and both are tested here.
 #[allow(dead_code)]
 mod program;
 mod request;

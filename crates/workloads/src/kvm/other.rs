@@ -1,4 +1,4 @@
-//! Architectures without a guest.
+//! Architectures for which there is no guest.
 
 use kvm_ioctls::{Kvm, VcpuFd, VmFd};
 use policy::size::PageSize;
@@ -6,11 +6,11 @@ use policy::size::PageSize;
 use super::KvmError;
 use super::program::{Data, Pass, Program};
 
-/// The architecture's name, as the kernel has it.
+/// The architecture's name in the kernel.
 pub const ARCHITECTURE: &str = std::env::consts::ARCH;
-/// What the guest is.
+/// A short description of the guest.
 pub const GUEST: &str = "no guest";
-/// It has no leaves.
+/// The guest leaf sizes; there are none.
 pub const GUEST_LEAVES: &[PageSize] = &[];
 
 fn none() -> KvmError {

@@ -1,42 +1,41 @@
-//! What KVM says of itself on this host, and whether eager splitting can show here at all.
+//! The properties of KVM on this host, and whether eager splitting can show in a measurement here.
 
 use host::{HostError, Root, absent};
 
-/// KVM's module parameters, as far as dirty logging depends on them. `None`: not offered by this kernel, or not
-/// readable.
+/// KVM's module parameters that affect dirty logging. `None`: this kernel does not have the parameter, or it is not readable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
-    /// The modules that run guests: `kvm_intel`, `kvm_amd`, ...
+    /// The loaded modules that run guests: `kvm_intel`, `kvm_amd`, ...
     pub modules: Vec<String>,
-    /// `tdp_mmu` of the module kvm: nested page tables are used, and by the MMU that can split them eagerly. KVM
-    /// itself clears it where the processor has no nested page tables (arch/x86/kvm/mmu/tdp_mmu.c,
-    /// `kvm_mmu_init_tdp_mmu`; `kvm_configure_mmu`).
+    /// `tdp_mmu` of the module kvm: whether the MMU that uses nested page tables, and can split them eagerly, is in use. KVM
+    /// itself clears it where the processor has no nested page tables (arch/x86/kvm/mmu/tdp_mmu.c, `kvm_mmu_init_tdp_mmu`;
+    /// `kvm_configure_mmu`).
     pub tdp_mmu: Option<bool>,
     /// `eager_page_split` of the module kvm.
     pub eager_page_split: Option<bool>,
-    /// `ept` of kvm_intel or `npt` of kvm_amd: nested page tables are used.
+    /// `ept` of kvm_intel or `npt` of kvm_amd: whether nested page tables are used.
     pub nested_page_tables: Option<bool>,
 }
 
-/// Whether the split that logging causes shows in the phase that causes it.
+/// Whether the splitting that logging causes shows in the phase that causes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EagerSplit {
-    /// KVM splits when logging is switched on, or when the log is cleared.
+    /// KVM splits leaves when logging is switched on, or when the log is cleared.
     Shown,
-    /// It does not.
+    /// KVM does not split leaves then.
     NotShown {
-        /// Why.
+        /// The reason, as text.
         because: String,
     },
-    /// It is not known.
+    /// This is not known.
     Unknown {
-        /// Why.
+        /// The reason, as text.
         because: String,
     },
 }
 
 impl EagerSplit {
-    /// One word for it.
+    /// The identifier in reports.
     pub fn name(&self) -> &'static str {
         match self {
             EagerSplit::Shown => "shown",
@@ -45,7 +44,7 @@ impl EagerSplit {
         }
     }
 
-    /// Why it is not shown, or cannot be told.
+    /// Why it does not show, or why this is not known.
     pub fn because(&self) -> Option<&str> {
         match self {
             EagerSplit::Shown => None,
@@ -57,10 +56,10 @@ impl EagerSplit {
 const MODULES: &str = "/sys/module";
 
 impl Parameters {
-    /// Of a host.
+    /// Reads the parameters of a host.
     ///
     /// # Errors
-    /// Which modules are loaded cannot be read. A parameter that cannot be read is not known, as one that is not there.
+    /// The list of loaded modules cannot be read. A parameter that cannot be read counts as absent.
     pub fn read(root: &Root) -> Result<Parameters, HostError> {
         let flag = |module: &str, name: &str| {
             let text = root.text(&format!("{MODULES}/{module}/parameters/{name}")).ok()?;
@@ -79,9 +78,9 @@ impl Parameters {
         })
     }
 
-    /// Whether this x86 host shadows the guest's page tables: then no leaf of KVM's is larger than the guest's own
-    /// (`FNAME(page_fault)` sets `max_level`, arch/x86/kvm/mmu/paging_tmpl.h). `None`: it cannot be told. Only kvm_intel and kvm_amd know
-    /// nested page tables, and both say whether they use them.
+    /// Whether this x86 host shadows the guest's page tables. Then no leaf of KVM is larger than the guest's own
+    /// (`FNAME(page_fault)` sets `max_level`, arch/x86/kvm/mmu/paging_tmpl.h). `None`: not known. Only kvm_intel and kvm_amd
+    /// support nested page tables, and both report whether they use them.
     pub fn shadow_paging(&self) -> Option<bool> {
         match (self.tdp_mmu, self.nested_page_tables) {
             (Some(true), _) | (_, Some(true)) => Some(false),
@@ -90,8 +89,8 @@ impl Parameters {
         }
     }
 
-    /// Whether this x86 host can show eager splitting (`kvm_mmu_slot_try_split_huge_pages` and
-    /// `kvm_mmu_try_split_huge_pages`, arch/x86/kvm/mmu/mmu.c: nothing without the TDP MMU).
+    /// Whether this x86 host can show eager splitting (`kvm_mmu_slot_try_split_huge_pages` and `kvm_mmu_try_split_huge_pages`,
+    /// arch/x86/kvm/mmu/mmu.c: they do nothing without the TDP MMU).
     pub fn eager_split_x86(&self) -> EagerSplit {
         let no_tables = self.nested_page_tables == Some(false);
         match (self.tdp_mmu, self.eager_page_split) {
@@ -122,8 +121,7 @@ impl Parameters {
         }
     }
 
-    /// Whether an arm64 host can show it, with `chunk_bytes` of KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE (0: off, as it is
-    /// without being asked).
+    /// Whether an arm64 host can show it. `chunk_bytes` is the value of KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE (0: off, the default).
     pub fn eager_split_arm64(chunk_bytes: u64) -> EagerSplit {
         if chunk_bytes > 0 {
             return EagerSplit::Shown;

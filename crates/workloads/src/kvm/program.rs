@@ -1,9 +1,8 @@
-//! What a guest is made of: a loop and page tables, as an image of memory. Pure data; both architectures are
-//! built and tested on every machine.
+//! A guest as an image of memory: a loop and page tables. Pure data; both architectures are built and tested on every machine.
 //!
-//! Guest addresses are the same before and behind the guest's own page tables. The image lies at its
-//! beginning, the loop in the first page and the tables behind it. The data lies from 4G on, at an address
-//! that is congruent to the host's modulo 1G, so that a large leaf of the host can be one of the guest.
+//! Guest virtual and physical addresses are equal. The image is at guest address 0, with the loop in its first page and the
+//! tables after it. The data begins at or above 4G, at an address congruent to the host address modulo 1G, so that a large leaf
+//! of the host can be a large leaf of the guest.
 
 use dynasmrt::aarch64::Aarch64Relocation;
 use dynasmrt::x64::X64Relocation;
@@ -17,29 +16,29 @@ use policy::size::PageSize;
 use super::KvmError;
 use super::draw::{FACTOR, STEP};
 
-/// Where data begins at the earliest: behind the devices that x86 has below 4G.
+/// The lowest address of the data: above the devices that x86 has below 4G.
 const DATA: u64 = 4 << 30;
-/// Where the image lies.
+/// Address of the image.
 const IMAGE: u64 = 0;
-/// Where the tables lie in it. arm64 hosts may have pages of 64K.
+/// Offset of the page tables in the image. arm64 hosts may have pages of 64K.
 const TABLES: u64 = 64 << 10;
-/// An address without memory.
+/// A guest address without memory.
 const DOORBELL: u64 = 0xd000_0000;
-/// Bytes from the beginning of a loop to that of the next: that which writes, that which reads, that which draws.
+/// Distance in bytes from the beginning of one loop to the next; their order is write, read, draw.
 const ENTRY_BYTES: u64 = 128;
 
 const GIGABYTE: u64 = 1 << 30;
 
-/// An image, and where things are.
+/// An image and the addresses in it.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// What lies at guest address [`Program::image_gpa`].
+    /// The content of guest memory at [`Program::image_gpa`].
     pub image: Vec<u8>,
-    /// Where it lies.
+    /// Guest address of the image.
     pub image_gpa: u64,
-    /// The root of its page tables.
+    /// The root of the guest's page tables.
     pub root: OutputAddress,
-    /// Where the data begins.
+    /// Guest address of the data.
     pub data_gpa: u64,
     /// The first instruction of the loop that writes.
     pub write_entry: u64,
@@ -47,32 +46,32 @@ pub struct Program {
     pub read_entry: u64,
     /// The first instruction of the loop that draws a number for each page and writes or reads it.
     pub draw_entry: u64,
-    /// Where a store ends a pass.
+    /// A store to this address ends a pass.
     pub doorbell: u64,
 }
 
-/// One pass of one vCPU: what its registers hold at the loop's first instruction.
+/// One pass of one vCPU: the register values at the loop's first instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
-    /// The loop.
+    /// Address of the loop's first instruction.
     pub entry: u64,
-    /// The first address that is touched.
+    /// The first address to touch.
     pub first: u64,
-    /// The first that is not.
+    /// The end of the touched range, exclusive.
     pub end: u64,
-    /// Bytes from one to the next.
+    /// Distance between touched addresses in bytes.
     pub stride: u64,
-    /// What is written.
+    /// The value to write.
     pub value: u64,
-    /// Where to ring.
+    /// Address of the doorbell.
     pub doorbell: u64,
-    /// The loop that draws: its state at the first address ([`Draw`](super::Draw)).
+    /// For the drawing loop: its state at the first address ([`Draw`](super::Draw)).
     pub state: u64,
-    /// The loop that draws: numbers below this write.
+    /// For the drawing loop: pages with a number below this are written.
     pub below: u64,
 }
 
-/// What the loops that draw hold in registers beside their pass.
+/// The constants that the drawing loops need in registers in addition to the pass.
 pub const DRAW_CONSTANTS: [u64; 2] = [STEP, FACTOR];
 
 /// `first` in rdi, `end` in rsi, `stride` in rdx, `value` in rax, `doorbell` in rbx.
@@ -172,34 +171,33 @@ fn arm64_drawing() -> Vec<u8> {
     ops.finalize().expect("labels that are there")
 }
 
-/// Data of a guest.
+/// The data of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// Where the host has it.
+    /// Its address in the host process.
     pub address: u64,
-    /// How much it is.
+    /// Its length in bytes.
     pub bytes: u64,
-    /// The largest leaves that the guest's own tables map it with.
+    /// The largest leaves with which the guest's own tables map it.
     pub leaf: PageSize,
 }
 
-/// Sizes of leaves that the guest of x86-64 can have. No 1G: not every host can shadow guest leaves of that size.
+/// Leaf sizes of the x86-64 guest. 1G is left out, because not every host can shadow guest leaves of that size.
 pub const X86_64_LEAVES: &[PageSize] = &[PageSize::K4, PageSize::M2];
-/// Sizes of leaves that the guest of arm64 can have: those of its granule.
+/// Leaf sizes of the arm64 guest: those of its granule.
 pub const ARM64_LEAVES: &[PageSize] = &[PageSize::K4, PageSize::M2, PageSize::G1];
 
-/// A guest of ring 3 in long mode, of a processor with `physical_bits`.
+/// A guest in ring 3 of long mode, for a processor with `physical_bits` address bits.
 pub fn x86_64(physical_bits: u8, data: Data) -> Result<Program, KvmError> {
     let flags = Flags::READ | Flags::WRITE | Flags::USER | Flags::USER_EXECUTE | Flags::KERNEL_EXECUTE;
-    // The processor has nothing left to set in them: the guest's own tables are never written.
+    // The accessed and dirty bits are already set, so the processor never writes the guest's own tables.
     let memory = Attributes::new(flags | Flags::ACCESSED | Flags::DIRTY);
     let [write, read] = X86_64_LOOPS.map(<[u8]>::to_vec);
     let code = [write, read, x86_64_drawing()];
     build(X86_64::new(4, physical_bits), [memory, memory], PageSize::M2, code, data)
 }
 
-/// A guest of EL1 with a 4K granule and 39 bits of address. Memory type 0 is ordinary memory, 1 a device
-/// ([`ARM64_MAIR`]).
+/// A guest at EL1 with a 4K granule and 39 address bits. Memory type 0 is ordinary memory, type 1 a device ([`ARM64_MAIR`]).
 pub fn arm64(data: Data) -> Result<Program, KvmError> {
     let flags = Flags::READ | Flags::WRITE | Flags::ACCESSED;
     let memory = Attributes::new(flags | Flags::KERNEL_EXECUTE);
@@ -257,7 +255,7 @@ mod tests {
     use super::super::Draw;
     use super::*;
 
-    /// An address of the host that is no multiple of 1G.
+    /// A host address that is not a multiple of 1G.
     const ADDRESS: u64 = 0x7f12_3460_0000;
 
     fn data(bytes: u64, leaf: PageSize) -> Data {
@@ -277,7 +275,7 @@ mod tests {
             assert_eq!(found.pa, OutputAddress(address), "{address:#x}");
         }
         for address in [program.data_gpa, program.data_gpa + bytes - 8] {
-            // Each level of both formats is 512 times as large as the one below it.
+            // In both formats each level is 512 times as large as the one below it.
             let level = tables.translate(InputAddress(address)).unwrap().level;
             assert_eq!(4096 << (9 * level), leaf.bytes(), "the leaf at {address:#x}");
         }
@@ -307,7 +305,7 @@ mod tests {
         }
     }
 
-    /// A loop as a processor runs it, until it rings: the addresses that it touches, and whether it writes them.
+    /// Interprets a loop until it stores to the doorbell: the addresses that it touches, and whether it writes them.
     fn touched_by_arm64(code: &[u32], pass: &Pass) -> Vec<(u64, bool)> {
         let mut x = [0u64; 11];
         (x[0], x[1], x[2], x[6], x[7]) = (pass.first, pass.end, pass.stride, pass.state, pass.below);

@@ -1,7 +1,7 @@
-//! KVM's binary statistics: the leaves that map a guest, counted by KVM itself.
+//! KVM's binary statistics: the leaves that map a guest, as KVM counts them.
 //!
-//! Layout: a header, the descriptors, and one 64-bit word or more for each (include/uapi/linux/kvm.h, `struct
-//! kvm_stats_header` and `struct kvm_stats_desc`; Documentation/virt/kvm/api.rst, KVM_GET_STATS_FD).
+//! Layout: a header, the descriptors, and one 64-bit word or more for each (include/uapi/linux/kvm.h, `struct kvm_stats_header`
+//! and `struct kvm_stats_desc`; Documentation/virt/kvm/api.rst, KVM_GET_STATS_FD).
 
 use std::fs::File;
 use std::io;
@@ -17,16 +17,16 @@ const DESCRIPTOR_BYTES: usize = 16;
 /// x86, arch/x86/kvm/x86.c). With shadow paging they are the leaves of the shadow tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leaves {
-    /// Of 4K.
+    /// Number of 4K leaves.
     pub pages_4k: u64,
-    /// Of 2M.
+    /// Number of 2M leaves.
     pub pages_2m: u64,
-    /// Of 1G.
+    /// Number of 1G leaves.
     pub pages_1g: u64,
 }
 
 impl Leaves {
-    /// Bytes that they map.
+    /// Bytes that the leaves map.
     pub fn bytes(&self) -> u64 {
         (self.pages_4k << 12) + (self.pages_2m << 21) + (self.pages_1g << 30)
     }
@@ -41,13 +41,13 @@ impl Statistics {
         Statistics(file)
     }
 
-    /// Makes an ioctl that no driver answers.
+    /// Makes an ioctl that no driver handles.
     pub fn ioctl_without_effect(&self) {
-        // That it is refused is what it is for.
+        // The kernel is expected to refuse it.
         let _ = calls::unanswered(&self.0);
     }
 
-    /// The leaves now; `None` where this KVM does not count them.
+    /// The current number of leaves; `None` where this KVM does not count them.
     pub fn leaves(&self) -> Result<Option<Leaves>, KvmError> {
         let bytes = read(&self.0).map_err(|error| KvmError::refused("reading the VM's statistics", error))?;
         leaves(&bytes).map_err(KvmError::Statistics)
@@ -74,7 +74,7 @@ fn leaves(bytes: &[u8]) -> Result<Option<Leaves>, StatisticsError> {
     Ok(Some(Leaves { pages_4k, pages_2m, pages_1g }))
 }
 
-/// The first word of the statistic `wanted`; `None` where there is none of that name.
+/// The first word of the statistic `wanted`; `None` where there is no statistic of that name.
 fn value(bytes: &[u8], wanted: &str) -> Result<Option<u64>, StatisticsError> {
     let [name_bytes, count] = [4, 8].map(|at| number(bytes, at));
     let [descriptors, data] = [16, 20].map(|at| number(bytes, at));
@@ -109,7 +109,7 @@ mod tests {
     use super::super::statistics_error::HEADER_BYTES;
     use super::*;
 
-    /// The file that KVM makes for these statistics; the first word of each is its value.
+    /// A file like the one that KVM provides for these statistics; each has one word, its value.
     fn file(statistics: &[(&str, u64)]) -> Vec<u8> {
         const NAME_BYTES: usize = 48;
         let data = HEADER_BYTES + statistics.len() * (DESCRIPTOR_BYTES + NAME_BYTES);

@@ -1,27 +1,27 @@
-//! What can be wrong with the file of KVM's statistics.
+//! Errors in the format of KVM's statistics file.
 
 /// Bytes of `struct kvm_stats_header`.
 pub const HEADER_BYTES: usize = 24;
 
-/// What is wrong with the file of the statistics.
+/// An error in the format of the statistics file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StatisticsError {
-    /// More descriptors than addresses can tell.
+    /// There are more descriptors than an address can count.
     #[error("{count} descriptors with names of {name_bytes} bytes")]
     Descriptors {
-        /// How many the header tells of.
+        /// Number of descriptors according to the header.
         count: usize,
-        /// Bytes of each name.
+        /// Length of each name in bytes.
         name_bytes: usize,
     },
-    /// The file ends before what it tells of.
+    /// The file ends before something that it refers to.
     #[error("there are {bytes} bytes{}, and {needed_bytes} at {at} are needed", less_than_header(*bytes))]
     Short {
-        /// Bytes of the file.
+        /// Length of the file in bytes.
         bytes: usize,
-        /// Where something is to be.
+        /// Offset of the missing data.
         at: usize,
-        /// How long that is.
+        /// Length of the missing data in bytes.
         needed_bytes: usize,
     },
 }

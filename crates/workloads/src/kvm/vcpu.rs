@@ -1,4 +1,4 @@
-//! Passes of vCPUs over the guest's memory, timed.
+//! Timed passes of vCPUs over the guest's memory.
 
 use std::io;
 use std::sync::Barrier;
@@ -11,26 +11,26 @@ use kvm_ioctls::{VcpuExit, VcpuFd};
 use super::program::Pass;
 use super::{Draw, KvmError, calls, processor};
 
-/// What a pass does to every page.
+/// The access of a pass to every page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reads its first word.
+    /// Reads the first word of the page.
     Read,
-    /// Writes this value to its first word.
+    /// Writes this value to the first word of the page.
     Write(u64),
-    /// Draws a number, and writes the value or reads by it.
+    /// Draws a number for the page; depending on it, writes the value or reads.
     Drawn(u64, Draw),
 }
 
-/// From the first begin to the last end of what ran at the same time.
+/// The time from the first start to the last end of concurrent work.
 fn span(times: &[(Instant, Instant)]) -> Duration {
     let begin = times.iter().map(|(begin, _)| *begin).min();
     let end = times.iter().map(|(_, end)| *end).max();
     begin.zip(end).map_or(Duration::ZERO, |(begin, end)| end - begin)
 }
 
-/// Runs each vCPU through its pass, all at the same time, each on a thread of its own. The time is from the
-/// first that begins to the last that ends; threads and registers are ready before.
+/// Runs each vCPU through its pass, all at the same time, each on a thread of its own. The time is from the first start to the
+/// last end; threads and registers are prepared before.
 pub fn run(vcpus: &mut [VcpuFd], passes: &[Pass]) -> Result<Duration, KvmError> {
     let ready = |vcpu: &mut VcpuFd, pass: &Pass| {
         settle(vcpu)?;
@@ -40,7 +40,7 @@ pub fn run(vcpus: &mut [VcpuFd], passes: &[Pass]) -> Result<Duration, KvmError> 
     at_once(vcpus, passes, thread, ready, |index, vcpu, pass| until_doorbell(index, vcpu, pass.doorbell))
 }
 
-/// Has KVM map what each pass would touch (KVM_PRE_FAULT_MEMORY), all at the same time.
+/// Makes KVM map the memory that each pass would touch (KVM_PRE_FAULT_MEMORY), all at the same time.
 pub fn pre_fault(vcpus: &mut [VcpuFd], passes: &[Pass]) -> Result<Duration, KvmError> {
     let work = |_: usize, vcpu: &mut VcpuFd, pass: &Pass| {
         let done = calls::pre_fault(vcpu, pass.first, pass.end - pass.first);
@@ -54,7 +54,7 @@ fn thread(vcpu: usize) -> Builder {
     Builder::new().name(format!("vcpu {vcpu}"))
 }
 
-/// Makes all ready, then does the work on all of them at once and times it. None of them begins unless all have a thread.
+/// Prepares all vCPUs, then runs and times the work on all of them at once. No vCPU begins unless all have a thread.
 fn at_once<Vcpu: Send>(
     vcpus: &mut [Vcpu],
     passes: &[Pass],
@@ -65,7 +65,7 @@ fn at_once<Vcpu: Send>(
     let start = Barrier::new(vcpus.len());
     let one = |index: usize, vcpu: &mut Vcpu, pass: &Pass| {
         let is_ready = ready(vcpu, pass);
-        // Whoever is not ready comes to the barrier too: the others wait there.
+        // A vCPU that is not ready comes to the barrier too, because the others wait there.
         start.wait();
         is_ready?;
         let begin = Instant::now();
@@ -81,7 +81,7 @@ fn at_once<Vcpu: Send>(
             let refused = |error| KvmError::refused(format!("the thread of vCPU {index}"), error);
             spawned.map(|thread| (all_are_there, thread)).map_err(refused)
         };
-        // Where one cannot be had, those that wait hear that nobody will tell them, and end.
+        // If a thread cannot be created, the waiting threads see their channel closed, and end.
         let threads = vcpus.iter_mut().zip(passes).enumerate().map(spawn).collect::<Result<Vec<_>, KvmError>>()?;
         threads.iter().for_each(|(all_are_there, _)| all_are_there.send(()).expect("it waits for that"));
         let joined = threads.into_iter().map(|(_, thread)| thread.join().expect("a vCPU's thread does not panic"));
@@ -90,13 +90,13 @@ fn at_once<Vcpu: Send>(
     times.map(|times| span(&times))
 }
 
-/// Lets KVM finish the store to the doorbell that ended the last pass; registers are nobody's to set before.
+/// Lets KVM finish the store to the doorbell that ended the last pass; until then registers must not be set.
 fn settle(vcpu: &mut VcpuFd) -> Result<(), KvmError> {
     vcpu.set_kvm_immediate_exit(1);
     match vcpu.run() {
         Err(error) if error.errno() == libc::EINTR => Ok(()),
         Err(error) => Err(KvmError::refused("KVM_RUN", io::Error::from_raw_os_error(error.errno()))),
-        // An exit that was still due: the next run would have begun with it.
+        // An exit that was still pending; the next run would have begun with it.
         Ok(_) => Ok(()),
     }
 }

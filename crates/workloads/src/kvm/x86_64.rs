@@ -1,7 +1,7 @@
 //! A vCPU of x86-64: ring 3 in long mode.
 //!
-//! Why ring 3: a KVM without nested page tables may run a guest's kernel code by emulation (kvm_pvm does), a few
-//! microseconds an instruction, and user code natively. On other hosts it makes no difference.
+//! Why ring 3: a KVM without nested page tables may emulate a guest's kernel code (kvm_pvm does), which takes a few microseconds
+//! for each instruction, but runs user code natively. On other hosts it makes no difference.
 
 use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES, kvm_regs, kvm_segment};
 use kvm_ioctls::{Kvm, VcpuFd, VmFd};
@@ -12,9 +12,9 @@ use super::program::{DRAW_CONSTANTS, Data, Pass, Program, x86_64};
 
 pub use super::program::X86_64_LEAVES as GUEST_LEAVES;
 
-/// The architecture's name, as the kernel has it.
+/// The architecture's name in the kernel.
 pub const ARCHITECTURE: &str = "x86_64";
-/// What the guest is.
+/// A short description of the guest.
 pub const GUEST: &str = "a ring-3 long-mode guest";
 
 /// CR0: PE, MP, ET, NE, WP, PG.
@@ -23,7 +23,7 @@ const CR0: u64 = 0x8001_0033;
 const CR4: u64 = 1 << 5;
 /// EFER: SCE, LME, LMA.
 const EFER: u64 = 0x501;
-/// RFLAGS: the bit that is always set.
+/// RFLAGS: only the bit that is always set.
 const RFLAGS: u64 = 1 << 1;
 /// The CPUID leaf whose EAX has the width of physical addresses in its lowest byte.
 const ADDRESS_SIZES: u32 = 0x8000_0008;
@@ -32,9 +32,9 @@ fn supported(kvm: &Kvm) -> Result<CpuId, KvmError> {
     kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(refused("KVM_GET_SUPPORTED_CPUID"))
 }
 
-/// The guest for this data.
+/// Builds the guest for this data.
 pub fn program(kvm: &Kvm, data: Data) -> Result<Program, KvmError> {
-    /// What a processor has that does not say (Intel SDM vol. 3A, MAXPHYADDR).
+    /// The width of physical addresses of a processor that does not report it (Intel SDM vol. 3A, MAXPHYADDR).
     const UNSAID: u8 = 36;
     let cpuid = supported(kvm)?;
     let sizes = cpuid.as_slice().iter().find(|entry| entry.function == ADDRESS_SIZES);
@@ -42,7 +42,7 @@ pub fn program(kvm: &Kvm, data: Data) -> Result<Program, KvmError> {
     x86_64(physical_bits, data)
 }
 
-/// Makes a new vCPU ready for passes.
+/// Initialises a new vCPU.
 pub fn prepare(kvm: &Kvm, _: &VmFd, vcpu: &VcpuFd, program: &Program) -> Result<(), KvmError> {
     vcpu.set_cpuid2(&supported(kvm)?).map_err(refused("KVM_SET_CPUID2"))?;
     let mut registers = vcpu.get_sregs().map_err(refused("KVM_GET_SREGS"))?;
@@ -64,7 +64,7 @@ pub fn prepare(kvm: &Kvm, _: &VmFd, vcpu: &VcpuFd, program: &Program) -> Result<
     vcpu.set_sregs(&registers).map_err(refused("KVM_SET_SREGS"))
 }
 
-/// Puts a vCPU at the beginning of a pass.
+/// Sets a vCPU to the beginning of a pass.
 pub fn set(vcpu: &VcpuFd, pass: &Pass) -> Result<(), KvmError> {
     let [step, factor] = DRAW_CONSTANTS;
     let registers = kvm_regs {

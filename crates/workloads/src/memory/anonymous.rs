@@ -1,4 +1,4 @@
-//! An owned private anonymous mapping, seen as slices of plain numbers.
+//! An owned private anonymous mapping, accessed as slices of plain numbers.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use nix::sys::mman::{MapFlags, ProtFlags};
 
 use super::Mapping;
 
-/// Numbers of which every bit pattern is a value, so that fresh memory (all zeros) can be read as them.
+/// Number types for which every bit pattern is a valid value, so that fresh memory (all zeros) can be read as them.
 pub trait Plain: Copy + sealed::Sealed {}
 
 mod sealed {
@@ -18,25 +18,25 @@ macro_rules! plain {
 }
 plain!(u8, u32, u64, f64);
 
-/// Memory could not be mapped.
+/// Why memory could not be mapped.
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
-    /// Nothing was asked for.
+    /// The requested size is 0.
     #[error("expected at least one byte to map, found 0")]
     Empty,
     /// mmap refused.
     #[error("cannot map {bytes} bytes of anonymous memory: {source}; fewer bytes, or a higher `ulimit -v`")]
     Refused {
-        /// The bytes asked for.
+        /// The requested size in bytes.
         bytes: usize,
-        /// What mmap said.
+        /// The error of mmap.
         source: io::Error,
     },
 }
 
 /// A private anonymous mapping (`mmap(MAP_PRIVATE | MAP_ANONYMOUS)`), unmapped when dropped.
 ///
-/// Its memory is zero until it is written, and no page of it is present until it is touched.
+/// Its memory is zero until it is written, and no page is present until it is touched.
 #[derive(Debug)]
 pub struct Anonymous(Mapping);
 
@@ -53,16 +53,16 @@ impl Anonymous {
         mapped.map(Anonymous).map_err(|source| MapError::Refused { bytes, source })
     }
 
-    /// Maps `bytes` bytes at an address, where nothing else is.
+    /// Maps `bytes` bytes at an address where nothing else is mapped.
     ///
     /// # Errors
-    /// As [`Anonymous::map`], and where something is there.
+    /// As [`Anonymous::map`], and where something is mapped there.
     pub fn map_at(address: usize, bytes: usize) -> Result<Anonymous, MapError> {
         let mapped = Mapping::anonymous_at(address, bytes, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE);
         mapped.map(Anonymous).map_err(|source| MapError::Refused { bytes, source })
     }
 
-    /// The bytes that were asked for.
+    /// The requested size in bytes.
     pub fn bytes(&self) -> usize {
         self.0.bytes()
     }
@@ -72,14 +72,14 @@ impl Anonymous {
         self.0.start().addr().get()
     }
 
-    /// The memory as numbers; a rest that is smaller than a number is left out.
+    /// The memory as numbers; a remainder that is smaller than a number is left out.
     pub fn slice<T: Plain>(&self) -> &[T] {
-        // SAFETY: the mapping is page aligned, at least this long, initialised with zeros by the
-        // kernel, lives as long as `self`, and every bit pattern is a `T`.
+        // SAFETY: the mapping is page aligned, at least this long, initialised with zeros by the kernel, exists as long as
+        // `self`, and every bit pattern is a `T`.
         unsafe { std::slice::from_raw_parts(self.0.start().as_ptr().cast(), self.bytes() / size_of::<T>()) }
     }
 
-    /// The memory as numbers that can be written; a rest that is smaller than a number is left out.
+    /// The memory as writable numbers; a remainder that is smaller than a number is left out.
     pub fn slice_mut<T: Plain>(&mut self) -> &mut [T] {
         // SAFETY: as for `slice`, and `&mut self` makes the slice the only one.
         unsafe { std::slice::from_raw_parts_mut(self.0.start().as_ptr().cast(), self.bytes() / size_of::<T>()) }
@@ -105,10 +105,10 @@ impl Anonymous {
         unsafe { std::ptr::write_volatile(number, value) }
     }
 
-    /// Unmaps the memory now and says whether that succeeded; dropping does the same silently.
+    /// Unmaps the memory now and reports errors; dropping it ignores them.
     ///
     /// # Errors
-    /// What munmap said.
+    /// That of munmap.
     pub fn unmap(self) -> io::Result<()> {
         self.0.unmap()
     }
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn dropping_gives_the_memory_back() {
-        // Larger than what other tests map, so that none of them takes the place meanwhile.
+        // Larger than what other tests map, so that none of them takes the address in the meantime.
         let memory = Anonymous::map(1 << 30).unwrap();
         let middle = memory.address() + (1 << 29);
         assert!(maps_line(middle).is_some());

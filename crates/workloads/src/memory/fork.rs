@@ -1,4 +1,4 @@
-//! A fork that safe code can call: the child runs a closure, hands numbers back, and ends.
+//! A fork that safe code can call: the child runs a closure, returns numbers, and exits.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,26 +11,26 @@ use nix::unistd::{ForkResult, Pid};
 
 use super::Mapping;
 
-/// A fork that did not come to an end.
+/// Why a fork did not complete.
 #[derive(Debug, thiserror::Error)]
 pub enum ForkError {
     /// The process has other threads; a lock that one of them holds would stay locked in the child.
     #[error("expected a process with one thread before fork, found {threads}; fork before other threads start")]
     Threads {
-        /// How many threads there are.
+        /// Number of threads.
         threads: usize,
     },
-    /// The kernel refused the fork, the shared page or the waiting.
+    /// The kernel refused the fork, the shared page or the wait.
     #[error("cannot {call}: {source}; {remedy}")]
     Refused {
-        /// The call.
+        /// The call, or what it was to do.
         call: &'static str,
-        /// What it said.
+        /// The kernel's error.
         source: io::Error,
-        /// What to do.
+        /// How to remedy it.
         remedy: &'static str,
     },
-    /// The child ended by itself, before its closure did or because that panicked.
+    /// The child exited before its closure completed, or because the closure panicked.
     #[error("the forked child ended with status {status}; expected 0")]
     Exited {
         /// Its exit status.
@@ -39,28 +39,26 @@ pub enum ForkError {
     /// The child was killed.
     #[error("the forked child {how}; memory may have run out (dmesg says)")]
     Child {
-        /// How it ended.
+        /// How the child ended.
         how: String,
     },
 }
 
-/// What a fork was like.
+/// The times and the result of a fork.
 #[derive(Debug)]
 pub struct Forked {
     /// Time of the fork call in the parent: the copying of the page tables.
     pub fork_time: Duration,
     /// Time from the fork's return in the parent until the child was reaped.
     pub child_time: Duration,
-    /// What the child handed back.
+    /// The numbers that the child returned.
     pub results: Vec<u64>,
 }
 
-/// Forks; the child calls `body` with `results` zeroed numbers to fill, and exits. Returns when the
-/// child was reaped.
+/// Forks; the child calls `body` with `results` zeroed numbers to fill, and exits. Returns when the child has been reaped.
 ///
-/// The numbers travel through a shared mapping that is present before the fork. The kernel copies no
-/// page tables for it (`vma_needs_copy`, mm/memory.c), so filling it costs the child minor faults of
-/// its own: fill it outside of what is timed.
+/// The numbers are returned in a shared mapping that is present before the fork. The kernel copies no page tables for it
+/// (`vma_needs_copy`, mm/memory.c), so filling it costs the child minor faults of its own: fill it outside the timed part.
 ///
 /// # Errors
 /// [`ForkError`]: other threads exist, the kernel refuses, or the child panics or is killed.
@@ -69,7 +67,7 @@ pub fn fork(results: usize, body: impl FnOnce(&mut [u64])) -> Result<Forked, For
     if threads != 1 {
         return Err(ForkError::Threads { threads });
     }
-    // SAFETY: this is the only thread, so no lock is held by anybody else and the child may run any code.
+    // SAFETY: this is the only thread, so no other thread holds a lock and the child may run any code.
     unsafe { fork_among_threads(results, body) }
 }
 
@@ -78,7 +76,7 @@ pub fn fork(results: usize, body: impl FnOnce(&mut [u64])) -> Result<Forked, For
 unsafe fn fork_among_threads(results: usize, body: impl FnOnce(&mut [u64])) -> Result<Forked, ForkError> {
     let mut shared = SharedWords::map(results)?;
     let start = Instant::now();
-    // SAFETY: the caller vouches for the body; the child never returns from here, it ends in `_exit`.
+    // SAFETY: the caller guarantees the body; the child never returns from here, it ends in `_exit`.
     let child = match unsafe { nix::unistd::fork() } {
         Ok(ForkResult::Child) => run_child(shared.words(), body),
         Ok(ForkResult::Parent { child }) => child,
@@ -115,11 +113,12 @@ fn refused(call: &'static str, errno: nix::errno::Errno, remedy: &'static str) -
     ForkError::Refused { call, source: errno.into(), remedy }
 }
 
-/// How many threads the program of this process has.
+/// The number of threads of the program in this process.
 ///
-/// Linux says it in `/proc/self/stat`. QEMU's user emulation has a thread of its own beside the program's, which
-/// `/proc/self/task` shows too, but answers for `stat` itself: since version 9 with the program's threads, before with 0
-/// (`open_self_stat`, linux-user/syscall.c), which Linux never says of a process that runs. Then the C library is asked.
+/// Linux reports it in `/proc/self/stat`. QEMU's user emulation has a thread of its own in addition to the program's.
+/// `/proc/self/task` shows that thread too, but QEMU emulates `stat`: since version 9 it reports the program's threads, before
+/// that 0 (`open_self_stat`, linux-user/syscall.c), which Linux never reports for a running process. In that case the C library
+/// is queried.
 pub(super) fn threads_of_this_process() -> Result<usize, ForkError> {
     let uncounted =
         |source| ForkError::Refused { call: "count threads in /proc/self/stat", source, remedy: "mount /proc" };
@@ -139,19 +138,20 @@ pub(super) fn threads_of_this_process() -> Result<usize, ForkError> {
     }
 }
 
-/// The field `num_threads` of `/proc/PID/stat` (proc_pid_stat(5)): the 18th behind the name, which may hold anything.
+/// The field `num_threads` of `/proc/PID/stat` (proc_pid_stat(5)): the 18th field after the name, which may contain any
+/// character.
 fn threads_in(stat: &[u8]) -> Option<usize> {
     let stat = String::from_utf8_lossy(stat);
     let (_, behind_the_name) = stat.rsplit_once(')')?;
     behind_the_name.split_ascii_whitespace().nth(17)?.parse().ok()
 }
 
-/// Whether the C library promises that there is one thread: `__libc_single_threaded` (sys/single_threaded.h, glibc 2.32).
+/// Whether the C library guarantees that there is one thread: `__libc_single_threaded` (sys/single_threaded.h, glibc 2.32).
 fn is_single_threaded_for_libc() -> bool {
-    // SAFETY: the name is a string with an end; nothing is called.
+    // SAFETY: the name is a zero-terminated string; nothing is called.
     let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
-    // SAFETY: where the library has it, it is a `char` that lives as long as the process and that only the library
-    // writes, when this thread makes another one.
+    // SAFETY: where the library has the symbol, it is a `char` that exists as long as the process and that only the library
+    // writes, when this thread creates another one.
     NonNull::new(symbol.cast::<libc::c_char>()).is_some_and(|word| unsafe { word.as_ptr().read_volatile() } != 0)
 }
 
@@ -174,10 +174,10 @@ impl SharedWords {
         Ok(SharedWords { mapping, count })
     }
 
-    /// In the parent only before the fork and after the child was reaped; in the child between.
+    /// Only called in the parent before the fork and after the child was reaped, and in the child in between.
     fn words(&mut self) -> &mut [u64] {
-        // SAFETY: the mapping is page aligned, zeroed, `count` words long and lives as long as `self`;
-        // the two processes use it one after the other.
+        // SAFETY: the mapping is page aligned, zeroed, `count` words long and exists as long as `self`; the two processes use it
+        // one after the other.
         unsafe { std::slice::from_raw_parts_mut(self.mapping.start().as_ptr().cast(), self.count) }
     }
 }
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_process_with_threads_is_not_forked() {
-        // The test harness runs each test in a thread of its own beside the main thread.
+        // The test harness runs each test in a thread of its own in addition to the main thread.
         let outcome = fork(1, |words| words[0] = 1);
         match threads_of_this_process().unwrap() {
             1 => assert_eq!(outcome.unwrap().results, [1]),

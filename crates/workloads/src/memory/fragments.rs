@@ -1,10 +1,10 @@
-//! Free memory in small blocks, as on a machine that has been up for weeks.
+//! Fragments free memory into small blocks, as on a machine that has been up for weeks.
 //!
-//! Memory is fragmented where single pages that cannot be moved lie in otherwise free blocks: compaction moves what programs
-//! have, but no page that somebody else refers to (mm/compaction.c, `isolate_migratepages_block`: "Migration will fail if
-//! an anonymous page is pinned in memory"). So pages are made of the free blocks, one page of each block is put into a
-//! pipe (vmsplice(2), which refers to the page and copies nothing), and all others are given back. The kernel joins
-//! them to blocks just below the size in question. The pipes are the only thing that is held; they go with the process.
+//! Memory is fragmented where single unmovable pages are inside otherwise free blocks. Compaction moves the pages of programs,
+//! but no page with another reference (mm/compaction.c, `isolate_migratepages_block`: "Migration will fail if an anonymous page
+//! is pinned in memory"). So the free blocks are allocated as base pages, one page of each block is put into a pipe (vmsplice(2),
+//! which takes a reference to the page and copies nothing), and all others are freed. The kernel merges them into blocks just
+//! below the size in question. Only the pipes hold memory; they end with the process.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,100 +20,100 @@ use policy::size::PageSize;
 use super::{Mapping, base_page};
 use crate::random::mix;
 
-/// A degree is reached when it is so near: each pass beyond it takes all free memory again for a few blocks.
+/// A degree counts as reached within this distance: each further pass takes all free memory again for a few blocks.
 const NEAR_RATIO: f64 = 0.005;
-/// How much is mapped and filled before it is looked again whether that is enough.
+/// Bytes that are mapped and filled before the remaining free blocks are checked again.
 const PIECE_BYTES: u64 = 64 << 20;
-/// Memory that is left alone, at least: what runs meanwhile needs some.
+/// The least memory that is left alone; other running programs need some.
 const LEAST_RESERVE_BYTES: u64 = 256 << 20;
-/// The share of all memory that is left alone, as one in so many.
+/// The part of all memory that is left alone, as its reciprocal: one thirty-second.
 const RESERVE_PART: u64 = 32;
-/// Others free and take memory meanwhile, so one pass may not do.
+/// The number of passes; other programs free and take memory in the meantime, so one pass may not be enough.
 const MOST_PASSES: u32 = 3;
-/// Pages put into the pipe by one call (UIO_MAXIOV, include/uapi/linux/uio.h).
+/// Number of pages put into a pipe by one call (UIO_MAXIOV, include/uapi/linux/uio.h).
 const MOST_AT_ONCE: usize = 1024;
 /// Bits 15 and 16 of /proc/kpageflags, COMPOUND_HEAD and COMPOUND_TAIL: the page is part of a large folio
 /// (include/uapi/linux/kernel-page-flags.h).
 const COMPOUND: u64 = 1 << 15 | 1 << 16;
 /// The page frame number in an entry of /proc/PID/pagemap: bits 0 to 54 (Documentation/admin-guide/mm/pagemap.rst).
 const FRAME: u64 = (1 << 55) - 1;
-/// The page of such an entry is in memory. That of another one is being migrated, or swapped out, and its bits say something else.
+/// The page of such an entry is in memory. Otherwise it is being migrated or swapped out, and the bits have another meaning.
 const PRESENT: u64 = 1 << 63;
 
-/// Which part of the free memory shall be in blocks smaller than which size.
+/// How much of the free memory is to be in blocks smaller than a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Degree {
-    /// Parts of a hundred.
+    /// Percentage of the free memory.
     pub percent: u32,
-    /// The size of a block of which there shall be few.
+    /// The block size; few free blocks are to be left of this size or larger.
     pub block: PageSize,
 }
 
 /// The free memory of the host, from /proc/buddyinfo.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FreeMemory {
-    /// All of it.
+    /// Bytes of all free memory.
     pub bytes: u64,
-    /// What lies in blocks of at least the size in question.
+    /// Bytes in blocks of at least the size in question.
     pub whole_bytes: u64,
 }
 
 /// Why memory could not be fragmented.
 #[derive(Debug, thiserror::Error)]
 pub enum FragmentsError {
-    /// Which pages lie in which block is told to privileged processes only.
+    /// Frame numbers are visible to privileged processes only.
     #[error("the kernel does not tell where pages lie (/proc/self/pagemap has no frame numbers): run it as root")]
     Frames,
-    /// A block that the kernel's allocator does not have.
+    /// The kernel's allocator does not have blocks of this size.
     #[error(
         "blocks of {block}: expected more than one base page ({base}) and at most {largest}, the allocator's largest block"
     )]
     Block {
-        /// What was asked for.
+        /// The requested block size.
         block: PageSize,
-        /// The base page.
+        /// The base page size.
         base: PageSize,
-        /// The largest block.
+        /// The largest block size.
         largest: PageSize,
     },
-    /// A file of the kernel's that says something else than expected.
+    /// A kernel file has unexpected content.
     #[error("{path}: expected {expected}, found {found:?}")]
     Unexpected {
         /// The file.
         path: &'static str,
-        /// What it should say.
+        /// The expected content.
         expected: &'static str,
-        /// What it says.
+        /// The content that was found.
         found: String,
     },
-    /// The kernel refused something.
+    /// The kernel refused a step.
     #[error("{step}: {source}; a smaller part of the memory may do")]
     Refused {
-        /// What was done.
+        /// The step.
         step: &'static str,
-        /// What it said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
-/// Fragmented memory, for as long as the value lives.
+/// Memory that stays fragmented as long as this value exists.
 #[derive(Debug)]
 pub struct Fragments {
-    /// Both ends of the pipes that have the pages.
+    /// Both ends of the pipes that hold the pages.
     pipes: Vec<(OwnedFd, OwnedFd)>,
-    /// Pages that are held.
+    /// Number of held pages.
     pub pages: u64,
     /// Free memory before.
     pub before: FreeMemory,
-    /// Free memory once all was given back but the pages.
+    /// Free memory after everything except the held pages was freed.
     pub after: FreeMemory,
 }
 
 impl FreeMemory {
-    /// What it is now, for blocks of a size.
+    /// The current free memory, for blocks of a size.
     ///
     /// # Errors
-    /// /proc/buddyinfo cannot be read, or has no blocks as large.
+    /// /proc/buddyinfo cannot be read, or has no blocks that large.
     pub fn now(block: PageSize) -> Result<FreeMemory, FragmentsError> {
         let text = std::fs::read_to_string(BUDDYINFO)
             .map_err(|source| FragmentsError::Refused { step: "reading /proc/buddyinfo", source })?;
@@ -141,7 +141,7 @@ impl FreeMemory {
         if block > base && block <= largest { Ok(free) } else { Err(FragmentsError::Block { block, base, largest }) }
     }
 
-    /// The part of it that lies in smaller blocks; 0 where nothing is free.
+    /// The share of free memory in smaller blocks; 0 where nothing is free.
     pub fn fragmented_ratio(&self) -> f64 {
         match self.bytes {
             0 => 0.0,
@@ -153,11 +153,11 @@ impl FreeMemory {
 const BUDDYINFO: &str = "/proc/buddyinfo";
 
 impl Fragments {
-    /// Fragments free memory to a degree, within half a percent and as far as that goes: a reserve stays as it is, a thirty-second of the machine's
-    /// memory and at least 256M. How far it went is in `after`.
+    /// Fragments free memory to a degree, within half a percent and as far as possible: a reserve of a thirty-second of the
+    /// machine's memory, at least 256M, is left alone. `after` shows the degree that was reached.
     ///
     /// # Errors
-    /// See [`FragmentsError`]; everything is given back then.
+    /// See [`FragmentsError`]; everything is freed then.
     pub fn make(degree: Degree) -> Result<Fragments, FragmentsError> {
         let before = FreeMemory::now(degree.block)?;
         let goal_ratio = f64::from(degree.percent.min(100)) / 100.0 - NEAR_RATIO;
@@ -177,9 +177,9 @@ impl Fragments {
     }
 }
 
-/// Fills memory until no more than this part of what will be free, when it is given back, is left in whole blocks. What others take
-/// and free meanwhile counts. For a base page the allocator takes from small blocks first, so that it cuts whole ones only where there
-/// is nothing else.
+/// Fills memory until at most this share of the memory that will be free later is still in whole blocks. Memory that others take
+/// and free in the meantime counts. The allocator takes base pages from small blocks first, so it splits whole blocks only when
+/// nothing else is left.
 fn seize(block: PageSize, whole_ratio: f64) -> Result<Vec<Mapping>, FragmentsError> {
     let reserve_bytes = reserve_bytes()?;
     let refused = |step| move |source| FragmentsError::Refused { step, source };
@@ -194,19 +194,19 @@ fn seize(block: PageSize, whole_ratio: f64) -> Result<Vec<Mapping>, FragmentsErr
         }
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let piece = Mapping::anonymous(PIECE_BYTES as usize, access, MapFlags::MAP_PRIVATE).map_err(refused("mmap"))?;
-        // Where no large block is free, a fault would compact memory for one. A kernel without THP knows neither advice.
+        // Where no large block is free, a fault would compact memory for one. A kernel without THP supports neither advice.
         let is_large = large.map_or(Ok(false), has_blocks_of)?;
         let _ =
             if is_large { piece.advise(MmapAdvise::MADV_HUGEPAGE) } else { piece.advise(MmapAdvise::MADV_NOHUGEPAGE) };
         for page in piece.addresses().step_by(base_page().bytes() as usize) {
-            // SAFETY: the page is this mapping's, writable, and nothing refers to it.
+            // SAFETY: the page belongs to this mapping and is writable, and no reference to it exists.
             unsafe { (page as *mut u8).write_volatile(1) };
         }
         seized.push(piece);
     }
 }
 
-/// What THP maps, unless the kernel has none.
+/// The size that THP maps; `None` where the kernel has no THP.
 fn large_folio() -> Result<Option<PageSize>, FragmentsError> {
     const PATH: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
     let text = host::if_there(host::content(PATH))
@@ -240,7 +240,7 @@ fn reserve_bytes() -> Result<u64, FragmentsError> {
     Ok((total * 1024 / RESERVE_PART).max(LEAST_RESERVE_BYTES))
 }
 
-/// A base page that was seized.
+/// A base page that was allocated.
 #[derive(Clone, Copy, Debug)]
 struct Page<'seized> {
     mapping: &'seized Mapping,
@@ -248,7 +248,7 @@ struct Page<'seized> {
     frame: u64,
 }
 
-/// A page in each block of which pages were seized; which page of the block it is, chance decides.
+/// One page of each block from which pages were allocated, chosen at random.
 fn one_of_each_block(seized: &[Mapping], block: PageSize) -> Result<Vec<Page<'_>>, FragmentsError> {
     let base = base_page();
     let order = block.order(base);
@@ -279,8 +279,8 @@ fn one_of_each_block(seized: &[Mapping], block: PageSize) -> Result<Vec<Page<'_>
     Ok(chosen.into_values().map(|(_, page)| page).collect())
 }
 
-/// Splits the folios of pages, and gives the addresses of those that stand alone now. A folio that somebody else
-/// refers to cannot be split; it is given back whole.
+/// Splits the folios of pages, and returns the addresses of the pages that are single pages now. A folio with another reference
+/// cannot be split; it is freed whole.
 fn split(pages: Vec<Page<'_>>) -> Result<Vec<u64>, FragmentsError> {
     let flags = open("/proc/kpageflags", "opening /proc/kpageflags")?;
     let mut alone = Vec::new();
@@ -303,8 +303,8 @@ fn open(path: &str, step: &'static str) -> Result<File, FragmentsError> {
     File::open(path).map_err(|source| FragmentsError::Refused { step, source })
 }
 
-/// Puts pages into as many pipes as it takes. Without CAP_SYS_RESOURCE one has room for /proc/sys/fs/pipe-max-size
-/// (pipe(7)), a page in each slot.
+/// Puts pages into as many pipes as necessary. Without CAP_SYS_RESOURCE a pipe holds at most /proc/sys/fs/pipe-max-size
+/// (pipe(7)), with one page in each slot.
 fn hold(pages: &[u64]) -> Result<Vec<(OwnedFd, OwnedFd)>, FragmentsError> {
     const PATH: &str = "/proc/sys/fs/pipe-max-size";
     let found = std::fs::read_to_string(PATH)
@@ -322,7 +322,7 @@ fn hold(pages: &[u64]) -> Result<Vec<(OwnedFd, OwnedFd)>, FragmentsError> {
     pages.chunks(slots).map(|some| hold_some(some, slots)).collect()
 }
 
-/// Puts pages into a pipe of so many slots.
+/// Puts pages into a pipe of `slots` slots.
 fn hold_some(pages: &[u64], slots: usize) -> Result<(OwnedFd, OwnedFd), FragmentsError> {
     let base_bytes = base_page().bytes() as usize;
     let refused = |step| move |error: nix::Error| FragmentsError::Refused { step, source: error.into() };
@@ -331,7 +331,8 @@ fn hold_some(pages: &[u64], slots: usize) -> Result<(OwnedFd, OwnedFd), Fragment
     fcntl(&writer, FcntlArg::F_SETPIPE_SZ(room)).map_err(refused("a pipe with room (F_SETPIPE_SZ)"))?;
     let part = |page: &u64| libc::iovec { iov_base: *page as *mut libc::c_void, iov_len: base_bytes };
     let parts: Vec<libc::iovec> = pages.iter().map(part).collect();
-    // SAFETY: the parts are live, and each is a mapped page that outlives the call; the kernel reads none of them.
+    // SAFETY: the parts are valid, and each is a mapped page that exists longer than the call; the kernel does not read their
+    // content.
     let taken = unsafe { libc::vmsplice(writer.as_raw_fd(), parts.as_ptr(), parts.len(), libc::SPLICE_F_NONBLOCK) };
     let refused = |source| Err(FragmentsError::Refused { step: "vmsplice", source });
     match usize::try_from(taken) {

@@ -1,5 +1,4 @@
-//! A mapping that is a value's own: aligned where that is asked for, and unmapped when dropped, also on the way out of
-//! what fails half way.
+//! An owned mapping: aligned on request, and unmapped when dropped, also when a constructor fails half way.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -10,7 +9,7 @@ use std::ptr::NonNull;
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use policy::size::PageSize;
 
-/// Addresses that nobody else has. There is no way to their content but the pointer.
+/// Addresses that belong to this value alone. Their content is accessible only through the pointer.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -19,39 +18,39 @@ pub(crate) struct Mapping {
 
 // SAFETY: the mapping belongs to this value alone and is not tied to the thread that made it.
 unsafe impl Send for Mapping {}
-// SAFETY: a shared reference gives the address only; who follows it answers for that.
+// SAFETY: a shared reference only gives the address; code that dereferences it is responsible for that.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Anonymous memory at an address of the kernel's choice.
+    /// Anonymous memory at an address that the kernel chooses.
     ///
     /// # Errors
-    /// What mmap said; EINVAL for no bytes.
+    /// Those of mmap; EINVAL for 0 bytes.
     pub fn anonymous(bytes: usize, access: ProtFlags, flags: MapFlags) -> io::Result<Mapping> {
         let bytes = NonZeroUsize::new(bytes).ok_or(io::Error::from(nix::Error::EINVAL))?;
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing.
         let start = unsafe { mmap_anonymous(None, bytes, access, flags) }?;
         Ok(Mapping { start: start.cast(), bytes })
     }
 
-    /// Private anonymous memory at an address, where nothing else is.
+    /// Private anonymous memory at an address where nothing else is mapped.
     ///
     /// # Errors
-    /// What mmap said: EEXIST where something is there, EINVAL for no bytes.
+    /// Those of mmap: EEXIST where something is mapped, EINVAL for 0 bytes.
     pub fn anonymous_at(address: usize, bytes: usize, access: ProtFlags) -> io::Result<Mapping> {
         let invalid = || io::Error::from(nix::Error::EINVAL);
         let (bytes, at) = NonZeroUsize::new(bytes).zip(NonZeroUsize::new(address)).ok_or_else(invalid)?;
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_FIXED_NOREPLACE;
-        // SAFETY: the mapping replaces none (MAP_FIXED_NOREPLACE, Linux 4.17; an earlier kernel takes the address as a hint).
+        // SAFETY: the mapping replaces nothing (MAP_FIXED_NOREPLACE, Linux 4.17; an earlier kernel takes the address as a hint).
         let start = unsafe { mmap_anonymous(Some(at), bytes, access, flags) }?;
         let mapping = Mapping { start: start.cast(), bytes };
         if mapping.start.addr() == at { Ok(mapping) } else { Err(io::Error::from(nix::Error::EEXIST)) }
     }
 
-    /// Anonymous memory, whole base pages of it, that begins at a multiple of `alignment`.
+    /// Anonymous memory in whole base pages that begins at a multiple of `alignment`.
     ///
     /// # Errors
-    /// As above, and what munmap said of the room that alignment takes; nothing stays mapped then.
+    /// As above, and those of munmap for the extra room that alignment needs; nothing stays mapped then.
     pub fn aligned(bytes: usize, alignment: PageSize, access: ProtFlags, flags: MapFlags) -> io::Result<Mapping> {
         let alignment = alignment.bytes() as usize;
         let with_room = bytes.checked_add(alignment).ok_or(io::Error::from(nix::Error::ENOMEM))?;
@@ -61,34 +60,34 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// A whole file, shared, at an address of the kernel's choice.
+    /// A whole file, mapped shared at an address that the kernel chooses.
     ///
     /// # Errors
-    /// What mmap said; EINVAL for no bytes.
+    /// Those of mmap; EINVAL for 0 bytes.
     pub fn of_file(file: impl AsFd, bytes: usize, access: ProtFlags) -> io::Result<Mapping> {
         let bytes = NonZeroUsize::new(bytes).ok_or(io::Error::from(nix::Error::EINVAL))?;
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing.
         let start = unsafe { mmap(None, bytes, access, MapFlags::MAP_SHARED, file, 0) }?;
         Ok(Mapping { start: start.cast(), bytes })
     }
 
-    /// Puts a file, shared, in the place of what was mapped.
+    /// Replaces the mapping by a shared mapping of a file.
     ///
     /// # Errors
-    /// What mmap said.
+    /// Those of mmap.
     pub fn replace_by(&mut self, file: impl AsFd, access: ProtFlags) -> io::Result<()> {
         let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
-        // SAFETY: it replaces this value's own mapping; `&mut self`: nothing refers to it.
+        // SAFETY: it replaces the mapping that this value owns; `&mut self`: no reference to it exists.
         unsafe { mmap(Some(self.start.addr()), self.bytes, access, flags, file, 0) }?;
         Ok(())
     }
 
-    /// Keeps `bytes` bytes behind the first `skipped` ones.
+    /// Keeps `bytes` bytes after the first `skipped` ones.
     fn cut(&mut self, skipped: usize, bytes: usize) -> io::Result<()> {
         let kept = NonZeroUsize::new(bytes).ok_or(io::Error::from(nix::Error::EINVAL))?;
         let surplus = self.bytes.get() - skipped - bytes;
-        // SAFETY: both ends lie inside the mapping, as the subtraction has just shown, and nobody knows them yet. What
-        // is unmapped is no part of this value from then on.
+        // SAFETY: both ends are inside the mapping, as the subtraction has just shown, and nothing refers to them yet. The
+        // unmapped parts do not belong to this value from then on.
         unsafe {
             if skipped > 0 {
                 munmap(self.start.cast(), skipped)?;
@@ -103,12 +102,12 @@ impl Mapping {
         Ok(())
     }
 
-    /// The first byte.
+    /// Address of the first byte.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Its length.
+    /// Length in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.get()
     }
@@ -119,45 +118,44 @@ impl Mapping {
         start..start + self.bytes() as u64
     }
 
-    /// Says which pages are wanted for all of it.
+    /// Advises the kernel about the page size of the whole mapping.
     ///
     /// # Errors
-    /// What madvise said; EINVAL where the kernel does not know the advice.
+    /// Those of madvise; EINVAL where the kernel does not support the advice.
     ///
     /// # Panics
-    /// Advice on anything else than the size of pages.
+    /// Advice on anything other than the page size.
     pub fn advise(&self, advice: MmapAdvise) -> io::Result<()> {
         assert!(matches!(advice, MmapAdvise::MADV_HUGEPAGE | MmapAdvise::MADV_NOHUGEPAGE), "{advice:?}");
         // SAFETY: this advice changes no content.
         Ok(unsafe { madvise(self.start.cast(), self.bytes(), advice) }?)
     }
 
-    /// Splits the folio of which the base page at an address is a part, as far as the kernel can: advice that a part of
-    /// a folio is cold (`madvise_cold_or_pageout_pte_range` in mm/madvise.c, since Linux 5.4) splits it, and whether it
-    /// did is not told.
+    /// Splits the folio that contains the base page at an address, if the kernel can. MADV_COLD on part of a folio splits it
+    /// (`madvise_cold_or_pageout_pte_range` in mm/madvise.c, since Linux 5.4); the kernel does not report whether it did.
     ///
     /// # Errors
-    /// What madvise said.
+    /// Those of madvise.
     ///
     /// # Panics
     /// An address outside the mapping.
     pub fn split_folio_at(&self, address: u64, base: PageSize) -> io::Result<()> {
         assert!(self.addresses().contains(&address), "{address:#x} is not in {:x?}", self.addresses());
         let page = self.start.with_addr(NonZeroUsize::new(address as usize).expect("inside a mapping"));
-        // SAFETY: the page is this value's, and this advice changes no content.
+        // SAFETY: the page belongs to this value, and this advice changes no content.
         Ok(unsafe { madvise(page.cast(), base.bytes() as usize, MmapAdvise::MADV_COLD) }?)
     }
 
-    /// Unmaps it now and says whether that succeeded; dropping does the same silently.
+    /// Unmaps it now and reports errors; dropping it ignores them.
     ///
     /// # Errors
-    /// What munmap said.
+    /// Those of munmap.
     pub fn unmap(self) -> io::Result<()> {
         std::mem::ManuallyDrop::new(self).release()
     }
 
     fn release(&self) -> io::Result<()> {
-        // SAFETY: the mapping is this value's own, and the callers never use it again.
+        // SAFETY: this value owns the mapping, and the callers never use it again.
         Ok(unsafe { munmap(self.start.cast(), self.bytes()) }?)
     }
 }
@@ -184,7 +182,7 @@ mod tests {
         })
     }
 
-    /// Larger than what other tests map, so that none of them takes the place meanwhile.
+    /// Larger than what other tests map, so that none of them takes the address in the meantime.
     const LARGE: usize = 5 << 30;
 
     #[test]
@@ -202,7 +200,7 @@ mod tests {
     fn what_fails_half_way_stays_mapped_nowhere() {
         let mut mapping = Mapping::anonymous(LARGE, ProtFlags::PROT_NONE, PRIVATE).unwrap();
         let start = mapping.addresses().start;
-        // munmap takes whole pages only.
+        // munmap accepts whole pages only.
         assert_eq!(mapping.cut(1 << 30, (1 << 30) + 1).unwrap_err().raw_os_error(), Some(libc::EINVAL));
         assert_eq!(mapping.addresses(), start + (1 << 30)..start + LARGE as u64, "what was cut is gone");
         drop(mapping);
@@ -217,7 +215,7 @@ mod tests {
         let mut second = Mapping::aligned(1 << 20, PageSize::M2, ProtFlags::PROT_NONE, PRIVATE).unwrap();
         second.replace_by(&file, both).unwrap();
         assert!(second.addresses().start.is_multiple_of(2 << 20));
-        // SAFETY: both are mapped, writable and as long, and nobody else has them.
+        // SAFETY: both are mapped, writable and long enough, and nothing else uses them.
         let seen = unsafe {
             first.start().add(5000).write_volatile(7);
             second.start().add(5000).read_volatile()

@@ -1,7 +1,7 @@
-//! Memory that a workload owns: a private anonymous mapping as safe slices, and a safe fork.
+//! Memory of a workload: a private anonymous mapping as safe slices, and a safe fork.
 //!
-//! Nothing here advises, locks or populates the memory of a workload: the policy under which the program runs decides
-//! what maps the memory, and a workload must not have an opinion of its own.
+//! Nothing here advises, locks or populates the memory of a workload: the policy under which the program runs decides how it is
+//! mapped.
 
 mod anonymous;
 mod fork;
@@ -26,18 +26,18 @@ pub fn base_page() -> PageSize {
     u64::try_from(bytes).ok().and_then(|bytes| PageSize::new(bytes).ok()).expect("POSIX requires _SC_PAGESIZE")
 }
 
-/// Bytes that a new program can have: `MemAvailable` and the hugetlb pools (`Hugetlb`) of
-/// /proc/meminfo, since a policy may take the memory from either.
+/// Bytes available to a new program: `MemAvailable` and the hugetlb pools (`Hugetlb`) of /proc/meminfo, since a policy may take
+/// the memory from either.
 ///
-/// `None` where /proc/meminfo does not say: then only the kernel can tell, when it is asked.
+/// `None` where /proc/meminfo does not have them; then only an allocation shows what is available.
 pub fn obtainable_bytes() -> Option<u64> {
     obtainable_of(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-/// A file of `bytes` zeros that lives in memory only (memfd_create(2)) and goes with its last descriptor.
+/// A file of `bytes` zeros that exists in memory only (memfd_create(2)), until its last descriptor is closed.
 ///
 /// # Errors
-/// What memfd_create or ftruncate says.
+/// Those of memfd_create or ftruncate.
 pub fn memory_file(bytes: u64) -> std::io::Result<std::fs::File> {
     let descriptor = nix::sys::memfd::memfd_create(c"pagelab", nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?;
     let file = std::fs::File::from(descriptor);
@@ -50,7 +50,7 @@ fn obtainable_of(meminfo: &str) -> Option<u64> {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
     };
-    // A kernel without pools has no line for them.
+    // A kernel without hugetlb pools has no line for them.
     bytes_of("MemAvailable")?.checked_add(bytes_of("Hugetlb").unwrap_or(0))
 }
 

@@ -1,11 +1,12 @@
-//! `table-growth`: memory that begins tables of its own is touched, and the kernel is asked how much its page tables grew.
+//! `table-growth`: touches memory that needs page tables of its own, and reads how much the process's page tables grew.
 
 use std::io;
 
 use super::{Anonymous, MapError, base_page};
 
-/// Where memory is mapped: a multiple of what one entry spans above the last two levels of every format of 64 bits that Linux
-/// has (1G, and 16G with 64K software pages), below the end of the smallest user space (Sv39: 256G), and where nothing else is.
+/// The address of the memory: a multiple of the range that one entry covers above the last two levels in every 64-bit format that
+/// Linux has (1G, and 16G with 64K software pages), below the end of the smallest user space (Sv39: 256G), where nothing else is
+/// mapped.
 const PLACE: usize = 64 << 30;
 
 /// Why page tables could not be measured.
@@ -14,22 +15,22 @@ pub enum TableGrowthError {
     /// Memory could not be mapped.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// The kernel does not say how large the tables are.
+    /// The kernel does not report the size of the tables.
     #[error("/proc/self/status: expected a line VmPTE with kilobytes: {0}")]
     Unseen(io::Error),
 }
 
-/// How much memory and tables there were, in bytes.
+/// The growth of the page tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableGrowth {
-    /// Page tables that came with the memory.
+    /// Bytes of page tables that were added for the memory.
     pub table_bytes: u64,
-    /// The sum of what was read back.
+    /// The sum of the values read back.
     pub sum: u64,
 }
 
-/// Maps so many bytes where no table is shared with other memory, writes to every base page, and says how much the page tables
-/// of this process grew: all below the root, by VmPTE of proc_pid_status(5). The memory is unmapped again.
+/// Maps `bytes` bytes where no table is shared with other memory, writes to every base page, and returns how much the page tables
+/// of this process grew: all levels below the root, by VmPTE of proc_pid_status(5). The memory is unmapped again.
 ///
 /// # Errors
 /// [`TableGrowthError`].
@@ -45,7 +46,7 @@ pub fn table_growth(bytes: usize, seed: u64) -> Result<TableGrowth, TableGrowthE
     Ok(TableGrowth { table_bytes: after.saturating_sub(before), sum })
 }
 
-/// The page tables of this process, without the root.
+/// Bytes of page tables of this process, without the root.
 fn table_bytes() -> io::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmPTE:"));
@@ -60,7 +61,7 @@ mod tests {
     #[test]
     fn tables_grow_as_geometry_says() {
         let page = base_page().bytes() as usize;
-        // A table has as many entries as words fit in a page; above it are one or two that hold it.
+        // A table has as many entries as words fit in a page; one or two tables above refer to it.
         let span = page * (page / 8);
         let one = table_growth(page, 1).unwrap();
         let two = table_growth(span + page, 1).unwrap();

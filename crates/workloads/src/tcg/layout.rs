@@ -1,4 +1,4 @@
-//! A code buffer that is divided, and what that leaves of huge pages.
+//! A code buffer that is divided into regions, and how many huge pages can map it.
 
 use std::ops::Range;
 
@@ -7,13 +7,13 @@ use policy::size::{PageSize, format_bytes};
 use super::placement::{Placement, Windows};
 use super::rule::Rule;
 
-/// A translation that ends in the last bytes of a region is the region's last (TCG_HIGHWATER).
+/// A translation that ends in the last bytes of a region is the region's last one (TCG_HIGHWATER).
 pub const HIGHWATER_BYTES: u64 = 1024;
-/// The smallest and the largest buffer; what is outside is moved to them. The largest is that of x86-64 hosts
-/// and, since 5.0, of arm64 hosts (MAX_CODE_GEN_BUFFER_SIZE in tcg-target.h): the reach of a direct branch.
+/// The smallest and the largest buffer in bytes; other sizes are clamped. The largest is that of x86-64 hosts and, since 5.0, of
+/// arm64 hosts (MAX_CODE_GEN_BUFFER_SIZE in tcg-target.h): the reach of a direct branch.
 pub const BUFFER_BYTES: (u64, u64) = (1 << 20, 2 << 30);
 
-/// A buffer that QEMU does not divide: it aborts.
+/// A buffer that QEMU does not divide; QEMU aborts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a buffer of {buffer} in {regions} regions leaves {stride_bytes} bytes to each; QEMU aborts below two base pages \
@@ -29,18 +29,18 @@ pub struct TooManyRegions {
 /// A divided buffer. Addresses are offsets from its first byte, which is page aligned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The whole buffer, in bytes.
+    /// Size of the whole buffer in bytes.
     pub buffer_bytes: u64,
     /// The number of regions.
     pub regions: u64,
-    /// From the start of a region to that of the next, in bytes.
+    /// Distance from the start of one region to the next in bytes.
     pub stride_bytes: u64,
-    /// The host's base page: the size of a guard.
+    /// The host's base page, which is the size of a guard.
     pub page: PageSize,
 }
 
 impl Layout {
-    /// Divides a buffer for `max_cpus` vCPUs (at least 1) on a host with such base pages.
+    /// Divides a buffer for `max_cpus` vCPUs (at least 1) on a host with this base page.
     ///
     /// # Errors
     /// [`TooManyRegions`] where QEMU would abort.
@@ -54,34 +54,34 @@ impl Layout {
         Ok(Layout { buffer_bytes, regions, stride_bytes, page })
     }
 
-    /// What a region holds without its guard; the last one has the pages that were left over, too.
+    /// The range of a region without its guard; the last region also has the remaining pages.
     pub fn region(&self, index: u64) -> Range<u64> {
         let start = index * self.stride_bytes;
         let end = if index + 1 == self.regions { self.buffer_bytes } else { start + self.stride_bytes };
         start..end - self.page.bytes()
     }
 
-    /// Every region's range.
+    /// The ranges of all regions.
     pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
         (0..self.regions).map(|index| self.region(index))
     }
 
-    /// Bytes of a region without its guard, the last one apart.
+    /// Usable bytes of a region without its guard; the last one may have more.
     pub fn usable_bytes(&self) -> u64 {
         self.stride_bytes - self.page.bytes()
     }
 
-    /// Code that the buffer takes before it is flushed, as `info jit` says it (with the prologue).
+    /// Bytes of code that the buffer holds before it is flushed, as in the monitor's `info jit` (with the prologue).
     pub fn capacity_bytes(&self) -> u64 {
         self.buffer_bytes - self.regions * (self.page.bytes() + HIGHWATER_BYTES)
     }
 
-    /// Aligned windows of a PMD leaf in the whole buffer, guards or not, wherever it may lie.
+    /// Number of aligned windows of PMD size in the whole buffer, including those with guards, for any possible address.
     pub fn windows(&self, pmd: PageSize, placement: Placement) -> Windows {
         self.wherever(pmd, placement, |offset_bytes| windows_in(&(offset_bytes..offset_bytes + self.buffer_bytes), pmd))
     }
 
-    /// Those of them that are free of guards, so that one leaf can map them.
+    /// Number of windows without a guard, which one leaf can map.
     pub fn free_windows(&self, pmd: PageSize, placement: Placement) -> Windows {
         let moved = |range: Range<u64>, offset_bytes| range.start + offset_bytes..range.end + offset_bytes;
         self.wherever(pmd, placement, |offset_bytes| {
@@ -89,12 +89,12 @@ impl Layout {
         })
     }
 
-    /// The share of the buffer that PMD leaves can map in any case; 0 where it may have no window.
+    /// The share of the buffer that PMD leaves can map in any case; 0 where there may be no window.
     pub fn free_share(&self, pmd: PageSize, placement: Placement) -> f64 {
         self.free_windows(pmd, placement).least as f64 / self.windows(pmd, placement).most.max(1) as f64
     }
 
-    /// The least and the most that `count` gives over every distance of the first byte from an aligned address.
+    /// The minimum and maximum of `count` over all distances of the first byte from an aligned address.
     fn wherever(&self, pmd: PageSize, placement: Placement, count: impl Fn(u64) -> u64) -> Windows {
         let last_bytes = match placement {
             Placement::Aligned => 0,
@@ -108,8 +108,8 @@ impl Layout {
         offsets.map(of).fold(of(0), Windows::or)
     }
 
-    /// Which bytes `code_bytes` of translations touch when one vCPU makes them all: regions are filled in order,
-    /// and each counts without its highwater once it is full (`tcg_region_alloc`).
+    /// The bytes that `code_bytes` of translations touch when one vCPU makes them all: regions are filled in order, and a full
+    /// region counts without its highwater bytes (`tcg_region_alloc`).
     pub fn touched(&self, code_bytes: u64) -> Vec<Range<u64>> {
         let mut left_bytes = code_bytes;
         let mut touched = Vec::new();
@@ -126,7 +126,7 @@ impl Layout {
     }
 }
 
-/// Whole aligned windows inside a range.
+/// Number of whole aligned windows inside a range.
 fn windows_in(range: &Range<u64>, pmd: PageSize) -> u64 {
     let first = range.start.div_ceil(pmd.bytes());
     (range.end / pmd.bytes()).saturating_sub(first)
@@ -142,7 +142,7 @@ mod tests {
         Layout::of(rule, tb_mib * MIB, cpus, PageSize::K4).unwrap()
     }
 
-    /// One row for each buffer in MiB; regions and stride in KiB for 1, 2, 4, ... 128 vCPUs. Worked by hand from
+    /// One row for each buffer size in MiB; number of regions and stride in KiB for 1, 2, 4, ... 128 vCPUs. Computed by hand from
     /// the sources.
     const TABLE: [(u64, [(u64, u64); 8]); 7] = [
         (32, [(1, 32768), (16, 2048), (16, 2048), (16, 2048), (16, 2048), (32, 1024), (64, 512), (128, 256)]),
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(free(&large_pages, PageSize::new(512 * MIB).unwrap()), 0);
     }
 
-    /// Every window at every place, looked at by itself.
+    /// A slow reference that checks every window separately.
     fn looked_at(layout: &Layout, offset_bytes: u64) -> (u64, u64) {
         let inside = |range: Range<u64>, window: u64| {
             range.start + offset_bytes <= window && window + 2 * MIB <= range.end + offset_bytes

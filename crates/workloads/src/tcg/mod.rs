@@ -1,4 +1,4 @@
-//! QEMU's TCG code buffer: the rule that divides it, where it lies, and what that leaves of huge pages.
+//! QEMU's TCG code buffer: the rule that divides it, its address, and how many huge pages can map it.
 
 mod layout;
 mod placement;

@@ -1,27 +1,26 @@
-//! Where a buffer lies, and how many windows of a PMD leaf it has for that.
+//! The address of a buffer, and the number of PMD-size windows that results.
 
 use std::fmt;
 
 use host::KernelVersion;
 use policy::size::PageSize;
 
-/// Where the kernel puts the first byte of a buffer (mmap(2) of anonymous memory without an address).
+/// Where the kernel places the first byte of a buffer (mmap(2) of anonymous memory without an address).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// At a multiple of the PMD leaf.
+    /// At a multiple of the PMD leaf size.
     Aligned,
-    /// At any base page: which one it is depends on what else is mapped and, in each run anew, on chance
-    /// (`randomize_va_space`).
+    /// At any base page: it depends on the other mappings and is random in each run (`randomize_va_space`).
     AnyPage,
 }
 
 impl Placement {
-    /// Since when mappings of at least a PMD leaf are aligned (`__mmap_region` of mm/mmap.c, commit efa7df3e3bb5).
+    /// The version since which mappings of at least a PMD leaf are aligned (`__mmap_region` of mm/mmap.c, commit efa7df3e3bb5).
     const LARGE: KernelVersion = KernelVersion(6, 7);
-    /// Since when only those are whose length is a multiple of it (commit d4148aeab412).
+    /// The version since which only those are whose length is a multiple of it (commit d4148aeab412).
     const MULTIPLES: KernelVersion = KernelVersion(6, 12);
 
-    /// That of a buffer under a version of Linux.
+    /// The placement of a buffer under a version of Linux.
     pub fn of(buffer_bytes: u64, pmd: PageSize, kernel: KernelVersion) -> Placement {
         let is_large = buffer_bytes >= pmd.bytes();
         let is_multiple = buffer_bytes.is_multiple_of(pmd.bytes());
@@ -42,17 +41,17 @@ impl fmt::Display for Placement {
     }
 }
 
-/// A number of windows that may depend on where a buffer lies.
+/// A number of windows that may depend on the buffer's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
-    /// The least, over all places.
+    /// The minimum over all addresses.
     pub least: u64,
-    /// The most.
+    /// The maximum over all addresses.
     pub most: u64,
 }
 
 impl Windows {
-    /// The number, where it is the same in all places.
+    /// The number, where it is the same for all addresses.
     pub fn known(self) -> Option<u64> {
         (self.least == self.most).then_some(self.least)
     }

@@ -1,30 +1,28 @@
 //! QEMU's region rule: how the TCG code buffer is divided.
 //!
-//! Sources: `tcg_region_init`, `tcg_n_regions`, `tcg_region_bounds` and `tcg_code_capacity` of tcg/region.c (QEMU 6.1
-//! to 7.2; later sources, where `max_cpus` is `max_threads`, divide alike), and `tcg_n_regions` of tcg/tcg.c (2.11 to
-//! 6.0). The rule holds for system emulation with a thread for each vCPU (`thread=multi`); with one thread for all
-//! there is one region.
+//! Sources: `tcg_region_init`, `tcg_n_regions`, `tcg_region_bounds` and `tcg_code_capacity` of tcg/region.c (QEMU 6.1 to 7.2;
+//! later sources, where `max_cpus` is `max_threads`, divide in the same way), and `tcg_n_regions` of tcg/tcg.c (2.11 to 6.0). The
+//! rule applies to system emulation with a thread for each vCPU (`thread=multi`); with one thread for all there is one region.
 
 use std::fmt;
 
-/// A region is meant to have at least this (2 MiB, whatever the host's pages are).
+/// The intended minimum size of a region in bytes (2 MiB, whatever the host's page size).
 const REGION_BYTES: u64 = 2 << 20;
-/// At most so many regions for each vCPU.
+/// The most regions for each vCPU.
 const REGIONS_PER_CPU: u64 = 8;
 
 /// The version of QEMU whose rule divides the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// 2.11 to 6.0: as many regions for each vCPU, at most 8, as leave 2 MiB to each.
+    /// 2.11 to 6.0: the largest number of regions for each vCPU, at most 8, that leaves 2 MiB to each region.
     From2_11,
-    /// Since 6.1: as many as leave 2 MiB to each, at most 8 for each vCPU.
+    /// Since 6.1: the largest number of regions that leaves 2 MiB to each, at most 8 for each vCPU.
     From6_1,
 }
 
 impl Rule {
-    /// That of a version of QEMU, as its monitor says it. Release candidates have the micro numbers from 90 on of the
-    /// version before; `None`: before 2.11, or between a version and the candidates of the next one that has another
-    /// rule.
+    /// The rule of a version of QEMU, as its monitor reports it. Release candidates have the previous version with micro numbers
+    /// from 90 on. `None`: before 2.11, or between a version and the candidates of the next one that has another rule.
     pub fn of_version(version: Version) -> Option<Rule> {
         match version {
             Version(6, 0, 50..90) | Version(2, 10, 50..90) => None,
@@ -34,7 +32,7 @@ impl Rule {
         }
     }
 
-    /// The versions of QEMU that have it.
+    /// The versions of QEMU with this rule.
     pub fn versions(self) -> &'static str {
         match self {
             Rule::From2_11 => "2.11 to 6.0",

@@ -7,21 +7,21 @@ use std::process::Command;
 use crate::debian::Mirrors;
 use crate::test::packages::is_in_path;
 
-/// What a usual installation has beyond what every one has, as far as the checks use it.
+/// Packages that the checks use and that a usual installation has, but not every one.
 const ALSO: &str = "--include=man-db,bash-completion,ca-certificates";
 
-/// A system in a directory, which goes with it.
+/// A system in a directory, removed when this is dropped.
 #[derive(Debug)]
 pub struct Fresh {
-    /// Its root.
+    /// Path of its root.
     pub path: PathBuf,
 }
 
 impl Fresh {
-    /// Unpacks a release below a directory, which keeps the archive of it.
+    /// Unpacks a release into a directory, which also keeps the archive of it.
     ///
     /// # Errors
-    /// No root, no debootstrap, no source of Debian, no room on the disk.
+    /// There is no root, no debootstrap, no Debian source, or no space on the disk.
     pub fn unpacked(directory: &Path, release: &str) -> Result<Fresh, String> {
         let cannot = |error: std::io::Error| format!("cannot write {}: {error}", directory.display());
         fs::create_dir_all(directory).map_err(cannot)?;
@@ -39,7 +39,7 @@ impl Fresh {
         Ok(system)
     }
 
-    /// apt inside goes the same ways as outside.
+    /// Gives apt inside the system the same acquire settings as outside, such as a proxy.
     fn set_up_apt(&self, release: &str) -> Result<(), String> {
         let settings = Command::new("apt-config").args(["dump", "Acquire"]).output();
         let settings = settings.map_err(|error| format!("cannot run apt-config: {error}"))?.stdout;

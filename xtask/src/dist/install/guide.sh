@@ -1,16 +1,16 @@
-# The guide, followed word by word by a user who may sudo: each command of its first comparison, from the package to a setting that is
-# adopted and given up again. A part of inside.sh.
+# Follows the guide literally as a user with sudo rights: each command of its first comparison, from installing the package to
+# adopting a setting and reverting it. A part of inside.sh.
 
-# The commands of a page, a line each: its blocks without a language, but no outputs and no files.
+# The commands of a page, one per line: its code blocks without a language, except outputs and files.
 commands() {
     awk '/^```/ { inside = !inside; told = $0 != "```" || output; output = 0; next }
         /^-->/ { output = 1 }
         inside && /^\[/ { told = 1 }
         inside && !told' "/srv/packages/$1"
 }
-# The program of a page: its block of Perl.
+# The program of a page: its Perl code block.
 program() { awk '/^```/ { inside = $0 == "```perl"; next } inside' "/srv/packages/$1"; }
-# Runs a command of the guide. What it says stays in a file.
+# Runs a command of the guide, and writes its output to a file.
 follow() {
     local said=$1 line=$2
     as_user bash -c "$line" </dev/null >"$said" 2>&1 || { cat "$said"; return 1; }
@@ -28,7 +28,7 @@ guide() {
         case $line in
             "sudo apt install"*) check "guide: $line" follow $said/install "$line" ;;
             "echo madvise"*)
-                # Whatever fails from here on, the machine has what it had.
+                # From here on, the machine's setting is restored on any failure.
                 before=$(sed 's/.*\[\(.*\)\].*/\1/' $THP)
                 trap 'echo $before >$THP' EXIT
                 check "guide: $line" follow $said/madvise "$line"
@@ -36,7 +36,7 @@ guide() {
             "echo always"*)
                 check "guide: given up, the program runs" follow $said/inspect3 "pagelab inspect -- perl walk.pl"
                 check "guide: given up, the heap has small pages" heap_is $said/inspect3 4K
-                # Debian's kernels have always; this one may have another.
+                # Debian's kernels use `always`; this one may have another value.
                 line=${line/always/$before}
                 check "guide: $line" follow $said/undo "$line"
                 check "guide: the setting is as before" grep -qF "[$before]" $THP
@@ -49,7 +49,7 @@ guide() {
             "sudo pagelab compare"*)
                 check "guide: $line" follow $said/compare "$line"
                 if grep -q undecided $said/compare; then
-                    # The guide says so of a noisy machine.
+                    # The guide mentions this for a noisy machine.
                     line=${line/5m/15m}
                     check "guide, undecided, with more time: $line" follow $said/compare "$line"
                 fi

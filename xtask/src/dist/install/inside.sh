@@ -1,5 +1,5 @@
 # The packages of /srv/packages in a fresh Debian: `inside.sh install`, `run`, `remove` and `guide`, one after the other. Each check
-# says a line; the first that fails ends the phase.
+# prints a line; the first failure ends the phase.
 set -u
 export DEBIAN_FRONTEND=noninteractive HOME=/srv/home-of-root
 quietly() { "$@" >/srv/said 2>&1 || { cat /srv/said; return 1; }; }
@@ -22,7 +22,7 @@ refuses() {
 }
 as_root() { "$@"; }
 as_user() { setpriv --reuid=tester --regid=tester --init-groups env HOME=/srv/home-of-tester "$@"; }
-# Everything but what apt, dpkg and man keep for themselves, and this test.
+# All files except the data of apt, dpkg and man, and the files of this test.
 list() {
     find / -xdev \( -path /srv -o -path /tmp -o -path '/var/lib/apt/*' -o -path '/var/cache/*' -o -path '/var/log/*' \) -prune \
         -o ! -path '/var/lib/dpkg/*-old' ! -path '/var/lib/dpkg/lock*' ! -path '/var/lib/dpkg/triggers/*' -printf '%y %m %p %l\n' |
@@ -34,7 +34,7 @@ install() {
     check "apt-get update" apt-get update -q
     check "a user" useradd --home-dir /srv/home-of-tester --create-home tester
     check "who may sudo" apt-get install -y -q sudo
-    # Its module would be loaded by a program that asks the C library about users, and static programs die of that.
+    # A program that looks up users through the C library loads this module, which makes static programs crash.
     check "a module that knows users" apt-get install -y -q libnss-systemd
     echo 'APT::Get::Assume-Yes "true";' >/etc/apt/apt.conf.d/91yes
     echo 'tester ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/tester
@@ -46,7 +46,7 @@ install() {
         check "apt brings the emulator" says "Inst qemu-user" sh -c "apt-get install -s $both"
         check "apt installs it" apt-get install -y -q qemu-user
     fi
-    # What others bring stays as they have it: only the packages of pagelab come and go from here on.
+    # Other packages are installed before this point. From here on only pagelab's packages are installed and removed.
     list >/srv/before
     check "apt installs the program" apt-get install -y -q /srv/packages/pagelab_*.deb
     check "apt installs the recorder" apt-get install -y -q /srv/packages/pagelab-recorder_*.deb
@@ -55,7 +55,7 @@ install() {
     dpkg-query --show --showformat '  ${Package} ${Version}\n' 'pagelab*'
 }
 
-# Where Debian's own emulator has no plugins: Debian 12's, as the guide puts it beside what is installed.
+# If Debian's own emulator does not support plugins: unpacks Debian 12's emulator next to the installed files, as in the guide.
 emulator_of_the_guide() {
     check "apt installs Debian's own qemu-user" apt-get install -y -q qemu-user
     cd /srv/emulator
@@ -108,7 +108,7 @@ remove() {
     check "apt removes" apt-get purge -y -q pagelab pagelab-recorder
     list >/srv/after
     check "nothing is left" diff /srv/before /srv/after
-    # Pages that man has formatted are man's, which cleans them up by itself.
+    # man itself removes its cached pages.
     check "no file has the name" test -z \
         "$(find / -xdev \( -path /srv -o -path /var/cache/man \) -prune -o -iname '*pagelab*' -print)"
 }

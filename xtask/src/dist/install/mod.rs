@@ -1,6 +1,6 @@
-//! `cargo xtask dist --install-test`: the packages in a fresh Debian 12 and 13, as apt installs them, used there as root and as a
-//! user, and removed again; then the guide, followed word by word. What runs there are scripts (`inside.sh`, `guide.sh`) that say one
-//! line a check.
+//! `cargo xtask dist --install-test`: installs the packages with apt in a fresh Debian 12 and 13, uses them as root and as a user,
+//! and removes them again; then runs the commands of the guide. The scripts inside (`inside.sh`, `guide.sh`) print one line for
+//! each check.
 
 mod fresh;
 
@@ -13,21 +13,21 @@ use fresh::Fresh;
 use crate::cache::{Work, cache};
 use crate::debian::Archive;
 
-/// The releases, by name.
+/// Names of the Debian releases.
 const RELEASES: [&str; 2] = ["bookworm", "trixie"];
-/// Debian 12's emulator, which has plugins, and the library of it that Debian 13 has no more.
+/// Debian 12's QEMU, which supports plugins, and a library that it needs and Debian 13 no longer has.
 const EMULATOR: [&str; 2] = ["qemu-user", "libcapstone4"];
-/// What runs inside.
+/// The scripts that run inside the system.
 const SCRIPTS: [(&str, &str); 2] = [("inside.sh", include_str!("inside.sh")), ("guide.sh", include_str!("guide.sh"))];
-/// Pages of the book whose commands are run there.
+/// Pages of the book whose commands are run.
 const PAGES: [&str; 2] = ["installing.md", "first-comparison.md"];
-/// The lock that a lease holds (`host::LEASE_DIRECTORY`): no other run of this machine changes settings meanwhile.
+/// The lock that a lease holds (`host::LEASE_DIRECTORY`), so that no other run on this machine changes settings meanwhile.
 const LOCK: &str = "/run/pagelab/lease.lock";
 
-/// Installs the packages of a directory into each release, and prints what was seen.
+/// Installs the packages of a directory in each release, and prints the results of the checks.
 ///
 /// # Errors
-/// No packages, no root, no debootstrap; a check that failed, with its release.
+/// There are no packages, no root, no debootstrap, or a check fails; the message names the release.
 pub fn test(root: &Path, packages: &Path) -> Result<(), String> {
     let files = packages_in(packages)?;
     let mut failed = Vec::new();
@@ -57,7 +57,7 @@ fn packages_in(directory: &Path) -> Result<Vec<PathBuf>, String> {
     }
 }
 
-/// Puts the packages, the scripts and the pages into a system, where apt's own user can read them.
+/// Copies the packages, the scripts and the pages into a system, to a place that apt's own user can read.
 fn put(system: &Fresh, root: &Path, files: &[PathBuf]) -> Result<(), String> {
     let room = system.path.join("srv/packages");
     let cannot = |error: std::io::Error| format!("cannot write {}: {error}", room.display());
@@ -69,7 +69,7 @@ fn put(system: &Fresh, root: &Path, files: &[PathBuf]) -> Result<(), String> {
     SCRIPTS.iter().try_for_each(|(name, text)| fs::write(room.join(name), text).map_err(cannot))
 }
 
-/// Puts the packages of an emulator that has plugins where the commands of the guide find them.
+/// Copies the packages of a QEMU that supports plugins to the directory where the commands of the guide expect them.
 fn put_emulator(system: &Fresh) -> Result<(), String> {
     let cache = cache()?.join("pagelab");
     let archive = Archive::open(&cache, "bookworm", super::compiler::host()?, false)?;
@@ -86,8 +86,8 @@ fn put_emulator(system: &Fresh) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs a phase of the script in the system, with the kernel's file systems mounted, and with this machine's lease where it changes
-/// settings. The mounts go with the process.
+/// Runs a phase of the script in the system, with the kernel's file systems mounted, and with this machine's lease lock if the
+/// phase changes settings. The mounts end with the process.
 fn run(system: &Fresh, phase: &str) -> Result<(), String> {
     let mut command = Command::new("unshare");
     if matches!(phase, "run" | "guide") && Path::new(LOCK).exists() {

@@ -1,4 +1,4 @@
-//! Files of a package, and the archives that they become: the same bytes from the same files, whoever packs them and when.
+//! The files of a package, and archives of them. The bytes of an archive depend only on the files, not on the user or the time.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -7,33 +7,30 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use tar::{EntryType, Header};
 
-/// A file of a package.
 #[derive(Clone, Debug, PartialEq)]
 pub struct File {
-    /// Where it goes, relative to the directory that it is installed below.
+    /// Path relative to the installation prefix.
     pub path: String,
-    /// Its permissions.
     pub mode: u32,
-    /// What is in it.
     pub content: Vec<u8>,
 }
 
 impl File {
-    /// A file that everybody reads.
+    /// A file that every user can read.
     pub fn new(path: impl Into<String>, content: impl Into<Vec<u8>>) -> File {
         File { path: path.into(), mode: 0o644, content: content.into() }
     }
 
-    /// A file that everybody runs.
+    /// A file that every user can execute.
     pub fn program(path: impl Into<String>, content: impl Into<Vec<u8>>) -> File {
         File { mode: 0o755, ..File::new(path, content) }
     }
 }
 
-/// Packs files below `top`, sorted, with their directories. All belong to root and are of one time, in seconds since 1970.
+/// Packs files below `top`, sorted, with their directories. All are owned by root and have the same time, in seconds since 1970.
 ///
 /// # Errors
-/// A path that no archive holds.
+/// A path cannot be stored in an archive.
 pub fn tar_gz(top: &str, files: &[File], time_s: u64) -> io::Result<Vec<u8>> {
     let mut sorted: Vec<(String, &File)> = files.iter().map(|file| (format!("{top}{}", file.path), file)).collect();
     sorted.sort_by(|one, other| one.0.cmp(&other.0));
@@ -48,12 +45,12 @@ pub fn tar_gz(top: &str, files: &[File], time_s: u64) -> io::Result<Vec<u8>> {
     archive.into_inner()?.finish()
 }
 
-/// Every directory above the files, each once and after those above it.
+/// All directories above the files, without duplicates, parents first.
 fn directories<'a>(paths: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
     paths.flat_map(|path| path.match_indices('/').map(|(at, _)| path[..=at].to_owned())).collect()
 }
 
-/// A header that lacks its path, which may be longer than what one header holds.
+/// A header without a path, because a path may be longer than the field of one header.
 fn header(kind: EntryType, mode: u32, size_bytes: u64, time_s: u64) -> io::Result<Header> {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
@@ -67,10 +64,10 @@ fn header(kind: EntryType, mode: u32, size_bytes: u64, time_s: u64) -> io::Resul
     Ok(header)
 }
 
-/// A package of Debian (deb(5)), from its control files and its files.
+/// Makes a Debian package (deb(5)) from its control files and its files.
 ///
 /// # Errors
-/// A path that no archive holds.
+/// A path cannot be stored in an archive.
 pub fn deb(control: &[File], files: &[File], time_s: u64) -> io::Result<Vec<u8>> {
     let members = [
         ("debian-binary", b"2.0\n".to_vec()),
@@ -87,10 +84,10 @@ pub fn deb(control: &[File], files: &[File], time_s: u64) -> io::Result<Vec<u8>>
     package.into_inner()
 }
 
-/// Compressed, without a name or a time.
+/// Compresses data without storing a name or a time.
 ///
 /// # Errors
-/// None that memory has.
+/// Writing to memory does not fail.
 pub fn gzip(content: &[u8]) -> io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(content)?;

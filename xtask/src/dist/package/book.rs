@@ -1,17 +1,17 @@
-//! The book as a site, to be read from the disk.
+//! The book as a site that is read from the disk.
 
 use std::path::Path;
 
 use super::archive::File;
 use crate::docs;
 
-/// What only a server of the site needs.
+/// Files of the site that only a web server needs.
 const OF_SERVERS: [&str; 3] = ["404.html", ".nojekyll", "CNAME"];
 
-/// The files of the site, built anew, relative to its front page's directory.
+/// Builds the site and returns its files, relative to the directory of its front page.
 ///
 /// # Errors
-/// No mdBook, a page that it does not take, a link that leads nowhere, a file that cannot be read.
+/// There is no mdBook, it rejects a page, a link is broken, or a file cannot be read.
 pub fn files(root: &Path) -> Result<Vec<File>, String> {
     let site = docs::site(root)?;
     let files = docs::files_below(&site)?;

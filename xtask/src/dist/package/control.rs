@@ -1,20 +1,20 @@
-//! What a package of Debian says of itself (deb-control(5)).
+//! The control files of Debian's packages (deb-control(5)).
 
 use std::fmt::Write;
 
 use super::archive::File;
 
-/// From this version on Debian links qemu-user statically, and static programs load no plugins.
+/// Since this version Debian links qemu-user statically, and a static program cannot load plugins.
 const STATIC_QEMU: &str = "1:9.1~";
 
-/// Puts settings back before the program that can do so is gone.
+/// Restores settings before the program that can do so is removed.
 const PRERM: &str = "#!/bin/sh
 set -e
 if [ \"$1\" = remove ] && [ -e /var/lib/pagelab/lease.jsonl ]; then
     /usr/bin/pagelab restore >&2 || echo 'pagelab: system settings could not be put back; a reboot resets them' >&2
 fi
 ";
-/// The lock goes only where no run holds it, and the journal's directory only where nothing is left to put back.
+/// Removes the lock only if no run holds it, and the journal's directory only if nothing is left to restore.
 const POSTRM: &str = "#!/bin/sh
 set -e
 if [ \"$1\" = purge ]; then
@@ -26,15 +26,15 @@ if [ \"$1\" = purge ]; then
 fi
 ";
 
-/// Who answers for packages: a name and an address.
+/// The maintainer of the packages: a name and an address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Maintainer(String);
 
 impl Maintainer {
-    /// From `NAME <ADDRESS>`.
+    /// Parses `NAME <ADDRESS>`.
     ///
     /// # Errors
-    /// Text of another form.
+    /// The text has another form.
     pub fn parse(text: &str) -> Result<Maintainer, String> {
         let parts = text.strip_suffix('>').and_then(|text| text.split_once(" <"));
         let fits = parts.is_some_and(|(name, address)| {
@@ -60,10 +60,9 @@ pub enum Name {
 }
 
 impl Name {
-    /// Both.
     pub const ALL: [Name; 2] = [Name::Program, Name::Recorder];
 
-    /// What it is called.
+    /// The name of the Debian package.
     pub fn text(self) -> &'static str {
         match self {
             Name::Program => "pagelab",
@@ -71,7 +70,7 @@ impl Name {
         }
     }
 
-    /// The package of the workspace that it is built from.
+    /// The package of the workspace from which it is built.
     pub fn of_workspace(self) -> &'static str {
         match self {
             Name::Program => "pagelab",
@@ -96,7 +95,7 @@ impl Name {
         }
     }
 
-    /// Fields about other packages.
+    /// The fields that relate it to other packages.
     fn relations(self, version: &str, plugin: &[u8]) -> String {
         match self {
             Name::Program => "Suggests: pagelab-recorder\n".to_owned(),
@@ -108,8 +107,9 @@ impl Name {
     }
 }
 
-/// The control files of a package: what it is, and what runs when it is removed. `plugin` is the recorder's file. Where nobody
-/// answers for it, the field Maintainer says so: dpkg warns at each use of a package without the field.
+/// The control files of a package: its description, and the scripts that run when it is removed. `plugin` is the content of the
+/// recorder's file. Without a maintainer, the field Maintainer says that there is none, because dpkg warns at every use of a
+/// package without the field.
 pub fn files(
     name: Name,
     (version, architecture, maintainer): (&str, &str, Option<&Maintainer>),
@@ -132,8 +132,8 @@ pub fn files(
     files
 }
 
-/// The packages that a shared library of Rust needs: the C library, of the newest version that a symbol of it asks for, and
-/// what unwinds.
+/// The packages that a Rust shared library depends on: the C library, with the newest version that one of its symbols requires, and
+/// the unwinder.
 fn libraries(library: &[u8]) -> Vec<String> {
     let mut newest = (0, 0);
     for at in find(library, b"GLIBC_2.") {

@@ -1,4 +1,4 @@
-//! Whose code is in a program: the packages that it is built from, with their licences, as their authors ask that it is said.
+//! Lists the packages from which a program is built, and the texts of their licences, as the licences require.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -9,10 +9,10 @@ use serde::Deserialize;
 
 use crate::dist::target::Target;
 
-/// How files begin that say under which conditions a package may be passed on.
+/// The prefixes of the names of licence files.
 const FILES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"];
 
-/// The part of `cargo metadata` that matters here.
+/// The part of the output of `cargo metadata` that is used here.
 #[derive(Debug, Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
@@ -48,16 +48,16 @@ struct Dependency {
     dep_kinds: Vec<Kind>,
 }
 
-/// `None`: in the program, not only in its tests or its build.
+/// `None` means a normal dependency, which is part of the program; tests and build scripts have a kind.
 #[derive(Debug, Deserialize)]
 struct Kind {
     kind: Option<String>,
 }
 
-/// Every package from outside that is in a package of the workspace on a target, and the texts of their licences, each once.
+/// All external packages in a package of the workspace on a target, and the texts of their licences, each text once.
 ///
 /// # Errors
-/// cargo's, or a package without any licence.
+/// cargo fails, or a package has no licence.
 pub fn of(root: &Path, package: &str, target: &Target) -> Result<String, String> {
     let mut command = crate::cargo(root);
     command.args(["metadata", "--format-version", "1", "--locked", "--quiet", "--filter-platform", target.triple]);
@@ -70,7 +70,7 @@ pub fn of(root: &Path, package: &str, target: &Target) -> Result<String, String>
     text(&used(&metadata, package))
 }
 
-/// The packages from outside that one of the workspace is built from, sorted.
+/// The external packages from which a package of the workspace is built, sorted.
 fn used<'a>(metadata: &'a Metadata, package: &str) -> Vec<&'a Package> {
     let by_id: BTreeMap<&str, &Package> = metadata.packages.iter().map(|one| (one.id.as_str(), one)).collect();
     let nodes: BTreeMap<&str, &Node> = metadata.resolve.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
@@ -112,7 +112,7 @@ fn text(packages: &[&Package]) -> Result<String, String> {
     Ok(text)
 }
 
-/// The texts beside a package's manifest, sorted by the names of their files.
+/// The licence texts in the directory of a package's manifest, sorted by file name.
 fn texts_of(package: &Package) -> Result<Vec<String>, String> {
     let directory = package.manifest_path.parent().unwrap_or(Path::new("."));
     let entries = fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;

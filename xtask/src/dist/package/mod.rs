@@ -19,30 +19,30 @@ use super::target::Target;
 
 /// The version of the workspace.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Where the book is in the package of the program.
+/// The directory of the book in the package of the program.
 const BOOK: &str = "share/doc/pagelab/html";
-/// Directories with definitions that the program has built in, and that users read and copy; those that exist.
+/// Directories with definitions that are built into the program and that users also read and copy. Missing ones are skipped.
 const DEFINITIONS: [&str; 4] = ["linux", "machines", "studies", "suites"];
 
-/// What packages are made of.
+/// The parts of which the packages are made.
 #[derive(Debug)]
 pub struct Parts<'a> {
-    /// The program.
+    /// Path of the program.
     pub program: &'a Path,
-    /// The recorder's plugin.
+    /// Path of the recorder's plugin.
     pub plugin: &'a Path,
-    /// What they were made with, in lines.
+    /// The record of the build, one tool or source per line.
     pub record: &'a str,
-    /// What they were made from.
+    /// The commit that they were built from.
     pub commit: &'a Commit,
-    /// Who answers for the packages, where somebody does.
+    /// The maintainer of the packages, if there is one.
     pub maintainer: Option<&'a Maintainer>,
 }
 
-/// Makes the packages below a directory, in place of those that are there, and returns their paths.
+/// Makes the packages in a directory, replaces existing ones, and returns their paths.
 ///
 /// # Errors
-/// A part that cannot be read, a package without a licence, a file that cannot be written.
+/// A part cannot be read, a package has no licence, or a file cannot be written.
 pub fn make(root: &Path, target: &Target, parts: &Parts, directory: &Path) -> Result<Vec<PathBuf>, String> {
     let _ = fs::remove_dir_all(directory);
     fs::create_dir_all(directory).map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
@@ -69,7 +69,7 @@ pub fn make(root: &Path, target: &Target, parts: &Parts, directory: &Path) -> Re
     Ok(made)
 }
 
-/// What stands in each package about it: licences, changes, and what it was made with.
+/// The documents in every package: licences, changes, and the record of the build.
 fn about(root: &Path, target: &Target, parts: &Parts, name: Name) -> Result<Vec<File>, String> {
     let text = |path: &str| read(&root.join(path)).map(|text| String::from_utf8_lossy(&text).into_owned());
     let mit = text("LICENSE-MIT")?;
@@ -91,7 +91,7 @@ fn about(root: &Path, target: &Target, parts: &Parts, name: Name) -> Result<Vec<
     Ok(files.into_iter().map(below).collect())
 }
 
-/// The program, its manual pages and completions, the book, and its definitions.
+/// The files of the program's package: the program, its manual pages and completions, the book, and its definitions.
 fn program(root: &Path, target: &Target, parts: &Parts, directory: &Path) -> Result<Vec<File>, String> {
     let mut files = vec![File::program("bin/pagelab", read(parts.program)?)];
     let work = directory.join("documents");
@@ -118,8 +118,8 @@ fn program(root: &Path, target: &Target, parts: &Parts, directory: &Path) -> Res
     Ok(files)
 }
 
-/// Documents that the program makes of its command line, sorted by name. Where it does not run here, one that is built for here
-/// makes them.
+/// The documents that the program generates from its command line, sorted by name. If the program cannot run on this machine, a
+/// build for this machine generates them.
 fn documents(
     root: &Path,
     target: &Target,
@@ -149,7 +149,7 @@ fn documents(
     paths.iter().map(named).collect()
 }
 
-/// The files of the definitions that git knows, relative to the workspace.
+/// The tracked files of the definitions, relative to the workspace.
 fn definitions(root: &Path) -> Result<Vec<String>, String> {
     let existing = DEFINITIONS.iter().filter(|directory| root.join(directory).is_dir());
     let mut words = vec!["ls-files", "--"];

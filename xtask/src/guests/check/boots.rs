@@ -1,12 +1,13 @@
-//! What the stores of two boots say together: the direct map with leaves of 1G where memory has room for them, and without.
+//! Checks a study over the stores of two boots: one with leaves of 1G in the direct map, if the memory has room for them, and one
+//! without.
 
 use serde_json::Value;
 
 use crate::guests::transcript::Part;
 
-/// The boots, and what ran on this machine over their stores.
+/// The two boots, whose stores are merged on this machine.
 pub const BOOTS: [&str; 2] = ["with-1g", "without-1g"];
-/// `study report --json` over the merged stores.
+/// The name of the output of `study report --json` over the merged stores.
 pub const REPORT: &str = "report";
 
 pub fn judge(part: &Part) -> Result<String, String> {
@@ -48,7 +49,7 @@ pub fn judge(part: &Part) -> Result<String, String> {
     Ok(format!("{} workloads in two boots: {}; no claim is made of their times", measured.len(), arms.join(" and ")))
 }
 
-/// Kilobytes of a line of /proc/meminfo; none where there is no such line.
+/// The value of a line of /proc/meminfo in kB; 0 if there is no such line.
 fn leaves(meminfo: &str, name: &str) -> u64 {
     let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)

@@ -1,11 +1,12 @@
-//! Entries of large pages: what their bits say, as the architecture has it, and what `table decode` makes of them.
+//! Checks the contiguous bits in the page table entries of large folios against the architecture, and the output of `table decode`
+//! for them.
 
 use serde_json::Value;
 
 use super::number;
 use crate::guests::transcript::Part;
 
-/// VMSAv8-64: the Contiguous bit (Arm ARM, D8.3). RISC-V: N of Svnapot.
+/// The name and number of the bit. VMSAv8-64: the Contiguous bit (Arm ARM, D8.3). RISC-V: N of Svnapot.
 const BITS: [(&str, &str, u32); 2] = [("arm64", "contiguous", 52), ("riscv64", "N", 63)];
 
 pub fn judge(part: &Part) -> Result<String, String> {
@@ -33,7 +34,7 @@ pub fn judge(part: &Part) -> Result<String, String> {
     Ok(format!("{0} of {0} groups of {group} entries are folded, {field}", groups.len()))
 }
 
-/// Whether `table decode` says of entries what is in them.
+/// Checks that `table decode` reports the bits of the entries.
 fn decodes(part: &Part, entries: &[u64], (field, bit): (&str, u32)) -> Result<(), String> {
     let document: Value = serde_json::from_str(part.output("decoded")?).map_err(|error| format!("no JSON: {error}"))?;
     let decoded = document["entries"].as_array().ok_or("table decode explains no entries")?;

@@ -1,13 +1,13 @@
-//! Phases of dirty logging in instructions: the same in every run.
+//! Checks the phases of dirty logging, timed in instructions: every run must have the same result.
 
 use serde_json::Value;
 
 use super::kvm::document;
 use crate::guests::transcript::Part;
 
-/// How far two runs may be apart, as a ratio of the longer one.
+/// The largest allowed difference of two runs, as a ratio of the longer one.
 const TOLERANCE: f64 = 0.01;
-/// The guest reads a clock of 62.5 MHz: how far the same may be apart in two readings, each at its begin and its end.
+/// The largest allowed difference of two intervals in ticks: the guest reads a clock of 62.5 MHz at the begin and the end of each.
 const TICKS: u64 = 2 * 16;
 
 pub fn judge(part: &Part) -> Result<String, String> {
@@ -33,7 +33,8 @@ pub fn judge(part: &Part) -> Result<String, String> {
     }
 }
 
-/// The phases that were repeated, in order, with the median of their instructions: QEMU's clock goes on by a nanosecond with each.
+/// The phases that were repeated, in order, with the median of their instructions: QEMU's clock advances by one nanosecond per
+/// instruction.
 fn phases(document: &Value) -> Vec<(String, u64)> {
     let phases = document["phases"].as_array().map(Vec::as_slice).unwrap_or_default();
     let of = |phase: &Value| {

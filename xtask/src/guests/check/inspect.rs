@@ -1,4 +1,5 @@
-//! What `inspect` says that maps a program, beside what the program has read of smaps and kpageflags itself.
+//! Checks the page sizes that `inspect` reports for a program against the values that the program itself reads from smaps and
+//! kpageflags.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ pub fn judge(part: &Part) -> Result<String, String> {
     if never.kernel.by_pmd > 0 || always.kernel.by_pmd < asked / 2 {
         return Err(format!("a PMD maps {} and {} bytes", never.kernel.by_pmd, always.kernel.by_pmd));
     }
-    // What lies before the first and behind the last aligned address cannot be larger.
+    // Memory before the first and after the last aligned address cannot be in larger pages.
     if never.could_be_larger < asked / 2 || always.could_be_larger > asked / 2 {
         let found = format!("{} and {}", never.could_be_larger, always.could_be_larger);
         return Err(format!("{found} bytes could be larger, and {asked} were mapped"));
@@ -28,12 +29,12 @@ pub fn judge(part: &Part) -> Result<String, String> {
     Ok(format!("never: {}; always: {} bytes by a PMD{of_folios}", causes.join(", "), always.census.by_pmd))
 }
 
-/// One process, seen twice.
+/// One process: the kernel's figures and those of pagelab.
 struct Inspected {
     kernel: Bytes,
     census: Bytes,
     could_be_larger: u64,
-    /// Why it is not, by their codes.
+    /// The codes of the reasons why memory is not in larger pages.
     causes: BTreeSet<String>,
 }
 

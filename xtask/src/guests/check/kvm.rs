@@ -1,4 +1,4 @@
-//! Phases of dirty logging: all pages are in the log, in every run alike.
+//! Checks the phases of dirty logging: all pages must be in the log, in every run.
 
 use serde_json::Value;
 
@@ -24,12 +24,12 @@ pub fn judge(part: &Part) -> Result<String, String> {
     if seen.is_empty() { Err("nothing ran".to_owned()) } else { Ok(seen.join(", ")) }
 }
 
-/// What a run printed.
+/// The JSON document that a run printed.
 pub fn document(part: &Part, name: &str) -> Result<Value, String> {
     serde_json::from_str(part.output(name)?).map_err(|error| format!("{name}: no JSON: {error}"))
 }
 
-/// The phases in order, with the pages that each found in the log.
+/// The phases in order, with the number of pages that each found in the log.
 fn phases(document: &Value) -> Vec<(String, Option<u64>)> {
     let phases = document["phases"].as_array().map(Vec::as_slice).unwrap_or_default();
     let of = |phase: &Value| (phase["name"].as_str().unwrap_or_default().to_owned(), phase["dirty_pages"].as_u64());

@@ -1,4 +1,4 @@
-//! Settings before a lease, and after its holder was killed.
+//! Checks that the settings after the holder of a lease was killed equal those before the lease.
 
 use crate::guests::transcript::Part;
 

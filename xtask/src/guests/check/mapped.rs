@@ -1,4 +1,5 @@
-//! What pagelab says that maps a program's memory, beside what the program has read of smaps and kpageflags itself.
+//! Checks the page sizes that pagelab reports for a program's memory against the values that the program itself reads from smaps
+//! and kpageflags.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +7,21 @@ use serde_json::Value;
 
 use crate::guests::transcript::Part;
 
-/// What the process of a trial has besides its twin under `exec`: a few pages of its environment and its stack.
+/// How much more memory the process of a trial may have than its twin under `exec`: a few pages of its environment and its stack.
 const TOLERANCE_BYTES: u64 = 64 << 10;
 
-/// Bytes of one process.
+/// The memory of one process, in bytes.
 #[derive(Debug, Default, PartialEq)]
 pub struct Bytes {
-    /// Anonymous memory, that of pools apart.
+    /// Anonymous memory without hugetlb pages.
     pub anonymous: u64,
-    /// Of it, what one entry of the level above pages maps.
+    /// The part of it that is mapped by PMD leaves.
     pub by_pmd: u64,
-    /// Of it, by the size of folios.
+    /// Anonymous memory by folio size.
     folios: BTreeMap<u64, u64>,
-    /// Pages of hugetlb pools by their size.
+    /// hugetlb pages by page size.
     pools: BTreeMap<u64, u64>,
-    /// The census has no folios: before PAGEMAP_SCAN (Linux 6.7) it is smaps.
+    /// The census has no folio sizes, because before PAGEMAP_SCAN (Linux 6.7) it is made from smaps.
     pub has_no_folios: bool,
 }
 
@@ -47,7 +48,7 @@ pub fn judge(part: &Part) -> Result<String, String> {
     if seen.is_empty() { Err("nothing ran".to_owned()) } else { Ok(seen.join(", ")) }
 }
 
-/// How much of the process's memory is as the policy asks for, as a ratio.
+/// The share of the process's memory that is mapped as the policy asks, as a ratio.
 fn share(policy: &str, bytes: &Bytes) -> f64 {
     let all = bytes.anonymous + bytes.pools.values().sum::<u64>();
     let granularity = policy.split('+').next().unwrap_or_default();
@@ -60,7 +61,7 @@ fn share(policy: &str, bytes: &Bytes) -> f64 {
     as_asked as f64 / all.max(1) as f64
 }
 
-/// A size by its name in a policy, 0 for what is none.
+/// The size in bytes from its name in a policy, 0 if it cannot be parsed.
 fn named(size: &str) -> u64 {
     let unit = size.len() - 1;
     let shift = match &size[unit..] {
@@ -71,7 +72,7 @@ fn named(size: &str) -> u64 {
     size[..unit].parse::<u64>().map_or(0, |number| number << shift)
 }
 
-/// The lines of `looks`.
+/// Parses the output of `looks`.
 pub fn of_kernel(output: &str) -> Result<Bytes, String> {
     let mut bytes = Bytes::default();
     for line in output.lines().filter_map(|line| line.strip_prefix("looked ")) {
@@ -88,7 +89,7 @@ pub fn of_kernel(output: &str) -> Result<Bytes, String> {
     if bytes.anonymous == 0 { Err("looks said nothing".to_owned()) } else { Ok(bytes) }
 }
 
-/// The rows of a census.
+/// Sums up the rows of a census.
 pub fn of_census(rows: &Value) -> Bytes {
     let mut bytes = Bytes::default();
     let rows = rows.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -109,7 +110,7 @@ pub fn of_census(rows: &Value) -> Bytes {
     bytes
 }
 
-/// Whether both say the same, but for a few pages.
+/// Checks that both agree, except for a few pages.
 pub fn same(kernel: &Bytes, census: &Bytes) -> Result<(), String> {
     let check = |what: String, kernel: u64, census: u64| {
         if kernel.abs_diff(census) <= TOLERANCE_BYTES {

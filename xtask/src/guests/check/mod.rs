@@ -1,4 +1,5 @@
-//! The checks: what runs in the guest is a script of `checks`, what is right is said here, and shares no code with pagelab.
+//! The checks. The scripts in `checks` run in the guest. The expected results are computed here, with code that is independent of
+//! pagelab.
 
 pub mod boots;
 mod contiguous;
@@ -20,20 +21,19 @@ use serde::{Deserialize, Serialize};
 use super::stage::{Said, Stage};
 use super::transcript::Part;
 
-/// A check.
 #[derive(Debug)]
 pub struct Check {
-    /// Its name, and its scripts'.
+    /// The name of the check and of its scripts.
     pub name: &'static str,
-    /// What it finds out.
+    /// What it checks, for the table.
     pub title: &'static str,
-    /// What runs in the guest, boot by boot.
+    /// The script that runs in each boot.
     pub scripts: &'static [(Stage, &'static str)],
-    /// What comes of it: a few words of what was seen, or what is wrong.
+    /// Computes the result: a short summary of the observations, or the error.
     judge: fn(&Part) -> Result<String, String>,
 }
 
-/// All of them, in the order in which they run.
+/// All checks, in the order in which they run.
 pub const CHECKS: [Check; 12] = [
     Check {
         name: "policies",
@@ -115,17 +115,17 @@ pub const CHECKS: [Check; 12] = [
     },
 ];
 
-/// Which checks are run.
+/// Selects the checks that are run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scope {
-    /// Those of the first boot alone.
+    /// Only those that need no other boot than the first.
     pub is_small: bool,
-    /// The one that was named.
+    /// Only the check with this name.
     pub only: Option<&'static str>,
 }
 
 impl Scope {
-    /// The checks.
+    /// The selected checks.
     pub fn checks(self) -> impl Iterator<Item = &'static Check> {
         let is_first = |check: &Check| check.scripts.iter().all(|(stage, _)| *stage == Stage::Together);
         let is_wanted = move |check: &&Check| {
@@ -134,26 +134,26 @@ impl Scope {
         CHECKS.iter().filter(is_wanted)
     }
 
-    /// Whether any of them runs in a boot.
+    /// Whether a selected check runs in this boot.
     pub fn has(self, stage: Stage) -> bool {
         self.checks().any(|check| check.script(stage).is_some())
     }
 }
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It holds; what was seen, and what of it could not run.
+    /// The check passed.
     Held {
-        /// In a few words.
+        /// A short summary of the observations.
         seen: String,
-        /// What parts of it need that is not there.
+        /// What the parts that could not run would need.
         needs: Vec<String>,
     },
-    /// It does not; what is wrong.
+    /// The check failed; the error.
     Failed(String),
-    /// It cannot run here; what it needs.
+    /// The check cannot run here; what it needs.
     Skipped(String),
 }
 
@@ -169,12 +169,13 @@ impl fmt::Display for Outcome {
 }
 
 impl Check {
-    /// What runs of it in a boot, `None` where nothing does.
+    /// The script of the check in a boot, `None` if it has none.
     pub fn script(&self, stage: Stage) -> Option<&'static str> {
         self.scripts.iter().find(|(of, _)| *of == stage).map(|(_, script)| *script)
     }
 
-    /// What came of it in a guest: what the boots of its scripts said, and why it was not reached where they said nothing.
+    /// The result of the check in a guest, from the output of the boots of its scripts; if they printed nothing, why the check was
+    /// not reached.
     pub fn outcome(&self, said: &[(Stage, Said)]) -> Outcome {
         let mut part = Part { is_whole: true, ..Part::default() };
         for (stage, _) in self.scripts {
@@ -199,7 +200,7 @@ impl Check {
     }
 }
 
-/// A size as policies are named by it: 65536 is 64k.
+/// A size as policy names contain it: 64k for 65536.
 fn in_name(bytes: u64) -> String {
     let (mut number, mut unit) = (bytes >> 10, "k");
     for larger in ["m", "g"] {
@@ -210,7 +211,7 @@ fn in_name(bytes: u64) -> String {
     format!("{number}{unit}")
 }
 
-/// The number that a command said, and nothing else.
+/// The number that is the whole output of a command.
 fn number(part: &Part, name: &str) -> Result<u64, String> {
     let text = part.output(name)?.trim();
     text.parse().map_err(|_| format!("{name}: expected a number, found {text:?}"))
@@ -221,12 +222,12 @@ mod tests {
     use super::*;
     use crate::guests::transcript::{Ran, read};
 
-    /// A command that said this.
+    /// A command with this output.
     pub fn ran(name: &str, output: &str) -> Ran {
         Ran { name: name.into(), output: output.into(), error: String::new(), code: Some(0) }
     }
 
-    /// A part in which these commands ran.
+    /// A part with these commands.
     pub fn part(ran: Vec<Ran>) -> Part {
         Part { check: "x".into(), ran, is_whole: true, ..Part::default() }
     }

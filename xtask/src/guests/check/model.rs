@@ -1,4 +1,4 @@
-//! What programs do to memory on a kernel beside what the model says that they do.
+//! Checks the effect of programs on memory on a kernel against the prediction of the model.
 
 use beside::lab::{Figures, trials};
 use serde_json::Value;
@@ -6,29 +6,30 @@ use serde_json::Value;
 use super::number;
 use crate::guests::transcript::Part;
 
-/// The policies that are compared, by the bytes of a base page: as the guest has them, and as the model calls them. Of base pages
-/// of 64K the model knows no larger folios.
+/// The policies that are compared, for each size of base pages in bytes: their names in the guest and in the model. The model has
+/// no larger folios for base pages of 64K.
 pub fn policies(page: u64) -> &'static [(&'static str, &'static str)] {
     match page {
         65536 => &[("base", "base-64k")],
         _ => &[("base", "base"), ("mthp-64k", "mthp-64k"), ("thp", "thp")],
     }
 }
-/// What the name of a simulation ends with.
+/// The suffix of the name of a simulation.
 pub const SIMULATED: &str = ".sim";
-/// What is asked of the kernel before the programs run: keys of a file for `sim --linux`, and the command that says a value.
+/// The properties of the kernel that are determined before the programs run: the key in a `sim --linux` file, and the command that
+/// prints the value.
 const ASKED: [(&str, &str); 3] =
     [("pt_reclaim", "reclaims"), ("reuses_large_folios", "reuses"), ("vdso_pages", "vdso")];
 /// The program that does nothing.
 pub const NOTHING: &str = "nothing";
-/// How far figures may be apart, as a ratio, and how many faults or pages always.
+/// The allowed relative difference of figures, and a number of faults or pages that is always allowed.
 const TOLERANCE: f64 = 0.02;
 const FEW: u64 = 2;
 
 pub fn judge(part: &Part) -> Result<String, String> {
     let page = number(part, "page")?;
     let programs = part.ran.iter().filter_map(|ran| ran.name.strip_suffix(SIMULATED)).filter(|name| *name != NOTHING);
-    // Some are written for base pages of 4K, and fail by themselves with others.
+    // Some programs are written for base pages of 4K, and fail with other sizes.
     let (programs, failing): (Vec<&str>, Vec<&str>) =
         programs.partition(|name| page == 4096 || part.output(name).is_ok());
     let (mut compared, mut same, mut off) = (0, 0, Vec::new());
@@ -66,14 +67,14 @@ pub fn judge(part: &Part) -> Result<String, String> {
     Err(format!("{all}, {} are not within 2 %: {}", off.len(), off.join("; ")))
 }
 
-/// What this kernel answers to what is asked, and the model is told: by the keys of its file.
+/// The properties of this kernel that are passed to the model, with the keys of its file.
 pub fn asked(part: &Part) -> Result<Vec<(&'static str, String)>, String> {
     let is_there = |name: &str| part.ran.iter().any(|ran| ran.name == name);
     let asked = ASKED.into_iter().filter(|(_, name)| is_there(name));
     asked.map(|(key, name)| Ok((key, part.output(name)?.trim().to_owned()))).collect()
 }
 
-/// What a kernel measured of a program under a policy, and what the model says by its name of that.
+/// The measured figures of a program under a policy, and the figures of the model under the corresponding policy.
 fn figures(part: &Part, program: &str, (policy, modelled): (&str, &str)) -> Result<(Figures, Figures), String> {
     let document = |name: &str| -> Result<Value, String> {
         serde_json::from_str(part.output(name)?).map_err(|error| format!("{name}: no JSON: {error}"))

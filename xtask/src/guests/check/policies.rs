@@ -1,4 +1,4 @@
-//! What `list policies` offers beside what the kernel has in sysfs.
+//! Checks the output of `list policies` against sysfs.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::guests::transcript::Part;
 pub fn judge(part: &Part) -> Result<String, String> {
     let (base, pmd) = (number(part, "page")?, number(part, "pmd")?);
     let kib = |name: &str| name.trim_start_matches("hugepages-").trim_end_matches("kB").parse::<u64>().ok();
-    // No size of anonymous folios has a folder before Linux 6.8; the one of PMD size is thp.
+    // Before Linux 6.8 there is no directory for a size of anonymous folios. The PMD size is the policy thp.
     let folios = part.of("folios")?.output.lines().filter_map(|line| kib(line.strip_suffix("/enabled")?));
     let mut expected: BTreeSet<String> = folios
         .map(|kib| kib << 10)
@@ -29,7 +29,7 @@ pub fn judge(part: &Part) -> Result<String, String> {
     if offered != expected {
         return Err(format!("the kernel has {expected:?}, and offered are {offered:?}"));
     }
-    // A pool of pages that memory is too small for is not to be had.
+    // A hugetlb pool is not available if its pages are too large for the memory.
     if let Some((name, row)) =
         rows.iter().find(|(name, row)| !name.starts_with("hugetlb-") && row["here"] != "available")
     {

@@ -1,4 +1,4 @@
-//! What `restore` says of a journal that another boot has left.
+//! Checks what `restore` does with the journal of an earlier boot.
 
 use serde_json::Value;
 

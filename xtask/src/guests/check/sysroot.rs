@@ -1,15 +1,16 @@
-//! What a comparison in a guest of pagelab's own says: the first touches are those of the kernel's base pages, and times are instructions.
+//! Checks a comparison that pagelab runs in a guest of its own: the number of first-touch faults must match the kernel's base page
+//! size, and times must be instruction counts.
 
 use serde_json::Value;
 
 use super::number;
 use crate::guests::transcript::Part;
 
-/// The comparison's name.
+/// The name of the comparison.
 pub const COMPARISON: &str = "comparison";
-/// What is compared.
+/// The workload that is compared.
 pub const COMPARED: [&str; 6] = ["pagelab", "workload", "mmap-churn", "--bytes=16M", "--rounds=4", "--seed=1"];
-/// Bytes that are touched in a trial.
+/// Bytes touched in a trial.
 const TOUCHED_BYTES: u64 = 4 * (16 << 20);
 
 pub fn judge(part: &Part) -> Result<String, String> {
@@ -19,7 +20,7 @@ pub fn judge(part: &Part) -> Result<String, String> {
     let of = |metric: &str| median(&document, "base", metric);
     let (faults, touch) = (of("minor_faults")?, of("touch_instructions")?);
     let least = TOUCHED_BYTES / page;
-    // Beside what the workload touches a program has its own start: some hundred pages of 4K.
+    // In addition to the workload's faults, a program has those of its start: some hundred pages of 4K.
     if !(least as f64..least as f64 + 1000.0).contains(&faults) {
         return Err(format!("base: {faults} faults, and {least} base pages of {page} were touched"));
     }
@@ -33,7 +34,7 @@ pub fn judge(part: &Part) -> Result<String, String> {
     }
 }
 
-/// The median of a metric under a policy, out of the document of kernels: a row for each kernel, a cell for each policy.
+/// The median of a metric under a policy, from a document with one row per kernel and one cell per policy.
 fn median(document: &Value, policy: &str, metric: &str) -> Result<f64, String> {
     found(document, policy, metric).ok_or_else(|| format!("{COMPARISON}: no {metric} under {policy}"))
 }

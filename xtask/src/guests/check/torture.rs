@@ -1,4 +1,4 @@
-//! Programs under policies beside themselves.
+//! Checks that programs behave the same with and without policies.
 
 use crate::guests::transcript::Part;
 

@@ -1,4 +1,4 @@
-# Arms over boots: each of two boots measures the direct map that it has, in a store of its own. They are merged outside.
+# Arms over boots: each of two boots measures with its own direct map, in a store of its own. The host merges the stores.
 boot=with-1g
 if grep -q nogbpages /proc/cmdline; then boot=without-1g; fi
 run meminfo.$boot grep DirectMap /proc/meminfo

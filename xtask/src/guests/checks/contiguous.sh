@@ -1,9 +1,9 @@
-# Large pages that one bit of an entry folds, beside the entries that map them: somebody outside reads the process's page tables.
+# Large folios with the contiguous bit in their page table entries: the host reads the process's page tables.
 page=$(looks page)
 case "$(uname -m) $page" in
 "aarch64 4096") architecture=arm64 folio=65536 policy=mthp-64k of=arm64-4k- ;;
 "aarch64 16384") architecture=arm64 folio=2097152 policy=mthp-2m of=arm64-16k- ;;
-# Linux folds pages of a pool (arch/riscv/mm/hugetlbpage.c), and no folios of others.
+# Linux uses the bit for hugetlb pages (arch/riscv/mm/hugetlbpage.c), and not for other folios.
 "riscv64 4096") architecture=riscv64 folio=65536 policy=hugetlb-64k of=sv ;;
 *) needs "an architecture whose entries say that a group of them is one" && return ;;
 esac

@@ -1,4 +1,4 @@
-# Dirty logging by a clock that counts instructions: what a phase takes is the same whenever it runs.
+# Dirty logging with a clock that counts instructions: the duration of a phase is the same in every run.
 if [ ! -e /dev/kvm ]; then
     needs "/dev/kvm: a hypervisor's level in the emulated processor, and KVM built into the kernel"
     return
@@ -6,9 +6,9 @@ fi
 pmd=$(cat $thp/hpage_pmd_size)
 bytes=33554432
 if [ $pmd -gt $bytes ]; then bytes=$pmd; fi
-# Whatever the kernel has left to do when it has booted is done. This takes no time: an idle processor's clock jumps.
+# Waits until the kernel has finished the work that is left after booting. This takes no time: an idle processor's clock jumps.
 sleep 60
-# With --pause, so is what a phase defers when the next one begins: KVM frees the tables of a split after a grace period of RCU.
+# With --pause, the deferred work of a phase ends before the next one: KVM frees the tables of a split after an RCU grace period.
 for chunk in 0 $pmd; do
     for time in first second; do
         run split-$chunk.$time timeout -s KILL 600 pagelab workload kvm-dirty-log --bytes $bytes --backing thp --rounds 1 \

@@ -1,4 +1,4 @@
-# What maps a program, as an inspection sees it, with large pages forbidden and allowed.
+# Inspects the page sizes of a program, with large pages forbidden and allowed.
 pmd=$(cat $thp/hpage_pmd_size)
 bytes=$((pmd * 4))
 if [ $bytes -lt 16777216 ]; then bytes=16777216; fi

@@ -1,4 +1,4 @@
-# Dirty logging on the guest's own KVM. What is printed must be the same in a second run, but for times.
+# Dirty logging with the guest's own KVM. The output of a second run must be the same, except for times.
 if [ ! -e /dev/kvm ]; then
     needs "/dev/kvm: a hypervisor's level in the emulated processor, and KVM built into the kernel"
     return
@@ -11,7 +11,7 @@ for chunk in 0 $pmd; do
     for time in first second; do
         run split-$chunk.$time timeout -s KILL 600 pagelab workload kvm-dirty-log --bytes $bytes --backing thp --rounds 1 \
             --split-chunk $chunk --json
-        # The next one would not end either.
+        # The next run would not end either.
         if [ "$(cat /tmp/code)" != 0 ]; then return; fi
     done
 done

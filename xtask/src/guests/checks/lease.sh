@@ -1,9 +1,9 @@
-# Settings come back when their borrower is killed.
+# Settings are restored when the holder of the lease is killed.
 settings() {
     cat $thp/enabled $thp/hugepages-*/enabled $thp/khugepaged/pages_to_scan /sys/kernel/mm/hugepages/*/nr_hugepages 2>/dev/null; true
 }
 
-# Waits until the settings are or are not those before, for half a minute.
+# Waits up to half a minute until the settings equal, or do not equal, those before.
 wait_until() {
     for second in $(seq 30); do
         if [ "$(settings)" $1 "$before" ]; then return 0; fi

@@ -1,4 +1,4 @@
-# What maps the memory of a program under each policy: what pagelab says, and what the kernel says.
+# The page sizes of a program's memory under each policy, as pagelab and as the kernel report them.
 pmd=$(cat $thp/hpage_pmd_size)
 bytes=$((pmd * 4))
 if [ $bytes -lt 16777216 ]; then bytes=16777216; fi

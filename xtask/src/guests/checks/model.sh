@@ -1,8 +1,8 @@
-# What programs do to memory under three policies. What the model says of them is found out on the machine outside.
+# The effect of programs on memory under three policies. The host makes the model's predictions.
 case "$(uname -m)" in
 x86_64) needs "another architecture: \`cargo xtask truth\` has programs on x86-64" && return ;;
 esac
-# Larger folios of base pages of 64K are not modelled: thp is there because one policy alone is no comparison.
+# Larger folios with base pages of 64K are not modelled. thp is included because a comparison needs two policies.
 if [ "$(looks page)" = 65536 ]; then
     policies=base,thp
 elif has_folios 64; then
@@ -15,7 +15,7 @@ fi
 run page looks page
 run reclaims looks reclaims
 run vdso looks vdso
-# The model's layout is the one without randomisation.
+# The model uses the layout without randomisation.
 echo 0 >/proc/sys/kernel/randomize_va_space
 while read -r name words; do
     run $name pagelab compare -p $policies --json --prove-all --khugepaged off --blocks 1 --min-blocks 1 \

@@ -1,4 +1,4 @@
-# What is offered is what the kernel has.
+# The offered policies match the kernel's settings.
 run kernel uname -r
 run version pagelab --version
 run page looks page

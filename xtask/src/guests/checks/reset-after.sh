@@ -1,4 +1,4 @@
-# The boot after the reset: the journal lies where it lay, as it would on a disk.
+# The boot after the reset: the journal is in its place, as if it had been kept on a disk.
 chmod 700 /var/lib/pagelab
 chmod 600 /var/lib/pagelab/lease.jsonl
 pmd=$(cat $thp/hpage_pmd_size)

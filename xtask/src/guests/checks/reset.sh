@@ -1,4 +1,4 @@
-# The guest is reset while settings are lent: whoever lent them has no time to put them back.
+# The guest is reset while settings are changed by a lease, whose holder has no time to restore them.
 pmd=$(cat $thp/hpage_pmd_size)
 pool=/sys/kernel/mm/hugepages/hugepages-$((pmd >> 10))kB/nr_hugepages
 pagelab exec -p hugetlb-$((pmd >> 20))m --hugetlb-pool $((pmd * 2)) -- sleep 600 >/dev/null 2>&1 &

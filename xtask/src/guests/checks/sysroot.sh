@@ -1,2 +1,2 @@
-# What a guest of `compare --kernel --sysroot` says, whom the machine outside boots, is set beside the size of base pages here.
+# Prints the base page size, with which the host compares the result of the guest that it boots with `compare --kernel --sysroot`.
 run page looks page

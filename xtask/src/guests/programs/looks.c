@@ -1,12 +1,12 @@
-// Maps anonymous memory, writes to all of it, and says what the kernel says of its own memory: smaps, and the folios of kpageflags.
-// It shares no code with the census that it is compared with.
+// Maps anonymous memory, writes to all of it, and prints the kernel's information about it: smaps, and the folios of kpageflags.
+// It shares no code with the census with which it is compared.
 //   looks page            the size of a base page
-//   looks reuses          true where a write fault keeps a page of a large folio that no other process maps any more, false where it copies it
-//   looks reclaims        true where MADV_DONTNEED gives back a table of pages when it drops all that it maps, false where it keeps it
-//   looks vdso            how many pages the vDSO and its data have
-//   looks BYTES [FILE]    the memory; into FILE instead of standard output
-//   looks BYTES FILE hold TEXT   the same, and stays on the last processor until somebody outside has read its page tables; the
-//                         answer, which comes by standard input, into TEXT
+//   looks reuses          true if a write fault reuses a page of a large folio that only this process still maps, or false
+//   looks reclaims        true if MADV_DONTNEED frees a page table when it drops all that the table maps, false if it keeps it
+//   looks vdso            the number of pages of the vDSO and its data
+//   looks BYTES [FILE]    the information about the memory; to FILE instead of standard output
+//   looks BYTES FILE hold TEXT   the same, then stays on the last processor until the host has read its page tables; writes the
+//                         answer, which comes through standard input, to TEXT
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>
@@ -32,7 +32,7 @@ static uint64_t at(int file, uint64_t index) {
     return word;
 }
 
-// How many pages the folio of this frame has.
+// The number of pages in the folio of this frame.
 static uint64_t folio_pages(uint64_t frame) {
     uint64_t flags = at(flags_file, frame), pages = 1;
     if (!(flags & (1ul << HEAD | 1ul << TAIL))) return 1;
@@ -41,7 +41,7 @@ static uint64_t folio_pages(uint64_t frame) {
     return pages;
 }
 
-// Bytes of anonymous memory by the size of its folios, hugetlb apart; sizes are powers of two.
+// Bytes of anonymous memory by folio size, with hugetlb separate; the index is the binary logarithm of the size.
 static uint64_t anonymous[64], pool[64];
 
 static void look(uint64_t start, uint64_t end) {
@@ -61,10 +61,10 @@ static void look(uint64_t start, uint64_t end) {
     }
 }
 
-// What is held is aligned to the largest page that one bit folds. An answer with more entries is no line of a terminal.
+// The held memory is aligned to the largest contiguous group. An answer with more entries would not fit a line of the terminal.
 enum { ALIGNED = 2 << 20, HELD_PAGES = 128 };
 
-// Runs, so that the processor's tables are this process's, until a line comes.
+// Runs until a line arrives, so that the processor's tables are those of this process.
 static int hold(char *memory, const char *path) {
     long processor = sysconf(_SC_NPROCESSORS_ONLN);
     cpu_set_t set;
@@ -84,7 +84,7 @@ static int hold(char *memory, const char *path) {
     return fclose(out);
 }
 
-// Memory that begins where a window of this many bytes does, apart from all other memory.
+// Memory that starts at a window of this size, in which there is no other memory.
 static char *window(size_t bytes, int windows) {
     char *all = mmap(0, bytes * (windows + 2), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (all == MAP_FAILED) exit((perror("mmap"), 1));
@@ -93,12 +93,12 @@ static char *window(size_t bytes, int windows) {
     return begin;
 }
 
-// The frame of an address.
+// The frame that an address maps to.
 static uint64_t frame_at(char *address) {
     return at(map_file, (uintptr_t)address / page) & ((1ul << 55) - 1);
 }
 
-// Stores to a folio of 64K that a child has shared and left.
+// Stores to a 64K folio that a child has shared until it exited.
 static int reuses(void) {
     volatile char *folio = window(FOLIO, 1);
     folio[0] = 1;
@@ -132,7 +132,7 @@ static int vdso(void) {
     return printf("%lu\n", bytes / page), 0;
 }
 
-// Drops all that one table of pages maps, and leaves its neighbour.
+// Drops everything that one page table maps, and keeps the adjacent one.
 static int reclaims(void) {
     size_t table = page * (page / sizeof(uint64_t));
     char *begin = window(table, 2);

@@ -1,4 +1,4 @@
-// Does nothing: what it takes to get so far is the start of every program.
+// Does nothing: its figures are those of the start of every program.
 int main(void) {
     return 0;
 }

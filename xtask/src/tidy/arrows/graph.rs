@@ -1,18 +1,17 @@
-//! Nodes and arrows between them: circles, and which arrows say nothing new.
+//! A directed graph: finds its cycles, and removes redundant arrows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A directed graph; its nodes are sorted by name.
 #[derive(Debug)]
 pub struct Graph {
-    /// Nodes, and where their arrows lead.
+    /// Each node with the targets of its arrows, sorted by name.
     nodes: BTreeMap<String, BTreeSet<String>>,
-    /// For each node, those that can be reached from it; itself only where it is on a circle.
+    /// The nodes that can be reached from each node. A node reaches itself only if it is on a cycle.
     reached: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Graph {
-    /// Nodes and arrows; an arrow's ends are nodes, and one from a node to itself is left out.
+    /// Makes a graph. The ends of arrows must be nodes. An arrow from a node to itself is left out.
     pub fn new(nodes: impl Iterator<Item = String>, arrows: impl Iterator<Item = (String, String)>) -> Graph {
         let mut graph: BTreeMap<String, BTreeSet<String>> = nodes.map(|node| (node, BTreeSet::new())).collect();
         for (from, to) in arrows.filter(|(from, to)| from != to) {
@@ -35,7 +34,7 @@ impl Graph {
         circles
     }
 
-    /// Nodes with the arrows that do not follow from others: `a ─► c` says nothing new beside `a ─► b ─► c`.
+    /// The transitive reduction: `a ─► c` is left out if there is `a ─► b ─► c`.
     pub fn reduced(&self) -> BTreeMap<&str, Vec<&str>> {
         let needed = |from: &str, to: &str| {
             let apart = |by: &String| !self.together(by, from) && !self.together(by, to);

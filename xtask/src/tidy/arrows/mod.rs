@@ -1,6 +1,7 @@
-//! Which file of a crate uses which other, read from the source: an arrow goes from a file to the one that defines what it
-//! names. Declaring a module is no arrow, nor is handing a name on (`pub use`): whoever uses that name points at its definition.
-//! What a file uses of the modules around it is none either: a folder's root may define what its files share.
+//! Finds from the source which file of a crate uses which other: an arrow points from a file to the file that defines a name it
+//! uses. Neither a module declaration nor a re-export (`pub use`) makes an arrow: a file that uses a re-exported name points to its
+//! definition. Names from the enclosing modules make no arrow either, because a directory's root file may define what its files
+//! share.
 
 mod graph;
 mod modules;
@@ -19,35 +20,34 @@ use modules::Modules;
 pub use modules::Module;
 pub use picture::{check as check_picture, write as write_picture};
 
-/// Names that are shown of what one file uses of another.
+/// How many names are shown for the use of one file by another.
 const NAMES_SHOWN: usize = 3;
 
-/// A path that source names, by its segments: `["super", "host", "State"]`.
+/// The segments of a path in source: `["super", "host", "State"]`.
 pub type Segments = Vec<String>;
 
-/// A path, and where it stands.
+/// A path with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention {
-    /// Its segments.
     pub path: Segments,
     /// The line, counted from 1.
     pub line: usize,
 }
 
-/// What the source of a crate says, tests left out.
+/// The parsed source of a crate, without its tests.
 #[derive(Debug)]
 pub struct Source {
-    /// The crate's directory.
+    /// The directory of the crate.
     directory: String,
-    /// The package's name.
+    /// The name of the package.
     package: String,
     /// The modules of each root: of a library, and of a program.
     roots: Vec<Modules>,
-    /// What each file uses of which other.
+    /// The uses between files.
     arrows: Arrows,
 }
 
-/// For a file and another: what the first names of the second, and in which line first.
+/// For a pair of files, the names that the first uses from the second, each with the line of its first use.
 type Arrows = BTreeMap<(String, String), BTreeMap<String, usize>>;
 
 impl Source {
@@ -63,7 +63,7 @@ impl Source {
         self.roots.iter().flat_map(|root| &root.all)
     }
 
-    /// Whether others can use it: it is no program.
+    /// Whether other crates can depend on it, because it has a library.
     pub fn is_library(&self) -> bool {
         self.modules().any(|module| module.file == format!("{}/src/lib.rs", self.directory))
     }
@@ -73,13 +73,13 @@ impl Source {
         Graph::new(files, self.arrows.keys().cloned())
     }
 
-    /// A path as it is shown: below `src`.
+    /// A path relative to `src`, for messages.
     fn short<'a>(&self, path: &'a str) -> &'a str {
         let below = path.strip_prefix(self.directory.as_str()).unwrap_or(path);
         below.strip_prefix("/src/").unwrap_or(below)
     }
 
-    /// Every arrow of a circle, with what is used.
+    /// Every arrow of a cycle, with the names that are used.
     fn describe(&self, circle: &[String]) -> String {
         let mut lines =
             format!("{} files use each other in a circle; take arrows out until there is none:", circle.len());
@@ -101,7 +101,7 @@ pub fn read(workspace: &Workspace, tree: &Tree) -> Vec<Source> {
     workspace.members.iter().map(|member| Source::read(tree, member)).collect()
 }
 
-/// Findings about circles between files.
+/// Findings about cycles between files.
 pub fn check(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in sources {

@@ -1,4 +1,4 @@
-//! The modules of a crate, and what a path in one of them leads to.
+//! The modules of a crate, and the resolution of paths in them.
 
 use std::collections::BTreeMap;
 
@@ -13,37 +13,36 @@ use super::reader::{self, Said};
 /// The modules of one root file, which is the first of them.
 #[derive(Debug, Default)]
 pub struct Modules {
-    /// All of them; a module knows others by their place here.
+    /// All modules; they refer to each other by index.
     pub all: Vec<Module>,
-    /// What could not be read.
+    /// Findings about files that could not be read.
     pub problems: Vec<Finding>,
 }
 
-/// A module.
 #[derive(Debug)]
 pub struct Module {
-    /// The file in which it stands, relative to the workspace.
+    /// The file that contains it, relative to the workspace.
     pub file: String,
-    /// What it says.
+    /// The definitions, imports and uses in it.
     pub said: Said,
     parent: Option<usize>,
     children: BTreeMap<String, usize>,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
-    /// A module.
+    /// A module, by index.
     Module(usize),
-    /// Something that this module defines.
+    /// An item that this module defines.
     Item(usize),
 }
 
-/// A name that is looked for, and where: what a search must not meet again below itself.
+/// The module, the name and the flag `is_last` of a search. A search ends if it would start again below itself.
 type Step = (usize, String, bool);
 
 impl Modules {
-    /// Reads the modules of the crate whose root is this file.
+    /// Reads the modules of the crate with this root file.
     pub fn read(tree: &Tree, root: &str) -> Modules {
         let mut modules = Modules::default();
         let directory = root.rsplit_once('/').map_or("", |(directory, _)| directory);
@@ -51,7 +50,7 @@ impl Modules {
         modules
     }
 
-    /// The module that defines what a path in a module names; none for what is of another crate, and for modules themselves.
+    /// The module that defines the item of a path; `None` for items of other crates, and for modules themselves.
     pub fn definer(&self, module: usize, path: &[String]) -> Option<usize> {
         match self.resolve(module, path, &mut Vec::new())? {
             Found::Item(definer) => Some(definer),
@@ -59,7 +58,7 @@ impl Modules {
         }
     }
 
-    /// Whether a module is another one, or inside it.
+    /// Whether a module is `outer` or inside it.
     pub fn is_within(&self, module: usize, outer: usize) -> bool {
         module == outer || self.all[module].parent.is_some_and(|parent| self.is_within(parent, outer))
     }
@@ -87,8 +86,8 @@ impl Modules {
         module
     }
 
-    /// A module in braces or in a file of its own, below the directory of the one that declares it. Where each architecture has
-    /// a file, all are read, and others see the first.
+    /// Reads a module in braces or in its own file, below the directory of the module that declares it. If there is a file for each
+    /// architecture, all are read, and paths resolve to the first.
     fn read_declared(&mut self, tree: &Tree, parent: usize, directory: &str, declared: &ItemMod) -> Option<usize> {
         let file = self.all[parent].file.clone();
         let below = format!("{directory}/{}", declared.ident);
@@ -128,7 +127,7 @@ impl Modules {
         Some(found)
     }
 
-    /// What a name means in a module. One that more segments follow is a module rather than a function of the same name.
+    /// Looks up a name in a module. If more segments follow, the name is a module rather than a function with the same name.
     fn look_up(&self, module: usize, name: &str, is_last: bool, above: &mut Vec<Step>) -> Option<Found> {
         let step = (module, name.to_string(), is_last);
         if above.contains(&step) {
@@ -158,7 +157,7 @@ impl Modules {
     }
 }
 
-/// What `#[path = "..."]` says, and `#[cfg_attr(..., path = "...")]`.
+/// The paths in `#[path = "..."]` and `#[cfg_attr(..., path = "...")]`.
 fn given_paths(attributes: &[Attribute]) -> Vec<String> {
     let text = |expression: &Expr| match expression {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
@@ -188,7 +187,7 @@ mod tests {
         modules
     }
 
-    /// The file that defines what `path` names in the root.
+    /// The file that defines the item of `path`, seen from the root.
     fn file<'a>(modules: &'a Modules, path: &str) -> Option<&'a str> {
         let path: Segments = path.split("::").map(str::to_string).collect();
         modules.definer(0, &path).map(|definer| modules.all[definer].file.as_str())

@@ -1,4 +1,4 @@
-//! The picture in ARCHITECTURE.md: which crate uses which, and in each crate which room.
+//! The diagram in ARCHITECTURE.md: which crate uses which, and for each crate which of its files and directories uses which.
 
 use std::path::Path;
 
@@ -8,15 +8,15 @@ use super::super::tree::Tree;
 use super::Source;
 use super::graph::Graph;
 
-/// The document that has the picture.
+/// The document with the diagram.
 const DOCUMENT: &str = "ARCHITECTURE.md";
-/// The lines around the picture.
+/// The lines before and after the diagram.
 const BEGIN: &str = "<!-- drawn by cargo xtask tidy --draw -->";
 const END: &str = "<!-- end of what is drawn -->";
-/// Words that mean something else to the drawing program, so no node may be called so.
+/// Reserved words of mermaid, which cannot be names of nodes.
 const RESERVED: [&str; 7] = ["class", "click", "default", "end", "graph", "style", "subgraph"];
 
-/// A finding where the picture is not that of the source.
+/// A finding if the diagram does not match the source.
 pub fn check(tree: &Tree, workspace: &Workspace, sources: &[Source]) -> Option<Finding> {
     let document = tree.get(DOCUMENT)?;
     let message = match replaced(&document.text, &draw(workspace, sources)) {
@@ -29,7 +29,7 @@ pub fn check(tree: &Tree, workspace: &Workspace, sources: &[Source]) -> Option<F
     Some(Finding::new(DOCUMENT, 0, message))
 }
 
-/// Writes the picture into the document.
+/// Writes the diagram into the document.
 ///
 /// # Errors
 /// The document has no place for it, or cannot be written.
@@ -40,7 +40,7 @@ pub fn write(root: &Path, tree: &Tree, workspace: &Workspace, sources: &[Source]
     std::fs::write(root.join(DOCUMENT), text).map_err(|error| format!("cannot write {DOCUMENT}: {error}"))
 }
 
-/// The document with another picture; none where it has no place for one.
+/// The document with another diagram; `None` if it has no place for one.
 fn replaced(document: &str, picture: &str) -> Option<String> {
     let (before, rest) = document.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
@@ -58,7 +58,7 @@ fn draw(workspace: &Workspace, sources: &[Source]) -> String {
     picture
 }
 
-/// The crates of the workspace, without what only tests use.
+/// The crates of the workspace, without dependencies that only tests use.
 fn crates(workspace: &Workspace) -> Graph {
     let names = || workspace.members.iter().map(|member| &member.name);
     let uses = workspace.members.iter().flat_map(|member| {
@@ -68,7 +68,8 @@ fn crates(workspace: &Workspace) -> Graph {
     Graph::new(names().cloned(), uses.filter(|(_, to)| names().any(|name| name == to)))
 }
 
-/// The rooms of a crate: its files, and its folders with all that is in them. The root is one where it uses others or is used.
+/// The nodes of a crate: its files, and its directories with everything in them. The root file is a node if it uses others or is
+/// used.
 fn rooms(source: &Source) -> Graph {
     let room = |path: &str| {
         let first = source.short(path).split('/').next().unwrap_or_default();
@@ -79,7 +80,7 @@ fn rooms(source: &Source) -> Graph {
     Graph::new(all, source.arrows.keys().map(|(from, to)| (room(from), room(to))))
 }
 
-/// A graph as mermaid draws it, one line for each node that uses others, or that none uses; readable as it is.
+/// A graph in the syntax of mermaid, with one line for each node that uses others or is not used; readable as text.
 fn section(title: &str, graph: &Graph) -> String {
     let mut text = format!("\n{title}\n\n```mermaid\ngraph LR\n");
     let reduced = graph.reduced();

@@ -1,7 +1,7 @@
-//! What the items of one module say: what they define, what they import, and which paths they name.
+//! Reads the items of one module: the definitions, the imports, and the paths in the code.
 //!
-//! Code for tests (`#[cfg(test)]`) is left out. Macros are read token by token, so paths in them count. Methods do not: whose
-//! they are is known to the compiler only, and the type's own name stands in an import anyway.
+//! Code for tests (`#[cfg(test)]`) is left out. Macros are read token by token, so paths in them count. Methods do not count: only
+//! the compiler knows their type, and the name of the type is in an import anyway.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +13,16 @@ use syn::{
 
 use super::{Mention, Segments, tokens};
 
-/// What a module says.
+/// The contents of a module.
 #[derive(Debug, Default)]
 pub struct Said {
-    /// Names of what it defines, macros included.
+    /// Names of the items that it defines, including macros.
     pub items: BTreeSet<String>,
-    /// Names that stand for something elsewhere, by `use` and `pub use`.
+    /// Names imported by `use` and `pub use`, with their paths.
     pub names: BTreeMap<String, Vec<Segments>>,
-    /// Modules all of whose names it has.
+    /// Modules from which all names are imported.
     pub globs: Vec<Segments>,
-    /// The paths that its code names. What it only hands on (`pub use`) is none.
+    /// The paths in its code, without those that are only re-exported (`pub use`).
     pub mentions: Vec<Mention>,
     /// Lines of `use super::*`.
     pub super_globs: Vec<usize>,
@@ -30,7 +30,7 @@ pub struct Said {
     pub text_errors: Vec<usize>,
 }
 
-/// Reads a module's items; what they say, and the modules that they declare.
+/// Reads the items of a module. Returns its contents, and the modules that it declares.
 pub fn read(items: &[Item]) -> (Said, Vec<&ItemMod>) {
     let mut reader = Reader::default();
     for item in items.iter().filter(|item| !attributes(item).iter().any(is_for_tests)) {
@@ -40,12 +40,12 @@ pub fn read(items: &[Item]) -> (Said, Vec<&ItemMod>) {
     (reader.said, reader.modules)
 }
 
-/// Reads items one after the other.
+/// The state of reading.
 #[derive(Default)]
 struct Reader<'ast> {
     said: Said,
     modules: Vec<&'ast ItemMod>,
-    /// Names of variables, for each function around the place that is read.
+    /// Names of the variables of each enclosing function.
     variables: Vec<BTreeSet<String>>,
 }
 
@@ -89,12 +89,12 @@ impl Reader<'_> {
         self.said.names.entry(name).or_default().push(path);
     }
 
-    /// Paths among the tokens of a macro or an attribute.
+    /// Adds the paths among the tokens of a macro or an attribute.
     fn scan(&mut self, tokens: &TokenStream) {
         tokens::paths(tokens).into_iter().for_each(|mention| self.mention(mention.path, mention.line));
     }
 
-    /// Paths that serde takes as text: `#[serde(with = "crate::bytes")]`.
+    /// Adds paths that serde takes as text: `#[serde(with = "crate::bytes")]`.
     fn scan_text(&mut self, attribute: &Attribute) {
         let Meta::List(list) = &attribute.meta else { return };
         for token in list.tokens.clone() {
@@ -106,7 +106,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a function, whose variables are no names of the module's.
+    /// Reads a function. Its variables hide names of the module.
     fn within(&mut self, variables: Variables, read: impl FnOnce(&mut Self)) {
         self.variables.push(variables.0);
         read(self);
@@ -188,11 +188,11 @@ impl<'ast> Visit<'ast> for Reader<'ast> {
         self.scan(tokens);
     }
 
-    /// `pub(in a::b)` uses nothing of `a::b`.
+    /// `pub(in a::b)` does not use `a::b`.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 }
 
-/// The names that patterns of a function bind.
+/// The names bound by the patterns of a function.
 #[derive(Default)]
 struct Variables(BTreeSet<String>);
 
@@ -254,7 +254,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// The names that an item defines; modules and imports are told apart from them.
+/// The names that an item defines. Modules and imports are handled elsewhere.
 fn defined(item: &Item) -> Vec<String> {
     let name = match item {
         Item::Const(item) => &item.ident,

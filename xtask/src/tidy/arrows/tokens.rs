@@ -1,10 +1,10 @@
-//! Paths among tokens, where only the compiler knows what they become.
+//! Finds paths among the tokens of macros, whose expansion only the compiler knows.
 
 use proc_macro2::{Spacing, TokenStream, TokenTree};
 
 use super::{Mention, Segments};
 
-/// The paths among the tokens of a macro or an attribute, groups in brackets included.
+/// The paths among the tokens of a macro or an attribute, including those in groups.
 pub fn paths(tokens: &TokenStream) -> Vec<Mention> {
     let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
     let mut found = Vec::new();
@@ -25,7 +25,7 @@ pub fn paths(tokens: &TokenStream) -> Vec<Mention> {
     found
 }
 
-/// Whether an identifier after these tokens begins a path: it is no field, method, lifetime or variable of a macro.
+/// Whether an identifier after these tokens starts a path, and is not a field, method, lifetime or macro variable.
 fn begins_path(before: &[TokenTree], is_crate: bool) -> bool {
     let mark = |token: Option<&TokenTree>| match token {
         Some(TokenTree::Punct(mark)) => Some(mark.as_char()),
@@ -41,7 +41,7 @@ fn begins_path(before: &[TokenTree], is_crate: bool) -> bool {
     }
 }
 
-/// The path at the beginning of tokens.
+/// The path at the start of the tokens.
 fn path_of(tokens: &[TokenTree]) -> Segments {
     let mut path = Segments::new();
     let mut at = 0;

@@ -1,50 +1,50 @@
-//! Which geometries are swept.
+//! The choice of geometries for a sweep.
 
 use model::tlb_geometry::{MOST_WAYS, SET_SHIFTS};
 use policy::size::{SizeError, format_bytes, parse_bytes};
 use results::simulation::TlbGeometry;
 
-/// log2 of the page sizes that there can be: 4K to 1G.
+/// log2 of the accepted page sizes: 4K to 1G.
 const PAGE_SHIFTS: std::ops::RangeInclusive<u32> = 12..=30;
 
-/// Numbers from one to another, both among them.
+/// An inclusive range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The first.
+    /// The lower bound, included.
     pub least: u32,
-    /// The last.
+    /// The upper bound, included.
     pub most: u32,
 }
 
-/// The geometries that were asked for.
+/// The requested geometries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
     /// Numbers of sets.
     pub sets: Range,
     /// Numbers of ways.
     pub ways: Range,
-    /// log2 of the page sizes, rising, each once.
+    /// log2 of the page sizes in bytes, ascending, without duplicates.
     pub page_shifts: Vec<u32>,
 }
 
-/// A word that names no geometries.
+/// An invalid choice of geometries.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChosenError {
-    /// No number or range of sets that there can be.
+    /// The argument is not a valid number or range of sets.
     #[error("expected powers of two from 1 to {most}, as 16..{most} or 64, found {0:?}", most = most_sets())]
     Sets(String),
-    /// No number or range of ways that there can be.
+    /// The argument is not a valid number or range of ways.
     #[error("expected 1 to {MOST_WAYS}, as 4..8 or 8, found {0:?}")]
     Ways(String),
-    /// No size.
+    /// The argument is not a size.
     #[error(transparent)]
     Size(#[from] SizeError),
-    /// A page of another size.
+    /// The page size is out of range or not a power of two.
     #[error("expected a power of two from 4K to 1G, found {0}")]
     Page(String),
 }
 
-/// A filtered trace is exact for other geometries only.
+/// A filtered trace is exact only for geometries that were not chosen.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the trace was filtered, and is exact for none of the sets and page sizes that were chosen; choose more sets (--sets), or \
@@ -57,7 +57,7 @@ fn most_sets() -> u32 {
 }
 
 impl Chosen {
-    /// These, with each page size once.
+    /// A choice of these geometries; duplicate page sizes are removed.
     pub fn of(sets: Range, ways: Range, page_shifts: &[u32]) -> Chosen {
         let mut page_shifts = page_shifts.to_vec();
         page_shifts.sort_unstable();
@@ -65,7 +65,7 @@ impl Chosen {
         Chosen { sets, ways, page_shifts }
     }
 
-    /// Whether a geometry is among them.
+    /// Whether a geometry is part of the choice.
     pub fn has(&self, geometry: &TlbGeometry) -> bool {
         let within = |range: &Range, number: u32| (range.least..=range.most).contains(&number);
         within(&self.sets, geometry.sets) && within(&self.ways, geometry.ways)
@@ -78,7 +78,7 @@ impl std::fmt::Display for Chosen {
     }
 }
 
-/// `1 to 15 ways`, `8 ways`, `1 way`.
+/// Formats a range: `1 to 15 ways`, `8 ways`, `1 way`.
 fn named(range: Range, what: &str) -> String {
     match (range.least, range.most) {
         (1, 1) => format!("1 {what}"),
@@ -87,26 +87,26 @@ fn named(range: Range, what: &str) -> String {
     }
 }
 
-/// `LEAST..MOST` or a number.
+/// Parses `LEAST..MOST` or a number.
 fn parse_range(text: &str, fits: impl Fn(u32) -> bool) -> Option<Range> {
     let (least, most) = text.split_once("..").unwrap_or((text, text));
     let (least, most) = (least.parse().ok()?, most.parse().ok()?);
     (least <= most && fits(least) && fits(most)).then_some(Range { least, most })
 }
 
-/// Numbers of sets: `16..2048` or `64`.
+/// Parses numbers of sets: `16..2048` or `64`.
 pub fn parse_sets(text: &str) -> Result<Range, ChosenError> {
     let fits = |sets: u32| sets.is_power_of_two() && sets <= most_sets();
     parse_range(text, fits).ok_or_else(|| ChosenError::Sets(text.to_owned()))
 }
 
-/// Numbers of ways: `4..8` or `8`.
+/// Parses numbers of ways: `4..8` or `8`.
 pub fn parse_ways(text: &str) -> Result<Range, ChosenError> {
     let fits = |ways: u32| (1..=MOST_WAYS).contains(&ways);
     parse_range(text, fits).ok_or_else(|| ChosenError::Ways(text.to_owned()))
 }
 
-/// log2 of a page size.
+/// Parses a page size and returns its log2.
 pub fn parse_page(text: &str) -> Result<u32, ChosenError> {
     let bytes = parse_bytes(text)?;
     let fits = bytes.is_power_of_two() && PAGE_SHIFTS.contains(&bytes.trailing_zeros());

@@ -49,7 +49,7 @@ pub struct Sweep {
 /// Runs `pagelab sim sweep`.
 ///
 /// # Errors
-/// A trace cannot be read, or is exact for none of the geometries; something cannot be written.
+/// A trace cannot be read, is exact for none of the geometries, or an output cannot be written.
 pub fn run(arguments: &Sweep) -> Result<(), Failure> {
     can_be_written(&arguments.html)?;
     let chosen = Chosen::of(arguments.sets, arguments.ways, &arguments.pages);
@@ -65,7 +65,7 @@ pub fn run(arguments: &Sweep) -> Result<(), Failure> {
     }
 }
 
-/// A trace, swept for the geometries that were chosen.
+/// Sweeps a trace for the chosen geometries.
 fn chosen_of(file: &Path, chosen: &Chosen, threads: usize) -> Result<Swept, Failure> {
     let mut swept = swept(file, &chosen.page_shifts, chosen.ways.most, threads)?;
     say_damage(file, &swept.damage);

@@ -1,4 +1,4 @@
-//! Swept traces as tables and heat maps for the terminal, and as JSON.
+//! Formats sweeps as tables and heat maps for the terminal, and as JSON.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use super::super::swept::{Swept, footprint_documents};
 
-/// Columns of ways that a table has at most; JSON and HTML have all.
+/// The most columns of ways in a table; JSON and HTML have all.
 const MOST_COLUMNS: usize = 6;
-/// The ways that a table shows where there are more, besides the fewest and the most.
+/// The ways that a table prefers if there are more than fit, in addition to the fewest and the most.
 const SHOWN_WAYS: [u32; MOST_COLUMNS] = [1, 2, 4, 8, 12, 15];
-/// The same where there are more than 16.
+/// As [`SHOWN_WAYS`], for more than 16 ways.
 const SHOWN_OF_MANY: [u32; MOST_COLUMNS] = [1, 4, 8, 16, 32, 64];
 
-/// A trace of `pagelab.sim-sweep/1`.
+/// The document of a trace in `pagelab.sim-sweep/1`.
 pub fn document(file: &Path, swept: &Swept) -> Value {
     let geometry = |of: &TlbGeometry| json!({ "page_bytes": of.page_bytes, "sets": of.sets, "ways": of.ways, "misses": of.misses });
     json!({
@@ -34,12 +34,12 @@ pub fn document(file: &Path, swept: &Swept) -> Value {
     })
 }
 
-/// Every trace for the terminal.
+/// The text of all traces for the terminal.
 pub fn texts(all: &[(&Path, Swept)], width: usize) -> String {
     all.iter().map(|(file, swept)| text(file, swept, width)).collect::<Vec<_>>().join("\n\n")
 }
 
-/// A table and a heat map for each page size: rows are numbers of sets, columns numbers of ways.
+/// A table and a heat map per page size: one row per number of sets, one column per number of ways.
 fn text(file: &Path, swept: &Swept, width: usize) -> String {
     let sweep = &swept.sweep;
     let mut lines = vec![format!(
@@ -76,7 +76,7 @@ fn of_size(sweep: &Sweep, page_bytes: u64, width: usize) -> String {
     format!("\npages of {}\n{table}\n\n{}", format_bytes(page_bytes), shading.trim_end())
 }
 
-/// The numbers of ways that a table has room for: all, or the fewest, the most, and those that caches usually have.
+/// The numbers of ways that fit into a table: all, or the fewest, the most, and common ones.
 fn shown(ways: &[u32]) -> Vec<u32> {
     if ways.len() <= MOST_COLUMNS {
         return ways.to_vec();

@@ -1,7 +1,7 @@
-//! Work of a study that is counted, and weighed with the costs of its file.
+//! Parts of a study that are counted, and weighed with the costs in its file.
 //!
-//! Counts are exact and the same on every machine, so they are made once and kept in the store, like simulations. What
-//! they cost is said by the file: another cost needs no new count.
+//! Counts are exact and equal on every machine, so they are made once and kept in the store, like simulations. The file gives
+//! the costs: changing a cost needs no new count.
 
 mod stage2;
 
@@ -13,17 +13,17 @@ use study::definition::Definition;
 
 use crate::failure::{Failure, say};
 
-/// The counted work of a study, as far as it has been counted.
+/// The counted part of a study, as far as it has been counted.
 pub struct CountedState<'a> {
-    /// What is counted.
+    /// The definition of the counted part.
     pub counted: &'a Counted,
-    /// Cases that are there.
+    /// The cases in the store.
     cases: Vec<Case>,
-    /// Granules of which there is nothing.
+    /// Granules that have not been counted.
     missing: Vec<String>,
 }
 
-/// What the store keeps of a case.
+/// The form in which the store keeps a case.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     visits: u64,
@@ -31,10 +31,10 @@ struct Kept {
 }
 
 impl<'a> CountedState<'a> {
-    /// What a store has of it; `None` where the study counts nothing.
+    /// Loads the counts from a store; `None` if the study counts nothing.
     ///
     /// # Errors
-    /// A name that cannot be counted; a store that cannot be read.
+    /// The file names something that cannot be counted, or the store cannot be read.
     pub fn of(definition: &'a Definition, store: Option<&Store>) -> Result<Option<CountedState<'a>>, Failure> {
         let Some(counted) = &definition.counted else { return Ok(None) };
         if let Some(what) = stage2::unknown(counted) {
@@ -52,12 +52,12 @@ impl<'a> CountedState<'a> {
         Ok(Some(CountedState { counted, cases, missing }))
     }
 
-    /// What its cases cost; empty where nothing has been counted.
+    /// The costs of the cases; empty if nothing has been counted.
     pub fn table(&self) -> Table {
         Table::of(self.counted, &self.cases)
     }
 
-    /// A word for how far it is, and what is missing.
+    /// The state in a word, and what is missing.
     pub fn told(&self) -> (&'static str, String) {
         if self.missing.is_empty() {
             ("done", String::new())
@@ -71,10 +71,10 @@ impl<'a> CountedState<'a> {
         format!("{} (counted)", self.counted.what)
     }
 
-    /// Counts what is missing.
+    /// Counts the missing granules.
     ///
     /// # Errors
-    /// Memory that the formats cannot map; a store that cannot be written.
+    /// The formats cannot map the memory, or the store cannot be written.
     pub fn run(&self, definition: &Definition, store: &Store) -> Result<(), Failure> {
         for granule in &self.missing {
             say(format_args!("study {}: counting {} with pages of {granule}", definition.name, self.counted.what));
@@ -100,14 +100,14 @@ impl<'a> CountedState<'a> {
     }
 }
 
-/// Everything that decides what is counted, but for the granule and the variant, which the store keeps apart.
+/// A key of everything that determines the counts, except the granule and the variant, which the store keeps separately.
 fn subject(counted: &Counted, phase: &str, backing: &str) -> String {
     let Counted { what, bytes, .. } = counted;
     let version = env!("CARGO_PKG_VERSION");
     json!({ "counted": what, "bytes": bytes, "phase": phase, "backing": backing, "pagelab": version }).to_string()
 }
 
-/// The cases of a granule, in order; `None` where one of them is missing.
+/// The cases of a granule, in order; `None` if one is missing.
 fn of_granule(counted: &Counted, granule: &str, stored: &[Simulation]) -> Option<Vec<Case>> {
     let all = stage2::order().flat_map(|(phase, backing)| {
         let of = subject(counted, phase, backing);

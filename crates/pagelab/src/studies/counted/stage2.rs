@@ -1,4 +1,4 @@
-//! KVM's eager split of arm64 stage 2, counted on tables of pagelab's own: what its walks do, by events that cost time.
+//! KVM's eager page splitting of arm64 stage 2, counted on pagelab's own tables: the events in its walks that cost time.
 
 use paging::Format;
 use paging::InputAddress;
@@ -8,10 +8,10 @@ use paging::stage2_split::{Backing, Build, Counters, Error, Logged, Mode, Option
 use paging::stage2_split::{build_slot, chunk_sizes, log_slot};
 use study::counted::{Case, Counted, Counts, Figure};
 
-/// The name of what is counted.
+/// The name of this count in study files.
 pub const NAME: &str = "stage2-split";
 
-/// Everything that costs time. Each has a cost in the study.
+/// All events that cost time. The study gives the cost of each.
 pub const EVENTS: [&str; 16] = [
     "ioctl",
     "word",
@@ -31,9 +31,9 @@ pub const EVENTS: [&str; 16] = [
     "barrier",
 ];
 
-/// Where a guest's memory begins on QEMU's machine `virt`.
+/// The guest-physical start of memory on QEMU's machine `virt`.
 const FIRST: InputAddress = InputAddress(1 << 30);
-/// Bytes of a cache line, and of the entries in it.
+/// The size of a cache line in bytes, and in table entries.
 const LINE_BYTES: u64 = 64;
 const LINE_ENTRIES: u64 = 8;
 
@@ -45,19 +45,19 @@ const VARIANTS: [(&str, Variant); 4] = [
     ("skip-level3", Variant::SkipPages),
     ("skip-children", Variant::SkipPagesAndChildren),
 ];
-/// Logging is switched on; the log is cleared.
+/// The two phases: dirty logging is enabled; the log is cleared.
 const MODES: [(&str, Mode); 2] = [("enable", Mode::Enable), ("clear", Mode::Clear)];
-/// What enabling does without the walk that takes write permission.
+/// The phase of enabling without the walk that write-protects.
 const SPLIT_ALONE: &str = "split";
 /// All phases, in the order of tables.
 const PHASES: [&str; 3] = ["enable", "clear", SPLIT_ALONE];
 
-/// Every phase of every backing, in the order of tables.
+/// Every phase and backing, in the order of tables.
 pub fn order() -> impl Iterator<Item = (&'static str, &'static str)> {
     PHASES.into_iter().flat_map(|phase| BACKINGS.into_iter().map(move |(backing, _)| (phase, backing)))
 }
 
-/// A name of a study that cannot be counted here, in words.
+/// An error message if the study names something that cannot be counted here.
 pub fn unknown(counted: &Counted) -> Option<String> {
     let events: Vec<String> = counted.costs.events.iter().map(|cost| cost.event.clone()).collect();
     let without = EVENTS.iter().find(|event| events.iter().all(|known| known != *event));
@@ -82,7 +82,7 @@ fn of(key: &str, names: &[String], known: &[&str]) -> Option<String> {
 /// Counts every case of a granule, phase by phase.
 ///
 /// # Errors
-/// More memory than tables of this format can map, or not whole blocks.
+/// The memory exceeds what tables of this format can map, or is not a whole number of blocks.
 pub fn cases(counted: &Counted, granule: &str) -> Result<Vec<Case>, Error> {
     let known = GRANULES.iter().find(|(name, _)| *name == granule);
     let Some((_, size)) = known else { return Ok(Vec::new()) };
@@ -119,13 +119,14 @@ fn logged(format: Arm64Stage2, bytes: u64, backing: Backing, mode: Mode, variant
     let slot = Slot { ipa: FIRST, bytes };
     let mut tables = build_slot(format, slot, backing)?;
     let chunk_bytes = chunk_sizes(format.granule()).last().copied().unwrap_or_default();
-    // Both ways of building count the same, and this one is faster.
+    // Both ways of building tables give the same counts; this one is faster.
     log_slot(&mut tables, slot, Options { variant, build: Build::Fill, chunk_bytes, mode })
 }
 
-/// The events of both walks.
+/// Combines the events of both walks.
 fn counts(protect: &Counters, split: &Counters, mode: Mode, backing: Backing, page_bytes: u64) -> Counts {
-    // What one walk has read is still in the cache when the other reads it 64 pages later, and what was just built is too.
+    // Table entries that one walk read are still cached when the other walk reads them 64 pages later, and so are newly built
+    // tables.
     let cold = match (mode, backing) {
         (Mode::Enable, Backing::Pages) => protect.cache_lines + split.cache_lines,
         (Mode::Clear, Backing::Pages) | (Mode::Enable, _) => protect.cache_lines,

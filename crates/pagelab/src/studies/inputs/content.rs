@@ -1,7 +1,7 @@
-//! What is in an input, as a hash.
+//! Hashes the content of an input.
 //!
-//! Another user may own the files, and may change them at any time. So every directory is entered from the one before it, which is
-//! held open, no link is followed, and nothing but a regular file is opened.
+//! Another user may own the files and change them at any time. So every directory is opened relative to its parent's
+//! descriptor, links are not followed, and only regular files are opened.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -14,15 +14,15 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use results::place::{descriptor_path, kind};
 use sha2::{Digest, Sha256};
 
-/// Directories in each other that are entered. Each has a descriptor.
+/// The depth limit of nested directories. Each level needs a descriptor.
 const MAX_DEPTH: usize = 200;
-/// Bytes that are read at once.
+/// The size of the read buffer.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// The hash of all files below a directory, in hexadecimal: their paths, and what is in them, in the order of the paths.
+/// The hash, in hexadecimal, of all files below a directory: their paths and contents, in the order of paths.
 ///
 /// # Errors
-/// Those of the system; a file that was replaced while it was read; too many directories in each other.
+/// An error of the system; a file was replaced while it was read; directories are nested too deeply.
 pub fn hash(directory: &Path) -> io::Result<String> {
     let opened = openat(AT_FDCWD, directory, DIRECTORY, Mode::empty())?;
     let mut content = Content { hash: Sha256::new(), buffer: vec![0; BUFFER_BYTES] };
@@ -30,13 +30,13 @@ pub fn hash(directory: &Path) -> io::Result<String> {
     Ok(hexadecimal(&content.hash.finalize()))
 }
 
-/// Bytes in hexadecimal.
+/// Formats bytes in hexadecimal.
 pub fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 const DIRECTORY: OFlag = OFlag::O_DIRECTORY.union(READING);
-/// A pipe, which somebody may put in the place of a file, is not waited for.
+/// O_NONBLOCK, because another user may replace a file by a FIFO, on which open would block.
 const READING: OFlag = OFlag::O_RDONLY.union(OFlag::O_NOFOLLOW).union(OFlag::O_NONBLOCK).union(OFlag::O_CLOEXEC);
 
 struct Content {
@@ -45,7 +45,7 @@ struct Content {
 }
 
 impl Content {
-    /// Adds regular files and links below a directory; what is neither (a socket) is no content.
+    /// Adds regular files and links below a directory; others (such as sockets) are ignored.
     fn add(&mut self, directory: &OwnedFd, path: &Path, depth: usize) -> io::Result<()> {
         if depth > MAX_DEPTH {
             return Err(io::Error::other(format!("more than {MAX_DEPTH} directories in each other")));
@@ -85,7 +85,7 @@ impl Content {
         self.add_path(path);
         let size = opened.st_size.cast_unsigned();
         self.hash.update(size.to_le_bytes());
-        // No more: somebody may write to it for ever.
+        // Reads at most the initial size: another process may append to the file without end.
         let mut file = file.take(size);
         loop {
             match file.read(&mut self.buffer)? {
@@ -122,7 +122,7 @@ mod tests {
         }
     }
 
-    /// Inputs that were made by earlier versions are known by it.
+    /// Inputs of earlier versions are identified by this order.
     #[test]
     fn paths_are_in_the_order_of_their_components() {
         let directory = tempfile::tempdir().unwrap();

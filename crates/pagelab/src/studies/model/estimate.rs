@@ -1,11 +1,11 @@
-//! How long simulations will take, as earlier ones of the study took.
+//! Estimates the duration of simulations from earlier ones of the study.
 
 use super::ModelRow;
 use super::outcome::Outcome;
 
-/// Seconds that recording and simulating a row will take under so many policies, by the accesses per second of what the study
-/// has simulated. Its trace is taken to have as many accesses as it had on another machine, or as those of other workloads
-/// have on average. `None` where it is unknown how long it took.
+/// Seconds for recording and simulating a row under `policies` policies, from the accesses per second of earlier simulations
+/// of the study. The trace is assumed to have as many accesses as on another machine, or the average of other workloads.
+/// `None` if earlier durations are unknown.
 pub fn estimated_s(row: &ModelRow, all: &[ModelRow], policies: usize) -> Option<f64> {
     let timed: Vec<(u64, f64)> = all.iter().flat_map(of_row).collect();
     let took_s: f64 = timed.iter().map(|(_, took_s)| took_s).sum();
@@ -18,7 +18,7 @@ pub fn estimated_s(row: &ModelRow, all: &[ModelRow], policies: usize) -> Option<
     Some(expected * policies as f64 / (accesses / took_s))
 }
 
-/// Accesses and seconds of each simulation of a row that says them.
+/// Accesses and seconds of each simulation of a row that recorded them.
 fn of_row(row: &ModelRow) -> impl Iterator<Item = (u64, f64)> + '_ {
     row.stored.values().filter_map(Outcome::timed)
 }

@@ -1,4 +1,4 @@
-//! Workloads on model machines: recorded once, simulated on every machine under every policy.
+//! Workloads on model machines: each is recorded once, and simulated on every machine under every policy.
 
 mod estimate;
 mod outcome;
@@ -28,39 +28,39 @@ use crate::sim::{self, Answered, machines};
 
 /// A workload, or one of its variants, on a model machine.
 pub struct ModelRow {
-    /// What is simulated.
+    /// The simulated workload.
     pub workload: Workload,
-    /// The machine by its own name.
+    /// The machine's own name.
     pub machine: String,
-    /// How the study names it: the same, or a file.
+    /// The machine as named in the study: the same name, or a file.
     named: String,
-    /// What decides what comes of it.
+    /// Everything that determines the results.
     subject: Subject,
-    /// How far it is.
+    /// The state of the simulations.
     pub progress: Progress,
-    /// What the store has of it, by policy: of what there is now, or where there is none of the build that differs least.
+    /// The stored outcomes by policy: of the current subject, or, if there are none, of the build that differs least.
     stored: BTreeMap<String, Outcome>,
-    /// What made these.
+    /// The subject of the stored outcomes.
     made_of: Subject,
 }
 
-/// How far a simulation is.
+/// The state of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It cannot be made, for this reason.
+    /// The simulation is impossible, for this reason.
     Refused(String),
-    /// It has not been made, or not of what there is now, for this reason.
+    /// The simulation is missing or outdated, for this reason.
     Missing(String),
-    /// It was tried, and failed for this reason.
+    /// The simulation failed, for this reason.
     Failed(String),
-    /// It is done.
+    /// The simulation is done.
     Done,
 }
 
 /// Every workload on every model machine of a study.
 ///
 /// # Errors
-/// A machine that there is not, two of one name; a store that cannot be read.
+/// A machine does not exist, two machines have the same name, or the store cannot be read.
 pub fn rows(definition: &Definition, store: Option<&Store>) -> Result<Vec<ModelRow>, Failure> {
     let known = store.map(|store| store.simulations_of(&definition.name)).transpose().map_err(Failure::input)?;
     let known = known.unwrap_or_default();
@@ -82,12 +82,12 @@ pub fn rows(definition: &Definition, store: Option<&Store>) -> Result<Vec<ModelR
     Ok(rows)
 }
 
-/// The workloads that model machines have: those that measure a series are derived, and not simulated.
+/// The workloads for model machines. Workloads of a series are excluded: their results are derived, not simulated.
 fn modelled_workloads(definition: &Definition) -> impl Iterator<Item = &Workload> {
     definition.workloads.iter().filter(|workload| !definition.is_of_series(workload))
 }
 
-/// The model machines of a study: how it names each, and what that is.
+/// The model machines of a study, each with its name in the study.
 fn machines_of(definition: &Definition) -> Result<Vec<(String, Machine)>, Failure> {
     let mut all: Vec<(String, Machine)> = Vec::new();
     for named in definition.machines.iter().filter(|machine| *machine != HOST) {
@@ -104,7 +104,7 @@ fn machines_of(definition: &Definition) -> Result<Vec<(String, Machine)>, Failur
     Ok(all)
 }
 
-/// A workload on a machine, by what a store has of that machine.
+/// The row of a workload on a machine, from the stored outcomes of that machine.
 fn row(
     definition: &Definition,
     workload: Workload,
@@ -119,7 +119,7 @@ fn row(
         }
     }
     let read = |(text, outcomes)| Some((Subject::read(text)?, outcomes));
-    // A variant whose trace is another one's has no part in its figures.
+    // A variant whose trace belongs to another variant does not use the results of that trace.
     let alike = by_subject.into_iter().filter(|_| workload.missing.is_none()).filter_map(read);
     let alike = alike.filter(|(of, _)| of.asks_as(&subject));
     let has_failed = |outcomes: &BTreeMap<String, Outcome>| outcomes.values().any(|one| one.failure().is_some());
@@ -132,15 +132,15 @@ fn row(
     row
 }
 
-/// What must be known of figures of a whole machine.
+/// The note on figures of a whole machine.
 const OF_MACHINE: &str = "a whole machine was recorded, with physical addresses: what its programs touch counts as the kernel's own accesses do, as if the direct map translated both";
 
-/// Programs whose own accesses are not the workload's.
+/// Programs whose own accesses are not part of the workload.
 const SHELLS: [&str; 4] = ["sh", "bash", "dash", "/bin/sh"];
-/// Built-in workloads that start what is measured.
+/// Built-in workloads that start the measured program.
 const STARTERS: [[&str; 3]; 2] = [["pagelab", "workload", "copies"], ["pagelab", "workload", "spec-cpu"]];
 
-/// Why a workload cannot be recorded here, or simulated at all.
+/// Why a workload cannot be recorded on this host, or cannot be simulated at all.
 fn refused(definition: &Definition, workload: &Workload) -> Option<String> {
     let recorded = workload.trace.is_none().then(|| recorded(workload));
     let is_here = || recorded.and_then(|recorded| is_here(workload, recorded).err());
@@ -176,7 +176,7 @@ pub fn never(definition: &Definition, workload: &Workload) -> Option<String> {
         .then(|| format!("the baseline {} is no policy of model machines", definition.baseline))
 }
 
-/// Why the policies of a study do not concern what would be recorded.
+/// Why the policies of a study do not apply to what would be recorded.
 fn of_other_kind(definition: &Definition, recorded: &[String]) -> Option<&'static str> {
     match (is_over_boots(definition), is_machine(recorded)) {
         (true, false) => Some(
@@ -190,12 +190,12 @@ fn of_other_kind(definition: &Definition, recorded: &[String]) -> Option<&'stati
 }
 
 impl ModelRow {
-    /// Whether it can be simulated and has not been.
+    /// Whether the simulation is possible and has not been done.
     pub fn is_missing(&self) -> bool {
         matches!(self.progress, Progress::Missing(_) | Progress::Failed(_))
     }
 
-    /// A word for how far it is, and why.
+    /// The state in a word, and the reason.
     pub fn told(&self) -> (&'static str, String) {
         match &self.progress {
             Progress::Refused(why) => ("cannot be run", why.clone()),
@@ -205,7 +205,7 @@ impl ModelRow {
         }
     }
 
-    /// What is there wherever it was made says more than what is not here.
+    /// Determines the state. Stored outcomes count, wherever they were made, even if this host lacks the programs.
     fn progress_of(&self, definition: &Definition) -> Progress {
         let changed = self.made_of.changed(&self.subject);
         let lacking: Vec<&str> = modelled(definition).filter(|policy| self.outcome(policy).is_none()).collect();
@@ -229,12 +229,12 @@ impl ModelRow {
         }
     }
 
-    /// Seconds that what is missing of it will take, as earlier simulations took; `None` where none says that.
+    /// Estimated seconds for the missing simulations, from earlier ones; `None` if there are none to compare with.
     pub fn estimated_s(&self, definition: &Definition, all: &[ModelRow]) -> Option<f64> {
         estimate::estimated_s(self, all, modelled(definition).count())
     }
 
-    /// The row of the matrix.
+    /// The row in the matrix.
     pub fn shown(&self, definition: &Definition) -> Row {
         let (name, machine, policies) = (&self.workload.name, &self.machine, &definition.policies);
         let own = Row { provenance: Provenance::Modelled, ..Row::without(name, machine, policies, &self.told().1) };
@@ -261,7 +261,7 @@ impl ModelRow {
         }
     }
 
-    /// What must be known to read its figures.
+    /// Notes on the limits of its figures.
     fn notes(&self) -> Vec<String> {
         let changed = self.made_of.changed(&self.subject);
         let stale = (!changed.is_empty()).then(|| format!("its figures are of {}", changed.join(", ")));
@@ -275,7 +275,7 @@ impl ModelRow {
         notes
     }
 
-    /// The commands that make it again.
+    /// The commands that reproduce it.
     fn origin(&self, definition: &Definition) -> Origin {
         let trace = self.workload.trace.clone();
         let file = trace.clone().unwrap_or_else(|| "a.trace".to_owned());
@@ -292,12 +292,12 @@ impl ModelRow {
         Origin { commands, programs: self.made_of.programs().clone(), ..Origin::default() }
     }
 
-    /// What a policy gave, which the store has by the name that models have for it.
+    /// The outcome of a policy, which the store keeps under the model's name of the policy.
     fn outcome(&self, policy: &str) -> Option<&Outcome> {
         self.stored.get(&canonical(policy))
     }
 
-    /// What the store keeps of it.
+    /// The simulation in the form in which the store keeps it.
     fn simulation(&self, definition: &Definition, policy: String, outcome: &Outcome) -> Simulation {
         let (study, workload) = (definition.name.clone(), self.workload.name.clone());
         let of = OfStudy { study, workload, subject: self.subject.text() };
@@ -305,15 +305,15 @@ impl ModelRow {
     }
 }
 
-/// The policies of a study that models have.
+/// The policies of a study that models support.
 fn modelled(definition: &Definition) -> impl Iterator<Item = &str> {
     definition.policies.iter().map(String::as_str).filter(|policy| is_modelled(policy))
 }
 
-/// Records and simulates what is missing. What goes wrong with a workload is said and kept; the others go on.
+/// Records and simulates what is missing. An error in a workload is reported and stored, and the other workloads continue.
 ///
 /// # Errors
-/// A signal; a store that cannot be written.
+/// A signal stopped pagelab, or the store cannot be written.
 pub fn run(definition: &Definition, rows: &[ModelRow], arguments: &Run, store: &Store) -> Result<(), Failure> {
     let mut workloads: Vec<&Workload> = Vec::new();
     for row in rows.iter().filter(|row| row.is_missing() && arguments.is_named(&row.workload.name)) {
@@ -347,7 +347,7 @@ pub fn run(definition: &Definition, rows: &[ModelRow], arguments: &Run, store: &
     Ok(())
 }
 
-/// The name that models have for a policy.
+/// The model's name of a policy.
 fn canonical(policy: &str) -> String {
     policy.parse::<ModelPolicy>().map_or(policy.to_owned(), |policy| policy.to_string())
 }

@@ -1,4 +1,4 @@
-//! What came of a simulation, as the store keeps it, and as the matrix shows it.
+//! The outcome of a simulation, as the store keeps it and as the matrix shows it.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,11 @@ use study::matrix::wins::Race;
 use study::matrix::{Cell, Standing};
 use study::stats::Effect;
 
-/// Why there is nothing where nobody tried.
+/// The reason for a missing figure if no simulation was tried.
 pub const UNSIMULATED: &str = "not simulated yet";
 
-/// Whether models have a policy. A direct map of several sizes is none: how much there is of each no name says.
+/// Whether models support a policy. They do not support a direct map of several leaf sizes, because its name does not give
+/// the share of each.
 pub fn is_modelled(policy: &str) -> bool {
     match policy.parse() {
         Ok(ModelPolicy::Kernel(policy)) => policy.direct_map().is_none(),
@@ -22,30 +23,30 @@ pub fn is_modelled(policy: &str) -> bool {
     }
 }
 
-/// What a model machine gave, as the store keeps it.
+/// The outcome on a model machine, as the store keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
 pub enum Outcome {
-    /// Figures of the whole trace.
+    /// The simulation reached the end of the trace.
     Ran {
-        /// Every count by its name.
+        /// Every count, by name.
         figures: BTreeMap<String, u64>,
-        /// Whether the policy held, or asked for nothing.
+        /// Whether the policy held, or made no request.
         is_held: bool,
         /// Absent where nothing was asked.
         coverage_ratio: Option<f64>,
-        /// What must be known to read them.
+        /// Notes that a reader of the figures needs.
         notes: Vec<String>,
         /// Its share of the seconds that recording and simulating took.
         #[serde(skip_serializing_if = "Option::is_none")]
         took_s: Option<f64>,
     },
-    /// There can be none, for this reason.
+    /// The simulation is impossible, for this reason.
     Missing {
         /// The reason.
         why: String,
     },
-    /// There are none yet: it was tried, and failed for this reason.
+    /// The simulation failed, for this reason.
     Failed {
         /// The reason.
         why: String,
@@ -53,7 +54,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// What the simulation of a policy gave, what must be known of its machine and trace, and its share of the time.
+    /// Makes an outcome from the result for a policy, the notes on its machine and trace, and its share of the time.
     pub fn of(outcome: Result<Cost, Missing>, notes: &[String], took_s: f64) -> Outcome {
         use policy::verdict::Holding::{Held, NotAsked};
         match outcome {
@@ -68,17 +69,17 @@ impl Outcome {
         }
     }
 
-    /// Reads what the store has; `None` where it is of a later version, or damaged.
+    /// Parses a stored outcome; `None` if it is from a later version, or damaged.
     pub fn read(text: &str) -> Option<Outcome> {
         serde_json::from_str(text).ok()
     }
 
-    /// What the store keeps.
+    /// The text for the store.
     pub fn text(&self) -> String {
         serde_json::json!(self).to_string()
     }
 
-    /// Whether another one says the same: words beside figures do not count.
+    /// Whether another outcome is equal, ignoring notes and times.
     pub fn agrees(&self, other: &Outcome) -> bool {
         match (self, other) {
             (
@@ -89,7 +90,7 @@ impl Outcome {
         }
     }
 
-    /// Accesses of its trace, and the seconds that it took.
+    /// The accesses of its trace and the seconds that it took.
     pub fn timed(&self) -> Option<(u64, f64)> {
         match self {
             Outcome::Ran { figures, took_s: Some(took_s), .. } => Some((*figures.get("accesses")?, *took_s)),
@@ -97,7 +98,7 @@ impl Outcome {
         }
     }
 
-    /// What must be known to read its figures.
+    /// Notes on the limits of its figures.
     pub fn notes(&self) -> &[String] {
         match self {
             Outcome::Ran { notes, .. } => notes,
@@ -105,7 +106,7 @@ impl Outcome {
         }
     }
 
-    /// Why there is none yet.
+    /// Why the simulation failed, if it did.
     pub fn failure(&self) -> Option<&str> {
         match self {
             Outcome::Failed { why } => Some(why),
@@ -122,7 +123,7 @@ impl Outcome {
     }
 }
 
-/// A policy on a machine, beside the figures of the baseline there.
+/// The cell of a policy on a machine, relative to the baseline's figures there.
 pub fn cell(
     definition: &Definition,
     policy: &str,
@@ -162,7 +163,7 @@ pub fn cell(
     }
 }
 
-/// A model has no noise: those with the least figure are in front.
+/// Models have no noise: the policies with the lowest figure win.
 pub fn race(cells: &[Cell], metric: &str) -> Race {
     let figure = |cell: &Cell| cell.medians.get(metric).copied().filter(|_| cell.standing != Standing::NotHeld);
     let running: Vec<usize> = (0..cells.len()).filter(|at| figure(&cells[*at]).is_some()).collect();

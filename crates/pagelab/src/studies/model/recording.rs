@@ -1,4 +1,4 @@
-//! Workloads recorded for model machines: once, and again where something of them has changed.
+//! Records workloads for model machines: once, and again after a change.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use crate::sim;
 use crate::studies::inputs;
 use crate::studies::programs::Files;
 
-/// The trace of a workload: the one that was recorded before, where nothing of it has changed since, or a new one.
+/// The trace of a workload: the earlier one if nothing has changed since, or a new one.
 ///
 /// # Errors
-/// It cannot be recorded, or not wholly; a file cannot be written.
+/// The workload cannot be recorded completely, or a file cannot be written.
 pub fn trace_of(definition: &Definition, workload: &Workload, store: &Store) -> Result<PathBuf, Failure> {
     let directory = store.path().with_extension("traces");
     files::make_directories(&directory).map_err(Failure::input)?;
@@ -27,17 +27,17 @@ pub fn trace_of(definition: &Definition, workload: &Workload, store: &Store) -> 
         name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect()
     };
     let name = format!("{}-{}-{}", definition.name, definition.size.name(), plain(&workload.name));
-    // A directory of its own: traces of forked processes lie beside that of the first, and are found by its name.
+    // Each trace has its own directory: traces of forked processes are next to the first one, and are found by its name.
     let (whole, partial) = (directory.join(&name), directory.join(format!("{name}.partial")));
     let file = whole.join(TRACE);
     let own = std::env::current_exe().map_err(|error| Failure::about(&file, error))?;
-    // Recordings run as the user of pagelab, who executes no file of another user.
+    // Recordings run as the user of pagelab, who does not execute files of other users.
     let workload = &inputs::ready(&Workload { user: None, ..workload.clone() })?;
     let mut words: Vec<String> = recorded(workload).to_vec();
     if let Some(first) = words.first_mut().filter(|first| *first == "pagelab") {
         *first = own.to_string_lossy().into_owned();
     }
-    // Inputs are there now, and programs may be among them.
+    // Determined only now: inputs have been made, and programs may be among them.
     let subject = Subject::of(definition, workload, &mut Files::default()).text();
     let is_of = |known: String| {
         let Workload { skipped, .. } = workload;
@@ -78,7 +78,7 @@ pub fn trace_of(definition: &Definition, workload: &Workload, store: &Store) -> 
     Ok(file)
 }
 
-/// Words of `record` that say what of a workload is recorded.
+/// Arguments of `record` that select what of a workload is recorded.
 pub fn options(definition: &Definition, workload: &Workload) -> Vec<String> {
     let system = is_machine(recorded(workload)).then(|| vec!["--system".to_owned()]);
     let number = |name: &str, number: u64| vec![format!("--{name}"), number.to_string()];
@@ -87,7 +87,7 @@ pub fn options(definition: &Definition, workload: &Workload) -> Vec<String> {
     [system, skipped, most].into_iter().flatten().flatten().collect()
 }
 
-/// The trace of the first process, in the directory of a workload.
+/// The file name of the first process's trace in the directory of a workload.
 const TRACE: &str = "trace";
-/// Beside it: what was recorded, by which builds.
+/// The file next to it that says what was recorded, with which builds.
 const SUBJECT: &str = "recorded.json";

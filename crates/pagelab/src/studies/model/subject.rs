@@ -1,4 +1,4 @@
-//! What decides what comes of a simulation: what is asked, and the files and builds that answer.
+//! Everything that determines the outcome of a simulation: the request, and the files and builds that serve it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,18 +12,19 @@ use study::definition::{Definition, Workload};
 use crate::studies::inputs;
 use crate::studies::programs::{Files, Programs, rebuilt};
 
-/// This pagelab: its version, and the commit that it was built from.
+/// The version of this pagelab and the commit it was built from.
 const PAGELAB: &str = env!("PAGELAB_VERSION");
 
-/// What is simulated, as the store keeps it. What it names is asked; hashes and pagelab say what answers.
+/// The subject of a simulation as the store keeps it. Names describe the request; hashes and pagelab's version identify the
+/// files and the build that serve it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
-    /// The trace, where it is not recorded for this.
+    /// The trace, if it is not recorded for this simulation.
     trace: Option<Trace>,
-    /// What is recorded.
+    /// The recorded command.
     command: Option<Vec<String>>,
     env: BTreeMap<String, String>,
-    /// Instructions of a thread that are recorded at most.
+    /// The most instructions recorded per thread.
     instructions: Option<u64>,
     /// Instructions of a thread before these.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,25 +42,25 @@ pub struct Subject {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Trace {
-    /// The name of the file.
+    /// The file name.
     file: Option<String>,
     /// SHA-256 of it; absent where it is not here.
     sha256: Option<String>,
 }
 
-/// What of a workload is recorded: its command, or another one that it names for that.
+/// The command to record: the workload's command, or another one that it names for recording.
 pub fn recorded(workload: &Workload) -> &[String] {
     workload.recorded.as_deref().unwrap_or(&workload.command)
 }
 
-/// Whether what is recorded is a whole machine, with physical addresses.
+/// Whether the command is a whole machine, which is recorded with physical addresses.
 pub fn is_machine(recorded: &[String]) -> bool {
     let name = recorded.first().and_then(|first| Path::new(first).file_name());
     name.is_some_and(|name| name.to_string_lossy().starts_with("qemu-system-"))
 }
 
 impl Subject {
-    /// What there is to simulate of a workload, on whatever machine.
+    /// The subject of a workload, for any machine.
     pub fn of(definition: &Definition, workload: &Workload, files: &mut Files) -> Subject {
         let trace = workload.trace.as_ref().map(|trace| Trace {
             file: Path::new(trace).file_name().map(|name| name.to_string_lossy().into_owned()),
@@ -82,29 +83,29 @@ impl Subject {
         }
     }
 
-    /// The same on a machine.
+    /// The subject on a specific machine.
     pub fn on(&self, machine: &Machine) -> Subject {
         let read = Sha256::digest(format!("{machine:?}"));
         let machine = read.iter().map(|byte| format!("{byte:02x}")).collect();
         Subject { machine: Some(machine), ..self.clone() }
     }
 
-    /// Reads what the store has; `None` where it is no simulation of a trace.
+    /// Parses a stored subject; `None` if it does not describe the simulation of a trace.
     pub fn read(text: &str) -> Option<Subject> {
         serde_json::from_str(text).ok()
     }
 
-    /// What the store keeps.
+    /// The text for the store.
     pub fn text(&self) -> String {
         json!(self).to_string()
     }
 
-    /// The programs that are recorded, each with the SHA-256 of its file.
+    /// The recorded programs, each with the SHA-256 of its file.
     pub fn programs(&self) -> &Programs {
         &self.programs
     }
 
-    /// Whether both ask the same, whatever files and builds answer.
+    /// Whether both make the same request, regardless of files and builds.
     pub fn asks_as(&self, other: &Subject) -> bool {
         let asked = |of: &Subject| {
             let file = of.trace.as_ref().map(|trace| trace.file.clone());
@@ -113,7 +114,7 @@ impl Subject {
         asked(self) == asked(other)
     }
 
-    /// What is another one now, in words; what only one of both knows says nothing.
+    /// Text on which files and builds have changed; those known to only one of the two do not count.
     pub fn changed(&self, now: &Subject) -> Vec<String> {
         let mut changed = Vec::new();
         let sha256 = |of: &Subject| of.trace.as_ref().and_then(|trace| trace.sha256.clone());

@@ -1,34 +1,34 @@
-//! Bytes that follow from a size by exact arithmetic, for a layout of page tables.
+//! Derives bytes from a size by exact arithmetic, for a layout of page tables.
 
 use paging::format::named::Named;
 use paging::{Format, with_format};
 use policy::size::{PageSize, format_bytes};
 
-/// What of a series is derived.
+/// The quantity that a series derives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Page cache that holds a file: whole base pages.
+    /// The page cache of a file, in whole base pages.
     PageCache,
-    /// Page tables below the root for memory that begins a table of every level.
+    /// Page tables below the root, for memory that starts at a table boundary of every level.
     TableGrowth,
 }
 
-/// What can be derived, by the name of the workload that measures it.
+/// The quantities that can be derived, by the name of the workload that measures them.
 pub const ALL: [(&str, What); 2] = [("page-cache", What::PageCache), ("table-growth", What::TableGrowth)];
 
-/// A format of page tables, and the leaves that map memory.
+/// A page-table format and the leaf level that maps memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     format: Named,
-    /// The level of the leaves, from the bottom.
+    /// The level of the leaves; 0 is the lowest.
     level: u8,
 }
 
 impl Layout {
-    /// `arm64-64k-48`, or with leaves of another size than the base page `x86-64 2M`.
+    /// Parses `arm64-64k-48`, or `x86-64 2M` with a leaf size other than the base page.
     ///
     /// # Errors
-    /// No format of that name; no such leaves.
+    /// The format does not exist, or does not have these leaves.
     pub fn read(text: &str) -> Result<Layout, String> {
         let (name, leaf) = text.split_once(' ').map_or((text, None), |(name, leaf)| (name, Some(leaf)));
         let format: Named = name.parse().map_err(|error| format!("layout {text:?}: {error}"))?;
@@ -44,12 +44,12 @@ impl Layout {
         })
     }
 
-    /// The base page, bytes.
+    /// The base page size in bytes.
     pub fn base_bytes(&self) -> u64 {
         with_format!(self.format, format => format.geometry().page_bytes() << format.run_bits())
     }
 
-    /// Bytes held for a size; `None` where the format cannot map so much.
+    /// Bytes used for a size; `None` if the format cannot map that much.
     pub fn held_bytes(&self, what: What, bytes: u64) -> Option<u64> {
         match what {
             What::PageCache => Some(bytes.next_multiple_of(self.base_bytes())),
@@ -58,12 +58,12 @@ impl Layout {
     }
 }
 
-/// Page tables below the root. What software writes as one (sixteen entries of a 64K software page) makes its tables as much
-/// larger, and what one of them spans.
+/// Bytes of page tables below the root. If software treats a group of entries as one (sixteen for a 64K software page), its
+/// tables, and the range that each spans, are larger by that factor.
 fn table_bytes(format: &impl Format, leaf_level: u8, bytes: u64) -> Option<u64> {
     let geometry = format.geometry();
     let run = format.run_bits();
-    // Half of the addresses is the kernel's, in formats that have both in one table.
+    // In formats with kernel and user addresses in one table, half of the addresses belong to the kernel.
     if u128::from(bytes) > geometry.input_bytes() / 2 {
         return None;
     }
@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    /// The same by building the tables. With 64K software pages a table is sixteen of the hardware's.
+    /// The same figure by building the tables. With 64K software pages, a table consists of sixteen hardware tables.
     fn built(text: &str, leaf_bytes: u64, bytes: u64) -> u64 {
         let layout = Layout::read(text).unwrap();
         with_format!(layout.format, format => {
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(large.held_bytes(What::TableGrowth, 1 << 30), Some(8 << 10), "a PMD and a PUD table");
     }
 
-    /// RISC-V 64K base pages, RFC v2: a table of 64K for 32M, and one for 16G.
+    /// RISC-V 64K base pages, RFC v2: one 64K table per 32M, and one per 16G.
     #[test]
     fn tables_of_software_pages_are_those_of_the_series() {
         let held = |bytes| Layout::read("sv39-64k").unwrap().held_bytes(What::TableGrowth, bytes);

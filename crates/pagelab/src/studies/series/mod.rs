@@ -1,4 +1,4 @@
-//! Series of sizes of a study: what is derived for each layout, and what hosts measured.
+//! Series over sizes in a study: derived figures for each layout, and measured ones for each host.
 
 mod derived;
 
@@ -10,15 +10,15 @@ use study::series::{Column, Filled, Series};
 
 use self::derived::{ALL, Layout, What};
 
-/// Whether the program can derive the series of a study.
+/// Checks that the program can derive the series of a study.
 ///
 /// # Errors
-/// What it does not know, or what a layout cannot map.
+/// An unknown name, or a size that a layout cannot map.
 pub fn check(definition: &Definition) -> Result<(), String> {
     definition.series.iter().try_for_each(|series| of_series(series).map(drop))
 }
 
-/// What is derived, and for which layouts.
+/// The quantity that is derived, and the layouts.
 fn of_series(series: &Series) -> Result<(What, Vec<Layout>), String> {
     let name = &series.name;
     let known: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
@@ -29,7 +29,7 @@ fn of_series(series: &Series) -> Result<(What, Vec<Layout>), String> {
     Ok((*what, series.layouts.iter().map(read).collect::<Result<_, _>>()?))
 }
 
-/// The series of a study with their figures. `latest`: of a workload what each host last measured, with how the host is called.
+/// The series of a study with their figures. `latest` returns, for a workload, each host's label and its latest comparison.
 pub fn filled(definition: &Definition, latest: &dyn Fn(&str) -> Vec<(String, Comparison)>) -> Vec<Filled> {
     let fill = |series: &Series| {
         let (what, layouts) = of_series(series).ok()?;
@@ -53,7 +53,7 @@ pub fn filled(definition: &Definition, latest: &dyn Fn(&str) -> Vec<(String, Com
     definition.series.iter().filter_map(fill).collect()
 }
 
-/// The medians of a comparison under the baseline; `None` where it has none.
+/// The medians of a comparison under the baseline; `None` if there are none.
 fn measured(series: &Series, name: String, comparison: &Comparison, layout: Option<String>) -> Option<Column> {
     let medians = &comparison.analysis.as_ref()?.arms.get(comparison.design.baseline)?.medians;
     let held = |bytes: &u64| medians.get(&Series::metric(*bytes)).copied();
@@ -62,8 +62,8 @@ fn measured(series: &Series, name: String, comparison: &Comparison, layout: Opti
     is_any.then_some(Column { name, provenance: Provenance::Measured, held_bytes, layout })
 }
 
-/// The layout of a machine, without large leaves: by its base page, and for page tables by its instruction set too. How many
-/// levels it has the kernel does not say: the first that could be its own.
+/// The layout of a machine without large leaves: selected by its base page, and for page tables by its instruction set, too.
+/// The kernel does not report the number of levels, so this returns the first layout that may match.
 fn of_machine(what: What, machine: &Machine, series: &Series, layouts: &[Layout]) -> Option<String> {
     let family = match machine.arch.as_str() {
         "x86_64" => "x86-64",

@@ -1,4 +1,4 @@
-//! What the tasks of a study have left, merged into its store; and what is missing.
+//! Merges the results of a study's tasks into its store, and reports what is missing.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use crate::output::{open, print};
 use crate::studies::arguments::Which;
 use crate::studies::merge;
 
-/// Merges the shards of a study into its store, and says what is missing. It can be done again.
+/// Merges the shards of a study into its store, and reports what is missing. It can be repeated.
 ///
 /// # Errors
-/// The store cannot be read or written; tasks without a result.
+/// The store cannot be read or written, or tasks have no result.
 pub fn collect(which: &Which) -> Result<(), Failure> {
     let definition = which.definition()?;
     let tasks = tasks(&definition)?;
@@ -44,7 +44,7 @@ pub fn collect(which: &Which) -> Result<(), Failure> {
     }
 }
 
-/// Merges in a directory of this node's own, and returns what is missing, a sentence a task.
+/// Merges in a directory on this node, and returns what is missing, one sentence per task.
 fn collected(definition: &Definition, tasks: &[Task], shards: &Shards, own: &Path) -> Result<Vec<String>, Failure> {
     let local = own.join("results.sqlite");
     let into = if is_there(&shards.store)? { working_copy(&shards.store, &local)? } else { open(&local)? };
@@ -70,13 +70,13 @@ fn collected(definition: &Definition, tasks: &[Task], shards: &Shards, own: &Pat
     counted.ending().map(|()| missing.into_iter().flatten().collect())
 }
 
-/// A shard on this node's own disk, under its own name.
+/// Copies a shard to this node's own disk, under the same file name.
 fn copy(shard: &Path, own: &Path) -> Result<PathBuf, Failure> {
     let copy = own.join(shard.file_name().unwrap_or_default());
     working_copy(shard, &copy)?.close().map_err(Failure::input)
 }
 
-/// Why a task has no result; `None`: it has.
+/// Why a task has no result; `None` if it has one.
 fn missing(
     definition: &Definition,
     task: &Task,
@@ -101,7 +101,7 @@ fn missing(
                 "it left no shard: it has not begun".to_owned()
             }
         }
-        // Without the task's own reasons the store's has to do.
+        // The store's reason is used if the task's note gives none.
         State::Left(why) => told(&shards.note(task.number)).ok().flatten().unwrap_or(why),
     };
     Ok(Some(format!("{}: {}", task.describe(), results::printable(&why))))

@@ -1,7 +1,8 @@
-//! `pagelab study run --on slurm`: what is missing of a study as a job array, and a job that merges what its tasks leave.
+//! `pagelab study run --on slurm`: submits the missing part of a study as a job array, and a job that merges the results of
+//! its tasks.
 //!
-//! Slurm decides where and when a task runs, and runs it again where a node fails. pagelab keeps no list of its own:
-//! which task is what follows from the study's file, what is done from the store, and what is queued from Slurm.
+//! Slurm decides where and when a task runs, and requeues it if a node fails. pagelab keeps no list of its own: the study
+//! file determines the tasks, the store what is done, and Slurm what is queued.
 
 pub mod arguments;
 mod collect;
@@ -29,10 +30,10 @@ use super::arguments::{Run, Which};
 use crate::failure::Failure;
 use crate::output::print;
 
-/// Submits what is missing of a study; with `--dry-run` prints the scripts.
+/// Submits the missing part of a study; with `--dry-run`, prints the scripts.
 ///
 /// # Errors
-/// The study makes no sense, or no job array can run it; it is queued already; what Slurm says.
+/// The study is invalid, no job array can run it, it is queued already, or Slurm reports an error.
 pub fn submit(arguments: &Run) -> Result<(), Failure> {
     let definition = arguments.which.definition()?;
     let shards = Shards::of(&definition, arguments.which.store.as_deref())?;
@@ -73,7 +74,7 @@ pub fn submit(arguments: &Run) -> Result<(), Failure> {
     submitted(&definition, &job, &shards, &arrays, arguments)
 }
 
-/// A study is not submitted to one store twice at once.
+/// Refuses to submit a study to the same store while it is queued.
 fn refuse_queued(name: &str) -> Result<(), Failure> {
     let queued = sbatch::queued(&[name, &format!("{name}-merge")])?;
     if queued.is_empty() {
@@ -128,12 +129,12 @@ fn planned(definition: &Definition, job: &Job<'_>, left: &[Task], arrays: &[Arra
     format!("what would be submitted:\n{tasks}\n{}", scripts.join("\n"))
 }
 
-/// Lines that are to be copied, which no terminal folds.
+/// Indents a script, so that its lines are not folded and can be copied.
 fn indented(script: &str) -> String {
     script.lines().map(|line| format!("    {line}\n")).collect()
 }
 
-/// The tasks that are wanted and have something left to do.
+/// The selected tasks that have something left to do.
 fn left(definition: &Definition, shards: &Shards, arguments: &Run) -> Result<Vec<Task>, Failure> {
     let tasks = tasks(definition)?.into_iter().filter(|task| arguments.is_named(&task.workload.name));
     let own = own_directory(&format!("{}-plan-{}", shards.stem, std::process::id()))?;
@@ -157,7 +158,7 @@ fn left(definition: &Definition, shards: &Shards, arguments: &Run) -> Result<Vec
     left
 }
 
-/// The words by which a node finds the study and its store.
+/// The arguments that name the study and its store on a node.
 fn words(which: &Which, store: &Path) -> Result<Vec<String>, Failure> {
     let path = Path::new(&which.study);
     let study = if which.is_file() {
@@ -170,12 +171,12 @@ fn words(which: &Which, store: &Path) -> Result<Vec<String>, Failure> {
     Ok(std::iter::once(study).chain(quick).chain(store).collect())
 }
 
-/// What all jobs of a study and store are called.
+/// The name of all jobs of a study and store.
 fn name(shards: &Shards) -> String {
     format!("pagelab-{}-{:08x}", shards.stem, digest(&shards.store))
 }
 
-/// What tells jobs of one store from those of another: FNV-1a of its path.
+/// Distinguishes jobs of different stores: FNV-1a of the path.
 fn digest(path: &Path) -> u32 {
     path.as_os_str()
         .as_encoded_bytes()

@@ -1,4 +1,4 @@
-//! How the tasks of a study are: what Slurm says of those that wait and run, and what the others have left.
+//! The states of a study's tasks: Slurm's for those that wait and run, and the results that others have left.
 
 use study::definition::Definition;
 
@@ -8,32 +8,32 @@ use super::tasks::tasks;
 use crate::failure::Failure;
 use crate::studies::arguments::Which;
 
-/// How a task is.
+/// The state of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Its index in the array.
     pub task: usize,
-    /// The workload.
+    /// The workload's name.
     pub workload: String,
-    /// Where it is run.
+    /// The machines it runs on: the host or model machines.
     pub machines: Vec<String>,
-    /// `queued`, `left a shard`, `half a shard`, `ended or killed`, `not begun`.
+    /// One of `queued`, `left a shard`, `half a shard`, `ended or killed`, `not begun`.
     pub state: &'static str,
-    /// What Slurm or the task itself says.
+    /// The reason given by Slurm or by the task's note.
     pub why: String,
 }
 
-/// The tasks of a study that was submitted; none where nothing was, or where it is no study for a job array.
+/// The tasks of a submitted study; empty if it was not submitted, or cannot run as a job array.
 ///
 /// # Errors
-/// There is no place for the store.
+/// There is no location for the store.
 pub fn standings(definition: &Definition, which: &Which) -> Result<Vec<Standing>, Failure> {
     let shards = Shards::of(definition, which.store.as_deref())?;
     let Ok(tasks) = tasks(definition) else { return Ok(Vec::new()) };
     if !shards.has_any()? {
         return Ok(Vec::new());
     }
-    // Without Slurm's programs, as on a machine that the shards were copied to, nothing is queued that could be seen.
+    // Without Slurm's programs, for example on a machine to which the shards were copied, no task counts as queued.
     let queued = sbatch::tasks_queued(&super::name(&shards));
     let standing = |task: &super::tasks::Task| {
         let (state, why) = standing(task.number, &shards, &queued)?;

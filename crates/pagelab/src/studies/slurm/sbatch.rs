@@ -1,4 +1,4 @@
-//! Slurm's own programs.
+//! Runs Slurm's commands: sbatch, scontrol and squeue.
 
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -6,16 +6,16 @@ use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 
-/// Submits a script from a directory, to begin after another job where one is named, and returns the job's number.
+/// Submits a script from a directory, to start after another job if one is given, and returns the job number.
 ///
 /// # Errors
-/// There is no Slurm here, or it refuses the job.
+/// Slurm is not installed, or it refuses the job.
 pub fn submit(script: &str, directory: &Path, after: Option<&str>) -> Result<String, Failure> {
     let mut command = Command::new("sbatch");
     command.arg("--parsable").current_dir(directory);
     command.args(after.map(|job| format!("--dependency=afterany:{job}")));
     let printed = ran(command, script)?;
-    // `NUMBER`, or `NUMBER;CLUSTER`.
+    // sbatch prints `NUMBER`, or `NUMBER;CLUSTER`.
     let number = printed.trim().split(';').next().unwrap_or_default();
     if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) {
         Ok(number.to_owned())
@@ -24,13 +24,13 @@ pub fn submit(script: &str, directory: &Path, after: Option<&str>) -> Result<Str
     }
 }
 
-/// Numbers of an array are below this where a site does not say otherwise (slurm.conf(5), MaxArraySize).
+/// The default exclusive limit of array indices (slurm.conf(5), MaxArraySize).
 pub const USUAL_ARRAY_SIZE: usize = 1001;
 
-/// Below what the numbers of an array must be.
+/// The exclusive limit of array indices at this site.
 ///
 /// # Errors
-/// There is no Slurm here, or it does not say; the site has no arrays.
+/// Slurm is not installed or does not report the limit, or the site has no arrays.
 pub fn array_size() -> Result<usize, Failure> {
     let mut command = Command::new("scontrol");
     command.args(["show", "config"]);
@@ -43,26 +43,26 @@ pub fn array_size() -> Result<usize, Failure> {
     }
 }
 
-/// A task of an array that waits or runs.
+/// An array task that waits or runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queued {
     /// Its number in the study.
     pub task: usize,
-    /// What Slurm says of it: `RUNNING on node1`, `PENDING (Resources)`.
+    /// Slurm's state of it: `RUNNING on node1`, `PENDING (Resources)`.
     pub told: String,
 }
 
-/// The tasks of the arrays of this name that wait or run.
+/// The waiting and running tasks of arrays with this name.
 ///
 /// # Errors
-/// There is no Slurm here, or it does not say.
+/// Slurm is not installed, or its output is not understood.
 pub fn tasks_queued(name: &str) -> Result<Vec<Queued>, Failure> {
     let mut command = Command::new("squeue");
     command.args(["--noheader", "--array", "--format=%k|%K|%T|%N|%r", "--name", name]);
     Ok(ran(command, "")?.lines().filter_map(task_queued).collect())
 }
 
-/// A line `OFFSET|INDEX|STATE|NODES|REASON`.
+/// Parses a line `OFFSET|INDEX|STATE|NODES|REASON`.
 fn task_queued(line: &str) -> Option<Queued> {
     let mut parts = line.trim().splitn(5, '|');
     let (offset, index) = (parts.next()?.parse().unwrap_or(0), parts.next()?.parse::<usize>().ok()?);
@@ -71,10 +71,10 @@ fn task_queued(line: &str) -> Option<Queued> {
     Some(Queued { task: offset + index, told })
 }
 
-/// The numbers of jobs of these names that wait or run.
+/// The numbers of waiting and running jobs with these names.
 ///
 /// # Errors
-/// There is no Slurm here, or it does not say.
+/// Slurm is not installed, or its output is not understood.
 pub fn queued(names: &[&str]) -> Result<Vec<String>, Failure> {
     let mut command = Command::new("squeue");
     command.args(["--noheader", "--format=%F", "--name", &names.join(",")]);
@@ -96,7 +96,7 @@ fn ran(mut command: Command, input: &str) -> Result<String, Failure> {
     let mut child = command.spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
         match stdin.write_all(input.as_bytes()) {
-            // It says itself why it did not read.
+            // A broken pipe is ignored: sbatch itself reports why it did not read.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(failed(error)),
             Ok(()) | Err(_) => {}
         }
@@ -110,7 +110,7 @@ fn ran(mut command: Command, input: &str) -> Result<String, Failure> {
     }
 }
 
-/// Lines of another program in one of ours.
+/// Joins the lines of another program's output into one.
 fn told(lines: &str) -> String {
     results::printable(&lines.lines().collect::<Vec<_>>().join("; "))
 }

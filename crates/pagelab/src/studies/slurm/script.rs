@@ -1,4 +1,4 @@
-//! The scripts that sbatch gets.
+//! The scripts for sbatch.
 
 use std::path::Path;
 
@@ -8,53 +8,53 @@ use super::tasks::Task;
 use crate::failure::Failure;
 use crate::words::parse_duration;
 
-/// What of a job does not come from the study.
+/// Properties of a job that do not come from the study file.
 pub struct Job<'a> {
-    /// What all jobs of this study and store are called.
+    /// The name of all jobs of this study and store.
     pub name: &'a str,
-    /// How files of the study's tasks begin.
+    /// The prefix of file names of the study's tasks.
     pub stem: &'a str,
-    /// This program, as the nodes see it.
+    /// The path of this program on the nodes.
     pub program: &'a Path,
-    /// The words that name the study, its size and its store.
+    /// The arguments that name the study, its size and its store.
     pub study: &'a [String],
-    /// Further words of `study run`.
+    /// Further arguments of `study run`.
     pub options: &'a [String],
-    /// Processors of a task that simulates.
+    /// The processors of a simulation task.
     pub model_cpus: u32,
-    /// Numbers of an array are below this.
+    /// The exclusive limit of array indices.
     pub array_size: usize,
 }
 
 /// An array of tasks.
 pub struct Array {
-    /// Its script.
+    /// The sbatch script.
     pub script: String,
-    /// Whether it must not run beside the array before it: together they would exceed what the study allows at once.
+    /// Whether it must run after the previous array: together they would exceed the study's limit of concurrent tasks.
     pub is_after_previous: bool,
 }
 
-/// Tasks of one array: numbers beyond the largest that Slurm takes are counted from an offset.
+/// The tasks of one array. Task numbers beyond Slurm's largest index are counted from an offset.
 struct Part<'a> {
     offset: usize,
     tasks: Vec<&'a Task>,
 }
 
 impl Job<'_> {
-    /// The arrays of tasks that measure: each task has a node for itself.
+    /// The arrays of measuring tasks, each with exclusive use of a node.
     ///
     /// # Errors
-    /// A limit that is no time.
+    /// The time limit cannot be parsed.
     pub fn measured(&self, definition: &Definition, tasks: &[&Task]) -> Result<Vec<Array>, Failure> {
         let features = definition.slurm.constraint.iter().map(|features| format!("constraint={features}"));
         let own: Vec<String> = ["exclusive".to_owned(), "mem=0".to_owned()].into_iter().chain(features).collect();
         self.arrays(definition, tasks, &own, &[])
     }
 
-    /// The arrays of tasks that simulate: many share a node.
+    /// The arrays of simulation tasks: many share a node.
     ///
     /// # Errors
-    /// A limit that is no time.
+    /// The time limit cannot be parsed.
     pub fn modelled(&self, definition: &Definition, tasks: &[&Task]) -> Result<Vec<Array>, Failure> {
         let own = [format!("cpus-per-task={}", self.model_cpus)];
         self.arrays(definition, tasks, &own, &["--jobs".to_owned(), self.model_cpus.to_string()])
@@ -75,7 +75,7 @@ impl Job<'_> {
         parts(tasks, self.array_size).into_iter().enumerate().map(of).collect()
     }
 
-    /// The job that merges what the tasks of these arrays leave, however they end. Of one name one runs at a time.
+    /// The job that merges the results of these arrays' tasks, however they end. Only one job of this name runs at a time.
     pub fn merge(&self, definition: &Definition, arrays: &[String]) -> String {
         let name = format!("{}-merge", self.name);
         let mut lines = common(&definition.slurm, &name, &format!("{}-merge-%j.out", self.stem));
@@ -92,7 +92,7 @@ impl Job<'_> {
             offset => format!("{}-{offset}+%a.out", self.stem),
         };
         let mut lines = common(slurm, self.name, &output);
-        // squeue shows it: with it and an index of the array the task is known.
+        // squeue shows the comment. The offset and the array index together give the task's number.
         lines.push(format!("comment={}", part.offset));
         lines.push(format!("array={}{most}", ranges(&numbers)));
         lines.push("requeue".to_owned());
@@ -117,12 +117,12 @@ impl Job<'_> {
     fn words(&self, verb: &[String], options: &[String]) -> String {
         let program = [self.program.to_string_lossy().into_owned()];
         let words = [&program, verb, self.study, options].concat();
-        // Only a word with a zero byte cannot be quoted, and no argument has one.
+        // Quoting fails only for a NUL byte, which no argument contains.
         shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()
     }
 }
 
-/// What all jobs ask for: one process, on one node.
+/// The sbatch options of all jobs: one process, on one node.
 fn common(slurm: &Slurm, name: &str, output: &str) -> Vec<String> {
     let mut lines = vec![format!("job-name={name}"), "nodes=1".to_owned(), "ntasks=1".to_owned()];
     lines.extend([format!("output={output}"), "open-mode=append".to_owned()]);
@@ -141,7 +141,7 @@ fn script(lines: &[String], command: &str) -> String {
     format!("#!/bin/sh\n{lines}{command}\n")
 }
 
-/// Tasks in arrays of that size, by their numbers: what is left of a study later has the same places.
+/// Divides tasks into arrays of this size by their numbers, so that tasks left over later keep their place.
 fn parts<'a>(tasks: &[&'a Task], size: usize) -> Vec<Part<'a>> {
     let mut parts: Vec<Part<'a>> = Vec::new();
     for task in tasks {
@@ -154,7 +154,7 @@ fn parts<'a>(tasks: &[&'a Task], size: usize) -> Vec<Part<'a>> {
     parts
 }
 
-/// Numbers as Slurm writes them: `0-2,5`.
+/// Formats numbers as Slurm does: `0-2,5`.
 fn ranges(numbers: &[usize]) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for number in numbers {

@@ -1,7 +1,7 @@
-//! Shards: the stores that tasks leave in a directory that all nodes see, each a file that is there wholly or not at all.
+//! Shards: stores that tasks leave in a directory visible to all nodes. Each file appears atomically.
 //!
-//! SQLite's log is not safe on a file system that several nodes share. So no store is ever open there: it is copied to
-//! the node's own disk, and back under another name, which becomes its own once all of it is on the disk.
+//! SQLite's write-ahead log is not safe on a file system that several nodes share. So no store is ever opened there: it is
+//! copied to the node's own disk, and back under a temporary name, which is renamed once all data is on disk.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
@@ -17,24 +17,24 @@ use study::definition::Definition;
 use crate::failure::Failure;
 use crate::output::{self, store_path};
 
-/// How a copy is called until it is whole.
+/// The suffix of an incomplete copy.
 const PARTIAL: &str = "partial";
 
-/// Where the tasks of a study leave their shards.
+/// The location of the shards of a study's tasks.
 pub struct Shards {
     /// The store that they are merged into.
     pub store: PathBuf,
-    /// The directory beside it.
+    /// The directory of shards, next to the store.
     pub directory: PathBuf,
-    /// How every file of this study's size begins.
+    /// The prefix of all file names of this study and size.
     pub stem: String,
 }
 
 impl Shards {
-    /// Those of a study beside a store: `results.shards` beside `results.sqlite`.
+    /// The shards of a study next to a store: `results.shards` next to `results.sqlite`.
     ///
     /// # Errors
-    /// There is no place for the store.
+    /// There is no location for the store.
     pub fn of(definition: &Definition, store: Option<&Path>) -> Result<Shards, Failure> {
         let store = store_path(store)?;
         let store = std::path::absolute(&store).map_err(|error| Failure::about(&store, error))?;
@@ -42,10 +42,10 @@ impl Shards {
         Ok(Shards { directory: store.with_extension("shards"), store, stem })
     }
 
-    /// Makes the directory.
+    /// Creates the directory.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The directory cannot be created.
     pub fn make(&self) -> Result<(), Failure> {
         files::make_directories(&self.directory).map_err(Failure::input)
     }
@@ -53,31 +53,31 @@ impl Shards {
     /// Whether a task of this study and size has left anything.
     ///
     /// # Errors
-    /// Their directory cannot be read.
+    /// The directory cannot be read.
     pub fn has_any(&self) -> Result<bool, Failure> {
         let begin = format!("{}-", self.stem);
         let is_own = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&begin));
         Ok(self.entries()?.iter().any(is_own))
     }
 
-    /// What is in the directory; nothing where there is none.
+    /// The files in the directory; empty if it does not exist.
     fn entries(&self) -> Result<Vec<PathBuf>, Failure> {
         let failed = |error| Failure::about(&self.directory, error);
         let Some(entries) = if_there(fs::read_dir(&self.directory)).map_err(failed)? else { return Ok(Vec::new()) };
         entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
     }
 
-    /// What a task has measured.
+    /// The shard with a task's results.
     pub fn shard(&self, task: usize) -> PathBuf {
         self.directory.join(format!("{}-{task}.sqlite", self.stem))
     }
 
-    /// How far a task came, as `study status --json` says it.
+    /// The task's note: its state in the format of `study status --json`.
     pub fn note(&self, task: usize) -> PathBuf {
         self.directory.join(format!("{}-{task}.json", self.stem))
     }
 
-    /// What a task has printed: `STEM-7.out`, or of an array that counts from an offset `STEM-1000+7.out`.
+    /// The output file of a task: `STEM-7.out`, or `STEM-1000+7.out` for an array that counts from an offset.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -94,7 +94,7 @@ impl Shards {
         Ok(own.unwrap_or_else(|| self.directory.join(format!("{}-{task}.out", self.stem))))
     }
 
-    /// Copies of a task's shard that somebody began and did not end.
+    /// Incomplete copies of a task's shard.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -109,10 +109,10 @@ impl Shards {
         Ok(halves)
     }
 
-    /// Puts a task's store and note where everybody sees them, in place of earlier ones.
+    /// Publishes a task's store and note to all nodes, in place of earlier ones.
     ///
     /// # Errors
-    /// They cannot be written; what was there before is as it was.
+    /// The files cannot be written; the earlier ones are then unchanged.
     pub fn publish(&self, task: usize, store: &Path, note: &str) -> Result<(), Failure> {
         for half in self.halves(task)? {
             files::remove_file(&half).map_err(|error| Failure::about(&half, error))?;
@@ -122,18 +122,19 @@ impl Shards {
     }
 }
 
-/// Whether there is such a file.
+/// Whether a file exists.
 ///
 /// # Errors
-/// It is not known: an existing file must not count as absent, and be overwritten.
+/// The file's existence cannot be determined. This is an error, because an existing file that counted as absent would be
+/// overwritten.
 pub fn is_there(path: &Path) -> Result<bool, Failure> {
     path.try_exists().map_err(|error| Failure::about(path, error))
 }
 
-/// The reasons that a task has given itself in its note; `None` where every row of it is done.
+/// The reasons in a task's note; `None` if every row of the task is done.
 ///
 /// # Errors
-/// The note cannot be read, or is none.
+/// The note cannot be read or parsed.
 pub fn told(note: &Path) -> Result<Option<String>, Failure> {
     let text = files::open_to_read(note).and_then(io::read_to_string).map_err(|error| Failure::about(note, error))?;
     let value: Value = serde_json::from_str(&text).map_err(|error| Failure::about(note, error))?;
@@ -143,10 +144,10 @@ pub fn told(note: &Path) -> Result<Option<String>, Failure> {
     Ok((!left.is_empty()).then(|| left.join("; ")))
 }
 
-/// Copies a file and gives it its name once it is whole and on the disk.
+/// Copies a file, and renames the copy once it is complete and on disk.
 ///
 /// # Errors
-/// It cannot be read or written; a half copy stays under its own name, which says so.
+/// The file cannot be read or written; an incomplete copy keeps its temporary name.
 pub fn publish(from: &Path, to: &Path) -> Result<(), Failure> {
     let node = std::env::var("SLURMD_NODENAME").unwrap_or_default();
     let node: String = node.chars().filter(|letter| letter.is_ascii_alphanumeric() || "-.".contains(*letter)).collect();
@@ -160,7 +161,7 @@ pub fn publish(from: &Path, to: &Path) -> Result<(), Failure> {
     File::open(directory).and_then(|file| file.sync_all()).map_err(|error| Failure::about(directory, error))
 }
 
-/// Copies a file, in the place of one that somebody who was killed has left.
+/// Copies a file, replacing an incomplete copy that a killed process left.
 fn copy(from: &Path, to: &Path) -> io::Result<File> {
     files::remove_file(to)?;
     let mut read = files::open_to_read(from)?;
@@ -169,10 +170,10 @@ fn copy(from: &Path, to: &Path) -> io::Result<File> {
     Ok(copy)
 }
 
-/// A copy on this node's own disk of a store that nobody has open, looked at wholly.
+/// Copies a store that no process has open to this node's own disk, and checks it completely.
 ///
 /// # Errors
-/// It cannot be copied; it is open, or its log was left by somebody who was killed; it is damaged.
+/// The store cannot be copied, is open, has a leftover log of a killed process, or is damaged.
 pub fn working_copy(from: &Path, to: &Path) -> Result<Store, Failure> {
     let mut log = from.as_os_str().to_owned();
     log.push("-wal");
@@ -191,11 +192,11 @@ pub fn working_copy(from: &Path, to: &Path) -> Result<Store, Failure> {
     Ok(store)
 }
 
-/// A directory on this node's own disk: `SLURM_TMPDIR` where the site has one, or `TMPDIR`, or /tmp. A job that is
-/// queued again and comes back to its node finds what it left.
+/// A directory on this node's own disk: in `SLURM_TMPDIR` if the site sets it, or `TMPDIR`, or /tmp. A job that is requeued
+/// to the same node finds its earlier files there.
 ///
 /// # Errors
-/// It cannot be made, or somebody else has it.
+/// The directory cannot be created, or belongs to another user.
 #[expect(clippy::disallowed_methods, reason = "no other user can change the path of the directory above")]
 pub fn own_directory(of: &str) -> Result<PathBuf, Failure> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());

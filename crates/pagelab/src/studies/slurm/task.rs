@@ -1,4 +1,4 @@
-//! One task of a study, on the node that Slurm gave it.
+//! Runs one task of a study on the node that Slurm assigned.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use crate::studies::arguments::Run;
 use crate::studies::gathered::gathered;
 use crate::studies::{merge, run, status};
 
-/// Runs a task and leaves its shard, whatever comes of it. What an earlier attempt has left is gone on with.
+/// Runs a task and publishes its shard, even if it fails. It resumes from the results of an earlier attempt.
 ///
 /// # Errors
-/// There is no such task; a signal; a row without a result; a shard that cannot be written.
+/// The task does not exist, a signal arrived, a row has no result, or the shard cannot be written.
 pub fn task(arguments: &Run, number: usize) -> Result<(), Failure> {
     let definition = arguments.which.definition()?;
     let tasks = tasks(&definition)?;
@@ -40,8 +40,7 @@ pub fn task(arguments: &Run, number: usize) -> Result<(), Failure> {
     ran
 }
 
-/// Takes over what an earlier attempt has left, on whatever node. A shard that is damaged is set aside: it is nothing to
-/// go on with.
+/// Copies the results of an earlier attempt on any node. A damaged shard is set aside and not resumed.
 fn go_on(shard: &Path, own: &Path, store: &Store) -> Result<(), Failure> {
     if !is_there(shard)? {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The tasks of a study: what one node does in one go. Their numbers depend on the study's file and size alone.
+//! The tasks of a study, each for one node at a time. Their numbers depend only on the study's file and size.
 
 use results::store::Store;
 use study::comparison::Comparison;
@@ -14,27 +14,27 @@ use crate::studies::plan::{Progress, ended, host_rows};
 pub struct Task {
     /// Its index in the array.
     pub number: usize,
-    /// What is run.
+    /// The workload to run.
     pub workload: Workload,
-    /// On what: the host alone, or model machines.
+    /// Where to run it: the host alone, or model machines.
     pub machines: Vec<String>,
 }
 
-/// How far a task is, wherever it was run.
+/// The state of a task, on any node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
-    /// Nothing is left to do.
+    /// The task is done.
     Done,
-    /// It ended without a result, for this reason.
+    /// The task ended without a result, for this reason.
     Failed(String),
-    /// It has begun, or nothing is known of it.
+    /// The task has begun, or has left no results, for this reason.
     Left(String),
 }
 
 /// The tasks of a study: first those that measure, then those that simulate.
 ///
 /// # Errors
-/// A study that no job array can run.
+/// The study cannot run as a job array.
 pub fn tasks(definition: &Definition) -> Result<Vec<Task>, Failure> {
     if is_over_boots(definition) {
         return Err(Failure::Input(
@@ -50,7 +50,8 @@ pub fn tasks(definition: &Definition) -> Result<Vec<Task>, Failure> {
     let models: Vec<String> = definition.machines.iter().filter(|machine| *machine != HOST).cloned().collect();
     for workload in definition.workloads.iter().filter(|workload| model::never(definition, workload).is_none()) {
         match &workload.trace {
-            // A trace can be simulated on each machine by itself; what must be recorded first is recorded once.
+            // An existing trace is simulated on each machine in a separate task. A workload that must be recorded first has
+            // one task, so that it is recorded once.
             Some(_) => tasks.extend(models.iter().map(|machine| (workload.clone(), vec![machine.clone()]))),
             None if models.is_empty() => {}
             None => tasks.push((workload.clone(), models.clone())),
@@ -61,22 +62,22 @@ pub fn tasks(definition: &Definition) -> Result<Vec<Task>, Failure> {
 }
 
 impl Task {
-    /// Whether it needs a node for itself.
+    /// Whether it measures, and so needs a node exclusively.
     pub fn is_measured(&self) -> bool {
         self.machines.iter().any(|machine| machine == HOST)
     }
 
-    /// The study with this task alone.
+    /// The study reduced to this task.
     pub fn definition(&self, of: &Definition) -> Definition {
         Definition { workloads: vec![self.workload.clone()], machines: self.machines.clone(), ..of.clone() }
     }
 
-    /// What it does, in words.
+    /// Describes the task.
     pub fn describe(&self) -> String {
         format!("task {}, {} on {}", self.number, results::printable(&self.workload.name), self.machines.join(", "))
     }
 
-    /// How far it is by what a store has, of whatever node.
+    /// The state of the task according to a store, on any node.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -91,7 +92,7 @@ impl Task {
     }
 }
 
-/// What is left of simulations, wherever they are made.
+/// The state of simulations, on any node.
 fn simulated(rows: &[ModelRow]) -> State {
     let failed = rows.iter().find_map(|row| match &row.progress {
         Simulated::Failed(why) => Some(State::Failed(why.clone())),
@@ -106,7 +107,7 @@ fn simulated(rows: &[ModelRow]) -> State {
     }
 }
 
-/// The best of what nodes have made of it.
+/// The best state that any node reached.
 fn anywhere(stored: &[Comparison]) -> State {
     let all: Vec<Progress> = stored.iter().map(ended).collect();
     if all.iter().any(|one| matches!(one, Progress::Done { .. })) {

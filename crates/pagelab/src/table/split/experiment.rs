@@ -1,4 +1,4 @@
-//! One case of the experiment: the variants in turn, round after round.
+//! Measures one case of the experiment: the variants in turns, round after round.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use paging::stage2_split::{
 use crate::table::describe::{explain, size};
 use crate::table::level::label;
 
-/// What is split, and how it is backed.
+/// The memory to split and its backing.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub format: Arm64Stage2,
@@ -25,43 +25,43 @@ pub struct Case {
     pub chunk_bytes: u64,
 }
 
-/// One variant of a case.
+/// The measurements of one variant of a case.
 pub struct Arm {
     pub variant: Variant,
     pub counters: Counters,
-    /// The split alone, a round each.
+    /// Seconds of the split alone, one value per round.
     pub split_s: Vec<f64>,
-    /// The walk that takes write permission away before it.
+    /// Seconds of the preceding walk that write-protects, one value per round.
     pub protect_s: Vec<f64>,
 }
 
 impl Arm {
-    /// Both walks, a round each.
+    /// Seconds of both walks, one value per round.
     pub fn both_s(&self) -> Vec<f64> {
         self.split_s.iter().zip(&self.protect_s).map(|(split, protect)| split + protect).collect()
     }
 }
 
-/// A case with its figures; the first arm is vanilla.
+/// The measurements of a case. The first arm is vanilla.
 pub struct Measured {
     pub case: Case,
     pub arms: Vec<Arm>,
-    /// Reading every entry that vanilla reads, and calling nobody.
+    /// Seconds for reading every entry that vanilla reads, without calling the visitor.
     pub reading_s: Vec<f64>,
 }
 
 impl Case {
-    /// Bytes of the leaves before the split.
+    /// The size of the leaves before the split, in bytes.
     pub fn leaf_bytes(&self) -> u64 {
         self.backing.leaf_bytes(self.format.granule())
     }
 
-    /// Whether two cases differ in nothing that KVM could tell apart.
+    /// Whether KVM cannot distinguish two cases.
     pub fn is_same(&self, other: &Case) -> bool {
         self.format == other.format && self.mode == other.mode && self.leaf_bytes() == other.leaf_bytes()
     }
 
-    /// What it is, for people.
+    /// A title for people.
     pub fn title(&self) -> String {
         let page = size(self.format.geometry().page_bytes().into());
         let backing = match self.backing {
@@ -75,7 +75,7 @@ impl Case {
         format!("granule {page}, {backing}, {when}, chunks of {}", size(self.chunk_bytes.into()))
     }
 
-    /// An error with the names of the format's levels.
+    /// Formats an error with the format's names of levels.
     pub fn explain(&self, error: &Error) -> String {
         let format = &self.format;
         match error {
@@ -91,7 +91,7 @@ impl Case {
 /// Measures a case.
 ///
 /// # Errors
-/// A slot that the format cannot hold.
+/// The format cannot map the memory slot.
 pub fn measure(case: Case, variants: &[Variant], rounds: u32) -> Result<Measured, Error> {
     let arm = |variant: &Variant| Arm {
         variant: *variant,
@@ -102,7 +102,7 @@ pub fn measure(case: Case, variants: &[Variant], rounds: u32) -> Result<Measured
     let mut measured = Measured { case, arms: variants.iter().map(arm).collect(), reading_s: Vec::new() };
     let count = measured.arms.len();
     for round in 0..=rounds as usize {
-        // Each variant is first as often as the others.
+        // Rotates the order, so that each variant is first equally often.
         for at in 0..count {
             let arm = (round + at) % count;
             measured.trial(arm, round > 0)?;
@@ -138,7 +138,7 @@ impl Measured {
     }
 }
 
-/// Touches the memory of all tables to come, so that no page fault of this process is measured.
+/// Touches the memory for all tables in advance, so that page faults of this process are not measured.
 fn warm(tables: &mut Tables<Arm64Stage2>, case: &Case) -> Result<(), Error> {
     if case.backing != Backing::Pages {
         let mut cache = TableCache::default();
@@ -148,7 +148,7 @@ fn warm(tables: &mut Tables<Arm64Stage2>, case: &Case) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads every entry of tables that are split, in walks as long as those of the split.
+/// Reads every entry of split tables, in walks of the same length as those of the split.
 fn read(tables: &mut Tables<Arm64Stage2>, case: &Case) -> Result<(), Error> {
     let bytes = match case.mode {
         Mode::Enable => case.chunk_bytes,

@@ -1,4 +1,4 @@
-//! `pagelab table split`: what KVM's eager split of stage 2 costs, and what its variants save.
+//! `pagelab table split`: the cost of KVM's eager page splitting of stage 2, and the savings of its variants.
 
 pub(crate) mod experiment;
 pub(crate) mod report;
@@ -107,7 +107,7 @@ enum ModeName {
     Clear,
 }
 
-/// The tables of a slot this large take 4G with 4K pages.
+/// The size limit of a slot: its tables need 4G with 4K pages.
 const MOST_BYTES: u64 = 2 << 40;
 
 /// Runs `pagelab table split`.
@@ -165,7 +165,7 @@ fn cases(arguments: &Split) -> Result<Vec<Case>, Failure> {
             for mode in arguments.mode.iter().map(mode) {
                 let slot = Slot { ipa: SLOT_IPA, bytes: arguments.bytes };
                 let case = Case { format, slot, backing, mode, chunk_bytes };
-                // Where KVM has no blocks of 1G, they are blocks like the others.
+                // If KVM has no blocks of 1G, this backing equals another case.
                 if !cases.iter().any(|other| other.is_same(&case)) {
                     cases.push(case);
                 }
@@ -175,7 +175,7 @@ fn cases(arguments: &Split) -> Result<Vec<Case>, Failure> {
     Ok(cases)
 }
 
-/// Where a guest's memory begins on QEMU's machine `virt`.
+/// The guest-physical start of memory on QEMU's machine `virt`.
 const SLOT_IPA: InputAddress = InputAddress(1 << 30);
 
 fn chunk(arguments: &Split, format: Arm64Stage2) -> Result<u64, Failure> {

@@ -1,4 +1,4 @@
-//! The experiment shown.
+//! Formats the results of the experiment.
 
 use paging::Format;
 use paging::stage2_split::{Backing, Counters, Mode, Variant};
@@ -11,7 +11,7 @@ use super::variant_name;
 use crate::table::describe::{count, size};
 
 const CONFIDENCE: f64 = 0.95;
-/// Whether the compiler was told to make the measured code fast.
+/// Whether the measured code was built with optimisation.
 const OPTIMISED: bool = !cfg!(debug_assertions);
 /// What to say where it was not.
 pub const NOT_OPTIMISED: Option<&str> = if OPTIMISED {
@@ -20,7 +20,7 @@ pub const NOT_OPTIMISED: Option<&str> = if OPTIMISED {
     Some("this pagelab was built without optimisation: its times say little (cargo build --release)")
 };
 
-/// What a variant saves against vanilla, as a ratio.
+/// The saving of a variant relative to vanilla, as a ratio.
 struct Saved {
     ratio: f64,
     interval: Option<(f64, f64)>,
@@ -31,7 +31,7 @@ fn saved(times: &[f64], vanilla: &[f64]) -> Option<Saved> {
     Some(Saved { ratio: 1.0 - found.ratio, interval: found.interval.map(|(low, high)| (1.0 - high, 1.0 - low)) })
 }
 
-/// The median; NaN of nothing.
+/// The median; NaN if there are no times.
 pub fn median(times: &[f64]) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -41,11 +41,11 @@ pub fn median(times: &[f64]) -> f64 {
     }
 }
 
-/// Where vanilla's time goes.
+/// A breakdown of vanilla's time, in seconds.
 struct Parts {
     reading_s: f64,
     building_s: f64,
-    /// The rest: calls of the visitor. `None` where noise is larger.
+    /// The rest: calls of the visitor. `None` if noise is larger.
     calling_s: Option<f64>,
 }
 
@@ -54,7 +54,7 @@ impl Measured {
         &self.arms[0]
     }
 
-    /// Needs a variant that reads next to nothing, so that building is what is left of it.
+    /// Requires a variant that reads almost nothing, so that the rest of its time is building tables.
     fn parts(&self) -> Option<Parts> {
         let least = self.arms.iter().skip(1).min_by_key(|arm| arm.counters.entries_read)?;
         let (all_s, reading_s) = (median(&self.vanilla().split_s), median(&self.reading_s));
@@ -67,7 +67,7 @@ impl Measured {
     }
 }
 
-/// The whole as text.
+/// All results as text.
 pub fn text(bytes: u64, rounds: u32, measured: &[Measured], width: usize) -> String {
     let first = format!(
         "stage 2 split of {}. Counts: entries read, calls of the visitor, entries built, tables, TLB invalidations, \
@@ -118,7 +118,7 @@ fn case_text(measured: &Measured, width: usize) -> String {
     lines.join("\n")
 }
 
-/// Where the gain comes from.
+/// Text on where the gain comes from.
 fn gain(measured: &Measured) -> Option<String> {
     let Parts { reading_s, building_s, calling_s } = measured.parts()?;
     let all_s = median(&measured.vanilla().split_s);
@@ -187,7 +187,7 @@ fn summary_table(measured: &[Measured], width: usize) -> String {
     plain(["granule", "backing", "split at", "variant", "visits, built ones too", "saved %"], rows, width)
 }
 
-/// The whole as a document.
+/// All results as a document.
 pub fn document(bytes: u64, rounds: u32, measured: &[Measured]) -> Value {
     json!({
         "schema": "pagelab.table-split/1",
@@ -200,7 +200,7 @@ pub fn document(bytes: u64, rounds: u32, measured: &[Measured]) -> Value {
     })
 }
 
-/// A case as a part of a document.
+/// The results of a case as a document.
 pub fn case_document(measured: &Measured) -> Value {
     let case = &measured.case;
     let vanilla = measured.vanilla();

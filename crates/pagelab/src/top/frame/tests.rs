@@ -90,7 +90,7 @@ fn a_text_is_folded_and_ends_with_its_last_line() {
     assert_eq!(text, "a title\n    word word word\n    word word word\nlast\nlines 3 to 5 of 5");
 }
 
-/// Whatever the size, every page is drawn within it.
+/// Every page is drawn within the frame, for all frame sizes.
 #[test]
 fn no_size_is_too_small_or_too_large() {
     let mut help = table();
@@ -118,7 +118,7 @@ fn an_interval_that_was_lengthened_says_so_and_why() {
     assert!(text.lines().next().unwrap().ends_with("every 6.3 s"), "{text}");
     let why = "every 6.3 s and not 2 s: a frame costs 25 ms of CPU time, and top stays below 1 % of a processor";
     assert!(text.contains(why), "{text}");
-    // However little room there is.
+    // This note is shown even in a small frame.
     let text = text_of(&frame(&view, &table(), PLAIN, 40, 12).cells);
     assert!(text.contains("every 6.3 s and not 2 s: a frame"), "{text}");
 }

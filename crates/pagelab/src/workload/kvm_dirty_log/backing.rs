@@ -1,4 +1,4 @@
-//! Names of backings, and whether this host can give them now.
+//! Names of backings, and checks whether this host can provide them now.
 
 use host::admit::thp_in_force;
 use host::{Host, THP};
@@ -29,7 +29,7 @@ pub enum BackingName {
 }
 
 impl BackingName {
-    /// Its name on the command line.
+    /// The name of the backing on the command line.
     pub fn name(self) -> &'static str {
         match self {
             BackingName::Policy => "policy",
@@ -42,10 +42,10 @@ impl BackingName {
         }
     }
 
-    /// What it means on this host.
+    /// The backing that it denotes on this host.
     ///
     /// # Errors
-    /// The host cannot give it as it stands; a workload changes no setting.
+    /// The host cannot provide it with its current settings, which a workload does not change.
     pub fn lower(self, host: &Host, bytes: u64) -> Result<HostBacking, WorkloadError> {
         let pool = |size: PageSize| {
             arguments::multiple("bytes", bytes, size.bytes(), "the page of its backing")?;
@@ -87,7 +87,7 @@ impl BackingName {
             let what = format!("advised memory gets no folios below PMD size ({THP}/hugepages-*kB/enabled)");
             return Err(self.lacking(what, remedy));
         }
-        // The kernel takes the largest size that is on and fits (alloc_anon_folio, mm/memory.c).
+        // The kernel uses the largest size that is enabled and fits (alloc_anon_folio, mm/memory.c).
         if is_any_on(page_sizes.pmd, host)? {
             let what = "folios of PMD size are enabled too, and the kernel takes the largest that fits";
             return Err(self.lacking(what.into(), remedy));
@@ -101,7 +101,8 @@ impl BackingName {
     }
 }
 
-/// Whether advised memory can have folios of one of these sizes (`thp_vma_allowable_orders`, include/linux/huge_mm.h).
+/// Whether memory with MADV_HUGEPAGE can use folios of one of these sizes (`thp_vma_allowable_orders`,
+/// include/linux/huge_mm.h).
 fn is_any_on(sizes: impl IntoIterator<Item = PageSize>, host: &Host) -> Result<bool, WorkloadError> {
     for size in sizes {
         let word = thp_in_force(size, host).map_err(|error| WorkloadError::Host(error.to_string()))?;
@@ -116,7 +117,7 @@ fn is_any_on(sizes: impl IntoIterator<Item = PageSize>, host: &Host) -> Result<b
 mod tests {
     use super::*;
 
-    /// A host with 4K base pages, mTHP of 64K and pools of 2M.
+    /// A fake host with 4K base pages, mTHP of 64K and pools of 2M.
     fn host(thp: &str, own: &[(u64, &str)]) -> (tempfile::TempDir, Host) {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {

@@ -1,5 +1,5 @@
-//! `kvm-dirty-log`: what logging the writes of a virtual machine costs, phase by phase, and which leaves map its
-//! memory meanwhile.
+//! `kvm-dirty-log`: measures the cost of dirty logging of a virtual machine, phase by phase, and which leaves map its memory
+//! meanwhile.
 //!
 //! The phases are those of the kernel's own `dirty_log_perf_test` and `dirty_log_page_splitting_test`
 //! (tools/testing/selftests/kvm): populate, write, enable, get, clear, write again, disable, populate again.
@@ -116,16 +116,16 @@ impl Populate {
     }
 }
 
-/// What is going on, for whoever asks when a signal ends it.
+/// The current activity, to report if a signal ends it.
 static DOING: Mutex<String> = Mutex::new(String::new());
 
 /// Runs the phases.
 ///
 /// # Errors
-/// Bad arguments, a host that cannot do it, no memory, or a log that is wrong.
+/// Arguments are invalid, the host does not support it, there is not enough memory, or the log is wrong.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let request = request(arguments)?;
-    // What was chosen, for the report.
+    // Recorded for the report: the guest leaf that was chosen.
     let arguments = &Arguments { guest_leaves: Some(request.guest_leaf), ..arguments.clone() };
     announce_end()?;
     let host = Parameters::read(&host::Root::live()).map_err(|error| WorkloadError::Host(error.to_string()))?;
@@ -189,7 +189,7 @@ fn guest_leaf(asked: Option<PageSize>) -> Result<PageSize, WorkloadError> {
 }
 
 fn check_chunk(arguments: &Arguments) -> Result<(), WorkloadError> {
-    /// KVM_CLEAR_DIRTY_LOG takes whole words of the log (Documentation/virt/kvm/api.rst), and counts in 32 bits.
+    /// KVM_CLEAR_DIRTY_LOG accepts whole words of the log (Documentation/virt/kvm/api.rst), and its page count has 32 bits.
     const WORD_PAGES: u64 = 64;
     let wrong = |expected: &str, found: u64| {
         Err(WorkloadError::Argument { option: "chunk", expected: expected.into(), found: found.to_string() })
@@ -205,7 +205,7 @@ fn check_chunk(arguments: &Arguments) -> Result<(), WorkloadError> {
     }
 }
 
-/// Says at a signal what was going on. Nothing has to be taken down: the kernel does that.
+/// On a signal, reports the current activity. No cleanup is necessary: the kernel does it.
 fn announce_end() -> Result<(), WorkloadError> {
     static ONCE: Once = Once::new();
     let mut announced = Ok(());

@@ -1,4 +1,4 @@
-//! The model beside the measurement: what arm64's eager split does with the same memory, for each granule.
+//! The model for comparison with the measurement: arm64's eager page splitting of the same memory, for each granule.
 
 use paging::InputAddress;
 use paging::format::arm64::Granule;
@@ -11,40 +11,40 @@ use super::phases::Phases;
 use super::{Arguments, Mode};
 use crate::table::split::experiment::{Case, Measured, measure};
 
-/// Granules that arm64 kernels have.
+/// The granules that arm64 kernels support.
 const GRANULES: [Granule; 3] = [Granule::K4, Granule::K16, Granule::K64];
-/// The walk of Linux, and the one that never reads entries of pages.
+/// Linux's walk, and a variant that never reads entries that map pages.
 pub const VARIANTS: [Variant; 2] = [Variant::Vanilla, Variant::SkipPages];
-/// How often each is timed.
+/// The number of timed rounds per variant.
 const ROUNDS: u32 = 5;
-/// The tables of a slot this large take 4G with 4K pages.
+/// The size limit of a slot: its tables need 4G with 4K pages.
 const MOST_BYTES: u64 = 2 << 40;
-/// Bits of IPA, KVM's default.
+/// The number of IPA bits: KVM's default.
 const IPA_BITS: u8 = 40;
-/// Where the slot lies: where a guest's memory begins on QEMU's machine `virt`.
+/// The address of the slot: the start of guest memory on QEMU's machine `virt`.
 const SLOT_IPA: InputAddress = InputAddress(1 << 30);
 
-/// The model's rows, or why there are none.
+/// The rows of the model.
 pub struct Model {
-    /// One for each granule that it was asked for.
+    /// One row per requested granule, or why there is none.
     pub rows: Vec<Result<Measured, Unmodelled>>,
 }
 
-/// Why there is no row.
+/// Why there is no row for a granule.
 #[derive(Debug, thiserror::Error)]
 pub enum Unmodelled {
-    /// Nothing is known of the memory that would be modelled.
+    /// The backing of the memory could not be inspected.
     #[error("what backs the memory could not be seen: {0}")]
     Unseen(String),
-    /// The tables would take more than a host has.
+    /// The tables would be too large for the host.
     #[error("{} are too much for it", format_bytes(*.0))]
     TooLarge(u64),
-    /// The engine refuses it, in the words of the format.
+    /// The `paging` crate refuses it, with this message.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Runs the model for memory that is backed as the host backed it.
+/// Runs the model for memory with the same backing as on the host.
 pub fn run(arguments: &Arguments, phases: &Phases) -> Model {
     let row = |granule: &Granule| match &phases.host {
         Ok(census) => one(arguments, *granule, backing(census)),
@@ -53,8 +53,8 @@ pub fn run(arguments: &Arguments, phases: &Phases) -> Model {
     Model { rows: GRANULES.iter().map(row).collect() }
 }
 
-/// What stands for memory of which at least half has leaves of such a size in the host. No base page is as large
-/// as the smallest block.
+/// The modelled backing: the largest block size of which the host maps at least half of the memory by leaves at least as
+/// large. No base page is as large as the smallest block.
 fn backing(census: &Census) -> Backing {
     let at_least = |leaf: PageSize| 2 * census.bytes_where(|mapping| mapping.leaf >= leaf) >= census.total_bytes();
     match (at_least(PageSize::G1), at_least(PageSize::M2)) {
@@ -79,7 +79,7 @@ fn one(arguments: &Arguments, granule: Granule, backing: Backing) -> Result<Meas
         Mode::Clear => paging::stage2_split::Mode::Clear,
     };
     let slot = Slot { ipa: SLOT_IPA, bytes: arguments.bytes };
-    // A block that is larger than the slot cannot map it.
+    // A block larger than the slot cannot map it, so the next smaller backing is used.
     let backing = match backing.leaf_bytes(granule) > arguments.bytes {
         true if Backing::Blocks.leaf_bytes(granule) <= arguments.bytes => Backing::Blocks,
         true => Backing::Pages,

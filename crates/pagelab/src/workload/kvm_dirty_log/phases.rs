@@ -1,4 +1,4 @@
-//! The phases, one after the other, each with its time, the pages that the log named, and the leaves after it.
+//! Runs the phases in sequence, and records for each its time, the dirty pages in the log, and the leaves afterwards.
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use super::{Arguments, DOING, Mode, Populate};
 use crate::table::split::report::median;
 use crate::workload::{WorkloadError, check};
 
-/// One phase.
+/// The measurements of one phase.
 #[derive(Clone, Debug)]
 pub struct Phase {
-    /// Its name.
+    /// The name of the phase.
     pub name: String,
-    /// The figure that it is in the report; later rounds have none of their own.
+    /// The name of its figure in the report; later rounds have no figure of their own.
     pub figure: Option<&'static str>,
-    /// How long it took, in each cycle.
+    /// Its duration in each cycle, in seconds.
     pub walls_s: Vec<f64>,
-    /// Dirty pages in the log that it got: the same in each cycle, unless pages are drawn; then those of the last.
+    /// The dirty pages in the log, equal in each cycle unless pages are chosen at random; then those of the last cycle.
     pub dirty_pages: Option<u64>,
-    /// Pages that the guest wrote in it: in each cycle, where it draws them.
+    /// The number of pages that the guest wrote, per cycle, if it chooses them at random.
     pub written_pages: Vec<u64>,
-    /// The leaves after it, the first time, where KVM counts them.
+    /// The leaves after it in the first cycle, if KVM counts them.
     pub leaves: Option<Leaves>,
-    /// A later cycle had another number of leaves above 4K after it.
+    /// Whether a later cycle ended with a different number of leaves above 4K.
     pub leaves_varied: bool,
 }
 
 impl Phase {
-    /// How long it took: the median of the cycles.
+    /// The median duration of all cycles, in seconds.
     pub fn wall_s(&self) -> f64 {
         median(&self.walls_s)
     }
@@ -41,19 +41,19 @@ impl Phase {
         self.leaves_varied |= leaves.map(large) != self.leaves.map(large);
     }
 
-    /// How long it took the one time that it took least.
+    /// The shortest duration of all cycles, in seconds.
     pub fn least_s(&self) -> f64 {
         self.walls_s.iter().copied().fold(f64::INFINITY, f64::min)
     }
 }
 
-/// Why it is not known what maps the memory in this process.
+/// Why the mappings of the memory in this process are unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum Unseen {
-    /// It is not there yet.
+    /// The memory is not populated yet.
     #[error("not looked at")]
     NotYet,
-    /// It could not be looked at.
+    /// The mappings could not be read.
     #[error(transparent)]
     Census(#[from] CensusError),
 }
@@ -61,13 +61,13 @@ pub enum Unseen {
 /// All phases of one machine.
 #[derive(Debug)]
 pub struct Phases {
-    /// In their order.
+    /// The phases in order.
     pub list: Vec<Phase>,
-    /// Pages of the guest.
+    /// The number of pages of the guest.
     pub pages: u64,
-    /// What maps the memory in this process once it is there; `None` where that could not be seen.
+    /// The mappings of the populated memory in this process, or why they are unknown.
     pub host: Result<Census, Unseen>,
-    /// What the log named and the memory held, which the arguments alone decide.
+    /// A checksum of the log and the memory, which depends only on the arguments.
     pub checksum: u64,
 }
 
@@ -75,28 +75,28 @@ fn large(leaves: Leaves) -> u64 {
     leaves.pages_2m + leaves.pages_1g
 }
 
-/// A pass over the pages: those that the draw names begin with the value then.
+/// A pass in which the pages selected by `draw` were written with `value`.
 struct Written {
     value: u64,
     draw: Draw,
 }
 
-/// A machine in the middle of its phases.
+/// A machine while its phases run.
 struct Running<'a> {
     machine: Machine,
     arguments: &'a Arguments,
     phases: Phases,
-    /// How often the guest went over its pages to write.
+    /// The number of write passes of the guest.
     writes: u64,
-    /// What it wrote, from the last time on that it was every page.
+    /// The write passes since the last one that wrote every page.
     written: Vec<Written>,
 }
 
 impl Phases {
-    /// Runs them; `pages` is how many pages the machine has.
+    /// Runs the phases; `pages` is the number of pages of the machine.
     ///
     /// # Errors
-    /// KVM refuses something, or the log or the memory is not what it must be.
+    /// KVM refuses an operation, or the log or the memory is wrong.
     pub fn run(machine: Machine, arguments: &Arguments, pages: u64) -> Result<Phases, WorkloadError> {
         let phases = Phases { list: Vec::new(), pages, host: Err(Unseen::NotYet), checksum: mix(pages) };
         let mut running = Running { machine, arguments, phases, writes: 0, written: Vec::new() };
@@ -109,7 +109,7 @@ impl Phases {
         Ok(running.phases)
     }
 
-    /// The first phase in which leaves above 4K became fewer, where they are counted.
+    /// The first phase that reduced the number of leaves above 4K, if they are counted.
     pub fn split_in(&self) -> Option<&Phase> {
         let large = |phase: &Phase| phase.leaves.map(large);
         let pairs = self.list.windows(2);
@@ -135,7 +135,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Leaves every page written and not logged, as it was before.
+    /// Runs one cycle. Afterwards every page is written and logging is disabled, as before.
     fn cycle(&mut self) -> Result<(), WorkloadError> {
         self.enable()?;
         for round in 1..=self.arguments.rounds {
@@ -148,7 +148,7 @@ impl Running<'_> {
 
     fn enable(&mut self) -> Result<(), WorkloadError> {
         self.phase("enable", Some("enable"), |machine| Ok(machine.set_logging(true)?))?;
-        // Initially set means: every page counts as dirty; otherwise nothing is before a write.
+        // With KVM_DIRTY_LOG_INITIALLY_SET, every page starts as dirty; otherwise, no page is dirty before a write.
         let (mode, pages) = (self.arguments.mode, self.phases.pages);
         let expected = if mode == Mode::Clear { pages } else { 0 };
         let get = self.get("get", Some("get_initial"))?;
@@ -157,7 +157,7 @@ impl Running<'_> {
         self.clear("clear", Some("clear_initial"))
     }
 
-    /// What is written must be in the log.
+    /// Runs one round, and checks that the log contains the written pages.
     fn round(&mut self, round: u64) -> Result<(), WorkloadError> {
         let first = round == 1;
         let percent = self.arguments.write_percent.unwrap_or(100);
@@ -173,7 +173,7 @@ impl Running<'_> {
         self.write(name, figure, 100)
     }
 
-    /// Has the guest write each page with a chance of so many percent.
+    /// Lets the guest write each page with a probability of `percent`.
     fn write(&mut self, name: &str, figure: Option<&'static str>, percent: u8) -> Result<(), WorkloadError> {
         let value = self.next_value();
         let draw = Draw::of_percent(mix(value), percent);
@@ -191,14 +191,14 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Pages that the last pass wrote.
+    /// The number of pages that the last pass wrote.
     fn written_pages(&self) -> u64 {
         let last = self.written.last();
         last.map_or(0, |last| (0..self.phases.pages).filter(|page| last.draw.writes(*page)).count() as u64)
     }
 
-    /// The log must name every page that the last pass wrote, and no other. But a page that is only read is in the log too
-    /// where KVM maps it anew, because it then maps it writable: after a large leaf went.
+    /// Checks that the log contains exactly the pages that the last pass wrote. Exception: after a large leaf was split or
+    /// removed, KVM maps pages anew and writable even on a read, and then logs them.
     fn check_log(&mut self, phase: &str, found: u64) -> Result<(), WorkloadError> {
         let expected = self.written_pages();
         let what = format!("dirty pages in phase `{phase}`");
@@ -215,7 +215,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Looks at the memory, at a time when that does not put the caches of the next phase to other uses.
+    /// Verifies the memory, at a time when this does not disturb the caches of the next phase.
     fn verify(&mut self) -> Result<(), WorkloadError> {
         let last = |page: u64| self.written.iter().rev().find(|written| written.draw.writes(page));
         self.machine.verify(|page| last(page).map_or(0, |written| written.value))?;
@@ -224,7 +224,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Gets the log; how many pages it names.
+    /// Gets the log, and returns the number of dirty pages.
     fn get(&mut self, name: &str, figure: Option<&'static str>) -> Result<u64, WorkloadError> {
         let phase = self.phase(name, figure, |machine| Ok(machine.get_log()?))?;
         let found = self.machine.dirty_pages();
@@ -240,7 +240,7 @@ impl Running<'_> {
         self.phase(name, figure, |machine| Ok(machine.clear_log(chunk)?)).map(drop)
     }
 
-    /// Runs a phase; which of the list it is.
+    /// Runs a phase, and returns its index in the list.
     fn phase(
         &mut self,
         name: &str,
@@ -280,7 +280,7 @@ impl Running<'_> {
         self.value()
     }
 
-    /// What is written now: never zero, and another value each time.
+    /// The value of the current pass: never zero, and different for each pass.
     fn value(&self) -> u64 {
         mix(self.arguments.seed ^ mix(self.writes)) | 1
     }

@@ -1,4 +1,4 @@
-//! What the phases come to: a table and sentences for people, keys for programs.
+//! Reports the phases: a table and sentences for people, keys for programs.
 
 use policy::census::{Census, Mapping};
 use policy::size::{PageSize, format_bytes};
@@ -96,7 +96,7 @@ fn setting(arguments: &Arguments, phases: &Phases) -> [String; 3] {
     ]
 }
 
-/// What the guest's own leaves are, and what KVM's have to do with them; `shadows` is whether KVM shadows its tables.
+/// Describes the guest's own leaves and their effect on KVM's; `shadows` is whether KVM uses shadow paging.
 fn guest_leaves(leaf: PageSize, shadows: Option<bool>) -> String {
     let consequence = match (ARCHITECTURE, shadows) {
         ("x86_64", Some(true)) => "KVM shadows them, so that none of its own leaves is larger",
@@ -126,7 +126,7 @@ fn counted(count: u32, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// `1G in 2M leaves`, a folio that is larger than its leaves with its size.
+/// Formats `1G in 2M leaves`, with the folio size if it is larger than the leaves.
 fn mapped(census: &Census) -> String {
     let row = |(mapping, bytes): (&Mapping, u64)| {
         let (leaf, effective) = (format_bytes(mapping.leaf.bytes()), format_bytes(mapping.effective().bytes()));
@@ -154,7 +154,7 @@ fn what_kvm_is(host: &Parameters) -> String {
     }
 }
 
-/// What the host can show, and what the figures mean then; `write` is the phase of the first write.
+/// Describes whether the host splits eagerly, and what the figures mean then; `write` is the phase of the first write.
 fn eager_sentence(mode: Mode, eager: &EagerSplit, write: &str) -> String {
     let splitting = mode.name();
     match eager {
@@ -183,7 +183,7 @@ fn where_split(phases: &Phases) -> String {
     }
 }
 
-/// What cycles did not find as the first one did.
+/// A note on phases whose leaves differed between cycles.
 fn varied(phases: &Phases) -> Option<String> {
     let names: Vec<_> =
         phases.list.iter().filter(|phase| phase.leaves_varied).map(|phase| format!("`{}`", phase.name)).collect();

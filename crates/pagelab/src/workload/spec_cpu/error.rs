@@ -1,4 +1,4 @@
-//! Why there is no result of SPEC CPU.
+//! Errors of SPEC CPU runs and result files.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,44 +6,44 @@ use std::path::PathBuf;
 /// Why there is no result of SPEC CPU.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
-    /// A raw file cannot be read.
+    /// A raw file could not be read.
     #[error("{}: {source}", path.display())]
     Read {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What reading said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A raw file has no result, for this reason.
     #[error("{}: {error}", path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         error: Box<SpecError>,
     },
-    /// It has no result at all.
+    /// The file contains no results.
     #[error("it is no raw result file of SPEC CPU (.rsf): no line of it begins with spec.cpu2006.results or the like")]
     NotRaw,
-    /// Results of another suite, or of two.
+    /// The file has results of an unknown suite, or of two suites.
     #[error("line {line}: results of {found:?}; expected those of one suite among {known}")]
     Suite {
-        /// The line's number.
+        /// The line number.
         line: usize,
-        /// The suite.
+        /// The suite in the file.
         found: String,
-        /// Those that are known.
+        /// The known suites.
         known: String,
     },
-    /// A field of a run that is there again.
+    /// A field of a run occurs twice.
     #[error("line {line}: {field} of one run stands there twice")]
     Twice {
-        /// The line's number.
+        /// The line number.
         line: usize,
         /// The field.
         field: String,
     },
-    /// A field that is not there.
+    /// A field of a run is missing.
     #[error("{run} has no {field}: the file is cut off, or the run did not come to its end")]
     Lacks {
         /// Benchmark, tune and iteration.
@@ -51,68 +51,68 @@ pub enum SpecError {
         /// The field.
         field: &'static str,
     },
-    /// A run that SPEC calls invalid.
+    /// SPEC marks a run as invalid.
     #[error(
         "SPEC calls the run {run} invalid ({code}; S is success, CE did not compile, RE failed, VE had the wrong output)"
     )]
     Invalid {
         /// Benchmark, tune and iteration.
         run: String,
-        /// What the file says.
+        /// SPEC's code in the file.
         code: String,
     },
-    /// A figure that is none.
+    /// A figure cannot be parsed.
     #[error("line {line}: {field}: expected {}, found {found:?}", if *field == "ratio" { "a number above 0" } else { "seconds" })]
     Number {
-        /// The line's number.
+        /// The line number.
         line: usize,
         /// The field.
         field: &'static str,
-        /// What stands there.
+        /// The text in the file.
         found: String,
     },
-    /// Neither a file nor a command, or both.
+    /// The arguments name neither a file nor a command, or both.
     #[error("expected either --raw FILE or a command: pagelab workload spec-cpu --spec DIR -- runcpu ...")]
     Nothing,
-    /// There is no SPEC CPU in the directory.
+    /// SPEC CPU is not installed in the directory.
     #[error("--spec: there is no {}: expected the directory where SPEC CPU is installed", shrc.display())]
     NotInstalled {
-        /// What would be there.
+        /// The expected file.
         shrc: PathBuf,
     },
     /// The command cannot be started.
     #[error("{program} cannot be run: {source}")]
     NotStarted {
-        /// The program.
+        /// The name of the program.
         program: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The command failed.
     #[error("{program} ended with {status}; its last words: {last_words}")]
     Failed {
-        /// The program.
+        /// The name of the program.
         program: String,
-        /// How it ended.
+        /// The exit status.
         status: std::process::ExitStatus,
-        /// The end of what it printed.
+        /// The end of its output.
         last_words: String,
     },
-    /// The command wrote no raw file.
+    /// The command's output names no raw file.
     #[error(
         "{program} names no raw result file (`format: raw -> FILE`): it did not run a benchmark, or its configuration \
          leaves the format out; its last words: {last_words}"
     )]
     NoFile {
-        /// The program.
+        /// The name of the program.
         program: String,
-        /// The end of what it printed.
+        /// The end of its output.
         last_words: String,
     },
 }
 
 impl SpecError {
-    /// Whether the arguments are to be changed, or the file that they name.
+    /// Whether the error is in the arguments or in the file that they name.
     pub fn is_of_input(&self) -> bool {
         !matches!(self, SpecError::Failed { .. } | SpecError::NoFile { .. } | SpecError::Invalid { .. })
     }

@@ -1,7 +1,8 @@
-//! `spec-cpu`: a benchmark of SPEC CPU, for those who own it. `runcpu` or `runspec` runs it; its time is what SPEC reports.
+//! `spec-cpu`: runs a benchmark of SPEC CPU, for users with a licence. `runcpu` or `runspec` runs it; its time is the one
+//! that SPEC reports.
 //!
-//! SPEC checks the output by itself, and a run with the wrong one is none. pagelab knows no option of SPEC: the words behind
-//! `--` are the user's.
+//! SPEC verifies the output itself, and a run with wrong output is not a result. pagelab knows no options of SPEC: the
+//! arguments after `--` are passed unchanged.
 
 mod error;
 mod raw;
@@ -19,11 +20,11 @@ use raw::{RawFile, Sample};
 use super::WorkloadError;
 use super::report::Report;
 
-/// How SPEC's tools say where they wrote the raw file.
+/// The text with which SPEC's tools name the raw file they wrote.
 const WRITTEN: &str = "format: raw ->";
-/// Lines of a program's output that are shown when there is no result.
+/// The number of output lines shown if there is no result.
 const LAST_LINES: usize = 6;
-/// Goes where SPEC is installed, takes its environment, and becomes the command.
+/// A shell script that changes to SPEC's directory, loads its environment, and execs the command.
 const IN_ITS_SHELL: &str = "cd \"$1\" && . ./shrc && shift && exec \"$@\"";
 
 /// Arguments of `spec-cpu`.
@@ -54,7 +55,7 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     Ok(report(&files))
 }
 
-/// Runs the command. The files that it says it wrote.
+/// Runs the command, and returns the files that its output names.
 fn written(arguments: &Arguments) -> Result<Vec<PathBuf>, SpecError> {
     let program = arguments.command.first().cloned().unwrap_or_default();
     let mut command = match &arguments.spec {
@@ -100,7 +101,7 @@ fn report(files: &[RawFile]) -> Report {
     let medians: Vec<((String, String), f64)> = files.iter().flat_map(RawFile::medians_s).collect();
     let names: Vec<String> = medians.iter().map(|((benchmark, tune), _)| format!("{benchmark}/{tune}")).collect();
     let suites: Vec<&str> = files.iter().map(|file| file.suite.as_str()).collect();
-    // SPEC has checked the output: what is left of the answer is which runs it calls valid.
+    // SPEC has verified the output, so the answer consists only of the runs that it calls valid.
     let checksum = names.join(",").bytes().fold(0, |sum, byte| mix(sum ^ u64::from(byte)));
     let line = |one: &&Sample| {
         let ratio = one.ratio.map(|ratio| format!(", ratio {ratio}")).unwrap_or_default();

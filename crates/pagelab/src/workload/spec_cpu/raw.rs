@@ -1,7 +1,7 @@
-//! SPEC's raw result file, from which all its reports are made (`.rsf`): the samples in it.
+//! Parses the samples in SPEC's raw result file (`.rsf`), from which all of its reports are made.
 //!
-//! A line for each fact: `spec.cpu2006.results.429_mcf.base.000.reported_time: 302.5`. No document of SPEC describes them; that they
-//! are so was read in several public programs that parse them. What is not of `results` is not looked at.
+//! Each fact has a line: `spec.cpu2006.results.429_mcf.base.000.reported_time: 302.5`. SPEC does not document the format;
+//! this follows several public programs that parse it. Lines outside of `results` are ignored.
 
 use std::collections::BTreeMap;
 
@@ -9,51 +9,51 @@ use super::error::SpecError;
 
 /// The suites whose raw files are known.
 const SUITES: [&str; 3] = ["cpu2006", "cpu2017", "cpu2026"];
-/// What `valid` says of a run that came to its end with the right output.
+/// The value of `valid` for a run that finished with the right output.
 const SUCCESS: &str = "S";
 
-/// A run of a benchmark.
+/// One run of a benchmark.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// The benchmark, as SPEC calls it: `429.mcf`.
+    /// SPEC's name of the benchmark: `429.mcf`.
     pub benchmark: String,
     /// `base` or `peak`.
     pub tune: String,
-    /// Which run of it this is, from 0.
+    /// The number of the run, from 0.
     pub iteration: u32,
-    /// What SPEC reports of its time, seconds.
+    /// The time that SPEC reports, in seconds.
     pub reported_s: f64,
-    /// The reference machine's time by this one, where there is one.
+    /// The reference machine's time divided by this one, if there is a reference.
     pub ratio: Option<f64>,
 }
 
 /// A raw result file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RawFile {
-    /// `cpu2006`.
+    /// The suite, such as `cpu2006`.
     pub suite: String,
     /// Its samples, by benchmark, tune and iteration.
     pub samples: Vec<Sample>,
 }
 
-/// A line about a run.
+/// A parsed line about a run.
 struct Line<'a> {
     number: usize,
     suite: &'a str,
-    /// Benchmark, tune, iteration.
+    /// The benchmark, tune and iteration.
     of: (&'a str, &'a str, &'a str),
     field: &'a str,
     value: &'a str,
 }
 
-/// What lines say of a run: each field with the number of its line.
+/// The fields of a run, each with its line number and value.
 type Fields<'a> = BTreeMap<&'a str, (usize, &'a str)>;
 
 impl RawFile {
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
-    /// It is no raw file, one of another suite, incomplete, or of a run that SPEC calls invalid.
+    /// The text is not a raw file, is of an unknown suite, is incomplete, or has a run that SPEC marks as invalid.
     pub fn parse(text: &str) -> Result<RawFile, SpecError> {
         let mut runs: BTreeMap<(&str, &str, &str), Fields<'_>> = BTreeMap::new();
         let mut suite = None;
@@ -75,7 +75,7 @@ impl RawFile {
         Ok(RawFile { suite, samples })
     }
 
-    /// The median time of each benchmark and tune, seconds, by name.
+    /// The median time in seconds by benchmark and tune.
     pub fn medians_s(&self) -> BTreeMap<(String, String), f64> {
         let mut all: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
         for sample in &self.samples {
@@ -91,7 +91,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 impl<'a> Line<'a> {
-    /// A line of results; `None` for what tells something else.
+    /// Parses a line of results; `None` for other lines.
     fn of(number: usize, line: &'a str) -> Option<Line<'a>> {
         let (path, value) = line.trim().split_once(':')?;
         let parts: Vec<&str> = path.splitn(7, '.').collect();
@@ -103,7 +103,7 @@ impl<'a> Line<'a> {
 
 fn sample(of: (&str, &str, &str), fields: &Fields<'_>) -> Result<Sample, SpecError> {
     let (key, tune, iteration) = of;
-    // The first underscore stands for the point after the number.
+    // In keys, the first underscore replaces the point after the number.
     let benchmark = fields.get("benchmark").map_or_else(|| key.replacen('_', ".", 1), |(_, name)| (*name).to_owned());
     let run = format!("{benchmark} {tune} {iteration}");
     let lacks = |field| SpecError::Lacks { run: run.clone(), field };
@@ -112,7 +112,7 @@ fn sample(of: (&str, &str, &str), fields: &Fields<'_>) -> Result<Sample, SpecErr
         return Err(SpecError::Invalid { run, code: (*valid).to_owned() });
     }
     let time = *fields.get("reported_time").ok_or_else(|| lacks("reported_time"))?;
-    // A run of another size than the reference's has no ratio.
+    // A run with another input size than the reference's has no ratio.
     let ratio = fields.get("ratio").filter(|(_, value)| !value.is_empty() && *value != "--");
     Ok(Sample {
         reported_s: number("reported_time", time)?,

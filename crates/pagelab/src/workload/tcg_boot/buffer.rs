@@ -1,4 +1,4 @@
-//! QEMU's code buffer as the kernel sees it: its mappings, and what maps their memory.
+//! QEMU's code buffer as the kernel sees it: its mappings, and the leaves that map its memory.
 
 use std::fs::File;
 use std::io;
@@ -14,18 +14,18 @@ use workloads::tcg::Layout;
 
 use super::error::BootError;
 
-/// So many bytes at the beginning of a region are looked at: a translation begins with what QEMU knows of it, and not all of
-/// that is zero.
+/// The number of bytes checked at the beginning of a region: a translation begins with QEMU's metadata, which is not all
+/// zero.
 const FIRST_BYTES: usize = 256;
 
-/// The buffer's mappings, by address.
+/// The buffer's mappings, in address order.
 #[derive(Debug)]
 pub struct CodeBuffer {
     entries: Vec<SmapsEntry>,
 }
 
 impl CodeBuffer {
-    /// Looks for the writable and executable anonymous mappings of a process.
+    /// Finds the writable and executable anonymous mappings of a process.
     pub fn of_process(pid: u32) -> Result<CodeBuffer, BootError> {
         let mut entries = Observer::open()?.smaps(pid)?;
         entries.retain(|entry| {
@@ -35,26 +35,26 @@ impl CodeBuffer {
         if entries.is_empty() { Err(BootError::NoBuffer(pid)) } else { Ok(CodeBuffer { entries }) }
     }
 
-    /// How many mappings guards have made of it.
+    /// The number of mappings into which guards split it.
     pub fn areas(&self) -> usize {
         self.entries.len()
     }
 
-    /// Bytes that are present.
+    /// The resident bytes.
     pub fn resident_bytes(&self) -> u64 {
         self.entries.iter().map(SmapsEntry::resident_bytes).sum()
     }
 
-    /// Bytes that PMD leaves map.
+    /// The bytes mapped by PMD leaves.
     pub fn huge_bytes(&self) -> u64 {
         self.entries.iter().map(SmapsEntry::pmd_mapped_bytes).sum()
     }
 
-    /// Has the first `bytes` of the buffer in memory, as far as they are mapped: writes a zero to each base page that is
-    /// not there yet, which changes nothing, through /proc/PID/mem. The process must stand still.
+    /// Populates the first `bytes` of the buffer, as far as they are mapped: writes a zero to each absent base page through
+    /// /proc/PID/mem, which does not change the content. The process must be stopped.
     ///
     /// # Errors
-    /// The kernel lets this process not write to the other's memory.
+    /// The kernel does not allow this process to write to the other's memory.
     pub fn populate(&self, pid: u32, bytes: u64, page: PageSize) -> Result<(), BootError> {
         let populated = self.write_absent(pid, bytes, page);
         populated.map_err(|error| BootError::NotPopulated { pid, error })
@@ -75,11 +75,11 @@ impl CodeBuffer {
         Ok(())
     }
 
-    /// Regions in whose first bytes something was written: those that a vCPU had, up to now. What brought the buffer into
-    /// memory wrote zeros. The process must stand still.
+    /// The number of regions whose first bytes are not all zero: those that a vCPU has used so far. [`CodeBuffer::populate`]
+    /// writes only zeros. The process must be stopped.
     ///
     /// # Errors
-    /// The kernel lets this process not read the other's memory.
+    /// The kernel does not allow this process to read the other's memory.
     pub fn used_regions(&self, pid: u32, layout: &Layout) -> Result<u64, BootError> {
         let base = self.entries[0].vma.start;
         let used = File::open(format!("/proc/{pid}/mem")).and_then(|memory| {
@@ -94,8 +94,8 @@ impl CodeBuffer {
         used.map_err(|error| BootError::NotRead { pid, error })
     }
 
-    /// What PMD leaves should map when memory is to be had: every aligned window that lies in one mapping with
-    /// MADV_HUGEPAGE and was touched. Touched ranges are offsets from the buffer's start.
+    /// The bytes that PMD leaves should map if memory is available: every aligned, touched PMD range within one mapping with
+    /// MADV_HUGEPAGE. `touched` contains offsets from the buffer's start.
     pub fn expected_huge_bytes(&self, touched: &[Range<u64>], pmd: PageSize) -> u64 {
         let base = self.entries[0].vma.start;
         let advised = self.entries.iter().filter(|entry| entry.has_flag("hg"));

@@ -1,4 +1,4 @@
-//! A QEMU that boots the guest, and is gone at the end whatever happens.
+//! Runs a QEMU that boots the guest, and cleans it up in all cases.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,21 +15,21 @@ use super::qmp::{Qmp, Silence};
 use super::{Arguments, MemoryKind};
 use crate::tail::Tail;
 
-/// One heap for all threads of QEMU (mallopt(3), glibc). Others than the first grow by an mprotect(2) for every few
-/// pages, 600 of them in a boot by the vCPU's thread, and each is a stop of the tracer under a policy that changes guards:
-/// 1.5 % of the boot's processor time.
+/// One malloc arena for all threads of QEMU (mallopt(3), glibc). Arenas other than the first grow by an mprotect(2) every few
+/// pages, 600 times per boot in the vCPU's thread. Under a policy that changes guards, each is a tracer stop: 1.5 % of the
+/// boot's CPU time.
 const ONE_HEAP: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
-/// How long QEMU may take to answer its monitor, or to end.
+/// The time limit for QEMU to answer its monitor, or to exit.
 const ANSWER: Duration = Duration::from_secs(60);
-/// So many of the last bytes of what QEMU and the guest said are kept.
+/// The number of bytes kept from the end of QEMU's and the guest's output.
 const KEPT_BYTES: usize = 1 << 20;
-/// So many of the last lines are shown.
+/// The number of last lines that are shown.
 const SHOWN_LINES: usize = 12;
 
-/// QEMU's process, on the leash of signals. Dropped, it is killed.
+/// QEMU's process. Signals that stop pagelab also kill it. Dropping it kills and reaps it.
 struct Process(Child);
 
-/// A running QEMU and what it says.
+/// A running QEMU and its output.
 pub struct Emulator {
     process: Process,
     qmp: Qmp,
@@ -39,16 +39,16 @@ pub struct Emulator {
     started_cpu_s: f64,
 }
 
-/// What a boot took: from letting the guest go to its power-off.
+/// The cost of a boot: from starting the guest to its power-off.
 pub struct Boot {
-    /// Seconds of the clock on the wall.
+    /// Wall-clock time in seconds.
     pub wall_s: f64,
-    /// CPU time of all threads of QEMU.
+    /// CPU seconds of all threads of QEMU.
     pub cpu_s: f64,
 }
 
 impl Emulator {
-    /// Starts QEMU; the guest stands still until it is told to go.
+    /// Starts QEMU with the guest stopped.
     pub fn start(arguments: &Arguments, max_cpus: u32, guest: &Guest) -> Result<Emulator, BootError> {
         let program = tracer::resolve(arguments.qemu.as_os_str()).map_err(|error| BootError::NoEmulator { error })?;
         let not_run = |error| BootError::NotRun { program: program.clone(), error };
@@ -69,15 +69,15 @@ impl Emulator {
         Ok(emulator)
     }
 
-    /// Lets the guest go, which is where the time of the boot begins: what QEMU itself needs to start, and what a tracer
-    /// makes of its calls, is not in it.
+    /// Starts the guest, which is where the measured boot begins. QEMU's own startup, and the tracer's overhead in it, is
+    /// excluded.
     pub fn go(&mut self) -> Result<(), BootError> {
         self.started_cpu_s = self.cpu_s()?;
         self.started = Instant::now();
         self.execute("cont", Value::Null).map(drop)
     }
 
-    /// The process.
+    /// The process ID.
     pub fn pid(&self) -> u32 {
         self.process.0.id()
     }
@@ -87,7 +87,7 @@ impl Emulator {
         self.version
     }
 
-    /// Waits until the guest has powered off; QEMU then stands still. Returns what it took.
+    /// Waits until the guest has powered off; QEMU is then stopped. Returns the cost.
     pub fn wait_for_power_off(&mut self, limit: Duration) -> Result<Boot, BootError> {
         let until = self.started + limit;
         loop {
@@ -104,14 +104,14 @@ impl Emulator {
         tracer::child::cpu_s(self.pid()).map_err(BootError::Usage)
     }
 
-    /// The guest must have said its line, and have powered off rather than panicked.
+    /// Checks that the guest printed its line, and powered off instead of panicking.
     fn check_end(&self, event: &Value) -> Result<(), BootError> {
         let reason = event["data"]["reason"].as_str().unwrap_or("no reason");
         let wrong = |found: String| BootError::WrongEnd { expected: SAYS, found, said: self.last_lines() };
         if reason != "guest-shutdown" {
             return Err(wrong(format!("an end by {reason}")));
         }
-        // The line was written before the guest went, but through another pipe.
+        // The line was written before the power-off, but through another pipe, so it may arrive later.
         let until = Instant::now() + Duration::from_secs(5);
         while !self.said.text().lines().any(|line| line.trim_end() == SAYS) {
             if Instant::now() > until {
@@ -122,7 +122,7 @@ impl Emulator {
         Ok(())
     }
 
-    /// What QEMU has translated.
+    /// QEMU's translation statistics.
     pub fn jit(&mut self) -> Result<Jit, BootError> {
         let answer = self.execute("human-monitor-command", json!({ "command-line": "info jit" }))?;
         match answer.as_str() {
@@ -131,7 +131,7 @@ impl Emulator {
         }
     }
 
-    /// The version that QEMU greets with.
+    /// The version in QEMU's greeting.
     fn greeted(&mut self) -> Result<Version, BootError> {
         let greeting = self.qmp.greeting(Instant::now() + ANSWER);
         let greeting = greeting.map_err(|silence| self.silent(silence, ANSWER))?;
@@ -142,7 +142,7 @@ impl Emulator {
         }
     }
 
-    /// What a command returns.
+    /// Executes a monitor command, and returns its result.
     fn execute(&mut self, command: &str, arguments: Value) -> Result<Value, BootError> {
         self.send(command, arguments)?;
         let mut answer = self.qmp.answer(Instant::now() + ANSWER).map_err(|silence| self.silent(silence, ANSWER))?;
@@ -154,7 +154,7 @@ impl Emulator {
         Ok(answer["return"].take())
     }
 
-    /// Why nothing came within a time.
+    /// The error if no message arrived within a time limit.
     fn silent(&mut self, silence: Silence, limit: Duration) -> BootError {
         match silence {
             Silence::Ended => self.ended(),
@@ -162,7 +162,7 @@ impl Emulator {
         }
     }
 
-    /// Ends QEMU and waits for that, so that what it cost is known.
+    /// Ends QEMU and waits for it, so that its CPU time is accounted.
     pub fn quit(mut self) -> Result<(), BootError> {
         self.send("quit", Value::Null)?;
         let until = Instant::now() + ANSWER;
@@ -181,10 +181,10 @@ impl Emulator {
         self.qmp.send(command, arguments).map_err(|_| self.ended())
     }
 
-    /// Why QEMU is gone: pagelab was told to stop, or it ended by itself.
+    /// The error if QEMU is gone: a signal stopped pagelab, or QEMU ended by itself.
     fn ended(&mut self) -> BootError {
         let ended = self.process.0.wait();
-        // Its last words are still on their way; a process of its own may keep the pipe open for longer.
+        // Its last output may not have arrived yet. The wait is limited, because a child of QEMU may keep the pipe open.
         let until = Instant::now() + Duration::from_secs(1);
         while !self.said.is_whole() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
@@ -216,7 +216,7 @@ impl Drop for Process {
     }
 }
 
-/// The machine. Both QEMU's messages and the guest's console go to standard error.
+/// QEMU's arguments. QEMU's messages and the guest's console both use standard error.
 fn words(arguments: &Arguments, max_cpus: u32) -> Vec<String> {
     let memory_mib = arguments.memory_bytes() >> 20;
     let mut machine = "virt,gic-version=3".to_string();

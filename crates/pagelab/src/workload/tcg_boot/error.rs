@@ -1,4 +1,4 @@
-//! A boot that did not end as it should.
+//! Errors of a boot.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,31 +7,31 @@ use std::process::ExitStatus;
 use census::CensusError;
 use tracer::LaunchError;
 
-/// Why there is no result.
+/// Why a boot has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
-    /// There is no such program.
+    /// QEMU was not found.
     #[error("{error}; QEMU is Debian's qemu-system-arm, and --qemu names another one")]
     NoEmulator {
-        /// What was looked for, and where.
+        /// The program that was searched, and where.
         #[source]
         error: LaunchError,
     },
-    /// The guest is not there.
+    /// A file of the guest cannot be read.
     #[error(
         "the guest has no {file}: {error}; `{made_by}` fetches and assembles it (Debian, no root), --guest \
          names another directory with linux and initrd"
     )]
     NoGuest {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
-        /// What makes it.
+        /// The command that makes it.
         made_by: &'static str,
-        /// Why not.
+        /// The error of the system.
         #[source]
         error: io::Error,
     },
-    /// There is no cache directory to look into.
+    /// There is no cache directory to search.
     #[error(
         "neither XDG_CACHE_HOME nor HOME is an absolute path, so the guest's place is not known; name it with --guest"
     )]
@@ -39,62 +39,62 @@ pub enum BootError {
     /// QEMU did not start or its pipes broke.
     #[error("cannot run {program}: {error}")]
     NotRun {
-        /// QEMU.
+        /// QEMU's path.
         program: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         #[source]
         error: io::Error,
     },
-    /// The code buffer could not be brought into memory.
+    /// The code buffer could not be populated.
     #[error("--populate-code: cannot write to the memory of QEMU (process {pid}): {error}; leave it out")]
     NotPopulated {
-        /// QEMU.
+        /// QEMU's process ID.
         pid: u32,
-        /// What the kernel said.
+        /// The error of the kernel.
         #[source]
         error: io::Error,
     },
     /// The code buffer could not be read.
     #[error("cannot read the memory of QEMU (process {pid}): {error}")]
     NotRead {
-        /// QEMU.
+        /// QEMU's process ID.
         pid: u32,
-        /// What the kernel said.
+        /// The error of the kernel.
         #[source]
         error: io::Error,
     },
-    /// QEMU ended before the guest had powered off.
+    /// QEMU ended before the guest powered off.
     #[error("QEMU {ended} before the guest had powered off; it said:\n{said}")]
     Ended {
-        /// How.
+        /// How it ended.
         ended: String,
-        /// The last lines of it and of the guest.
+        /// The last lines of QEMU's and the guest's output.
         said: String,
     },
     /// The guest did not power off in time.
     #[error("the guest has not powered off within {limit_s} s (--limit); it was killed. Its last lines:\n{said}")]
     Hangs {
-        /// The limit.
+        /// The time limit in seconds.
         limit_s: u64,
-        /// The last lines.
+        /// The last lines of QEMU's and the guest's output.
         said: String,
     },
-    /// The guest ended otherwise than by powering off after init.
+    /// The guest did not end by powering off from its init.
     #[error("wrong answer: expected the guest to say {expected:?} and to power off, found {found}; it said:\n{said}")]
     WrongEnd {
-        /// The line.
+        /// The expected line.
         expected: &'static str,
-        /// What happened.
+        /// How the guest ended.
         found: String,
-        /// The last lines.
+        /// The last lines of QEMU's and the guest's output.
         said: String,
     },
-    /// QEMU's monitor said something that is not understood.
+    /// An answer of QEMU's monitor is not understood.
     #[error("QEMU's monitor: expected {expected}, found {found:?}; this is known to work with QEMU 7.2")]
     Monitor {
-        /// What was asked for.
+        /// The expected answer.
         expected: &'static str,
-        /// The answer.
+        /// The actual answer.
         found: String,
     },
     /// QEMU's monitor refused a command.
@@ -102,12 +102,12 @@ pub enum BootError {
     Refused {
         /// The command.
         command: String,
-        /// What it says of it.
+        /// The monitor's error.
         answer: String,
-        /// The last lines of it and of the guest.
+        /// The last lines of QEMU's and the guest's output.
         said: String,
     },
-    /// The code buffer could not be looked at.
+    /// The mappings of the code buffer could not be read.
     #[error("QEMU's code buffer: {0}")]
     Census(#[from] CensusError),
     /// No mapping of QEMU is executable and writable.
@@ -119,13 +119,13 @@ pub enum BootError {
     /// getrusage failed.
     #[error("cannot read what QEMU cost: {0}")]
     Usage(#[source] io::Error),
-    /// pagelab was told to stop.
+    /// A signal stopped pagelab.
     #[error("stopped by signal {0}; QEMU was killed")]
     Interrupted(i32),
 }
 
 impl BootError {
-    /// 2 for what is missing, 128 and the signal for an interruption, 1 for everything that happened later.
+    /// The exit code: 2 for missing files, 128 plus the signal number for an interruption, 1 for later errors.
     pub fn exit_code(&self) -> u8 {
         match self {
             BootError::NoEmulator { .. } | BootError::NoGuest { .. } | BootError::NoCache => 2,
@@ -134,7 +134,7 @@ impl BootError {
         }
     }
 
-    /// QEMU ended, as a status says it.
+    /// The error for a QEMU that ended with this status.
     pub fn ended(status: ExitStatus, said: String) -> BootError {
         BootError::Ended { ended: format!("ended ({status})"), said }
     }

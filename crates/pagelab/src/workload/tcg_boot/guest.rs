@@ -1,4 +1,4 @@
-//! The guest: a kernel and an initrd in a directory.
+//! The guest: a kernel and an initramfs in a directory.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use super::error::BootError;
 
-/// What the guest's init says before it powers off: the program that `cargo xtask tcg-guest` assembles.
+/// The line that the guest's init prints before it powers off; `cargo xtask tcg-guest` assembles that program.
 pub const SAYS: &str = "pagelab guest: init reached, powering off";
 
 /// How far the guest boots.
@@ -21,7 +21,7 @@ pub enum Until {
 }
 
 impl Until {
-    /// As an argument has it.
+    /// The name as an argument.
     pub fn name(self) -> &'static str {
         match self {
             Until::Init => "init",
@@ -30,7 +30,7 @@ impl Until {
         }
     }
 
-    /// The file with the initial file system.
+    /// The name of the initramfs file.
     fn initrd(self) -> &'static str {
         match self {
             Until::Init => "initrd",
@@ -39,7 +39,7 @@ impl Until {
         }
     }
 
-    /// Memory that is enough for it, in bytes: the initial file system lies in it packed and unpacked.
+    /// The memory that it needs, in bytes: it holds the initramfs both compressed and unpacked.
     pub fn memory_bytes(self) -> u64 {
         match self {
             Until::Init | Until::Devices => 512 << 20,
@@ -47,7 +47,7 @@ impl Until {
         }
     }
 
-    /// How `cargo xtask tcg-guest` makes it.
+    /// The `cargo xtask tcg-guest` command that makes it.
     fn made_by(self) -> &'static str {
         match self {
             Until::Init | Until::Devices => "cargo xtask tcg-guest",
@@ -56,14 +56,14 @@ impl Until {
     }
 }
 
-/// The files.
+/// The files of a guest.
 #[derive(Debug)]
 pub struct Guest {
     /// The kernel image.
     pub kernel: PathBuf,
-    /// The initial file system.
+    /// The initramfs.
     pub initrd: PathBuf,
-    /// Where it comes from, as one word.
+    /// The guest's name in reports, one word that identifies its source.
     pub name: String,
 }
 
@@ -93,7 +93,7 @@ impl Guest {
     }
 }
 
-/// `$XDG_CACHE_HOME`, or `~/.cache` (XDG Base Directory Specification).
+/// The user's cache directory: `$XDG_CACHE_HOME`, or `~/.cache` (XDG Base Directory Specification).
 fn cache() -> Result<PathBuf, BootError> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache"))).ok_or(BootError::NoCache)

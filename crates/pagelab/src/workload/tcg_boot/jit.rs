@@ -1,20 +1,20 @@
-//! What QEMU says about its translations: `info jit` of its monitor (`dump_exec_info`, accel/tcg).
+//! Parses QEMU's translation statistics: `info jit` of its monitor (`dump_exec_info`, accel/tcg).
 
 use super::error::BootError;
 
-/// Of all regions, since the last flush where there was one.
+/// Statistics over all regions, since the last flush if there was one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jit {
-    /// Translated code.
+    /// Bytes of translated code.
     pub code_bytes: u64,
-    /// Translation blocks.
+    /// The number of translation blocks.
     pub translations: u64,
-    /// How often the buffer was full.
+    /// How often the buffer was full and was flushed.
     pub flushes: u64,
 }
 
 impl Jit {
-    /// Reads the monitor's answer.
+    /// Parses the monitor's answer.
     pub fn parse(text: &str) -> Result<Jit, BootError> {
         let number = |name: &'static str| {
             let value = text.lines().find_map(|line| line.trim().strip_prefix(name))?.trim();

@@ -1,7 +1,7 @@
 //! `tcg-boot`: QEMU boots an arm64 Linux by translating it, and powers it off.
 //!
-//! What is asked is what maps the translated code, so the guest's memory is a memfd unless it is to be QEMU's
-//! usual: policies then act on QEMU's own memory alone, of which the code is most.
+//! The subject is the memory that holds translated code. So the guest's memory is a memfd, unless QEMU's default is
+//! requested: policies then act only on QEMU's own memory, most of which is code.
 
 mod buffer;
 mod emulator;
@@ -93,10 +93,10 @@ impl MemoryKind {
     }
 }
 
-/// Boots, and checks that the guest got where it should.
+/// Boots the guest, and checks that it reached its goal.
 ///
 /// # Errors
-/// Bad arguments, no QEMU, no guest, a guest that hangs or does not power off, an interruption.
+/// Arguments are invalid, QEMU or the guest is missing, the guest hangs or does not power off, or a signal arrived.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let max_cpus = max_cpus(arguments)?;
     check(arguments, max_cpus)?;
@@ -159,14 +159,14 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     })
 }
 
-/// How QEMU divides its buffer.
+/// QEMU's division of its buffer.
 struct Regions {
     rule: Rule,
     layout: Layout,
 }
 
 impl Regions {
-    /// By the rule of its version; says so where that is not known.
+    /// The division by the rule of QEMU's version; prints a note if that is unknown.
     fn of(version: Version, tb_size_bytes: u64, max_cpus: u32) -> Option<Regions> {
         let Some(rule) = Rule::of_version(version) else {
             say(format_args!(
@@ -183,14 +183,14 @@ impl Regions {
 }
 
 impl Arguments {
-    /// Memory of the guest.
+    /// The guest's memory in bytes.
     fn memory_bytes(&self) -> u64 {
         self.memory.unwrap_or_else(|| self.until.memory_bytes())
     }
 }
 
-/// The vCPUs by which QEMU divides its buffer: those that were given, or the least that give regions of a size. By the rule
-/// since 6.1; QEMU's own version says afterwards which regions it made.
+/// The number of vCPUs that QEMU divides its buffer by: the given one, or the smallest that results in regions of the given
+/// size. This uses the rule since 6.1; QEMU's version later determines which regions it really made.
 fn max_cpus(arguments: &Arguments) -> Result<u32, WorkloadError> {
     let Some(region_bytes) = arguments.regions else { return Ok(arguments.max_cpus.unwrap_or(arguments.smp)) };
     let stride =
@@ -221,18 +221,18 @@ fn check(arguments: &Arguments, max_cpus: u32) -> Result<(), WorkloadError> {
         let expected = format!("at most {}, which is all of the buffer (--tb-size)", format_bytes(arguments.tb_size));
         return Err(wrong("populate-code", expected, format_bytes(populated)));
     }
-    // QEMU's own memory beside the guest's and the code: measured 120M, without its libraries.
+    // QEMU's own memory in addition to the guest's and the code: 120M as measured, without its libraries.
     arguments::room("memory", u128::from(arguments.memory_bytes()) + (256 << 20) + u128::from(populated))?;
-    // Where there are more vCPUs than the buffer has room for, every rule gives each of them one region.
+    // If there are more vCPUs than fit the buffer, every rule gives one region to each.
     Layout::of(Rule::From6_1, arguments.tb_size, max_cpus, base_page())
         .map(drop)
         .map_err(|error| wrong("tb-size", "two base pages for each region".into(), error.to_string()))
 }
 
-/// What PMD leaves should map of the code, by the shape of the buffer and by how much of it was touched. Known
-/// where one vCPU translated everything and nothing was flushed.
+/// The bytes of code that PMD leaves should map, from the shape of the buffer and the touched part. Known if one vCPU
+/// translated everything and the buffer was not flushed.
 fn expected(arguments: &Arguments, layout: &Layout, jit: &jit::Jit, buffer: &CodeBuffer) -> Option<u64> {
-    // Without the sizes of this kernel nothing is expected, and nothing is reported.
+    // Without the kernel's page sizes, there is no expectation and nothing is reported.
     let pmd: PageSize = host::Host::open("/").ok()?.page_sizes().pmd?;
     let known = arguments.smp == 1 && jit.flushes == 0;
     let mut touched = layout.touched(jit.code_bytes);
@@ -240,7 +240,7 @@ fn expected(arguments: &Arguments, layout: &Layout, jit: &jit::Jit, buffer: &Cod
     known.then(|| buffer.expected_huge_bytes(&touched, pmd))
 }
 
-/// The same in every run that got there.
+/// A checksum that is equal in all runs that reached the line.
 fn checksum(line: &str) -> u64 {
     line.bytes().fold(0, |sum, byte| mix(sum ^ u64::from(byte)))
 }

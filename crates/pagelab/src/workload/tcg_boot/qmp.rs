@@ -1,4 +1,4 @@
-//! QEMU's machine protocol: one JSON document a line (docs/interop/qmp-spec.txt of QEMU).
+//! A client of QMP, QEMU's machine protocol: one JSON document per line (docs/interop/qmp-spec.txt of QEMU).
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Write};
@@ -15,22 +15,22 @@ pub struct Qmp {
     events: VecDeque<Value>,
 }
 
-/// Why nothing came.
+/// Why no message arrived.
 #[derive(Debug)]
 pub enum Silence {
-    /// QEMU has closed its side.
+    /// QEMU closed its end of the pipe.
     Ended,
-    /// The time was up.
+    /// The time limit was reached.
     Late,
 }
 
 impl Qmp {
-    /// Begins to listen, on a thread of its own.
+    /// Starts to read messages in a separate thread.
     pub fn new(to: ChildStdin, from: ChildStdout) -> io::Result<Qmp> {
         let (sender, receiver) = channel();
         std::thread::Builder::new().name("monitor".into()).spawn(move || {
             for line in BufReader::new(from).lines().map_while(Result::ok) {
-                // What is no document is not of the protocol: QEMU's libraries may print, too.
+                // Lines that are not JSON are ignored: libraries that QEMU uses may print, too.
                 if let Ok(document) = serde_json::from_str(&line)
                     && sender.send(document).is_err()
                 {
@@ -41,17 +41,17 @@ impl Qmp {
         Ok(Qmp { to, from: receiver, events: VecDeque::new() })
     }
 
-    /// Sends a command; its answer comes later.
+    /// Sends a command; its answer arrives later.
     pub fn send(&mut self, command: &str, arguments: Value) -> io::Result<()> {
         let mut document = json!({ "execute": command });
         if !arguments.is_null() {
             document["arguments"] = arguments;
         }
-        // In one piece: QEMU acts as soon as the document is whole, and `quit` closes the pipe.
+        // Written with one call: QEMU acts as soon as the document is complete, and `quit` closes the pipe.
         self.to.write_all(format!("{document}\n").as_bytes())
     }
 
-    /// What QEMU says first: which version it is.
+    /// QEMU's greeting, which contains its version.
     pub fn greeting(&mut self, until: Instant) -> Result<Value, Silence> {
         loop {
             let mut document = self.next(until)?;
@@ -61,7 +61,7 @@ impl Qmp {
         }
     }
 
-    /// The answer to the last command, good or bad; events that came before it are kept.
+    /// The answer to the last command, success or error; events that arrive before it are queued.
     pub fn answer(&mut self, until: Instant) -> Result<Value, Silence> {
         loop {
             let document = self.next(until)?;
@@ -73,7 +73,7 @@ impl Qmp {
         }
     }
 
-    /// The next event.
+    /// Waits for the next event.
     pub fn event(&mut self, until: Instant) -> Result<Value, Silence> {
         if let Some(event) = self.events.pop_front() {
             return Ok(event);

@@ -1,4 +1,4 @@
-//! Contiguous groups: entries that must not be cached together, and entries that must agree.
+//! Contiguous groups: which entries must not be cached together, and which must agree.
 
 use alloc::vec::Vec;
 
@@ -30,7 +30,7 @@ impl<F: Format> Replay<'_, F> {
         None
     }
 
-    /// The entry of a group that says `form` about the first one.
+    /// An entry of the group that implies `form` for the group's first entry.
     pub(super) fn of_form(&self, level: u8, start: u64, bytes: u64, form: u64) -> Option<(u64, Broken)> {
         let says =
             |va: u64, value: u64| self.is_leaf(level, value) && moved(self.format, level, value, va, start) == form;
@@ -45,7 +45,7 @@ impl<F: Format> Replay<'_, F> {
         None
     }
 
-    /// Remembers what a leaf in the place of a group says about the first entry of that.
+    /// Remembers what a leaf in a group's place implies for the group's first entry.
     pub(super) fn note_form(&mut self, level: u8, va: u64, value: u64) {
         let Some((start, _)) = self.group(level, va).filter(|_| self.is_leaf(level, value)) else { return };
         let form = moved(self.format, level, value, va, start);
@@ -54,7 +54,7 @@ impl<F: Format> Replay<'_, F> {
             return;
         }
         forms.push(form);
-        // Those that are gone need not be kept for ever.
+        // Drops forms that no entry implies any more, so that the list does not grow without bound.
         if forms.len() as u64 > 4 << self.format.group_bits_at(level) {
             let forms = core::mem::take(forms);
             let bytes = self.geometry.span(level) << self.format.group_bits_at(level);
@@ -65,7 +65,7 @@ impl<F: Format> Replay<'_, F> {
         }
     }
 
-    /// Looks at the groups that were written and that the range reaches.
+    /// Checks the groups that were written since the last check and that the range reaches.
     pub(super) fn judge_groups(&mut self, step: usize, from: u64, to: u64) {
         let groups = core::mem::take(&mut self.groups);
         for (level, start) in groups {

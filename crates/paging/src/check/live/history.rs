@@ -1,11 +1,11 @@
-//! The history of an entry while steps are replayed: what is in memory, and which stale values may still be cached.
+//! The history of an entry during a replay: its value in memory, and the stale values that may still be cached.
 
 use alloc::vec::Vec;
 
 use super::violation::Broken;
 use crate::address::OutputAddress;
 
-/// The write of an entry for the resolved input addresses from `va` on.
+/// A write of the entry for the resolved input addresses from `va` on.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
     pub(super) step: usize,
@@ -16,20 +16,20 @@ pub(super) struct Step {
     pub(super) new: u64,
 }
 
-/// A value that a TLB, or a cache of table entries, may still hold.
+/// An old value that a TLB, or a cache of table entries, may still hold.
 #[derive(Clone, Debug)]
 pub(super) struct Stale {
     pub(super) value: u64,
-    /// What was written over it, and when.
+    /// The value that replaced it, and the step that did so.
     pub(super) new: u64,
     pub(super) step: usize,
-    /// Using it any longer would be wrong.
+    /// Whether using it any longer would be wrong.
     pub(super) must_go: bool,
     /// The resolved input addresses of leaves that are still to be invalidated.
     pub(super) left: Vec<(u64, u64)>,
-    /// It points to a table, and no invalidation of table entries has covered it.
+    /// It points to a table, and no invalidation of table entries has covered it yet.
     pub(super) is_walked: bool,
-    /// An invalidation of the last level only has covered it since.
+    /// An invalidation of only the last level has covered it since.
     pub(super) last_level_only: bool,
 }
 
@@ -42,14 +42,14 @@ impl Stale {
         self.left.iter().any(|(start, end)| *start < to && from < *end)
     }
 
-    /// What is missing, if it stays cached for ever.
+    /// The rule that is broken if this value stays cached.
     pub(super) fn reproach(&self, otherwise: Broken) -> Broken {
         let only_walked = self.is_walked && self.last_level_only && self.left.is_empty();
         if only_walked { Broken::LastLevelOnly } else { otherwise }
     }
 }
 
-/// What is known of the memory of an entry.
+/// Whether the value of an entry in memory is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memory {
     Unknown,
@@ -70,17 +70,17 @@ impl Memory {
 /// What is known of the table that an entry points to, besides the entries that were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contents {
-    /// Linked before the first step.
+    /// The table was linked before the first step.
     Older,
-    /// Linked where there was a hole; nothing was written to it.
+    /// The table was linked where there was a hole; nothing was written to it since.
     Untouched,
-    /// The first value of every entry that was written was a hole: it was empty.
+    /// The first old value of every written entry was a hole, so the table was empty.
     WasEmpty,
-    /// It was filled before it was linked.
+    /// The table was filled before it was linked.
     WasFilled,
 }
 
-/// What happened to one entry, by its place in the tree.
+/// The history of one entry, identified by its position in the tree.
 #[derive(Clone, Debug)]
 pub(super) struct History {
     pub(super) pa: OutputAddress,

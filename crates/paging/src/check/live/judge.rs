@@ -1,4 +1,4 @@
-//! Whether an entry may be written now, beside what TLBs may still hold.
+//! Decides whether an entry may be written now, given what TLBs may still hold.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use crate::address::OutputAddress;
 use crate::format::{Change, Discipline, Format, Kind};
 
 impl<F: Format> Replay<'_, F> {
-    /// Tells what is wrong with writing the new entry now.
+    /// Reports what is wrong with writing the new entry now.
     pub(super) fn judge(&mut self, at: Step) {
         let Step { level, va, old, new, .. } = at;
         match self.format.kind(level, new) {
@@ -37,8 +37,8 @@ impl<F: Format> Replay<'_, F> {
         }
     }
 
-    /// A leaf of another level that is still cached for addresses of the new one, for other memory. Only arm64
-    /// forbids that.
+    /// A leaf of another level that is still cached for addresses of the new one and maps other memory. Only arm64
+    /// forbids this.
     pub(super) fn size_conflict(&self, at: Step) -> Option<(u64, Broken)> {
         if !matches!(self.format.discipline(), Discipline::BreakBeforeMake(_)) {
             return None;
@@ -68,7 +68,7 @@ impl<F: Format> Replay<'_, F> {
         None
     }
 
-    /// A table that is linked while a walk could still come to it on another way.
+    /// Checks a table that is being linked while a walk could still reach it by another entry.
     pub(super) fn judge_reuse(&mut self, at: Step) {
         let table = self.format.table_address(at.new);
         let stale = self.stale_pointers(table, self.geometry.table_bytes(at.level - 1));
@@ -78,7 +78,7 @@ impl<F: Format> Replay<'_, F> {
         }
     }
 
-    /// The stale entries that point to a table in `bytes` from `pa` on, and point there no more.
+    /// The stale entries that pointed to a table in `bytes` from `pa` on and no longer do.
     pub(super) fn stale_pointers(&self, pa: OutputAddress, bytes: u64) -> Vec<((u8, u64), Stale)> {
         let mut found = Vec::new();
         for ((level, va), table) in self.pointers_to(pa, bytes) {

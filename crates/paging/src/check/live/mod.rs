@@ -1,22 +1,22 @@
-//! Tables that change while hardware walks them: whether every step leaves the TLBs with what they may hold.
+//! Checks tables that change while hardware walks them: whether every step is safe given what the TLBs may hold.
 //!
-//! The check replays the steps and keeps, for every entry, the values that a TLB or a cache of table entries may
-//! still hold. It knows what the architectures say, and nothing of how steps are chosen:
+//! The check replays the steps and keeps, for every entry, the values that a TLB or a cache of table entries may still
+//! hold. It applies the architectures' rules and does not depend on how steps are chosen:
 //!
-//! - A valid entry may be cached from when it is written until it is replaced *and* an invalidation has covered
-//!   all that it maps (Arm ARM D8.13; Intel SDM vol. 3, "Caching translation information"; RISC-V privileged
+//! - A valid entry may be cached from the time it is written until it is replaced *and* an invalidation has covered
+//!   everything that it maps (Arm ARM D8.13; Intel SDM vol. 3, "Caching translation information"; RISC-V privileged
 //!   specification, SFENCE.VMA).
-//! - On arm64 two translations of one address that break-before-make keeps apart ([`Format::change`]) must never be
-//!   cached together, and neither must entries of a contiguous group and entries of their place that are none (Arm ARM
-//!   D8.16.1). RISC-V asks the same of NAPOT groups ("Svnapot").
-//! - A table that was reachable may be walked until an invalidation that covers table entries, and not only leaves:
-//!   arm64 TLBI without "last level", RISC-V SFENCE.VMA with rs1 = x0, any on x86. On arm64 one for any address
-//!   below the entry drops the entry; on RISC-V and x86 it drops all table entries, whatever its address. The
-//!   leaves below must be covered one by one.
-//! - What a leaf or a group maps must be covered as a whole, which is more than what some hardware needs.
+//! - On arm64 two translations of one address that need break-before-make between them ([`Format::change`]) must never
+//!   be cached together. The same applies to entries of a contiguous group and other entries in the same place (Arm ARM
+//!   D8.16.1). RISC-V has this rule for NAPOT groups ("Svnapot").
+//! - A table that was reachable may be walked until an invalidation covers table entries, not only leaves: arm64 TLBI
+//!   without "last level", RISC-V SFENCE.VMA with rs1 = x0, any on x86. On arm64 an invalidation for any address below
+//!   the entry drops the entry. On RISC-V and x86 it drops all table entries, whatever its address. The leaves below must
+//!   be covered one by one.
+//! - An invalidation must cover the whole of a leaf or a group. Some hardware needs less.
 //!
-//! Of tables that were linked before the first step, and of those that were filled before they were linked, only
-//! what is written is known. Everything else in them is taken for mapped.
+//! For tables that were linked before the first step, and for those that were filled before they were linked, only the
+//! written entries are known. All their other entries count as mapped.
 
 use alloc::vec::Vec;
 
@@ -35,7 +35,7 @@ pub use violation::{Broken, Violation};
 use crate::format::Format;
 use crate::log::Event;
 
-/// Replays `events`, in order, and tells every step that the architecture of `format` does not allow.
+/// Replays `events` in order and returns every step that the architecture of `format` does not allow.
 pub fn check(format: &impl Format, events: &[Event]) -> Vec<Violation> {
     let mut replay = Replay::new(format);
     for (step, event) in events.iter().enumerate() {

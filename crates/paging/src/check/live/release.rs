@@ -1,4 +1,4 @@
-//! Tables that are given back, and what is left over at the end.
+//! Released tables, and what is left over at the end.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -33,7 +33,7 @@ impl<F: Format> Replay<'_, F> {
         self.forget(pa, bytes);
     }
 
-    /// The memory is no table any more.
+    /// Forgets memory that is no longer a table.
     pub(super) fn forget(&mut self, pa: OutputAddress, bytes: u64) {
         let places: Vec<(OutputAddress, (u8, u64))> =
             self.places.range(pa..pa.saturating_add(bytes)).map(|(pa, place)| (*pa, *place)).collect();
@@ -47,7 +47,7 @@ impl<F: Format> Replay<'_, F> {
 
     pub(super) fn end(&mut self, step: usize) {
         self.judge_groups(step, 0, u64::MAX);
-        // What was in a table that was unlinked is no violation of its own.
+        // Entries in an unlinked table are not reported as violations of their own.
         let mut tables: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
         for level in (0..self.geometry.levels()).rev() {
             let span = self.geometry.span(level);

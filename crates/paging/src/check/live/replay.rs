@@ -1,4 +1,4 @@
-//! The steps, one after the other: what each write makes of what is known.
+//! Replays the steps one after the other and updates the known state with each write.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -14,18 +14,18 @@ use crate::geometry::{ENTRY_BYTES, Geometry};
 pub(super) struct Replay<'a, F> {
     pub(super) format: &'a F,
     pub(super) geometry: Geometry,
-    /// By level, and by resolved input address.
+    /// Histories by level and resolved input address.
     pub(super) histories: Vec<BTreeMap<u64, History>>,
-    /// Those of which a stale entry may be cached.
+    /// Entries that may still be cached with a stale value.
     pub(super) stale_places: Vec<BTreeSet<u64>>,
-    /// The entries that point, or stale point, to a table.
+    /// The entries that point, or pointed with a stale value, to each table.
     pub(super) pointers: BTreeMap<OutputAddress, BTreeSet<(u8, u64)>>,
-    /// Where in the tree the entry at a physical address is.
+    /// The position in the tree of the entry at a physical address.
     pub(super) places: BTreeMap<OutputAddress, (u8, u64)>,
-    /// What the leaves of a group, current or stale, say about its first entry: by level and first input address.
-    /// Some may be gone.
+    /// For each group, by level and first input address: what its leaves, current or stale, imply for its first entry.
+    /// Some of those leaves may be gone.
     pub(super) forms: BTreeMap<(u8, u64), Vec<u64>>,
-    /// Groups that were written since they were last looked at, by level and first input address.
+    /// Groups that were written since they were last checked, by level and first input address.
     pub(super) groups: BTreeSet<(u8, u64)>,
     pub(super) violations: Vec<Violation>,
 }
@@ -82,20 +82,20 @@ impl<'a, F: Format> Replay<'a, F> {
         self.histories.get(usize::from(level))?.get(&va)
     }
 
-    /// The entry at a place in the tree; nothing is known of it if it is new.
+    /// The history at a position in the tree; a new one has no known value.
     pub(super) fn history_mut(&mut self, level: u8, va: u64, pa: OutputAddress) -> &mut History {
         let empty = History { pa, memory: Memory::Unknown, contents: Contents::Older, stale: Vec::new() };
         self.histories[usize::from(level)].entry(va).or_insert(empty)
     }
 
-    /// The entries of the group around `va` at `level`, and its bytes; `None` where there are no groups.
+    /// The first address and the bytes of the group around `va` at `level`; `None` where there are no groups.
     pub(super) fn group(&self, level: u8, va: u64) -> Option<(u64, u64)> {
         let bits = self.format.group_bits_at(level);
         let bytes = self.geometry.span(level) << bits;
         (bits != 0).then_some((va & !(bytes - 1), bytes))
     }
 
-    /// A write of the entry for `va`.
+    /// Processes a write of the entry for `va`.
     pub(super) fn write(&mut self, va: InputAddress, at: Step) {
         if !self.is_entry(va, at) {
             return self.tell_of(Broken::NoEntry, va, at);
@@ -118,7 +118,7 @@ impl<'a, F: Format> Replay<'a, F> {
         history.memory = Memory::Known(at.new);
     }
 
-    /// Compares what the step says of the old entry with what is known.
+    /// Compares the old value that the step states with the known value.
     pub(super) fn meet(&mut self, at: Step) {
         let is_new = self.history(at.level, at.va).is_none_or(|history| history.memory == Memory::Unknown);
         let history = self.history_mut(at.level, at.va, at.pa);
@@ -141,7 +141,7 @@ impl<'a, F: Format> Replay<'a, F> {
         }
     }
 
-    /// The first value of an entry tells how its table was when it was linked.
+    /// Derives from the first value of an entry how its table was when it was linked.
     pub(super) fn learn(&mut self, at: Step) {
         let above = at.level + 1;
         if above >= self.geometry.levels() {
@@ -158,7 +158,7 @@ impl<'a, F: Format> Replay<'a, F> {
             (Contents::Untouched | Contents::WasEmpty, true) => Contents::WasEmpty,
             _ => Contents::WasFilled,
         };
-        // The tables of a run are linked together, and empty together.
+        // The tables of a run are linked together and are empty together.
         if before == Contents::Untouched && parent.contents == Contents::WasEmpty {
             let run = span << self.format.run_bits();
             let start = va & !(run - 1);
@@ -167,15 +167,15 @@ impl<'a, F: Format> Replay<'a, F> {
         }
     }
 
-    /// Whether two values of an entry differ in nothing that software must tell: not in what hardware sets, and
-    /// not in what a hole holds.
+    /// Whether two values of an entry differ only in state that hardware sets, or in the content of a hole, which
+    /// software need not report.
     pub(super) fn is_same(&self, level: u8, a: u64, b: u64) -> bool {
         let is_hole = |entry| self.format.kind(level, entry) == Kind::Hole;
         let stateless = |entry| self.format.with_state(entry, Flags::empty());
         a == b || is_hole(a) && is_hole(b) || self.is_leaf(level, a) && stateless(a) == stateless(b)
     }
 
-    /// Takes the other entries of a contiguous group for legal when the first of them is met.
+    /// When the first entry of a contiguous group is met, assumes that its other entries are legal.
     pub(super) fn imply_group(&mut self, at: Step) {
         if !is_marked(self.format, at.level, at.old) {
             return;
@@ -194,7 +194,7 @@ impl<'a, F: Format> Replay<'a, F> {
         }
     }
 
-    /// Replaces the entry: what it was is stale from now on.
+    /// Replaces the entry: its old value is stale from now on.
     pub(super) fn replace(&mut self, at: Step, left: Vec<(u64, u64)>) {
         let Step { level, old, new, .. } = at;
         let format = self.format;
@@ -206,7 +206,7 @@ impl<'a, F: Format> Replay<'a, F> {
                 self.history_mut(level, at.va, at.pa).contents = Contents::Untouched;
             }
         }
-        // What is right again need not go.
+        // A stale value that matches the new entry again is harmless.
         let history = self.history_mut(level, at.va, at.pa);
         for stale in &mut history.stale {
             stale.must_go &= format.change(level, stale.value, new) != Change::Free;
@@ -214,7 +214,7 @@ impl<'a, F: Format> Replay<'a, F> {
     }
 }
 
-/// The first input addresses of the entries, of `span` bytes each, of a group.
+/// The first input addresses of the entries of a group, each of which spans `span` bytes.
 pub(super) fn members_of(start: u64, bytes: u64, span: u64) -> impl Iterator<Item = u64> {
     (0..bytes / span).map(move |index| start + index * span)
 }

@@ -1,4 +1,4 @@
-//! Stale entries: what caches may hold from when an entry is replaced, or its table unlinked, until it is invalidated.
+//! Stale entries: values that caches may hold after an entry is replaced, or its table unlinked, until an invalidation.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use crate::check::group::is_marked;
 use crate::format::{Discipline, Format};
 
 impl<F: Format> Replay<'_, F> {
-    /// Whether the step takes a table from the place that it was linked at.
+    /// Whether the step unlinks the table that the entry pointed to.
     pub(super) fn is_unlinked(&self, at: Step) -> bool {
         let table = |entry| self.is_table(at.level, entry).then(|| self.format.table_address(entry));
         table(at.old).is_some_and(|old| table(at.new) != Some(old))
@@ -24,7 +24,7 @@ impl<F: Format> Replay<'_, F> {
         }
         match self.history(level, va).map_or(Contents::Older, |history| history.contents) {
             _ if !self.is_unlinked(at) => alloc::vec![own],
-            // All that was ever in it was written, and is stale for itself.
+            // Every entry that it ever held was written, and has its own stale value.
             Contents::WasEmpty => Vec::new(),
             Contents::Older | Contents::Untouched | Contents::WasFilled => self.unknown_below(level, own),
         }
@@ -63,7 +63,7 @@ impl<F: Format> Replay<'_, F> {
         history.stale.push(Stale { value: old, new, step, must_go, left, is_walked: is_table, last_level_only: false });
     }
 
-    /// The table of an entry can be reached no more: what was in it is stale, and its memory is not looked at.
+    /// Marks everything in the table of an entry as stale because it is no longer reachable. Its memory is not read.
     pub(super) fn unlink(&mut self, at: Step) {
         let end = at.va + self.geometry.span(at.level);
         for level in (0..at.level).rev() {
@@ -116,7 +116,7 @@ impl<F: Format> Replay<'_, F> {
         self.judge_groups(step, from, to);
     }
 
-    /// Drops every table entry from the caches of those.
+    /// Drops every table entry from the caches of table entries.
     pub(super) fn end_walks(&mut self) {
         for (places, histories) in self.stale_places.iter_mut().zip(&mut self.histories) {
             places.retain(|va| {

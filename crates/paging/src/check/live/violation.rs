@@ -1,36 +1,36 @@
-//! What can be wrong with a step, and how it is told.
+//! The kinds of violations, and how they are reported.
 
 use core::fmt;
 
 use crate::address::{InputAddress, OutputAddress};
 
-/// How a step breaks the order that live tables must be changed in.
+/// How a step breaks the required order of changes to live tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Broken {
     /// The new entry was written over a valid one that had to be made a hole and invalidated first.
     NotBroken,
     /// The old entry was made a hole, but a TLB may still hold it when the new one is written.
     NotInvalidated,
-    /// An entry of a contiguous group, or one in the place of a group, was written while another entry there was
-    /// valid that cannot be cached together with it.
+    /// An entry of a contiguous group, or one in the place of a group, was written while another valid entry there must
+    /// not be cached together with it.
     GroupNotBroken,
-    /// The same, where the other entry was made a hole but a TLB may still hold it.
+    /// As [`Broken::GroupNotBroken`], where the other entry was made a hole but a TLB may still hold it.
     GroupNotInvalidated,
-    /// The entry translates addresses that a TLB may still hold a leaf of another size for, to other memory.
+    /// A TLB may still hold a leaf of another size, to other memory, for addresses that the entry translates.
     OtherSizeHeld,
-    /// The entries of a contiguous group are not one when the change is over: at an invalidation, or at the end.
+    /// The entries of a contiguous group do not form a legal group when the change is over: at an invalidation, or at the end.
     GroupMixed,
-    /// The change needed an invalidation, and until the end none covered all of it.
+    /// The change needed an invalidation, and none covered all of it until the end.
     NeverInvalidated,
-    /// A table entry was invalidated for the last level only: a table walk may still use it.
+    /// A table entry was invalidated only for the last level: a table walk may still use it.
     LastLevelOnly,
-    /// A table was given back while an entry pointed to it.
+    /// A table was released while an entry pointed to it.
     ReleasedReachable,
-    /// A table was given back, or linked elsewhere, while a walk could still use an entry that pointed to it.
+    /// A table was released, or linked elsewhere, while a walk could still use an entry that pointed to it.
     ReusedTooEarly,
-    /// The entry was not what an earlier step left there, more than accessed and dirty.
+    /// The old value of the entry differs from what an earlier step wrote, in more than accessed and dirty.
     Untold,
-    /// No entry can be there: its address, its level or its input address is none.
+    /// There cannot be such an entry: its address, its level or its input address is invalid.
     NoEntry,
 }
 
@@ -77,24 +77,24 @@ impl fmt::Display for Broken {
     }
 }
 
-/// A broken order, and where.
+/// A violation and the entry that it concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The index of the step that breaks it; of the change, for one that needs an invalidation and gets none.
+    /// The index of the step that breaks the rule; for a missing invalidation, the index of the change that needs it.
     pub step: usize,
-    /// What is broken.
+    /// The kind of violation.
     pub broken: Broken,
     /// The level of the entry.
     pub level: u8,
-    /// Where the entry is.
+    /// Physical address of the entry.
     pub pa: OutputAddress,
-    /// The first input address that it is for.
+    /// The first input address that the entry translates.
     pub va: InputAddress,
-    /// The value that a TLB may hold, or that it had.
+    /// The value that a TLB may hold, or the previous value.
     pub old: u64,
-    /// The value that it got.
+    /// The value that was written.
     pub new: u64,
-    /// How many entries side by side break the same, this one included.
+    /// How many adjacent entries have the same violation, this one included.
     pub entries: u64,
 }
 

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 const SIZE: PageSize = PageSize::M2;
 const BASE: u64 = 4096;
-/// Base pages in the test's address range: four large pages.
+/// Base pages in the test's address range, which is four large pages.
 const PAGES: usize = 2048;
 const RW: Protection = 3;
 
@@ -11,7 +11,7 @@ fn at(page: usize) -> u64 {
     page as u64 * BASE
 }
 
-/// What each base page is to the program, beside what the kernel would have: a slow oracle.
+/// A slow oracle: the program's view of each base page, compared with what the kernel would have.
 struct Oracle {
     program: Vec<Option<Protection>>,
     kernel: Vec<Option<Protection>>,
@@ -35,7 +35,8 @@ impl Oracle {
         }
     }
 
-    /// The program has what it asked for, but for what it closed; and nothing stays mapped that nobody sees.
+    /// The program has the protection that it asked for, except where it closed memory; and no page without a visible part stays
+    /// mapped.
     fn check(&self) {
         for (page, seen) in self.program.iter().enumerate() {
             if let Some(protection) = seen {
@@ -65,7 +66,7 @@ proptest! {
         for (kind, a, b, protection) in steps {
             let (start, end) = (a.min(b), a.max(b));
             if kind == 0 {
-                // Holes that earlier steps unmapped are ordinary memory to the map.
+                // For the views, holes that earlier steps unmapped are ordinary memory.
                 let actions: Vec<Action> =
                     map.hide(at(start), at(end), SIZE).into_iter().map(|(s, e)| Action::Unmap(s, e)).collect();
                 oracle.program[start..end].fill(None);

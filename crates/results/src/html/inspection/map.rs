@@ -1,4 +1,4 @@
-//! The map of a region as a picture: rows of cells, coloured by what maps them, with its cuts.
+//! The map of a region as a picture: rows of cells, coloured by what maps them, with markers for cuts.
 
 use policy::inspect::{Cut, Region};
 use policy::size::format_bytes;
@@ -6,15 +6,15 @@ use policy::size::format_bytes;
 use super::strip::{Filling, Part, Scale, Why};
 use crate::html::svg::{Anchor, Figure, WIDTH};
 
-/// Cells in a row.
+/// Cells per row.
 const COLUMNS: usize = 64;
 const CELL: (f64, f64) = (8.5, 17.0);
 const LEFT: f64 = 8.0;
 const TOP: f64 = 10.0;
-/// From one row to the next; cuts and the numbers of causes stand out above their row.
+/// Vertical distance of rows; cuts and the numbers of causes are drawn above their row.
 const ROW: f64 = 28.0;
 
-/// What can map memory, as the map tells it apart: the class of the style sheet, the pattern beside the colour, and the words.
+/// The kinds of memory in the map: class of the style sheet, pattern in addition to the colour, and description.
 pub const CLASSES: [(&str, Option<&str>, &str); 4] = [
     ("s4", None, "leaves of PMD size or more"),
     ("s2", Some("lined"), "folios larger than a base page, mapped whole by base-page entries"),
@@ -22,12 +22,12 @@ pub const CLASSES: [(&str, Option<&str>, &str); 4] = [
     ("other", Some("dotted"), "zero pages"),
 ];
 
-/// Bytes of a filling in the order of [`CLASSES`].
+/// Bytes of a filling, in the order of [`CLASSES`].
 pub fn by_class(filling: &Filling) -> [u64; 4] {
     [filling.leaf_bytes, filling.folio_bytes, filling.base_bytes, filling.zero_bytes]
 }
 
-/// A place in the picture: row and column.
+/// Position in the picture: row and column.
 #[derive(Clone, Copy)]
 struct Place {
     row: usize,
@@ -40,13 +40,13 @@ impl Place {
     }
 }
 
-/// A part with its place. What is empty is as wide as a cell.
+/// A part with its position. An empty stretch is as wide as a cell.
 struct Placed<'a> {
     part: &'a Part,
     place: Place,
 }
 
-/// The picture of a region, whose parts were made with `scale`.
+/// The picture of a region. `parts` must have been made with `scale`.
 pub fn picture(region: &Region, parts: &[Part], scale: Scale, id: &str) -> String {
     let placed: Vec<Placed> = parts
         .iter()
@@ -65,7 +65,7 @@ pub fn picture(region: &Region, parts: &[Part], scale: Scale, id: &str) -> Strin
     figure.finish()
 }
 
-/// Draws the first part, and with it those after it in its row that look alike; how many they were.
+/// Draws the first part together with the following parts of its row that look alike; returns their number.
 fn draw(figure: &mut Figure, region: &Region, placed: &[Placed], scale: Scale) -> usize {
     let first = &placed[0];
     let Part::Cell { start, end, filling } = first.part else {
@@ -90,7 +90,7 @@ fn draw(figure: &mut Figure, region: &Region, placed: &[Placed], scale: Scale) -
     let hover = format!("{start:x}-{to:x}, {}: {what}{}", format_bytes(to - start), because(*filling, region));
     let size = (CELL.0 * alike as f64, CELL.1);
     fill(figure, class, first.place.at(), size, &hover);
-    // The edges of the cells.
+    // Edges between the cells.
     for column in 1..alike {
         let x = first.place.at().0 + CELL.0 * column as f64;
         figure.line("edge", (x, first.place.at().1), (x, first.place.at().1 + CELL.1));
@@ -98,7 +98,7 @@ fn draw(figure: &mut Figure, region: &Region, placed: &[Placed], scale: Scale) -
     alike
 }
 
-/// The one class that a cell has, `Some(None)` where it has no memory; `None` where it is mixed.
+/// The only class of a cell, `Some(None)` if it has no memory; `None` if it is mixed.
 fn pure(filling: Filling, length_bytes: u64) -> Option<Option<usize>> {
     if filling.present_bytes() == 0 {
         return Some(None);
@@ -115,7 +115,7 @@ fn fill(figure: &mut Figure, class: Option<usize>, at: (f64, f64), size: (f64, f
     }
 }
 
-/// A cell of several kinds of memory: side by side, as wide as their bytes; what is absent stays empty.
+/// Draws a cell with several kinds of memory next to each other, in proportion to their bytes; absent memory stays empty.
 fn mixed(figure: &mut Figure, region: &Region, placed: &Placed, filling: Filling, scale: Scale) {
     let Part::Cell { start, end, .. } = placed.part else { return };
     let length_bytes = (end - start).max(1);
@@ -126,7 +126,7 @@ fn mixed(figure: &mut Figure, region: &Region, placed: &Placed, filling: Filling
     fill(figure, None, (x, y), (width, CELL.1), &hover);
     let mut from = x;
     for (class, bytes) in by_class(&filling).into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
-        // Narrower than this it could not be seen.
+        // Minimum width at which it is visible.
         let wide = (width * bytes as f64 / length_bytes as f64).max(1.2).min(x + width - from);
         fill(figure, Some(class), (from, y), (wide, CELL.1), &hover);
         from += wide;
@@ -140,7 +140,7 @@ fn empty(figure: &mut Figure, placed: &Placed) {
     figure.rectangle("discarded", (x, y), CELL, &hover);
 }
 
-/// The numbers of causes, each above the first cell of those that have it.
+/// Draws the numbers of causes, each above the first of the cells with that cause.
 fn whys(figure: &mut Figure, placed: &[Placed]) {
     let mut before = (usize::MAX, Why::None);
     for one in placed {
@@ -156,12 +156,12 @@ fn whys(figure: &mut Figure, placed: &[Placed]) {
     }
 }
 
-/// Why it is not larger, as the end of a sentence; nothing where that is not known.
+/// Why it is not larger, as the end of a sentence; empty if unknown.
 pub fn because(filling: Filling, region: &Region) -> String {
     filling.why.describe(region).map_or(String::new(), |why| format!("; not larger: {why}"))
 }
 
-/// What a cell holds, in words.
+/// The content of a cell in words.
 pub fn in_words(filling: &Filling, length_bytes: u64) -> String {
     let classes = by_class(filling).into_iter().zip(CLASSES).filter(|(bytes, _)| *bytes > 0);
     let present = classes.map(|(bytes, (_, _, what))| format!("{} {what}", format_bytes(bytes)));
@@ -170,7 +170,7 @@ pub fn in_words(filling: &Filling, length_bytes: u64) -> String {
     present.chain(absent).collect::<Vec<_>>().join(", ")
 }
 
-/// A mark above the cell in which a cut lies.
+/// Draws a mark above each cell that contains a cut.
 fn cuts(figure: &mut Figure, region: &Region, placed: &[Placed]) {
     let mut last: Option<(usize, Vec<&Cut>)> = None;
     for cut in &region.cuts {
@@ -203,7 +203,7 @@ fn mark(figure: &mut Figure, placed: &Placed, cuts: &[&Cut]) {
     figure.rectangle("cut", (x + (CELL.0 - 1.6) * within, y - 4.0), (1.6, CELL.1 + 4.0), &hover);
 }
 
-/// What a screen reader says: sums, and where the table with all of it stands.
+/// The description for screen readers: totals, and a reference to the table with all details.
 fn described(region: &Region, parts: &[Part], scale: Scale) -> String {
     let mut all = Filling::default();
     let mut cells = 0;
@@ -224,7 +224,7 @@ fn described(region: &Region, parts: &[Part], scale: Scale) -> String {
     )
 }
 
-/// The bar of the whole process, in the colours of the map.
+/// The bar for the whole process, in the colours of the map.
 pub fn bar(filling: &Filling, id: &str) -> String {
     let present = filling.present_bytes().max(1);
     let title = "Present memory by what maps it";

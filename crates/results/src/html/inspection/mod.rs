@@ -1,4 +1,4 @@
-//! An inspection as one HTML file: the address space drawn as strips of cells, and as text all that is drawn.
+//! An inspection as one HTML file: the address space drawn as strips of cells, and the same as text.
 
 mod map;
 mod strip;
@@ -12,25 +12,25 @@ use crate::figure::share;
 use crate::text::{command_line, date_time, escape, printable};
 use strip::{Filling, Scale, strip};
 
-/// Regions that are drawn at most: those with most memory.
+/// Maximum number of regions drawn: those with the most memory.
 const MOST_DRAWN: usize = 48;
-/// Regions of one cell are drawn only where there are no more of them than this.
+/// Regions of one cell are drawn only if there are at most this many.
 const FEW_REGIONS: usize = 6;
 
-/// Where and when an inspection was made.
+/// Context of an inspection.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The base page.
+    /// Base page size.
     pub base: PageSize,
-    /// The size of a PMD leaf, and of a window; `None` where the kernel has no THP.
+    /// Size of a PMD leaf, which is also that of a window; `None` if the kernel has no THP.
     pub pmd: Option<PageSize>,
-    /// Seconds since 1970; `None` for a capture.
+    /// Time of the inspection in seconds since 1970; `None` for a capture.
     pub unix_s: Option<i64>,
     /// The version of pagelab.
     pub version: String,
 }
 
-/// The page. The inspection has to have windows ([`Region::windows`]).
+/// Renders the page. The inspection must contain windows ([`Region::windows`]).
 pub fn report(inspection: &Inspection, setting: &Setting) -> String {
     let shown: Vec<&Region> = inspection.regions.iter().filter(|region| !region.census.is_empty()).collect();
     let (winnable, fixed): (Vec<_>, Vec<_>) =
@@ -80,7 +80,7 @@ fn header(inspection: &Inspection, setting: &Setting) -> String {
     )
 }
 
-/// The answer in a sentence.
+/// The result as a sentence.
 fn answer(inspection: &Inspection) -> String {
     let name = printable(&inspection.process.name);
     let resident = inspection.resident_bytes();
@@ -121,7 +121,7 @@ fn map_of(shown: &[&Region], setting: &Setting) -> String {
     let Some(window) = setting.pmd else {
         return "<p>This kernel has no transparent huge pages, and so no windows to draw.</p>\n".into();
     };
-    // Those with most memory, in the order of addresses.
+    // The regions with the most memory, in address order.
     let mut drawn: Vec<&Region> = shown.iter().copied().filter(|region| !region.windows.is_empty()).collect();
     if drawn.is_empty() {
         return String::new();
@@ -165,7 +165,7 @@ fn legend() -> String {
     format!("<ul class=\"legend\">\n{classes}{}</ul>\n", others.concat())
 }
 
-/// A region: what it is, its causes, the picture, and the same as text.
+/// A region: its description, its causes, the picture, and the same as text.
 fn strip_of(region: &Region, scale: Scale, at: usize) -> String {
     let scale = scale.for_region(region);
     let parts = strip(region, scale);

@@ -1,74 +1,75 @@
-//! From windows to the cells of a map: empty stretches collapsed, and so many windows a cell that a page can show all of them.
+//! Converts windows to cells of a map: collapses empty stretches, and puts as many windows into a cell as needed to
+//! show all of them.
 
 use policy::inspect::{Region, Window};
 use policy::size::PageSize;
 
-/// Cells of all regions together at most, those apart that are drawn window by window.
+/// Maximum number of cells of all regions, except those drawn window by window.
 const MOST_CELLS: u64 = 4096;
-/// Windows that are a cell each, however large other regions are.
+/// Up to this many windows, each window is a cell, however large other regions are.
 const FEW_WINDOWS: usize = 256;
 /// An empty stretch of more cells than this is collapsed.
 const KEPT_EMPTY: u64 = 2;
 
-/// How much a cell stands for.
+/// The extent of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
-    /// A window: the size of a PMD leaf.
+    /// Size of a window: that of a PMD leaf.
     pub window: PageSize,
-    /// Windows in a cell, a power of two.
+    /// Windows per cell, a power of two.
     pub windows: u64,
 }
 
-/// Bytes of a cell, by what maps them.
+/// Bytes in a cell, by what maps them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filling {
-    /// By leaves of PMD size or more, or pages of a pool.
+    /// Mapped by leaves of PMD size or more, or by pool pages.
     pub leaf_bytes: u64,
-    /// By base-page entries, of larger folios that are whole.
+    /// Mapped by base-page entries, in larger folios that are mapped whole.
     pub folio_bytes: u64,
-    /// By base-page entries, of nothing larger that is seen.
+    /// Mapped by base-page entries, without a visible larger folio.
     pub base_bytes: u64,
-    /// Zero pages.
+    /// Mapped by the zero page.
     pub zero_bytes: u64,
-    /// Why it is not larger.
+    /// Why the memory is not mapped by larger pages.
     pub why: Why,
 }
 
-/// Why windows are not larger: the number of the cause among those of the region.
+/// Why windows are not mapped larger: the index of the cause in the region's list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Why {
-    /// They are, or nothing is known.
+    /// They are mapped larger, or the cause is unknown.
     #[default]
     None,
-    /// All that have a cause have this one.
+    /// All windows with a cause have this one.
     One(u16),
-    /// Several causes.
+    /// Different causes.
     Several,
 }
 
 /// A part of a region's strip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// A cell.
+    /// A cell with memory.
     Cell {
-        /// Its first address.
+        /// First address.
         start: u64,
-        /// The address after its last.
+        /// End address, exclusive.
         end: u64,
-        /// What is in it.
+        /// Its content.
         filling: Filling,
     },
-    /// Addresses without memory.
+    /// A stretch without memory.
     Empty {
-        /// The first.
+        /// First address.
         start: u64,
-        /// The one after the last.
+        /// End address, exclusive.
         end: u64,
     },
 }
 
 impl Scale {
-    /// The least cell with which all regions have at most [`MOST_CELLS`].
+    /// The smallest cell with which all regions together have at most [`MOST_CELLS`].
     pub fn of(regions: &[&Region], window: PageSize) -> Scale {
         let mut scale = Scale { window, windows: 1 };
         let many = || regions.iter().filter(|region| region.windows.len() > FEW_WINDOWS);
@@ -79,13 +80,13 @@ impl Scale {
         scale
     }
 
-    /// That of a region among those that it was made for: window by window where it has few of them.
+    /// The scale of one region: window by window if it has few of them.
     pub fn for_region(self, region: &Region) -> Scale {
         let windows = if region.windows.len() <= FEW_WINDOWS { 1 } else { self.windows };
         Scale { windows, ..self }
     }
 
-    /// Bytes of addresses in a cell.
+    /// Address range of a cell, in bytes.
     pub fn bytes(self) -> u64 {
         self.window.bytes().saturating_mul(self.windows)
     }
@@ -96,7 +97,7 @@ impl Scale {
 }
 
 impl Why {
-    /// Those of both.
+    /// The combination of two causes.
     pub fn and(self, other: Why) -> Why {
         match (self, other) {
             (Why::None, one) | (one, Why::None) => one,
@@ -105,7 +106,7 @@ impl Why {
         }
     }
 
-    /// The cause in words; none where there is none.
+    /// The cause in words; `None` if there is none.
     pub fn describe(self, region: &Region) -> Option<String> {
         match self {
             Why::None => None,
@@ -114,7 +115,7 @@ impl Why {
         }
     }
 
-    /// The mark above a cell: the cause's number in the list beside the strip.
+    /// The mark above a cell: the cause's number in the list next to the strip.
     pub fn mark(self) -> Option<String> {
         match self {
             Why::None => None,
@@ -125,7 +126,7 @@ impl Why {
 }
 
 impl Filling {
-    /// All that is present.
+    /// All present bytes.
     pub fn present_bytes(&self) -> u64 {
         self.leaf_bytes + self.folio_bytes + self.base_bytes + self.zero_bytes
     }
@@ -139,7 +140,7 @@ impl Filling {
     }
 }
 
-/// Cells that have memory: a region has no window without.
+/// Number of cells with memory: a region only lists windows with memory.
 fn cells(region: &Region, scale: Scale) -> u64 {
     let mut last = None;
     region
@@ -149,7 +150,7 @@ fn cells(region: &Region, scale: Scale) -> u64 {
         .count() as u64
 }
 
-/// The strip of a region, in the order of addresses: cells that lie side by side, and what is empty between them.
+/// The strip of a region in address order: adjacent cells, and the empty stretches between them.
 pub fn strip(region: &Region, scale: Scale) -> Vec<Part> {
     let mut filled: Vec<(u64, Filling)> = Vec::new();
     for window in &region.windows {
@@ -179,7 +180,7 @@ fn cell(region: &Region, scale: Scale, place: u64, filling: Filling) -> Part {
     Part::Cell { start: start.max(region.start), end: start.saturating_add(scale.bytes()).min(region.end), filling }
 }
 
-/// The cells `from..to` without memory: as they are where they are few, else as one part.
+/// Appends the cells `from..to` without memory: individually if they are few, otherwise as one part.
 fn empty(region: &Region, scale: Scale, from: u64, to: u64, parts: &mut Vec<Part>) {
     match to.saturating_sub(from) {
         0 => {}

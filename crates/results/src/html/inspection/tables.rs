@@ -1,4 +1,4 @@
-//! The tables of an inspection's page: what stands in its pictures, causes, regions, and how it was seen.
+//! Tables of an inspection's page: the content of its pictures, causes, regions, and how they were read.
 
 use policy::cause::Cause;
 use policy::inspect::{Explained, Inspection, Region};
@@ -11,7 +11,7 @@ use crate::html::tables::wide;
 use crate::inspection::words::sizes;
 use crate::text::escape;
 
-/// Regions in the table at most; the page says how many there are beside them.
+/// Maximum number of regions in the table; the page says how many more there are.
 const MOST_REGIONS: usize = 500;
 
 fn head(names: &[(&str, bool)]) -> String {
@@ -26,12 +26,12 @@ fn number(bytes: u64) -> String {
     format!("<td class=\"n\">{}</td>", format_bytes(bytes))
 }
 
-/// A stretch of the map: neighbouring parts that hold alike.
+/// A stretch of the map: adjacent parts with the same kinds of memory.
 struct Stretch {
     start: u64,
     end: u64,
     filling: Filling,
-    /// Which classes it has, and whether it has holes.
+    /// Which classes it contains, and whether it has holes.
     holds: ([bool; 4], bool),
 }
 
@@ -57,7 +57,7 @@ fn stretches(parts: &[Part]) -> Vec<Stretch> {
     all
 }
 
-/// What is drawn of a region, as text: every stretch, and every cut that has a place.
+/// The drawing of a region as text: every stretch, and every cut with a known position.
 pub fn drawn(region: &Region, parts: &[Part]) -> String {
     let row = |one: &Stretch| {
         let length = one.end - one.start;
@@ -84,12 +84,12 @@ pub fn drawn(region: &Region, parts: &[Part]) -> String {
     format!("<details>\n<summary>The same as text</summary>\n{table}{cuts}</details>\n")
 }
 
-/// Escaped text whose paths may be broken where they join.
+/// Escaped text in which paths may be broken at slashes.
 fn breakable(text: &str) -> String {
     escape(text).replace('/', "/<wbr>")
 }
 
-/// Causes with their evidence and remedies.
+/// Causes with their evidence and remedies, as a table.
 pub fn causes(causes: &[Explained], caption: &str) -> String {
     if causes.is_empty() {
         return String::new();
@@ -113,7 +113,7 @@ pub fn causes(causes: &[Explained], caption: &str) -> String {
     wide(caption, &head(&[("bytes", true), ("cause", false), ("seen", false), ("remedy", false)]), &rows)
 }
 
-/// The regions, those with most to win and most memory first.
+/// The regions, those with the most to gain and the most memory first.
 pub fn regions(shown: &[&Region]) -> String {
     let mut sorted = shown.to_vec();
     sorted.sort_by_key(|region| std::cmp::Reverse((region.win.bytes, region.resident_bytes())));
@@ -155,7 +155,7 @@ fn region_row(region: &Region) -> String {
     )
 }
 
-/// What the kernel could give.
+/// The large pages that the kernel could provide.
 pub fn supply(inspection: &Inspection, base: PageSize) -> String {
     let supply = &inspection.supply;
     let blocks = supply.free_blocks_by_order.iter().enumerate();
@@ -188,7 +188,7 @@ pub fn supply(inspection: &Inspection, base: PageSize) -> String {
         + &format!("<details>\n<summary>Settings of transparent pages</summary>\n{}</details>\n", list(&settings))
 }
 
-/// How it was seen, and what makes it a partial answer.
+/// How the inspection was read, and what makes it partial.
 pub fn sight(inspection: &Inspection) -> String {
     let partial = inspection.partial.iter().map(|why| format!("<li><strong>partial</strong>: {}</li>\n", escape(why)));
     let seen = inspection.sight.describe().into_iter().map(|line| format!("<li>{}</li>\n", escape(&line)));

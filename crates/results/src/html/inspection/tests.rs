@@ -10,7 +10,7 @@ use crate::html::tests::{browse, browser, elements};
 
 const WINDOW: u64 = 2 << 20;
 
-/// A region with windows at these places, each filled by a rule.
+/// A region with windows filled by a rule.
 fn region(start: u64, windows: u64, filled: impl Fn(u64) -> Option<Window>) -> Region {
     let windows_in: Vec<Window> = (0..windows)
         .filter_map(|at| filled(at).map(|window| Window { start: start + at * WINDOW, ..window }))
@@ -50,7 +50,7 @@ fn base(bytes: u64) -> Option<Window> {
     Some(Window { base_bytes: bytes, ..Window::default() })
 }
 
-/// A process of 100 GiB with something of everything, and names that are no friends.
+/// A process of 100 GiB with all kinds of memory, and with malicious names.
 fn sample() -> Inspection {
     let mut large = region(0x7000_0000_0000, 51_200, |at| match at % 640 {
         0..400 => leaf(),
@@ -160,13 +160,13 @@ fn the_page_is_well_formed_self_contained_and_small() {
     assert!(html.contains("4G") && html.contains("not advised"), "the answer is at the top");
     let empty = Inspection { regions: Vec::new(), ..sample() };
     elements(&report(&empty, &setting()));
-    // Before Linux 6.7 no places are seen.
+    // Before Linux 6.7 positions are not visible.
     let mut by_sums = sample();
     by_sums.regions.iter_mut().for_each(|region| region.windows.clear());
     assert!(report(&by_sums, &setting()).contains("nothing can be drawn"));
 }
 
-/// What is drawn is there as text: the bytes of every stretch, and every cut.
+/// Everything drawn is also there as text: the bytes of every stretch, and every cut.
 #[test]
 fn all_that_is_drawn_can_be_read() {
     let html = report(&sample(), &setting());
@@ -191,7 +191,7 @@ fn all_that_is_drawn_can_be_read() {
     assert_eq!(jit.matches("4K absent").count(), 3 * 5, "on hover of the cell and of what is in it, and in the table");
 }
 
-/// What a real browser makes of it at the widths of a telephone, a laptop and a wall, light and dark.
+/// A real browser lays out the page at the widths of a telephone, a laptop and a large screen, light and dark.
 #[test]
 fn a_browser_shows_the_map() {
     let Some(browser) = browser() else {
@@ -215,7 +215,7 @@ fn a_browser_shows_the_map() {
     }
 }
 
-/// Leaves the sample's page where it can be looked at: `PAGELAB_SAMPLE_REPORT=FILE cargo test -- --ignored`.
+/// Writes the sample's page to a file for viewing: `PAGELAB_SAMPLE_REPORT=FILE cargo test -- --ignored`.
 #[test]
 #[ignore = "writes a file to look at"]
 fn write_the_sample() {

@@ -1,4 +1,4 @@
-//! Forests: the changes of one policy on one machine with their intervals, a line a workload, and their mean.
+//! Forest plots: the changes of one policy on one machine with their intervals, a line per workload, and their mean.
 
 use study::matrix::{Cell, Matrix, Row};
 use study::stats::Effect;
@@ -14,7 +14,7 @@ const RIGHT: f64 = 436.0;
 const TOP: f64 = 12.0;
 const LINE: f64 = 26.0;
 
-/// A forest for each machine and policy: a line for each workload, and their mean.
+/// A plot per machine and policy: a line per workload, and their mean.
 pub fn forests(matrix: &Matrix, anchors: Anchors) -> String {
     let mut forests = String::new();
     for (at, ground) in grounds(matrix).into_iter().enumerate() {
@@ -41,16 +41,16 @@ pub fn forests(matrix: &Matrix, anchors: Anchors) -> String {
     }
 }
 
-/// A line of a forest.
+/// A line of a plot.
 struct Line {
     label: String,
     effect: Effect,
     is_claim: bool,
-    /// The id of what made it; a mean has none.
+    /// The id of its origin on the page; a mean has none.
     anchor: Option<String>,
 }
 
-/// Workloads that have a change, and their mean where there are several.
+/// Workloads with a change, and their mean if there are several.
 fn lines(rows: &[&Row], policy: usize, mean: Option<Effect>, anchor: &dyn Fn(&Row) -> String) -> Vec<Line> {
     let of_row = |row: &&Row| {
         let cell: &Cell = &row.cells[policy];
@@ -109,7 +109,7 @@ fn draw(figure: &mut Figure, line: &Line, policy: usize, scale: &Scale, y: f64) 
     let hover = typeset(&format!("{}: {}", line.label, in_words(&line.effect)));
     let mark = look.mark((scale.at(percent(line.effect.ratio)), y), 4.5, class, &hover);
     match &line.anchor {
-        // The cells of the map lead to the same place: one stop of the keyboard for each is enough.
+        // The cells of the map link to the same target, so one tab stop for each is enough.
         Some(anchor) => figure.raw(&format!("<a href=\"#{anchor}\" tabindex=\"-1\">{mark}</a>")),
         None => figure.raw(&mark),
     }

@@ -1,4 +1,4 @@
-//! The matrix as a heat map: workloads downwards, policies to the right.
+//! The matrix as a heat map: workloads as rows, policies as columns.
 
 use study::matrix::{Cell, Matrix, Row, Standing};
 
@@ -9,7 +9,7 @@ use crate::html::tables::wide;
 use crate::matrix::{grounds, in_cell, place, rows_of};
 use crate::text::escape;
 
-/// A map for each machine.
+/// One map per machine.
 pub fn maps(matrix: &Matrix, anchors: Anchors) -> String {
     let map = |ground| {
         let policy = |title: &String| format!("<th scope=\"col\" class=\"n\">{}</th>", escape(title));
@@ -49,7 +49,7 @@ fn map_cell(row: &Row, cell: &Cell, anchor: &str) -> String {
     format!("<td class=\"n\"{style}><a href=\"#{anchor}\">{short}<span class=\"tip\">{told}</span></a></td>")
 }
 
-/// From a third of the cost to three times it, in both directions alike.
+/// The colour scale covers a third of the cost to three times the cost, symmetrically.
 fn heat(cost: f64) -> String {
     let share = (cost.ln().abs() / 3f64.ln()).clamp(0.0, 1.0);
     let colour = if cost < 1.0 { "--c1" } else { "--c2" };

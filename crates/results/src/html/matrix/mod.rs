@@ -1,5 +1,5 @@
-//! A study as one HTML file: the answer, the matrix as a heat map, forests, win shares, memory against speed, coverage,
-//! drift, published figures in their origin's form, and what made each row.
+//! A study as one HTML file: the answer, the matrix as a heat map, forest plots, win shares, memory against speed,
+//! coverage, drift, published figures in their origin's form, and the origin of each row.
 
 mod forest;
 mod map;
@@ -14,23 +14,23 @@ use super::tables::wide;
 use crate::matrix::{Report, Sheet, answer, claimed, counted, findings, further, grounds, of_origin, series, sheets};
 use crate::text::escape;
 
-/// Where the origins of a matrix's rows stand on the page: each matrix has its own.
+/// Anchors of the origins of a matrix's rows on the page: each matrix has its own.
 #[derive(Clone, Copy)]
 enum Anchors {
     Policies,
     Boots,
-    /// Of the matrix of that number among those of variants.
+    /// Of the matrix with this index among those of variants.
     Variants(usize),
 }
 
 impl Anchors {
-    /// The id of what made a row.
+    /// The id of a row's origin.
     fn of(self, matrix: &Matrix, row: &study::matrix::Row) -> String {
         let at = matrix.rows.iter().position(|one| std::ptr::eq(one, row)).unwrap_or_default();
         format!("{}{at}", self.prefix())
     }
 
-    /// What the ids of a matrix begin with.
+    /// Prefix of the ids of a matrix.
     fn prefix(self) -> String {
         match self {
             Anchors::Policies => "row".to_owned(),
@@ -40,7 +40,7 @@ impl Anchors {
     }
 }
 
-/// The page.
+/// Renders the page.
 pub fn report(report: &Report<'_>) -> String {
     let matrix = report.matrix;
     let pictures = |matrix: &Matrix, anchors| [map::maps(matrix, anchors), forest::forests(matrix, anchors)].concat();
@@ -53,7 +53,7 @@ pub fn report(report: &Report<'_>) -> String {
     let of_policies = |shown: &dyn Fn(&Matrix) -> String| report.policies().map(shown).unwrap_or_default();
     let of_counted = report.counted.iter().flat_map(counted::of_origin);
     let of_origin: Vec<Sheet> = of_origin(report).into_iter().chain(of_counted).collect();
-    // What has a section of its own is not shown again.
+    // Tables with a section of their own are not repeated.
     let of_series = series::sheets(&report.series);
     let has_own = |sheet: &Sheet| of_origin.contains(sheet) || of_series.contains(sheet);
     let others: Vec<Sheet> = sheets(report).into_iter().filter(|sheet| !has_own(sheet)).collect();
@@ -94,12 +94,12 @@ fn header(report: &Report<'_>) -> String {
     )
 }
 
-/// What is neither in the heading nor in the pictures and tables of policies.
+/// Findings that are neither in the heading nor in the pictures and tables of policies.
 fn sentences(report: &Report<'_>) -> String {
     findings(report).iter().map(|sentence| format!("<p>{}</p>\n", escape(&typeset(sentence)))).collect()
 }
 
-/// A table of each machine.
+/// One table per machine.
 fn by_ground(matrix: &Matrix, of: fn(&Matrix, (&str, study::metric::Provenance)) -> Sheet) -> String {
     tables(&grounds(matrix).into_iter().map(|ground| of(matrix, ground)).collect::<Vec<_>>())
 }
@@ -118,7 +118,7 @@ fn table(sheet: &Sheet) -> String {
     wide(&sheet.caption, &head, &sheet.rows.iter().map(cells).collect::<String>())
 }
 
-/// A heading whose words are not broken at their hyphens, where they are names of a usual length.
+/// A heading whose words are not broken at hyphens, if they are names of moderate length.
 fn whole(title: &str) -> String {
     let word = |word: &str| {
         if word.contains('-') && word.chars().count() <= 24 {

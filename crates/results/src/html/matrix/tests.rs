@@ -1,4 +1,4 @@
-//! The page of a study: what is in it, and what a browser makes of it.
+//! The page of a study: its content, and how a browser lays it out.
 
 use std::path::Path;
 
@@ -74,7 +74,7 @@ fn nothing_is_fetched_nothing_runs_and_all_can_be_heard() {
     });
 }
 
-/// Says how wide the page is beside its window, and what is wider than it without scrolling by itself.
+/// Reports the width of the page and of its window, and which elements are wider than the window without scrolling.
 const MEASURE: &str = "<script>addEventListener('load', () => {
     const root = document.documentElement, wide = [];
     for (const one of document.querySelectorAll('body *')) {
@@ -84,13 +84,13 @@ const MEASURE: &str = "<script>addEventListener('load', () => {
     root.setAttribute('data-seen', innerWidth + ' ' + root.scrollWidth + ' ' + wide.slice(0, 5).join(','));
 })</script>";
 
-/// The window's width, the page's, and the elements that do not fit, as a browser lays them out at that width.
+/// The width of the window and of the page, and the elements that do not fit, as laid out by a browser at that width.
 fn laid_out(browser: &str, directory: &Path, html: &str, width: u32) -> (u32, u32, String) {
     let (before, after) = html.split_once("<meta http-equiv").unwrap();
     let measured = format!("{before}{MEASURE}{}", after.split_once('>').unwrap().1);
     let (page, frame) = (directory.join("measured.html"), directory.join("frame.html"));
     std::fs::write(&page, measured).unwrap();
-    // A window cannot be as narrow as a telephone; a frame in it can.
+    // A window cannot be as narrow as a telephone, but a frame in it can.
     let script = "<script>addEventListener('message', event => document.title = event.data)</script>";
     let framed = format!(
         "<!doctype html>{script}<iframe src=\"measured.html\" width=\"{width}\" height=\"900\" style=\"border:0\"></iframe>"

@@ -1,4 +1,4 @@
-//! Memory against speed: a point for each policy, and the front that no policy beats in both.
+//! Memory against speed: a point per policy, and the front of policies that no other one beats in both.
 
 use study::matrix::{Matrix, Total, Trade};
 use study::stats::Effect;
@@ -13,7 +13,7 @@ const RIGHT: f64 = WIDTH - 12.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 252.0;
 
-/// A picture for each machine of which more than the baseline is known.
+/// A picture for each machine with figures for more than the baseline.
 pub fn trades(matrix: &Matrix) -> String {
     let mut pictures = String::new();
     for (at, ground) in grounds(matrix).into_iter().enumerate() {
@@ -76,7 +76,7 @@ fn picture(points: &[(usize, &Total, &Trade)], of_baseline: usize, id: &str) -> 
     format!("{}<ul class=\"legend\">{}</ul>\n", figure.finish(), points.iter().map(entry).collect::<String>())
 }
 
-/// Joins the front in the order of its cost.
+/// Connects the points of the front in the order of their cost.
 fn front(figure: &mut Figure, points: &[(usize, &Total, &Trade)], (x, y): (&Scale, &Scale)) {
     let mut front: Vec<(f64, f64)> = points
         .iter()
@@ -88,7 +88,7 @@ fn front(figure: &mut Figure, points: &[(usize, &Total, &Trade)], (x, y): (&Scal
     figure.raw(&format!("<polyline class=\"path c0\" points=\"{}\"/>", points.join(" ")));
 }
 
-/// A scale over estimates and the ends of intervals, in percent.
+/// A scale over estimates and the bounds of intervals, in percent.
 fn scale(effects: impl Iterator<Item = Effect>, coordinates: (f64, f64)) -> Scale {
     let ends = effects.flat_map(|effect| [Some(effect.ratio), effect.low, effect.high]).flatten();
     let percents: Vec<f64> = ends.map(percent).filter(|end| end.is_finite()).collect();

@@ -1,5 +1,4 @@
-//! Win shares: in how many workloads each policy beats all others, shares the front, or has the least estimate, beside
-//! what chance alone would give.
+//! Win shares: in how many workloads each policy beats all others, is tied, or has the best estimate, compared with chance.
 
 use study::matrix::{Matrix, Total};
 

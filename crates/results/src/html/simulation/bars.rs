@@ -12,10 +12,10 @@ const LEFT: f64 = 142.0;
 const RIGHT: f64 = 456.0;
 const TOP: f64 = 8.0;
 const LINE: f64 = 34.0;
-/// Colours for sizes in the style sheet.
+/// Number of colours for sizes in the style sheet.
 const SHADES: usize = 6;
 
-/// Cycles lost per 1000, a bar for each policy of a machine.
+/// Cycles lost per 1000 instructions or runs, one bar per policy of a machine.
 pub(super) fn lost_cycles(cells: &[Cell], id: &str) -> Option<String> {
     let lost = |cost: &Cost| (cost.per.rate(cost.least_lost_cycles), cost.per.rate(cost.most_lost_cycles));
     let most = costs(cells).map(|(_, cost)| lost(cost).1).fold(0.0, f64::max);
@@ -49,7 +49,7 @@ pub(super) fn lost_cycles(cells: &[Cell], id: &str) -> Option<String> {
     Some(figure.finish())
 }
 
-/// Writes the policy of each row, and what is missing where there is no cost; gives the other rows.
+/// Writes the policy of each row, and the reason if there is no cost; returns the rows with a cost.
 fn rows<'a>(figure: &mut Figure, cells: &'a [Cell]) -> Vec<(usize, &'a Cell, &'a Cost)> {
     let mut with_cost = Vec::new();
     for (at, cell) in cells.iter().enumerate() {
@@ -62,12 +62,12 @@ fn rows<'a>(figure: &mut Figure, cells: &'a [Cell]) -> Vec<(usize, &'a Cell, &'a
     with_cost
 }
 
-/// Where the bar of a row begins.
+/// Vertical position of a row's bar.
 fn row_y(at: usize) -> f64 {
     TOP + LINE * at as f64 + 7.0
 }
 
-/// What maps the memory at the end, a bar for each policy of a machine.
+/// What maps the memory at the end, one bar per policy of a machine.
 pub(super) fn census(cells: &[Cell], id: &str) -> Option<String> {
     let total = |cost: &Cost| cost.mapped.iter().map(|mapped| mapped.bytes).sum::<u64>();
     let most = costs(cells).map(|(_, cost)| total(cost)).max().filter(|most| *most > 0)?;
@@ -93,7 +93,7 @@ pub(super) fn census(cells: &[Cell], id: &str) -> Option<String> {
     Some(figure.finish())
 }
 
-/// Which shade is which size.
+/// Legend of the shades.
 pub(super) fn census_legend(cells: &[Cell]) -> String {
     let kinds = kinds(cells);
     let entry = |(leaf_bytes, group_bytes): &(u64, u64)| {
@@ -107,7 +107,7 @@ pub(super) fn census_legend(cells: &[Cell]) -> String {
     format!("<ul class=\"legend\">{}</ul>\n", kinds.iter().rev().map(entry).collect::<String>())
 }
 
-/// Every leaf with its group, by the size that hardware sees.
+/// Distinct pairs of leaf and group size, by the size that hardware sees.
 fn kinds(cells: &[Cell]) -> Vec<(u64, u64)> {
     let all = costs(cells).flat_map(|(_, cost)| &cost.mapped);
     let mut kinds: Vec<(u64, u64)> = all.map(|mapped| (mapped.leaf_bytes, mapped.group_bytes)).collect();

@@ -1,4 +1,4 @@
-//! Curves: misses against entries, memory against page size.
+//! Curves: misses against entries, and memory against page size.
 
 use crate::figure;
 use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH, round};
@@ -10,17 +10,17 @@ use study::metric::Unit;
 use super::parts::costs;
 
 const LEFT: f64 = 72.0;
-/// Half of the longest label of an axis stands to the right of it.
+/// Leaves room for half of the longest axis label.
 const RIGHT: f64 = WIDTH - 26.0;
-/// What two labels of an axis have between their middles at least.
+/// Minimum distance between the centres of two axis labels.
 const APART: f64 = 36.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 290.0;
 const HEIGHT: f64 = BOTTOM + 44.0;
-/// Decades below the greatest rate that are shown.
+/// Decades shown below the greatest rate.
 const DECADES: f64 = 7.0;
 
-/// Misses per 1000 against entries, both by their logarithms; a line for each page size.
+/// Misses per 1000 against entries, both on logarithmic scales; a line per page size.
 pub(super) fn misses(sweep: &Sweep, id: &str) -> Option<String> {
     let sizes = sweep.page_sizes();
     let curves: Vec<(u64, Vec<(u64, u64)>)> = sizes.iter().map(|size| (*size, sweep.curve(*size))).collect();
@@ -67,7 +67,7 @@ fn look(at: usize) -> Look {
     Look::of(at, 0)
 }
 
-/// Straight lines through points.
+/// Draws straight lines through points.
 fn line(figure: &mut Figure, look: Look, points: impl Iterator<Item = (f64, f64)>) {
     let path: Vec<String> = points.map(|(x, y)| format!("{} {}", round(x), round(y))).collect();
     if path.len() > 1 {
@@ -86,7 +86,7 @@ fn told(sweep: &Sweep, curves: &[(u64, Vec<(u64, u64)>)]) -> String {
     curves.iter().map(curve).collect::<Vec<_>>().join(" ")
 }
 
-/// Which line is which page size.
+/// Legend of the lines by page size.
 pub(super) fn legend(sizes: &[u64]) -> String {
     let entry = |(at, size): (usize, &u64)| {
         let mark = look(at).mark((8.0, 6.0), 4.5, "", "");
@@ -95,14 +95,14 @@ pub(super) fn legend(sizes: &[u64]) -> String {
     format!("<ul class=\"legend\">{}</ul>\n", sizes.iter().enumerate().map(entry).collect::<String>())
 }
 
-/// Each policy of the first machine, the size that it asks for, and the peak of resident memory.
+/// For each policy of the first machine: the page size that it requests, and the peak of resident memory.
 fn peaks(trace: &Trace) -> Vec<(String, u64, u64)> {
     let of_first = |cell: &Cell| trace.cells.first().is_some_and(|first| first.machine == cell.machine);
     let peak = |(cell, cost): (&Cell, &Cost)| (cell.policy.clone(), cost.page_bytes, cost.resident_peak_bytes);
     costs(&trace.cells).filter(|(cell, _)| of_first(cell)).map(peak).collect()
 }
 
-/// Which mark of [`memory`] is what.
+/// Legend of the marks in [`memory`].
 pub(super) fn memory_legend(trace: &Trace) -> String {
     let pages = ("all pages that are touched".to_owned(), 1);
     let peaks = peaks(trace).into_iter().enumerate().map(|(at, (policy, ..))| (format!("peak under {policy}"), at + 2));
@@ -114,7 +114,7 @@ pub(super) fn memory_legend(trace: &Trace) -> String {
     format!("<ul class=\"legend\">{entries}</ul>\n")
 }
 
-/// All touched pages by page size, as a line; marks are the peaks under policies, at the size that each asks for.
+/// All touched pages by page size, as a line; marks are the peaks under policies, at the size that each requests.
 pub(super) fn memory(trace: &Trace, id: &str) -> Option<String> {
     let footprints = &trace.sweep.as_ref()?.footprints;
     let peaks = peaks(trace);

@@ -1,4 +1,4 @@
-//! Heat maps: misses over sets and ways.
+//! Heat maps: misses by sets and ways.
 
 use crate::figure;
 use crate::html::svg::{Anchor, Figure, WIDTH, round};
@@ -10,10 +10,10 @@ use study::metric::Unit;
 const LEFT: f64 = 64.0;
 const TOP: f64 = 26.0;
 const LINE: f64 = 22.0;
-/// Numbers of ways above a map at most.
+/// Maximum number of labels for ways above a map.
 const MOST_NUMBERS: usize = 24;
 
-/// The map of one page size: sets downwards, ways to the right.
+/// The map of one page size: sets as rows, ways as columns.
 pub(super) fn map(sweep: &Sweep, page_bytes: u64, id: &str) -> String {
     let (mut sets, mut ways): (Vec<u32>, Vec<u32>) =
         sweep.of_size(page_bytes).map(|geometry| (geometry.sets, geometry.ways)).unzip();
@@ -27,7 +27,7 @@ pub(super) fn map(sweep: &Sweep, page_bytes: u64, id: &str) -> String {
     let description = format!("{} geometries; the numbers stand in the table below.", sets.len() * ways.len());
     let mut figure = Figure::new(id, &title, &description, TOP + LINE * sets.len() as f64 + 2.0);
     figure.text("axis", (0.0, 15.0), Anchor::Start, "sets \\ ways");
-    // As many numbers as have room beside each other.
+    // As many labels as fit next to each other.
     let step = ways.len().div_ceil(MOST_NUMBERS).max(1);
     for (at, count) in ways.iter().enumerate().step_by(step) {
         figure.text("tick", (LEFT + cell * (at as f64 + 0.5), 15.0), Anchor::Middle, &count.to_string());
@@ -61,12 +61,12 @@ pub(super) fn map(sweep: &Sweep, page_bytes: u64, id: &str) -> String {
     figure.finish()
 }
 
-/// Never nothing: a cell that is there can be seen.
+/// Never zero, so that every cell is visible.
 fn opacity(sweep: &Sweep, misses: u64) -> f64 {
     if misses == 0 { 0.03 } else { 0.08 + 0.92 * sweep.heat(misses) }
 }
 
-/// The scale of all maps of a trace.
+/// The common scale of all maps of a trace.
 pub(super) fn legend(sweep: &Sweep) -> String {
     let Some((least, most)) = sweep.rates() else { return "<p>No geometry misses.</p>\n".to_string() };
     let steps = [0.0, 0.25, 0.5, 0.75, 1.0].map(|step| {

@@ -14,7 +14,7 @@ const RIGHT: f64 = WIDTH - 16.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 290.0;
 
-/// The page.
+/// Renders the page.
 pub fn knees(document: &Knees) -> String {
     let header = format!(
         "<header>\n<p class=\"kicker\">pagelab · a chase, measured and modelled</p>\n<h1>{}</h1>\n\
@@ -46,7 +46,7 @@ fn figures(document: &Knees) -> String {
     )
 }
 
-/// Lines over bytes, by their logarithm.
+/// Lines over bytes on a logarithmic scale.
 fn picture(lines: &[Line], id: &str, title: &str) -> Option<String> {
     let points = || lines.iter().flat_map(|line| &line.points);
     let first = points().map(|(bytes, _)| *bytes).min()?;

@@ -14,7 +14,7 @@ use crate::simulation::{Document, Trace};
 use crate::text::{command_line, escape, printable};
 use parts::{machines, modelled, unit};
 
-/// The page.
+/// Renders the page.
 pub fn report(document: &Document) -> String {
     let mut sections = String::new();
     for (at, trace) in document.traces.iter().enumerate() {

@@ -1,14 +1,14 @@
-//! What the figures and tables of a simulation share.
+//! Parts shared by the figures and tables of a simulation.
 
 use crate::html::parts::captioned;
 use crate::simulation::{Cell, Cost, Trace};
 
-/// The cells of each machine.
+/// The cells grouped by machine.
 pub fn machines(trace: &Trace) -> Vec<&[Cell]> {
     trace.cells.chunk_by(|one, other| one.machine == other.machine).collect()
 }
 
-/// What rates of these cells are per.
+/// The unit per 1000 of which rates of these cells are given.
 pub fn unit(cells: &[Cell]) -> &'static str {
     costs(cells).next().map_or("instructions", |(_, cost)| cost.per.unit())
 }
@@ -17,7 +17,7 @@ pub fn costs(cells: &[Cell]) -> impl Iterator<Item = (&Cell, &Cost)> {
     cells.iter().filter_map(|cell| Some((cell, cell.outcome.as_ref().ok()?)))
 }
 
-/// A figure with its caption, which says where its numbers come from.
+/// A figure with a caption that names the provenance of its numbers.
 pub fn modelled(picture: &str, caption: &str) -> String {
     captioned(picture, &format!("{caption} (modelled)"))
 }

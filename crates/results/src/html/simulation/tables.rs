@@ -12,7 +12,7 @@ use study::metric::Unit;
 
 use super::parts::{costs, machines as by_machine, unit};
 
-/// Names and values.
+/// A list of names and values.
 pub(super) fn facts(facts: &[(String, String)]) -> String {
     if facts.is_empty() {
         return String::new();
@@ -33,7 +33,7 @@ fn number(text: &str) -> String {
     format!("<td class=\"n\">{}</td>", escape(text))
 }
 
-/// What each policy costs on a machine.
+/// The cost of each policy on a machine.
 pub(super) fn result(cells: &[Cell]) -> String {
     let head = heads(
         &[
@@ -85,7 +85,7 @@ fn result_row(cell: &Cell) -> String {
     )
 }
 
-/// What translation and the kernel take under each policy of a machine, if the machine says what the kernel does.
+/// Cycles of translation and of the kernel under each policy of a machine, if the machine file gives the kernel's costs.
 pub(super) fn kernel(cells: &[Cell]) -> String {
     let row = |(cell, cost): (&Cell, &Cost)| {
         let kernel = cost.kernel?;
@@ -117,7 +117,7 @@ fn verdict(cost: &Cost) -> String {
     format!("<td><span class=\"tag {class}\">{}</span></td>", escape(&verdict_in_words(&cost.verdict)))
 }
 
-/// How far figures spread over layouts of addresses.
+/// How figures vary over address space layouts.
 pub(super) fn spreads(trace: &Trace) -> String {
     let of_cell = |spread: &Spread| -> String {
         let row = |[policy, figure, values @ ..]: [String; 6]| {

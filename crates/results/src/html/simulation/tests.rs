@@ -1,4 +1,4 @@
-//! The page of a made-up simulation: what must be on it, and what must not.
+//! The page of a made-up simulation: what it must contain, and what not.
 
 use super::*;
 use crate::simulation::{
@@ -137,7 +137,7 @@ fn everything_is_on_the_page() {
     ] {
         assert!(html.contains(part), "{part} is missing");
     }
-    // A machine on which nothing is lost has no bars of cycles.
+    // A machine without lost cycles has no bars of cycles.
     assert!(html.contains("cortex-a57: cycles lost") && !html.contains("zen-3: cycles lost per"));
     let captions: Vec<&str> = html.split("<figcaption>").skip(1).collect();
     assert!(
@@ -146,7 +146,7 @@ fn everything_is_on_the_page() {
     );
 }
 
-/// Where the labels below an axis are, and how long.
+/// Positions and widths of the labels below an axis.
 fn labels(figure: &str) -> Vec<(f64, f64)> {
     let texts = figure
         .split("<text class=\"tick\" ")
@@ -155,7 +155,7 @@ fn labels(figure: &str) -> Vec<(f64, f64)> {
     let label = |text: &str| {
         let x = text.strip_prefix("x=\"")?.split('"').next()?.parse().ok()?;
         let shown = text.split('>').nth(1)?.split('<').next()?;
-        // Digits are at most so wide at the size of ticks.
+        // Maximum width of a digit at the font size of ticks.
         Some((x, shown.len() as f64 * 7.5))
     };
     texts.filter_map(label).collect()
@@ -199,7 +199,7 @@ fn an_empty_document_and_one_of_geometries_alone_are_shown() {
     swept.traces[0].cells.clear();
     let html = report(&swept);
     assert!(html.contains("4 sets of 8 ways") && !html.contains("Verdicts"));
-    // There are no policies that could have peaks, and in the dark what is stronger is not darker.
+    // Without policies there are no peaks, and in dark mode a stronger shade is not darker.
     assert!(!html.contains("marks are the peaks") && report(&document()).contains("marks are the peaks"));
     assert!(!html.contains("darker"));
     swept.traces[0].sweep = Some(Sweep::default());

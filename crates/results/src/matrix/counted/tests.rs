@@ -1,4 +1,4 @@
-//! Counted work in every form of a report.
+//! Counted work in all forms of a report.
 
 use study::counted::Case;
 use study::definition::{Definition, Size, Wire};
@@ -8,7 +8,7 @@ use super::*;
 use crate::matrix::sample::shown;
 use crate::matrix::{Report, claim as claimed, conclude, document as whole, mail, markdown, render};
 
-/// Reading takes 10 instructions, and building 30 to 70.
+/// Reading costs 10 instructions, and building 30 to 70.
 fn definition() -> Definition {
     let cost = |event: &str, instructions: [u32; 2], basis: &str| serde_json::json!({ "event": event, "instructions": instructions, "basis": basis, "source": format!("{event}|()") });
     let published = |phase: &str, variant: &str, change: &str| {

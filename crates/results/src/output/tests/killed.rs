@@ -1,9 +1,9 @@
-//! What killed runs leave, and who removes it.
+//! Files left by killed runs, and which runs remove them.
 
 use super::*;
 use crate::writer::Writer;
 
-/// A file as a run leaves it that was killed by SIGKILL.
+/// Creates a file as left by a run that was killed with SIGKILL.
 fn left_by_a_killed_run(directory: &Path) -> PathBuf {
     let this = Writer::this_process().unwrap();
     let mut ended = Command::new("true").spawn().unwrap();

@@ -1,19 +1,19 @@
-//! Stores that are almost right: bytes of the file and values of its rows are changed. What reads and shows them ends, with a comparison
-//! or an error. `PAGELAB_TEST_TIMES=100` tries a hundred times as many.
+//! Stores that are almost valid: bytes of the file and values of its rows are changed. Reading and showing them must
+//! end with a comparison or an error. `PAGELAB_TEST_TIMES=100` tries a hundred times as many.
 
 use testing::{Random, mutation};
 
 use super::*;
 use crate::{adopting, csv, html, json, sentence, table};
 
-/// Stores that one process reads, and its memory and time: far more than it needs.
+/// Number of stores that one process reads, and its limits of memory and time, which are far above what it needs.
 const ROUND: usize = 16;
 const LIMITS: [&str; 3] = ["--as=4294967296", "--cpu=200", "--core=0"];
 
-/// Where changed stores are, for the process that reads them.
+/// Directory of the changed stores, for the process that reads them.
 const MUTATIONS: &str = "PAGELAB_TEST_MUTATIONS";
 
-/// Makes a store of each kind of comparison.
+/// Creates a store with each kind of comparison.
 fn sound(path: &Path) -> Vec<u8> {
     let store = Store::open(path).unwrap();
     for comparison in [sample::hostile(), sample::with_controls()] {
@@ -22,7 +22,7 @@ fn sound(path: &Path) -> Vec<u8> {
     std::fs::read(store.close().unwrap()).unwrap()
 }
 
-/// Sets a value of a row to something that no pagelab writes there.
+/// Sets a value of a row to something that pagelab never writes there.
 fn change_row(path: &Path, random: &mut Random) {
     let connection = Connection::open(path).unwrap();
     connection.pragma_update(None, "foreign_keys", false).unwrap();
@@ -45,13 +45,13 @@ fn change_row(path: &Path, random: &mut Random) {
             0 => String::new(),
             _ => format!("WHERE rowid = (SELECT rowid FROM {table} LIMIT 1 OFFSET {})", random.below(40)),
         };
-        // Keys and constraints refuse some of them.
+        // Keys and constraints reject some of them.
         let _ = connection.execute(&format!("UPDATE OR IGNORE {table} SET {column} = ?1 {some}"), [value]);
     }
     drop(connection);
 }
 
-/// Reads all of a store, and shows it in every way.
+/// Reads all of a store, and renders it in every form.
 fn read_and_show(path: &Path) -> Result<(), Error> {
     let Some(store) = Store::find(path, || false)? else { return Ok(()) };
     store.check()?;

@@ -1,4 +1,4 @@
-//! Stores that others may write: where they may be, what may be in them, and what becomes of them meanwhile.
+//! Stores that others may write: allowed locations, allowed content, and changes while a store is open.
 
 use super::*;
 use crate::place::Error as Misplaced;
@@ -32,7 +32,7 @@ fn a_file_without_the_right_to_write_can_be_read_and_not_written() {
     assert!(said.contains("ReadOnly"), "{said}");
 }
 
-/// Another user begins a comparison. It may not even run what lies in a private directory, so the program is copied.
+/// Another user begins a comparison. That user may not even run programs in a private directory, so the program is copied.
 fn write_as_nobody(directory: &Path, store: &Path) -> Child {
     let program = directory.join("test");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
@@ -60,7 +60,7 @@ fn an_index_that_root_has_made_and_not_given_yet_is_waited_for() {
         std::fs::write(&index, "").unwrap();
         let child = write_as_nobody(directory.path(), &path);
         if is_given {
-            // With its log SQLite opens the index; that the caller does not wait is seen soon after.
+            // SQLite opens the index together with the log; whether the caller waits is visible soon after.
             while !home.join("results.sqlite-wal").exists() {
                 std::thread::yield_now();
             }
@@ -108,7 +108,7 @@ fn root_does_not_follow_the_links_of_others() {
     }
 }
 
-/// What a store may have that pagelab does not make, and what is said of it.
+/// Objects that pagelab does not create in a store, and the resulting message.
 const ADDED: [(&str, &str); 7] = [
     (
         "CREATE TRIGGER spin AFTER INSERT ON trials BEGIN
@@ -130,7 +130,7 @@ fn a_store_with_more_than_pagelab_makes_is_refused_and_left_as_it_is() {
         let id = store.begin(&sample::empty()).unwrap();
         plain(&store).execute_batch(added).unwrap();
         let path = store.path().to_path_buf();
-        // The store that is open notices it as well, and before it does anything.
+        // The store that is already open notices it as well, before any other operation.
         let record = &sample::comparison().trials[0];
         for error in [store.append(id, record).unwrap_err(), store.load(id).map(drop).unwrap_err()] {
             assert!(matches!(&error, Error::OtherSchema { found, .. } if found.contains(said)), "{added}: {error:?}");
@@ -153,7 +153,7 @@ fn a_store_that_was_analysed_by_sqlite_is_one() {
     assert_eq!(Store::open(store.path()).unwrap().list().unwrap().len(), 2);
 }
 
-/// Schemas are compared before they can do anything; should one slip through, it does nothing.
+/// Schemas are compared before anything can run; should an object pass the check, it has no effect.
 #[test]
 fn triggers_and_views_do_nothing_and_the_schema_cannot_be_written() {
     let (_directory, store) = store();
@@ -171,7 +171,7 @@ fn triggers_and_views_do_nothing_and_the_schema_cannot_be_written() {
     }
 }
 
-/// Whether the store below has been told to stop.
+/// Whether the store below was asked to stop.
 static STOP: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 #[test]

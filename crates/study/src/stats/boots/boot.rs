@@ -1,4 +1,4 @@
-//! What one boot says about one arm, and the boots of arms side by side.
+//! The observation of one arm in one boot, and the grouping of boots by host.
 
 use std::collections::BTreeMap;
 
@@ -11,44 +11,44 @@ use crate::trial::Answer;
 use policy::size::PageSize;
 use policy::verdict::Holding;
 
-/// What one boot says about one arm.
+/// The observation of one arm in one boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Boot {
-    /// The host: its id, or where a result has none, its processor; and its memory, unless that is what is compared.
+    /// The host: its id, or its processor if a result has no id; and its memory, unless memory is compared.
     pub host: String,
-    /// The boot.
+    /// Id of the boot.
     pub boot_id: String,
     /// Index of the arm in the design.
     pub arm: usize,
-    /// Seconds since 1970 at the first of its trials.
+    /// Start of the first of its trials, in seconds since 1970.
     pub started_unix_s: i64,
     /// The kernel's release and version.
     pub kernel: String,
     /// The kernel's command line.
     pub kernel_command_line: String,
-    /// The smallest leaf that pagelab demoted the direct map to before or while it was measured.
+    /// The smallest leaf into which pagelab demoted the direct map before or during the measurement.
     pub demoted_to: Option<PageSize>,
     /// Shares of the direct map by the size of its leaves, as the kernel counts them, before the first of its trials.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub direct_map_ratios: BTreeMap<String, f64>,
-    /// Trials that count.
+    /// Number of trials that count.
     pub trials: u32,
-    /// Medians of each metric over these trials.
+    /// Medians of all metrics over these trials.
     pub medians: BTreeMap<String, f64>,
     /// Whether the policy held.
     pub holding: Option<Holding>,
-    /// The answer of its first trial, or of the one that took too long.
+    /// The answer of its first trial, or of the trial that took too long.
     pub answer: Answer,
 }
 
 impl Boot {
-    /// The shares of its direct map in words, those of a hundredth and more: `38 % 2M, 62 % 1G`.
+    /// The shares of its direct map in words, of at least a hundredth: `38 % 2M, 62 % 1G`.
     pub fn direct_map(&self) -> String {
         let shares = self.direct_map_ratios.iter().filter(|(_, ratio)| **ratio >= 0.005);
         shares.map(|(leaf, ratio)| format!("{:.0} % {leaf}", ratio * 100.0)).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether pagelab demoted so much of its direct map that it can matter, or an unknown share.
+    /// Whether pagelab demoted a share of its direct map that is large enough to matter, or unknown.
     pub(super) fn is_noticeably_demoted(&self) -> bool {
         let ratios = self.direct_map_ratios.iter().map(|(leaf, ratio)| (leaf.as_str(), *ratio));
         let share = self.demoted_to.map(|leaf| share_up_to(leaf, ratios));
@@ -60,7 +60,7 @@ pub(super) fn of_arm(boots: &[Boot], arm: usize) -> impl Iterator<Item = &Boot> 
     boots.iter().filter(move |boot| boot.arm == arm)
 }
 
-/// Logarithms of a metric, by host. Values that have none leave their boot out.
+/// Logarithms of a metric, by host. Boots whose value has no logarithm are omitted.
 pub(super) fn strata(boots: &[Boot], arm: usize, other: usize, metric: &str) -> Vec<Stratum> {
     let mut hosts: BTreeMap<&str, Stratum> = BTreeMap::new();
     for boot in boots {

@@ -1,4 +1,4 @@
-//! What boots cannot show, and what would.
+//! Conclusions that the boots do not support, and what would be needed for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,53 +14,53 @@ use policy::DirectMapLeaves;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "limit")]
 pub enum Limit {
-    /// No boot has the arm.
+    /// No boot of the arm was measured.
     NoBoot {
         /// Index of the arm.
         arm: usize,
     },
-    /// One boot has the arm.
+    /// Only one boot of the arm was measured.
     OneBoot {
         /// Index of the arm.
         arm: usize,
     },
-    /// No host has both the arm and the baseline.
+    /// No host has boots of both the arm and the baseline.
     OtherHost {
         /// Index of the arm.
         arm: usize,
     },
-    /// Not even the clearest difference could be told from chance.
+    /// With so few boots, not even the clearest difference could be significant.
     TooFewBoots {
         /// Index of the arm.
         arm: usize,
-        /// Boots of each arm, on one host, from which on it could.
+        /// Boots of each arm, on one host, that would be sufficient.
         needed: u32,
     },
-    /// Some boots have several arms, one after the other.
+    /// Some boots measured several arms, one after the other.
     SeveralArmsInABoot {
-        /// Index of an arm that came after another one.
+        /// Index of an arm that was measured after another one.
         arm: usize,
     },
-    /// The arm's leaves were made by splitting, not by booting.
+    /// The arm's leaves were created by splitting, not by booting.
     Demoted {
         /// Index of the arm.
         arm: usize,
-        /// Boots of it that were demoted.
+        /// Number of its boots that were demoted.
         boots: u32,
     },
     /// Kernels differ between boots of a host.
     Kernels {
-        /// The host.
+        /// Name of the host.
         host: String,
     },
-    /// Boots of an arm of no one leaf size have other shares.
+    /// Boots of an arm with mixed leaf sizes have different shares of them.
     Shares {
         /// Index of the arm.
         arm: usize,
         /// The shares of each boot, in words.
         shares: Vec<String>,
     },
-    /// Boots of the arm ran with an option that costs time of its own.
+    /// Boots of the arm ran with a kernel option that costs time itself.
     CostlyOption {
         /// Index of the arm.
         arm: usize,
@@ -69,7 +69,7 @@ pub enum Limit {
     },
 }
 
-/// What stands against conclusions from these boots.
+/// The limits of conclusions from these boots.
 pub(super) fn limits(design: &Design, boots: &[Boot]) -> Vec<Limit> {
     let mut limits: Vec<Limit> = (0..design.arms.len()).flat_map(|arm| limits_of_arm(design, boots, arm)).collect();
     let mut kernels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -105,10 +105,10 @@ fn limits_of_arm(design: &Design, boots: &[Boot], arm: usize) -> Vec<Limit> {
     limits
 }
 
-/// How far shares of a leaf size may be apart in boots of one arm.
+/// Largest allowed difference between shares of a leaf size in boots of one arm.
 const SHARES_APART: f64 = 0.05;
 
-/// Boots of an arm that says nothing of the size of leaves, where they are not alike.
+/// Boots of an arm without a specified leaf size, if their shares differ.
 fn shares(design: &Design, boots: &[Boot], arm: usize) -> Option<Limit> {
     let is_mixed = design.arms.get(arm)?.policy.direct_map() == Some(DirectMapLeaves::Mixed);
     let sizes: BTreeSet<&String> = of_arm(boots, arm).flat_map(|boot| boot.direct_map_ratios.keys()).collect();
@@ -139,18 +139,17 @@ fn too_few(design: &Design, boots: &[Boot], arm: usize) -> Option<Limit> {
     (!enough(&sizes)).then(|| Limit::TooFewBoots { arm, needed: needed(design, arms.len()) })
 }
 
-/// Whether the clearest difference between so many boots, by host, could be told from chance.
+/// Whether the clearest difference between these numbers of boots, by host, could be significant.
 fn is_enough(design: &Design, sizes: &[(usize, usize)], compared: usize) -> bool {
     rank_sum::smallest_p(sizes) * compared as f64 <= design.level()
 }
 
-/// Boots of each arm, on one host, from which on it could. `compared`: arms besides the baseline.
+/// Boots of each arm on one host that are sufficient for that. `compared`: arms in addition to the baseline.
 pub(super) fn needed(design: &Design, compared: usize) -> u32 {
     (2..40u32).find(|boots| is_enough(design, &[(*boots as usize, *boots as usize)], compared)).unwrap_or(40)
 }
 
-/// What cannot be concluded and what would help, in sentences: arms of which the same is true share one. `arms` are
-/// those of the design.
+/// The limits and their remedies as sentences; arms with the same limit share one. `arms` are those of the design.
 pub fn sentences(limits: &[Limit], arms: &[Arm]) -> Vec<String> {
     let mut groups: Vec<(Limit, Vec<usize>)> = Vec::new();
     for limit in limits {
@@ -179,17 +178,17 @@ pub fn boots(count: u32) -> String {
 }
 
 impl Limit {
-    /// What cannot be concluded and what would help, in one sentence; `arms` are those of the design.
+    /// The limit and its remedy as one sentence; `arms` are those of the design.
     pub fn describe(&self, arms: &[Arm]) -> String {
         sentences(std::slice::from_ref(self), arms).concat()
     }
 
-    /// The arm that it concerns; absent where it concerns all.
+    /// The arm that it concerns; absent if it concerns all.
     fn arm(&self) -> Option<usize> {
         self.clone().arm_mut().copied()
     }
 
-    /// The same of another arm.
+    /// The same limit for another arm.
     fn with_arm(&self, other: usize) -> Limit {
         let mut limit = self.clone();
         if let Some(arm) = limit.arm_mut() {
@@ -212,7 +211,7 @@ impl Limit {
         }
     }
 
-    /// The sentence about arms with these labels.
+    /// The sentence for arms with these labels.
     fn say(&self, labels: &[&str]) -> String {
         let is_one = labels.len() == 1;
         let who = enumerate(labels);

@@ -1,8 +1,8 @@
-//! Arms over boots: one observation for each boot and arm, compared within hosts.
+//! Arms compared over boots: one observation per boot and arm, compared within hosts.
 //!
-//! A boot has one direct map, so its arms cannot be interleaved: what blocks are elsewhere, boots are here.
-//! Trials of one boot share everything that a boot decides (where memory lies, what was split), so more of
-//! them say nothing about other boots: their median is one observation.
+//! A boot has one direct map, so its arms cannot be interleaved: boots take the place of blocks. Trials of one boot
+//! share everything that a boot decides (where memory is located, what was split), so more of them say nothing about
+//! other boots. Their median is one observation.
 
 mod boot;
 mod limits;
@@ -26,42 +26,42 @@ use boot::{of_arm, strata};
 use part::is_alone;
 use policy::verdict::Holding;
 
-/// Boots of one design.
+/// The merged boots of one design.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Merged {
-    /// The design; seed and numbers of blocks are those of the first comparison.
+    /// The design; its seed and block counts are those of the first comparison.
     pub design: Design,
-    /// What was measured.
+    /// The measured command.
     pub invocation: Invocation,
-    /// Every boot and arm, in the order of time.
+    /// All boots and arms in chronological order.
     pub boots: Vec<Boot>,
-    /// One for each arm of the design.
+    /// One per arm of the design.
     pub arms: Vec<BootArm>,
     /// What cannot be concluded, and why.
     pub limits: Vec<Limit>,
 }
 
-/// What the boots say about one arm.
+/// The result for one arm over all boots.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BootArm {
-    /// Boots that have it.
+    /// Number of boots that measured it.
     pub boots: u32,
-    /// Hosts that have it.
+    /// Number of hosts that measured it.
     pub hosts: u32,
-    /// Median over the boots' medians of each metric.
+    /// Median over the boots' medians, for each metric.
     pub medians: BTreeMap<String, f64>,
-    /// The change of each metric against the baseline, within hosts; `blocks` counts the arm's boots on
-    /// hosts that have both. Without interval where boots are too few for one.
+    /// The change of each metric against the baseline, within hosts; `blocks` counts the arm's boots on hosts that have
+    /// both. Without an interval if there are too few boots.
     pub effects: BTreeMap<String, Effect>,
-    /// What follows.
+    /// The conclusion.
     pub outcome: Outcome,
 }
 
-/// Joins parts of one design. Where a boot and arm come several times, the one with most trials counts: they
-/// are one observation, and pooling runs of different times would not make it a better one.
+/// Merges parts of one design. If a boot and arm occur several times, the one with the most trials is used: they are
+/// one observation, and pooling runs of different times would not improve it.
 ///
 /// # Errors
-/// [`MergeError`].
+/// [`MergeError`]: there are no parts, or their designs differ.
 pub fn merge(parts: &[Part]) -> Result<Merged, MergeError> {
     let first = parts.first().ok_or(MergeError::Nothing)?;
     let fullest = fullest(parts).unwrap_or(first);
@@ -78,8 +78,8 @@ pub fn merge(parts: &[Part]) -> Result<Merged, MergeError> {
     Ok(Merged { design, invocation: first.invocation.clone(), boots, arms, limits })
 }
 
-/// The arms of the fullest part, and those that others have alone. Where each has one alone the largest leaf comes first, and
-/// is the baseline.
+/// The arms of the fullest part, and those that only other parts have. If each part has only one arm, the largest leaf
+/// comes first and is the baseline.
 fn all_arms(fullest: &Part, parts: &[Part]) -> Vec<Arm> {
     let mut arms = fullest.design.arms.clone();
     for arm in parts.iter().flat_map(|part| &part.design.arms) {
@@ -93,7 +93,7 @@ fn all_arms(fullest: &Part, parts: &[Part]) -> Vec<Arm> {
     arms
 }
 
-/// A part's boots, with the numbers that their arms have in a design.
+/// A part's boots, renumbered with the arm indices of a design.
 fn renumbered<'a>(part: &'a Part, design: &'a Design) -> impl Iterator<Item = Boot> + 'a {
     part.boots.iter().filter_map(|boot| {
         let own = part.design.arms.get(boot.arm)?;
@@ -144,13 +144,13 @@ fn boot_arm(design: &Design, boots: &[Boot], arm: usize, compared: usize) -> Boo
     }
 }
 
-/// The fewest boots of each of so many arms, on one host, from which on a difference can be told from chance.
+/// The smallest number of boots per arm, on one host, at which a difference between this many arms can be significant.
 pub fn boots_needed(arms: usize) -> u32 {
     let design = Design::new(Vec::new(), 0, 0);
     limits::needed(&design, arms.saturating_sub(1).max(1))
 }
 
-/// The change against the baseline. One boot of either arm gives a ratio and nothing to judge it by.
+/// The change against the baseline. One boot of either arm gives a ratio, but no interval.
 fn effect(design: &Design, boots: &[Boot], arm: usize, metric: &str, compared: usize) -> Option<Effect> {
     let strata = strata(boots, arm, design.baseline, metric);
     let ones: usize = strata.iter().map(|stratum| stratum.one.len()).sum();
@@ -162,7 +162,7 @@ fn effect(design: &Design, boots: &[Boot], arm: usize, metric: &str, compared: u
         ratio: centre.estimate.exp(),
         low: interval.map(|(low, _)| low.exp()),
         high: interval.map(|(_, high)| high.exp()),
-        // Bonferroni: boots are too few for a resampling.
+        // Bonferroni: there are too few boots for resampling.
         p_adjusted: (ones > 1 && others > 1).then(|| (centre.p * compared.max(1) as f64).min(1.0)),
     })
 }
@@ -197,7 +197,7 @@ fn deviation(design: &Design, boots: &[Boot], arm: usize) -> Option<Deviation> {
     })
 }
 
-/// An arm is best when the test between the two rejects against every other measured arm, or none beats it.
+/// An arm is best if the test against every other measured arm rejects, or if no arm beats it.
 fn mark_best(design: &Design, boots: &[Boot], arms: &mut [BootArm]) {
     let is_better = |arm: &BootArm| matches!(arm.outcome, Outcome::Better { .. });
     let running: Vec<usize> = (0..arms.len()).filter(|arm| arms[*arm].boots > 0).collect();

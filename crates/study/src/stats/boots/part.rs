@@ -1,4 +1,4 @@
-//! Boots that were measured by one design, and whether two designs are one.
+//! Boots measured by one design, and whether two designs are the same.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use crate::trial::TrialRecord;
 use policy::size::format_bytes;
 use policy::verdict::Verdict;
 
-/// Boots that were measured by one design: what is read from one store or file.
+/// Boots measured by one design, read from one store or file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// The design.
+    /// The design of the comparison.
     pub design: Design,
-    /// What was measured.
+    /// The measured command.
     pub invocation: Invocation,
     /// Its boots.
     pub boots: Vec<Boot>,
@@ -26,41 +26,41 @@ pub struct Part {
 /// Why comparisons cannot be merged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
-    /// There is nothing to merge.
+    /// There are no boots to merge.
     #[error(
         "no comparison of arms over boots with a finished trial was found; make one in each boot with `pagelab compare --arm-of-boot`"
     )]
     Nothing,
-    /// Two comparisons are not of one design.
+    /// Two comparisons have different designs.
     #[error("comparisons of one design are expected, but {what} differs: {one} and {other}")]
     Designs {
-        /// What differs.
+        /// The property that differs.
         what: &'static str,
-        /// In the one.
+        /// Its value in one comparison.
         one: String,
-        /// In the other.
+        /// Its value in the other.
         other: String,
     },
 }
 
 impl Design {
-    /// Whether every arm is one that a boot has or has not: then arms are compared over boots.
+    /// Whether every arm is a property of a boot: then arms are compared over boots.
     pub fn is_over_boots(&self) -> bool {
         !self.arms.is_empty() && self.arms.iter().all(|arm| arm.policy.direct_map().is_some())
     }
 }
 
-/// What differs between designs with other arms.
+/// Name of the difference between designs with other arms.
 const ARMS: &str = "the list of arms";
 
-/// A part of a design by name, and how to put it in words.
+/// Name of a property of a design, and a function that describes it.
 type Described<'a> = (&'static str, &'a dyn Fn(&Part) -> String);
 
-/// Whether two parts measure the same thing under the same arms. A part that was asked for one arm alone says nothing of
-/// the others: it joins any list of arms. One whose arms are some of the other's joins too.
+/// Whether two parts measure the same thing under the same arms. A part that measured a single arm says nothing about
+/// the others: it joins any list of arms. A part whose arms are a subset of the other's joins too.
 ///
 /// # Errors
-/// What differs.
+/// [`MergeError::Designs`]: the property that differs.
 pub fn same_design(one: &Part, other: &Part) -> Result<(), MergeError> {
     let labels = |part: &Part| {
         let arms = part.design.arms.iter().map(|arm| format!("{} ({})", arm.label, arm.policy));
@@ -107,34 +107,34 @@ pub fn same_design(one: &Part, other: &Part) -> Result<(), MergeError> {
     }
 }
 
-/// Whether all arms of the one are arms of the other too, against the same baseline, or it was asked for one arm alone.
+/// Whether all arms of one part are arms of the other, against the same baseline, or it measured a single arm.
 fn is_among(one: &Part, other: &Part) -> bool {
     let baseline = |part: &Part| part.design.arms.get(part.design.baseline).cloned();
     let all = one.design.arms.iter().all(|arm| other.design.arms.contains(arm));
     is_alone(one) || (all && baseline(one) == baseline(other))
 }
 
-/// Whether it was asked for one arm alone.
+/// Whether it measured a single arm.
 pub(super) fn is_alone(part: &Part) -> bool {
     part.design.arms.len() == 1
 }
 
 impl Part {
-    /// The boots of one comparison; `None` where none of its trials counts.
+    /// The boots of one comparison; `None` if none of its trials counts.
     pub fn of(comparison: &Comparison) -> Option<Part> {
         let boots = boots_of(comparison);
         let (design, invocation) = (comparison.design.clone(), comparison.invocation.clone());
         (!boots.is_empty()).then_some(Part { design, invocation, boots })
     }
 
-    /// The measured command line; with a server, that of its client behind it.
+    /// The measured command line; with a server, followed by that of its client.
     pub fn command(&self) -> String {
         let client = self.invocation.client.iter().flatten();
         self.invocation.command.iter().chain(client).cloned().collect::<Vec<_>>().join(" ")
     }
 }
 
-/// The part with most arms, the first of several: whose baseline is that of them all.
+/// The part with the most arms, the first of several: its baseline is used for all.
 pub fn fullest(parts: &[Part]) -> Option<&Part> {
     parts.iter().rev().max_by_key(|part| part.design.arms.len())
 }
@@ -145,13 +145,13 @@ fn counted(comparison: &Comparison) -> impl Iterator<Item = &TrialRecord> {
     answers::accepted(&comparison.trials).filter(move |record| record.trial.block > 0 && record.trial.arm < arms)
 }
 
-/// The host of a comparison, with its memory: boots with other memory (`mem=`) are not compared with each other.
+/// The host of a comparison, with its memory size: boots with different memory (`mem=`) are not compared with each other.
 fn host(comparison: &Comparison) -> String {
     let machine = &comparison.machine;
     format!("{}, {}", machine.host_name(), format_bytes(machine.rounded_memory_bytes()))
 }
 
-/// One for each arm that has a trial that counts.
+/// One boot per arm with a trial that counts.
 fn boots_of(comparison: &Comparison) -> Vec<Boot> {
     let machine = &comparison.machine;
     let of_arm = |arm: usize| {
@@ -177,7 +177,7 @@ fn boots_of(comparison: &Comparison) -> Vec<Boot> {
     (0..comparison.design.arms.len()).filter_map(of_arm).collect()
 }
 
-/// Each as a share of all.
+/// Bytes as shares of the total.
 fn ratios(bytes: &BTreeMap<String, u64>) -> BTreeMap<String, f64> {
     let all: u64 = bytes.values().sum();
     bytes.iter().map(|(leaf, bytes)| (leaf.clone(), *bytes as f64 / all.max(1) as f64)).collect()

@@ -1,4 +1,4 @@
-// Goroutines that allocate, with the collector and its signals at work. Prints a checksum.
+// Goroutines that allocate while the garbage collector and its signals run. Prints a checksum.
 package main
 
 import (
