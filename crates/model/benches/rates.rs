@@ -1,8 +1,10 @@
-//! How fast simulations are, in original accesses a second of processor time, all threads together: the rate on one core.
+//! Measures the speed of simulations in original accesses per second of processor time, summed over all threads: the
+//! rate on one core.
 //!
-//! `cargo bench -p model` makes traces of many accesses, `cargo bench -p model -- FILE.trace` takes recorded ones; any other
-//! words are measurements of which the names have one of them. `--addresses FILE` writes what other simulators can be given:
-//! for each access the address of its page in eight bytes, and 1 more for a fetch. The tests run it on tiny traces.
+//! `cargo bench -p model` generates traces of many accesses; `cargo bench -p model -- FILE.trace` takes recorded ones.
+//! Any other arguments select the measurements whose names contain one of them. `--addresses FILE` writes the input for
+//! other simulators: for each access the address of its page in eight bytes, plus 1 for a fetch. The tests run it on
+//! tiny traces.
 
 use std::hint::black_box;
 use std::io::Cursor;
@@ -21,10 +23,10 @@ use trace::{Block, Call, Chunk, Header, Kind, Reader, Recording};
 const BASE: u64 = 0x10_0000_0000;
 const BYTES: u64 = 256 << 20;
 
-/// Accesses of a trace that is made.
+/// Number of accesses of a generated trace.
 const ACCESSES: u64 = 40_000_000;
 
-/// What DynamoRIO's TLB simulator is like: two levels of LRU and one page size.
+/// A machine like that of DynamoRIO's TLB simulator: two levels of LRU and one page size.
 const LRU: &str = include_str!("lru.toml");
 
 fn main() {
@@ -51,26 +53,26 @@ fn main() {
     }
 }
 
-/// Makes traces of so many accesses, and measures each.
+/// Generates traces of `accesses` accesses and measures each.
 pub fn rates(accesses: u64, wanted: &[String]) {
     for (name, next) in [("sequential", sequential as fn(u64, &mut u64) -> u64), ("mixed", mixed), ("random", random)] {
         Bench { trace: name, wanted }.measure(&recorded(accesses, next));
     }
 }
 
-/// Eight bytes after eight bytes.
+/// Consecutive words of eight bytes.
 fn sequential(step: u64, _: &mut u64) -> u64 {
     step * 8 % BYTES
 }
 
-/// Short stretches in a working set of which a small part is used most, as programs do: four accesses a run.
+/// Short stretches in a working set of which a small part is used most, as in real programs: four accesses per run.
 fn mixed(step: u64, state: &mut u64) -> u64 {
     let stretch = step / 4;
     if step.is_multiple_of(4) {
         random(step, state);
     }
     let number = *state >> 20;
-    // Of 16 stretches 12 lie in 32 pages, 3 in 1024, and one anywhere.
+    // Of 16 stretches 12 are in 32 pages, 3 in 1024 pages, and one is anywhere.
     let within = match stretch % 16 {
         0..12 => 32 << 12,
         12..15 => 1024 << 12,
@@ -98,10 +100,10 @@ fn recorded(accesses: u64, next: fn(u64, &mut u64) -> u64) -> Vec<u8> {
     recording.finish().expect("memory")
 }
 
-/// What is measured of a trace.
+/// The measurements of one trace.
 struct Bench<'a> {
     trace: &'a str,
-    /// Words; all is measured if there are none.
+    /// Selected measurements; empty for all.
     wanted: &'a [String],
 }
 
@@ -167,7 +169,7 @@ impl Bench<'_> {
     }
 }
 
-/// What all threads have used.
+/// The processor time that all threads have used.
 fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("the clock of every process").into()
 }
@@ -178,14 +180,14 @@ fn chunks(trace: &[u8]) -> Vec<Chunk> {
     blocks.filter_map(|block| if let Block::Runs { chunk, .. } = block { Some(chunk) } else { None }).collect()
 }
 
-/// An address for each access, odd for fetches.
+/// One address for each access, odd for fetches.
 fn raw(chunks: &[Chunk]) -> Vec<u64> {
     let runs = chunks.iter().flat_map(Chunk::runs);
     let address = |run: &trace::Run| run.page << 12 | u64::from(run.kind.has(Kind::FETCH));
     runs.flat_map(|run| std::iter::repeat_n(address(&run), run.accesses as usize)).collect()
 }
 
-/// One page size, no page tables: what other TLB simulators do.
+/// One page size and no page tables, as other TLB simulators work.
 fn two_levels(chunks: &[Chunk]) -> (u64, u64) {
     let mut first = Tlb::new(16, 4, Replacement::Lru, 0);
     let mut second = Tlb::new(128, 12, Replacement::Lru, 0);
@@ -216,7 +218,7 @@ fn geometries(chunks: &[Chunk], shifts: &[u32]) -> u64 {
     all
 }
 
-/// File to result, decoding included, on one thread for simulations.
+/// From the file to the result, including decoding, with one thread for simulations.
 fn whole(trace: &[u8], machine: &Machine, policy: &str) -> Outcome {
     let policy: ModelPolicy = policy.parse().expect("a policy");
     let mut simulations = [Simulation::new(machine, &policy, &Physical::default()).expect("it has the policy")];

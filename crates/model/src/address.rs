@@ -1,5 +1,5 @@
-//! Physical addresses: what a program's tables translate to. Under a second stage it translates them once more
-//! ([`paging::OutputAddress::intermediate`]). Virtual ones are plain numbers, as traces and calls have them, up to the
-//! tables.
+//! Physical addresses: the output of a program's page tables. Under a second stage they are translated once more
+//! ([`paging::OutputAddress::intermediate`]). Virtual addresses are plain numbers, as in traces and calls, until the
+//! tables translate them.
 
 pub use paging::OutputAddress as Pa;

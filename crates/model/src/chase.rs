@@ -1,5 +1,5 @@
-//! What a chase loses on a machine: one load in each base page of a buffer, in one random cycle, as `pagelab workload
-//! chase` does it. Its curve over the size of the buffer shows the reach of each TLB as a knee.
+//! The translation cost of a pointer chase on a machine: one load in each base page of a buffer, in one random cycle,
+//! as in `pagelab workload chase`. Its curve over the buffer size shows the reach of each TLB as a knee.
 
 use ::policy::Mechanism;
 use ::policy::call::map;
@@ -13,42 +13,42 @@ use crate::policy::{ModelPolicy, Unsupported};
 use crate::simulation::{Outcome, Simulation};
 use crate::space::Physical;
 
-/// Where the buffer lies: aligned for every page size.
+/// The address of the buffer, aligned for every page size.
 const BEGIN: u64 = 1 << 37;
-/// Pages of a chunk.
+/// Number of pages in a chunk.
 const CHUNK_PAGES: usize = 1 << 14;
-/// The largest buffer.
+/// The maximum buffer size in bytes.
 pub const MAX_BYTES: u64 = 4 << 30;
 
-/// A chase that cannot be modelled.
+/// Why a chase cannot be modelled.
 #[derive(Debug, ThisError)]
 pub enum ChaseError {
-    /// The machine cannot have the policy.
+    /// The machine does not support the policy.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
-    /// Too large or too small.
+    /// The buffer is too large or too small.
     #[error("a chase over {0} bytes cannot be modelled; expected 4K to 4G")]
     Bytes(u64),
-    /// Tables that cannot be walked, which no operation makes.
+    /// The tables cannot be walked, which no operation causes.
     #[error(transparent)]
     Tables(#[from] Error),
 }
 
-/// What one load loses, on average over a lap after the first.
+/// The cost of one load, averaged over a lap after the first.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Lost {
-    /// Cycles of hits in the second level and of walks, one after the other: every load waits for the one before.
+    /// Cycles of second-level hits and of walks, in sequence, because every load waits for the previous one.
     pub cycles: f64,
-    /// Misses of the first level.
+    /// First-level misses per load.
     pub first_level_misses: f64,
-    /// Walks.
+    /// Walks per load.
     pub walks: f64,
 }
 
-/// What a load of a chase over so many bytes loses.
+/// The cost of a load of a chase over `bytes` bytes.
 ///
 /// # Errors
-/// The machine cannot have the policy, or the size is out of bounds.
+/// The machine does not support the policy, or the size is out of bounds.
 pub fn lost(machine: &Machine, policy: &ModelPolicy, bytes: u64, seed: u64) -> Result<Lost, ChaseError> {
     if !(PageSize::K4.bytes()..=MAX_BYTES).contains(&bytes) {
         return Err(ChaseError::Bytes(bytes));
@@ -61,7 +61,7 @@ pub fn lost(machine: &Machine, policy: &ModelPolicy, bytes: u64, seed: u64) -> R
     simulation.event(&Event { run: 0, order: 0, call, result: BEGIN as i64 });
     simulation.add_pages(&pages);
     let order = shuffled(pages.len(), seed);
-    // Written in order first, as the workload links its nodes; then a lap that fills the TLBs.
+    // First in order, as the workload links its nodes; then one lap to fill the TLBs.
     lap(&mut simulation, &pages, &(0..pages.len() as u32).collect::<Vec<u32>>(), trace::Kind::STORE.bits());
     lap(&mut simulation, &pages, &order, trace::Kind::LOAD.bits());
     let before = simulation.outcome()?;
@@ -87,7 +87,8 @@ fn lap(simulation: &mut Simulation, pages: &[u64], order: &[u32], kind: u8) {
     }
 }
 
-/// What is mapped for so many bytes, and with which flags: whole pages of the pool, where there is one and they fill a page.
+/// The length and the flags of the mapping for a buffer of `bytes`: whole pages of the pool, if there is one and the
+/// buffer fills a page.
 fn mapped(bytes: u64, of_pool: Option<Mechanism>) -> (u64, u64) {
     const PRIVATE_ANONYMOUS: u64 = map::PRIVATE | map::ANONYMOUS;
     match of_pool.filter(|mechanism| bytes >= mechanism.large.bytes()) {
@@ -96,12 +97,12 @@ fn mapped(bytes: u64, of_pool: Option<Mechanism>) -> (u64, u64) {
     }
 }
 
-/// Numbers in a random order (Fisher and Yates).
+/// The numbers below `count` in a random order (Fisher and Yates).
 fn shuffled(count: usize, seed: u64) -> Vec<u32> {
     let mut order: Vec<u32> = (0..count as u32).collect();
     let mut state = seed;
     for last in (1..order.len()).rev() {
-        // SplitMix64.
+        // SplitMix64 step.
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -123,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_knees_are_where_the_reach_of_each_level_ends() {
-        // 32 fully associative entries of 4K, 64K and 1M, behind them 1024.
+        // 32 fully associative entries of 4K, 64K and 1M, then a second level of 1024.
         assert_eq!(misses("cortex-a57", "base", 128 << 10), (0.0, 0.0));
         assert_eq!(misses("cortex-a57", "base", 132 << 10), (1.0, 0.0));
         assert_eq!(misses("cortex-a57", "base", 4 << 20), (1.0, 0.0));

@@ -1,43 +1,44 @@
-//! Programs recorded where addresses have 47 bits, on machines whose programs have fewer (Sv39: 38).
+//! Runs programs that were recorded with 47-bit addresses on machines whose programs have fewer bits (Sv39: 38).
 //!
-//! Linux lays a program out by `TASK_SIZE`: stack and mappings go to its end, position-independent programs to two thirds
-//! of it (`ELF_ET_DYN_BASE`, arch/riscv/include/asm/elf.h). So the two regions are moved, each as a whole and by whole
-//! gigabytes: what lies on a page of any size does so afterwards. Other addresses that are too large stay so.
+//! Linux lays a program out by `TASK_SIZE`: stack and mappings are at its end, position-independent programs at two
+//! thirds of it (`ELF_ET_DYN_BASE`, arch/riscv/include/asm/elf.h). So the two regions are moved, each as a whole and by
+//! whole gigabytes, which preserves the alignment to pages of any size. Other addresses that are too large stay as they
+//! are.
 
 use paging::{InputAddress, with_format};
 use trace::{Call, Event};
 
 use crate::machine::TableFormat;
 
-/// The end of the addresses that recorded programs have.
+/// The end of the address space of recorded programs.
 const END: u64 = 1 << 47;
-/// Where position-independent programs are, less than a gigabyte above.
+/// Position-independent programs are at most a gigabyte above this address.
 const PROGRAMS: u64 = 0x5555_4000_0000;
 const GIGABYTE: u64 = 1 << 30;
 
-/// How addresses are made to fit a format.
+/// Maps recorded addresses to those of a format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fold {
-    /// Bytes of the addresses that a program has.
+    /// Size of a program's address space in bytes.
     user_bytes: u64,
     /// Whether an address was moved.
     pub moved: bool,
 }
 
 impl Fold {
-    /// For tables of a format.
+    /// The mapping for tables of a format.
     pub fn new(format: &TableFormat) -> Fold {
         let geometry = with_format!(&format.format, format => paging::Format::geometry(format));
         let fits = |bits: &u32| geometry.is_canonical(InputAddress((1 << bits) - 1));
         Fold { user_bytes: (30..=47).rev().find(fits).map_or(END, |bits| 1 << bits), moved: false }
     }
 
-    /// Bits of the addresses that a program has.
+    /// Number of address bits of a program.
     pub fn user_bits(&self) -> u32 {
         self.user_bytes.ilog2()
     }
 
-    /// Where an address of the trace is.
+    /// The address for a recorded one.
     pub fn address(&mut self, recorded: u64) -> u64 {
         if recorded < self.user_bytes || recorded >= END {
             return recorded;
@@ -52,7 +53,7 @@ impl Fold {
         to
     }
 
-    /// The same call at the addresses that its memory has.
+    /// The same call with the addresses of this machine.
     pub fn event(&mut self, event: &Event) -> Event {
         let mut event = event.clone();
         match &mut event.call {
@@ -89,7 +90,7 @@ mod tests {
         assert_eq!(fold.address(0x7fff_f7f9_3000), (1 << 38) - (END - 0x7fff_f7f9_3000));
         let program = fold.address(0x5555_5555_4000);
         assert!(program > 1 << 37 && program < 3 << 36 && program % GIGABYTE == 0x5555_5555_4000 % GIGABYTE);
-        // What is neither of both cannot be placed.
+        // An address outside both regions cannot be moved.
         assert_eq!((fold.address(1 << 40), fold.moved), (1 << 40, true));
         let call = Call::Mremap { address: 0x7fff_f7f9_3000, old_bytes: 1, new_bytes: 2, flags: 1, new_address: 0 };
         let told = fold.event(&Event { run: 0, order: 0, call, result: -12 });

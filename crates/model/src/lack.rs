@@ -1,100 +1,100 @@
-//! What a machine lacks that a policy, or the settings of its kernel, ask for.
+//! The features that a policy, or kernel settings, need and a machine lacks.
 
 use ::policy::size::{PageSize, format_bytes};
 use thiserror::Error;
 
-/// What a machine does not have, and what it does.
+/// The missing feature, and what the machine has instead.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Lack {
-    /// A kernel takes the largest folios that are enabled first.
+    /// A further folio size is larger than the policy's; a kernel uses the largest enabled size first.
     #[error(
         "further folios of {} would be taken before those of {}: name the policy of the largest size",
         format_bytes(*further_bytes),
         format_bytes(*policy_bytes)
     )]
     LargerFolios {
-        /// Bytes of a further folio.
+        /// Size of the further folio in bytes.
         further_bytes: u64,
-        /// Bytes of the policy's.
+        /// Size of the policy's folio in bytes.
         policy_bytes: u64,
     },
-    /// Folios are of four base pages at least.
+    /// The folio is smaller than four base pages.
     #[error("it has no folios of {}: the smallest are of {} with {format}", format_bytes(*bytes), format_bytes(*least_bytes))]
     SmallerFolios {
-        /// Bytes of the folio.
+        /// Size of the folio in bytes.
         bytes: u64,
-        /// Bytes of the smallest.
+        /// Size of the smallest folio in bytes.
         least_bytes: u64,
-        /// The format of the tables.
+        /// The format of the page tables.
         format: String,
     },
-    /// One page of a PMD must be there (`max_ptes_none_store`, mm/khugepaged.c).
+    /// `max_ptes_none` is too large: one page of a PMD must be present (`max_ptes_none_store`, mm/khugepaged.c).
     #[error("max_ptes_none can be 0 to {most} with {format}, found {found}: one page of a PMD must be there")]
     MaxPtesNone {
-        /// What it can be at most.
+        /// The maximum value.
         most: u64,
-        /// The format of the tables.
+        /// The format of the page tables.
         format: String,
-        /// What it was to be.
+        /// The requested value.
         found: u64,
     },
-    /// No format of the machine has base pages of that size.
+    /// No format of the machine has base pages of this size.
     #[error("it has no base pages of {size}, only of {has}")]
     BasePages {
-        /// The size.
+        /// The requested size.
         size: PageSize,
-        /// Those that there are.
+        /// The sizes that the machine has.
         has: String,
     },
-    /// No leaf is of that size.
+    /// The format has no leaf of this size.
     #[error("leaves of {format} are of {has}")]
     Leaves {
-        /// The format of the tables.
+        /// The format of the page tables.
         format: String,
-        /// The sizes that there are.
+        /// The leaf sizes that the format has.
         has: String,
     },
-    /// Contiguous groups are of another size.
+    /// The format's contiguous groups have another size.
     #[error("its contiguous groups of pages ({format}) are of {}", format_bytes(*bytes))]
     Groups {
-        /// The format of the tables.
+        /// The format of the page tables.
         format: String,
-        /// Bytes of a group.
+        /// Size of a group in bytes.
         bytes: u64,
     },
-    /// There are no contiguous groups.
+    /// The format has no contiguous groups.
     #[error("{format} on {architecture} has no contiguous pages")]
     NoGroups {
-        /// The format of the tables.
+        /// The format of the page tables.
         format: String,
-        /// The architecture.
+        /// The name of the architecture.
         architecture: &'static str,
     },
-    /// A model is told everything.
+    /// The policy leaves settings as they are; a model needs all of them.
     #[error("a model has no settings that could be left alone: name a page size")]
     Settings,
-    /// There is no leaf of the size of THP.
+    /// The format has no leaf of the size of THP.
     #[error("{0} has no PMD leaf")]
     PmdLeaf(String),
-    /// Folios of that size cannot be.
+    /// The format cannot have folios of this size.
     #[error("folios mapped by PTEs are of {} to {} with {format}", format_bytes(*least_bytes), format_bytes(*most_bytes))]
     Folios {
-        /// Bytes of the smallest.
+        /// Size of the smallest folio in bytes.
         least_bytes: u64,
-        /// Bytes of the largest.
+        /// Size of the largest folio in bytes.
         most_bytes: u64,
-        /// The format of the tables.
+        /// The format of the page tables.
         format: String,
     },
-    /// Pools are of other sizes.
+    /// The format has no hugetlb pages of this size.
     #[error("hugetlb pages are of {has} with {format}")]
     Hugetlb {
-        /// The sizes that there are.
+        /// The sizes that the format has.
         has: String,
-        /// The format of the tables.
+        /// The format of the page tables.
         format: String,
     },
-    /// The kernel's own mapping is not in a program's trace.
+    /// The policy concerns the kernel's own mapping, which a program's trace does not contain.
     #[error("a trace of a program has no accesses of the kernel's")]
     KernelAccesses,
 }

@@ -1,15 +1,16 @@
-//! Where Linux puts mappings.
+//! Models where Linux places mappings.
 //!
-//! A recorder under QEMU's user emulation sees the addresses that QEMU chooses: upwards from one place, never aligned for huge pages. Which
-//! pages can be large and how many tables there are depends on addresses, so recorded ones are translated to those that Linux 6.18 chooses
-//! without randomisation (`linux` has what differs by architecture): programs at `ELF_ET_DYN_BASE`, the heap directly behind them
-//! (`load_elf_binary`, fs/binfmt_elf.c), mappings downwards from `mmap_base` into the highest gap that is large enough
-//! (`vm_unmapped_area_info`, mm/mmap.c), anonymous ones of whole huge pages and files of at least one aligned for them
-//! (`thp_get_unmapped_area_vmflags`, mm/huge_memory.c), unless the program says where and there is room (`arch_get_unmapped_area_topdown`,
-//! arch/x86/kernel/sys_x86_64.c). What grows by `mremap` and may move stays where there is room (`expand_vma`, mm/mremap.c). With
-//! randomisation the same mappings lie elsewhere by whole pages: `random`.
+//! A recorder under QEMU's user emulation sees the addresses that QEMU chooses: upwards from one place, never aligned for huge
+//! pages. Addresses determine which pages can be large and how many tables there are. So recorded addresses are translated to
+//! those that Linux 6.18 chooses without randomisation (`linux` has the differences between architectures): programs at
+//! `ELF_ET_DYN_BASE`, the heap directly behind them (`load_elf_binary`, fs/binfmt_elf.c), mappings downwards from `mmap_base` into
+//! the highest gap that is large enough (`vm_unmapped_area_info`, mm/mmap.c). Anonymous mappings of whole huge pages, and files of
+//! at least one, are aligned for them (`thp_get_unmapped_area_vmflags`, mm/huge_memory.c), unless the program asks for an address
+//! and there is room (`arch_get_unmapped_area_topdown`, arch/x86/kernel/sys_x86_64.c). A mapping that grows by `mremap` and may
+//! move stays in place if there is room (`expand_vma`, mm/mremap.c). With randomisation the same mappings are shifted by whole
+//! pages: `random`.
 //!
-//! Under a policy of pages of a pool a program's calls become others, at other addresses: `pool` serves them, `of_pool` maps them back.
+//! Under a policy of pool pages a program's calls are replaced by others: `pool` serves them, and `of_pool` maps addresses back.
 
 mod change;
 pub(crate) mod linux;
@@ -38,67 +39,67 @@ const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 const MREMAP_FIXED: u64 = 2;
 const MREMAP_DONTUNMAP: u64 = 4;
 
-/// A stretch of recorded addresses and how far it is moved.
+/// A stretch of recorded addresses and the distance by which it is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     end: u64,
     distance: u64,
 }
 
-/// What layouts of the same program differ in.
+/// The parameters in which layouts of the same program differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Scheme {
-    /// The policy, if it is one of pages of a pool.
+    /// The policy, if it uses pages of a pool.
     pub pool: Option<Mechanism>,
-    /// Which of the layouts of randomisation it is; `None` without that.
+    /// The draw of randomisation; `None` without randomisation.
     pub draw: Option<Draw>,
-    /// What the architecture and the kernel decide.
+    /// The parameters of the architecture and the kernel.
     pub home: Home,
 }
 
-/// From recorded addresses to Linux's.
+/// Translates recorded addresses to Linux's.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     scheme: Scheme,
-    /// Where the parts of the program go.
+    /// The addresses of the program's parts.
     places: Places,
-    /// By recorded address.
+    /// The pieces by recorded address.
     pieces: BTreeMap<u64, Piece>,
-    /// Linux's addresses that are taken.
+    /// The addresses in use, in Linux's layout.
     taken: Taken,
-    /// The file whose memory was told of last, and how far it was moved.
+    /// The file of the last region event, and the distance by which it was moved.
     file: Option<(String, u64)>,
-    /// Where the heap begins, as recorded.
+    /// The beginning of the heap, as recorded.
     heap: Option<u64>,
-    /// Where it begins under a policy of pages of a pool.
+    /// The beginning of the heap under a pool policy.
     heap_begins: u64,
-    /// What is remembered under such a policy.
+    /// The state of the pool under such a policy.
     pool: Option<Pool>,
-    /// What the program may cut an aligned part out of.
+    /// Mappings from which the program may cut out an aligned part.
     reservations: Reservations,
-    /// Recorded addresses that mean something else since they were taken last.
+    /// Recorded ranges whose translation changed since the last call of [`Layout::take_changed`].
     changed: Vec<(u64, u64)>,
 }
 
 impl Layout {
-    /// That of a program that a process executes; `image` is only to tell programs apart.
+    /// The layout of a program that a process executes; `image` only distinguishes programs.
     pub fn new(scheme: Scheme, image: Image) -> Layout {
         let places = Places::of(scheme, image);
         let (pool, taken) = (scheme.pool.map(Pool::new), Taken::below(&places));
         Layout { scheme, places, taken, pool, ..Layout::default() }
     }
 
-    /// That of another program, which the process of this one executes.
+    /// The layout of another program that this one's process executes.
     pub fn anew(&self, image: Image) -> Layout {
         Layout { pool: self.pool.as_ref().map(Pool::executed), ..Layout::new(self.scheme, image) }
     }
 
-    /// That of a copy that fork makes.
+    /// The layout of a copy made by fork.
     pub fn forked(&self) -> Layout {
         Layout { pool: self.pool.as_ref().map(Pool::forked), ..self.clone() }
     }
 
-    /// What a recorded address is.
+    /// Translates a recorded address.
     pub fn address(&self, recorded: u64) -> u64 {
         match self.pieces.range(..=recorded).next_back() {
             Some((_, piece)) if recorded < piece.end => recorded.wrapping_add(piece.distance),
@@ -106,19 +107,19 @@ impl Layout {
         }
     }
 
-    /// Nothing is reserved: no part of what was mapped so far is cut out of it.
+    /// Drops all reservations: no part is cut out of earlier mappings.
     #[cfg(test)]
     pub fn uses_all(&mut self) {
         self.reservations = Reservations::default();
     }
 
-    /// Takes the recorded ranges that were given another meaning.
+    /// Takes the recorded ranges whose translation changed.
     pub fn take_changed(&mut self) -> Vec<(u64, u64)> {
         std::mem::take(&mut self.changed)
     }
 
-    /// What a recorded call does to memory at Linux's addresses: more than one change where it reaches over mappings that
-    /// lie apart, or where a policy makes others of it.
+    /// Translates a recorded call to Linux's addresses. The result has several changes if the call spans mappings that
+    /// are not adjacent in Linux's layout, or if a policy replaces it by other calls.
     pub fn translate(&mut self, event: &Event) -> Vec<Change> {
         if event.result < 0 && event.result > -4096 {
             return vec![Change::Call(event.clone())];
@@ -130,7 +131,7 @@ impl Layout {
         self.moved(event).into_iter().map(Change::Call).collect()
     }
 
-    /// The calls that do to Linux's addresses what a recorded one did.
+    /// The calls at Linux's addresses that correspond to a recorded one.
     fn moved(&mut self, event: &Event) -> Vec<Event> {
         let one = |call: Call, result: u64| vec![Event { call, result: result as i64, ..event.clone() }];
         let result = event.result as u64;
@@ -192,7 +193,7 @@ impl Layout {
                 let new_address = if new_address == 0 { 0 } else { to };
                 one(Call::Mremap { address: from, old_bytes, new_bytes, flags, new_address }, to)
             }
-            // A heap does not end before it begins: no kernel has let that succeed.
+            // A heap cannot end before it begins: no kernel has let that succeed.
             Call::Brk { .. } if self.heap.is_some_and(|begin| result < begin) => vec![event.clone()],
             Call::Brk { address } => {
                 let end = self.heap(result);
@@ -203,8 +204,8 @@ impl Layout {
         }
     }
 
-    /// Where a program would like to have so many bytes that it recorded to want at an address; 0 is anywhere. What lies near
-    /// something that it has was computed from that, which is elsewhere here.
+    /// The hint for a mapping of `bytes` for which the program passed the hint `recorded`; 0 means anywhere. The
+    /// program computed an address near one of its mappings from that mapping, so the hint moves with it.
     fn hint(&self, recorded: u64, bytes: u64) -> u64 {
         if recorded == 0 {
             return 0;
@@ -213,17 +214,17 @@ impl Layout {
         let above = self.pieces.range(recorded..).next();
         let below = below.map(|(_, piece)| (recorded.saturating_sub(piece.end), piece.distance));
         let above = above.map(|(begin, piece)| (begin.saturating_sub(recorded.saturating_add(bytes)), piece.distance));
-        // The first of two that are as near: what goes on behind a mapping.
+        // On a tie the first wins: an address behind a mapping.
         let nearest = below.into_iter().chain(above).min_by_key(|(gap, _)| *gap);
         let distance = nearest.filter(|(gap, _)| *gap <= NEAR_BYTES).map_or(0, |(_, distance)| distance);
         recorded.wrapping_add(distance)
     }
 
-    /// Memory that was there at the beginning: the program and its heap, its interpreter, its stack.
+    /// Places memory that existed at the beginning: the program and its heap, its interpreter, its stack.
     fn region(&mut self, address: u64, bytes: u64, name: &str) -> u64 {
         let has_name = !name.starts_with('[') && !name.is_empty();
         if address < EMULATED {
-            // A program that must be where it was linked for: the next file is its interpreter.
+            // A program that must be at its link address. The next file is its interpreter.
             if has_name {
                 self.file = Some((name.to_owned(), 0));
             }
@@ -237,7 +238,7 @@ impl Layout {
         };
         let to = match (name, &self.file) {
             ("[stack]", _) => {
-                // What it may grow by belongs to it.
+                // The room into which the stack may grow belongs to it.
                 let all = bytes.max(STACK_BYTES);
                 let end = self.places.stack_end;
                 self.add((address + bytes).saturating_sub(all), all, end - all);
@@ -248,14 +249,14 @@ impl Layout {
                 self.heap(address);
                 return self.heap(address + bytes).wrapping_sub(bytes);
             }
-            // What QEMU has behind the stack of a program without an interpreter: it stands for the vdso, by its name where the
-            // program looks into that.
+            // The mapping that QEMU puts behind the stack of a program without an interpreter. It represents the vdso,
+            // and has its name if the program reads it.
             ("" | "[vdso]", _) if is_behind_stack && bytes <= self.places.vdso_bytes => {
                 let end = self.places.mmap_base;
                 self.taken.take(end - self.places.vdso_bytes, end);
                 end - bytes.next_multiple_of(self.places.base_bytes)
             }
-            // Parts of a file keep their distances, and what is not of the file goes on behind it.
+            // Parts of a file keep their distances, and a mapping without a name directly behind the file stays behind it.
             (_, Some((file, distance))) if file == name || name.is_empty() && is_next => {
                 address.wrapping_add(*distance)
             }
@@ -276,7 +277,7 @@ impl Layout {
         to
     }
 
-    /// Where the recorded end of the heap is.
+    /// Translates the recorded end of the heap.
     fn heap(&mut self, end: u64) -> u64 {
         let begin = *self.heap.get_or_insert(end);
         let distance = match self.pieces.get(&begin) {
@@ -288,14 +289,14 @@ impl Layout {
         end.wrapping_add(distance)
     }
 
-    /// Where Linux begins the heap that was recorded to begin at an address.
+    /// The address at which Linux begins the heap, which was recorded to begin at `begin`.
     fn heap_place(&self, begin: u64) -> u64 {
         let Places { program, heap_gap_bytes, .. } = self.places;
         let program_end = self.taken.last_end_below(program + (1 << 40)).unwrap_or(program);
         pages(program_end) + heap_gap_bytes + (begin & (PAGE - 1))
     }
 
-    /// A mapping at an address that the program chose: inside what it has, or where nothing was moved.
+    /// A mapping at a fixed address: inside the program's mappings, or where nothing was moved.
     fn fixed(&mut self, recorded: u64, bytes: u64) -> u64 {
         let to = self.address(recorded);
         if !self.is_piece(recorded, bytes) {
@@ -305,12 +306,12 @@ impl Layout {
         to
     }
 
-    /// Whether a recorded range lies in one piece.
+    /// Whether a recorded range is in one piece.
     fn is_piece(&self, recorded: u64, bytes: u64) -> bool {
         self.pieces.range(..=recorded).next_back().is_some_and(|(_, piece)| recorded + bytes <= piece.end)
     }
 
-    /// Makes of a recorded range, in bytes, another one, which stays at a place or gets one.
+    /// Replaces a recorded range, in bytes, by another one, which stays at the address `stays` or gets a new one.
     fn remap(&mut self, (old, old_bytes): (u64, u64), (new, new_bytes): (u64, u64), stays: Option<u64>) -> u64 {
         let to = stays.unwrap_or_else(|| self.taken.place_memory(new_bytes));
         if old_bytes > 0 {
@@ -321,7 +322,7 @@ impl Layout {
         to
     }
 
-    /// What of Linux's addresses goes where a program unmaps an end of what it reserved, so that an aligned part is left.
+    /// The ranges, in Linux's addresses, to unmap when a program unmaps an end of a reservation to leave an aligned part.
     fn trim(&mut self, address: u64, bytes: u64) -> Option<Vec<(u64, u64)>> {
         let trimmed = self.reservations.trim(address, bytes)?;
         self.forget(trimmed.recorded.0, trimmed.recorded.1);
@@ -330,7 +331,7 @@ impl Layout {
         Some(trimmed.unmapped)
     }
 
-    /// The ranges of Linux's addresses behind a recorded one.
+    /// The ranges of Linux's addresses for a recorded range.
     fn parts(&self, begin: u64, bytes: u64) -> Vec<(u64, u64)> {
         let end = begin.saturating_add(bytes);
         let mut parts: Vec<(u64, u64)> = Vec::new();
@@ -351,14 +352,14 @@ impl Layout {
         parts
     }
 
-    /// Forgets a recorded range, and frees what it was.
+    /// Removes the translation of a recorded range, and frees its addresses.
     fn cut(&mut self, begin: u64, end: u64) {
         for (from, to) in self.forget(begin, end) {
             self.taken.free(from, to);
         }
     }
 
-    /// Forgets a recorded range: the ranges that it was.
+    /// Removes the translation of a recorded range; returns the ranges that it translated to.
     fn forget(&mut self, begin: u64, end: u64) -> Vec<(u64, u64)> {
         let first = self.pieces.range(..=begin).next_back().map_or(begin, |(at, _)| *at);
         let touched: Vec<(u64, Piece)> = self.pieces.range(first..end).map(|(at, piece)| (*at, *piece)).collect();
@@ -385,7 +386,7 @@ impl Layout {
         }
     }
 
-    /// Gives a recorded range a meaning.
+    /// Adds a translation for a recorded range.
     fn mean(&mut self, recorded: u64, bytes: u64, to: u64) {
         if bytes > 0 {
             let piece = Piece { end: recorded.saturating_add(bytes), distance: to.wrapping_sub(recorded) };

@@ -1,13 +1,13 @@
-//! Model machines: what a recorded trace costs on a processor that is not at hand, under any page-size policy.
+//! Model machines: the cost of a recorded trace on a processor that need not be available, under any page-size policy.
 //!
 //! # The language
 //!
-//! - **machine**: TLBs, walk caches and walkers of a processor, as a file describes them; every number cites its source
-//!   or says that it is assumed.
-//! - **stored size**: the bytes that one TLB entry covers. A page larger than what a TLB holds is stored as the largest
-//!   size that it does hold; neighbouring pages can be stored as one (*coalescing*).
+//! - **machine**: TLBs, walk caches and walkers of a processor, described by a file. Every number cites its source or
+//!   is marked as assumed.
+//! - **stored size**: the bytes that one TLB entry covers. A page larger than the TLB's sizes is stored as the largest
+//!   size that it supports; neighbouring pages can be stored as one (*coalescing*).
 //!
-//! Deterministic: no clock, no file; a seed is a number that is handed in.
+//! Deterministic: no clock, no files; the caller passes seeds in.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

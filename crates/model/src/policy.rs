@@ -1,4 +1,4 @@
-//! Policies that a model can have: those of a running kernel, and those that no kernel can be switched to.
+//! Policies of a model: those of a running kernel, and those that no kernel can be switched to.
 
 mod shape;
 
@@ -21,33 +21,32 @@ use crate::machine::{Architecture, Machine, TableFormat};
 /// A policy for a model machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ModelPolicy {
-    /// One that a running kernel can be asked for.
+    /// A policy that a running kernel supports.
     Kernel(Policy),
-    /// 64K of memory at the first fault, of which one page is mapped; the second fault in it maps the rest and sets the
-    /// contiguous bit (linux-mm, 2016).
+    /// The first fault allocates 64K of memory and maps one page of it; the second fault in it maps the rest and sets
+    /// the contiguous bit (linux-mm, 2016).
     Contig64k {
-        /// Whether THP comes first, and this where none fits, as the proposal has it.
+        /// Whether THP is tried first, and this policy if no THP fits, as in the proposal.
         with_thp: bool,
     },
     /// Base pages of 16K or 64K: another granule, or software pages of several hardware pages.
     BasePage {
-        /// The size.
+        /// The base page size.
         size: PageSize,
-        /// Whether THP comes first, and base pages where none fits.
+        /// Whether THP is tried first, and base pages if no THP fits.
         with_thp: bool,
     },
-    /// The kernel's map of all memory, with leaves of this size: for traces of whole machines, whose addresses are
-    /// physical.
+    /// The kernel's map of all memory, with leaves of this size: for traces of whole machines, whose addresses are physical.
     DirectMap(PageSize),
 }
 
 impl ModelPolicy {
-    /// Whether THP comes first and something else where none fits.
+    /// Whether THP is tried first, and something else if no THP fits.
     fn has_thp_first(&self) -> bool {
         matches!(self, ModelPolicy::Contig64k { with_thp: true } | ModelPolicy::BasePage { with_thp: true, .. })
     }
 
-    /// What it asks for, in a few words.
+    /// A short description of the requested pages.
     pub fn describe(&self) -> String {
         match self {
             ModelPolicy::Kernel(policy) => match policy.granularity {
@@ -67,7 +66,7 @@ impl ModelPolicy {
     }
 }
 
-/// What stands behind the name of a policy under which THP comes first.
+/// The suffix in the name of a policy under which THP is tried first.
 const WITH_THP: &str = "+thp";
 
 fn suffix(with_thp: bool) -> &'static str {
@@ -116,32 +115,32 @@ impl Serialize for ModelPolicy {
     }
 }
 
-/// Why a machine cannot have a policy.
+/// Why a machine does not support a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{machine} cannot have the policy {policy}: {reason}")]
 pub struct Unsupported {
-    /// The machine.
+    /// The machine's name.
     pub machine: String,
-    /// The policy.
+    /// The policy's name.
     pub policy: String,
-    /// Why not, and what it does have.
+    /// The missing feature, and what the machine has instead.
     pub reason: String,
 }
 
 /// How anonymous memory is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granule {
-    /// Page by page.
+    /// In base pages.
     Base,
-    /// Folios of so many bytes, by PTEs.
+    /// In folios of this number of bytes, mapped by PTEs.
     Mthp(u64),
-    /// Folios of so many bytes, by one leaf.
+    /// In folios of this number of bytes, mapped by one leaf.
     Thp(u64),
-    /// Pages of a pool.
+    /// In pages of a pool, of this number of bytes.
     Hugetlb(u64),
-    /// The proposal of 2016.
+    /// As in the proposal of 2016 ([`ModelPolicy::Contig64k`]).
     Contig64k,
-    /// All memory of a machine, with leaves of at most so many bytes.
+    /// All memory of a machine, with leaves of at most this number of bytes.
     Direct(u64),
 }
 
@@ -150,20 +149,20 @@ pub enum Granule {
 pub struct Plan {
     /// The format of the page tables.
     pub format: TableFormat,
-    /// Bytes of a base page.
+    /// Base page size in bytes.
     pub base_bytes: u64,
-    /// Bytes that a leaf one level above the base pages maps; `None` where there is none.
+    /// Size of a leaf one level above the base pages, in bytes; `None` if there is none.
     pub pmd_bytes: Option<u64>,
-    /// Bytes of THP, which comes first where the policy has it.
+    /// Size of THP in bytes, if the policy tries THP first.
     pub thp_bytes: Option<u64>,
-    /// How anonymous memory is mapped, where THP comes first what no THP fits.
+    /// How anonymous memory is mapped. If THP is tried first, this applies where no THP fits.
     pub granule: Granule,
-    /// What is done to the program's calls.
+    /// How the program's calls are changed.
     pub mechanism: Mechanism,
 }
 
 impl Plan {
-    /// What `policy` is on `machine`.
+    /// The plan for `policy` on `machine`.
     ///
     /// # Errors
     /// The machine has no such pages.
@@ -192,7 +191,7 @@ impl Plan {
 }
 
 impl Plan {
-    /// The page size that the policy asks for.
+    /// The page size in bytes that the policy requests.
     pub fn page_bytes(&self) -> u64 {
         match self.granule {
             Granule::Base => self.base_bytes,
@@ -201,17 +200,17 @@ impl Plan {
         }
     }
 
-    /// Refuses settings of the kernel that it would not take with these tables. What has no part in the policy is not
-    /// looked at.
+    /// Refuses kernel settings that a kernel with these tables would not accept. Settings that do not affect the policy
+    /// are not checked.
     ///
     /// # Errors
-    /// Which it is, and what there can be.
+    /// The missing feature, and what is possible instead.
     pub(crate) fn admits_kernel(&self, kernel: &Kernel) -> Result<(), Lack> {
         self.admits_folios(&kernel.smaller_folios)?;
         self.admits_missing(kernel)
     }
 
-    /// What khugepaged looks at as one under this policy: a PMD; `None` where it has nothing to do.
+    /// The size that khugepaged scans as one unit under this policy, a PMD; `None` if it has nothing to do.
     pub(crate) fn scanned_bytes(&self, kernel: &Kernel) -> Option<u64> {
         match self.granule {
             Granule::Mthp(_) if kernel.khugepaged.makes_folios => self.pmd_bytes,
@@ -219,8 +218,8 @@ impl Plan {
         }
     }
 
-    /// Of a kernel that has larger folios enabled than those of the policy, those are taken first: then the further ones
-    /// would not stand in for the policy's.
+    /// A kernel uses the largest enabled folios first. So further folios must be smaller than those of the policy;
+    /// otherwise they would replace the policy's folios instead of being a fallback.
     fn admits_folios(&self, further: &[u64]) -> Result<(), Lack> {
         let Granule::Mthp(bytes) = self.granule else { return Ok(()) };
         let least = self.base_bytes * LEAST_FOLIO_PAGES;
@@ -233,7 +232,7 @@ impl Plan {
         }
     }
 
-    /// `max_ptes_none_store` (mm/khugepaged.c) takes up to `HPAGE_PMD_NR - 1`.
+    /// As in `max_ptes_none_store` (mm/khugepaged.c), which accepts up to `HPAGE_PMD_NR - 1`.
     fn admits_missing(&self, kernel: &Kernel) -> Result<(), Lack> {
         let scanned = self.scanned_bytes(kernel);
         let Some((bytes, found)) = scanned.zip(kernel.khugepaged.max_ptes_none) else { return Ok(()) };

@@ -1,20 +1,20 @@
-//! Memory that the kernel has promised to a VMA.
+//! Accounting of the memory that the kernel commits to a VMA.
 
 use policy::call::{map, prot};
 
-/// What the kernel counts of a private VMA as promised memory. VMAs that differ in it are not joined.
+/// How the kernel accounts a private VMA as committed memory. VMAs that differ in it are not merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// Nothing so far: it could never be written.
+    /// Nothing so far, because it could never be written.
     None,
     /// All of it (`VM_ACCOUNT`).
     Kept,
-    /// Nothing, by MAP_NORESERVE (`VM_NORESERVE`).
+    /// Nothing, because of MAP_NORESERVE (`VM_NORESERVE`).
     Waived,
 }
 
 impl Promise {
-    /// That of a new mapping (`accountable_mapping`, mm/vma.c; where vm.overcommit_memory is not 2).
+    /// The accounting of a new mapping (`accountable_mapping`, mm/vma.c; if vm.overcommit_memory is not 2).
     pub fn of_mapping(protection: u64, flags: u64) -> Promise {
         match (flags & map::NORESERVE != 0, protection & prot::WRITE != 0) {
             (true, _) => Promise::Waived,
@@ -23,7 +23,7 @@ impl Promise {
         }
     }
 
-    /// That of a VMA which gets another protection (`mprotect_fixup`, mm/mprotect.c).
+    /// The accounting of a VMA whose protection changes (`mprotect_fixup`, mm/mprotect.c).
     pub fn protected(self, protection: u64, has_anonymous_pages: bool) -> Promise {
         match (self, protection & prot::WRITE != 0) {
             (Promise::None, true) => Promise::Kept,

@@ -1,4 +1,4 @@
-//! From a trace to simulations: one pass over the file serves all of them, and threads share them.
+//! Replays a trace in simulations: one pass over the file serves all of them, and threads share the work.
 
 mod batch;
 mod error;
@@ -25,13 +25,13 @@ use order::Feeder;
 pub(crate) use order::{forked, program_of};
 pub use replayed::{Replayed, Unrecorded};
 
-/// Batches that wait for a thread of simulations.
+/// Maximum number of batches that wait for a simulation thread.
 const MOST_AHEAD: usize = 2;
-/// Pages that lie no further apart belong to one stretch of memory, where no event says what does: 64K.
+/// If no event describes memory, pages at most this far apart belong to one stretch: 64K.
 const GAP_PAGES: u64 = 16;
 
-/// The memory of a trace whose events do not tell of any: stretches of touched pages, as first and last address. `None`
-/// if events tell.
+/// The memory of a trace whose events do not describe any: stretches of touched pages, as first and last address.
+/// `None` if events describe memory.
 ///
 /// # Errors
 /// The trace cannot be read or is not one of a program.
@@ -39,15 +39,15 @@ pub fn infer(from: impl Read) -> Result<Option<Vec<(u64, u64)>>, ReplayError> {
     stretches(from, |events| events.iter().any(|event| tells_of_memory(&event.call)))
 }
 
-/// The memory that a trace touches, whatever its events tell: stretches as of [`infer`].
+/// The memory that a trace touches, whatever its events describe: stretches as in [`infer`].
 ///
 /// # Errors
-/// As of [`infer`].
+/// As [`infer`].
 pub fn touched(from: impl Read) -> Result<Vec<(u64, u64)>, ReplayError> {
     Ok(stretches(from, |_| false)?.unwrap_or_default())
 }
 
-/// Stretches of touched pages; `None` where `ends` says so of events.
+/// Stretches of touched pages; `None` if `ends` accepts some events.
 fn stretches(from: impl Read, ends: impl Fn(&[Event]) -> bool) -> Result<Option<Vec<(u64, u64)>>, ReplayError> {
     let mut reader = Reader::new(from)?;
     let mut pages: HashSet<u64, Hashing> = HashSet::default();
@@ -69,7 +69,7 @@ fn stretches(from: impl Read, ends: impl Fn(&[Event]) -> bool) -> Result<Option<
     Ok(Some(ends.collect()))
 }
 
-/// The first address of a page; the last page of all has none behind it.
+/// The first address of a page. The last page has no address after it.
 fn first_byte(page: u64) -> u64 {
     page.min(u64::MAX >> trace::PAGE_SHIFT) << trace::PAGE_SHIFT
 }
@@ -78,8 +78,8 @@ fn tells_of_memory(call: &Call) -> bool {
     matches!(call, Call::Mmap { .. } | Call::Region { .. } | Call::Brk { .. })
 }
 
-/// Runs all simulations over a trace, on up to `threads` threads. `inferred` is what [`infer`] found. Processes that the
-/// program forks are not there.
+/// Runs all simulations over a trace, on up to `threads` threads. `inferred` is the result of [`infer`]. Processes that
+/// the program forks are ignored.
 ///
 /// # Errors
 /// The trace cannot be read or is not one of a program.
@@ -92,9 +92,9 @@ pub fn replay(
     replay_processes(from, &mut |_| Ok(None), inferred, simulations, threads)
 }
 
-/// As [`replay`], with the traces of forked processes and of programs that a process executes, which `child` opens. Which of two
-/// processes does what first their timestamps say. Without these, and where it shares its parent's memory, a child runs from its
-/// fork to its end before its parent goes on, as it does when the parent waits for it.
+/// As [`replay`], including the traces of forked processes and of programs that a process executes, which `child`
+/// opens. Timestamps determine the order between processes. Without them, and if the child shares its parent's memory,
+/// a child runs from its fork to its end before its parent continues, as if the parent waited for it.
 ///
 /// # Errors
 /// A trace cannot be read or is not one of a program.
@@ -106,13 +106,13 @@ pub fn replay_processes(
     threads: usize,
 ) -> Result<Replayed, ReplayError> {
     let reader = Reader::new(from)?;
-    // Addresses of a program that was emulated are those that the emulator chose.
+    // The addresses of an emulated program were chosen by the emulator.
     let is_emulated = !reader.header().system && reader.header().emulator.is_some();
     if !is_emulated && simulations.iter().any(Simulation::is_drawn) {
         return Err(ReplayError::NoLayout);
     }
     let first = reader.header().process.map_or_else(Image::default, |process| process.image());
-    // Those of a program whose memory comes from a pool are others in any case.
+    // The addresses of a program whose memory comes from a pool always change.
     let is_laid_out = |scheme: &Scheme| is_emulated || scheme.pool.is_some();
     let feeder = |scheme| Feeder::new(is_laid_out(&scheme).then(|| Layout::new(scheme, first)));
     let memory = inferred.unwrap_or_default();
@@ -122,8 +122,8 @@ pub fn replay_processes(
     Ok(Replayed { inferred: inferred.is_some(), ..replayed })
 }
 
-/// As [`replay`], with the accesses alone, as simulators see a trace that know no kernel: at the addresses that were
-/// recorded, with the memory that is [`touched`], and no call is heard.
+/// As [`replay`], but only with the accesses, as in simulators that model no kernel: at the recorded addresses, with
+/// the memory that is [`touched`]. All calls are ignored.
 ///
 /// # Errors
 /// The trace cannot be read or is not one of a program.
@@ -139,7 +139,7 @@ pub fn replay_accesses(
     Ok(Replayed { accesses_only: true, ..replayed })
 }
 
-/// Feeds a trace to simulations: for those of the same addresses there is one feeder.
+/// Feeds a trace to simulations. Simulations with the same addresses share a feeder.
 fn feed<R: Read>(
     reader: Reader<R>,
     child: &mut dyn FnMut(Image) -> std::io::Result<Option<Child>>,
@@ -165,7 +165,7 @@ fn feed<R: Read>(
         by_scheme.entry(scheme(simulation)).or_default().push(simulation);
     }
     if by_scheme.is_empty() {
-        // The trace is read all the same: what is wrong with it is told.
+        // The trace is read even without simulations, to report its errors.
         by_scheme.insert(Scheme::default(), Vec::new());
     }
     let feeders = by_scheme.keys().map(|scheme| feeder(*scheme)).collect();

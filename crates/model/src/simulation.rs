@@ -1,11 +1,12 @@
-//! One machine under one policy: what a trace costs on it.
+//! Simulates one machine under one policy: the cost of a trace on it.
 //!
-//! Every page that a trace touches has a number, and for each kind of access a *slot* that says where its translation is
-//! in the TLBs; a slot is made when a page is touched first and again after its mapping changed. So an access costs a
-//! slot and a look at what its set was asked for last, or into the set; all else happens at misses and faults.
+//! Every page that a trace touches has a number and, for each kind of access, a *slot* that says where its translation
+//! is in the TLBs. A slot is set when a page is first touched, and again after its mapping changed. So an access costs
+//! a read of the slot and a comparison with the key last used in its set, or a lookup in the set. Everything else
+//! happens only at misses and faults.
 //!
-//! `setup` does not change; `hardware` are the TLBs and walkers of all threads, `lineage` the processes with their `pages`,
-//! `lookup` what one block of runs asks for.
+//! `setup` does not change; `hardware` are the TLBs and walkers of all threads, `lineage` the processes with their
+//! `pages`, `lookup` the lookups of one block of runs.
 
 mod core;
 mod hardware;

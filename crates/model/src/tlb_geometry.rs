@@ -1,12 +1,12 @@
-//! Misses of every LRU geometry in one pass: set counts times ways times page sizes.
+//! Computes the misses of every LRU geometry in one pass: set counts times ways times page sizes.
 //!
-//! For each set count a stack of the pages of each set, in the order of their last uses: a page at depth `d` hits in all
-//! TLBs of more than `d` ways, so that one stack of sixteen answers for sixteen numbers of ways. Where more ways are asked for
-//! it has 32, 64 or 128 places. For every larger power of two
-//! of sets a page is at the same depth or less (its set there is a part of this one: nothing else was used later in it), so
-//! that a page in front of its set needs no look into the larger ones, and one at a small depth only at their fronts. So
-//! programs are looked up from the fewest sets on. Where many pages are in no stack the order is the other one: what is in
-//! none of the most sets is in no other stack either, and goes in front without a search.
+//! For each set count there is a stack of the pages of each set, ordered by last use. A page at depth `d` hits in all
+//! TLBs with more than `d` ways, so one stack of sixteen answers for sixteen numbers of ways. For more ways the stack
+//! has 32, 64 or 128 places. With any larger power of two of sets a page is at the same depth or less, because its set
+//! there is a subset of this one. So a page at the front of its set needs no lookup in the larger set counts, and one
+//! at a small depth needs only a lookup at their fronts. Therefore normal programs are looked up from the fewest sets
+//! on. If many pages are in no stack the order is reversed: a page that is in no stack of the most sets is in no other
+//! stack either, and is pushed to the front without a search.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
@@ -26,17 +26,17 @@ mod stacks;
 pub use stacks::SET_SHIFTS;
 use stacks::{MOST_DEPTH, OfDepth};
 
-/// Ways that are counted where nothing else is asked for.
+/// The default number of ways that are counted.
 pub const USUAL_WAYS: u32 = 15;
-/// The most ways that can be counted.
+/// The maximum number of ways that can be counted.
 pub const MOST_WAYS: u32 = MOST_DEPTH as u32;
 
 /// All geometries of one page size.
 #[derive(Clone, Debug)]
 pub struct Geometries {
-    /// log2 of the bytes of a page.
+    /// log2 of the page size in bytes.
     page_shift: u32,
-    /// Numbers of ways from 1 to this one.
+    /// Ways from 1 to this number are counted.
     ways: u32,
     stacks: OfDepth,
     touches: u64,
@@ -44,20 +44,21 @@ pub struct Geometries {
     has_many_absent: bool,
 }
 
-/// Where more than one run in so many is in no stack the search begins with the most sets. Measured on 6 million runs: random
-/// places alone take 0.6 to 0.9 of the time so, whatever their share (4 to 50 % of 2^15 to 2^16 pages); mixed with runs of
-/// eight pages both orders take the same at 15 to 30 %, and this one takes 0.92 at 35 %.
+/// If more than one in this number of runs is in no stack, the search begins with the most sets. Measured on 6 million
+/// runs: random accesses alone then take 0.6 to 0.9 of the time, whatever their share (4 to 50 % of 2^15 to 2^16
+/// pages); mixed with runs of eight pages both orders take the same time at 15 to 30 %, and this one takes 0.92 at 35
+/// %.
 const MANY_ABSENT: u64 = 3;
 
 impl Geometries {
-    /// Empty stacks for pages of `1 << page_shift` bytes, at least 4K, and up to `ways` ways, at most [`MOST_WAYS`].
+    /// Empty stacks for pages of `1 << page_shift` bytes, at least 4K, and for up to `ways` ways, at most [`MOST_WAYS`].
     pub fn new(page_shift: u32, ways: u32) -> Geometries {
         let ways = ways.clamp(1, MOST_WAYS);
         Geometries { page_shift, ways, stacks: OfDepth::new(ways as usize), touches: 0, has_many_absent: false }
     }
 
-    /// Adds runs: all of a chunk, fetches and data alike. `numbers` are numbers of the chunk's pages at this page size,
-    /// the same for the same page in every chunk; 0 is none.
+    /// Adds all runs of a chunk, fetches and data alike. `numbers` are the numbers of the chunk's pages at this page
+    /// size; a page has the same number in every chunk, which is not 0.
     pub fn add(&mut self, chunk: &Chunk, numbers: &[u32]) {
         let shift = self.page_shift - trace::PAGE_SHIFT;
         let pages: Vec<(u32, u32)> =
@@ -69,7 +70,7 @@ impl Geometries {
         self.has_many_absent = (self.stacks.absent() - absent) * MANY_ABSENT > runs;
     }
 
-    /// Misses of a TLB of `1 << set_shift` sets and `ways` ways; `None` outside [`SET_SHIFTS`] and the ways that are counted.
+    /// Misses of a TLB with `1 << set_shift` sets and `ways` ways; `None` outside [`SET_SHIFTS`] and the counted ways.
     pub fn misses(&self, set_shift: u32, ways: u32) -> Option<u64> {
         let is_counted = SET_SHIFTS.contains(&set_shift) && (1..=self.ways).contains(&ways);
         is_counted.then(|| self.stacks.misses(set_shift as usize, ways as usize))
@@ -86,30 +87,30 @@ impl Geometries {
         misses.collect()
     }
 
-    /// Runs so far.
+    /// Number of runs so far.
     pub fn touches(&self) -> u64 {
         self.touches
     }
 }
 
-/// What a trace misses in every geometry, for several page sizes.
+/// The misses of a trace in every geometry, for several page sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Swept {
-    /// Accesses of the trace.
+    /// Number of accesses in the trace.
     pub accesses: u64,
-    /// Runs: what was looked up.
+    /// Number of runs, each of which is one lookup.
     pub runs: u64,
-    /// Instructions that were recorded, if the trace counts them.
+    /// Number of recorded instructions, if the trace counts them.
     pub instructions: Option<u64>,
     /// Every geometry of every page size.
     pub geometries: Vec<GeometryMisses>,
-    /// Parts of the file that could not be used, in words.
+    /// Descriptions of parts of the file that could not be used.
     pub damage: Vec<String>,
-    /// The file was cut off.
+    /// Whether the file was cut off.
     pub cut_off: bool,
-    /// Processes that were forked: what they touched is in other files, and not here.
+    /// Number of forked processes. Their accesses are in other files and not included.
     pub forks: u64,
-    /// The program that the process executed at the end: what that touched is in another file, or nowhere.
+    /// The program that the process executed at the end. Its accesses are in another file, or not recorded.
     pub executed: Option<String>,
 }
 
@@ -118,8 +119,8 @@ fn admits(filter: &Filter, page_shift: u32, set_shift: u32) -> Result<(), NotExa
     filter.admits(&TlbGeometry { page_bytes: 1 << page_shift, sets: 1 << set_shift })
 }
 
-/// Reads a trace once for pages of `1 << shift` bytes each and up to `ways` ways, all threads after another as the file has
-/// them, as if they shared one TLB. Page sizes are shared by up to `threads` threads. Of a trace that was filtered there are only the
+/// Reads a trace once for pages of `1 << shift` bytes each and for up to `ways` ways. All threads, in the order of the
+/// file, share one TLB. Up to `threads` threads share the page sizes. For a filtered trace the result has only the
 /// geometries for which it is exact.
 ///
 /// # Errors
@@ -127,7 +128,7 @@ fn admits(filter: &Filter, page_shift: u32, set_shift: u32) -> Result<(), NotExa
 pub fn sweep(from: impl Read, page_shifts: &[u32], ways: u32, threads: usize) -> Result<Swept, SweepError> {
     let mut reader = Reader::new(from)?;
     let filter = reader.header().filter;
-    // More sets are more exact.
+    // If a filter is exact for any number of sets, it is for the largest.
     let asked = page_shifts.iter().map(|shift| (*shift, admits(&filter, *shift, SET_SHIFTS.end - 1)));
     let (exact, refused): (Vec<_>, Vec<_>) = asked.partition(|(_, admitted)| admitted.is_ok());
     if let ([], Some((_, Err(error)))) = (&exact[..], refused.into_iter().next()) {
@@ -162,7 +163,7 @@ pub fn sweep(from: impl Read, page_shifts: &[u32], ways: u32, threads: usize) ->
                     let more = recorded.entry(thread).or_default().block(end, count);
                     instructions = instructions.saturating_add(more);
                     let chunk = Arc::new(chunk);
-                    // A worker ends only when its sender is gone, or with a panic, which the scope passes on.
+                    // A worker ends only when its sender is dropped, or with a panic, which the thread scope propagates.
                     workers.iter().for_each(|worker| drop(worker.send(Arc::clone(&chunk))));
                 }
                 Block::Timestamps(_) => {}
@@ -185,24 +186,24 @@ pub fn sweep(from: impl Read, page_shifts: &[u32], ways: u32, threads: usize) ->
     Ok(swept)
 }
 
-/// A trace whose geometries cannot be had.
+/// Why a trace has no result.
 #[derive(Debug, Error)]
 pub enum SweepError {
-    /// It cannot be read.
+    /// The trace cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// What is needed was left out of it.
+    /// The trace was filtered and lacks the necessary runs.
     #[error(transparent)]
     NotExact(#[from] NotExact),
-    /// There is nothing in it.
+    /// The trace has no accesses.
     #[error("the trace has no accesses; expected some: see `pagelab trace info`")]
     Nothing,
-    /// A thread of geometries cannot be started.
+    /// A worker thread cannot be started.
     #[error("no thread can be started: {0}; raise the limit of processes and threads (ulimit -u)")]
     NoThread(#[source] std::io::Error),
 }
 
-/// Geometries of a page size, with numbers for its pages.
+/// The geometries of a page size, with the numbers of its pages.
 struct Numbered {
     geometries: Geometries,
     numbers: HashMap<u64, u32, Hashing>,
@@ -217,7 +218,7 @@ impl Numbered {
         let shift = self.geometries.page_shift - trace::PAGE_SHIFT;
         let mut numbers = Vec::with_capacity(chunk.pages.len());
         for page in &chunk.pages {
-            // 0 stands for no entry.
+            // 0 means no entry.
             let next = self.numbers.len() as u32 + 1;
             numbers.push(*self.numbers.entry(page >> shift).or_insert(next));
         }
@@ -225,16 +226,16 @@ impl Numbered {
     }
 }
 
-/// Misses of one geometry.
+/// The misses of one geometry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct GeometryMisses {
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub page_bytes: u64,
-    /// Sets.
+    /// Number of sets.
     pub sets: u32,
-    /// Ways.
+    /// Number of ways.
     pub ways: u32,
-    /// Misses.
+    /// Number of misses.
     pub misses: u64,
 }
 
@@ -259,7 +260,7 @@ mod tests {
             let number = |page: u64| (page >> (shift - 12)) as u32 + 1;
             let numbers: Vec<u32> = stream.iter().map(|page| number(*page)).collect();
             let mut geometries = Geometries::new(shift, most);
-            // The order of the search is another one where the chunk before had many pages that were in no stack.
+            // The search order is reversed after a chunk in which many pages were in no stack.
             let mut orders = [false; 2];
             for part in stream.chunks(100) {
                 orders[usize::from(geometries.has_many_absent)] = true;

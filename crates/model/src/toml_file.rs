@@ -1,19 +1,19 @@
-//! Files in TOML: what is wrong with one is said in a line, with the key that was probably meant.
+//! Reads TOML files. An error is described in one line, with the key that was probably meant.
 
 use std::fmt;
 
 use serde::de::DeserializeOwned;
 
-/// A file that is no TOML, or has other keys and values than what is read.
+/// Why a file is not valid TOML, or has unknown keys or wrong values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TomlError {
-    /// Where, counted from 1.
+    /// The line number, from 1.
     line: usize,
     /// The key in that line whose value is wrong.
     key: Option<String>,
-    /// What the reader says.
+    /// The parser's message.
     what: String,
-    /// The known name that is most like the one that is not known.
+    /// The known name that is most similar to the unknown one.
     nearest: Option<String>,
 }
 
@@ -29,10 +29,10 @@ impl fmt::Display for TomlError {
 
 impl std::error::Error for TomlError {}
 
-/// Reads a file.
+/// Parses a file.
 ///
 /// # Errors
-/// It is no TOML, or its keys and values are not those of a `T`.
+/// The text is not valid TOML, or its keys and values are not those of a `T`.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, TomlError> {
     toml::from_str(text).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
@@ -41,14 +41,14 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, TomlError> {
     })
 }
 
-/// The first key of the line in which a wrong value stands, from what is before that.
+/// The first key of the line with a wrong value; `before` is the text before that value.
 fn key(before: &str, what: &str) -> Option<String> {
     let is_of_value = ["invalid ", "unknown variant "].iter().any(|kind| what.starts_with(kind));
     let key = before.rsplit('\n').next()?.split_once('=')?.0.trim();
     is_of_value.then(|| key.to_owned())
 }
 
-/// Of what the reader says of an unknown name and those that it expects: the most similar of these, if any is.
+/// From the parser's message about an unknown name: the most similar of the expected names, if any.
 fn nearest(what: &str) -> Option<String> {
     if !what.starts_with("unknown ") {
         return None;

@@ -1,4 +1,4 @@
-//! Walks: which entries a walker reads, and where it finds them.
+//! Page walks: the entries that a walker reads, and the caches in which it finds them.
 
 use paging::{Attributes, ENTRY_BYTES, Error, Flags, Format, InputAddress, Mapping, Sizes, Tables, with_format};
 
@@ -7,35 +7,35 @@ use crate::machine::{Machine, Stage2};
 use crate::space::{LEVELS, Path};
 use crate::tlb::Sets;
 
-/// Walks that are asked for together, at most.
+/// Maximum number of walks per call.
 pub const MOST_WALKS: usize = 128;
-/// Reads that wait to be looked up together, at most.
+/// Maximum number of reads that are looked up together.
 const MOST_WAITING: usize = 256;
-/// No cache had an entry of a walk.
+/// No cache had an entry of the walk.
 const NOWHERE: u8 = u8::MAX;
-/// log2 of the bytes of a cache line: eight entries.
+/// log2 of the size of a cache line in bytes: eight entries.
 const LINE_SHIFT: u32 = 6;
-/// Where the tables of the second stage live: the lower 38 bits of their addresses are those of no table of the first.
+/// The address of the second stage's tables. The lower 38 bits of their addresses differ from those of all first-stage tables.
 const STAGE2_PA: Pa = Pa((1 << 43) + (1 << 37));
 const STAGE2_BYTES: u64 = 1 << 36;
 
-/// What walks have cost.
+/// The costs of walks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walks {
-    /// How many there were.
+    /// Number of walks.
     pub walks: u64,
-    /// Entries that were read.
+    /// Number of entries read.
     pub references: u64,
-    /// Entries that each cache gave, the nearest first, and in the end memory.
+    /// Number of entries found in each cache, the nearest first, and finally in memory.
     pub found: Vec<u64>,
-    /// Cycles that all reads together took.
+    /// Total cycles of all reads.
     pub cycles: u64,
 }
 
 /// The entry that maps a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeafEntry {
-    /// Its physical address, with the level in the bits that are 0 in an address of eight bytes.
+    /// Its physical address, with the level in the low bits, which are 0 in the address of an entry.
     place: u64,
 }
 
@@ -45,12 +45,12 @@ impl LeafEntry {
         LeafEntry { place: path.entries[usize::from(path.leaf_level)].0 | u64::from(path.leaf_level) }
     }
 
-    /// Its physical address.
+    /// The physical address of the entry.
     pub fn pa(self) -> Pa {
         Pa(self.place & !(ENTRY_BYTES - 1))
     }
 
-    /// Its level.
+    /// The level of the entry; 0 is the level of pages.
     pub fn level(self) -> u8 {
         (self.place & (ENTRY_BYTES - 1)) as u8
     }
@@ -67,23 +67,23 @@ pub struct Walker {
     walks: u64,
 }
 
-/// A walk that is asked for.
+/// A requested walk.
 pub struct Walk<'a> {
     /// The address, with the tag of its process.
     pub va: u64,
-    /// The entry that maps it.
+    /// The entry that maps the address.
     pub leaf: LeafEntry,
-    /// The entries above that.
+    /// The entries above it.
     pub path: &'a Path,
 }
 
-/// Caches of lines of entries. A cache does not depend on what the next one holds, and nothing else changes them: so many
-/// reads wait, and pass one cache after the other together.
+/// Caches of lines of entries. A cache does not depend on the content of the next one, and nothing else changes them.
+/// So reads are collected and go through one cache after the other together.
 #[derive(Clone)]
 struct Lines {
     caches: Vec<(Sets<u32>, u32)>,
     memory_cycles: u32,
-    /// One more than the line of each read that waits: 0 stands for no entry.
+    /// The line number plus one of each pending read, because 0 means no entry.
     waiting: Vec<u32>,
     references: u64,
     found: Vec<u64>,
@@ -95,11 +95,11 @@ impl Lines {
         if self.waiting.len() == MOST_WAITING {
             self.look_up();
         }
-        // Four bytes tell all lines of tables apart, of both stages.
+        // Four bytes distinguish all lines of tables, of both stages.
         self.waiting.push((pa.0 >> LINE_SHIFT) as u32 + 1);
     }
 
-    /// Looks up what waits.
+    /// Looks up the pending reads.
     fn look_up(&mut self) {
         self.references += self.waiting.len() as u64;
         let mut left = self.waiting.len();
@@ -123,9 +123,9 @@ impl Walker {
     /// The walker of a machine, with empty caches, for tables whose entries span `1 << shifts` bytes by level.
     ///
     /// # Errors
-    /// The tables of the second stage cannot be made.
+    /// The tables of the second stage cannot be created.
     pub fn new(machine: &Machine, shifts: [u8; LEVELS]) -> Result<Walker, Error> {
-        // A cache of entries above the root is never asked.
+        // A cache of entries above the root is never used.
         let asked =
             machine.walk_caches.iter().filter(|cache| shifts.get(usize::from(cache.level)).is_some_and(is_level));
         let caches = asked.map(|cache| (cache.level, Sets::new(cache.sets, cache.ways)));
@@ -147,8 +147,8 @@ impl Walker {
         })
     }
 
-    /// Does so many walks, of which `walk` says each, at most [`MOST_WALKS`]. `memory`, the physical address that one leads to,
-    /// is asked for only where that is translated too.
+    /// Does `count` walks, at most [`MOST_WALKS`], each given by `walk`. `memory` returns the physical address at the
+    /// end of a walk; it is called only if that is translated too.
     ///
     /// # Errors
     /// The second stage has no room for an address.
@@ -174,8 +174,8 @@ impl Walker {
         Ok(())
     }
 
-    /// The level of the table that the caches know for each walk, or [`NOWHERE`]. They are asked one after the other, each for all
-    /// walks that those before it did not answer.
+    /// For each walk the level of the lowest table that the caches know, or [`NOWHERE`]. The caches are looked up one
+    /// after the other, each for all walks that missed in the previous ones.
     fn nearest_tables<'a>(&mut self, count: usize, walk: &impl Fn(usize) -> Walk<'a>) -> [u8; MOST_WALKS] {
         let mut tables = [NOWHERE; MOST_WALKS];
         let mut open: [u8; MOST_WALKS] = std::array::from_fn(|at| at as u8);
@@ -185,7 +185,7 @@ impl Walker {
             for place in 0..left {
                 let at = open[place];
                 let Walk { va, leaf, .. } = walk(usize::from(at));
-                // One more, because 0 stands for no entry.
+                // Plus one, because 0 means no entry.
                 let table = (va >> self.shifts[usize::from(*level)]) + 1;
                 let found = *level > leaf.level() && cache.touch(table as u32, table);
                 tables[usize::from(at)] = if found { *level - 1 } else { NOWHERE };
@@ -207,7 +207,7 @@ impl Walker {
         Ok(())
     }
 
-    /// Forgets what the caches of tables hold of a range.
+    /// Drops the entries for a range from the walk caches.
     pub fn forget(&mut self, va: u64, bytes: u64) {
         let end = va.saturating_add(bytes - 1);
         for (level, cache) in &mut self.caches {
@@ -217,7 +217,7 @@ impl Walker {
         }
     }
 
-    /// What has been counted.
+    /// The counts so far.
     pub fn counted(&self) -> Walks {
         let mut lines = self.lines.clone();
         lines.look_up();
@@ -225,7 +225,7 @@ impl Walker {
     }
 }
 
-/// Whether a level of the tables spans this: there are no entries above the root.
+/// Whether this is the span of an existing level: there are no entries above the root.
 fn is_level(shift: &u8) -> bool {
     *shift < u64::BITS as u8 - 1
 }
@@ -233,14 +233,14 @@ fn is_level(shift: &u8) -> bool {
 /// The second stage: every address that the guest's walker reads is itself translated.
 struct Nested {
     tables: Box<dyn HostTables>,
-    /// Its own TLB, by pages.
+    /// The TLB of second-stage translations, by page.
     tlb: Sets<u64>,
     page_shift: u32,
 }
 
-/// The tables of the second stage, without their format.
+/// The tables of the second stage, independent of their format.
 trait HostTables: Send {
-    /// Reads the entries for a guest physical address, which is mapped to itself where it was not yet.
+    /// Reads the entries for a guest physical address, which is first mapped to itself if necessary.
     fn walk(&mut self, ipa: InputAddress, page_bytes: u64, lines: &mut Lines) -> Result<(), Error>;
 }
 
@@ -288,12 +288,11 @@ impl<F: Format + Send> HostTables for Tables<F> {
 mod tests {
     use super::*;
 
-    /// Sets, ways and cycles, the nearest first.
+    /// Sets, ways and cycles, the nearest cache first.
     const CACHES: [(u32, u32, u32); 4] = [(2, 4, 5), (4, 8, 14), (8, 16, 40), (16, 9, 50)];
     const MEMORY_CYCLES: u32 = 200;
 
-    /// A line goes into every cache that was asked for it and did not have it, and a cache behind the one that had it is not
-    /// asked.
+    /// A line is inserted into every cache in which the lookup missed; the caches after the hit are not looked up.
     #[test]
     fn a_line_is_found_in_the_nearest_cache_that_has_it() {
         let caches = CACHES.map(|(sets, ways, cycles)| (Sets::new(sets, ways), cycles));
@@ -309,7 +308,7 @@ mod tests {
         let (mut found, mut state) = (vec![0; CACHES.len() + 1], 1u32);
         for _ in 0..20_000 {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            // Low lines more often than high ones.
+            // Low lines are more frequent than high ones.
             let line = (state >> 8) % 500 * ((state >> 20) % 500) / 500;
             lines.read(Pa(u64::from(line) << LINE_SHIFT | 8));
             let had = slow.iter_mut().zip(CACHES).position(|(cache, (sets, ways, _))| {

@@ -1,4 +1,4 @@
-//! The accesses alone, as simulators of TLBs see a trace that know no kernel.
+//! Replays only the accesses, as TLB simulators do that model no kernel.
 
 use std::io::Cursor;
 
@@ -9,15 +9,14 @@ use model::simulation::{Outcome, Simulation};
 use model::space::Physical;
 use trace::{Call, Emulator, Header, Kind, Recording};
 
-/// Where an emulator puts mappings.
+/// The address of mappings under an emulator.
 const BASE: u64 = 0x40_0000_0000;
-/// Pages as far apart are in the same set of the first level.
+/// Pages with this distance are in the same set of the first level.
 const APART: u64 = 16 << 12;
 const PAGES: u64 = 5;
 const ROUNDS: u64 = 100;
 
-/// Loads from as many pages of one set as do not fit into it, of which the last one is unmapped and mapped again after
-/// each round.
+/// Loads from pages of one set, one more than fit into it. The last page is unmapped and mapped again after each round.
 fn recorded() -> Vec<u8> {
     let emulator = Emulator { name: "an emulator".to_owned(), version: "1".to_owned() };
     let header = Header { emulator: Some(emulator), ..Header::of("test") };
@@ -55,7 +54,7 @@ fn run(replay: impl FnOnce(&mut [Simulation]) -> Replayed) -> (Replayed, Outcome
 fn addresses_are_those_recorded_and_no_call_is_heard() {
     let trace = recorded();
     let stretches = touched(Cursor::new(&trace)).unwrap();
-    // Pages that are no further apart than 64K are one stretch.
+    // Pages at most 64K apart form one stretch.
     assert_eq!(stretches, [(BASE, BASE + (PAGES - 1) * APART + 4096)]);
     let (replayed, alone) =
         run(|simulations| replay_accesses(Cursor::new(&trace), &stretches, simulations, 1).unwrap());
@@ -63,7 +62,7 @@ fn addresses_are_those_recorded_and_no_call_is_heard() {
     assert_eq!(figures(&alone), (PAGES * ROUNDS, PAGES, PAGES));
     assert_eq!((alone.costs.invalidations, alone.costs.outside_bytes), (0, 0));
 
-    // The kernel would have put the mappings side by side, and drops what is unmapped.
+    // The kernel would have placed the mappings next to each other, and it drops unmapped pages from the TLBs.
     assert_eq!(infer(Cursor::new(&trace)).unwrap(), None);
     let (replayed, whole) = run(|simulations| replay(Cursor::new(&trace), None, simulations, 1).unwrap());
     assert!(!replayed.accesses_only);

@@ -1,4 +1,4 @@
-//! The benchmark runs, on tiny traces.
+//! Runs the benchmark on tiny traces.
 
 #[allow(dead_code, reason = "a benchmark has its own main")]
 #[path = "../benches/rates.rs"]

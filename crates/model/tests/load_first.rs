@@ -1,4 +1,4 @@
-//! Runs of loads and stores of a page that nothing maps yet: the first access decides what its first fault is.
+//! Runs of loads and stores to a page that is not mapped yet: the first access determines the kind of its first fault.
 
 use model::machine::{BUILT_IN, built_in};
 use model::simulation::{Outcome, Simulation};
@@ -7,11 +7,11 @@ use trace::{Call, Chunk, Event, Kind};
 
 const BEGIN: u64 = 0x7fff_f7f9_0000;
 const PAGE: u64 = 4096;
-/// No base page is larger.
+/// The largest base page in bytes.
 const APART_BYTES: u64 = 64 << 10;
 const PAGES: usize = 3;
 
-/// What runs of one kind do, each to a page of its own of a fresh mapping.
+/// The outcome of runs of one kind, each to a page of its own in a fresh mapping.
 fn runs_of(machine: &str, policy: &str, kind: Kind) -> Outcome {
     let machine = built_in(machine).unwrap();
     let mut simulation = Simulation::new(&machine, &policy.parse().unwrap(), &Physical::default()).unwrap();
@@ -25,7 +25,7 @@ fn runs_of(machine: &str, policy: &str, kind: Kind) -> Outcome {
     simulation.outcome().unwrap()
 }
 
-/// Loads and stores have TLBs of their own on some machines and not on others.
+/// Loads and stores have separate TLBs only on some machines.
 #[test]
 fn a_load_maps_zeros_and_the_store_after_it_replaces_them_on_every_machine() {
     for (name, _) in BUILT_IN {

@@ -1,4 +1,4 @@
-//! Threads and processes whose traces say when they did what: the order in which they touch memory decides its faults.
+//! Threads and processes with timestamps in their traces: the order in which they touch memory determines its faults.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Cursor;
@@ -17,23 +17,23 @@ const FIRST: u32 = 100;
 const CHILD: u32 = 101;
 const MADV_DONTNEED: u64 = 4;
 
-/// What one of several threads does.
+/// An action of one of several threads.
 #[derive(Clone, Copy, Debug)]
 enum Does {
     Touches {
         page: u64,
         kind: Kind,
     },
-    /// Takes memory away from under eight pages.
+    /// Drops the memory of eight pages.
     Drops {
         page: u64,
     },
 }
 
-/// Whose turn it is, and what it does.
+/// The thread that acts, and its action.
 type Turn = (u32, Does);
 
-/// A trace that is being made as the recorder makes it: with the time of each first touch and event.
+/// A trace that is written as the recorder does it: with the time of each first touch and event.
 struct Made {
     recording: Recording<Vec<u8>>,
     time: u64,
@@ -41,7 +41,7 @@ struct Made {
     known: HashSet<(u32, u64, bool)>,
     /// The page of each thread's current run.
     current: HashMap<u32, u64>,
-    /// Events of others that each thread has not noticed.
+    /// Threads that have not yet seen the latest events of other threads.
     unseen: HashSet<u32>,
 }
 
@@ -133,7 +133,7 @@ fn simulated_under(policies: &[&str], trace: &[u8], child: Option<&[u8]>, thread
     (simulations.iter().map(|simulation| simulation.outcome().unwrap()).collect(), replayed)
 }
 
-/// Figures that the order of touches decides.
+/// Figures that depend on the order of touches.
 fn figures(outcomes: &[Outcome]) -> Vec<[u64; 5]> {
     let of = |outcome: &Outcome| {
         let costs = &outcome.costs;
@@ -183,8 +183,8 @@ proptest! {
     }
 }
 
-/// The traces of a process and of its child, of which the first `ends` turns are: `true` is the child's, which stores to a page
-/// that its parent has filled. What it would do later the parent does.
+/// The traces of a process and of its child; `true` marks a turn of the child, which stores to a page that its parent
+/// has filled. The child has the first `ends` turns only; the parent takes the rest of its turns.
 fn family(turns: &[(bool, u64)], ends: usize, is_timed: bool) -> (Vec<u8>, Vec<u8>) {
     let mut parent = Made::new(is_timed, Some(Process { process: FIRST, parent: None, execs: 0 }));
     let mut child = Made::new(is_timed, Some(Process { process: CHILD, parent: Some(FIRST), execs: 0 }));
@@ -211,7 +211,7 @@ fn family(turns: &[(bool, u64)], ends: usize, is_timed: bool) -> (Vec<u8>, Vec<u
 
 #[test]
 fn without_times_one_thread_comes_after_the_other() {
-    // A thread fills what another one reads behind it: the model has that of thread 0 first.
+    // One thread fills a page before another one reads it. Without timestamps the model runs thread 0 first.
     let fills = |page| [(1, Does::Touches { page, kind: Kind::STORE }), (0, Does::Touches { page, kind: Kind::LOAD })];
     let turns: Vec<Turn> = (0..PAGES).flat_map(fills).collect();
     let faults = |is_timed| {
@@ -233,7 +233,7 @@ fn without_times_a_child_comes_before_its_parent() {
     assert_eq!((copied(true), copied(false)), (PAGES, PAGES / 2));
 }
 
-/// Under `hugetlb-2m` the program has other addresses than under `base`: what is read is put into order for each.
+/// Under `hugetlb-2m` the program has other addresses than under `base`: the order is determined separately for each.
 #[test]
 fn a_child_is_met_once_by_all_kinds_of_addresses() {
     let turns: Vec<(bool, u64)> = (0..PAGES).map(|page| (page % 2 == 1, page)).collect();
@@ -250,7 +250,7 @@ fn times_of_runs_that_are_not_there_hold_nobody_up() {
     let mut made = Made::new(true, None);
     made.map();
     made.touch(0, 1, Kind::STORE);
-    // Of a thread of which nothing else is there.
+    // The timestamp of a thread without any runs or events.
     made.recording.timestamp(7, 2);
     made.time = 3;
     made.touch(0, 2, Kind::STORE);

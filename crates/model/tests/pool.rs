@@ -1,5 +1,5 @@
-//! What a policy of pages of a pool makes of recorded calls, in faults: each count is what a running kernel had under it
-//! (`crates/pagelab/tests/programs/pool.c`), less those of a process that only begins and ends.
+//! The effect of a pool policy on recorded calls, in faults. Each count was measured on a running kernel under the
+//! policy (`crates/pagelab/tests/programs/pool.c`), less the count of a process that only begins and ends.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ const PAGE: u64 = 4096;
 const CHILD: u32 = 7;
 const MAY_MOVE: u64 = 1;
 
-/// A program of which the calls and accesses are recorded, which has all its memory one behind the other.
+/// A program whose calls and accesses are recorded, with mappings one after the other.
 struct Program {
     recording: Recording<Vec<u8>>,
     next: u64,
@@ -31,7 +31,7 @@ impl Program {
         self
     }
 
-    /// Maps memory anywhere; where it is.
+    /// Maps memory anywhere and returns its address.
     fn map(&mut self, bytes: u64, protection: u64) -> u64 {
         let at = self.next;
         self.next += bytes;
@@ -46,7 +46,7 @@ impl Program {
         self.call(Call::Mprotect { address, bytes, protection }, 0)
     }
 
-    /// Memory grows, or shrinks where it is; where it is then.
+    /// Grows memory, or shrinks it in place, and returns its address.
     fn remap(&mut self, address: u64, old_bytes: u64, new_bytes: u64) -> u64 {
         let to = if new_bytes < old_bytes { address } else { self.next };
         self.next += new_bytes;
@@ -96,7 +96,7 @@ fn a_reservation_that_is_opened_in_steps_has_pages_of_the_pool() {
         program.protect(memory + at, 256 * K, 3).write(memory + at, 256 * K);
     }
     assert_eq!(faults(program), 8);
-    // Or by mappings over it.
+    // Or by new mappings over the reservation.
     let mut program = Program::new();
     let memory = program.map(32 * M, 0);
     for at in (0..12 * M).step_by(768 << 10) {
@@ -110,7 +110,7 @@ fn a_reservation_that_is_opened_in_steps_has_pages_of_the_pool() {
 
 #[test]
 fn an_arena_that_is_cut_out_of_a_reservation_begins_with_a_page_of_the_pool() {
-    // As glibc does it, wherever the recorder has put the reservation.
+    // As glibc does, wherever the recorder has put the reservation.
     for place in [0, 5 * PAGE, 13 * M + 3 * PAGE] {
         let mut program = Program::new();
         program.next += place;
@@ -136,7 +136,7 @@ fn what_outgrows_a_page_of_the_pool_moves_there_without_faults_of_its_own() {
         program.write(memory + bytes, 512 * K);
     }
     let outcome = run("hugetlb-2m", program, None);
-    // 1.5M are of base pages, and are copied into the first page of eight.
+    // 1.5M are in base pages, and are copied into the first of eight pages.
     assert_eq!(outcome.costs.faults(), 3 * 128 + 7);
     assert_eq!(outcome.verdict.covered_bytes, 16 * M);
     let mut program = Program::new();
@@ -169,7 +169,7 @@ fn what_was_written_is_copied_where_base_pages_take_a_pages_place() {
     let memory = program.map(8 * M, 3);
     program.write(memory, 5 * M).protect(memory + 4 * M + 512 * K, PAGE, 0).protect(memory + 7 * M, PAGE, 0);
     program.write(memory, 4 * M + 512 * K).write(memory + 4 * M + 512 * K + PAGE, 2 * M);
-    // Three pages of the pool, of which the last is copied up to its middle; what is behind that is touched afresh.
+    // Three pool pages, of which the last is copied up to its middle; the rest of it is touched again.
     let outcome = run("hugetlb-2m", program, None);
     assert_eq!(outcome.costs.faults(), 3 + (M + 512 * K + PAGE) / PAGE);
     assert_eq!(outcome.verdict.covered_bytes, 4 * M);
@@ -181,8 +181,8 @@ fn what_was_only_read_is_a_hole_where_base_pages_take_a_pages_place() {
     let memory = program.map(4 * M, 3);
     program.read(memory, M).write(memory + M, PAGE).protect(memory + M + 512 * K, PAGE, 0);
     program.read(memory, M).write(memory + M, PAGE);
-    // The page of the pool is loaded from and stored to; the page that holds something is copied, and the others are zeros that
-    // are mapped when they are loaded from.
+    // The pool page is loaded from and stored to. The page with content is copied; the others are zeros, which are
+    // mapped when they are loaded from.
     let outcome = run("hugetlb-2m", program, None);
     assert_eq!(outcome.costs.faults(), 2 + M / PAGE);
 }
@@ -206,7 +206,7 @@ fn pages_go_whole_and_parts_of_them_are_filled_with_zeros() {
     brk(&mut program, 512 * K);
     brk(&mut program, 8 * M + 512 * K);
     program.write(heap, 8 * M + 512 * K);
-    // Of the first three pages one has gone: the kernel has the last one whole.
+    // One of the first three pages was unmapped; the kernel still has the last one completely.
     assert_eq!(faults(program), 3 + 1 + 2);
 }
 
@@ -219,6 +219,6 @@ fn a_child_copies_the_pages_of_the_pool_that_it_writes() {
     let mut child = Program::new();
     child.read(memory, 4 * M).write(memory + 4 * M, 10 * M);
     let costs = run("hugetlb-2m", program, Some(child)).costs;
-    // The child copies four pages and has one of its own. Its parent has all six for itself then, and two more.
+    // The child copies four pages and gets one of its own. Its parent then has all six exclusively, and two more.
     assert_eq!((costs.faults(), costs.copied_bytes), (6 + 4 + 1 + 6 + 2, 8 * M));
 }

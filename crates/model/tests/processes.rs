@@ -1,4 +1,4 @@
-//! Traces of processes that fork, and files that claim to be of them.
+//! Traces of processes that fork, and files that falsely claim to belong to them.
 
 use std::collections::HashMap;
 use std::io::Cursor;
@@ -13,7 +13,7 @@ const BASE: u64 = 0x10_0000_0000;
 const FIRST: u32 = 100;
 const CLONE_VM: u64 = 0x100;
 
-/// A trace that is being made of a process with one thread.
+/// A trace that is being written, of a process with one thread.
 struct Made(Recording<Vec<u8>>);
 
 fn header(process: u32, parent: Option<u32>) -> Header {
@@ -55,7 +55,7 @@ impl Made {
     }
 }
 
-/// Runs a trace with those of its children, by their numbers.
+/// Runs a trace with those of its children, by process number.
 fn run(first: &[u8], children: &HashMap<u32, Vec<u8>>) -> Result<(Outcome, Replayed), ReplayError> {
     let of_fork = |(process, bytes): (&u32, &Vec<u8>)| (Image { process: *process, execs: 0 }, bytes.clone());
     run_images(first, &children.iter().map(of_fork).collect())
@@ -82,7 +82,7 @@ fn refused(first: Vec<u8>, children: impl IntoIterator<Item = (u32, Vec<u8>)>) -
 fn a_process_is_forked_once_and_not_by_itself() {
     let first = || Made::new(header(FIRST, None)).map(8192).touch(0..2);
     let of = |process| Made::new(header(process, None)).touch(0..1);
-    // Itself; its parent; one another.
+    // Processes that fork themselves, their parent, or one another.
     assert!(
         refused(first().fork(0, 7).done(), [(7, of(7).fork(0, 7).done())])
             .contains("a.7: process 7 is forked a second")
@@ -92,12 +92,12 @@ fn a_process_is_forked_once_and_not_by_itself() {
     let own = (FIRST, of(FIRST).done());
     assert!(refused(first().fork(0, FIRST).done(), [own]).contains("process 100 is forked a second time"));
     assert!(refused(first().fork(0, 7).fork(0, 7).done(), [(7, of(7).done())]).contains("remove the file"));
-    // One of which there is no trace can come again: numbers do.
+    // A process without a trace can appear again, because numbers are reused.
     let (outcome, _) = run(&first().fork(0, 9).fork(0, 9).done(), &HashMap::new()).unwrap();
     assert_eq!(outcome.costs.forks, 2);
 }
 
-/// A trace that forks the first of so many processes, each of which forks the next.
+/// The trace of a process that forks the first of `count` processes, each of which forks the next.
 fn chain(count: u32) -> (Vec<u8>, HashMap<u32, Vec<u8>>) {
     let made = |process: u32, parent| Made::new(header(process, parent));
     let first = made(FIRST, None).map(8192).touch(0..2).fork(0, FIRST + 1).done();
@@ -114,7 +114,7 @@ fn as_many_processes_wait_as_can_be_told_apart() {
     let (first, children) = chain(most);
     let (outcome, replayed) = run(&first, &children).unwrap();
     assert_eq!((replayed.children, outcome.costs.processes, outcome.costs.forks), (u64::from(most), most + 1, 1));
-    // Each walks for its copy of a page, whatever its parents have in the TLB.
+    // Each process walks for its copy of a page, whatever its ancestors have in the TLB.
     assert_eq!(outcome.walks, 2 + u64::from(most));
     let (first, children) = chain(most + 1);
     assert!(
@@ -129,7 +129,7 @@ fn the_sixty_fifth_process_does_not_find_what_its_parent_has_in_the_tlb() {
     let first = (1..=forks).fold(first, |first, child| first.fork(0, FIRST + child));
     let of = |child| (FIRST + child, Made::new(header(FIRST + child, Some(FIRST))).touch(1..2).done());
     let (outcome, _) = run(&first.done(), &(1..=forks).map(of).collect()).unwrap();
-    // A page each, which no other process has.
+    // One page each, which no other process has.
     assert_eq!((outcome.walks, outcome.faults), (1 + u64::from(forks), 1 + u64::from(forks)));
 }
 
@@ -140,7 +140,7 @@ fn a_child_that_shares_the_memory_touches_no_page_a_second_time() {
     let (outcome, _) = run(&first.touch(16..20).done(), &HashMap::from([(7, child.clone())])).unwrap();
     assert_eq!((outcome.touched_bytes, outcome.touched_peak_bytes), (24 << 12, 24 << 12));
     assert_eq!((outcome.resident_bytes, outcome.faults), (24 << 12, 24));
-    // A copy has what was touched before, as it has the memory, and what it touches for itself.
+    // A copy counts the pages that were touched before, because it has the memory, and those that it touches itself.
     let first = Made::new(header(FIRST, None)).map(64 << 12).touch(0..16).fork(0, 7).done();
     let (outcome, _) = run(&first, &HashMap::from([(7, child)])).unwrap();
     assert_eq!((outcome.touched_bytes, outcome.touched_peak_bytes), (16 << 12, (16 + 20) << 12));
@@ -164,7 +164,7 @@ fn what_was_touched_is_so_where_it_was_moved_to() {
     assert_eq!(moved(64, 128, TO), 20);
     assert_eq!(moved(64, 8, TO), 12);
     assert_eq!(moved(4, 4, TO), 20);
-    // One that fails moves nothing, and one that stays neither.
+    // A call that fails moves nothing, and neither does one that stays in place.
     assert_eq!(moved(64, 128, -12i64 as u64), 20);
     assert_eq!(moved(64, 128, BASE), 20);
 }
@@ -203,7 +203,7 @@ fn image(process: u32, execs: u32) -> Image {
     Image { process, execs }
 }
 
-/// A trace of a program that a process executes.
+/// The trace of a program that a process executes.
 fn program(image: Image, parent: Option<u32>) -> Made {
     let process = Some(Process { process: image.process, parent, execs: image.execs });
     Made::new(Header { process, ..header(image.process, parent) })
@@ -219,7 +219,7 @@ fn a_program_that_a_process_executes_has_new_memory() {
     assert_eq!((outcome.faults, outcome.resident_bytes, outcome.touched_bytes), (24, 8 << 12, 8 << 12));
     assert_eq!((outcome.touched_peak_bytes, outcome.costs.resident_peak_bytes), (16 << 12, 16 << 12));
     assert_eq!((outcome.costs.processes, outcome.walks, outcome.instructions), (1, 24, Some(24)));
-    // Another one after it, and its tables count apart.
+    // Another program after it; its tables are counted separately.
     let third = program(image(FIRST, 2), None).map(64 << 12).touch(0..4).done();
     let all = HashMap::from([(image(FIRST, 1), second().exec(None).done()), (image(FIRST, 2), third)]);
     let (both, replayed) = run_images(&first().done(), &all).unwrap();
@@ -232,14 +232,15 @@ fn a_child_that_executes_leaves_its_parents_memory_alone() {
     for flags in [0, CLONE_VM] {
         let first = Made::new(header(FIRST, None)).map(64 << 12).touch(0..16).fork(flags, 7).touch(0..16).done();
         let child = Made::new(header(7, Some(FIRST))).touch(0..1).exec(None).done();
-        // It forks too.
+        // The executed program forks too.
         let program_of_child = program(image(7, 1), Some(FIRST)).map(64 << 12).touch(0..8).fork(0, 9).done();
         let grandchild = Made::new(header(9, Some(7))).touch(0..1).done();
         let others = [(image(7, 0), child), (image(7, 1), program_of_child), (image(9, 0), grandchild)];
         let (outcome, replayed) = run_images(&first, &others.into()).unwrap();
         assert_eq!((replayed.children, replayed.executed), (2, 1));
         let copies = if flags == 0 { 1 } else { 0 };
-        // What was copied, or protected for that, is faulted again: by the child, and the pages of both that the parent stores to.
+        // Pages that were copied, or write-protected for the copy, fault again: in the child, and those of both
+        // processes that the parent stores to.
         let again = if flags == 0 { 16 } else { 0 };
         assert_eq!(outcome.faults, 16 + copies + 8 + 1 + again, "{flags}");
         assert_eq!((outcome.resident_bytes, outcome.touched_bytes), (16 << 12, 16 << 12));
@@ -258,7 +259,7 @@ fn a_program_of_which_there_is_no_trace_is_named() {
     let unrecorded = |why: Option<&str>| Unrecorded { program: "a".to_owned(), why: why.map(str::to_owned) };
     assert_eq!(told(None), [(unrecorded(None), 1)]);
     assert_eq!(told(Some("it gains privileges")), [(unrecorded(Some("it gains privileges")), 1)]);
-    // That of another number is of another recording.
+    // A trace with another number belongs to another recording.
     let other = program(image(FIRST, 2), None).map(8192).touch(0..2).done();
     let error = run_images(&first(None), &HashMap::from([(image(FIRST, 1), other)])).unwrap_err().to_string();
     assert!(error.contains("a.100.exec1: its header has the number of programs executed 2, expected 1"), "{error}");
@@ -268,7 +269,7 @@ fn a_program_of_which_there_is_no_trace_is_named() {
 fn what_other_threads_did_is_done_before_a_program_is_executed() {
     let mut made = Made::new(header(FIRST, None)).map(64 << 12).touch(0..1);
     made = made.exec(None);
-    // It stands behind in the file, and has seen nothing.
+    // The access follows in the file, and this thread has not seen the exec event.
     made.0.access(1, BASE + (5 << 12), 8, Kind::STORE).unwrap();
     let (outcome, _) = run(&made.done(), &HashMap::new()).unwrap();
     assert_eq!((outcome.faults, outcome.costs.outside_bytes, outcome.resident_bytes), (2, 0, 0));

@@ -1,18 +1,18 @@
-//! Programs recorded with pages of 4K, on machines with larger base pages: mappings begin and end inside of those.
+//! Programs recorded with pages of 4K, on machines with larger base pages: mappings begin and end inside those pages.
 
 use model::machine::{Architecture, BUILT_IN, built_in};
 use model::simulation::{Outcome, Simulation};
 use model::space::Physical;
 use trace::{Call, Chunk, Event, Kind};
 
-/// Where `ld.so` of a recorded x86-64 program had a mapping: a multiple of 4K and of nothing larger.
+/// The address of a mapping of `ld.so` in a recorded x86-64 program: a multiple of 4K and of nothing larger.
 const BEGIN: u64 = 0x7fff_f7f9_3000;
 const PAGE: u64 = 4096;
 const PAGES: u64 = 512;
 const ANONYMOUS: u64 = 0x22;
 const FILE: u64 = 2;
 
-/// A simulation that is told calls and touches pages.
+/// A simulation that receives calls and touches pages.
 struct Told {
     simulation: Simulation,
     order: u64,
@@ -85,7 +85,7 @@ fn a_mapping_that_begins_inside_a_base_page_can_be_replaced_and_goes() {
         let outcome = told.outcome();
         assert_eq!(outcome.stopped, None, "{machine} {policy}");
         assert_eq!((outcome.resident_bytes, outcome.mapped.len()), (0, 0), "{machine} {policy}");
-        // What went was looked at once: no byte more than there was.
+        // Freed memory was inspected once: the verdict has no more bytes than there were.
         assert!(outcome.verdict.concerned_bytes <= resident_bytes, "{machine} {policy}: {:?}", outcome.verdict);
     }
 }

@@ -98,7 +98,7 @@ pub enum BlockError {
     /// The payload is larger than [`MAX_PAYLOAD_BYTES`].
     #[error("a payload of {0} bytes; expected at most {MAX_PAYLOAD_BYTES}")]
     TooLarge(u32),
-    /// The number of the first run or event is not below [`MAX_NUMBER`].
+    /// The number of the first run or event is 2^62 or more.
     #[error("it begins with the run or event {0}; expected a number below {MAX_NUMBER}")]
     Number(u64),
     /// The file ends within the block.

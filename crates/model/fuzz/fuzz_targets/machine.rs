@@ -1,4 +1,4 @@
-//! Machine files of arbitrary text: refused with a reason, or machines that can be simulated.
+//! Reads machine files of arbitrary text: each is either refused with a reason, or a machine that can be simulated.
 
 #![no_main]
 

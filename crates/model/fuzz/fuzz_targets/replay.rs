@@ -1,5 +1,5 @@
-//! Traces of arbitrary calls, accesses and forks, with addresses at and beyond all edges: simulated under every kind of
-//! policy, or refused with a reason. What was mapped and counted must fit together at the end.
+//! Simulates traces of arbitrary calls, accesses and forks, with addresses at and beyond all limits, under every kind
+//! of policy, or refuses them with a reason. At the end the mapped memory and the counts must be consistent.
 
 #![no_main]
 
@@ -13,9 +13,9 @@ use model::simulation::Simulation;
 use model::space::{Kernel, Khugepaged, Physical};
 use trace::{Call, Chunk, Emulator, Event, Header, Image, Kind, Writer};
 
-/// Leaks are not looked for (`sanitizer/lsan_interface.h`): a scope of threads waits until they have done their work, and what
-/// such a thread keeps for itself can be there a moment longer, which a fuzzer takes for a leak once in some minutes.
-// SAFETY: the sanitizer looks for a function of this name and kind, and nothing else has that name.
+/// Disables leak detection (`sanitizer/lsan_interface.h`). A thread scope only waits until its threads have done their
+/// work. Their thread-local memory can live a moment longer, which a fuzzer reports as a leak once in some minutes.
+// SAFETY: the sanitizer looks up a function of this name and signature, and nothing else has that name.
 #[unsafe(no_mangle)]
 extern "C" fn __lsan_is_turned_off() -> std::ffi::c_int {
     1
@@ -41,7 +41,7 @@ const MOST_STEPS: usize = 200;
 static MACHINES: LazyLock<Vec<Machine>> =
     LazyLock::new(|| CASES.iter().map(|(machine, _)| built_in(machine).expect("a machine")).collect());
 
-/// Takes numbers off the bytes; zeros when they are used up.
+/// Takes numbers from the front of the bytes; zeros at the end.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -55,7 +55,7 @@ impl Bytes<'_> {
         u64::from_le_bytes(std::array::from_fn(|_| self.byte()))
     }
 
-    /// An address: most lie in a few megabytes, some at an edge, some anywhere.
+    /// An address: most are in a few megabytes, some at a limit, some anywhere.
     fn address(&mut self) -> u64 {
         let place = self.byte();
         self.address_in(place)
@@ -156,7 +156,7 @@ impl Bytes<'_> {
     fn chunk(&mut self) -> Chunk {
         let mut chunk = Chunk::default();
         for id in 0..1 + u16::from(self.byte() % 16) {
-            // An address that no table has ends a simulation.
+            // An address that the tables cannot translate ends a simulation.
             let place = if self.byte() == 0 { self.byte() } else { 8 };
             chunk.pages.push(self.address_in(place) >> 12);
             chunk.ids.push(id);
@@ -185,7 +185,7 @@ fuzz_target!(|data: &[u8]| {
     let traces = [bytes.trace(emulated), bytes.trace(emulated), bytes.trace(emulated)];
     let inferred = infer(Cursor::new(&traces[0])).expect("a sound trace with runs");
     let mut child = |image: Image| {
-        // Programs that a process executes are those of whatever process comes next.
+        // The trace of a program that a process executes is that of an arbitrary later process.
         let found = traces.get(image.process as usize + image.execs as usize).filter(|_| image.process > 0);
         Ok(found.map(|bytes| Child { name: image.suffix(), from: Box::new(Cursor::new(bytes.clone())) }))
     };
@@ -196,7 +196,7 @@ fuzz_target!(|data: &[u8]| {
         };
         let outcome = match simulation.outcome() {
             Ok(outcome) => outcome,
-            // A mapping where this machine has no addresses.
+            // The mapping is at an address that this machine does not have.
             Err(error) => {
                 assert!(is_expected(&error.to_string()), "{error}");
                 continue;

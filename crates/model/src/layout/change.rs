@@ -1,4 +1,4 @@
-//! What happens to the memory of a program, at the addresses that Linux chooses.
+//! Changes to a program's memory, at the addresses that Linux chooses.
 
 use ::policy::cause::Cause;
 use ::policy::pool::Content;
@@ -7,39 +7,39 @@ use trace::Event;
 /// A change, in the order in which the kernel sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Change {
-    /// A call, of the program or in its name.
+    /// A call of the program, or one made on its behalf.
     Call(Event),
-    /// The program gives memory back: it is looked at before it goes.
+    /// The program frees memory. The verdict inspects it before it is freed.
     GivenBack {
         /// The first address.
         begin: u64,
-        /// Bytes.
+        /// Length in bytes.
         bytes: u64,
-        /// Whether `pagelab compare` looks at it without `--prove-all`.
+        /// Whether `pagelab compare` inspects it without `--prove-all`.
         is_looked_at: bool,
     },
-    /// What is there of a range is written in the program's name.
+    /// The present memory of a range is written on behalf of the program.
     Write {
         /// The first address.
         begin: u64,
-        /// Bytes.
+        /// Length in bytes.
         bytes: u64,
     },
-    /// What a range holds is written to another one in the program's name.
+    /// A range is copied to another one on behalf of the program.
     Copy {
-        /// The first address.
+        /// The first address of the source.
         from: u64,
-        /// That of the copy.
+        /// The first address of the copy.
         to: u64,
-        /// Bytes.
+        /// Length in bytes.
         bytes: u64,
-        /// What is copied.
+        /// The part of the content that is copied.
         content: Content,
     },
     /// A call that succeeded when it was recorded would fail now.
     Refused,
-    /// A call was answered in the kernel's place.
+    /// A call was answered without the kernel.
     Answered(&'static str),
-    /// Why memory is not as asked, and how much.
+    /// Why memory is not mapped as requested, and how many bytes.
     Noted(Cause, u64),
 }

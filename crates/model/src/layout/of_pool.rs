@@ -1,5 +1,5 @@
-//! A recorded program under a policy of pages of a pool: its calls at the addresses that it has then, and what recorded
-//! addresses mean when they were served.
+//! A recorded program under a pool policy: its calls at the addresses that it has under the policy, and the translation
+//! of recorded addresses after each call.
 
 use ::policy::call::{Call, map, mremap};
 use ::policy::carry_out::is_error;
@@ -11,7 +11,7 @@ use super::linux::pages;
 use super::pool::Pool;
 
 impl Layout {
-    /// What comes of a recorded call under the policy.
+    /// The changes that a recorded call makes under the policy.
     pub(super) fn by_pool(&mut self, event: &Event) -> Vec<Change> {
         let mut changes = Vec::new();
         match event.call.clone() {
@@ -61,7 +61,7 @@ impl Layout {
                     self.serve(Call::Madvise { address, bytes, advice }, event, &mut changes, |_, _| {});
                 }
             }
-            // Over itself nothing moves.
+            // A mapping cannot be moved onto itself.
             trace::Call::Mremap { address, old_bytes, new_bytes, .. }
                 if event.result as u64 != address
                     && (event.result as u64) < address.saturating_add(old_bytes)
@@ -82,7 +82,7 @@ impl Layout {
                     layout.mean_instead(recorded, pages(new_bytes), to);
                 });
             }
-            // A heap does not end before it begins: no kernel has let that succeed.
+            // A heap cannot end before it begins: no kernel has let that succeed.
             trace::Call::Brk { .. } if self.heap.is_some_and(|begin| (event.result as u64) < begin) => {
                 changes.push(Change::Call(event.clone()));
             }
@@ -96,7 +96,7 @@ impl Layout {
         changes
     }
 
-    /// The recorded end of the heap is moved; the first time that says where it begins.
+    /// Moves the recorded end of the heap. The first call shows where the heap begins.
     fn move_heap(&mut self, event: &Event, recorded: u64, changes: &mut Vec<Change>) {
         if self.heap.is_none() {
             self.heap = Some(recorded);
@@ -112,7 +112,7 @@ impl Layout {
         });
     }
 
-    /// Has a call served, and does something with what it returned unless it failed.
+    /// Has the policy serve a call, and passes its result to `then` unless it failed.
     fn serve(&mut self, call: Call, event: &Event, changes: &mut Vec<Change>, then: impl FnOnce(&mut Layout, u64)) {
         let heap = self.heap_place(self.heap.unwrap_or_default());
         let Some(pool) = &mut self.pool else { return };
@@ -120,13 +120,13 @@ impl Layout {
         if is_error(result) { changes.push(Change::Refused) } else { then(self, result as u64) }
     }
 
-    /// Whether all of a recorded range is these addresses already.
+    /// Whether all of a recorded range is already translated to `to`.
     fn means(&self, recorded: u64, bytes: u64, to: u64) -> bool {
         self.parts(recorded, pages(bytes)) == [(to, pages(bytes))]
             && self.pieces.range(..=recorded).next_back().is_some_and(|(_, piece)| recorded < piece.end)
     }
 
-    /// Gives a recorded range a meaning in place of the one that it had.
+    /// Replaces the translation of a recorded range.
     fn mean_instead(&mut self, recorded: u64, bytes: u64, to: u64) {
         self.forget(recorded, recorded.saturating_add(bytes));
         self.mean(recorded, bytes, to);

@@ -1,7 +1,7 @@
-//! Addresses under a policy of pages of a pool: what `policy::pool` does to the program's calls, made on addresses and VMAs
+//! Addresses under a pool policy: applies the actions of `policy::pool` for the program's calls to addresses and VMAs
 //! without content.
 //!
-//! The pool gives what is asked of it: how many pages it has, a model does not know.
+//! The pool never runs out: a model does not know how many pages it has.
 
 use std::convert::Infallible;
 
@@ -25,7 +25,7 @@ const ENOMEM: i64 = -12;
 const EFAULT: i64 = -14;
 const EEXIST: i64 = -17;
 
-/// A VMA, as far as a call asks for it. Those side by side that are alike are one.
+/// The properties of a VMA that calls depend on. Adjacent VMAs with the same properties are one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mapped {
     protection: u64,
@@ -34,53 +34,53 @@ struct Mapped {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Backing {
-    /// How far it was moved with its content, which keeps it apart from its new neighbours (`vma->vm_pgoff`).
+    /// How far it was moved with its content. It prevents merging with new neighbours (`vma->vm_pgoff`).
     Anonymous {
         moved_by: u64,
     },
-    /// Each mapping of pages of a pool has a file of its own.
+    /// Each mapping of pool pages has a file of its own.
     Pool {
         number: u64,
     },
     File,
 }
 
-/// A process whose memory comes from a pool where it can.
+/// A process whose memory comes from a pool if possible.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
     mechanism: Mechanism,
-    /// What the program sees, and what the kernel has.
+    /// The program's view of its memory, and the kernel's.
     views: Views,
     vmas: Ranges<Mapped>,
-    /// Mappings of pages of the pool that there have been.
+    /// Number of pool mappings so far.
     mappings: u64,
 }
 
 impl Pool {
-    /// One without memory. Calls count in the base pages of 4K with which they were recorded, whatever the machine has.
+    /// A process without memory. Calls count in the 4K base pages with which they were recorded, whatever the machine has.
     pub fn new(mechanism: Mechanism) -> Pool {
         let mechanism = Mechanism { base: PageSize::K4, ..mechanism };
         Pool { mechanism, views: Views::default(), vmas: Ranges::default(), mappings: 0 }
     }
 
-    /// That of a copy that fork makes.
+    /// The state of a copy made by fork.
     pub fn forked(&self) -> Pool {
         Pool { views: self.views.forked(), ..self.clone() }
     }
 
-    /// That of a process that loads another program.
+    /// The state of a process that loads another program.
     pub fn executed(&self) -> Pool {
         Pool { mappings: self.mappings, ..Pool::new(self.mechanism) }
     }
 
-    /// Notes memory that the program had when it began.
+    /// Adds memory that the program had when it began.
     pub fn begins_with(&mut self, begin: u64, bytes: u64, protection: u64, is_anonymous: bool) {
         let backing = if is_anonymous { Backing::Anonymous { moved_by: 0 } } else { Backing::File };
         self.vmas.set(begin, begin.saturating_add(bytes), Mapped { protection, backing });
     }
 
-    /// Does to a call of the program, at its addresses, what the policy does, and gives its result. `heap` is where the
-    /// kernel's heap begins; `event` is the call as it was recorded.
+    /// Serves a call of the program, at its addresses, as the policy does, and returns its result. `heap` is the
+    /// beginning of the kernel's heap; `event` is the call as it was recorded.
     pub fn serve(&mut self, call: Call, event: &Event, heap: u64, taken: &mut Taken, changes: &mut Vec<Change>) -> i64 {
         let Pool { mechanism, views, vmas, mappings } = self;
         let going = match call {
@@ -102,11 +102,11 @@ impl Pool {
     }
 }
 
-/// A kernel that has addresses and VMAs, and passes on what happens to memory.
+/// A kernel that manages addresses and VMAs, and records the changes to memory.
 struct Addresses<'a> {
-    /// The call that the program came for.
+    /// The program's own call.
     own: Call,
-    /// What was recorded of it.
+    /// The recorded event of that call.
     event: &'a Event,
     heap: u64,
     page_bytes: u64,
@@ -117,7 +117,7 @@ struct Addresses<'a> {
 }
 
 impl Addresses<'_> {
-    /// Makes a call, which succeeds where a kernel with enough memory lets it.
+    /// Makes a call. It succeeds if a kernel with enough memory lets it succeed.
     fn make(&mut self, call: &Call) -> i64 {
         match *call {
             Call::Mmap { .. } => self.mmap(call),
@@ -139,7 +139,7 @@ impl Addresses<'_> {
             Call::Madvise { bytes: 0, .. } => 0,
             Call::Madvise { address, bytes, advice } => self.tell(trace::Call::Madvise { address, bytes, advice }, 0),
             Call::Brk { .. } => self.heap as i64,
-            // No trace has them.
+            // Traces do not contain these calls.
             Call::ProcessMadvise { .. } | Call::Prctl { .. } | Call::OnRange { .. } => 0,
         }
     }
@@ -149,7 +149,7 @@ impl Addresses<'_> {
         result
     }
 
-    /// That of the file which the program maps, if it does.
+    /// The file system of the file that the program maps, if it maps one.
     fn file_system(&self) -> Option<u64> {
         match self.event.call {
             trace::Call::Mmap { file_system, .. } => file_system,
@@ -191,7 +191,7 @@ impl Addresses<'_> {
 
     fn mremap(&mut self, (old, old_bytes): (u64, u64), new_bytes: u64, flags: u64, target: u64) -> i64 {
         let (old_end, grown_end) = (old.saturating_add(old_bytes), old.saturating_add(new_bytes));
-        // What grows must be one VMA (`check_prep_vma`, mm/mremap.c).
+        // A range that grows must be one VMA (`check_prep_vma`, mm/mremap.c).
         if new_bytes > old_bytes && self.vmas.within(old, old_end).len() > 1 {
             return EFAULT;
         }
@@ -279,7 +279,7 @@ impl Kernel for Addresses<'_> {
 }
 
 impl PoolKernel for Addresses<'_> {
-    /// Of the calls of which a part is made, no trace has any.
+    /// Traces contain no calls that are made on a part only.
     fn own_call_on(&mut self, _: (u64, u64)) -> Result<i64, Infallible> {
         Ok(0)
     }

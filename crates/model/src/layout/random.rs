@@ -1,65 +1,65 @@
-//! Where Linux puts a program with randomisation (`randomize_va_space` 2), and without it.
+//! Models where Linux places a program with randomisation (`randomize_va_space` 2), and without it.
 //!
-//! Sources, Linux 6.18: `mmap_base` and `arch_mmap_rnd` (arch/x86/mm/mmap.c; 28 bits of `vm.mmap_rnd_bits` on x86-64), `randomize_stack_top`
-//! (mm/util.c; `STACK_RND_MASK` of arch/x86/include/asm/elf.h), the load bias of programs (`load_elf_binary`, fs/binfmt_elf.c)
-//! and `arch_randomize_brk` (arch/x86/kernel/process.c). Everything moves by whole pages: where in its page a stack begins
-//! (`arch_align_stack`) is not modelled.
+//! Sources, Linux 6.18: `mmap_base` and `arch_mmap_rnd` (arch/x86/mm/mmap.c; 28 bits of `vm.mmap_rnd_bits` on x86-64),
+//! `randomize_stack_top` (mm/util.c; `STACK_RND_MASK` of arch/x86/include/asm/elf.h), the load bias of programs
+//! (`load_elf_binary`, fs/binfmt_elf.c) and `arch_randomize_brk` (arch/x86/kernel/process.c). Everything moves by whole
+//! pages: the offset of a stack in its page (`arch_align_stack`) is not modelled.
 
 use trace::Image;
 
 use super::Scheme;
 use super::linux::{Home, LEAST_GAP_BYTES, PAGE, STACK_BYTES, STACK_END, STACK_GUARD_PAGES};
 
-/// Pages by which the heap may begin behind its program, and one (`randomize_page` with 1G).
+/// Number of pages by which the heap may begin behind its program, plus one (`randomize_page` with 1G).
 const HEAP_PAGES: u64 = (1 << 30) / PAGE;
 
-/// How far Linux randomises addresses: bits of page numbers.
+/// The amount of address randomisation in Linux, as bits of page numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bits {
-    /// Of mappings and programs (`vm.mmap_rnd_bits`).
+    /// For mappings and programs (`vm.mmap_rnd_bits`).
     mappings: u32,
-    /// Of the stack.
+    /// For the stack.
     stack: u32,
 }
 
 impl Bits {
-    /// Those of x86-64.
+    /// The bits on x86-64.
     const X86_64: Bits = Bits { mappings: 28, stack: 22 };
-    /// Those of 64-bit RISC-V, whose programs may have 38 bits of address (arch/riscv/Kconfig, `ARCH_MMAP_RND_BITS_MIN`, which is the
-    /// default; `STACK_RND_MASK` of arch/riscv/include/asm/elf.h).
+    /// The bits on 64-bit RISC-V, whose programs may have 38-bit addresses (arch/riscv/Kconfig,
+    /// `ARCH_MMAP_RND_BITS_MIN`, which is the default; `STACK_RND_MASK` of arch/riscv/include/asm/elf.h).
     const RISC_V: Bits = Bits { mappings: 18, stack: 18 };
 
-    /// For programs that have so many bits of address.
+    /// The bits for programs with `bits` bits of address.
     pub fn of_addresses(bits: u32) -> Bits {
         if bits < STACK_END.ilog2() + 1 { Bits::RISC_V } else { Bits::X86_64 }
     }
 }
 
-/// One of the layouts that randomisation makes.
+/// One random layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Draw {
-    /// Chooses it.
+    /// Selects the layout.
     pub seed: u64,
-    /// How far it may go.
+    /// The amount of randomisation.
     pub bits: Bits,
 }
 
-/// Where the parts of a program begin or end.
+/// The addresses at which the parts of a program begin or end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Places {
-    /// Where a position-independent program goes.
+    /// The address of a position-independent program.
     pub program: u64,
     /// The end of mappings.
     pub mmap_base: u64,
     /// The end of the stack.
     pub stack_end: u64,
-    /// From the end of the program to its heap.
+    /// Distance from the end of the program to its heap.
     pub heap_gap_bytes: u64,
-    /// Below the end of mappings, or of the interpreter: the vdso and its data.
+    /// Size of the vdso and its data, which are below the end of mappings, or below the interpreter.
     pub vdso_bytes: u64,
-    /// Bytes of a base page.
+    /// Base page size in bytes.
     pub base_bytes: u64,
-    /// What aligned mappings are aligned for.
+    /// The alignment of aligned mappings.
     pub huge_bytes: Option<u64>,
 }
 
@@ -70,25 +70,25 @@ impl Default for Places {
 }
 
 impl Places {
-    /// Those of a program of a process: each has a draw of its own.
+    /// The places of a program of a process: each program has a draw of its own.
     pub fn of(scheme: Scheme, image: Image) -> Places {
         let number = u64::from(image.process) << 32 | u64::from(image.execs);
         scheme.draw.map_or_else(|| Places::fixed(scheme.home), |draw| Places::drawn(draw, scheme.home, number))
     }
 
-    /// Those without randomisation.
+    /// The places without randomisation.
     fn fixed(Home { base_bytes, huge_bytes, program, stack_end, vdso_bytes }: Home) -> Places {
         let mmap_base = stack_end - LEAST_GAP_BYTES;
         Places { program, mmap_base, stack_end, heap_gap_bytes: 0, vdso_bytes, base_bytes, huge_bytes }
     }
 
-    /// Those of the `number`th program that is loaded in a layout.
+    /// The places of the `number`th program that is loaded in a layout.
     fn drawn(draw: Draw, home: Home, number: u64) -> Places {
         let Draw { seed, bits } = draw;
         let mut random = Random(mixed(seed ^ mixed(number)));
         let mut below = |pages: u64| random.next() % pages * PAGE / home.base_bytes * home.base_bytes;
         let stack_pages = 1 << bits.stack;
-        // The gap is for all that the stack may grow to and be moved by (`stack_maxrandom_size`).
+        // The gap covers the stack's maximum growth and its random offset (`stack_maxrandom_size`).
         let gap_bytes =
             (STACK_BYTES + STACK_GUARD_PAGES * home.base_bytes + (stack_pages - 1) * PAGE).max(LEAST_GAP_BYTES);
         Places {
@@ -101,7 +101,7 @@ impl Places {
     }
 }
 
-/// Numbers that look random (SplitMix64; Steele, Lea and Flood 2014).
+/// A generator of pseudorandom numbers (SplitMix64; Steele, Lea and Flood 2014).
 struct Random(u64);
 
 impl Random {

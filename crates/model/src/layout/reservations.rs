@@ -1,6 +1,6 @@
-//! Mappings of which a program unmaps both ends, so that what stays is aligned as it wants it: arenas of glibc and jemalloc,
-//! heaps of V8 and of Java. How much goes at the beginning depends on where the mapping lies, so what was recorded is not what
-//! the program would have done on Linux: there it would have kept the aligned part of what it got there.
+//! Mappings of which a program unmaps both ends to keep an aligned part: arenas of glibc and jemalloc, heaps of V8 and
+//! of Java. The amount unmapped at the beginning depends on the mapping's address. So the recorded calls are not those
+//! that the program would have made on Linux, where it would have kept the aligned part of its mapping there.
 
 use std::collections::BTreeMap;
 
@@ -9,41 +9,41 @@ use trace::{Call, Event};
 
 use super::linux::{PAGE, pages};
 
-/// Smaller alignments are left as they come: no size of page or folio that is simulated depends on them, and lengths that are
-/// unmapped by chance look like them.
+/// Smaller alignments are ignored: no simulated page or folio size depends on them, and ranges that are unmapped by
+/// chance look like them.
 const LEAST_BYTES: u64 = 64 << 10;
 
-/// A mapping that is not in use yet, as far as its calls tell.
+/// A mapping that is not in use yet, as far as its calls show.
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
-    /// Where it ends, as recorded.
+    /// The recorded end of the mapping.
     end: u64,
-    /// What is left of it, as recorded.
+    /// The recorded range that is left of it.
     kept: (u64, u64),
-    /// Where it lies, and where what is left of it does.
+    /// Its address in Linux's layout, and the address of the part that is left.
     to: u64,
     kept_to: u64,
-    /// It can be used without a call: only the calls that follow at once say what it is for.
+    /// The program can use it without a further call, so only the calls that follow at once show its purpose.
     is_open: bool,
 }
 
-/// What comes of unmapping an end.
+/// The result of unmapping an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trimmed {
-    /// All of the mapping, as recorded.
+    /// The whole mapping, as recorded.
     pub recorded: (u64, u64),
-    /// What is left: where it begins as recorded, its bytes, and where it lies.
+    /// The part that is left: its recorded address, its bytes, and its address in Linux's layout.
     pub kept: (u64, u64, u64),
-    /// What of Linux's addresses goes: beginnings and bytes.
+    /// The ranges to unmap in Linux's layout: addresses and bytes.
     pub unmapped: Vec<(u64, u64)>,
 }
 
-/// Mappings that may be cut, by the recorded address.
+/// Mappings that may be trimmed, by recorded address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reservations(BTreeMap<u64, Reservation>);
 
 impl Reservations {
-    /// A new mapping lies there, which was recorded at an address.
+    /// Notes a new mapping at `to`, which was recorded at the address `recorded`.
     pub fn note(&mut self, call: &Call, recorded: u64, to: u64) {
         if let Call::Mmap { bytes, protection, flags, .. } = *call
             && flags & map::ANONYMOUS != 0
@@ -56,7 +56,7 @@ impl Reservations {
         }
     }
 
-    /// A call was made: what it puts to use is no reservation any more.
+    /// Processes a call: a mapping that it puts to use is no longer a reservation.
     pub fn hear(&mut self, event: &Event) {
         let used = match event.call {
             Call::Munmap { .. } => return,
@@ -69,8 +69,8 @@ impl Reservations {
         self.0.retain(|begin, reservation| !reservation.is_open && (reservation.end <= used.0 || end <= *begin));
     }
 
-    /// A program unmaps a recorded range: what comes of it if that leaves an aligned part of a reservation; `None` if the range
-    /// is nothing but that.
+    /// Handles the unmapping of a recorded range. Returns the result if that leaves an aligned part of a reservation;
+    /// otherwise `None`.
     pub fn trim(&mut self, address: u64, bytes: u64) -> Option<Trimmed> {
         let (begin, reservation) = self.0.range(..=address).next_back().map(|(begin, found)| (*begin, *found))?;
         let trimmed = reservation.without(begin, (address, address.saturating_add(bytes)));
@@ -91,10 +91,10 @@ impl Reservation {
             (first, end) if to == end && end == self.end && first < from => (first, from),
             _ => return None,
         };
-        // An end that is unmapped is shorter than the alignment, and both are together as long, or a page less.
+        // Each unmapped end is shorter than the alignment, and together they are as long as it, or a page shorter.
         let (head, tail) = (kept.0 - begin, self.end - kept.1);
         let alignment = (head + tail).max(head + PAGE).next_power_of_two();
-        // Nobody reserves more for an alignment than for what is to be aligned.
+        // No program reserves more for an alignment than for the aligned part.
         let is_for_alignment = head <= (self.end - begin) / 2 && alignment >= LEAST_BYTES;
         if !is_for_alignment || !kept.0.is_multiple_of(alignment) {
             return None;
@@ -102,7 +102,7 @@ impl Reservation {
         let kept_to = self.to.next_multiple_of(alignment);
         let all_end = self.to + (self.end - begin);
         let bytes = (kept.1 - kept.0).min(all_end.checked_sub(kept_to)?);
-        // What follows is unmapped with the other end.
+        // Anything behind the kept part is unmapped with the other end.
         let rest = if tail > 0 { (kept_to + bytes, all_end) } else { (all_end, all_end) };
         let gone = [(self.kept_to, kept_to), rest].into_iter().filter(|(from, to)| from < to);
         let unmapped = gone.map(|(from, to)| (from, to - from)).collect();
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     const M: u64 = 1 << 20;
-    /// Where a mapping was recorded, and where it is.
+    /// The recorded address of a mapping, and its address in Linux's layout.
     const FROM: u64 = 0x40_0017_7000;
     const TO: u64 = 0x7fff_e030_1000;
 
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_a_program_aligns_is_aligned_where_it_lies() {
-        // 16M and up to 16M more: at the beginning what is missing, then the rest.
+        // 16M and up to 16M more: the beginning up to the alignment is unmapped, then the rest.
         let mut reservations = reserved(32 * M, 0);
         let aligned = FROM.next_multiple_of(16 * M);
         let first = reservations.trim(FROM, aligned - FROM).unwrap();
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn an_end_that_is_missing_is_none() {
-        // Where it was recorded it was aligned already; here it is not.
+        // The recorded address was already aligned; the address here is not.
         let mut reservations = Reservations::default();
         let call = Call::Mmap {
             address: 0,

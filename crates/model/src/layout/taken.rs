@@ -1,4 +1,4 @@
-//! Which addresses are taken, and the gaps between them, from which Linux takes the highest that is large enough.
+//! The addresses in use, and the gaps between them. Linux uses the highest gap that is large enough.
 
 use std::collections::BTreeMap;
 
@@ -8,36 +8,37 @@ use super::Places;
 use super::linux::{EMULATED, LOWEST, STACK_END};
 
 /// File systems whose files `thp_get_unmapped_area` places (`file_operations::get_unmapped_area`), by their numbers in
-/// include/uapi/linux/magic.h: ext2 to ext4, XFS, Btrfs, EROFS, FUSE. tmpfs aligns where it has large pages, which no policy
-/// enables (`shmem_get_unmapped_area`, mm/shmem.c); overlayfs and network file systems have no such operation.
+/// include/uapi/linux/magic.h: ext2 to ext4, XFS, Btrfs, EROFS, FUSE. tmpfs aligns if its large pages are enabled,
+/// which no policy does (`shmem_get_unmapped_area`, mm/shmem.c); overlayfs and network file systems have no such
+/// operation.
 const ALIGNING: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xe0f5_e1e2, 0x6573_5546];
 
-/// What a new mapping is asked for, as far as it decides the place.
+/// The parameters of a new mapping that determine its address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub bytes: u64,
     pub flags: u64,
-    /// Where in its file, in bytes.
+    /// Offset in its file, in bytes.
     pub offset: u64,
-    /// That of the file, as statfs(2) calls it; `None` where the trace does not tell.
+    /// The type of the file's file system, as statfs(2) reports it; `None` if the trace does not contain it.
     pub file_system: Option<u64>,
-    /// The program says where it would like to have it.
+    /// Whether the program passes an address as a hint.
     pub has_hint: bool,
 }
 
-/// What a place is congruent to.
+/// An alignment with an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Alignment {
-    /// A power of two.
+    /// The alignment, a power of two.
     pub bytes: u64,
-    /// What the place is congruent to, modulo these bytes.
+    /// The address is congruent to this, modulo `bytes`.
     pub offset: u64,
 }
 
 impl Alignment {
-    /// That of a new mapping. Anonymous memory for which the program asks for a place is not
-    /// aligned (`__get_unmapped_area`, mm/mmap.c), nor is shared memory (`shmem_get_unmapped_area`, mm/shmem.c, where no large
-    /// pages of it are enabled).
+    /// The alignment of a new mapping. Anonymous memory for which the program passes a hint is not aligned
+    /// (`__get_unmapped_area`, mm/mmap.c). Shared memory is not aligned either (`shmem_get_unmapped_area`, mm/shmem.c,
+    /// if its large pages are disabled).
     fn of_mapping(asked: &Asked, huge_bytes: u64) -> Option<Alignment> {
         let Asked { bytes, flags, offset, file_system, has_hint } = *asked;
         match flags & map::ANONYMOUS != 0 {
@@ -48,29 +49,30 @@ impl Alignment {
         }
     }
 
-    /// That of a file: where a whole huge page of it is mapped (`__thp_get_unmapped_area`, mm/huge_memory.c).
+    /// The alignment of a file mapping, if it contains a whole huge page of the file (`__thp_get_unmapped_area`,
+    /// mm/huge_memory.c).
     fn of_file(offset: u64, bytes: u64, huge_bytes: u64) -> Option<Alignment> {
         let first = offset.checked_next_multiple_of(huge_bytes)?;
         let has_whole = first.checked_add(huge_bytes)? <= offset.checked_add(bytes)?;
         has_whole.then_some(Alignment { bytes: huge_bytes, offset })
     }
 
-    /// That of anonymous memory: whole huge pages are aligned.
+    /// The alignment of anonymous memory: whole huge pages are aligned.
     fn of_memory(bytes: u64, huge_bytes: u64) -> Option<Alignment> {
         (bytes >= huge_bytes && bytes.is_multiple_of(huge_bytes)).then_some(Alignment { bytes: huge_bytes, offset: 0 })
     }
 }
 
-/// Ranges of addresses that are taken, by whole base pages.
+/// The ranges of addresses in use, in whole base pages.
 #[derive(Clone, Debug)]
 pub(super) struct Taken {
-    /// Where each begins and ends.
+    /// The end of each range, by its beginning.
     ranges: BTreeMap<u64, u64>,
-    /// What the highest gap ends at.
+    /// The end of the highest gap.
     end: u64,
-    /// Bytes of a base page.
+    /// Base page size in bytes.
     base_bytes: u64,
-    /// What mappings of whole large pages are aligned for.
+    /// The alignment for mappings of whole large pages.
     huge_bytes: Option<u64>,
 }
 
@@ -81,13 +83,13 @@ impl Default for Taken {
 }
 
 impl Taken {
-    /// Nothing, below the vdso behind which `mmap_base` is.
+    /// No ranges in use, below the vdso, which ends at `mmap_base`.
     pub fn below(places: &Places) -> Taken {
         let end = places.mmap_base - places.vdso_bytes;
         Taken { ranges: BTreeMap::new(), end, base_bytes: places.base_bytes, huge_bytes: places.huge_bytes }
     }
 
-    /// Where the last range ends that begins below an address.
+    /// The end of the last range that begins below an address.
     pub fn last_end_below(&self, address: u64) -> Option<u64> {
         self.ranges.range(..address).next_back().map(|(_, end)| *end)
     }
@@ -96,8 +98,9 @@ impl Taken {
         self.last_end_below(end).is_none_or(|taken| taken <= begin)
     }
 
-    /// Whether a mapping that ends somewhere may end at another place: there it is shorter, or still in its last base page, or
-    /// what it grows by is free. Linux makes whole pages of both lengths first (`do_mremap`, mm/mremap.c).
+    /// Whether a mapping that ends at `old_end` may end at `new_end` instead: it becomes shorter, stays in its last
+    /// base page, or grows into free addresses. Linux first rounds both lengths up to whole pages (`do_mremap`,
+    /// mm/mremap.c).
     pub fn may_end_at(&self, old_end: u64, new_end: u64) -> bool {
         let (old_end, new_end) = (self.whole(old_end), self.whole(new_end));
         new_end <= old_end || self.is_free(old_end, new_end)
@@ -125,8 +128,8 @@ impl Taken {
         }
     }
 
-    /// Takes the place that a program would like, if it is free (`arch_get_unmapped_area_topdown`,
-    /// arch/x86/kernel/sys_x86_64.c). Too low a one is raised first (`round_hint_to_min`, mm/mmap.c).
+    /// Takes the address of a hint, if it is free (`arch_get_unmapped_area_topdown`, arch/x86/kernel/sys_x86_64.c). A
+    /// hint that is too low is raised first (`round_hint_to_min`, mm/mmap.c).
     fn place_at(&mut self, hint: u64, bytes: u64) -> Option<u64> {
         let to = (hint / self.base_bytes * self.base_bytes).max(LOWEST);
         let end = to.checked_add(bytes).filter(|end| *end <= STACK_END)?;
@@ -136,11 +139,11 @@ impl Taken {
         })
     }
 
-    /// Takes a place for a new mapping: the one that the program would like, if it does and it is free, or the highest gap.
+    /// Takes an address for a new mapping: that of the hint, if there is one and it is free, or the highest gap.
     pub fn place_for(&mut self, asked: &Asked, hint: u64) -> u64 {
-        // Linux makes whole pages of what is asked for before it looks at anything else (`do_mmap`, mm/mmap.c).
+        // Linux rounds the length up to whole pages before anything else (`do_mmap`, mm/mmap.c).
         let bytes = self.whole(asked.bytes);
-        // Recorded in pages of 4K, it may lie inside a larger one. Linux refuses that.
+        // An offset recorded in pages of 4K may be inside a larger page. Linux refuses that, so it is rounded down.
         let offset = asked.offset / self.base_bytes * self.base_bytes;
         let asked = Asked { bytes, offset, ..*asked };
         let wanted = if asked.has_hint { self.place_at(hint, bytes) } else { None };
@@ -148,14 +151,14 @@ impl Taken {
         wanted.unwrap_or_else(|| self.place(bytes, aligned))
     }
 
-    /// Takes the highest gap for so many bytes of anonymous memory, aligned if they are whole large pages.
+    /// Takes the highest gap for `bytes` of anonymous memory, aligned if these are whole large pages.
     pub fn place_memory(&mut self, bytes: u64) -> u64 {
         let bytes = self.whole(bytes);
         let aligned = self.huge_bytes.and_then(|huge_bytes| Alignment::of_memory(bytes, huge_bytes));
         self.place(bytes, aligned)
     }
 
-    /// Takes the highest gap for so many bytes, aligned where that is asked for.
+    /// Takes the highest gap for `bytes`, with an alignment if one is requested.
     pub fn place(&mut self, bytes: u64, aligned: Option<Alignment>) -> u64 {
         let bytes = self.whole(bytes);
         let to = match aligned.and_then(|aligned| Some((aligned, self.gap(bytes.checked_add(aligned.bytes)?)?.0))) {
@@ -163,15 +166,15 @@ impl Taken {
                 0 => begin + bytes,
                 rest => begin + rest,
             },
-            // No program has used up all addresses.
+            // Programs never use up all addresses.
             None => self.gap(bytes).map_or(EMULATED, |(begin, _)| begin),
         };
         self.ranges.insert(to, to + bytes);
         to
     }
 
-    /// A place for whole pages of a pool: the first page of it that the program would like, if it does (not 0) and there is
-    /// room, or the highest (`hugetlb_get_unmapped_area`, mm/hugetlb.c).
+    /// Takes an address for whole pages of a pool: the first page at or after the hint, if there is one (not 0) and
+    /// there is room, or the highest gap (`hugetlb_get_unmapped_area`, mm/hugetlb.c).
     pub fn place_in_pages(&mut self, hint: u64, bytes: u64, page_bytes: u64) -> u64 {
         let wanted = hint.checked_next_multiple_of(page_bytes).filter(|hint| *hint != 0);
         let wanted = wanted.and_then(|hint| self.place_at(hint, bytes));
@@ -180,16 +183,16 @@ impl Taken {
 
     fn highest(&self, bytes: u64, page_bytes: u64) -> u64 {
         let gap = bytes.checked_add(page_bytes - self.base_bytes).and_then(|bytes| self.gap(bytes));
-        // No program has used up all addresses.
+        // Programs never use up all addresses.
         gap.map_or(EMULATED, |(_, end)| (end - bytes) / page_bytes * page_bytes)
     }
 
-    /// Whole base pages for so many bytes.
+    /// Rounds a number of bytes up to whole base pages.
     fn whole(&self, bytes: u64) -> u64 {
         bytes.checked_next_multiple_of(self.base_bytes).unwrap_or(!(self.base_bytes - 1))
     }
 
-    /// The upper end of the highest gap: where so many bytes begin and end there.
+    /// The upper end of the highest gap: the beginning and the end of `bytes` there.
     pub fn gap(&self, bytes: u64) -> Option<(u64, u64)> {
         let mut end = self.end;
         for (at, until) in self.ranges.range(..end).rev() {

@@ -1,4 +1,4 @@
-//! Recorded addresses and those that Linux chooses.
+//! Translates recorded addresses to those that Linux chooses.
 
 use super::linux::{HUGE, MMAP_BASE, PROGRAM, STACK_END, VDSO_BYTES};
 use super::*;
@@ -33,11 +33,11 @@ fn mappings_go_downwards_and_whole_huge_pages_are_aligned() {
     let huge = mmap(&mut layout, EMULATED + 12288, 32 << 20);
     assert_eq!(huge % HUGE, 0);
     assert!(huge + (32 << 20) <= TOP - 12288 && huge + (32 << 20) + HUGE > TOP - 12288);
-    // The hole above it is used by what fits.
+    // A small mapping fits in the hole above it.
     assert!(mmap(&mut layout, EMULATED + (64 << 20), 4096) > huge);
     assert_eq!(layout.address(EMULATED + 8192 + 5), TOP - 12288 + 5);
     assert_eq!(layout.address(77), 77);
-    // What goes leaves a gap, which is used again.
+    // Unmapping leaves a gap, which is used again.
     assert_eq!(calls(&mut layout, Call::Munmap { address: EMULATED, bytes: 8192 }, 0).len(), 1);
     assert_eq!(mmap(&mut layout, EMULATED, 4096), TOP - 4096);
 }
@@ -49,17 +49,17 @@ fn mmap_at(layout: &mut Layout, hint: u64, recorded: u64, bytes: u64, flags: u64
 
 const PRIVATE: u64 = 0x22;
 
-/// As Linux 6.18 answered without randomisation.
+/// The results of Linux 6.18 without randomisation.
 #[test]
 fn what_a_program_asks_for_it_gets_where_there_is_room() {
     let mut layout = Layout::default();
-    // A number of the program's own, which is not aligned for large pages.
+    // A constant of the program, which is not aligned for large pages.
     assert_eq!(mmap_at(&mut layout, 0x1234_5678_9000, EMULATED, 2 * HUGE, PRIVATE), 0x1234_5678_9000);
     assert_eq!(mmap_at(&mut layout, 0x1000, EMULATED + 2 * HUGE, 4096, PRIVATE), 0x10000);
     assert_eq!(mmap_at(&mut layout, 0x2000_0000_0123, EMULATED + 3 * HUGE, 4096, PRIVATE), 0x2000_0000_0000);
     let above_all = mmap_at(&mut layout, 0x8000_0000_0000, EMULATED + 4 * HUGE, 4096, PRIVATE);
     assert_eq!(above_all, TOP - 4096);
-    // There is something already.
+    // The address is already in use.
     let taken = mmap_at(&mut layout, 0x1234_5678_a000, EMULATED + 5 * HUGE, 2 * HUGE, PRIVATE);
     assert_eq!(taken, TOP - 4096 - 2 * HUGE);
 }
@@ -77,7 +77,7 @@ fn what_is_asked_for_beside_a_mapping_is_beside_it_here() {
     assert_eq!(mmap_at(&mut layout, own, own, 4096, PRIVATE), own);
 }
 
-/// As Linux 6.18 answered, where no large pages of shared memory are enabled.
+/// The results of Linux 6.18, with large pages of shared memory disabled.
 #[test]
 fn only_what_can_have_a_large_page_is_aligned() {
     let mut layout = Layout::default();
@@ -92,7 +92,7 @@ fn only_what_can_have_a_large_page_is_aligned() {
     };
     assert_eq!(file(EMULATED + 4 * HUGE, HUGE + 4096, 0, ext4) % HUGE, 0);
     assert_eq!(file(EMULATED + 6 * HUGE, 2 * HUGE, 4096, None) % HUGE, 4096);
-    // No whole 2M of the file is in it: it is where there is room.
+    // It contains no whole 2M of the file, so it is placed where there is room.
     assert_ne!(file(EMULATED + 9 * HUGE, HUGE + 4096, 4096, ext4) % HUGE, 4096);
     // tmpfs without large pages places it where there is room, directly below the last one.
     let bytes = 3 * HUGE + 4096;
@@ -100,7 +100,7 @@ fn only_what_can_have_a_large_page_is_aligned() {
     assert_eq!(file(EMULATED + 16 * HUGE, bytes, 0, tmpfs), last - bytes);
 }
 
-/// glibc's arenas, with what it unmaps on both sides under QEMU.
+/// glibc's arenas, with the ranges that it unmaps on both sides under QEMU.
 #[test]
 fn an_aligned_part_that_is_cut_out_is_aligned_here() {
     const ARENA: u64 = 64 << 20;
@@ -125,7 +125,7 @@ fn an_aligned_part_that_is_cut_out_is_aligned_here() {
     assert_eq!(gone.iter().map(bytes).sum::<u64>(), ARENA);
     assert_eq!(layout.address(arena), reserved.next_multiple_of(ARENA));
     assert_eq!(layout.address(arena + ARENA - 1), reserved.next_multiple_of(ARENA) + ARENA - 1);
-    // What was unmapped is free.
+    // The unmapped range is free.
     let next = mmap(&mut layout, EMULATED + 4 * ARENA, 4096);
     assert!(next < TOP - 12288 && next >= reserved.next_multiple_of(ARENA) + ARENA, "{next:#x}");
 }
@@ -172,7 +172,7 @@ fn a_program_its_heap_and_its_stack_are_where_linux_puts_them() {
     assert_eq!(mmap(&mut layout, EMULATED + (40 << 20), 8192), MMAP_BASE - VDSO_BYTES - 8192);
 }
 
-/// As Linux 6.12 and 7.2 of arm64 said in /proc/self/maps, with addresses of 48 bits, and 6.12 with pages of 16K.
+/// As in /proc/self/maps of Linux 6.12 and 7.2 on arm64, with 48-bit addresses, and of 6.12 with pages of 16K.
 #[test]
 fn a_program_of_arm64_has_all_addresses_up_to_its_stack() {
     const END: u64 = 1 << 47;
@@ -190,7 +190,8 @@ fn a_program_of_arm64_has_all_addresses_up_to_its_stack() {
     assert_eq!(Home::of("x86_64", 4096, Some(HUGE), Some(6)).vdso_bytes, 0x6000);
 }
 
-/// As Linux 6.12 for arm64 said in /proc/self/maps: with pages of 16K, memory of whole 32M is aligned, and memory of whole 2M is not.
+/// As in /proc/self/maps of Linux 6.12 for arm64: with pages of 16K, memory of whole 32M is aligned, and memory of
+/// whole 2M is not.
 #[test]
 fn mappings_have_the_pages_of_their_kernel() {
     const KIB: u64 = 1 << 10;
@@ -203,14 +204,14 @@ fn mappings_have_the_pages_of_their_kernel() {
     assert_eq!(mmap(&mut of_4k, EMULATED, 2 * HUGE) % HUGE, 0);
     assert_eq!(mmap(&mut of_16k, EMULATED, 2 * HUGE), base(16 * KIB) - 2 * HUGE);
     assert_eq!(mmap(&mut of_16k, EMULATED + 8 * HUGE, 32 << 20) % (32 << 20), 0);
-    // What is left of a page belongs to the mapping, and is free again with it.
+    // The rest of the last page belongs to the mapping, and is freed with it.
     assert_eq!(mmap(&mut of_4k, EMULATED + 4 * HUGE, 20 * KIB), base(4 * KIB) - 20 * KIB);
     let (two, next) = (base(16 * KIB) - 2 * HUGE - 32 * KIB, base(16 * KIB) - 2 * HUGE - 48 * KIB);
     assert_eq!(mmap(&mut of_16k, EMULATED + 4 * HUGE, 20 * KIB), two);
     assert_eq!(mmap(&mut of_16k, EMULATED + 5 * HUGE, 16 * KIB), next);
     calls(&mut of_16k, Call::Munmap { address: EMULATED + 4 * HUGE, bytes: 20 * KIB }, 0);
     assert_eq!(mmap(&mut of_16k, EMULATED + 6 * HUGE, 32 * KIB), two);
-    // A file's place has the offset of its large page; one inside a base page is rounded down.
+    // A file's address has the same offset in a large page as in the file; an offset inside a base page is rounded down.
     let file = |offset| Call::Mmap {
         address: 0,
         bytes: 64 << 20,
@@ -245,7 +246,7 @@ fn what_grows_inside_its_last_base_page_stays() {
 #[test]
 fn a_program_that_can_be_anywhere_is_where_its_architecture_has_it() {
     let program = |architecture: &str, page: u64| Home::of(architecture, page, Some(page * page / 8), None).program;
-    // Linux 6.12 for arm64 puts them at 0xaaaaaaaa0000, and with addresses of 47 bits at 0x555555550000.
+    // Linux 6.12 for arm64 puts them at 0xaaaaaaaa0000, and with 47-bit addresses at 0x555555550000.
     assert_eq!(program("aarch64", 4096) % (1 << 30), 0xaaaa_aaaa_0000 % (1 << 30));
     assert_eq!(program("aarch64", 16384), 0x5555_5555_0000);
     assert_eq!(program("aarch64", 65536) % (512 << 20), 0xaaaa_aaaa_0000 % (512 << 20));
@@ -270,7 +271,7 @@ fn what_grows_in_place_does_so_only_where_there_is_room() {
     let second = mmap(&mut layout, EMULATED + (1 << 20), 8192);
     assert_eq!(first, second + 8192);
     let grow = |address, to| Call::Mremap { address, old_bytes: 8192, new_bytes: to, flags: 1, new_address: 0 };
-    // Recorded elsewhere, but there is room here; unless the program says where, or keeps the old place.
+    // It was recorded to move, but there is room here; unless the program passes an address, or keeps the old mapping.
     let move_first =
         |flags| Call::Mremap { address: EMULATED, old_bytes: 8192, new_bytes: 4096, flags, new_address: 0 };
     let moved = |layout: &mut Layout, flags| calls(layout, move_first(flags), EMULATED + (2 << 20)).remove(0);
@@ -283,7 +284,7 @@ fn what_grows_in_place_does_so_only_where_there_is_room() {
     };
     assert_eq!(address(1), first);
     assert_ne!(address(1 | MREMAP_DONTUNMAP), first);
-    // What is moved to a place of the program's own goes there; what stays behind is still there.
+    // A mapping is moved to a fixed address; the rest stays where it was.
     let own = mmap(&mut layout.clone(), EMULATED + (2 << 20), 1 << 20);
     let fixed = |flags| {
         let mut layout = layout.clone();
@@ -294,7 +295,7 @@ fn what_grows_in_place_does_so_only_where_there_is_room() {
     };
     assert_eq!(fixed(1 | MREMAP_FIXED), (first, own + 4096, EMULATED));
     assert_eq!(fixed(1 | MREMAP_FIXED | MREMAP_DONTUNMAP), (first, own + 4096, first));
-    // Recorded in place, but its neighbour is in the way here.
+    // It was recorded to stay in place, but its neighbour is in the way here.
     let told = told(&mut layout, grow(EMULATED + (1 << 20), 16384), EMULATED + (1 << 20));
     assert_ne!(told[0].result as u64, second);
     assert_eq!(layout.address(EMULATED + (1 << 20)), told[0].result as u64);

@@ -1,11 +1,11 @@
-//! TLBs beside each other: it must be certain which of them a page goes to.
+//! Checks TLBs of the same level: it must be unambiguous which of them stores a page.
 
 use ::policy::size::PageSize;
 
 use super::shape::{Serves, TlbShape};
 
-/// The first TLB that has a page size for a kind of access which one before it on its level has too: its index, and what is
-/// found there.
+/// The first TLB that shares a page size for a kind of access with an earlier one of its level: its index, and a
+/// description of the conflict.
 pub(super) fn second_of_a_kind(tlbs: &[TlbShape]) -> Option<(usize, String)> {
     tlbs.iter().enumerate().find_map(|(index, tlb)| {
         let found = tlbs[..index].iter().find_map(|before| Some((before, shared(before, tlb)?)));
@@ -29,7 +29,7 @@ fn shared(one: &TlbShape, other: &TlbShape) -> Option<(Serves, PageSize)> {
     Some((*serves, *size))
 }
 
-/// A level that there is though the one before it is not.
+/// A level that exists although the previous level does not.
 pub(super) fn level_without_the_one_before(tlbs: &[TlbShape]) -> Option<u8> {
     let is_there = |level: u8| tlbs.iter().any(|tlb| tlb.level == level);
     tlbs.iter().map(|tlb| tlb.level).filter(|level| *level > 1 && !is_there(level - 1)).min()

@@ -4,7 +4,7 @@ use super::error::MachineError;
 use super::read::read;
 use super::shape::Machine;
 
-/// The machine files that come with the program: name and text.
+/// The built-in machine files: name and text.
 pub const BUILT_IN: [(&str, &str); 17] = [
     ("cascade-lake", include_str!("../../../../machines/cascade-lake.toml")),
     ("ice-lake", include_str!("../../../../machines/ice-lake.toml")),
@@ -28,7 +28,7 @@ pub const BUILT_IN: [(&str, &str); 17] = [
 /// The built-in machine of this name.
 ///
 /// # Errors
-/// There is none, or its file is wrong.
+/// There is no such machine, or its file is invalid.
 pub fn built_in(name: &str) -> Result<Machine, MachineError> {
     let found = BUILT_IN.iter().find(|(known, _)| *known == name);
     let (name, text) = found.ok_or_else(|| unknown(name))?;

@@ -1,51 +1,51 @@
-//! What can be wrong with a machine file.
+//! Errors of machine files.
 
 use thiserror::Error;
 
 use crate::toml_file::TomlError;
 
-/// A machine that cannot be had: each says which file, which key, what was found and what was expected.
+/// Why a machine is not available. Each variant names the file, the key, the value found and the value expected.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MachineError {
-    /// No machine of this name comes with the program.
+    /// There is no built-in machine of this name.
     #[error(
         "there is no machine {name:?}; the nearest is {nearest:?} (`pagelab list machines` shows all, and a FILE.toml is read)"
     )]
     Unknown {
-        /// What was given.
+        /// The name that was given.
         name: String,
         /// The most similar name.
         nearest: &'static str,
     },
-    /// It is no TOML, or its keys are not those of a machine.
+    /// The file is not valid TOML, or its keys are not those of a machine.
     #[error("{file}: {error}")]
     Syntax {
-        /// The file.
+        /// The name of the file.
         file: String,
-        /// What the reader says, with the line.
+        /// The message of the TOML reader, with the line.
         #[source]
         error: TomlError,
     },
-    /// Another kind of file, or another version of it.
+    /// The file is of another kind or version.
     #[error("{file}: schema: found {found:?}; expected {expected:?}")]
     Schema {
-        /// The file.
+        /// The name of the file.
         file: String,
-        /// What it says.
+        /// The schema that it states.
         found: String,
-        /// What this version reads.
+        /// The schema that this version reads.
         expected: &'static str,
     },
     /// A value that no processor can have.
     #[error("{file}: {key}: found {found}; expected {expected}")]
     Value {
-        /// The file.
+        /// The name of the file.
         file: String,
-        /// Where in it.
+        /// The key of the value.
         key: String,
-        /// What stands there.
+        /// The value found.
         found: String,
-        /// What could.
+        /// The values expected.
         expected: String,
     },
 }

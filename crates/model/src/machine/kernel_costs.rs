@@ -1,51 +1,51 @@
-//! What the kernel does at a fault, in cycles of a machine.
+//! The cost of the kernel's work at a fault, in cycles of a machine.
 
 use serde::Serialize;
 
-/// What an amount of zeroing and copying is counted in.
+/// The unit for the cost of copying, in bytes.
 const COPIED_BYTES: u64 = 4096;
 
-/// Cycles of the kernel at faults, as a machine file gives them.
+/// Cycles of the kernel at faults, from a machine file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelCosts {
     /// Cycles of a fault from the exception to the return, without zeroing and copying.
     pub fault_cycles: u32,
-    /// Cycles that filling a page with zeros takes, smallest page first; at least one.
+    /// Cycles to zero a page, smallest page first; at least one entry.
     pub zeroing: Vec<Zeroing>,
-    /// Cycles that copying 4K takes.
+    /// Cycles to copy 4K.
     pub copy_4k_cycles: u32,
 }
 
-/// What filling a page with zeros takes.
+/// The cost of zeroing a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zeroing {
-    /// Bytes of the page.
+    /// Page size in bytes.
     pub page_bytes: u64,
-    /// Cycles.
+    /// Cycles to zero one such page.
     pub cycles: u32,
 }
 
 /// Cycles of the kernel at the faults of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KernelCycles {
-    /// Of the faults themselves.
+    /// Cycles of the faults themselves.
     pub fault_cycles: u64,
-    /// Of filling pages with zeros.
+    /// Cycles of zeroing pages.
     pub zeroing_cycles: u64,
-    /// Of copying pages at stores.
+    /// Cycles of copying pages at stores.
     pub copying_cycles: u64,
 }
 
 impl KernelCycles {
-    /// All of them.
+    /// The sum of all cycles.
     pub fn total(self) -> u64 {
         self.fault_cycles.saturating_add(self.zeroing_cycles).saturating_add(self.copying_cycles)
     }
 }
 
 impl KernelCosts {
-    /// What so many faults take, with the bytes that they filled with zeros, by the size that is filled at once, and those
-    /// that they copied.
+    /// The cycles of `faults` faults, with the bytes that they zeroed, by the size that is zeroed at once, and the
+    /// bytes that they copied.
     pub fn cycles(&self, faults: u64, zeroed: impl Iterator<Item = (u64, u64)>, copied_bytes: u64) -> KernelCycles {
         KernelCycles {
             fault_cycles: faults.saturating_mul(u64::from(self.fault_cycles)),
@@ -56,15 +56,15 @@ impl KernelCosts {
         }
     }
 
-    /// Cycles for `bytes` in pages of `page_bytes`: at the rate of the largest page of the file that is no larger, or of the
-    /// smallest.
+    /// Cycles to zero `bytes` in pages of `page_bytes`, at the rate of the largest page of the file that is no larger,
+    /// or of the smallest page.
     fn zeroing_cycles(&self, page_bytes: u64, bytes: u64) -> u64 {
         let known = self.zeroing.iter().rfind(|known| known.page_bytes <= page_bytes).or(self.zeroing.first());
         known.map_or(0, |known| scaled(bytes, known.cycles, known.page_bytes))
     }
 }
 
-/// Cycles for `bytes`, where so many cycles are for `of` bytes.
+/// Cycles for `bytes`, at a rate of `cycles` for `of` bytes.
 fn scaled(bytes: u64, cycles: u32, of: u64) -> u64 {
     let all = u128::from(bytes) * u128::from(cycles) / u128::from(of.max(1));
     u64::try_from(all).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! Machines: what a processor has for translating addresses.
+//! Machines: the address-translation hardware of a processor.
 
 mod beside;
 mod built_in;

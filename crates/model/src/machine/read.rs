@@ -1,4 +1,4 @@
-//! From the file to the machine: every value is judged.
+//! Reads a machine from a file and validates every value.
 
 use std::fmt::{Debug, Display};
 
@@ -19,17 +19,17 @@ use crate::toml_file;
 /// The name and version of machine files.
 pub const SCHEMA: &str = "pagelab.machine/1";
 
-/// Most sets of a TLB: an index into them has two bytes.
+/// Maximum number of sets of a TLB: a set index has two bytes.
 const MAX_SETS: u32 = 1 << 16;
-/// Most TLBs: a slot of the simulation has seven bits for one.
+/// Maximum number of TLBs: a slot of the simulation has seven bits for the TLB.
 const MAX_TLBS: usize = 127;
-/// Most entries of a TLB, and most lines of a cache: far more than any has, and few enough to be simulated.
+/// Maximum number of entries of a TLB or lines of a cache: far more than any real one has, and few enough to simulate.
 const MAX_ENTRIES: u32 = 1 << 22;
 
-/// Reads a machine file; `file` is what messages call it.
+/// Reads a machine file; `file` is its name in messages.
 ///
 /// # Errors
-/// Whatever is wrong with it first.
+/// The first problem found.
 pub fn read(file: &str, text: &str) -> Result<Machine, MachineError> {
     let wrong = |error| MachineError::Syntax { file: file.to_owned(), error };
     let wire: wire::Machine = toml_file::read(text).map_err(wrong)?;
@@ -75,7 +75,7 @@ impl Judge<'_> {
         }
     }
 
-    /// A name that tables show.
+    /// Checks a name for output in tables.
     fn shown(&self, key: &str, name: &str) -> Result<String, MachineError> {
         if name.trim().is_empty() || name.chars().any(char::is_control) {
             return Err(self.wrong(key, format!("{name:?}"), "a name, of a line and without control characters"));
@@ -83,7 +83,7 @@ impl Judge<'_> {
         Ok(name.to_owned())
     }
 
-    /// The value of a figure, whose ground is noted.
+    /// The value of a figure, whose ground is recorded.
     fn cited<'a, T: Debug>(&mut self, key: &str, cited: &'a Cited<T>) -> Result<&'a T, MachineError> {
         let ground = match (&cited.source, &cited.assumed) {
             (Some(source), None) => match self.wire.sources.get(source) {
@@ -148,7 +148,7 @@ impl Judge<'_> {
         Ok(size)
     }
 
-    /// Sets of a cache with so many entries and ways.
+    /// The number of sets of a cache with this number of entries and ways.
     fn sets(&self, key: &str, entries: u32, ways: u32) -> Result<u32, MachineError> {
         if entries == 0 {
             Err(self.wrong(&format!("{key}.entries"), 0, "at least one entry"))
@@ -347,7 +347,7 @@ impl Judge<'_> {
         }))
     }
 
-    /// What takes some time.
+    /// Checks a number of cycles, which must not be zero.
     fn cycles(&mut self, key: &str, cycles: &Cited<u32>) -> Result<u32, MachineError> {
         match self.cited(key, cycles)? {
             0 => Err(self.wrong(key, 0, "at least one cycle")),

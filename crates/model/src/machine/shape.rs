@@ -1,4 +1,4 @@
-//! What a processor has for translating addresses, as plain data.
+//! The address-translation hardware of a processor, as plain data.
 
 use ::policy::size::PageSize;
 use paging::format::named::Named;
@@ -18,10 +18,10 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// Every one.
+    /// All architectures.
     pub const ALL: [Architecture; 3] = [Architecture::X86_64, Architecture::Arm64, Architecture::RiscV64];
 
-    /// As traces and kernels call it.
+    /// Its name in traces and kernels.
     pub const fn name(self) -> &'static str {
         match self {
             Architecture::X86_64 => "x86_64",
@@ -31,17 +31,17 @@ impl Architecture {
     }
 }
 
-/// A page-table format that the machine can be run with, by its name.
+/// A page-table format that the machine supports, with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableFormat {
     /// Its name, such as `arm64-4k-48`.
     pub name: String,
-    /// The format.
+    /// The format with that name.
     pub format: Named,
 }
 
 impl TableFormat {
-    /// Bytes of a base page, as software has it.
+    /// Base page size of software in bytes.
     pub fn base_bytes(&self) -> u64 {
         with_format!(&self.format, format => format.geometry().page_bytes() << format.run_bits())
     }
@@ -56,50 +56,50 @@ impl TableFormat {
 pub struct Machine {
     /// Its name on the command line.
     pub name: String,
-    /// The processor in full.
+    /// The full name of the processor.
     pub processor: String,
-    /// Its instruction set.
+    /// The instruction set of the processor.
     pub architecture: Architecture,
-    /// The formats of its page tables; the first says which base page kernels have unless a policy asks for another one.
+    /// The formats of its page tables. The first determines the kernel's base page, unless a policy asks for another one.
     pub formats: Vec<TableFormat>,
-    /// Which processors it describes, as [`Machine::is_cpu`] compares them.
+    /// The processors that it describes, in the form that [`Machine::is_cpu`] compares.
     pub cpus: Vec<String>,
     /// Its TLBs, level 1 first.
     pub tlbs: Vec<TlbShape>,
     /// Caches of entries that point to tables.
     pub walk_caches: Vec<WalkCacheShape>,
-    /// What walks the tables.
+    /// The page walker.
     pub walker: WalkerShape,
     /// The second stage, in a virtual machine.
     pub stage2: Option<Stage2>,
-    /// What the kernel does at faults, if the file says it.
+    /// The kernel's costs at faults, if the file has them.
     pub kernel_costs: Option<KernelCosts>,
-    /// Every figure of the file and what vouches for it.
+    /// Every figure of the file with its ground.
     pub figures: Vec<Figure>,
 }
 
 impl Machine {
-    /// The format that Linux uses where no policy asks for another base page than that of the first format.
+    /// The format that Linux uses unless a policy asks for another base page than that of the first format.
     pub fn usual_format(&self) -> &TableFormat {
         let first = &self.formats[0];
         self.format_with(first.base_bytes()).unwrap_or(first)
     }
 
-    /// The format that Linux uses with base pages of so many bytes.
+    /// The format that Linux uses with base pages of `base_bytes`.
     ///
-    /// On RISC-V the kernel tries at boot which modes the processor has and takes the one with the most levels
-    /// (`set_satp_mode`, arch/riscv/mm/init.c). Elsewhere it is the first of the file.
+    /// On RISC-V the kernel tests at boot which modes the processor supports and uses the one with the most levels
+    /// (`set_satp_mode`, arch/riscv/mm/init.c). Elsewhere it is the first such format of the file.
     pub fn format_with(&self, base_bytes: u64) -> Option<&TableFormat> {
         let mut of_base = self.formats.iter().filter(|format| format.base_bytes() == base_bytes);
         match self.architecture {
-            // Of two with as many levels the first.
+            // `rev` makes the first win among those with the same number of levels.
             Architecture::RiscV64 => of_base.rev().max_by_key(|format| format.levels()),
             Architecture::X86_64 | Architecture::Arm64 => of_base.next(),
         }
     }
 
-    /// Whether it describes a processor: `VENDOR/FAMILY/MODEL` in decimal on x86 (a machine file may say `FIRST-LAST` for
-    /// the model), `IMPLEMENTER/PART` on arm64, the `uarch` on RISC-V, all as /proc/cpuinfo has them.
+    /// Whether the machine describes a processor: `VENDOR/FAMILY/MODEL` in decimal on x86 (a machine file may have
+    /// `FIRST-LAST` for the model), `IMPLEMENTER/PART` on arm64, the `uarch` on RISC-V, all as in /proc/cpuinfo.
     pub fn is_cpu(&self, cpu: &str) -> bool {
         self.cpus.iter().any(|known| {
             let Some((before, models)) = known.rsplit_once('/') else { return known == cpu };
@@ -116,24 +116,24 @@ impl Machine {
 /// A figure of a machine file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figure {
-    /// Where it stands, such as `tlb[0].entries`.
+    /// Its key, such as `tlb[0].entries`.
     pub key: String,
     /// Its value, as the file writes it.
     pub value: String,
-    /// What vouches for it.
+    /// The ground for the value.
     pub ground: Ground,
 }
 
-/// What vouches for a figure.
+/// The ground for a figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ground {
-    /// A source, in words.
+    /// A source, as text.
     Source(String),
-    /// Nothing but this reason.
+    /// The value is assumed, for this reason.
     Assumed(String),
 }
 
-/// Which accesses a TLB is for.
+/// The kinds of accesses that a TLB serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Serves {
     /// Instruction fetches.
@@ -145,10 +145,10 @@ pub enum Serves {
 }
 
 impl Serves {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Serves; 3] = [Serves::Fetch, Serves::Load, Serves::Store];
 
-    /// As machine files call it.
+    /// The name in machine files.
     pub const fn name(self) -> &'static str {
         match self {
             Serves::Fetch => "fetch",
@@ -158,27 +158,28 @@ impl Serves {
     }
 }
 
-/// Which entry of a full set makes room.
+/// The replacement policy of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Replacement {
-    /// The one that was not used for longest.
+    /// Replaces the least recently used entry.
     Lru,
-    /// The one that a binary tree of last directions points to.
+    /// Replaces the entry that a binary tree of last directions points to.
     TreePlru,
-    /// Any, by a seeded generator.
+    /// Replaces any entry, chosen by a seeded generator.
     Random,
-    /// The one that came first; a hit changes nothing.
+    /// Replaces the oldest entry; a hit changes nothing.
     Fifo,
-    /// The one whose next use is predicted farthest off: static re-reference interval prediction, two bits an entry.
+    /// Replaces the entry whose next use is predicted farthest off: static re-reference interval prediction, two bits
+    /// per entry.
     Srrip,
 }
 
 impl Replacement {
-    /// Every one.
+    /// All replacement policies.
     pub const ALL: [Replacement; 5] =
         [Replacement::Lru, Replacement::TreePlru, Replacement::Random, Replacement::Fifo, Replacement::Srrip];
 
-    /// As machine files call it.
+    /// The name in machine files.
     pub const fn name(self) -> &'static str {
         match self {
             Replacement::Lru => "lru",
@@ -190,77 +191,78 @@ impl Replacement {
     }
 }
 
-/// How many neighbouring pages one entry can stand for.
+/// How many neighbouring pages one entry can cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reach {
-    /// At most so many, a power of two.
+    /// At most this number of pages, a power of two.
     Pages(u64),
     /// A whole contiguous group, whatever its size.
     Group,
 }
 
-/// What a core asks for before it stores neighbours as one.
+/// The condition under which a core stores neighbouring pages as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Needs {
     /// The contiguous bit, or a NAPOT entry.
     Bit,
-    /// That pages and memory are aligned and contiguous.
+    /// Pages and memory are aligned and contiguous.
     Contiguity,
 }
 
 /// Coalescing of neighbouring pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Coalescing {
-    /// How far.
+    /// How many pages one entry can cover.
     pub reach: Reach,
-    /// On which condition.
+    /// The condition for coalescing.
     pub needs: Needs,
 }
 
 /// The highest level of TLBs.
 pub const MAX_TLB_LEVEL: u8 = 4;
 
-/// One TLB.
+/// The parameters of one TLB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlbShape {
-    /// What tables and results call it.
+    /// The name in tables and results.
     pub name: String,
-    /// From 1 to [`MAX_TLB_LEVEL`]: one is asked where the ones before did not have a page.
+    /// The level, from 1 to [`MAX_TLB_LEVEL`]. A level is looked up if the previous levels missed.
     pub level: u8,
-    /// Which accesses look into it.
+    /// The kinds of accesses that use it.
     pub serves: Vec<Serves>,
-    /// The sizes that it holds natively, smallest first. A larger page is stored as the largest of them.
+    /// The page sizes that it supports natively, smallest first. A larger page is stored as the largest of them.
     pub holds: Vec<PageSize>,
-    /// How many sets, a power of two.
+    /// Number of sets, a power of two.
     pub sets: u32,
-    /// Entries of a set.
+    /// Number of entries of a set.
     pub ways: u32,
-    /// Which entry makes room.
+    /// The replacement policy.
     pub replacement: Replacement,
-    /// Whether neighbours share an entry.
+    /// How neighbouring pages share an entry, if they do.
     pub coalescing: Option<Coalescing>,
-    /// Cycles that a hit costs over a hit in level 1.
+    /// Cycles of a hit in addition to a hit in level 1.
     pub hit_cycles: u32,
 }
 
 impl TlbShape {
-    /// All entries.
+    /// The total number of entries.
     pub fn entries(&self) -> u32 {
         self.sets * self.ways
     }
 
-    /// What it stores of a page of `leaf_bytes` that belongs to a contiguous group of `group_bytes` (those of the leaf if
-    /// to none) and to aligned contiguous memory of `run_bytes`; `None` if it holds nothing so small.
+    /// The size in bytes that it stores for a page of `leaf_bytes` that belongs to a contiguous group of `group_bytes`
+    /// (`leaf_bytes` if to none) and to aligned contiguous memory of `run_bytes`; `None` if it supports no size that
+    /// small.
     pub fn stored_bytes(&self, leaf_bytes: u64, group_bytes: u64, run_bytes: u64) -> Option<u64> {
         let native = self.holds.iter().map(|size| size.bytes()).rfind(|bytes| *bytes <= leaf_bytes)?;
-        // What was stored smaller than its leaf cannot be stored together with others.
+        // A page that is stored smaller than its leaf cannot be coalesced.
         let Some(Coalescing { reach, needs }) = self.coalescing.filter(|_| native == leaf_bytes) else {
             return Some(native);
         };
         let together = if needs == Needs::Bit { group_bytes } else { run_bytes.max(group_bytes) };
         match reach {
             Reach::Pages(pages) => Some(together.min(leaf_bytes * pages)),
-            // A group is stored in a size that there is.
+            // A group is stored in a size that the TLB supports.
             Reach::Group => self.holds.iter().map(|size| size.bytes()).rfind(|bytes| *bytes <= together),
         }
     }
@@ -269,47 +271,47 @@ impl TlbShape {
 /// A cache of entries that point to tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalkCacheShape {
-    /// The level of the entries that it holds; 0 is the level of pages. A hit leaves `level` entries to be read at most.
+    /// The level of the entries that it holds; 0 is the level of pages. After a hit at most `level` entries are left to read.
     pub level: u8,
-    /// How many sets, a power of two.
+    /// Number of sets, a power of two.
     pub sets: u32,
-    /// Entries of a set.
+    /// Number of entries of a set.
     pub ways: u32,
 }
 
-/// A cache in which the walker finds lines of eight entries.
+/// A cache from which the walker reads lines of eight entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineCacheShape {
-    /// What tables and results call it.
+    /// The name in tables and results.
     pub name: String,
-    /// Sets, a power of two.
+    /// Number of sets, a power of two.
     pub sets: u32,
-    /// Lines of a set.
+    /// Number of lines of a set.
     pub ways: u32,
-    /// Cycles until it gives an entry.
+    /// Cycles to read an entry.
     pub cycles: u32,
 }
 
-/// What walks the tables.
+/// The page walker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalkerShape {
-    /// Walks at the same time.
+    /// Number of concurrent walks.
     pub walkers: u32,
-    /// Caches that it reads entries from, the nearest first: their share that entries have, not the whole cache.
+    /// Caches from which it reads entries, the nearest first: the share that page-table entries occupy, not the whole cache.
     pub caches: Vec<LineCacheShape>,
-    /// Cycles until memory gives an entry.
+    /// Cycles to read an entry from memory.
     pub memory_cycles: u32,
 }
 
 /// The second stage of translation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage2 {
-    /// Its tables.
+    /// The format of its tables.
     pub format: TableFormat,
-    /// With what it maps guest memory.
+    /// The page size with which it maps guest memory.
     pub page: PageSize,
-    /// Sets of the TLB of its translations, a power of two.
+    /// Number of sets of the TLB of its translations, a power of two.
     pub sets: u32,
-    /// Its ways.
+    /// Number of ways of that TLB.
     pub ways: u32,
 }

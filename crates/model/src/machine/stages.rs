@@ -1,11 +1,11 @@
-//! What page-table formats are for: programs, virtual machines, leaves of a size.
+//! The uses of page-table formats: for programs, virtual machines, leaves of a size.
 
 use paging::format::named::Named;
 use paging::format::riscv::Stage;
 
 use super::shape::Architecture;
 
-/// Whose programs a format is for.
+/// The architecture whose programs a format is for.
 pub(super) fn of_first_stage(format: &Named) -> Option<Architecture> {
     match format {
         Named::X86_64(_) => Some(Architecture::X86_64),
@@ -16,7 +16,7 @@ pub(super) fn of_first_stage(format: &Named) -> Option<Architecture> {
     }
 }
 
-/// Whose virtual machines a format is for. Nested tables of x86-64 are walked as those of programs are.
+/// The architecture whose virtual machines a format is for. Nested tables of x86-64 are walked as those of programs are.
 pub(super) fn of_second_stage(format: &Named) -> Option<Architecture> {
     match format {
         Named::X86_64(_) => Some(Architecture::X86_64),

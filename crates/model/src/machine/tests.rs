@@ -204,7 +204,7 @@ fn half_of_the_second_level_of_golden_cove_holds_2m() {
 proptest! {
     #![proptest_config(testing::properties(64))]
 
-    /// Whatever number or word stands anywhere: a machine, or a message that names the file.
+    /// Any number or word at any key results in a machine, or in a message that names the file.
     #[test]
     fn no_value_makes_reading_fail_otherwise(
         line in 0..WHOLE.lines().count(),

@@ -1,10 +1,10 @@
-//! The machine file as it is written. Unknown keys are refused.
+//! The structure of the machine file. Unknown keys are refused.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// A figure and what vouches for it: the key of a source, or why it is assumed.
+/// A figure and its ground: the key of a source, or why it is assumed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(
     deny_unknown_fields,

@@ -1,21 +1,21 @@
-//! The page sizes that a format of page tables has.
+//! The page sizes of a page-table format.
 
 use ::policy::PageSizes;
 use ::policy::size::PageSize;
 use paging::Format;
 
-/// Base pages of the smallest anonymous folio (mm/huge_memory.c: order 2).
+/// Number of base pages in the smallest anonymous folio (mm/huge_memory.c: order 2).
 pub(crate) const LEAST_FOLIO_PAGES: u64 = 4;
 
 /// The sizes that a format has.
 pub(super) struct Shape {
     pub base_bytes: u64,
     pub pmd_bytes: Option<u64>,
-    /// Bytes of a contiguous group of pages.
+    /// Size of a contiguous group of pages in bytes.
     pub group_bytes: Option<u64>,
-    /// Base pages and larger leaves.
+    /// The sizes of base pages and of larger leaves.
     pub leaves: Vec<u64>,
-    /// Leaves and groups that hugetlb can have.
+    /// The sizes of leaves and groups that hugetlb supports.
     pub hugetlb: Vec<u64>,
 }
 

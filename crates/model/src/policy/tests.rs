@@ -1,4 +1,4 @@
-//! Policies and what machines make of them.
+//! Policies and the plans that machines make of them.
 
 use super::*;
 use crate::machine::built_in;
@@ -25,7 +25,7 @@ fn each_machine_has_the_pages_of_its_tables() {
     assert_eq!(plan("cascade-lake", "thp").unwrap().granule, Granule::Thp(2 << 20));
     assert_eq!(plan("cortex-a57", "contig-64k").unwrap().granule, Granule::Contig64k);
     assert_eq!(plan("neoverse-n1", "base-16k").unwrap().format.name, "arm64-16k-48");
-    // Linux on RISC-V takes the most levels that there are, whatever the order of the file.
+    // Linux on RISC-V uses the most levels available, whatever the order of the file.
     assert_eq!(plan("rva23", "thp").unwrap().format.name, "sv48+svnapot");
     assert_eq!(plan("rva23", "base-64k").unwrap().format.name, "sv48-64k+svnapot");
     assert_eq!(plan("sifive-u74", "base").unwrap().format.name, "sv39");
@@ -37,7 +37,7 @@ fn each_machine_has_the_pages_of_its_tables() {
 
 #[test]
 fn thp_that_comes_first_has_the_size_of_the_tables() {
-    // One leaf above the base pages: 512 of 4K, 8192 of 64K, and software pages have leaves of as many hardware leaves.
+    // One leaf above the base pages: 512 of 4K, 8192 of 64K. Leaves of software pages consist of as many hardware leaves.
     for (machine, policy, base_bytes, thp_bytes) in [
         ("cortex-a57", "contig-64k+thp", 4 << 10, 2 << 20),
         ("rva23", "contig-64k+thp", 4 << 10, 2 << 20),
@@ -80,7 +80,7 @@ fn further_folios_are_smaller_ones_that_the_machine_has() {
         ("cascade-lake", "mthp-64k", vec![16 * K, 32 * K, 64 * K], None),
         ("cascade-lake", "mthp-64k", vec![16 * K, 128 * K], Some("of 128K would be taken before those of 64K")),
         ("apple-m1", "mthp-128k", vec![16 * K], Some("no folios of 16K: the smallest are of 64K with arm64-16k-47")),
-        // They stand in for nothing.
+        // Policies in which further folios have no effect.
         ("apple-m1", "base", vec![16 * K], None),
     ] {
         let found = plan(machine, policy).unwrap().admits_folios(&further).err();

@@ -1,4 +1,4 @@
-//! What feeders take, and what they make of it: steps in one order.
+//! The input of feeders, and their output: steps in one order.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use trace::{Block, Chunk, Event, Timestamp};
 
 use crate::layout::Change;
 
-/// Runs of a block.
+/// The runs of a block.
 #[derive(Debug)]
 pub(super) struct Runs {
     pub(super) chunk: Chunk,
     pub(super) instructions: u64,
 }
 
-/// A block, as each feeder takes it.
+/// A block in the form that feeders take.
 #[derive(Clone, Debug)]
 pub(super) enum Part {
     Damaged(String),
@@ -24,7 +24,7 @@ pub(super) enum Part {
     },
     Runs {
         thread: u32,
-        /// The number of the first run.
+        /// The number of the first run in its thread.
         first: u64,
         block: Arc<Runs>,
     },
@@ -46,27 +46,27 @@ impl From<Block> for Part {
     }
 }
 
-/// What happens next.
+/// The next step of the replay.
 #[derive(Debug)]
 pub(super) enum Step {
     Change(Change),
-    /// The process that runs has forked another one, which has a number; or it shares the memory.
+    /// The running process has forked the process `process`, with a copy of its memory or sharing it.
     Fork {
         process: u32,
         shares: bool,
     },
-    /// What comes next is of this process.
+    /// The following steps are of this process.
     Switch {
         process: u32,
     },
-    /// One has ended, and what comes next is of another.
+    /// The process `process` has ended, and the following steps are of `next`.
     End {
         process: u32,
         next: u32,
     },
-    /// The running process executes another program, which runs.
+    /// The running process executes another program, which continues to run.
     Exec,
-    /// A process was forked of which there is no trace.
+    /// A process was forked whose trace does not exist.
     Missing {
         shares: bool,
     },
@@ -76,12 +76,12 @@ pub(super) enum Step {
         numbers: Arc<Vec<u32>>,
         block: Arc<Runs>,
         range: Range<usize>,
-        /// Instructions that were recorded in the whole block.
+        /// Number of instructions that were recorded in the whole block.
         recorded: u64,
     },
 }
 
-/// Steps in their order, and the pages that they are the first to touch.
+/// Steps in their order, and the pages that they touch for the first time.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) pages: Vec<u64>,

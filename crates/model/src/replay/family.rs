@@ -1,4 +1,4 @@
-//! A process and those that it forks, each in a trace of its own.
+//! A process and the processes that it forks, each with a trace of its own.
 
 use std::collections::HashSet;
 use std::io::{self, Read};
@@ -14,15 +14,15 @@ use super::replayed::{Replayed, Unrecorded};
 use crate::layout::Change;
 use crate::simulation::MOST_PROCESSES;
 
-/// A trace of a forked process, or of a program that a process executes.
+/// The trace of a forked process, or of a program that a process executes.
 pub struct Child {
     /// The name of its file.
     pub name: String,
-    /// What is in it.
+    /// The content of the file.
     pub from: Box<dyn Read>,
 }
 
-/// What is read of a process, block by block.
+/// Reads the trace of a process block by block.
 trait Blocks {
     fn header(&self) -> &Header;
     fn next_block(&mut self) -> Result<Option<Block>, ReadError>;
@@ -45,40 +45,40 @@ impl<R: Read> Blocks for Reader<R> {
 
 /// A process that has not ended.
 struct Member<'a> {
-    /// Its number among all that there have been.
+    /// Its number among all processes so far.
     number: u32,
-    /// The numbers of those that forked it, its parent last.
+    /// The numbers of its ancestors, its parent last.
     parents: Vec<u32>,
-    /// What its trace says of it.
+    /// Its process header, if its trace has one.
     process: Option<Process>,
-    /// The name of its file, and of that of the program that it executes; none for the first.
+    /// The name of its trace file, or of that of the program that it executes; `None` for the first process.
     name: Option<String>,
     blocks: Box<dyn Blocks + 'a>,
-    /// One for each kind of addresses.
+    /// One feeder for each address scheme.
     feeders: Vec<Feeder>,
     at_end: bool,
-    /// The child for whose end it waits.
+    /// The child whose end it waits for.
     waits_for: Option<u32>,
 }
 
 impl Member<'_> {
-    /// The time of its next timestamp; `None` where that is not known. The order does not depend on addresses: it is the same
-    /// for all feeders.
+    /// The time of its next timestamp; `None` if that is not known. The order does not depend on addresses, so it is
+    /// the same for all feeders.
     fn time(&self) -> Option<u64> {
         self.feeders.first().and_then(Feeder::time)
     }
 
-    /// Whether its trace says when it did what.
+    /// Whether its trace has timestamps.
     fn is_timed(&self) -> bool {
         self.feeders.iter().any(Feeder::is_timed)
     }
 
-    /// Whether nothing is left of it.
+    /// Whether all of it has been replayed.
     fn is_done(&self) -> bool {
         self.at_end && self.feeders.iter().all(Feeder::is_done)
     }
 
-    /// The innermost file is the one that something is wrong with.
+    /// Attributes an error to the innermost file.
     fn blamed(&self, error: ReplayError) -> ReplayError {
         match (&self.name, error) {
             (Some(name), error) if !matches!(error, ReplayError::Child { .. }) => {
@@ -89,29 +89,29 @@ impl Member<'_> {
     }
 }
 
-/// Reads the traces of a process, of those that it forks and of programs that these execute, and puts what all of them do into one
-/// order: by time, where their traces tell it. Otherwise a child runs to its end before its parent goes on. One that shares its
-/// parent's memory does so in any case, or until it executes a program.
+/// Reads the traces of a process, of the processes that it forks and of programs that these execute, and merges them
+/// into one order: by time, if their traces have timestamps. Otherwise a child runs to its end before its parent
+/// continues. A child that shares its parent's memory always does, or runs until it executes a program.
 pub(super) struct Family<'a> {
-    /// That of the first process.
+    /// The header of the first process's trace.
     header: Header,
     child: &'a mut dyn FnMut(Image) -> io::Result<Option<Child>>,
-    /// By addresses: the threads of the simulations that have them.
+    /// By address scheme: the threads of the simulations that use it.
     workers: &'a [Vec<SyncSender<Arc<Batch>>>],
     replayed: &'a mut Replayed,
     /// Images whose traces were read or are being read.
     met: HashSet<Image>,
-    /// Those that have not ended, in the order in which they were forked.
+    /// Processes that have not ended, in the order of their forks.
     members: Vec<Member<'a>>,
-    /// How many there have been.
+    /// Number of processes so far.
     count: u32,
-    /// The one that the workers are at.
+    /// The process that the workers are simulating.
     at: u32,
     found_runs: bool,
 }
 
 impl<'a> Family<'a> {
-    /// The family of the process that is read so, with a feeder for each kind of addresses.
+    /// The family of the process that `reader` reads, with a feeder for each address scheme.
     pub fn new<R: Read + 'a>(
         reader: Reader<R>,
         feeders: Vec<Feeder>,
@@ -142,7 +142,7 @@ impl<'a> Family<'a> {
         number
     }
 
-    /// Sends what is in all traces to all workers. Whether the first process's had runs.
+    /// Sends the content of all traces to all workers. Returns whether the first process's trace had runs.
     pub fn feed(mut self) -> Result<bool, ReplayError> {
         while let Some(index) = self.next() {
             let went_on = self.go_on(index);
@@ -158,25 +158,25 @@ impl<'a> Family<'a> {
         Ok(self.found_runs)
     }
 
-    /// Who goes on: of those of whom nothing is known, and then of those that come first in time, the youngest.
+    /// The process to continue with: one whose time is not known, or else the earliest in time; the youngest on a tie.
     fn next(&self) -> Option<usize> {
         let members = self.members.iter().enumerate().rev();
         let free = members.filter(|(_, member)| member.waits_for.is_none());
         if self.members.len() >= MOST_PROCESSES {
-            // No more can be told apart.
+            // No further process can have a tag, so the youngest must end first.
             return free.map(|(index, _)| index).next();
         }
         free.min_by_key(|(_, member)| member.time()).map(|(index, _)| index)
     }
 
-    /// How far a process may go before others must: to the end where it alone can.
+    /// The time up to which a process may continue before others must; no limit if only it can continue.
     fn until(&self, index: usize) -> u64 {
         if self.members.len() >= MOST_PROCESSES {
             return u64::MAX;
         }
         let others =
             self.members.iter().enumerate().filter(|(other, member)| *other != index && member.waits_for.is_none());
-        // What the others do next may be earlier than anything, as long as it is not known.
+        // If the time of another process's next step is not known yet, it may be earlier than anything.
         others
             .map(
                 |(_, member)| {
@@ -187,7 +187,7 @@ impl<'a> Family<'a> {
             .unwrap_or(u64::MAX)
     }
 
-    /// Goes on with a process, as far as what was read of it or one more block allows.
+    /// Continues a process as far as the blocks read so far, and one more, allow.
     fn go_on(&mut self, index: usize) -> Result<(), ReplayError> {
         if self.send_next(index)? {
             return Ok(());
@@ -204,7 +204,7 @@ impl<'a> Family<'a> {
         self.send_next(index).map(drop)
     }
 
-    /// Sends what a process can do now, and forks what it forks then. Whether it did anything.
+    /// Sends the steps that a process can take now, and handles a fork among them. Returns whether there were any.
     fn send_next(&mut self, index: usize) -> Result<bool, ReplayError> {
         let until = self.until(index);
         let member = &mut self.members[index];
@@ -225,7 +225,7 @@ impl<'a> Family<'a> {
         Ok(moved)
     }
 
-    /// What comes next is of this process.
+    /// Makes a process the one that the following steps belong to.
     fn switch(&mut self, number: u32) {
         if self.at != number {
             self.at = number;
@@ -233,7 +233,7 @@ impl<'a> Family<'a> {
         }
     }
 
-    /// A process was forked by another, and joins if there is a trace of it.
+    /// Adds a forked process if there is a trace of it.
     fn fork(&mut self, index: usize, process: u32, shares: bool) -> Result<(), ReplayError> {
         let image = Image { process, execs: 0 };
         let Some(Child { name, from }) = (self.child)(image).map_err(ReadError::Io)? else {
@@ -254,7 +254,7 @@ impl<'a> Family<'a> {
         Ok(())
     }
 
-    /// Goes on with the program that a process has executed at the end of its trace. Whether there is a trace of it.
+    /// Continues with the program that a process has executed at the end of its trace. Returns whether there is a trace of it.
     fn execute(&mut self, index: usize) -> Result<bool, ReplayError> {
         let member = &mut self.members[index];
         let executed = member.feeders.iter_mut().fold(None, |executed, feeder| feeder.executed.take().or(executed));
@@ -269,7 +269,7 @@ impl<'a> Family<'a> {
             }
             return Ok(false);
         };
-        // It is no further process.
+        // The process that executes it does not count as another one.
         let reader = self.opened(&name, from, own.image(), own.parent, self.members.len() - 1)?;
         self.tell(|| Step::Exec);
         self.replayed.executed += 1;
@@ -281,7 +281,7 @@ impl<'a> Family<'a> {
         Ok(true)
     }
 
-    /// Opens the trace of an image, beside so many processes. It is the one that something is wrong with.
+    /// Opens the trace of an image, in addition to `others` processes. Errors are attributed to this trace.
     fn opened(
         &mut self,
         name: &str,
@@ -304,7 +304,7 @@ impl<'a> Family<'a> {
         open().map_err(|error| ReplayError::Child { name: name.to_owned(), error: Box::new(error) })
     }
 
-    /// The trace of an image was read to its end.
+    /// Records that the trace of an image was read to its end.
     fn note_read(&mut self, index: usize) {
         let Member { name, blocks, feeders, .. } = &self.members[index];
         let place = name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
@@ -319,14 +319,14 @@ impl<'a> Family<'a> {
         }
     }
 
-    /// A process has ended.
+    /// Handles the end of a process.
     fn end(&mut self, ended: &Member<'_>) {
-        // The first stays as it was at its end: that is what the outcome is of.
+        // The first process stays in its final state, which the outcome reports.
         if ended.parents.is_empty() {
             return;
         }
         self.replayed.children += 1;
-        // Whoever forked it and is still there.
+        // The nearest ancestor that has not ended.
         let is_there = |number: &&u32| self.members.iter().any(|member| member.number == **number);
         self.at = ended.parents.iter().rev().find(is_there).copied().unwrap_or(0);
         let next = self.at;
@@ -334,7 +334,7 @@ impl<'a> Family<'a> {
         self.go_on_without(ended.number, |_| true);
     }
 
-    /// Who waits for a process goes on, if it may.
+    /// Releases the processes that wait for process `number`, if `may` allows it.
     fn go_on_without(&mut self, number: u32, may: impl Fn(&Member<'a>) -> bool) {
         let waits = self.members.iter_mut().filter(|member| member.waits_for == Some(number) && may(member));
         waits.for_each(|member| member.waits_for = None);
@@ -354,7 +354,7 @@ impl<'a> Family<'a> {
         }
     }
 
-    /// Sends a step to all.
+    /// Sends a step to all workers.
     fn tell(&self, step: impl Fn() -> Step) {
         self.workers.iter().for_each(|workers| send(workers, Batch::of(step())));
     }
@@ -363,7 +363,7 @@ impl<'a> Family<'a> {
 fn send(workers: &[SyncSender<Arc<Batch>>], batch: Batch) {
     let batch = Arc::new(batch);
     for worker in workers {
-        // A worker ends only when its sender is gone, or with a panic, which the scope passes on.
+        // A worker ends only when its sender is dropped, or with a panic, which the thread scope propagates.
         let _ = worker.send(Arc::clone(&batch));
     }
 }

@@ -1,4 +1,4 @@
-//! Numbers of pages, in the order in which a trace has them first.
+//! Numbers pages in the order of their first appearance in a trace.
 
 use std::collections::HashMap;
 
@@ -8,22 +8,22 @@ use crate::simulation::Hashing;
 const BLOCK_SHIFT: u32 = 6;
 const BLOCK: usize = 1 << BLOCK_SHIFT;
 
-/// Gives numbers to pages. Those of neighbours stand together: the pages of a chunk come in their order where there are many, and
-/// only one of each block is searched.
+/// Assigns numbers to pages. Numbers are stored in blocks of neighbouring pages: the pages of a chunk are often in
+/// order, so only one lookup per block is needed.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
-    /// Where the numbers of a block are.
+    /// The index in `blocks` of each block.
     places: HashMap<u64, u32, Hashing>,
-    /// One more than the number of each page of a block; 0 where it has none.
+    /// For each page of a block its number plus one; 0 if it has none.
     blocks: Vec<[u32; BLOCK]>,
-    /// The block that was asked for last, and where its numbers are.
+    /// The block of the last lookup, and its index in `blocks`.
     last: Option<(u64, u32)>,
     /// How many pages have numbers.
     count: u32,
 }
 
 impl Numbers {
-    /// The number of a page, and whether it was given just now.
+    /// The number of a page, and whether it is new.
     #[inline]
     pub(super) fn number(&mut self, page: u64) -> (u32, bool) {
         let block = page >> BLOCK_SHIFT;

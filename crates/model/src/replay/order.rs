@@ -1,7 +1,7 @@
-//! One order of what all threads of a process do, out of blocks that each have a part of one thread.
+//! Merges blocks, each of which holds a part of one thread, into one order of everything that the threads of a process do.
 //!
-//! Threads go on by themselves up to a place of which the trace says when they came there ([`trace::Timestamp`]): that waits for all
-//! earlier ones, of other processes too.
+//! A thread continues on its own up to a position for which the trace has a [`trace::Timestamp`]. That position waits
+//! for all earlier ones, including those of other processes.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,110 +15,110 @@ use crate::call::is_sound;
 use crate::layout::{Change, Layout};
 use crate::simulation::Hashing;
 
-/// Blocks of a thread that wait for what other threads did before; a trace with parts missing would make them wait
-/// for ever.
+/// Maximum number of blocks of a thread that wait for events of other threads. If parts of a trace are missing they
+/// would wait forever.
 const MOST_WAITING: usize = 64;
-/// No recorded program has addresses as large: those of a call below it can be moved.
+/// The addresses of recorded programs are below this; calls with such addresses can be moved.
 const ADDRESS_END: u64 = 1 << 56;
 // include/uapi/linux/sched.h
 const CLONE_VM: u64 = 0x100;
 const CLONE_THREAD: u64 = 0x1_0000;
 
-/// A block that waits.
+/// A block that waits for other threads.
 #[derive(Debug)]
 struct Waiting {
     /// The number of its first run.
     first: u64,
     block: Arc<Runs>,
-    /// Instructions that were recorded in it.
+    /// Number of instructions that were recorded in it.
     recorded: u64,
 }
 
-/// A thread of the program: blocks and events that wait for what other threads did before.
+/// A thread of the program: blocks and events that wait for events of other threads.
 #[derive(Debug, Default)]
 struct Thread {
     blocks: VecDeque<Waiting>,
     recorded: Windows,
     events: VecDeque<Event>,
-    /// The numbers of the first block's pages, and how many changes of addresses they know.
+    /// The numbers of the first block's pages, and how many address changes they take into account.
     numbers: Option<(Arc<Vec<u32>>, usize)>,
-    /// Runs of the first block that are done.
+    /// Number of runs of the first block that are done.
     done: usize,
-    /// The number of the next run, after all blocks that are done.
+    /// The number of the next run after all blocks that are done.
     passed: u64,
-    /// Events that are done.
+    /// Number of events that are done.
     applied: u64,
-    /// The places of its timestamps that have not been passed: runs and events before each.
+    /// The positions of its timestamps that have not been passed: number of runs and events before each.
     places: VecDeque<(u64, u64)>,
 }
 
 impl Thread {
-    /// The number of the run that is next.
+    /// The number of the next run.
     fn at(&self) -> u64 {
         let first = self.blocks.front().map(|waiting| waiting.first.saturating_add(self.done as u64));
         first.unwrap_or(self.passed)
     }
 
-    /// Whether it has come to its next timestamp.
+    /// Whether it has reached its next timestamp.
     fn is_at_timestamp(&self) -> bool {
         self.places.front().is_some_and(|(run, event)| *run <= self.at() && *event <= self.applied)
     }
 
-    /// Whether what it does next is there.
+    /// Whether its next block or event is available.
     fn has_next(&self) -> bool {
         !self.blocks.is_empty() || self.events.front().is_some_and(|event| event.run <= self.passed)
     }
 }
 
-/// Puts blocks and events of all threads into one order.
+/// Merges the blocks and events of all threads into one order.
 #[derive(Debug, Default)]
 pub(super) struct Feeder {
     numbers: Numbers,
     new_pages: Vec<u64>,
     threads: Vec<Thread>,
-    /// Which of them each number is of, that threads have in the file: any number, whatever is in a file.
+    /// The index in `threads` for each thread number of the file, which may be any number.
     indexes: HashMap<u32, usize, Hashing>,
     /// The order of the next event.
     next: u64,
-    /// The times of timestamps that have not been passed, in their order, and the threads that they are of.
+    /// The times of timestamps that have not been passed, in order, with the index of their thread.
     times: VecDeque<(u64, usize)>,
     /// Whether there were timestamps.
     is_timed: bool,
-    /// Whether it has forked.
+    /// Whether the process has forked.
     has_forked: bool,
-    /// A process that was forked just now, and whether it shares the memory: nothing goes on before it was looked for.
+    /// A process that was just forked, and whether it shares the memory. Nothing else continues before its trace was searched.
     pub(super) forked: Option<(u32, bool)>,
-    /// The program that the process executes, which is the last that it does: whatever other threads do comes before it, wherever
-    /// it stands.
+    /// The program that the process executes. This is its last event: everything that other threads do comes before it,
+    /// wherever it is in the file.
     pub(super) executed: Option<Event>,
-    /// Where Linux would have put what the recorder's emulator put elsewhere.
+    /// The translation of the emulator's addresses to those that Linux would have chosen.
     layout: Option<Layout>,
-    /// Calls are left out.
+    /// Whether calls are ignored.
     accesses_only: bool,
-    /// The process has its memory from its parent: what its trace says that it began with is known.
+    /// Whether the process inherited its memory: the memory described at the beginning of its trace is then already known.
     is_forked: bool,
-    /// Recorded ranges that were given other addresses, so far.
+    /// Recorded ranges whose addresses have changed so far.
     changes: Vec<(u64, u64)>,
     pub(super) replayed: Replayed,
 }
 
 impl Feeder {
-    /// For the first process; `layout` where its addresses are to be moved.
+    /// The feeder of the first process; `layout` if its addresses are moved.
     pub(super) fn new(layout: Option<Layout>) -> Feeder {
         Feeder { layout, ..Feeder::default() }
     }
 
-    /// For a process whose calls are left out, with its addresses as they were recorded.
+    /// The feeder of a process whose calls are ignored and whose addresses stay as recorded.
     pub(super) fn accesses_only() -> Feeder {
         Feeder { accesses_only: true, ..Feeder::default() }
     }
 
-    /// For a process that this one has forked just now.
+    /// The feeder of a process that this one has just forked.
     pub(super) fn child(&self) -> Feeder {
         Feeder { layout: self.layout.as_ref().map(Layout::forked), is_forked: true, ..Feeder::default() }
     }
 
-    /// For the program that this process executes.
+    /// The feeder of the program that this process executes.
     pub(super) fn image(&self, image: Image) -> Feeder {
         Feeder { layout: self.layout.as_ref().map(|layout| layout.anew(image)), ..Feeder::default() }
     }
@@ -160,7 +160,7 @@ impl Feeder {
         number
     }
 
-    /// The numbers of the pages of a thread's first block, where they lie now.
+    /// The numbers of the pages of a thread's first block, at their current addresses.
     fn numbers(&mut self, index: usize, pages: &[u64]) -> Arc<Vec<u32>> {
         let known = self.threads[index].numbers.take();
         let numbers = match known {
@@ -199,7 +199,7 @@ impl Feeder {
         index
     }
 
-    /// The time of the next timestamp; `None` where that is not known yet, or there is none.
+    /// The time of the next timestamp; `None` if that is not known yet, or there is none.
     pub(super) fn time(&self) -> Option<u64> {
         self.times.front().map(|(time, _)| *time)
     }
@@ -209,17 +209,17 @@ impl Feeder {
         self.is_timed
     }
 
-    /// Whether it matters who is first, and nothing says that.
+    /// Whether the order of threads or processes matters, but there are no timestamps.
     pub(super) fn lacks_times(&self) -> bool {
         !self.is_timed && !self.accesses_only && (self.threads.len() > 1 || self.has_forked)
     }
 
-    /// Whether nothing waits.
+    /// Whether nothing is left to do.
     pub(super) fn is_done(&self) -> bool {
         self.times.is_empty() && self.threads.iter().all(|thread| thread.blocks.is_empty() && thread.events.is_empty())
     }
 
-    /// All that can be done now, of what is not later than `until`; at the end of the trace everything that is not.
+    /// All steps that can be taken now and are not later than `until`; at the end of the trace, all such steps that are left.
     pub(super) fn batch(&mut self, at_end: bool, until: u64) -> Batch {
         let mut batch = Batch { pages: std::mem::take(&mut self.new_pages), steps: Vec::new() };
         loop {
@@ -246,8 +246,8 @@ impl Feeder {
         }
     }
 
-    /// Passes timestamps in their order, and goes on in the thread of each, until another must be looked at. Whether any was
-    /// passed.
+    /// Passes timestamps in order, and continues the thread of each, until another thread must be checked. Returns
+    /// whether any was passed.
     fn pass(&mut self, at_end: bool, until: u64, batch: &mut Batch) -> bool {
         let mut passed = false;
         while let Some((_, index)) = self.times.front().copied().filter(|(time, _)| *time <= until) {
@@ -259,7 +259,7 @@ impl Feeder {
             self.pass_first();
             passed = true;
             self.advance(index, at_end, batch);
-            // Others may have waited for an event.
+            // Other threads may have waited for an event.
             if self.forked.is_some() || self.next != next {
                 return true;
             }
@@ -267,14 +267,14 @@ impl Feeder {
         passed
     }
 
-    /// Forgets the first timestamp.
+    /// Removes the first timestamp.
     fn pass_first(&mut self) {
         if let Some((_, index)) = self.times.pop_front() {
             self.threads[index].places.pop_front();
         }
     }
 
-    /// Goes on in a thread as far as it does not depend on others. Whether it went on at all.
+    /// Continues a thread as far as it does not depend on others. Returns whether it continued at all.
     fn advance(&mut self, index: usize, at_end: bool, batch: &mut Batch) -> bool {
         let mut moved = false;
         while self.forked.is_none() && !self.threads[index].is_at_timestamp() {
@@ -282,7 +282,7 @@ impl Feeder {
             let place = thread.places.front().map_or(u64::MAX, |(run, _)| *run);
             let event = thread.events.front().map(|event| (event.run, event.order));
             let Some(Waiting { first, block, recorded }) = thread.blocks.front() else {
-                // Runs that are still to come may be before it.
+                // Runs that are still to be read may be before the event.
                 match event {
                     Some((run, order)) if order <= self.next && (at_end || run <= thread.passed) => {
                         self.apply(index, batch);
@@ -340,13 +340,13 @@ impl Feeder {
                     batch.steps.extend(layout.translate(&event).into_iter().map(Step::Change));
                     self.changes.extend(layout.take_changed());
                 }
-                // What no kernel has done is not moved either.
+                // A call that no kernel allows is not moved either.
                 _ => batch.steps.push(Step::Change(Change::Call(event))),
             }
         }
     }
 
-    /// Goes on to the earliest event or timestamp that is there, because what was before it is not. Whether there is one.
+    /// Skips to the earliest event or timestamp available, because those before it are missing. Returns whether there is one.
     fn skip(&mut self) -> bool {
         let orders = self.threads.iter().filter_map(|thread| thread.events.front().map(|event| event.order));
         let order = orders.filter(|order| *order > self.next).min();
@@ -365,18 +365,18 @@ impl Feeder {
     }
 }
 
-/// Whether a call has begun another program.
+/// Whether a call has started another program.
 fn executes(event: &Event) -> bool {
     matches!(event.call, Call::Exec { .. }) && event.result >= 0
 }
 
-/// The program that a call has begun.
+/// The program that a call has started.
 pub(crate) fn program_of(event: Event) -> Option<String> {
     let executes = executes(&event);
     if let Call::Exec { program, .. } = event.call { Some(program).filter(|_| executes) } else { None }
 }
 
-/// The process that a call has made, and whether it shares its parent's memory.
+/// The process that a call has created, and whether it shares its parent's memory.
 pub(crate) fn forked(event: &Event) -> Option<(u32, bool)> {
     let Call::Clone { flags } = event.call else { return None };
     let process = u32::try_from(event.result).ok().filter(|process| *process > 0 && flags & CLONE_THREAD == 0)?;

@@ -1,43 +1,43 @@
-//! What was met on the way through a trace.
+//! A summary of what was found in a trace.
 
 use std::collections::BTreeMap;
 
 /// A program that a process executed and of which there is no trace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unrecorded {
-    /// Its name, as it was called.
+    /// Its path, as in the call.
     pub program: String,
-    /// Why the recorder did not follow it there, if it says so.
+    /// The recorder's reason for not following the process into it, if the trace has one.
     pub why: Option<String>,
 }
 
-/// What was met on the way.
+/// Facts about the replayed traces that affect the results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// Parts of files that could not be used, in words; those of forked processes with the names of their files.
+    /// Descriptions of parts of files that could not be used; for forked processes with the names of their files.
     pub damage: Vec<String>,
-    /// No event says which memory there is: it was inferred from what is touched.
+    /// Whether no event describes memory, so that it was inferred from touched pages.
     pub inferred: bool,
-    /// Events and timestamps that had to be taken out of their order over threads, because what was before is missing.
+    /// Number of events and timestamps that were processed out of order, because earlier ones are missing.
     pub out_of_order: u64,
-    /// Processes with several threads or children of which no timestamp says who was first.
+    /// Number of processes with several threads or children but without timestamps.
     pub untimed: u64,
-    /// The trace was cut off.
+    /// Whether the first trace was cut off.
     pub cut_off: bool,
-    /// Calls were left out: [`replay_accesses`](super::replay_accesses).
+    /// Whether calls were ignored: [`replay_accesses`](super::replay_accesses).
     pub accesses_only: bool,
-    /// Traces of forked processes that were found.
+    /// Number of traces of forked processes that were found.
     pub children: u64,
-    /// Programs that processes executed and of which traces were found.
+    /// Number of executed programs whose traces were found.
     pub executed: u64,
-    /// Those of which there is none, and how often each was executed.
+    /// Executed programs without a trace, and how often each was executed.
     pub unrecorded: BTreeMap<Unrecorded, u64>,
-    /// Names of traces other than the first that were cut off.
+    /// Names of the traces, other than the first, that were cut off.
     pub cut_off_children: Vec<String>,
 }
 
 impl Replayed {
-    /// Whether all that was recorded was there.
+    /// Whether everything that was recorded is available.
     pub fn is_complete(&self) -> bool {
         !self.cut_off && self.cut_off_children.is_empty() && self.damage.is_empty()
     }

@@ -1,4 +1,4 @@
-//! One hardware thread: its TLBs, its walker, and what they were asked for.
+//! One hardware thread: its TLBs, its walker, and their counts.
 
 use super::slot::{FURTHER_LEVELS, LANES, Slot};
 use crate::machine::{Machine, TlbShape};
@@ -8,27 +8,27 @@ use crate::walk::Walker;
 /// The TLBs and the walker of one hardware thread.
 pub struct Core {
     pub tlbs: Vec<Tlb>,
-    /// For each set of the first level the key that it was asked for last, which it therefore holds; 0 for none. To be
-    /// asked for it again changes no set, whatever its replacement.
+    /// For each set of the first level, the key that was looked up last, which is therefore in the set; 0 for none.
+    /// Looking it up again changes no set, whatever the replacement policy.
     fronts: Vec<Key>,
     pub walker: Walker,
     pub counts: Counts,
 }
 
-/// How often what was missing, by kind of access and log2 of the bytes that are mapped together.
+/// Counts of misses, by kind of access and log2 of the bytes that are mapped together.
 #[derive(Clone, Debug)]
 pub struct Counts {
     pub first_misses: [[u64; 64]; LANES],
-    /// What levels behind the second had, by level.
+    /// Hits in the levels after the second, by level.
     pub further_hits: [[[u64; 64]; LANES]; FURTHER_LEVELS],
-    /// What no level had.
+    /// Misses in all levels.
     pub walked: [[u64; 64]; LANES],
-    /// Cycles of hits behind the first level.
+    /// Cycles of hits in the levels after the first.
     pub second_hit_cycles: u64,
 }
 
 impl Counts {
-    /// What no level up to one behind the first had: what a later one had, and what was walked for.
+    /// Misses in all levels up to `level`, which is at least the second: hits in later levels, and walks.
     pub fn missed_up_to(&self, level: u8) -> [[u64; 64]; LANES] {
         let mut missed = self.walked;
         self.further_hits.iter().skip(usize::from(level) - 2).for_each(|hits| add(&mut missed, hits));
@@ -36,7 +36,7 @@ impl Counts {
     }
 }
 
-/// Adds counts, place by place.
+/// Adds counts element by element.
 pub fn add(all: &mut [[u64; 64]; LANES], more: &[[u64; 64]; LANES]) {
     all.iter_mut().flatten().zip(more.iter().flatten()).for_each(|(all, more)| *all += more);
 }
@@ -57,26 +57,26 @@ impl Core {
         }
     }
 
-    /// Looks into the first level, and brings the page in. Whether it was there.
+    /// Looks up a page in the first level, and fills it in. Returns whether it was there.
     #[inline(always)]
     pub fn touch(&mut self, slot: Slot) -> bool {
         self.is_in_front(slot) || self.touch_set(slot)
     }
 
-    /// Whether the page was the last that its set was asked for.
+    /// Whether the page was the last one looked up in its set.
     #[inline(always)]
     pub fn is_in_front(&self, slot: Slot) -> bool {
         self.fronts[slot.front() as usize] == slot.key
     }
 
-    /// As [`Core::touch`], for what is not in front.
+    /// As [`Core::touch`], for pages that are not the last one of their set.
     #[inline(always)]
     pub fn touch_set(&mut self, slot: Slot) -> bool {
         self.fronts[slot.front() as usize] = slot.key;
         self.tlbs[slot.tlb()].touch(slot.front(), slot.key)
     }
 
-    /// Drops from all TLBs the entries that `gone` says.
+    /// Drops the entries for which `gone` returns `true` from all TLBs.
     pub fn forget(&mut self, gone: impl Fn(Key) -> bool) {
         self.fronts.iter_mut().filter(|front| gone(**front)).for_each(|front| *front = 0);
         for tlb in &mut self.tlbs {
@@ -84,17 +84,17 @@ impl Core {
         }
     }
 
-    /// Drops from all TLBs the entry of one stored page, whose number at its size is `page`.
+    /// Drops the entry of one stored page, whose number at its size is `page`, from all TLBs.
     pub fn forget_one(&mut self, key: Key, page: u64) {
         self.fronts.iter_mut().filter(|front| **front == key).for_each(|front| *front = 0);
         self.tlbs.iter_mut().for_each(|tlb| tlb.forget_one(page as u32, key));
     }
 }
 
-/// Where the sets of each TLB of the first level stand among those of all.
+/// The positions of the sets of each first-level TLB among all first-level sets.
 #[derive(Clone, Debug)]
 pub struct Fronts {
-    /// By TLB: where its sets begin, at a multiple of their number, and that number.
+    /// For each TLB the index of its first set, a multiple of their number, and the number of its sets.
     tlbs: Vec<(u32, u32)>,
     count: usize,
 }
@@ -113,7 +113,7 @@ impl Fronts {
         Fronts { tlbs, count: end as usize }
     }
 
-    /// The set of a page of a TLB.
+    /// The index of the set for a page in a TLB.
     pub fn of(&self, tlb: u8, page: u64) -> u32 {
         let (begin, sets) = self.tlbs[usize::from(tlb)];
         begin + (page & u64::from(sets - 1)) as u32

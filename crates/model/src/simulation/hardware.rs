@@ -8,32 +8,32 @@ use crate::machine::Machine;
 use crate::space::LEVELS;
 use crate::walk::Walker;
 
-/// Pages that are looked up one by one when they are dropped; of more, all entries are compared.
+/// Up to this number of pages, dropped pages are looked up one by one. For more, all entries are compared.
 const FEW_PAGES: u64 = 16;
 
 /// The hardware of a machine.
 pub(super) struct Hardware {
-    /// By thread.
+    /// By thread number.
     pub(super) cores: Vec<Core>,
     pub(super) keys: Keys,
     pub(super) fronts: Fronts,
 }
 
 impl Hardware {
-    /// That of no thread yet.
+    /// The hardware without any threads yet.
     ///
     /// # Errors
-    /// The tables of the second stage cannot be made.
+    /// The tables of the second stage cannot be created.
     pub(super) fn new(machine: &Machine, shifts: [u8; LEVELS]) -> Result<Hardware, paging::Error> {
         Walker::new(machine, shifts)?;
         Ok(Hardware { cores: Vec::new(), keys: Keys::default(), fronts: Fronts::of_machine(machine) })
     }
 
-    /// Makes the cores of threads up to one.
+    /// Adds cores for threads up to and including `thread`.
     pub(super) fn add_cores(&mut self, thread: usize, machine: &Machine, shifts: [u8; LEVELS], seed: u64) {
         while self.cores.len() <= thread {
             let seed = seed ^ (self.cores.len() as u64) << 32;
-            // It was made once when the hardware was.
+            // `new` has already created such a walker once.
             let walker = Walker::new(machine, shifts).expect("the walker was made before");
             self.cores.push(Core::new(machine, seed, walker));
         }

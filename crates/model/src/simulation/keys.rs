@@ -1,4 +1,4 @@
-//! Keys of what TLBs store: a number for each stored page of each size.
+//! Keys of TLB entries: a number for each stored page of each size.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -7,18 +7,18 @@ use trace::PAGE_SHIFT;
 
 use crate::tlb::Key;
 
-/// Makes keys of stored pages.
+/// Assigns keys to stored pages.
 #[derive(Default)]
 pub(super) struct Keys {
     numbers: HashMap<(u8, u64), Key, Hashing>,
-    /// For each key the first 4K page and how many pages.
+    /// For each key the first 4K page and the number of 4K pages.
     ranges: Vec<(u64, u64)>,
-    /// log2 of the bytes of all stored sizes that there are.
+    /// log2 of every stored size in use, in bytes.
     shifts: Vec<u8>,
 }
 
 impl Keys {
-    /// The key of a stored page; `va` has the tag of its process.
+    /// The key of a stored page; `va` includes the tag of its process.
     pub fn key(&mut self, shift: u8, va: u64) -> Key {
         let ranges = &mut self.ranges;
         if !self.shifts.contains(&shift) {
@@ -31,13 +31,13 @@ impl Keys {
         })
     }
 
-    /// Whether a stored page has some of a range of 4K pages.
+    /// Whether a stored page overlaps a range of 4K pages.
     pub fn overlaps(&self, key: Key, first: u64, end: u64) -> bool {
         let (page, pages) = self.ranges[key as usize - 1];
         page < end && page + pages > first
     }
 
-    /// The stored pages that have some of a range of 4K pages: the key of each, and its number among those of its size.
+    /// The stored pages that overlap a range of 4K pages: the key of each, and its page number at its size.
     pub fn in_range(&self, first: u64, end: u64) -> impl Iterator<Item = (Key, u64)> {
         self.shifts.iter().flat_map(move |shift| {
             let pages = u32::from(*shift) - PAGE_SHIFT;
@@ -47,7 +47,7 @@ impl Keys {
     }
 }
 
-/// Hashes page numbers: the same in every run.
+/// Hashes page numbers deterministically: the same in every run.
 pub(crate) type Hashing = BuildHasherDefault<Multiplicative>;
 
 /// Fibonacci hashing.
@@ -71,7 +71,7 @@ impl Hasher for Multiplicative {
 
     fn write_u64(&mut self, value: u64) {
         let mixed = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // The low bits, which choose the bucket, depend on all.
+        // The low bits select the bucket, so they must depend on all bits.
         self.0 = mixed ^ mixed >> 32;
     }
 }

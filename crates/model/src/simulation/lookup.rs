@@ -1,19 +1,19 @@
-//! Lookups in the TLBs: what one run asks for, and what a block of them has in common.
+//! TLB lookups: one lookup of a run, and the state of a block of them.
 
 use trace::Kind;
 
 use super::slot::{LANES, READ_ONLY, Rest, Slot, Slots};
 use crate::walk::MOST_WALKS;
 
-/// Runs of a block where many are missed: each has two lookups at most.
+/// Block size, in runs, while many lookups miss: each run has at most two lookups.
 pub const BLOCK: usize = MOST_WALKS / 2;
 
-/// One lookup.
+/// One TLB lookup.
 #[derive(Clone, Copy, Debug)]
 pub struct Lookup {
     pub slot: Slot,
     pub number: u32,
-    /// The kind of access, and [`READ_ONLY`] for a store.
+    /// The kind of access, with [`READ_ONLY`] set for a store.
     pub lane: u32,
 }
 
@@ -23,16 +23,16 @@ impl Lookup {
     }
 }
 
-/// The lookups of a block, and those of them that a level did not answer.
+/// The lookups of a block, and those that missed in a level.
 #[derive(Debug)]
 pub struct Lookups {
     pub lookups: Vec<Lookup>,
-    /// Its first `misses` are what the first level did not answer.
+    /// The first `misses` elements are the lookups that missed in the first level.
     pub missed: [Lookup; MOST_WALKS],
     pub misses: usize,
-    /// What is known of those.
+    /// The remaining data of those lookups.
     pub rests: [Rest; MOST_WALKS],
-    /// Whether so many were missed lately that it pays to look ahead.
+    /// Whether lookups missed so often recently that it pays to look ahead.
     pub many: bool,
 }
 
@@ -57,7 +57,7 @@ impl Lookups {
     }
 }
 
-/// [`READ_ONLY`] for a run with a store, and otherwise nothing.
+/// [`READ_ONLY`] for a run with a store, otherwise 0.
 #[inline(always)]
 pub fn stores(kind: u8) -> u32 {
     let store = Kind::STORE.bits();

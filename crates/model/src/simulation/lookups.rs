@@ -1,7 +1,7 @@
-//! Lookups in the TLBs, a block at a time.
+//! Performs TLB lookups, a block at a time.
 //!
-//! A level does not depend on what the next one holds. So a block of lookups passes one level after the other, and what
-//! each needs from memory is read for all of its lookups together, not one after the other.
+//! A level does not depend on the content of the next one. So a block of lookups passes one level after the
+//! other, and the memory that a level needs is read for all lookups together instead of one by one.
 
 use super::core::Core;
 use super::lookup::{BLOCK, Lookup, Lookups, loads_first, stores};
@@ -12,13 +12,13 @@ use crate::space::SpaceError;
 use crate::walk::Walk;
 use trace::{Kind, PAGE_SHIFT};
 
-/// Runs of a block where few are missed.
+/// Block size, in runs, while few lookups miss.
 const SMALL_BLOCK: usize = 8;
-/// One miss in so many runs is often.
+/// Misses are frequent if there is at least one in this number of runs.
 const MANY: usize = 6;
 
 impl Simulation {
-    /// Looks up runs of a thread; without kinds they are loads.
+    /// Looks up runs of a thread; without kinds all are loads.
     pub(super) fn look_up(
         &mut self,
         thread: usize,
@@ -32,7 +32,7 @@ impl Simulation {
             if self.setup.store_lane == 1 && !self.lookups.many && !kinds.is_empty() {
                 from += self.few_misses(thread, &ids[from..], &kinds[from..], numbers)?;
             }
-            // It begins with a run that is not known, or behind one that was missed.
+            // The next block begins with a run whose slot is not known, or after one that missed.
             let count = (ids.len() - from).min(if self.lookups.many { BLOCK } else { SMALL_BLOCK });
             let ids = &ids[from..from + count];
             let kinds = kinds.get(from..from + count).unwrap_or(&loads[..count]);
@@ -51,7 +51,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Looks up runs one after the other, up to one that is missed or not known yet: how many runs those were.
+    /// Looks up runs one by one, up to one that misses or whose slot is not known. Returns how many were handled.
     fn few_misses(&mut self, thread: usize, ids: &[u16], kinds: &[u8], numbers: &[u32]) -> Result<usize, SpaceError> {
         let [code, data, _] = &self.lineage.own.slots;
         match self.hardware.cores[thread].leading_hits([&code.first, &data.first], ids, kinds, numbers) {
@@ -64,7 +64,7 @@ impl Simulation {
         }
     }
 
-    /// Lookups of runs where loads and stores use the same TLBs: one each.
+    /// Creates the lookups of runs if loads and stores use the same TLBs: one for each run.
     fn fill_lookups(&mut self, ids: &[u16], kinds: &[u8], numbers: &[u32]) {
         for (id, kind) in ids.iter().zip(kinds) {
             let lane = u32::from(kind & Kind::FETCH.bits() == 0);
@@ -72,7 +72,7 @@ impl Simulation {
         }
     }
 
-    /// Lookups of runs where stores have TLBs of their own: a run of both looks into both.
+    /// Creates the lookups of runs if stores have separate TLBs: a run with loads and stores has two.
     fn split_lookups(&mut self, ids: &[u16], kinds: &[u8], numbers: &[u32]) {
         for (id, bits) in ids.iter().zip(kinds) {
             let number = numbers[usize::from(*id)];
@@ -92,8 +92,8 @@ impl Simulation {
         }
     }
 
-    /// Takes the lookups of a block through all levels. How many the first did not answer. `whole` has the kinds of their runs
-    /// where a lookup is a whole run, of which a store can come after loads.
+    /// Sends the lookups of a block through all levels. Returns the number of first-level misses. `whole` has the kinds
+    /// of the runs if each lookup is a whole run, in which a store may follow loads.
     fn pass(&mut self, thread: usize, whole: &[u8]) -> Result<usize, SpaceError> {
         let (mut from, mut misses) = (0, 0);
         loop {
@@ -104,14 +104,14 @@ impl Simulation {
             let loads_first = whole.get(done).is_some_and(|kind| loads_first(*kind));
             self.unknown(thread, lookup.lane(), lookup.number, lookup.lane & READ_ONLY, loads_first)?;
             from = done + 1;
-            // What was read ahead can have changed.
+            // Slots that were read ahead may have changed.
             for lookup in &mut self.lookups.lookups[from..] {
                 lookup.slot = self.lineage.own.slots[lookup.lane()].first[lookup.number as usize];
             }
         }
     }
 
-    /// Takes what the first level did not answer through the others.
+    /// Sends the lookups that missed in the first level through the other levels.
     pub(super) fn second_level(&mut self, thread: usize) -> Result<(), SpaceError> {
         let tag = self.lineage.tag;
         let core = &mut self.hardware.cores[thread];
@@ -131,7 +131,7 @@ impl Simulation {
                 core.counts.second_hit_cycles +=
                     if found { u64::from(self.setup.machine.tlbs[second].hit_cycles) } else { 0 };
             }
-            // No branch depends on what was found.
+            // Branchless: writes the lookup in any case and advances only on a miss.
             (missed[walks], rests[walks]) = (missed[index], rest);
             walks += usize::from(!found);
         }
@@ -147,7 +147,7 @@ impl Simulation {
         Ok(core.walker.walk(walks, walk, |at| self.space.physical(va(at)))?)
     }
 
-    /// One lookup of a page whose slot was just made.
+    /// Looks up one page whose slot was just set.
     pub(super) fn look_again(&mut self, thread: usize, lane: usize, number: u32) -> Result<(), SpaceError> {
         let slot = self.lineage.own.slots[lane].first[number as usize];
         self.lookups.missed[0] = Lookup { slot, number, lane: lane as u32 };
@@ -157,8 +157,8 @@ impl Simulation {
 }
 
 impl Core {
-    /// Looks runs up until one is not in the first level, which is given too, or its slot is not known: how many were
-    /// before it. `slots` are those of fetches and of data.
+    /// Looks up runs until one misses in the first level, which is returned too, or has an unknown slot. Returns how
+    /// many were before it. `slots` are those of fetches and of data.
     #[inline(never)]
     fn leading_hits(
         &mut self,
@@ -180,8 +180,8 @@ impl Core {
         (ids.len(), None)
     }
 
-    /// Takes the first `lookups` that the second level did not answer through those behind it, and leaves in front what none of
-    /// them has: how many those are.
+    /// Sends the first `lookups` lookups, which missed in the second level, through the levels after it. Moves those
+    /// that miss in all levels to the front and returns their number.
     #[cold]
     fn further_levels(
         &mut self,
@@ -210,8 +210,8 @@ impl Core {
         left
     }
 
-    /// Looks up in the first level, from one lookup on, until a slot is not known: how many lookups that were. Leaves those that
-    /// were not found.
+    /// Performs first-level lookups from index `from` on, until a slot is not known. Returns how many were done and
+    /// stores those that missed.
     #[inline(never)]
     fn first_level(&mut self, lookups: &mut Lookups, from: usize) -> usize {
         let Lookups { lookups, missed, misses, .. } = lookups;
@@ -227,7 +227,7 @@ impl Core {
                 continue;
             }
             let found = self.touch_set(lookup.slot);
-            // No branch depends on what was found.
+            // Branchless: writes the lookup in any case and advances only on a miss.
             missed[count] = *lookup;
             count += usize::from(!found);
         }

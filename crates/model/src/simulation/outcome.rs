@@ -1,4 +1,4 @@
-//! What a trace costs on a machine under a policy.
+//! The cost of a trace on a machine under a policy.
 
 use ::policy::size::PageSize;
 use ::policy::verdict::{Holding, Verdict};
@@ -13,25 +13,25 @@ use crate::policy::ModelPolicy;
 use crate::space::{Costs, LeftOut};
 use crate::walk::Walks;
 
-/// Misses of a level.
+/// The misses of a TLB level.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Misses {
-    /// Of instruction fetches.
+    /// Misses of instruction fetches.
     pub fetch: u64,
-    /// Of loads; of all data where stores use the same TLBs.
+    /// Misses of loads; of all data accesses if stores use the same TLBs.
     pub load: u64,
-    /// Of stores, where they have TLBs of their own.
+    /// Misses of stores, if they have separate TLBs.
     pub store: u64,
-    /// By the size that is mapped together, smallest first.
+    /// Misses by the size that is mapped together, smallest first.
     pub by_size: Vec<SizeMisses>,
 }
 
-/// Misses of one page size.
+/// The misses of one page size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SizeMisses {
-    /// Bytes of the leaf or its contiguous group.
+    /// Size of the leaf, or of its contiguous group, in bytes.
     pub page_bytes: u64,
-    /// Misses.
+    /// Number of misses.
     pub misses: u64,
 }
 
@@ -44,121 +44,121 @@ impl Misses {
         Misses { fetch: lane(0), load: lane(1), store: lane(2), by_size: by_size.collect() }
     }
 
-    /// All of them.
+    /// The sum over all kinds of accesses.
     pub fn total(&self) -> u64 {
         self.fetch + self.load + self.store
     }
 }
 
-/// Where entries were found.
+/// Where the walker found entries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Found {
-    /// The cache, or `memory`.
+    /// The name of the cache, or `memory`.
     pub cache: String,
-    /// Entries that it gave.
+    /// Number of entries read from it.
     pub references: u64,
 }
 
-/// A line of the census.
+/// One line of the census.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mapped {
-    /// Bytes of a leaf.
+    /// Size of a leaf in bytes.
     pub leaf_bytes: u64,
-    /// Bytes of the contiguous group, or of the leaf.
+    /// Size of the contiguous group, or of the leaf, in bytes.
     pub group_bytes: u64,
-    /// Bytes that are mapped so.
+    /// Number of bytes mapped with these sizes.
     pub bytes: u64,
 }
 
-/// What a trace costs on a machine under a policy.
+/// The result of a simulation: the cost of a trace on a machine under a policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// The machine.
+    /// The name of the machine.
     pub machine: String,
-    /// The policy.
+    /// The simulated policy.
     pub policy: ModelPolicy,
     /// The format of the page tables.
     pub table_format: String,
-    /// Bytes of a base page.
+    /// Base page size in bytes.
     pub base_bytes: u64,
-    /// The page size that the policy asks for.
+    /// The page size that the policy requests, in bytes.
     pub page_bytes: u64,
-    /// Threads, each on a processor of its own.
+    /// Number of threads, each on a processor of its own.
     pub threads: usize,
-    /// Accesses of the trace; recorders disagree on what one is.
+    /// Number of accesses in the trace. Recorders define an access differently.
     pub accesses: u64,
-    /// Runs of accesses to one 4K page.
+    /// Number of runs of accesses to one 4K page.
     pub runs: u64,
-    /// Instructions, if the trace counts them.
+    /// Number of instructions, if the trace counts them.
     pub instructions: Option<u64>,
-    /// What the first level did not hold.
+    /// Misses in the first level.
     pub first_level: Misses,
-    /// What neither of the first two levels held.
+    /// Misses in both of the first two levels.
     pub second_level: Misses,
-    /// What no level up to the third held, and so on, where the machine has more than two.
+    /// Misses in all levels up to the third, and so on, if the machine has more than two.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub further_levels: Vec<Misses>,
-    /// Walks.
+    /// Number of page walks.
     pub walks: u64,
-    /// Entries that walks read.
+    /// Number of entries that walks read.
     pub walk_references: u64,
-    /// Where they were found, the nearest cache first.
+    /// Where these entries were found, the nearest cache first.
     pub found: Vec<Found>,
     /// Cycles of all walks, one after the other.
     pub walk_cycles: u64,
-    /// Cycles of hits behind the first level.
+    /// Cycles of hits in the levels after the first.
     pub second_hit_cycles: u64,
-    /// Cycles of the kernel at all faults, if the machine says what they take; without those that read from swap.
+    /// Cycles of the kernel at all faults, if the machine file has these costs; without faults that read from swap.
     pub kernel_cycles: Option<KernelCycles>,
-    /// Walks that the machine can do at the same time.
+    /// Number of walks that the machine can do at the same time.
     pub walkers: u32,
-    /// All faults.
+    /// Number of all faults.
     pub faults: u64,
-    /// Memory that is mapped at the end.
+    /// Mapped memory at the end, in bytes.
     pub resident_bytes: u64,
-    /// 4K pages touched and still mapped at the end.
+    /// 4K pages touched and still mapped at the end, in bytes.
     pub touched_bytes: u64,
-    /// The most of those at once.
+    /// The peak of those, in bytes.
     pub touched_peak_bytes: u64,
-    /// What demand paging cost.
+    /// The costs of demand paging.
     #[serde(flatten)]
     pub costs: Costs,
-    /// What the tables map at the end.
+    /// The memory that the tables map at the end, by size.
     pub mapped: Vec<Mapped>,
-    /// What each process had mapped when it ended, summed; the first one at the end of the trace.
+    /// The memory that each process had mapped when it ended, summed; for the first process at the end of the trace.
     pub mapped_at_ends: Vec<Mapped>,
-    /// Whether the policy held, by what was mapped before it went and at the end.
+    /// Whether the policy held, judged by the memory that was mapped at the end and before it was freed.
     pub verdict: Verdict,
-    /// What `pagelab compare` would have left out of it.
+    /// The part of the verdict that `pagelab compare` would have left out.
     pub left_out: LeftOut,
-    /// Addresses of the trace were moved, because the machine's programs have fewer bits of them.
+    /// Whether addresses of the trace were moved, because the machine's programs have fewer address bits.
     pub moved_addresses: bool,
-    /// Why the simulation ended before the trace did.
+    /// Why the simulation ended before the end of the trace.
     pub stopped: Option<String>,
 }
 
 impl Outcome {
-    /// Whether the simulation came to the end of the trace: if not, no figure is an answer.
+    /// Whether the simulation reached the end of the trace. If not, no figure is valid.
     pub fn is_whole(&self) -> bool {
         self.stopped.is_none()
     }
 
-    /// Cycles that translation takes if nothing is done at the same time.
+    /// Upper bound of the cycles lost to translation: nothing else happens at the same time.
     pub fn most_lost_cycles(&self) -> u64 {
         self.second_hit_cycles + self.walk_cycles
     }
 
-    /// Cycles that translation takes if all walkers are always busy.
+    /// Lower bound of the cycles lost to translation: all walkers are always busy.
     pub fn least_lost_cycles(&self) -> u64 {
         self.second_hit_cycles + self.walk_cycles / u64::from(self.walkers)
     }
 }
 
 impl Simulation {
-    /// What everything has cost.
+    /// The outcome of everything simulated so far.
     ///
     /// # Errors
-    /// A mapping lies where the tables of the machine have no addresses.
+    /// A mapping is at an address that the machine's tables cannot translate.
     pub fn outcome(&self) -> Result<Outcome, paging::Error> {
         let sum = |of: &dyn Fn(&Counts) -> [[u64; 64]; LANES]| {
             let mut all = [[0; 64]; LANES];
@@ -226,7 +226,7 @@ impl Simulation {
     }
 }
 
-/// The verdict where a simulation did not come to its end.
+/// The verdict of a simulation that did not reach the end.
 fn not_known() -> Verdict {
     Verdict {
         holding: Holding::Unknown,

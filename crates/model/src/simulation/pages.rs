@@ -7,39 +7,40 @@ use trace::PAGE_SHIFT;
 use super::keys::Hashing;
 use super::slot::{LANES, Slots};
 
-/// Touched pages, each with whether it was stored to: what was not holds zeros. That is known of policies of a pool alone.
+/// Touched pages, each with whether it was stored to; a page without stores holds zeros. Stores are tracked only under
+/// pool policies.
 pub(super) type TouchedPages = HashMap<u64, bool, Hashing>;
 
 /// The pages of a process.
 #[derive(Default)]
 pub(super) struct Pages {
-    /// By kind of access, then by the number of the page.
+    /// The slots by kind of access, and by page number.
     pub slots: [Slots; LANES],
-    /// The pages by their numbers.
+    /// The pages, indexed by their numbers.
     pub pages: Vec<u64>,
     numbers: HashMap<u64, u32, Hashing>,
-    /// Pages of the address space that were touched and are mapped; one that shares its parent's has them for it.
+    /// Touched pages of the address space that are mapped. A process that shares its parent's memory holds them for the parent.
     pub touched: TouchedPages,
-    /// By thread.
+    /// Instructions executed, by thread.
     instructions: Vec<u64>,
-    /// What the model's time was when the process began, and what its children have taken since.
+    /// The model's time when the process began, plus the time that its children have taken since.
     pub began_instructions: u64,
-    /// The process has its memory from its parent.
+    /// Whether the process inherited its memory from its parent.
     pub is_inherited: bool,
 }
 
 impl Pages {
-    /// Those of a process that begins now, with memory that its parent has touched.
+    /// The pages of a process that begins now, with memory that its parent has touched.
     pub fn of_forked(began_instructions: u64, touched: TouchedPages) -> Pages {
         Pages { began_instructions, touched, is_inherited: true, ..Pages::default() }
     }
 
-    /// Those of a program that begins now, which has touched nothing.
+    /// The pages of a program that begins now and has touched nothing.
     pub fn of_program(began_instructions: u64) -> Pages {
         Pages { began_instructions, ..Pages::default() }
     }
 
-    /// Gives the next number to a page, which has no slots yet.
+    /// Assigns the next number to a page, which has no slots yet.
     pub fn add(&mut self, page: u64) {
         self.numbers.insert(page, self.pages.len() as u32);
         self.pages.push(page);
@@ -51,7 +52,7 @@ impl Pages {
         self.slots.iter_mut().for_each(|slots| slots.resize(pages));
     }
 
-    /// Forgets the slots of pages of a range.
+    /// Resets the slots of the pages in a range.
     pub fn forget(&mut self, first: u64, end: u64) {
         if end - first < self.pages.len() as u64 {
             self.forget_numbered(first, end);
@@ -77,7 +78,7 @@ impl Pages {
         self.slots.iter_mut().for_each(|slots| slots.forget(number));
     }
 
-    /// How many instructions a thread has executed so far.
+    /// Sets how many instructions a thread has executed so far.
     pub fn note_instructions(&mut self, thread: usize, count: u64) {
         if self.instructions.len() <= thread {
             self.instructions.resize(thread + 1, 0);
@@ -85,13 +86,13 @@ impl Pages {
         self.instructions[thread] = self.instructions[thread].max(count);
     }
 
-    /// Instructions that the thread which has executed most has executed, those before the process included.
+    /// The instruction count of the thread that has executed most, including the time before the process began.
     pub fn executed(&self) -> u64 {
         let most = self.instructions.iter().max().copied().unwrap_or(0);
         self.began_instructions.saturating_add(most)
     }
 
-    /// Touched pages of a range of as many bytes, by how far behind its beginning they are, and whether they were stored to.
+    /// Touched pages of a range, as page offsets from its beginning, and whether each was stored to.
     pub fn touched_in(&self, begin: u64, bytes: u64) -> Vec<(u64, bool)> {
         let (first, end) = (begin >> PAGE_SHIFT, begin.saturating_add(bytes).div_ceil(1 << PAGE_SHIFT));
         let touched = self.touched_pages(first, end, |_| true);
@@ -103,7 +104,7 @@ impl Pages {
         self.touched.get(&page).copied().unwrap_or(false)
     }
 
-    /// Zeros stand in a range of as many bytes now: the next stores there are first ones again.
+    /// Notes that a range now holds zeros: the next store to each page counts as its first.
     pub fn note_zeros(&mut self, begin: u64, bytes: u64) {
         let (first, end) = (begin >> PAGE_SHIFT, begin.saturating_add(bytes) >> PAGE_SHIFT);
         for page in self.touched_pages(first, end, |_| true) {
@@ -112,7 +113,7 @@ impl Pages {
         self.forget(first, end);
     }
 
-    /// Forgets touched pages of a range that `is_gone` says; how many they were.
+    /// Removes the touched pages of a range for which `is_gone` returns `true`; returns their number.
     pub fn forget_touched(&mut self, first: u64, end: u64, is_gone: impl Fn(u64) -> bool) -> u64 {
         let gone = self.touched_pages(first, end, is_gone);
         gone.iter().for_each(|page| {
@@ -121,7 +122,8 @@ impl Pages {
         gone.len() as u64
     }
 
-    /// Touched pages of a range that `wanted` says; they are asked for one by one where they are few, and in no order otherwise.
+    /// Touched pages of a range that `wanted` accepts. A small range is searched page by page; otherwise the result is
+    /// unordered.
     fn touched_pages(&self, first: u64, end: u64, wanted: impl Fn(u64) -> bool) -> Vec<u64> {
         let touched = &self.touched;
         if end - first < touched.len() as u64 {

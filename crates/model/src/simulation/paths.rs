@@ -1,27 +1,27 @@
-//! The entries above leaves: the same for all pages whose leaves are in one table.
+//! Paths of entries above leaves: they are the same for all pages whose leaves are in one table.
 
 use std::collections::HashMap;
 
 use super::keys::Hashing;
 use crate::space::Path;
 
-/// The entries on the way to tables of leaves, each way once. A way stays as it is while a leaf is in its table: whoever
-/// has its number forgets it with the leaf.
+/// The paths to tables of leaves, each stored once. A path does not change while a leaf is in its table, and everything
+/// that holds its number drops it with the leaf.
 #[derive(Default)]
 pub(super) struct Paths {
-    /// The last way to a table, by the address of the entry that points to it.
+    /// The latest path to a table, by the address of the entry that points to the table.
     numbers: HashMap<u64, u32, Hashing>,
     paths: Vec<Path>,
 }
 
 impl Paths {
-    /// The number of the way to the leaf that `path` ends at.
+    /// The number of the path to the leaf at the end of `path`.
     pub(super) fn number(&mut self, path: &Path) -> u32 {
         let mut above = *path;
         above.entries[..=usize::from(path.leaf_level)].fill(Default::default());
         let pointer = above.entries.get(usize::from(path.leaf_level) + 1).copied().unwrap_or_default().0;
         let paths = &mut self.paths;
-        // Another table can have been put where one was.
+        // Another table may have been linked there since.
         let number = self.numbers.get(&pointer).copied().filter(|number| paths[*number as usize] == above);
         number.unwrap_or_else(|| {
             paths.push(above);

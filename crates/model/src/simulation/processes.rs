@@ -1,4 +1,4 @@
-//! What happens when processes are forked and end.
+//! Handles forks and ends of processes.
 
 use trace::PAGE_SHIFT;
 
@@ -8,9 +8,9 @@ use super::slot::Slots;
 use super::state::Simulation;
 
 impl Simulation {
-    /// The running process has made another one, which gets a number and does not run yet. It shares its parent's memory
-    /// (`CLONE_VM`), and then its parent does not run before it has ended; or it gets a copy. At most
-    /// [`MOST_PROCESSES`](super::MOST_PROCESSES) can live at the same time.
+    /// The running process has forked process `number`, which does not run yet. It gets a copy of the memory, or shares
+    /// it (`CLONE_VM`); then its parent does not run before it has ended. At most
+    /// [`MOST_PROCESSES`](super::MOST_PROCESSES) processes can live at the same time.
     pub fn fork(&mut self, number: u32, shares: bool) {
         if self.stopped.is_some() {
             return;
@@ -28,7 +28,7 @@ impl Simulation {
         }
     }
 
-    /// Goes on as another process.
+    /// Switches to another process.
     pub fn switch(&mut self, number: u32) {
         if self.stopped.is_none() {
             self.lineage.switch(number);
@@ -36,8 +36,8 @@ impl Simulation {
         }
     }
 
-    /// The running process executes another program, about which its call was told: it goes on with memory of its own, in which
-    /// nothing is.
+    /// The running process executes another program, whose call was processed before. It continues with empty memory of
+    /// its own.
     pub fn exec(&mut self) {
         if self.stopped.is_some() {
             return;
@@ -49,12 +49,12 @@ impl Simulation {
         }
     }
 
-    /// The running process has made another one of which nothing is known.
+    /// The running process has forked a process without a trace.
     pub fn missed(&mut self, shares: bool) {
         self.lineage.missed_forks += u64::from(!shares);
     }
 
-    /// A process has ended, and another one, which has forked it or one that did, goes on.
+    /// A process has ended. The process `next`, one of its ancestors, continues.
     pub fn end(&mut self, number: u32, next: u32) {
         if self.stopped.is_some() {
             return;
@@ -63,11 +63,11 @@ impl Simulation {
         let now = self.now();
         self.switch(next);
         let Some(ended) = self.lineage.remove(number) else { return };
-        // Whoever waited for it goes on now.
+        // The process that waited for it continues now.
         let waited = now.saturating_sub(ended.since.max(self.lineage.own.executed()));
         self.lineage.own.began_instructions = self.lineage.own.began_instructions.saturating_add(waited);
         if ended.shared_with.is_some() {
-            // Its faults and calls were its parent's.
+            // Faults and calls of the ended process changed its parent's memory.
             self.lineage.own.touched = ended.pages.touched;
             self.lineage.own.slots.iter_mut().for_each(Slots::forget_all);
             return;
@@ -79,8 +79,8 @@ impl Simulation {
         self.settle();
     }
 
-    /// Instructions that the thread which has executed most has executed, those of its children included for which it
-    /// waited: the model's time. Where the trace does not count instructions, accesses.
+    /// The model's time: the instruction count of the thread that has executed most, including children that it waited
+    /// for. If the trace does not count instructions, the number of accesses.
     pub(super) fn now(&self) -> u64 {
         match self.lineage.own.executed() {
             0 => self.accesses,
@@ -88,7 +88,7 @@ impl Simulation {
         }
     }
 
-    /// The touched pages that the process which was just forked has mapped, as its parent has.
+    /// The touched pages that the process that was just forked has mapped, as its parent has.
     fn inherited(&mut self, process: u32) -> TouchedPages {
         self.space.enter(process);
         let is_mapped = |(page, _): &(u64, bool)| self.space.physical(page << PAGE_SHIFT).is_some();
@@ -99,7 +99,7 @@ impl Simulation {
         inherited
     }
 
-    /// What was touched was moved, and is touched where it is now.
+    /// Moves touched pages to their new addresses.
     pub(super) fn carry_touched(&mut self, touched: Vec<(u64, bool)>, to: u64) {
         for (page, stored) in touched {
             let page = (to >> PAGE_SHIFT) + page;
@@ -109,7 +109,7 @@ impl Simulation {
         }
     }
 
-    /// Forgets touched pages of a range that nothing maps any more.
+    /// Removes touched pages of a range that nothing maps any more.
     pub(super) fn forget_touched(&mut self, first: u64, end: u64) {
         let is_gone = |page: u64| self.space.physical(page << PAGE_SHIFT).is_none();
         self.lineage.touched_pages -= self.lineage.own.forget_touched(first, end, is_gone);

@@ -1,4 +1,4 @@
-//! What is done to memory in the program's name, by who serves its calls.
+//! Applies changes to memory that are made on behalf of the program when its calls are served.
 
 use ::policy::pool::Content;
 use trace::PAGE_SHIFT;
@@ -8,7 +8,7 @@ use crate::layout::Change;
 use crate::space::SpaceError;
 
 impl Simulation {
-    /// A change of memory, as the kernel sees it.
+    /// Applies a change of memory, as the kernel sees it.
     pub(crate) fn change(&mut self, change: &Change) {
         if let Change::Call(event) = change {
             return self.event(event);
@@ -37,7 +37,7 @@ impl Simulation {
             }
             Change::Copy { from, to, bytes, content } => {
                 let (from, to) = (self.fold.address(*from), self.fold.address(*to));
-                // What was stored to stands for what is not zeros.
+                // Pages that were stored to count as non-zero.
                 let touched = self.lineage.own.touched_in(from, *bytes);
                 match content {
                     Content::All => pages(to, *bytes).try_for_each(|page| self.space.write_for(page))?,

@@ -1,4 +1,4 @@
-//! What is simulated: the machine, the policy, and what follows from both.
+//! The parameters of a simulation: the machine, the policy, and what follows from both.
 
 use trace::PAGE_SHIFT;
 
@@ -13,11 +13,11 @@ pub(super) struct Setup {
     pub(super) policy: ModelPolicy,
     pub(super) plan: Plan,
     pub(super) seed: u64,
-    /// Which slots stores use: those of loads where the TLBs are the same.
+    /// The lane that stores use: that of loads if they share TLBs.
     pub(super) store_lane: usize,
-    /// Neighbours can change what hardware stores as one.
+    /// Whether neighbouring pages affect the size that hardware stores.
     pub(super) sees_neighbours: bool,
-    /// There are more than two levels.
+    /// Whether there are more than two TLB levels.
     pub(super) has_further_levels: bool,
 }
 
@@ -37,23 +37,23 @@ impl Setup {
         })
     }
 
-    /// How many levels of TLBs there are; two where there is one.
+    /// The number of TLB levels, at least two.
     pub(super) fn levels(&self) -> u8 {
         self.machine.tlbs.iter().map(|tlb| tlb.level).max().unwrap_or(2)
     }
 
-    /// The machine cannot have the policy.
+    /// The error for a policy that the machine does not support.
     pub(super) fn refused(&self, reason: impl ToString) -> Unsupported {
         Unsupported { machine: self.machine.name.clone(), policy: self.policy.to_string(), reason: reason.to_string() }
     }
 
-    /// The 4K pages around one that was just mapped of which hardware may store another size now: the first, and how many.
+    /// The 4K pages around a newly mapped page for which hardware may now store another size: the first, and their number.
     pub(super) fn block(page: u64, leaf: Leaf) -> (u64, u64) {
         let pages = (16 * leaf.leaf_bytes) >> PAGE_SHIFT;
         (page & !(pages - 1), pages)
     }
 
-    /// The TLB of a level that stores most of a leaf, and log2 of the bytes that it stores.
+    /// The TLB of a level that stores the largest part of a leaf, and log2 of the bytes that it stores.
     pub(super) fn tlb_for(&self, level: u8, serves: Serves, leaf: &Leaf, run_bytes: u64) -> (u8, u8) {
         let of_guest = |bytes: u64| match &self.machine.stage2 {
             // An entry covers no more than either stage maps.

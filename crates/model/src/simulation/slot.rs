@@ -1,39 +1,39 @@
 //! What is known of a page for one kind of access: where its translation is in the TLBs, and its entry in the tables.
 //!
-//! Eight bytes suffice while the first level holds it; the rest stands apart, so that more pages fit in a cache.
+//! Eight bytes suffice while the first level holds it. The rest is stored separately, so that more pages fit in a cache.
 
 use crate::machine::MAX_TLB_LEVEL;
 use crate::tlb::Key;
 use crate::walk::LeafEntry;
 
-/// Kinds of accesses: fetches, loads, stores.
+/// Number of kinds of accesses: fetches, loads, stores.
 pub const LANES: usize = 3;
-/// No TLB of this level holds it.
+/// No TLB of this level holds the page.
 pub const NONE: u8 = u8::MAX;
-/// The bit of a slot whose page may not be stored to.
+/// The bit of a slot whose page must not be stored to.
 pub const READ_ONLY: u32 = 1 << 31;
-/// Where in [`Slot::place`] the TLB stands: above all sets of the few that a machine file can have.
+/// The position of the TLB number in [`Slot::place`], above the set index.
 const TLB_SHIFT: u32 = 24;
 /// A key that no stored page has.
 const UNKNOWN: Key = Key::MAX;
 
-/// Where the first level has a page.
+/// The position of a page in the first level.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
     pub key: Key,
-    /// Its set among those of all TLBs of the first level, which of these TLBs, and [`READ_ONLY`].
+    /// Its set among those of all first-level TLBs, the number of the TLB, and [`READ_ONLY`].
     place: u32,
 }
 
 impl Slot {
-    /// Nothing is known.
+    /// A slot of which nothing is known.
     pub const UNKNOWN: Slot = Slot { key: UNKNOWN, place: 0 };
 
     pub fn new(key: Key, tlb: u8, front: u32, writable: bool) -> Slot {
         Slot { key, place: front | u32::from(tlb) << TLB_SHIFT | if writable { 0 } else { READ_ONLY } }
     }
 
-    /// Not known, or not for a store; `stores` is [`READ_ONLY`] for one, and otherwise nothing.
+    /// Whether the slot is unknown, or not usable for a store; `stores` is [`READ_ONLY`] for a store, otherwise 0.
     #[inline(always)]
     pub fn is_unknown(self, stores: u32) -> bool {
         self.key == UNKNOWN || self.place & stores != 0
@@ -50,25 +50,25 @@ impl Slot {
     }
 }
 
-/// What is asked for when the first level does not have a page.
+/// The data needed when the first level misses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rest {
     pub entry: LeafEntry,
-    /// The number of the page.
+    /// The number of the 4K page.
     pub page: u64,
     pub second_key: Key,
     pub second_index: u16,
     pub second: u8,
     /// log2 of the bytes that are mapped together.
     pub size: u8,
-    /// The number of the entries above ([`super::paths::Paths`]).
+    /// The number of the path of entries above the leaf ([`super::paths::Paths`]).
     pub path: u32,
 }
 
-/// Levels behind the second that a machine can have.
+/// Maximum number of levels after the second.
 pub const FURTHER_LEVELS: usize = MAX_TLB_LEVEL as usize - 2;
 
-/// Where a level behind the second has a page.
+/// The position of a page in a level after the second.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored {
     pub key: Key,
@@ -87,7 +87,7 @@ impl Default for Stored {
 pub struct Slots {
     pub first: Vec<Slot>,
     pub rest: Vec<Rest>,
-    /// Empty where the machine has no more than two levels.
+    /// Empty if the machine has at most two levels.
     pub further: Vec<[Stored; FURTHER_LEVELS]>,
 }
 

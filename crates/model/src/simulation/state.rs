@@ -1,4 +1,4 @@
-//! A machine under a policy, and what a trace does to it.
+//! The state of a simulation, and the effect of a trace on it.
 
 use std::ops::Range;
 
@@ -18,10 +18,10 @@ use crate::policy::{Granule, ModelPolicy, Unsupported};
 use crate::space::{self, Kernel, Leaf, Physical, Space, SpaceError};
 use crate::walk::LeafEntry;
 
-/// What each kind of access is to a TLB.
+/// The kind of access of each lane, as TLBs see it.
 const SERVES: [Serves; LANES] = [Serves::Fetch, Serves::Load, Serves::Store];
 
-/// A machine under a policy, and what the trace has cost so far.
+/// A machine under a policy, and the cost of the trace so far.
 pub struct Simulation {
     pub(super) setup: Setup,
     pub(super) space: Box<dyn Space>,
@@ -30,22 +30,22 @@ pub struct Simulation {
     pub(super) lookups: Lookups,
     pub(super) paths: Paths,
     pub(super) fold: Fold,
-    /// Which layout of randomisation its program has.
+    /// The random layout of its program, if it has one.
     draw: Option<Draw>,
-    /// Pages of its kernel's vdso, where they were said.
+    /// Number of pages of its kernel's vdso, if that was set.
     vdso_pages: Option<u64>,
     pub(super) accesses: u64,
     pub(super) runs: u64,
-    /// Those that were recorded.
+    /// Number of recorded instructions.
     pub(super) instructions: u64,
     pub(super) stopped: Option<SpaceError>,
 }
 
 impl Simulation {
-    /// A machine that has not run yet.
+    /// Creates a simulation that has not run yet.
     ///
     /// # Errors
-    /// The machine cannot have the policy.
+    /// The machine does not support the policy.
     pub fn new(machine: &Machine, policy: &ModelPolicy, physical: &Physical) -> Result<Simulation, Unsupported> {
         let setup = Setup::new(machine, policy, physical.seed)?;
         let space = space::new(&setup.plan, physical).map_err(|error| setup.refused(error))?;
@@ -72,30 +72,30 @@ impl Simulation {
         matches!(self.setup.plan.granule, Granule::Direct(_))
     }
 
-    /// Which addresses a program of an architecture has.
+    /// The address scheme of a program of an architecture.
     pub(crate) fn scheme(&self, architecture: &str) -> Scheme {
         let home = Home::of(architecture, self.setup.plan.base_bytes, self.setup.plan.pmd_bytes, self.vdso_pages);
         Scheme { pool: self.of_pool(), draw: self.draw, home }
     }
 
-    /// Whether its program has a layout of randomisation.
+    /// Whether its program has a random layout.
     pub(crate) fn is_drawn(&self) -> bool {
         self.draw.is_some()
     }
 
-    /// The policy, if it is one of pages of a pool.
+    /// The policy, if it uses pages of a pool.
     pub(crate) fn of_pool(&self) -> Option<Mechanism> {
         Some(self.setup.plan.mechanism).filter(|mechanism| mechanism.hugetlb)
     }
 
-    /// With one of the layouts that Linux makes by randomisation, which `seed` chooses.
+    /// Uses one of Linux's random layouts, which `seed` selects.
     #[must_use]
     pub fn with_layout(self, seed: u64) -> Simulation {
         let bits = Bits::of_addresses(self.fold.user_bits());
         Simulation { draw: Some(Draw { seed, bits }), ..self }
     }
 
-    /// Gives numbers to further pages, in their order.
+    /// Assigns numbers to further pages, in order.
     pub fn add_pages(&mut self, pages: &[u64]) {
         for page in pages {
             let page = if self.is_direct() { *page } else { self.fold.address(page << PAGE_SHIFT) >> PAGE_SHIFT };
@@ -104,7 +104,7 @@ impl Simulation {
         self.lineage.own.resize_slots();
     }
 
-    /// Memory that is there though no event says so.
+    /// Adds memory that exists although no event describes it.
     pub fn assume(&mut self, begin: u64, end: u64) {
         if self.stopped.is_none() {
             let begin_to = if self.is_direct() { begin } else { self.fold.address(begin) };
@@ -112,11 +112,11 @@ impl Simulation {
         }
     }
 
-    /// A system call.
+    /// Processes a system call.
     pub fn event(&mut self, event: &Event) {
-        // A forked process has its memory from its parent; its trace tells of it once more.
+        // A forked process inherited its memory from its parent; its trace describes it again.
         let is_told_before = self.lineage.own.is_inherited && matches!(event.call, Call::Region { .. });
-        // One that shares its parent's memory leaves it alone when it goes.
+        // A process that shares its parent's memory leaves it unchanged when it executes a program.
         let leaves = self.lineage.shares() && matches!(event.call, Call::Exec { .. });
         if self.stopped.is_none() && !is_told_before && !leaves {
             let event = if self.is_direct() { event.clone() } else { self.fold.event(event) };
@@ -133,11 +133,11 @@ impl Simulation {
         }
     }
 
-    /// What the kernel does besides the policy.
+    /// Sets the kernel settings other than the policy.
     ///
     /// # Errors
-    /// The machine has no such folios, or they are larger than those of the policy; or a PMD has fewer pages than may be
-    /// missing.
+    /// The machine does not support such folios, or they are larger than those of the policy; or `max_ptes_none`
+    /// exceeds the pages of a PMD.
     pub fn with_kernel(mut self, kernel: Kernel) -> Result<Simulation, Unsupported> {
         self.setup.plan.admits_kernel(&kernel).map_err(|reason| self.setup.refused(reason))?;
         self.vdso_pages = kernel.vdso_pages;
@@ -145,7 +145,7 @@ impl Simulation {
         Ok(self)
     }
 
-    /// How many instructions a thread has executed so far, and of how many more of them the accesses were recorded.
+    /// Sets how many instructions a thread has executed so far; `recorded` more of them were recorded.
     pub fn instructions(&mut self, thread: usize, count: u64, recorded: u64) {
         self.instructions = self.instructions.saturating_add(recorded);
         self.lineage.own.note_instructions(thread, count);
@@ -155,7 +155,7 @@ impl Simulation {
         }
     }
 
-    /// Runs of a thread; `numbers` are those of the chunk's pages.
+    /// Simulates runs of a thread; `numbers` are those of the chunk's pages.
     pub fn runs(&mut self, thread: usize, chunk: &Chunk, numbers: &[u32], range: Range<usize>) {
         if self.stopped.is_some() {
             return;
@@ -172,7 +172,7 @@ impl Simulation {
         self.stopped = self.look_up(thread, &chunk.ids[range], kinds, numbers).err();
     }
 
-    /// The page was not touched since its mapping changed: there may be a fault.
+    /// Handles a page that was not touched since its mapping changed: there may be a fault.
     #[cold]
     #[inline(never)]
     pub(super) fn unknown(
@@ -187,7 +187,7 @@ impl Simulation {
         let va = page << PAGE_SHIFT;
         let mut leaf = self.space.access(va, stores != 0 && !loads_first)?;
         if loads_first && !leaf.writable {
-            // What a load maps can be the zero page or a file's.
+            // A load may map the zero page or a page of a file.
             let faulted = leaf.faulted;
             leaf = self.space.access(va, true)?;
             leaf.faulted |= faulted;
@@ -195,7 +195,7 @@ impl Simulation {
         if leaf.faulted {
             self.settle();
             if self.setup.sees_neighbours {
-                // What hardware stores of the pages around may be another size now.
+                // Hardware may now store another size for the pages around it.
                 let (first, pages) = Setup::block(page, leaf);
                 self.lineage.own.forget_numbered(first, first + pages);
             }
@@ -207,17 +207,17 @@ impl Simulation {
             let further = self.further(lane, va, &leaf);
             self.lineage.own.slots[lane].set_further(number, further);
         }
-        // A store that is not allowed is one that the program was told of.
+        // A store that the protection forbids is one for which the program received a signal.
         self.look_again(thread, lane, number)
     }
 
-    /// Bytes around an address that hardware may store as one, whatever the tables say.
+    /// Number of bytes around an address that hardware may store as one, whatever the tables say.
     fn run_bytes(&self, va: u64, leaf: &Leaf) -> u64 {
-        // To look at the neighbours takes up to thirty translations.
+        // Checking the neighbours takes up to thirty translations.
         if self.setup.sees_neighbours { self.space.run_bytes(va, leaf) } else { leaf.group_bytes }
     }
 
-    /// Where the levels behind the second have a page.
+    /// The position of a page in the levels after the second.
     fn further(&mut self, lane: usize, va: u64, leaf: &Leaf) -> [Stored; FURTHER_LEVELS] {
         let run_bytes = self.run_bytes(va, leaf);
         std::array::from_fn(|further| match self.setup.tlb_for(3 + further as u8, SERVES[lane], leaf, run_bytes) {
@@ -246,12 +246,12 @@ impl Simulation {
             size: leaf.group_bytes.trailing_zeros() as u8,
         };
         let front = self.hardware.fronts.of(first, va >> first_shift);
-        // Under a policy of a pool the first store to each page is asked for.
+        // Pool policies need to know the first store to each page.
         let knows_stores = !self.setup.plan.mechanism.hugetlb || self.lineage.own.has_stored_to(va >> PAGE_SHIFT);
         (Slot::new(keys.key(first_shift, tagged), first, front, leaf.writable && knows_stores), rest)
     }
 
-    /// Drops from all TLBs what the kernel has dropped, and forgets the slots of those pages.
+    /// Drops from all TLBs what the kernel has dropped, and resets the slots of those pages.
     pub(super) fn settle(&mut self) {
         for (va, bytes) in self.space.take_invalidations() {
             let (first, pages) = (va >> PAGE_SHIFT, bytes.div_ceil(1 << PAGE_SHIFT));

@@ -1,7 +1,7 @@
-//! What the policy does to the program's calls: what `policy::decide` says, carried out on the model's VMAs.
+//! Applies the policy to the program's calls: carries out the decisions of `policy::decide` on the model's VMAs.
 //!
-//! The kernel is told `madvise`, and what is not advised has base pages, also where it lies beside advised memory: VMAs that
-//! differ in their advice are not joined.
+//! The kernel is set to `madvise`, so memory that is not advised has base pages, even next to advised memory: VMAs that
+//! differ in their advice are not merged.
 
 use ::policy::call::{Call, madv};
 use ::policy::carry_out::{Kernel, Outcome, carry_out};
@@ -15,7 +15,7 @@ use super::paged::Paged;
 use super::vma::{Advice, Backing, Vma};
 use crate::call::PROT_WRITE;
 
-/// The model as the kernel to which a program's call goes.
+/// The model in the role of the kernel that receives a program's call.
 struct Heard<'a, F: Format> {
     paged: &'a mut Paged<F>,
     event: &'a Event,
@@ -52,7 +52,7 @@ impl<F: Format> Kernel for Heard<'_, F> {
         }
     }
 
-    /// It succeeded when it was recorded.
+    /// The call succeeded when it was recorded.
     fn own_call(&mut self) -> Result<i64, SpaceError> {
         match self.event.call {
             trace::Call::Brk { .. } => Ok(self.paged.brk(self.event.result as u64)? as i64),
@@ -74,7 +74,7 @@ impl<F: Format> Kernel for Heard<'_, F> {
         Ok(0)
     }
 
-    /// The model has no content.
+    /// The model has no memory content.
     fn zero(&mut self, _: u64, _: u64) -> bool {
         true
     }
@@ -88,8 +88,8 @@ impl<F: Format> Kernel for Heard<'_, F> {
     }
 }
 
-/// A recorded call, as policies know it; `None` for those that they do not. That of brk is for what it gave: what a heap could
-/// not have it did not ask for.
+/// A recorded call in the form that policies know; `None` for calls that they do not handle. A brk call is for its
+/// result: if the heap could not grow as requested, the request does not count.
 fn call_of(event: &Event) -> Option<Call> {
     Some(match event.call {
         trace::Call::Mmap { address, bytes, protection, flags, file, offset, .. } => {
@@ -108,7 +108,7 @@ fn call_of(event: &Event) -> Option<Call> {
 }
 
 impl<F: Format> Paged<F> {
-    /// Does to a call what the policy decides.
+    /// Applies the policy's decision to a call.
     pub(super) fn by_policy(&mut self, event: &Event) -> Result<(), SpaceError> {
         let Some(call) = call_of(event) else { return self.make(event) };
         let (mechanism, mut space) = (self.plan.mechanism, self.processes.running.policy);
@@ -129,7 +129,7 @@ impl<F: Format> Paged<F> {
         Some(::policy::call::Vma { start, end: vma.end, protection: vma.protection, is_anonymous, is_named: false })
     }
 
-    /// Does with memory that a program has when it begins what the policy does.
+    /// Applies the policy to memory that a program has when it begins.
     pub(super) fn begin_early(
         &mut self,
         begin: u64,
@@ -147,12 +147,12 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// Whether the kernel may give a VMA large folios.
+    /// Whether the kernel may map a VMA with large folios.
     pub(super) fn is_advised(&self, vma: Vma) -> bool {
         match vma.advice {
             Advice::Huge => true,
             Advice::NoHuge => false,
-            // No call made memory that no event tells of.
+            // No call created memory that no event describes.
             Advice::None => self.plan.mechanism.advice.is_none() || vma.backing == Backing::Inferred,
         }
     }

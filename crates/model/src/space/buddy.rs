@@ -1,23 +1,23 @@
-//! Physical memory: a binary buddy allocator, with pages of others in its blocks if it shall be fragmented.
+//! Physical memory: a binary buddy allocator. To simulate fragmentation, pages of other users occupy its blocks.
 
 use std::collections::BTreeSet;
 
 use crate::address::Pa;
 use crate::tlb::next_random;
 
-/// Blocks in which fragmentation is counted: what one PMD leaf of a 4K granule maps.
+/// Size of the blocks for which fragmentation is defined: a PMD leaf of a 4K granule.
 const FRAGMENT_BYTES: u64 = 2 << 20;
-/// No block is larger: the largest page that a pool has.
+/// log2 of the largest block in bytes: the largest page of a pool.
 const MAX_BLOCK_SHIFT: u32 = 34;
 
-/// Memory, and how much of it others have taken in the worst places.
+/// The memory of a machine, and its fragmentation by other users in the worst places.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Physical {
-    /// All memory.
+    /// Total memory in bytes.
     pub bytes: u64,
-    /// The share of 2M blocks in which one page, at a random place, belongs to somebody else: 0 to 1.
+    /// The share of 2M blocks, 0 to 1, in which one page, at a random place, belongs to another user.
     pub fragmentation: f64,
-    /// Chooses the blocks and the places.
+    /// Selects the blocks and the places.
     pub seed: u64,
 }
 
@@ -31,9 +31,9 @@ impl Default for Physical {
 #[derive(Clone, Debug)]
 pub(crate) struct Buddy {
     base_shift: u32,
-    /// Free blocks by order: 0 is a base page.
+    /// Free blocks by order; order 0 is a base page.
     free: Vec<BTreeSet<u64>>,
-    /// What was allocated and has not come back.
+    /// Bytes that are allocated and not released.
     allocated_bytes: u64,
 }
 
@@ -47,7 +47,7 @@ impl Buddy {
         let unit = FRAGMENT_BYTES.max(base_bytes);
         for block in 0..if physical.fragmentation > 0.0 { physical.bytes / unit } else { 0 } {
             let (chosen, place) = (next_random(&mut state), next_random(&mut state));
-            // 53 bits of the number make a fraction below 1.
+            // 53 bits of the number form a fraction below 1.
             if ((chosen >> 11) as f64) < physical.fragmentation * (1u64 << 53) as f64 {
                 buddy.pin(block * unit + place % (unit / base_bytes) * base_bytes);
             }
@@ -55,7 +55,7 @@ impl Buddy {
         buddy
     }
 
-    /// Adds a stretch of memory as the largest aligned blocks.
+    /// Adds a range of memory as the largest aligned blocks.
     fn add(&mut self, begin: u64, end: u64) {
         let mut at = begin;
         while at < end {
@@ -70,7 +70,7 @@ impl Buddy {
         self.base_shift + order as u32
     }
 
-    /// Takes a free page out.
+    /// Removes a free page.
     fn pin(&mut self, page: u64) {
         let holding = (0..self.free.len()).find_map(|order| {
             let block = page >> self.shift(order) << self.shift(order);
@@ -81,7 +81,7 @@ impl Buddy {
         self.add(page + (1 << self.base_shift), block + (1 << self.shift(order)));
     }
 
-    /// A block of `bytes`, a power of two and at least a base page: the lowest of the smallest that do.
+    /// Allocates a block of `bytes`, a power of two and at least a base page: the lowest of the smallest that suffice.
     pub fn allocate(&mut self, bytes: u64) -> Option<Pa> {
         let wanted = (bytes.trailing_zeros() - self.base_shift) as usize;
         let found = (wanted..self.free.len()).find(|order| !self.free[*order].is_empty())?;
@@ -94,7 +94,7 @@ impl Buddy {
         Some(Pa(block))
     }
 
-    /// Takes a block back and joins it with its buddies.
+    /// Releases a block and merges it with its buddies.
     pub fn release(&mut self, block: Pa, bytes: u64) {
         self.allocated_bytes -= bytes;
         let mut order = (bytes.trailing_zeros() - self.base_shift) as usize;
@@ -110,7 +110,7 @@ impl Buddy {
         self.free[order].insert(block);
     }
 
-    /// What was allocated and has not come back.
+    /// The bytes that are allocated and not released.
     pub fn allocated_bytes(&self) -> u64 {
         self.allocated_bytes
     }

@@ -1,4 +1,4 @@
-//! Calls that no kernel lets succeed, and VMAs that come to begin or end inside of large leaves.
+//! Calls that no kernel allows, and VMAs that come to begin or end inside large leaves.
 
 use super::tests::{M2, PLACE, event, mmap, space, write_all, written};
 use super::*;
@@ -6,12 +6,12 @@ use trace::Call;
 
 const K64: u64 = 64 << 10;
 
-/// Bytes by leaf size.
+/// Mapped bytes by leaf size.
 fn leaves(space: &dyn Space) -> Vec<(u64, u64)> {
     space.census().unwrap().mapped_bytes.iter().map(|(size, bytes)| (size.leaf_bytes, *bytes)).collect()
 }
 
-/// Calls whose addresses or lengths no kernel admits, with their results.
+/// Calls whose addresses or lengths no kernel accepts, with their results.
 fn refused() -> Vec<(Call, u64)> {
     const LAST: u64 = u64::MAX - 4095;
     let mmap =
@@ -80,7 +80,7 @@ fn a_call_of_no_bytes_that_a_kernel_allows_is_not_refused() {
 #[test]
 fn what_is_too_small_to_be_advised_is_advised_with_what_it_is_joined_with() {
     let mut space = space("cascade-lake", "mthp-64k", Physical::default());
-    // Half a window each: joined they would be one.
+    // Half a window each: merged they would be one.
     for half in 0..4 {
         mmap(&mut *space, PLACE + half * (K64 / 2), K64 / 2);
     }
@@ -89,12 +89,12 @@ fn what_is_too_small_to_be_advised_is_advised_with_what_it_is_joined_with() {
     mmap(&mut *space, PLACE + 2 * K64, 2 * K64);
     write_all(&mut *space, PLACE, 4 * K64);
     assert_eq!(space.costs().anonymous_faults, 16 + 3);
-    // What lies behind what is advised is not joined with it.
+    // Memory behind advised memory is not merged with it.
     mmap(&mut *space, PLACE + 4 * K64, K64 / 2);
     mmap(&mut *space, PLACE + 4 * K64 + K64 / 2, K64 / 2);
     write_all(&mut *space, PLACE + 4 * K64, K64);
     assert_eq!(space.costs().anonymous_faults, 19 + 16);
-    // What grows out of being too small is advised.
+    // A mapping that grows to a sufficient size is advised.
     let small = PLACE + 16 * K64;
     mmap(&mut *space, small, K64 / 2);
     let grow = Call::Mremap { address: small, old_bytes: K64 / 2, new_bytes: 2 * K64, flags: 1, new_address: 0 };
@@ -129,7 +129,7 @@ fn a_heap_that_shrinks_ends_where_the_program_says_and_grows_by_whole_folios_aga
     let costs = space.costs();
     assert_eq!((costs.anonymous_faults, costs.splits), (2, 1), "two folios, one cut");
     assert_eq!(costs.anonymous_bytes, M2 / 2);
-    // No one looks at it on a running kernel before it goes.
+    // On a running kernel nothing inspects it before it is freed.
     assert_eq!(space.left_out().concerned_bytes, 2 * M2 - M2 / 2);
     brk(&mut *space, PLACE + M2 / 2 + 4096);
     space.access(PLACE + M2, true).unwrap();
@@ -148,7 +148,7 @@ fn a_heap_goes_neither_below_its_beginning_nor_into_what_is_mapped() {
     brk(&mut *space, heap - 4096);
     brk(&mut *space, PLACE + 4096);
     assert_eq!(space.costs(), Costs { refused_calls: 2, ..before.clone() });
-    // It grows in whole pages of 2M, up to what is in its way.
+    // It grows in whole pages of 2M, up to the next mapping.
     brk(&mut *space, heap + 4096);
     write_all(&mut *space, heap, 1 << 20);
     assert_eq!((space.costs().outside_bytes, space.costs().splits), (0, 0));
@@ -168,7 +168,7 @@ fn memory_that_is_larger_than_the_machine_is_not_populated_page_by_page() {
 fn a_large_leaf_that_is_moved_with_a_part_of_another_is_counted() {
     let mut space = written("cascade-lake", "thp", 2 * M2);
     assert_eq!(space.costs().deposited_table_bytes, 2 * 4096);
-    // One and a half of two leaves, to where the whole one stays whole.
+    // One and a half of two leaves, moved to where the whole leaf stays whole.
     let (old, new, bytes) = (PLACE + M2 / 2, PLACE + 4 * M2 + M2 / 2, M2 + M2 / 2);
     let call = Call::Mremap { address: old, old_bytes: bytes, new_bytes: bytes, flags: 1, new_address: 0 };
     space.event(&event(call, new)).unwrap();
@@ -185,11 +185,11 @@ fn a_vma_that_comes_to_end_inside_a_leaf_splits_it() {
     let advise = |space: &mut dyn Space, begin, bytes, advice| {
         space.event(&event(Call::Madvise { address: begin, bytes, advice }, 0)).unwrap();
     };
-    // Memory that no call made: what is advised of it has VMAs of its own.
+    // Memory that no call created: its advised part has VMAs of its own.
     let mut space = space("cascade-lake", "thp", Physical::default());
     space.assume(PLACE, PLACE + 4 * M2).unwrap();
     write_all(&mut *space, PLACE, 4 * M2);
-    // What ends where a leaf does, or is so already, splits nothing.
+    // A range that ends at the end of a leaf, or whose leaf is already split, splits nothing.
     advise(&mut *space, PLACE, M2, 14);
     advise(&mut *space, PLACE, M2 / 2, 14);
     space.event(&event(Call::Mprotect { address: PLACE + M2, bytes: M2 / 2, protection: 7 }, 0)).unwrap();
@@ -199,7 +199,7 @@ fn a_vma_that_comes_to_end_inside_a_leaf_splits_it() {
     assert_eq!((space.costs().splits, leaves(&*space)), (2, vec![(4096, 2 * M2), (M2, 2 * M2)]));
     assert_eq!(space.costs().deposited_table_bytes, 2 * 4096);
     assert_eq!(space.take_invalidations().len(), 2);
-    // A copy has the same leaves and as many tables kept for them.
+    // A copy has the same leaves, and as many deposited tables for them.
     let child = space.fork().unwrap();
     assert_eq!(leaves(&*space), [(4096, 4 * M2), (M2, 4 * M2)]);
     assert_eq!((space.costs().deposited_table_bytes, space.costs().splits), (4 * 4096, 2));
@@ -245,7 +245,7 @@ fn the_peak_of_all_tables_is_of_one_moment() {
     };
     space.event(&event(stack, PLACE)).unwrap();
     write_all(&mut *space, PLACE, M64);
-    // Three upper tables and 32 of pages; then 32 that are kept for splits.
+    // Three upper tables and 32 of pages; then 32 that are deposited for splits.
     assert_eq!(space.costs().all_table_peak_bytes, 35 * 4096);
     mmap(&mut *space, PLACE, M64);
     write_all(&mut *space, PLACE, M64);

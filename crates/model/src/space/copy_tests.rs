@@ -1,4 +1,5 @@
-//! Copy on write, tables and folios of which parts go, against what Linux 6.18 did (x86-64, counted by `getrusage` and `VmPTE`).
+//! Copy on write, and tables and folios that are freed in part, compared with Linux 6.18 (x86-64, counted by
+//! `getrusage` and `VmPTE`).
 
 use super::tests::{M2, PLACE, advise, event, mmap, space, write_all, written};
 use super::*;
@@ -27,7 +28,7 @@ fn read_all(space: &mut dyn Space, begin: u64, bytes: u64) {
     }
 }
 
-/// Faults and pages that are copied by what is done.
+/// The faults of an action, and the number of pages that it copies.
 fn counted(space: &mut dyn Space, what: impl FnOnce(&mut dyn Space)) -> (u64, u64) {
     let before = space.costs();
     what(space);
@@ -94,7 +95,7 @@ fn tables_go_with_the_last_vma_of_their_addresses() {
     assert_eq!(tables(&*space), 5);
     munmap(&mut *space, PLACE, M1);
     assert_eq!(tables(&*space), 4);
-    // A VMA that nobody has touched is one, too.
+    // A VMA that was never touched keeps them too.
     mmap(&mut *space, PLACE + (1 << 30), 4096);
     write_all(&mut *space, PLACE + (1 << 30), 4096);
     mmap(&mut *space, PLACE + (1 << 30) + M2, 4096);
@@ -135,7 +136,7 @@ fn no_huge_page_stands_in_the_place_of_a_table() {
     assert_eq!(counted(&mut *space, |space| write_all(space, PLACE, M2)).0, 512);
     advise(&mut *space, PLACE, 2 * M2, DONTNEED);
     assert_eq!(counted(&mut *space, |space| write_all(space, PLACE, 2 * M2)).0, 2);
-    // Nor one of zeros.
+    // Nor does a page of zeros.
     advise(&mut *space, PLACE, M1, DONTNEED);
     advise(&mut *space, PLACE + M1, M1, DONTNEED);
     assert_eq!(counted(&mut *space, |space| read_all(space, PLACE, M2)).0, 512);
@@ -153,7 +154,7 @@ fn a_child_has_the_tables_of_its_parent_and_faults_where_there_is_no_anonymous_m
     space.enter(child);
     assert_eq!(tables(&*space), 5 + 4);
     assert_eq!(counted(&mut *space, |space| read_all(space, PLACE + 8 * M2, M2)).0, 512);
-    // What an anonymous page was in is copied, zeros too.
+    // A VMA with an anonymous page is copied, including its zeros.
     space.enter(0);
     write_all(&mut *space, PLACE + 8 * M2, 4096);
     let child = space.fork().unwrap();
@@ -182,7 +183,7 @@ fn a_moved_table_is_there_once() {
         let call = Call::Mremap { address: PLACE, old_bytes: M2, new_bytes: M2, flags, new_address: to };
         space.event(&event(call, to)).unwrap();
     };
-    // MAYMOVE and FIXED; with DONTUNMAP the old place stays.
+    // MAYMOVE and FIXED; with DONTUNMAP the old mapping stays.
     for (flags, to, after) in [(3, PLACE + 8 * M2, 4), (7, PLACE + 8 * M2, 4), (7, PLACE + 8 * M2 + 4096, 6)] {
         let mut space = written("cascade-lake", "base", M2);
         mremap(&mut *space, to, flags);
@@ -206,11 +207,11 @@ fn advice_that_cuts_a_folio_makes_pages_of_it() {
         let costs = space.costs();
         assert_eq!((costs.folio_splits, costs.splits, costs.anonymous_bytes), (1, splits, 2 * bytes), "{policy}");
         let verdict = space.verdict().unwrap();
-        // A page of a leaf that goes was mapped as asked; one of a folio by itself is not.
+        // A page of a freed leaf was mapped as requested; a page of a folio alone is not.
         assert_eq!(verdict.covered_bytes, 2 * bytes + splits * 4096, "{policy}");
-        // Nothing is gone: no fault, but as pages.
+        // Nothing was unmapped, only split into pages: there is no fault.
         assert_eq!(counted(&mut *space, |space| write_all(space, PLACE, 2 * bytes)), (0, 0));
-        // One that a child has too is left alone.
+        // A folio that a child maps too is left unchanged.
         let child = space.fork().unwrap();
         advise(&mut *space, PLACE, 4096, FREE);
         assert_eq!(space.costs().folio_splits, 1, "{policy}");
@@ -220,7 +221,8 @@ fn advice_that_cuts_a_folio_makes_pages_of_it() {
     }
 }
 
-/// As Linux 6.18 did, by `VmPTE`: what was never touched, in a table that its neighbour needed, has one in each place.
+/// As in Linux 6.18, by `VmPTE`: pages that were never touched, in a table that their neighbour needed, have a table in
+/// each place.
 #[test]
 fn what_moves_has_tables_where_it_goes_also_without_pages() {
     const BYTES: u64 = 27 * 4096;
@@ -228,14 +230,14 @@ fn what_moves_has_tables_where_it_goes_also_without_pages() {
     mmap(&mut *space, PLACE, BYTES + 4096);
     space.access(PLACE + BYTES, true).unwrap();
     let before = space.costs();
-    // A page below the end of one table, the rest in the next.
+    // One page below the end of one table, the rest in the next table.
     let to = PLACE + 4 * M2 - 4096;
     let call = Call::Mremap { address: PLACE, old_bytes: BYTES, new_bytes: M2, flags: 1, new_address: 0 };
     space.event(&event(call, to)).unwrap();
     let costs = space.costs();
     assert_eq!(costs.table_bytes, before.table_bytes + 2 * 4096);
     assert_eq!((costs.faults(), costs.anonymous_bytes), (before.faults(), before.anonymous_bytes));
-    // They go with it.
+    // The tables are freed with the mapping.
     space.event(&event(Call::Munmap { address: to, bytes: M2 }, 0)).unwrap();
     assert_eq!(space.costs().table_bytes, before.table_bytes);
 }

@@ -1,7 +1,7 @@
-//! The kernel's direct map: all memory of a machine, mapped once with leaves of one size; nothing faults.
+//! The kernel's direct map: all memory of a machine, mapped once with leaves of one size, without faults.
 //!
-//! Accesses are physical addresses, and memory is mapped at its own address: the offset of the real map is a multiple of
-//! every leaf (`PAGE_OFFSET`), so that sets, tables and sizes are the same. The ends of memory are mapped by smaller
+//! Accesses are physical addresses, and memory is mapped at its own address. The offset of the real map (`PAGE_OFFSET`)
+//! is a multiple of every leaf, so sets, tables and sizes are the same. The ends of memory are mapped by smaller
 //! leaves, as `init_memory_mapping` (arch/x86/mm/init.c) does.
 
 use paging::{Attributes, Flags, Format, InputAddress, Mapping, Sizes};
@@ -11,7 +11,7 @@ use super::paged::Paged;
 use crate::address::Pa;
 
 impl<F: Format> Paged<F> {
-    /// Maps a stretch of memory.
+    /// Maps a range of memory.
     pub(super) fn map_directly(&mut self, begin: u64, end: u64, leaf_bytes: u64) -> Result<(), SpaceError> {
         let (first, last) = (begin & !(self.base - 1), self.base_end(end));
         let attributes = Attributes {
@@ -23,7 +23,7 @@ impl<F: Format> Paged<F> {
             key: 0,
         };
         let mut at = first;
-        // What is there already stays: stretches may overlap.
+        // Existing mappings stay: ranges may overlap.
         while at < last {
             if let Some(leaf) = self.leaf(at) {
                 at = (at & !(leaf.leaf_bytes - 1)).saturating_add(leaf.leaf_bytes);
@@ -47,7 +47,7 @@ impl<F: Format> Paged<F> {
         if self.processes.running.rules.has_dirty { Flags::STATE } else { Flags::ACCESSED }
     }
 
-    /// An access to what is no memory that the trace tells of: a device, or a trace without ranges.
+    /// An access outside the memory that the trace describes: to a device, or in a trace without ranges.
     pub(super) fn outside_directly(&mut self, va: u64) -> Result<(), SpaceError> {
         let page = va & !(self.base - 1);
         self.costs.outside_bytes += self.base;

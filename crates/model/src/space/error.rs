@@ -1,4 +1,4 @@
-//! Why a simulation cannot go on.
+//! Errors that end a simulation.
 
 use paging::Error;
 use thiserror::Error as ThisError;
@@ -6,17 +6,17 @@ use thiserror::Error as ThisError;
 /// Why a simulation cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum SpaceError {
-    /// Not one base page is free any more.
+    /// There is no free base page left.
     #[error(
         "out of memory at {va:#x}: the memory limit leaves no page of {base_bytes} bytes; allow more with --memory"
     )]
     OutOfMemory {
         /// The address that was touched.
         va: u64,
-        /// Bytes of a base page.
+        /// Base page size in bytes.
         base_bytes: u64,
     },
-    /// An address that the page tables cannot hold.
+    /// The page tables cannot translate an address.
     #[error("{}", with_remedy(.0))]
     Tables(#[from] Error),
 }

@@ -1,4 +1,4 @@
-//! System calls: what they do to VMAs and to what is mapped.
+//! System calls and their effect on VMAs and mappings.
 
 use ::policy::call::map;
 use paging::{Format, InputAddress};
@@ -30,7 +30,7 @@ const MADV_POPULATE_WRITE: u64 = 23;
 const MADV_DONTNEED_LOCKED: u64 = 24;
 const PR_SET_THP_DISABLE: u64 = 41;
 impl<F: Format> Paged<F> {
-    /// Does what a call did. One that a kernel would have refused does nothing.
+    /// Applies the effect of a call. A call that a kernel would have refused has no effect.
     pub(super) fn hear(&mut self, event: &Event) -> Result<(), SpaceError> {
         if event.result < 0 && event.result > -4096 {
             return Ok(());
@@ -46,7 +46,7 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// Does what a call does if nobody changes it.
+    /// Applies the effect of a call without the policy's changes.
     pub(super) fn make(&mut self, event: &Event) -> Result<(), SpaceError> {
         match call::object(event) {
             About::Nothing => Ok(()),
@@ -63,7 +63,7 @@ impl<F: Format> Paged<F> {
         call::range(begin, bytes, self.user_end)
     }
 
-    /// Notes a call that no kernel would have let succeed.
+    /// Counts a call that no kernel would have allowed.
     pub(super) fn refuse(&mut self) -> Result<(), SpaceError> {
         self.costs.refused_calls += 1;
         Ok(())
@@ -107,7 +107,7 @@ impl<F: Format> Paged<F> {
             }
             Call::Exec { .. } => {
                 self.unmap_everything()?;
-                // PR_SET_THP_DISABLE outlives it (`MMF_INIT_MASK`, include/linux/mm_types.h).
+                // PR_SET_THP_DISABLE persists across execve (`MMF_INIT_MASK`, include/linux/mm_types.h).
                 let thp_disable = self.processes.running.policy.thp_disable;
                 self.processes.running.policy = ::policy::Space { thp_disable, ..::policy::Space::default() };
                 (self.processes.running.heap, self.processes.running.has_forked) = (None, false);
@@ -117,7 +117,7 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// Makes a mapping. MAP_STACK means VM_NOHUGEPAGE since Linux 6.7 (mm/mmap.c).
+    /// Creates a mapping. MAP_STACK means VM_NOHUGEPAGE since Linux 6.7 (mm/mmap.c).
     pub(super) fn mmap(
         &mut self,
         begin: u64,
@@ -137,8 +137,8 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// What stands behind a new mapping. Shared anonymous memory is an object of its own. Pages of a pool are known where the
-    /// policy is about them.
+    /// The backing of a new mapping. Each shared anonymous mapping is an object of its own. Pool pages are recognized
+    /// if the policy uses them.
     fn backing(&mut self, begin: u64, flags: u64, file: i64) -> Backing {
         let anonymous = flags & MAP_ANONYMOUS != 0 || file < 0;
         match (anonymous, flags & MAP_SHARED != 0) {
@@ -151,7 +151,7 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// Memory that was there when recording began.
+    /// Adds memory that existed when recording began.
     fn region(&mut self, begin: u64, end: u64, protection: u64, name: &str) -> Result<(), SpaceError> {
         let backing = match name {
             "" => Backing::Anonymous,
@@ -166,7 +166,7 @@ impl<F: Format> Paged<F> {
         self.begin_early(begin, end, protection, backing)
     }
 
-    /// The whole base pages that a range of system-call pages frees: those in which no VMA has a part.
+    /// The whole base pages that a range of system-call pages frees: those that no other VMA shares.
     pub(super) fn pages_within(&self, begin: u64, end: u64) -> (u64, u64) {
         let (mut first, mut last) = (begin & !(self.base - 1), end.next_multiple_of(self.base));
         if first < begin && self.processes.running.vmas.any_in(first, begin) {
@@ -189,7 +189,7 @@ impl<F: Format> Paged<F> {
         self.remove_range(begin, end)
     }
 
-    /// Unmaps what was looked at.
+    /// Unmaps a range that was inspected before.
     fn remove_range(&mut self, begin: u64, end: u64) -> Result<(), SpaceError> {
         let (first, last) = self.pages_within(begin, end);
         self.processes.running.vmas.remove(begin, end);
@@ -200,7 +200,7 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// Unmaps all that the running process has, also what no VMA tells of.
+    /// Unmaps everything that the running process has mapped, including memory without a VMA.
     pub(super) fn unmap_everything(&mut self) -> Result<(), SpaceError> {
         self.witness_end()?;
         for (begin, vma) in self.processes.running.vmas.all().collect::<Vec<_>>() {
@@ -214,9 +214,9 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// Gives a range another protection; VMAs that have it already are left alone (`mprotect_fixup`, mm/mprotect.c).
+    /// Changes the protection of a range. VMAs that already have it are left unchanged (`mprotect_fixup`, mm/mprotect.c).
     pub(super) fn protect_range(&mut self, begin: u64, end: u64, protection: u64) -> Result<(), SpaceError> {
-        // Where they begin and end, and whether they are of a pool.
+        // The beginning and end of each, and whether it is of a pool.
         let mut changed: Vec<(u64, u64, bool)> = Vec::new();
         for (begin, vma) in
             self.processes.running.vmas.within(begin, end).iter().filter(|(_, vma)| vma.protection != protection)
@@ -228,12 +228,12 @@ impl<F: Format> Paged<F> {
             }
         }
         changed.into_iter().try_for_each(|(begin, end, of_pool)| {
-            // To `hugetlb_change_protection` (mm/hugetlb.c) a private page that can be written is one to be copied.
+            // `hugetlb_change_protection` (mm/hugetlb.c) treats a writable private page as one to be copied.
             self.change_protection(begin, end, protection, !of_pool && protection & PROT_WRITE != 0)
         })
     }
 
-    /// Gives VMAs another protection, and what is mapped there; `may_write` says whether stores need no fault then.
+    /// Changes the protection of VMAs and of the memory mapped there; `may_write` says whether stores then need no fault.
     fn change_protection(&mut self, begin: u64, end: u64, protection: u64, may_write: bool) -> Result<(), SpaceError> {
         self.processes.running.vmas.change(begin, end, |vma| {
             vma.protection = protection;
@@ -253,8 +253,8 @@ impl<F: Format> Paged<F> {
         self.fold_again(&parts)
     }
 
-    /// Makes groups again where the last page of one is among the parts, which were given their protection one by one:
-    /// of memory of one folio, with one protection (`contpte_try_fold`, arch/arm64/include/asm/pgtable.h).
+    /// Forms contiguous groups again whose last page is among the parts, which got their protection one by one. A
+    /// group's memory must be of one folio, with one protection (`contpte_try_fold`, arch/arm64/include/asm/pgtable.h).
     fn fold_again(&mut self, parts: &[Part]) -> Result<(), SpaceError> {
         let format = self.processes.running.tables.format();
         let bytes = self.base << format.group_bits_at(0);
@@ -278,7 +278,8 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// Moves the end of the heap, if nothing is in the way; where it ends now. The first call tells where it begins.
+    /// Moves the end of the heap, if nothing is in the way, and returns the new end. The first call defines where the
+    /// heap begins.
     pub(super) fn brk(&mut self, asked: u64) -> Result<u64, SpaceError> {
         let Some(heap) = self.processes.running.heap else {
             if asked >= self.user_end {
@@ -306,12 +307,12 @@ impl<F: Format> Paged<F> {
 
     pub(super) fn advise(&mut self, begin: u64, end: u64, advice: u64) -> Result<(), SpaceError> {
         match advice {
-            // They mean nothing to pages of a pool, and of other memory nothing is to be huge.
+            // Such advice has no effect on pool pages, and under a pool policy other memory is never huge.
             MADV_HUGEPAGE | MADV_NOHUGEPAGE if matches!(self.plan.granule, Granule::Hugetlb(_)) => Ok(()),
             MADV_HUGEPAGE => self.advise_size(begin, end, Advice::Huge),
             MADV_NOHUGEPAGE => self.advise_size(begin, end, Advice::NoHuge),
             MADV_DONTNEED | MADV_DONTNEED_LOCKED => {
-                // Only whole base pages are given back, also where those of the model are larger.
+                // Only whole base pages are freed, even if the model's are larger.
                 let (first, last) = (begin.next_multiple_of(self.base), end & !(self.base - 1));
                 if first < last {
                     self.witness_call(first, last)?;
@@ -334,8 +335,8 @@ impl<F: Format> Paged<F> {
         Ok(self.split_at_edge(end)?)
     }
 
-    /// Touches every page of a range, up to the first VMA that may not be touched so (`check_vma_flags`, mm/gup.c). More than
-    /// the machine has no kernel can populate.
+    /// Touches every page of a range, up to the first VMA that must not be touched in this way (`check_vma_flags`,
+    /// mm/gup.c). A kernel cannot populate more than the machine's memory.
     fn populate(&mut self, begin: u64, end: u64, store: bool) -> Result<(), SpaceError> {
         let needed = if store { PROT_WRITE } else { PROT_READ | PROT_WRITE };
         for (from, vma) in self.processes.running.vmas.within(begin, end) {
@@ -358,7 +359,7 @@ impl<F: Format> Paged<F> {
     }
 }
 
-/// The event by which a heap ends here.
+/// The event that moves the end of the heap to `end`.
 fn brk_to(event: &Event, end: u64) -> Event {
     Event { call: Call::Brk { address: end }, result: end as i64, ..event.clone() }
 }

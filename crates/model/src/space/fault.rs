@@ -1,4 +1,4 @@
-//! Faults: what is mapped when memory is touched.
+//! Page faults: the mapping that is made when memory is touched.
 
 use paging::{Error, Format, InputAddress, Sizes};
 
@@ -12,13 +12,13 @@ use crate::call::{PROT_READ, PROT_WRITE};
 use crate::policy::Granule;
 use crate::promise::Promise;
 
-/// Pages of a file that one fault maps where they are in the page cache (`fault_around_bytes`, mm/memory.c).
+/// Bytes of a file that one fault maps if they are in the page cache (`fault_around_bytes`, mm/memory.c).
 const FAULT_AROUND_BYTES: u64 = 64 << 10;
-/// How far below a stack an access makes it grow (the default of `ulimit -s`).
+/// The distance below a stack within which an access makes it grow (the default of `ulimit -s`).
 const STACK_BYTES: u64 = 8 << 20;
 
 impl<F: Format> Paged<F> {
-    /// Maps `va`, for a store or not.
+    /// Maps `va`, for a load or a store.
     pub(super) fn fault(&mut self, va: u64, store: bool) -> Result<(), SpaceError> {
         let page = va & !(self.base - 1);
         if page.checked_add(self.base).is_none() {
@@ -46,7 +46,7 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// The VMA for an address that is touched. There has to be one: a program that was recorded did not crash.
+    /// The VMA for an address that is touched. There must be one, because the recorded program did not crash.
     fn vma_for(&mut self, va: u64) -> (u64, Vma) {
         if let Some(found) = self.processes.running.vmas.find(va) {
             return found;
@@ -75,14 +75,14 @@ impl<F: Format> Paged<F> {
         )
     }
 
-    /// The aligned window of `bytes` around a page, if it lies in the VMA.
+    /// The aligned window of `bytes` around a page, if it is inside the VMA.
     fn window(&self, page: u64, bytes: u64, begin: u64, vma: Vma) -> Option<u64> {
         let window = page & !(bytes - 1);
         let (begin, end) = (begin & !(self.base - 1), vma.end.next_multiple_of(self.base));
         (window >= begin && window + bytes <= end).then_some(window)
     }
 
-    /// Whether the policy concerns a VMA: stacks are not advised, and so do not have folios.
+    /// Whether the policy concerns a VMA: stacks are not advised, and so have no large folios.
     pub(super) fn may_be_huge(&self, vma: Vma) -> bool {
         let has_folios = matches!(vma.backing, Backing::Anonymous | Backing::Inferred);
         has_folios && !self.plan.mechanism.disable_thp && !self.processes.running.thp_disabled && self.is_advised(vma)
@@ -102,7 +102,7 @@ impl<F: Format> Paged<F> {
         self.one_page(page, vma)
     }
 
-    /// Maps more than a base page, as the policy asks; `false` where that cannot be.
+    /// Maps more than a base page, as the policy requests; `false` if that is not possible.
     fn large_fault(&mut self, page: u64, begin: u64, vma: Vma, reads_zeros: bool) -> Result<bool, SpaceError> {
         if let Some(bytes) = self.plan.thp_bytes
             && self.may_be_huge(vma)
@@ -111,7 +111,7 @@ impl<F: Format> Paged<F> {
             return Ok(true);
         }
         match self.plan.granule {
-            // Read or written, it is there; it may be written when it was (`hugetlb_no_page`, mm/hugetlb.c).
+            // It is allocated even for a read; it is mapped writable if it was written (`hugetlb_no_page`, mm/hugetlb.c).
             Granule::Hugetlb(bytes) if matches!(vma.backing, Backing::Pool | Backing::Inferred) => {
                 self.processes.running.vmas.prepare_anon(page);
                 let protection = if reads_zeros { vma.protection & !PROT_WRITE } else { vma.protection };
@@ -119,7 +119,7 @@ impl<F: Format> Paged<F> {
                 self.folio_fault(page, begin, bytes, Vma { protection, ..vma }, sizes)
             }
             Granule::Mthp(bytes) if self.may_be_huge(vma) && !reads_zeros => {
-                // alloc_anon_folio: the largest enabled order that fits and can be had.
+                // alloc_anon_folio: the largest enabled order that fits and can be allocated.
                 let smaller = self.kernel.smaller_folios.clone();
                 let mut enabled: Vec<u64> = smaller.into_iter().filter(|smaller| *smaller < bytes).collect();
                 enabled.sort_unstable_by(|one, other| other.cmp(one));
@@ -140,7 +140,7 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// One leaf of THP for the window around a page, of memory or of zeros; `false` as in [`Self::folio_fault`].
+    /// Maps one leaf of THP for the window around a page, of memory or of zeros; returns `false` as [`Self::folio_fault`].
     fn huge_fault(
         &mut self,
         page: u64,
@@ -160,8 +160,8 @@ impl<F: Format> Paged<F> {
         Ok(true)
     }
 
-    /// One folio for the window around a page; `false` where the window does not fit, is not empty, or there is no such
-    /// block of memory.
+    /// Maps one folio for the window around a page; returns `false` if the window does not fit or is not empty, or
+    /// there is no such block of memory.
     fn folio_fault(&mut self, page: u64, begin: u64, bytes: u64, vma: Vma, sizes: Sizes) -> Result<bool, SpaceError> {
         let Some(window) = self.empty_window(page, bytes, begin, vma)? else { return Ok(false) };
         let is_mapped = self.whole(window, bytes, vma, sizes)?;
@@ -169,7 +169,7 @@ impl<F: Format> Paged<F> {
         Ok(is_mapped)
     }
 
-    /// The window around a page, if it lies in the VMA and nothing is mapped in it.
+    /// The window around a page, if it is inside the VMA and nothing is mapped in it.
     fn empty_window(&self, page: u64, bytes: u64, begin: u64, vma: Vma) -> Result<Option<u64>, SpaceError> {
         match self.window(page, bytes, begin, vma) {
             Some(window)
@@ -183,8 +183,8 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// Whether a leaf of THP can stand there, if that is what is to stand there: `create_huge_pmd` (mm/memory.c) makes none in
-    /// place of a table, which is khugepaged's to do.
+    /// Whether a leaf of THP can be mapped there, if that is requested. `create_huge_pmd` (mm/memory.c) does not
+    /// replace a table by a leaf; only khugepaged does.
     fn has_room_for_leaf(&self, window: u64, bytes: u64) -> bool {
         let process = &self.processes.running;
         process.rules.huge_bytes != Some(bytes) || process.has_no_table(window, bytes)
@@ -213,7 +213,7 @@ impl<F: Format> Paged<F> {
         Ok(true)
     }
 
-    /// One base page of memory.
+    /// Maps one base page of memory.
     pub(super) fn one_page(&mut self, page: u64, vma: Vma) -> Result<(), SpaceError> {
         let (base_bytes, pa) = (self.base, self.page_for(page)?);
         let attributes = self.attributes(vma.protection, vma.protection & PROT_WRITE != 0);
@@ -223,12 +223,12 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// The proposal of 2016: the first fault in a block reserves it and maps a page, the second maps the rest. `false`
-    /// where that cannot be, or where memory in no block is read first.
+    /// The proposal of 2016: the first fault in a block reserves it and maps one page, the second maps the rest.
+    /// Returns `false` if that is not possible, or if memory in no block is read first.
     fn contiguous_fault(&mut self, page: u64, begin: u64, vma: Vma, reads_zeros: bool) -> Result<bool, SpaceError> {
         let Some(window) = self.window(page, CONTIG_BYTES, begin, vma) else { return Ok(false) };
         if !self.is_rest_empty(window)? {
-            // What was mapped when no block was wanted (MADV_NOHUGEPAGE, a smaller VMA) is in the way of the rest.
+            // Pages that were mapped while no block was wanted (MADV_NOHUGEPAGE, a smaller VMA) prevent mapping the rest.
             self.give_up_reservations(window, window + CONTIG_BYTES);
             return Ok(false);
         }
@@ -261,7 +261,7 @@ impl<F: Format> Paged<F> {
         };
         let offset = page - window;
         self.map(page, pa + offset, self.base, sizes, attributes)?;
-        // The block was split into pages at once: each goes back alone.
+        // The block was split into pages at once, so each is released alone.
         self.memory.folios.add(pa + offset, self.base, self.processes.number, page, false);
         self.memory.folios.reserve(
             self.processes.number,
@@ -272,7 +272,7 @@ impl<F: Format> Paged<F> {
         Ok(true)
     }
 
-    /// Whether nothing of a block is mapped or in swap but the page for which it was reserved.
+    /// Whether nothing of a block is mapped or in swap except the page for which it was reserved.
     fn is_rest_empty(&self, window: u64) -> Result<bool, Error> {
         let own = self.memory.folios.reservation(self.processes.number, window).map(|block| window + block.offset);
         let parts = self.parts(window, window + CONTIG_BYTES)?;
@@ -290,7 +290,8 @@ impl<F: Format> Paged<F> {
         if store {
             return self.file_page(page, vma, true);
         }
-        // do_fault_around: so many pages from the aligned place on, or from the beginning of the VMA, within one table.
+        // do_fault_around: this number of pages from the aligned address on, or from the beginning of the VMA, within
+        // one table.
         let around = FAULT_AROUND_BYTES.max(self.base);
         let table = self.processes.running.tables.geometry().span(1).max(around);
         let first = (page & !(around - 1)).max(begin & !(self.base - 1));
@@ -309,14 +310,14 @@ impl<F: Format> Paged<F> {
         Ok(self.map(page, pa, self.base, Sizes::up_to(self.base), attributes)?)
     }
 
-    /// A page of memory for a copy; nothing is zeroed.
+    /// Maps a page of memory for a copy; nothing is zeroed.
     pub(super) fn copied_page(&mut self, page: u64, vma: Vma) -> Result<(), SpaceError> {
         self.one_page(page, vma)?;
         self.costs.zeroed_bytes -= self.base;
         Ok(())
     }
 
-    /// A store to what is mapped and may not be written.
+    /// Handles a store to memory that is mapped read-only.
     fn write_fault(&mut self, page: u64, pa: Pa, begin: u64, vma: Vma) -> Result<(), SpaceError> {
         self.costs.write_faults += 1;
         if is_memory(pa) && !matches!(vma.backing, Backing::Shared(_) | Backing::SharedFile) {
@@ -330,18 +331,18 @@ impl<F: Format> Paged<F> {
             self.costs.copied_bytes += self.base;
             return self.copied_page(page, vma);
         }
-        // Shared file pages, and memory whose protection the trace does not tell: it may be written from now on.
+        // Shared file pages, and memory whose protection the trace does not contain: it is writable from now on.
         let attributes = self.attributes(vma.protection | PROT_WRITE, true);
         Ok(self.protect(page, page + self.base, attributes)?)
     }
 
-    /// A store to a page full of zeros.
+    /// Handles a store to the zero page.
     fn write_to_zeros(&mut self, page: u64, begin: u64, vma: Vma) -> Result<(), SpaceError> {
         let process = &self.processes.running;
         if let Some(bytes) = process.rules.huge_bytes.filter(|bytes| process.unit_bytes(page) == Some(*bytes))
             && let Some(window) = self.window(page, bytes, begin, vma)
         {
-            // do_huge_zero_wp_pmd: a huge page in place of the huge page full of zeros, or base pages of both kinds.
+            // do_huge_zero_wp_pmd: a huge page in place of the huge zero page, or base pages of both kinds.
             self.drop_range(window, window + bytes)?;
             if self.whole(window, bytes, vma, Sizes::up_to(bytes))? {
                 return Ok(());

@@ -1,4 +1,4 @@
-//! Folios: what was allocated together, where it is mapped, and how much of it still is.
+//! Folios: memory that was allocated together, where it is mapped, and how much of it still is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,44 +7,44 @@ use super::cost::Costs;
 use super::swap_cache::CacheKey;
 use crate::address::Pa;
 
-/// The block of the proposal of 2016.
+/// Size of a block in the proposal of 2016, in bytes.
 pub(super) const CONTIG_BYTES: u64 = 64 << 10;
 
-/// All folios, by the physical address of each.
+/// All folios, by physical address.
 #[derive(Clone, Debug)]
 pub struct Folios {
     base: u64,
     folios: BTreeMap<Pa, Folio>,
-    /// Those with pages that nothing maps: what Linux queues to be split (`deferred_split_folio`).
+    /// Folios with pages that nothing maps: those that Linux queues to be split (`deferred_split_folio`).
     partial: BTreeSet<Pa>,
-    /// How many there have been of those.
+    /// Number of such folios so far.
     cut: u64,
-    /// Blocks of the proposal of 2016 of which one page is mapped: by process and input address of the block.
+    /// Blocks of the proposal of 2016 of which one page is mapped, by process and by the block's input address.
     reserved: BTreeMap<(u32, u64), Reserved>,
 }
 
 /// A folio.
 #[derive(Clone, Debug)]
 pub struct Folio {
-    /// Bytes of it.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Whether it was touched since reclaim last looked.
+    /// Whether it was touched since reclaim last checked it.
     pub accessed: bool,
-    /// Whether it belongs to a pool, from which nothing is reclaimed.
+    /// Whether it belongs to a pool; such a folio is never reclaimed.
     pub pinned: bool,
-    /// By what processes ask for it that do not map it; it has one page then.
+    /// The key by which processes that do not map it can find it; such a folio has one page.
     key: Option<CacheKey>,
     /// How each page is mapped.
     pages: Pages,
     first: Place,
-    /// Other processes' places, after a fork.
+    /// The places in other processes, after a fork.
     others: Vec<Place>,
 }
 
-/// A folio, as a process maps it.
+/// A folio as one process maps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedFolio {
-    /// Bytes of the folio.
+    /// Size of the folio in bytes.
     pub bytes: u64,
     /// Whether the process maps all of it.
     pub is_whole: bool,
@@ -52,29 +52,29 @@ pub struct MappedFolio {
     pub pinned: bool,
 }
 
-/// Where a process maps a folio.
+/// The position at which a process maps a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The process.
+    /// The number of the process.
     pub process: u32,
-    /// Where the beginning of the folio is, or would be.
+    /// The input address of the folio's beginning, even if that part is not mapped.
     pub va: u64,
-    /// Pages of it that are mapped.
+    /// Number of its pages that are mapped.
     pages: u64,
 }
 
-/// How a page is mapped.
+/// The mapping state of a page.
 #[derive(Clone, Copy, Debug)]
 struct Page {
-    /// How often.
+    /// How often it is mapped.
     count: u16,
-    /// Nobody else can have it: it may become writable without a fault (`PageAnonExclusive`, include/linux/page-flags.h). A
-    /// fork takes that away, and a write fault that finds the page alone gives it back.
+    /// No other process can have it, so it may become writable without a fault (`PageAnonExclusive`,
+    /// include/linux/page-flags.h). A fork clears this, and a write fault that finds the page unshared sets it again.
     is_exclusive: bool,
 }
 
 impl Page {
-    /// One that was allocated for the place that maps it.
+    /// A page that was allocated for the process that maps it.
     const NEW: Page = Page { count: 1, is_exclusive: true };
 }
 
@@ -104,18 +104,18 @@ impl Pages {
 /// A block of memory of which one page is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserved {
-    /// Where the block is.
+    /// The block's physical address.
     pub pa: Pa,
-    /// Bytes of the block.
+    /// Size of the block in bytes.
     pub bytes: u64,
-    /// Where in it the page is.
+    /// Offset of the mapped page in the block.
     pub offset: u64,
-    /// Bytes of the page.
+    /// Size of the mapped page in bytes.
     pub page_bytes: u64,
 }
 
 impl Folio {
-    /// Where it is mapped.
+    /// The places at which it is mapped.
     pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
         std::iter::once(self.first).chain(self.others.iter().copied()).filter(|place| place.pages != 0)
     }
@@ -126,12 +126,12 @@ impl Folio {
 }
 
 impl Folios {
-    /// No folios yet, of base pages of so many bytes.
+    /// No folios yet; `base` is the base page size in bytes.
     pub fn new(base: u64) -> Folios {
         Folios { base, folios: BTreeMap::new(), partial: BTreeSet::new(), cut: 0, reserved: BTreeMap::new() }
     }
 
-    /// Takes note of a folio that a process maps as a whole. It was touched once.
+    /// Adds a folio that a process maps completely. It counts as touched.
     pub fn add(&mut self, pa: Pa, bytes: u64, process: u32, va: u64, pinned: bool) {
         let pages = bytes / self.base;
         let first = Place { process, va, pages };
@@ -146,27 +146,27 @@ impl Folios {
         self.folios.get(&pa)?.key
     }
 
-    /// Gives a key to the folio at a physical address, which has one page.
+    /// Sets the key of the folio at a physical address, which has one page.
     pub fn set_key(&mut self, pa: Pa, key: CacheKey) {
         if let Some(folio) = self.folios.get_mut(&pa) {
             folio.key = Some(key);
         }
     }
 
-    /// The folio that holds a physical address, with its own.
+    /// The folio that contains a physical address, with its own address.
     pub fn find(&self, pa: Pa) -> Option<(Pa, &Folio)> {
         let (begin, folio) = self.folios.range(..=pa).next_back()?;
         (pa < *begin + folio.bytes).then_some((*begin, folio))
     }
 
-    /// The folio that holds an address, as a process maps it.
+    /// The folio that contains a physical address, as a process maps it.
     pub fn holding(&self, pa: Pa, process: u32) -> Option<MappedFolio> {
         let (_, folio) = self.find(pa)?;
         let mapped = folio.places().find(|place| place.process == process).map_or(0, |place| place.pages);
         Some(MappedFolio { bytes: folio.bytes, is_whole: mapped * self.base == folio.bytes, pinned: folio.pinned })
     }
 
-    /// How many folios have lost a part of what was mapped of them (`split_deferred`).
+    /// Number of folios of which a part was unmapped so far (`split_deferred`).
     pub fn cut(&self) -> u64 {
         self.cut
     }
@@ -176,8 +176,9 @@ impl Folios {
         (pa < *begin + folio.bytes).then_some((*begin, folio))
     }
 
-    /// Whether a write of `process` to the page at `pa`, which may not be written, needs no copy: nobody else maps the folio
-    /// (`wp_can_reuse_anon_folio`, mm/memory.c). Of a larger one that has one page left a copy is made, so that it goes back.
+    /// Whether `process` can write to the page at `pa`, which is write-protected, without a copy because no other
+    /// process maps the folio (`wp_can_reuse_anon_folio`, mm/memory.c). If only one page of a larger folio is left, a
+    /// copy is made so that the folio can be freed.
     pub fn can_be_reused(&self, pa: Pa, process: u32) -> bool {
         self.find(pa).is_some_and(|(_, folio)| {
             let mapped: u64 = folio.places().map(|place| place.pages).sum();
@@ -186,12 +187,12 @@ impl Folios {
         })
     }
 
-    /// Whether nobody else can have the page at `pa`.
+    /// Whether no other process can have the page at `pa`.
     pub fn is_exclusive(&self, pa: Pa) -> bool {
         self.find(pa).is_some_and(|(begin, folio)| folio.pages.all()[((pa - begin) / self.base) as usize].is_exclusive)
     }
 
-    /// Nobody else has a stretch that a process maps, or somebody may.
+    /// Marks a range that a process maps as exclusive or as possibly shared.
     pub fn set_exclusive(&mut self, pa: Pa, bytes: u64, is_exclusive: bool) {
         let (base, end) = (self.base, pa + bytes);
         let mut pa = pa;
@@ -206,25 +207,26 @@ impl Folios {
         }
     }
 
-    /// How many processes map the folio around `pa`.
+    /// The number of processes that map the folio around `pa`.
     pub fn sharers(&self, pa: Pa) -> usize {
         self.find(pa).map_or(0, |(_, folio)| folio.places().count())
     }
 
-    /// How many pages of the folio at a physical address are mapped.
+    /// The number of mapped pages of the folio at a physical address.
     pub fn mapped_pages(&self, pa: Pa) -> u64 {
         let mapped = |folio: &Folio| folio.pages.all().iter().filter(|page| page.count != 0).count() as u64;
         self.folios.get(&pa).map_or(0, mapped)
     }
 
-    /// Notes a touch.
+    /// Marks a folio as touched.
     pub fn touch(&mut self, pa: Pa) {
         if let Some((_, folio)) = self.find_mut(pa) {
             folio.accessed = true;
         }
     }
 
-    /// Takes note that a process maps memory that is mapped elsewhere, or was a moment ago, at `va`. It is nobody's alone.
+    /// Notes that a process maps, at `va`, memory that is mapped elsewhere too, or was a moment ago. The memory is no
+    /// longer exclusive.
     pub fn share(&mut self, pa: Pa, bytes: u64, process: u32, va: u64, costs: &mut Costs) {
         let (base, end) = (self.base, pa + bytes);
         let (mut pa, mut va) = (pa, va);
@@ -249,7 +251,7 @@ impl Folios {
         }
     }
 
-    /// Notes that what a process maps of a stretch lies elsewhere now.
+    /// Notes that a range that a process maps is now at another input address.
     pub fn moved(&mut self, pa: Pa, bytes: u64, process: u32, va: u64) {
         let end = pa + bytes;
         let mut at = pa;
@@ -263,7 +265,7 @@ impl Folios {
         }
     }
 
-    /// Takes note of memory that a process does not map any more; a folio of which nothing is mapped goes back.
+    /// Notes that a process no longer maps a range of memory. A folio of which nothing is mapped is freed.
     pub fn unmap(&mut self, pa: Pa, bytes: u64, process: u32, buddy: &mut Buddy, costs: &mut Costs) {
         let (base, end) = (self.base, pa + bytes);
         let mut pa = pa;
@@ -292,16 +294,17 @@ impl Folios {
         }
     }
 
-    /// Splits a folio that is mapped in part into pages and gives back those that nothing maps, as the shrinker of the
-    /// deferred-split queue does (mm/huge_memory.c). `false` if there is none.
+    /// Splits a partly mapped folio into pages and frees those that nothing maps, as the shrinker of the deferred-split
+    /// queue does (mm/huge_memory.c). Returns `false` if there is none.
     pub fn split_a_partial_one(&mut self, buddy: &mut Buddy, costs: &mut Costs) -> bool {
         let is_one = |begin: &&Pa| self.folios.get(begin).is_some_and(|folio| folio.places().count() == 1);
         let Some(begin) = self.partial.iter().find(is_one).copied() else { return false };
         self.split(begin, buddy, costs)
     }
 
-    /// Splits the folio around a physical address into pages and gives back those that nothing maps (`split_folio`). `false`
-    /// if it is a page, of a pool, or mapped by several processes: which of them maps which page is not kept.
+    /// Splits the folio around a physical address into pages and frees those that nothing maps (`split_folio`). Returns
+    /// `false` for a single page, a pool page, or a folio that several processes map, because the model does not track
+    /// which of them maps which page.
     pub fn split(&mut self, pa: Pa, buddy: &mut Buddy, costs: &mut Costs) -> bool {
         let Some((begin, folio)) = self.find(pa) else { return false };
         if folio.bytes == self.base || folio.pinned || folio.places().count() > 1 {
@@ -331,23 +334,23 @@ impl Folios {
         true
     }
 
-    /// The first folio at or behind a physical address, and again from the beginning.
+    /// The first folio at or after a physical address; wraps around at the end.
     pub fn next(&mut self, from: Pa) -> Option<(Pa, &mut Folio)> {
         let at = self.folios.range(from..).next().or_else(|| self.folios.first_key_value()).map(|(at, _)| *at)?;
         self.folios.get_mut(&at).map(|folio| (at, folio))
     }
 
-    /// How many there are.
+    /// The number of folios.
     pub fn len(&self) -> usize {
         self.folios.len()
     }
 
-    /// Takes note of a block of which one page is mapped.
+    /// Adds a block of which one page is mapped.
     pub fn reserve(&mut self, process: u32, va: u64, reserved: Reserved) {
         self.reserved.insert((process, va), reserved);
     }
 
-    /// What is not mapped of the blocks of which one page is.
+    /// Total bytes of such blocks that are not mapped.
     pub fn reserved_rest_bytes(&self) -> u64 {
         self.reserved.len() as u64 * (CONTIG_BYTES - self.base.min(CONTIG_BYTES))
     }
@@ -357,12 +360,12 @@ impl Folios {
         self.reserved.get(&(process, va))
     }
 
-    /// Takes the block at an input address.
+    /// Removes and returns the block at an input address.
     pub fn take_reservation(&mut self, process: u32, va: u64) -> Option<Reserved> {
         self.reserved.remove(&(process, va))
     }
 
-    /// Gives up the blocks in a range of input addresses: what is not mapped of them goes back.
+    /// Gives up the blocks in a range of input addresses: their unmapped parts are freed.
     pub fn give_up_reservations(&mut self, process: u32, begin: u64, end: u64, buddy: &mut Buddy) {
         let overlaps = |((_, va), reserved): (&(u32, u64), &Reserved)| (va + reserved.bytes > begin).then_some(*va);
         let own = self.reserved.range((process, 0)..(process, end));
@@ -375,7 +378,7 @@ impl Folios {
         }
     }
 
-    /// Gives up a block of which one page is mapped, whoever's: memory is short. `false` if there is none.
+    /// Gives up a block of which one page is mapped, of any process, because memory is short. Returns `false` if there is none.
     pub fn give_up_a_reservation(&mut self, buddy: &mut Buddy) -> bool {
         let Some(((process, va), reserved)) = self.reserved.first_key_value().map(|(at, reserved)| (*at, *reserved))
         else {

@@ -1,9 +1,9 @@
 //! Forked processes: page tables that are copied, and pages that are copied when they are written.
 //!
-//! Follows `copy_page_range` (mm/memory.c): anonymous memory is shared and write-protected on both sides, and nobody's alone
-//! any more; VMAs without anonymous pages are left to faults, and so is what is shared. Tables are copied, also empty ones. The
-//! kernel's data before the vDSO has frames and no pages (VM_PFNMAP): such a VMA is gone over, too, so the child has the table of
-//! both, where the parent has one, and nothing in it.
+//! Follows `copy_page_range` (mm/memory.c): anonymous memory is shared, write-protected on both sides, and no longer
+//! exclusive. VMAs without anonymous pages are left to faults, and so is shared memory. Tables are copied, even empty
+//! ones. The kernel's data before the vDSO has frames and no pages (VM_PFNMAP). Such a VMA is copied too, so the child
+//! gets the table of both, if the parent has one, with nothing in it.
 
 use paging::{Error, Format, Sizes};
 
@@ -16,7 +16,7 @@ use crate::address::Pa;
 use crate::call::PROT_WRITE;
 
 impl<F: Format> Paged<F> {
-    /// Makes a copy of the running process.
+    /// Copies the running process and returns the number of the copy.
     pub(super) fn fork_process(&mut self) -> Result<u32, SpaceError> {
         let number = self.processes.add_child()?;
         self.processes.running.swapped.values().for_each(|slot| self.swap_cache.add_user(*slot));
@@ -24,13 +24,13 @@ impl<F: Format> Paged<F> {
         let vmas: Vec<(u64, Vma)> = self.processes.running.vmas.all().collect();
         let mut done = 0;
         for (begin, vma) in vmas {
-            // Neighbours can share a base page that is larger than those of system calls.
+            // Neighbouring VMAs can share a base page that is larger than a page of system calls.
             let (begin, end) = ((begin & !(self.base - 1)).max(done), vma.end.next_multiple_of(self.base));
             if begin >= end {
                 continue;
             }
             done = end;
-            // What has no anonymous page is left to faults (`vma_needs_copy`, mm/memory.c).
+            // VMAs without anonymous pages are left to faults (`vma_needs_copy`, mm/memory.c).
             if vma.backing == Backing::Vdso {
                 let tables = self.processes.running.tables_in(begin, end)?;
                 self.processes.copy_tables(number, &tables)?;
@@ -47,7 +47,7 @@ impl<F: Format> Paged<F> {
         Ok(number)
     }
 
-    /// Copies what a VMA maps to a child, and lets nobody write it.
+    /// Maps a VMA's memory in a child too, write-protected on both sides.
     fn copy(&mut self, child: u32, vma: Vma, parts: Vec<Part>) -> Result<(), SpaceError> {
         let writable: Vec<Part> = parts.iter().copied().filter(|part| part.writable).collect();
         let attributes = self.attributes(vma.protection, false);
@@ -88,7 +88,7 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// A store to a page of memory that may not be written: it is copied if anybody else has it (`do_wp_page`,
+    /// Handles a store to write-protected memory: it is copied if another process has it too (`do_wp_page`,
     /// `do_huge_pmd_wp_page`).
     pub(super) fn copy_on_write(&mut self, page: u64, pa: Pa, vma: Vma) -> Result<(), SpaceError> {
         let pool_page = self.pool_page(page, pa)?;
@@ -100,7 +100,7 @@ impl<F: Format> Paged<F> {
             return Ok(self.protect(begin, begin + bytes, attributes)?);
         }
         if let Some((begin, bytes)) = pool_page {
-            // hugetlb_wp: a whole page of the pool.
+            // hugetlb_wp: copies a whole pool page.
             self.drop_range(begin, begin + bytes)?;
             let sizes = self.processes.running.pool_sizes(bytes);
             if !self.whole(begin, bytes, vma, sizes)? {
@@ -109,15 +109,15 @@ impl<F: Format> Paged<F> {
             self.costs.copy_folio(bytes);
             return Ok(());
         }
-        // A huge page is split and one page of it is copied.
+        // A huge page is split, and one page of it is copied.
         self.drop_range(page, page + self.base)?;
         self.costs.copied_bytes += self.base;
         self.copied_page(page, vma)
     }
 
-    /// Whether a part can be written at once where its protection says so (`can_change_pte_writable`, mm/mprotect.c): private
-    /// memory that nobody else can have, and what is shared. The rest waits for a write fault, and so does what stands in for
-    /// other memory (zeros, files).
+    /// Whether a part becomes writable at once when its protection allows it (`can_change_pte_writable`,
+    /// mm/mprotect.c): exclusive private memory, and shared memory. All other memory waits for a write fault, including
+    /// pages that replace others temporarily (zeros, files).
     pub(super) fn may_become_writable(&self, part: &Part) -> bool {
         let is_shared = |(_, vma): (u64, Vma)| matches!(vma.backing, Backing::Shared(_));
         let is_own = |pa| {
@@ -126,7 +126,7 @@ impl<F: Format> Paged<F> {
         is_memory(part.pa) && is_own(part.pa) || is_file(part.pa) && part.writable
     }
 
-    /// The page of a pool around `page`, at `pa`: its address and its bytes, if all of it is mapped there.
+    /// The pool page around `page`, at `pa`: its address and size in bytes, if all of it is mapped there.
     pub(super) fn pool_page(&self, page: u64, pa: Pa) -> Result<Option<(u64, u64)>, Error> {
         let Some((at, folio)) = self.memory.folios.find(pa).filter(|(_, folio)| folio.pinned) else { return Ok(None) };
         let Some(begin) = page.checked_sub(pa - at) else { return Ok(None) };

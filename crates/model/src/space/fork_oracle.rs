@@ -1,5 +1,5 @@
-//! Copy on write against something that is slow and obvious: for each process a map with one entry for each page, under random
-//! stores, loads, protections, drops, forks and ends.
+//! Compares copy on write with a naive oracle: a map with one entry for each page of each process, under random stores,
+//! loads, protection changes, drops, forks and ends.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use trace::Call;
 const PAGE: u64 = 4096;
 const PAGES: u64 = 96;
 
-/// What maps a page: nothing but zeros, or memory.
+/// What maps a page: zeros or memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mapped {
     Zeros,
     Memory { page: usize, writable: bool },
 }
 
-/// A page of memory: of which folio, and whether it is the only process's that may have it.
+/// A page of memory: its folio, and whether it is exclusive to one process.
 #[derive(Clone, Copy, Debug)]
 struct Memory {
     folio: usize,
@@ -36,7 +36,7 @@ struct Oracle {
     folio_pages: u64,
     processes: BTreeMap<u32, Process>,
     memory: Vec<Memory>,
-    /// Pages of each folio.
+    /// Number of pages of each folio.
     folios: Vec<u64>,
     write_faults: u64,
     anonymous_faults: u64,
@@ -57,7 +57,7 @@ impl Oracle {
         process.mapped.insert(at, Mapped::Memory { page, writable: true });
     }
 
-    /// Which processes map pages of a folio, once for each page.
+    /// The processes that map pages of a folio, one element for each page.
     fn mappings(&self, folio: usize) -> Vec<u32> {
         let of_it =
             |mapped: &Mapped| matches!(mapped, Mapped::Memory { page, .. } if self.memory[*page].folio == folio);
@@ -111,7 +111,7 @@ impl Oracle {
     fn protect(&mut self, number: u32, first: u64, end: u64, may_write: bool) {
         let process = self.processes.get_mut(&number).unwrap();
         for at in first..end {
-            // What has the protection already is left alone.
+            // Pages that already have the protection are left unchanged.
             if process.protection[at as usize] == may_write {
                 continue;
             }
@@ -167,7 +167,7 @@ fn every_copy_is_that_of_maps_with_an_entry_for_each_page() {
             let (address, bytes) = (PLACE + first * PAGE, (end - first) * PAGE);
             match random(40) {
                 0 if oracle.processes.len() < 4 => {
-                    // All of it is one VMA, with an anonymous page: then all of it is copied.
+                    // The range is one VMA, with an anonymous page, so all of it is copied.
                     let call = Call::Mprotect { address: PLACE, bytes: PAGES * PAGE, protection: 3 };
                     space.event(&event(call, 0)).unwrap();
                     oracle.protect(running, 0, PAGES, true);

@@ -1,4 +1,4 @@
-//! What is held and what nothing maps of it: cases by hand, and random programs beside all that their tables map.
+//! Held memory and its unmapped part: handwritten cases, and random programs compared with everything that their tables map.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ const K4: u64 = 4 << 10;
 const K64: u64 = 64 << 10;
 const DONTNEED: u64 = 4;
 
-/// Held, mapped by all processes, held and mapped by none; and the last one at most.
+/// Held memory, memory mapped by all processes, held memory that no process maps, and the peak of the last.
 fn held(space: &dyn Space) -> [u64; 4] {
     let costs = space.costs();
     [costs.held_bytes, costs.resident_bytes(), costs.held_unmapped_bytes, costs.held_unmapped_peak_bytes]
@@ -26,7 +26,7 @@ fn the_first_touch_of_a_block_holds_all_of_it_and_maps_a_page() {
         space.access(PLACE + window * K64 + 5 * K4, true).unwrap();
     }
     assert_eq!(held(&*space), [16 * K64, 16 * K4, 16 * (K64 - K4), 16 * (K64 - K4)]);
-    // The second one maps the rest.
+    // The second fault maps the rest.
     space.access(PLACE, true).unwrap();
     assert_eq!(held(&*space), [16 * K64, K64 + 15 * K4, 15 * (K64 - K4), 16 * (K64 - K4)]);
     space.event(&event(Call::Munmap { address: PLACE, bytes: 16 * K64 }, 0)).unwrap();
@@ -36,7 +36,7 @@ fn the_first_touch_of_a_block_holds_all_of_it_and_maps_a_page() {
 
 #[test]
 fn other_policies_map_at_once_what_they_hold() {
-    // What the touch of one page holds, and what is mapped and not mapped of it when all but that page is dropped.
+    // Held memory after a touch of one page; then held, mapped and unmapped memory when everything except that page is dropped.
     for (machine, policy, all, left) in [
         ("cascade-lake", "base", K4, [K4, K4, 0, 0]),
         ("cascade-lake", "mthp-64k", K64, [K64, K4, K64 - K4, K64 - K4]),
@@ -91,7 +91,7 @@ fn base_pages_of_64k_have_thp_of_the_size_of_their_tables() {
         let leaf = space.access(PLACE, true).unwrap();
         assert_eq!((leaf.leaf_bytes, leaf.faulted), (leaf_bytes, false), "{machine}");
         assert_eq!((space.costs().faults(), space.costs().splits), (2, 0), "{machine}");
-        // A table of base pages is kept for the split, and goes with it.
+        // A table of base pages is deposited for the split, and freed with it.
         assert_eq!(space.costs().deposited_table_bytes, K64, "{machine}");
         advise(&mut *space, PLACE, K64, DONTNEED);
         let costs = space.costs();
@@ -110,7 +110,7 @@ fn what_two_processes_map_is_held_once() {
     assert_eq!(held(&*space), [2 * K64 + K4, 4 * K64, 0, 0]);
 }
 
-/// Pages of memory that some process maps, each once.
+/// Bytes of memory that some process maps, each page counted once.
 fn mapped_bytes(space: &mut dyn Space, processes: &[u32], bytes: u64) -> u64 {
     let mut pages = BTreeSet::new();
     for process in processes {

@@ -1,4 +1,4 @@
-//! What a simulation asks of address spaces, whatever the format of their tables.
+//! The interface between a simulation and address spaces, independent of the format of their tables.
 
 use ::policy::cause::Cause;
 use ::policy::verdict::Verdict;
@@ -12,119 +12,120 @@ use super::seen::LeftOut;
 use crate::address::Pa;
 use crate::kernel::Kernel;
 
-/// An address space without its format.
+/// An address space, independent of its table format.
 pub trait Space: Send {
-    /// What maps `va`, after as many faults as it takes for a load or a store.
+    /// The leaf that maps `va` after all faults that a load or a store causes.
     ///
     /// # Errors
-    /// Memory is used up, or no table can hold the address.
+    /// Memory is exhausted, or the tables cannot translate the address.
     fn access(&mut self, va: u64, store: bool) -> Result<Leaf, SpaceError>;
 
-    /// Bytes of the largest aligned block around `va`, which `leaf` maps, whose memory is contiguous and aligned: of up to
-    /// sixteen leaves, or the contiguous group.
+    /// Bytes of the largest aligned block around `va`, which `leaf` maps, whose memory is contiguous and aligned: at
+    /// most sixteen leaves, or the contiguous group.
     fn run_bytes(&self, va: u64, leaf: &Leaf) -> u64;
 
-    /// What a walk to `va`, which is mapped, reads.
+    /// The entries that a walk to `va`, which is mapped, reads.
     fn path(&self, va: u64) -> Path;
 
-    /// The physical address behind `va`, if anything maps it.
+    /// The physical address of `va`, if it is mapped.
     fn physical(&self, va: u64) -> Option<Pa>;
 
     /// log2 of the bytes that an entry of each level spans.
     fn shifts(&self) -> [u8; LEVELS];
 
-    /// A system call of the program.
+    /// Processes a system call of the program.
     ///
     /// # Errors
-    /// As [`Space::access`]: memory can be populated.
+    /// As [`Space::access`], because a call can populate memory.
     fn event(&mut self, event: &Event) -> Result<(), SpaceError>;
 
-    /// A page is written in the program's name, by who serves its calls: what that takes is no fault of the program's.
+    /// Writes a page on behalf of the program when its call is served. Faults for this do not count as the program's.
     ///
     /// # Errors
     /// As [`Space::access`].
     fn write_for(&mut self, va: u64) -> Result<(), SpaceError>;
 
-    /// Memory is looked at that a call is about to give back; `is_looked_at` says whether `pagelab compare` does so.
+    /// Inspects memory that a call is about to free; `is_looked_at` says whether `pagelab compare` would inspect it.
     ///
     /// # Errors
     /// As [`Space::census`].
     fn look_at(&mut self, begin: u64, bytes: u64, is_looked_at: bool) -> Result<(), SpaceError>;
 
-    /// Notes that a call was answered in the kernel's place.
+    /// Notes that a call was answered without the kernel.
     fn note_answered(&mut self, said: &str);
 
-    /// Notes why memory is not as the policy asks, and how much.
+    /// Notes why memory is not mapped as the policy requests, and how many bytes.
     fn note_cause(&mut self, cause: &Cause, bytes: u64);
 
-    /// Notes that a call fails which succeeded when it was recorded.
+    /// Notes that a call fails that succeeded when it was recorded.
     fn note_refused(&mut self);
 
-    /// Takes the ranges (first address and bytes) that were dropped from all TLBs since the last time.
+    /// Takes the ranges (first address and bytes) that were dropped from all TLBs since the previous call.
     fn take_invalidations(&mut self) -> Vec<(u64, u64)>;
 
-    /// Takes the ranges whose next accesses are to be told though nothing was dropped from the TLBs: reclaim has
-    /// cleared their accessed bits.
+    /// Takes the ranges whose next accesses must be reported although nothing was dropped from the TLBs, because
+    /// reclaim has cleared their accessed bits.
     fn take_forgotten(&mut self) -> Vec<(u64, u64)>;
 
-    /// A stretch of memory that no event tells of, as anonymous memory; memory of the machine under a direct map.
+    /// Adds a range that no event describes as anonymous memory; under a direct map, as memory of the machine.
     ///
     /// # Errors
-    /// The tables have no room.
+    /// The arena of the tables is full.
     fn assume(&mut self, begin: u64, end: u64) -> Result<(), SpaceError>;
 
-    /// What the kernel does besides the policy; its defaults are Linux's.
+    /// Sets the kernel settings other than the policy; the defaults are Linux's.
     fn set_kernel(&mut self, kernel: Kernel);
 
-    /// Tells the time: instructions that the program has executed. What the kernel does by the clock is done now.
+    /// Advances the time to `instructions` executed by the program. The kernel's periodic work that is due runs now.
     ///
     /// # Errors
-    /// Memory is used up, or tables cannot be walked, which no operation makes.
+    /// Memory is exhausted, or tables cannot be walked, which no operation causes.
     fn advance(&mut self, instructions: u64) -> Result<(), SpaceError>;
 
-    /// Makes a copy of the running process, as fork does, and gives its number. The first process has the number 0.
+    /// Copies the running process, as fork does, and returns the copy's number. The first process has the number 0.
     ///
     /// # Errors
-    /// The copy's tables have no room.
+    /// The arena of the copy's tables is full.
     fn fork(&mut self) -> Result<u32, SpaceError>;
 
-    /// Goes on as another process; `false` if it has ended or never was.
+    /// Switches to another process; `false` if it has ended or never existed.
     fn enter(&mut self, process: u32) -> bool;
 
-    /// Gives the running process memory of its own with nothing in it, for a program that it executes, and gives its number.
-    /// `shares`: what it had is its parent's, and stays; else the call was heard, and nothing is left of it.
+    /// Gives the running process empty memory of its own, for a program that it executes, and returns its new number.
+    /// With `shares` its old memory belongs to its parent and stays; otherwise the exec call was processed and its old
+    /// memory is already gone.
     ///
     /// # Errors
-    /// Its tables have no room.
+    /// The arena of its tables is full.
     fn exec(&mut self, shares: bool) -> Result<u32, SpaceError>;
 
-    /// Ends a process that is not running: what it has mapped is counted and given back.
+    /// Ends a process that is not running: its mapped memory is counted and freed.
     ///
     /// # Errors
-    /// Tables that cannot be walked, which no operation makes.
+    /// Tables cannot be walked, which no operation causes.
     fn end(&mut self, process: u32) -> Result<(), SpaceError>;
 
-    /// What it has cost so far.
+    /// The costs so far.
     fn costs(&self) -> Costs;
 
-    /// What the tables of all processes map, by walking them.
+    /// Counts the memory that the tables of all processes map, by walking them.
     ///
     /// # Errors
-    /// Tables that are no tree, which no operation makes.
+    /// The tables are not a tree, which no operation causes.
     fn census(&self) -> Result<Census, Error>;
 
-    /// What every process had mapped when it ended, and those that have not ended have now.
+    /// The memory that every process had mapped when it ended, and that the others have mapped now.
     ///
     /// # Errors
     /// As [`Space::census`].
     fn census_at_ends(&self) -> Result<Census, Error>;
 
-    /// Whether the policy held on all memory that there was, and why not.
+    /// Whether the policy held on all memory, and why not.
     ///
     /// # Errors
     /// As [`Space::census`].
     fn verdict(&self) -> Result<Verdict, Error>;
 
-    /// What `pagelab compare` leaves out of such a verdict.
+    /// The part of this verdict that `pagelab compare` leaves out.
     fn left_out(&self) -> LeftOut;
 }

@@ -1,9 +1,9 @@
-//! The same random calls through the tracer's interpreter, on a kernel that is slow and obvious, and through the model: the same
-//! mappings, heaps and words, and the same coverage of what is touched.
+//! Runs the same random calls through the tracer's interpreter, on a naive kernel, and through the model. Both must
+//! have the same mappings, heaps and messages, and the same coverage of touched memory.
 //!
-//! Policies of pages of a pool have a kernel of their own (`pooled`, `of_pool`), which chooses addresses too.
+//! Pool policies have a kernel of their own (`pooled`, `of_pool`), which also chooses addresses.
 //!
-//! The tracer's interpreter is `policy::carry_out` over a `Kernel`, which a stopped task is in `tracer`.
+//! The tracer's interpreter is `policy::carry_out` over a `Kernel`, which is a stopped task in `tracer`.
 
 mod judged;
 mod of_pool;
@@ -22,12 +22,12 @@ use crate::machine::built_in;
 use traced::{Attributes, Traced};
 
 const PAGE: u64 = 4096;
-/// Where mappings are, and where the heap is.
+/// The addresses of the mappings and of the heap.
 const ARENA: u64 = 1 << 37;
 const HEAP: u64 = (1 << 36) + 5 * PAGE;
 const PAGES: u64 = 3 << 9;
 
-/// Something that a program does, in pages of the arena.
+/// A step of a program, in pages of the arena.
 #[derive(Clone, Debug)]
 enum Step {
     Mmap { at: u64, pages: u64, protection: u64, flags: u64 },
@@ -60,7 +60,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..24)
 }
 
-/// Does the same in both; what cannot be done is left out.
+/// Takes a step on both sides; impossible steps are skipped.
 fn both<F: Format + Send>(traced: &mut Traced, paged: &mut Paged<F>, step: &Step) {
     let place = |at: u64, pages: u64| (ARENA + at * PAGE, pages.min(PAGES - at) * PAGE);
     let is_mapped = |traced: &Traced, (start, bytes): (u64, u64)| {
@@ -143,7 +143,7 @@ fn agree<F: Format + Send>(policy: &str, mut paged: Paged<F>, steps: &[Step]) ->
         };
         let of_model: Vec<(u64, u64, Attributes)> =
             paged.processes.running.vmas.all().map(|(begin, vma)| (begin, vma.end, alike(&vma))).collect();
-        // Two shared mappings are two, however alike.
+        // Two shared mappings stay separate, even if they have the same properties.
         let by_page = |vmas: &[(u64, u64, Attributes)]| {
             let pages = |(start, end, of): &(u64, u64, Attributes)| {
                 (*start..*end).step_by(PAGE as usize).zip(std::iter::repeat(*of)).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! Forked processes, reclaim and the direct map, against arithmetic.
+//! Compares forked processes, reclaim and the direct map with arithmetic.
 
 use super::tests::{M2, PLACE, event, mmap, space, write_all, written};
 use super::*;
@@ -17,7 +17,7 @@ fn a_forked_process_copies_the_pages_that_it_writes_and_its_parent_keeps_its_own
         let before = space.costs();
         let child = space.fork().unwrap();
         let forked = space.costs();
-        // The same memory, mapped twice, in tables of two.
+        // The same memory is mapped twice, by two sets of tables.
         assert_eq!((forked.faults(), forked.zeroed_bytes), (before.faults(), before.zeroed_bytes));
         assert_eq!((forked.anonymous_bytes, forked.table_bytes), (2 * M2, 2 * before.table_bytes));
         assert!(!space.take_invalidations().is_empty());
@@ -25,14 +25,14 @@ fn a_forked_process_copies_the_pages_that_it_writes_and_its_parent_keeps_its_own
         write_all(&mut *space, PLACE, M2 / 4);
         let wrote = space.costs();
         assert_eq!((wrote.write_faults - forked.write_faults, wrote.copied_bytes), (128, M2 / 4), "{policy}");
-        // Nobody else has the first page any more; the last one both still have.
+        // Only the parent still has the first page; both still have the last one.
         assert!(space.enter(0));
         space.access(PLACE, true).unwrap();
         let own = M2 / 4;
         assert_eq!((space.costs().write_faults - wrote.write_faults, space.costs().copied_bytes), (1, own));
         space.access(PLACE + M2 - 8, true).unwrap();
         assert_eq!(space.costs().copied_bytes, M2 / 4 + 4096);
-        // When the child is gone its parent's pages are its own.
+        // After the child has ended, its parent's pages are exclusive to the parent.
         space.end(child).unwrap();
         assert!(!space.enter(child));
         let ended = space.costs();
@@ -77,12 +77,12 @@ fn a_huge_page_is_shared_whole_and_split_where_it_is_written() {
     let costs = space.costs();
     assert_eq!((costs.write_faults, costs.copied_bytes, costs.splits), (1, 4096, 1));
     assert_eq!(groups(&*space), [(4096, 4096, M2), (M2, M2, 3 * M2)]);
-    // A second one in the same page is not split again.
+    // A second write to the same huge page does not split it again.
     space.access(PLACE + 8192, true).unwrap();
     assert_eq!((space.costs().copied_bytes, space.costs().splits), (8192, 1));
     space.enter(0);
     space.end(child).unwrap();
-    // Alone again, the parent has its huge pages back, a fault each.
+    // After the child has ended, the parent gets its huge pages back with one fault each.
     let before = space.costs().write_faults;
     write_all(&mut *space, PLACE, 2 * M2);
     assert_eq!((space.costs().write_faults - before, space.costs().copied_bytes), (2, 8192));
@@ -118,7 +118,7 @@ fn a_page_of_a_pool_that_lost_a_part_stays_whole() {
     };
     let mut space = written("cascade-lake", "hugetlb-2m", M2);
     unmap(&mut *space);
-    // Nobody else has it: it can be written again.
+    // No other process has it, so it becomes writable again.
     space.event(&event(Call::Mprotect { address: PLACE + M2 / 2, bytes: M2 / 2, protection: 1 }, 0)).unwrap();
     space.event(&event(Call::Mprotect { address: PLACE + M2 / 2, bytes: M2 / 2, protection: 3 }, 0)).unwrap();
     space.access(PLACE + M2 - 4096, true).unwrap();
@@ -128,7 +128,7 @@ fn a_page_of_a_pool_that_lost_a_part_stays_whole() {
     let child = space.fork().unwrap();
     space.enter(child);
     unmap(&mut *space);
-    // What is too small for the pool is ordinary memory elsewhere.
+    // A mapping that is too small for the pool is ordinary memory at another address.
     mmap(&mut *space, PLACE, M2 / 2);
     write_all(&mut *space, PLACE, M2);
     assert_eq!((space.costs().copied_bytes, space.costs().anonymous_bytes), (M2, 2 * M2 + M2 / 2));
@@ -166,14 +166,14 @@ fn memory_that_is_short_goes_to_swap_and_comes_back() {
         assert!(costs.anonymous_bytes <= 1 << 20, "{policy}: {}", costs.anonymous_bytes);
         assert!(costs.resident_peak_bytes <= 1 << 20);
         assert!(costs.swapped_out_bytes >= 1 << 20 && costs.swap_faults == 0, "{policy}: {costs:?}");
-        // In order, everything goes before it is touched again: the worst case of every such clock.
+        // In sequential order every page is reclaimed before it is touched again: the worst case for any clock algorithm.
         write_all(&mut *space, PLACE, M2);
         let again = space.costs();
         let missing = 512 - costs.anonymous_bytes / 4096;
         assert!((missing..=swapped_pages).contains(&again.swap_faults), "{policy}: {}", again.swap_faults);
         assert_eq!(again.faults(), costs.faults());
         assert_eq!(again.zeroed_bytes, costs.zeroed_bytes, "{policy}");
-        // What is unmapped is forgotten in swap too.
+        // Unmapping also frees the slots in swap.
         space.event(&event(Call::Munmap { address: PLACE, bytes: M2 }, 0)).unwrap();
         mmap(&mut *space, PLACE, M2);
         space.access(PLACE, true).unwrap();
@@ -190,7 +190,7 @@ fn what_is_used_stays() {
         space.access(PLACE + page * 4096, true).unwrap();
         space.access(PLACE, true).unwrap();
     }
-    // Touches before memory was short are not known; from then on the page is never taken.
+    // Touches before memory was short are not recorded; after that the page is never reclaimed.
     assert!(space.costs().swap_faults <= 1, "{:?}", space.costs());
     assert!(!space.take_forgotten().is_empty());
 }
@@ -230,7 +230,7 @@ fn a_smaller_enabled_folio_stands_in() {
     mmap(&mut *space, PLACE, 48 << 10);
     write_all(&mut *space, PLACE, 48 << 10);
     assert_eq!(space.costs().anonymous_faults, 2);
-    // Every 2M has a page of somebody's, but smaller blocks are there until they are used up.
+    // Every 2M has a page of another user, but smaller blocks are available until they are used up.
     let scarce = Physical { bytes: M2, fragmentation: 1.0, seed: 1 };
     let mut space = super::tests::space("cascade-lake", "mthp-1m", scarce);
     space.set_kernel(Kernel { smaller_folios: vec![64 << 10], ..Kernel::default() });
@@ -263,7 +263,7 @@ fn the_direct_map_has_the_tables_of_its_leaves_and_no_faults() {
         assert_eq!((space.costs().faults(), space.costs().outside_bytes), (0, 0));
         assert_eq!(census.illegal, 0);
     }
-    // Ends that are no multiple of a leaf have smaller ones.
+    // Ends that are not a multiple of a leaf have smaller leaves.
     let mut space = space("cascade-lake", "direct-map-1g", Physical::default());
     let region = Call::Region { address: G - 4096, bytes: G + 4096 + M2, protection: 7, name: "System RAM".into() };
     space.event(&event(region, 0)).unwrap();

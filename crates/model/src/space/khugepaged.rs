@@ -1,8 +1,8 @@
-//! khugepaged: huge pages that are made later, out of what small pages have become (mm/khugepaged.c), and smaller folios, which
-//! kernels make since Linux 7.2 (`mthp_collapse`).
+//! khugepaged: huge pages that are made later from small pages (mm/khugepaged.c), and smaller folios, which kernels
+//! make since Linux 7.2 (`mthp_collapse`).
 //!
-//! Its time is that of `Kernel::instructions_per_s`. What is simplified: it scans VMAs by their addresses and processes by
-//! their numbers, every page that is there counts as touched, and memory that it needs is never reclaimed for it.
+//! Its time is based on `Kernel::instructions_per_s`. Simplifications: it scans VMAs by address and processes by
+//! number, every present page counts as touched, and no memory is reclaimed to satisfy its allocations.
 
 use paging::{Error, Format, Sizes};
 
@@ -15,7 +15,7 @@ use super::vma::{Backing, Vma};
 use crate::call::PROT_WRITE;
 use crate::policy::{Granule, LEAST_FOLIO_PAGES};
 
-/// What a window looks like.
+/// The state of a window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     present: u64,
@@ -25,7 +25,7 @@ struct Window {
 }
 
 impl<F: Format> Paged<F> {
-    /// Does all scans that are due when the program has executed so many instructions.
+    /// Does all scans that are due when the program has executed `instructions` instructions.
     pub(super) fn scan_until(&mut self, instructions: u64) -> Result<(), SpaceError> {
         let Some(huge_bytes) = self.plan.scanned_bytes(&self.kernel) else { return Ok(()) };
         if self.plan.mechanism.disable_thp || self.kernel.khugepaged.pages_to_scan == Some(0) {
@@ -37,8 +37,8 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// Scans so many times. Scans that change nothing and come back to where one of them began would do the same again:
-    /// they are counted as often as they are due (the cycle is found as Brent did, 1980).
+    /// Scans `times` times. When scans change nothing and return to the position where one of them began, further scans
+    /// would repeat the same work. They are then only counted (the cycle is detected with Brent's algorithm, 1980).
     fn scan(&mut self, times: u64, huge_bytes: u64) -> Result<(), SpaceError> {
         let (mut left, mut mark, mut since_mark) = (times, self.khugepaged.mark(&self.costs), 0);
         let (mut strides, mut most_strides) = (0, 1);
@@ -63,7 +63,7 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// Does at once up to so many scans that have only windows before them of which nothing is mapped. How many those were.
+    /// Does up to `most` scans at once, as far as they only meet windows of which nothing is mapped. Returns how many it did.
     fn pass_over_empty(&mut self, most: u64, huge_bytes: u64) -> Result<u64, SpaceError> {
         let (running, Place { process, va }) = (self.processes.number, self.khugepaged.at);
         if !self.processes.enter(process, &mut self.costs) {
@@ -83,14 +83,14 @@ impl<F: Format> Paged<F> {
         Ok(scans)
     }
 
-    /// How many windows it looks at before it sleeps.
+    /// Number of windows scanned before it sleeps.
     fn windows_of_a_scan(&self, huge_bytes: u64) -> u64 {
         let pages = huge_bytes / self.base;
         self.kernel.khugepaged.scans(pages).div_ceil(pages)
     }
 
-    /// Looks at `pages_to_scan` pages, or until it has come to the end of all processes twice: where there is little memory,
-    /// it looks at some of it twice (`khugepaged_do_scan`).
+    /// Scans `pages_to_scan` pages, or until it has passed the end of all processes twice. So if there is little
+    /// memory, some of it is scanned twice (`khugepaged_do_scan`).
     fn scan_once(&mut self, huge_bytes: u64) -> Result<(), SpaceError> {
         let running = self.processes.number;
         let pages = huge_bytes / self.base;
@@ -106,7 +106,7 @@ impl<F: Format> Paged<F> {
                 passes += u32::from(is_first);
                 continue;
             };
-            // Windows of which nothing is mapped are passed over all at once.
+            // Windows of which nothing is mapped are skipped all at once.
             let windows = self.empty_windows(window, huge_bytes, vma)?.min(left);
             if windows == 0 {
                 match self.plan.granule {
@@ -123,7 +123,7 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// How many windows there are from one on before the first that has anything mapped, in the same VMA.
+    /// The number of windows, from one on, before the first in the same VMA that has anything mapped.
     fn empty_windows(&self, window: u64, bytes: u64, vma: Vma) -> Result<u64, Error> {
         let end = vma.end & !(bytes - 1);
         let first = self.processes.running.first_mapped(window, end)?.unwrap_or(end);
@@ -131,7 +131,7 @@ impl<F: Format> Paged<F> {
         Ok((first.min(first_swapped) - window) / bytes)
     }
 
-    /// The first whole window of a VMA at or behind an address that may be huge.
+    /// The first whole window of a VMA, at or after an address, that may be huge.
     fn next_window(&self, va: u64, bytes: u64) -> Option<(u64, Vma)> {
         let mut at = va;
         loop {
@@ -146,7 +146,7 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// Collapses a window if enough of it is there (`hpage_collapse_scan_pmd`).
+    /// Collapses a window if enough of it is present (`hpage_collapse_scan_pmd`).
     fn look(&mut self, window: u64, bytes: u64, vma: Vma) -> Result<(), SpaceError> {
         let parts = self.parts(window, window + bytes)?;
         let swapped: Vec<u64> =
@@ -154,7 +154,7 @@ impl<F: Format> Paged<F> {
         let mut seen = Window { swapped: swapped.len() as u64, ..Window::default() };
         for part in &parts {
             seen.is_huge |= part.leaf_bytes >= bytes;
-            // Pages full of zeros count as missing.
+            // Pages of the zero page count as missing.
             if is_memory(part.pa) {
                 seen.present += part.bytes / self.base;
                 seen.shared += if self.memory.folios.sharers(part.pa) > 1 { part.bytes / self.base } else { 0 };
@@ -174,8 +174,9 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// Makes folios of a window's parts: of the largest enabled size first, where enough of it is there, else of its halves
-    /// (`mthp_collapse`). What is shared or in swap is not touched, and what has such a folio already is left as it is.
+    /// Makes folios of a window's parts: of the largest enabled size first, if enough of it is present, otherwise of
+    /// its halves (`mthp_collapse`). Shared and swapped memory is not touched, and existing folios of the size are left
+    /// unchanged.
     fn make_folios(&mut self, begin: u64, bytes: u64, most: u64, vma: Vma) -> Result<(), SpaceError> {
         if vma.protection & PROT_WRITE == 0 || bytes < LEAST_FOLIO_PAGES * self.base {
             return Ok(());
@@ -197,7 +198,7 @@ impl<F: Format> Paged<F> {
         self.make_folios(begin + half, half, most, vma)
     }
 
-    /// What is where a folio might be made; `is_huge` where one of this size or a larger one is.
+    /// The state of the memory where a folio could be made; `is_huge` if there is already one of this size or larger.
     fn folio_window(&self, begin: u64, bytes: u64) -> Result<Window, SpaceError> {
         let swapped = self.processes.running.swapped.range(begin..begin + bytes).count() as u64;
         let mut seen = Window { swapped, ..Window::default() };
@@ -209,8 +210,7 @@ impl<F: Format> Paged<F> {
         Ok(seen)
     }
 
-    /// Puts one folio in the place of a window, of which so many pages are there; `false` if there is no such block of
-    /// memory.
+    /// Replaces a window, of which `present` pages are present, by one folio; `false` if there is no such block of memory.
     fn collapse(&mut self, window: u64, bytes: u64, vma: Vma, sizes: Sizes, present: u64) -> Result<bool, SpaceError> {
         let Some(pa) = self.memory.buddy.allocate(bytes) else {
             self.costs.allocation_fallbacks += 1;

@@ -1,11 +1,11 @@
-//! khugepaged: when it collapses, what, and how often, against arithmetic.
+//! Compares khugepaged's collapses (when, what, and how often) with arithmetic.
 
 use super::kernel_tests::groups;
 use super::tests::{M2, PLACE, event, mmap, space, write_all};
 use super::*;
 use trace::Call;
 
-/// The other half of a huge page's window whose first is mapped, and the program's wish for huge pages in both.
+/// Maps the second half of a huge page's window and advises huge pages for both halves.
 fn second_half(space: &mut dyn Space, window: u64) {
     mmap(space, window + M2 / 2, M2 / 2);
     space.event(&event(Call::Madvise { address: window, bytes: M2, advice: 14 }, 0)).unwrap();
@@ -15,7 +15,7 @@ fn second_half(space: &mut dyn Space, window: u64) {
 fn khugepaged_collapses_at_its_pace_what_has_enough_pages() {
     let second = Kernel::default().instructions_per_s as u64;
     let mut space = space("cascade-lake", "thp", Physical::default());
-    // Touched while it was too small to be huge: 20 windows with a quarter of their pages each.
+    // Touched while the mapping was too small to be huge: 20 windows with a quarter of their pages each.
     for window in 0..20 {
         mmap(&mut *space, PLACE + window * M2, M2 / 2);
         write_all(&mut *space, PLACE + window * M2, M2 / 4);
@@ -23,7 +23,7 @@ fn khugepaged_collapses_at_its_pace_what_has_enough_pages() {
     }
     let before = space.costs();
     assert_eq!((before.anonymous_faults, before.deposited_table_bytes), (20 * 128, 0));
-    // Nothing before it has slept; then eight a time.
+    // It first sleeps once; then it collapses eight at a time.
     space.advance(10 * second - 1).unwrap();
     assert_eq!((space.costs().collapses, space.costs().scanned_pages), (0, 0));
     for (at, collapses) in [(10, 8), (19, 8), (20, 16), (30, 20)] {
@@ -58,7 +58,7 @@ fn khugepaged_leaves_what_is_too_empty_and_stops_when_told() {
     assert_eq!([half(255, None), half(256, None), half(256, Some(0))], [0, 1, 0]);
 }
 
-/// Windows of two processes, one of them with a window too empty and one that no memory is left for.
+/// Windows of two processes; one window has too few pages, and there is no memory left for another.
 fn scanned(windows: u64) -> Box<dyn Space> {
     let mut space = space("cascade-lake", "thp", Physical { bytes: 3 * M2, ..Physical::default() });
     mmap(&mut *space, PLACE, windows * M2);
@@ -92,7 +92,7 @@ fn scans_that_repeat_themselves_are_counted_as_if_they_were_made() {
 #[test]
 fn khugepaged_does_not_take_longer_for_a_long_time() {
     for scan_sleep_s in [10.0, 1e-300] {
-        // All addresses that a program can have are one VMA, and nearly nothing of it is mapped.
+        // One VMA covers all user addresses, and nearly nothing of it is mapped.
         let mut space = scanned(1 << 25);
         let khugepaged = Khugepaged { scan_sleep_s, ..Kernel::default().khugepaged };
         space.set_kernel(Kernel { khugepaged, ..Kernel::default() });
@@ -103,7 +103,7 @@ fn khugepaged_does_not_take_longer_for_a_long_time() {
     }
 }
 
-/// A window of 2M whose folios of 64K were each too small when they were touched: so many of their 16 pages are there.
+/// A window of 2M whose 64K folios were each too small when they were touched: `touched_pages` of their 16 pages are present.
 fn narrow(touched_pages: u64) -> Box<dyn Space> {
     let mut space = space("cascade-lake", "mthp-64k", Physical::default());
     const K64: u64 = 64 << 10;
@@ -130,9 +130,9 @@ fn khugepaged_makes_folios_where_the_kernel_does() {
     };
     let makes = Khugepaged { makes_folios: true, scan_sleep_s: 1.0, ..Khugepaged::default() };
     assert_eq!(collapses(2, Khugepaged { makes_folios: false, ..makes }, &[]), (0, 0));
-    // One page is enough; what is made is full.
+    // One page is enough; the folios that are made are complete.
     assert_eq!(collapses(2, makes, &[]), (32, 32 * (64 - 8)));
-    // All pages must be there for any other number: no folio of 64K is whole, but one of 16K in each.
+    // With any other number all pages must be present: no folio of 64K is complete, but one of 16K in each.
     let strict = Khugepaged { max_ptes_none: Some(0), ..makes };
     assert_eq!(collapses(4, strict, &[]), (0, 0));
     assert_eq!(collapses(4, strict, &[16 << 10]), (32, 0));

@@ -1,7 +1,8 @@
-//! Memory that is advised as free or cold: it stays until the kernel needs it, but what such advice cuts is split.
+//! Memory that is advised as free or cold: it stays until the kernel needs it, but folios that the advised range covers
+//! only partly are split.
 //!
-//! Follows `madvise_free_pte_range` and `madvise_cold_or_pageout_pte_range` (mm/madvise.c): a folio of which the range has all
-//! stays as it is, of any other one that no other process maps pages are made.
+//! Follows `madvise_free_pte_range` and `madvise_cold_or_pageout_pte_range` (mm/madvise.c): a folio that is completely
+//! in the range stays as it is; any other that no other process maps is split into pages.
 
 use paging::{Error, Format, InputAddress};
 
@@ -11,7 +12,7 @@ use super::part::Part;
 use super::places::is_memory;
 
 impl<F: Format> Paged<F> {
-    /// Advises a range as free. It is looked at: the kernel may take the content at any time.
+    /// Advises a range as free. It is inspected, because the kernel may drop the content at any time.
     pub(super) fn advise_free(&mut self, begin: u64, end: u64) -> Result<(), SpaceError> {
         let (first, last) = (begin.next_multiple_of(self.base), end & !(self.base - 1));
         if first < last {
@@ -27,7 +28,7 @@ impl<F: Format> Paged<F> {
         if first < last { Ok(self.split_what_is_cut(first, last)?) } else { Ok(()) }
     }
 
-    /// Makes pages of the folios of which a range has a part, and of their leaves and groups.
+    /// Splits the folios that are partly in a range, and their leaves and groups, into pages.
     fn split_what_is_cut(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         let parts: Vec<Part> = self.parts(begin, end)?.into_iter().filter(|part| is_memory(part.pa)).collect();
         let mut parts = parts.as_slice();
@@ -45,7 +46,7 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// Makes pages of a folio, of which `parts` are mapped in the range that is advised.
+    /// Splits a folio into pages; `parts` are its mapped parts in the advised range.
     fn split_folio(&mut self, va: u64, parts: &[Part]) -> Result<(), Error> {
         let Some(pa) = parts.first().map(|part| part.pa) else { return Ok(()) };
         if !self.memory.folios.split(pa, &mut self.memory.buddy, &mut self.costs) {

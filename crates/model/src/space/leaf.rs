@@ -1,30 +1,30 @@
-//! What a walk finds: a leaf, and the entries on the way to it.
+//! The result of a walk: a leaf, and the entries on the path to it.
 
 use crate::address::Pa;
 
-/// Levels that a walk can have.
+/// Maximum number of levels of a walk.
 pub const LEVELS: usize = 5;
 
-/// What maps an address.
+/// The leaf that maps an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaf {
     /// Bytes that its entry maps.
     pub leaf_bytes: u64,
-    /// Bytes of the contiguous group that it says it belongs to, or of the leaf.
+    /// Bytes of its contiguous group, or of the leaf if it is in none.
     pub group_bytes: u64,
-    /// Whether it may be written.
+    /// Whether it is writable.
     pub writable: bool,
-    /// Whether a fault mapped it just now.
+    /// Whether a fault has just mapped it.
     pub faulted: bool,
 }
 
-/// The entries that a walk reads, the root's first.
+/// The entries that a walk reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path {
-    /// Their physical addresses, by level.
+    /// The physical addresses of the entries, indexed by level.
     pub entries: [Pa; LEVELS],
-    /// The level of the root.
+    /// The level of the root; 0 is the level of pages.
     pub root_level: u8,
-    /// The level of the leaf.
+    /// The level of the leaf; 0 is the level of pages.
     pub leaf_level: u8,
 }

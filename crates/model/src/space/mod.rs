@@ -1,12 +1,13 @@
-//! An address space: VMAs, demand paging by a policy into real page tables, and what it costs.
+//! An address space: VMAs, demand paging under a policy into real page tables, and its costs.
 //!
 //! Follows mm/memory.c and mm/huge_memory.c of Linux: `do_anonymous_page`, `do_huge_pmd_anonymous_page`,
-//! `do_read_fault` with fault-around, `do_wp_page`. What is simplified: all file pages are in the page cache, one by one
-//! and not contiguous; memory advised as free (MADV_FREE) stays, also where memory is short.
+//! `do_read_fault` with fault-around, `do_wp_page`. Simplifications: all file pages are in the page cache, as single
+//! pages and not contiguous; memory advised as free (MADV_FREE) stays, even if memory is short.
 //!
-//! The data are one object an idea: `process` is one address space and `tables` changes it, `processes` are all of them,
-//! `memory` is what can be allocated, `swap_cache` what nothing maps, `scan` khugepaged's clock, `seen` what was judged.
-//! `paged` has them all; `page_tables` says which tables go, `lazy` what advice splits; faults, calls, fork, reclaim and khugepaged are what is done with them.
+//! The data are one object for each concept: `process` is one address space and `tables` changes it, `processes` are
+//! all of them, `memory` is the memory that can be allocated, `swap_cache` the pages that nothing maps, `scan`
+//! khugepaged's clock, `seen` the observations for the verdict. `paged` contains all of them. `page_tables` decides
+//! which tables are freed, `lazy` what advice splits. Faults, calls, fork, reclaim and khugepaged operate on them.
 
 mod advice;
 mod buddy;
@@ -54,7 +55,7 @@ pub use seen::LeftOut;
 /// An empty address space.
 ///
 /// # Errors
-/// The format has no root at the place of tables.
+/// The format cannot have a root at the address of the tables.
 pub fn new(plan: &Plan, physical: &Physical) -> Result<Box<dyn Space>, Error> {
     Ok(with_format!(plan.format.format, format => Box::new(Paged::new(format, plan, physical)?)))
 }

@@ -1,4 +1,4 @@
-//! Demand paging against something that is slow and obvious: a map with one entry for each page.
+//! Compares demand paging with a naive oracle: a map with one entry for each page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,24 +18,24 @@ enum Page {
     Own { folio: usize },
 }
 
-/// What one policy makes of reads, writes and unmappings.
+/// The effects of reads, writes and unmappings under one policy.
 struct Oracle {
-    /// Bytes of the policy's folios.
+    /// Size of the policy's folios in bytes.
     folio_bytes: u64,
-    /// Whether one entry maps them.
+    /// Whether one entry maps such a folio.
     huge: bool,
-    /// Pages of VMAs, each with the number of its VMA's anonymous pages; 0 where there have been none.
+    /// Pages of VMAs, each with the number of its VMA's `anon_vma`; 0 if there were no anonymous pages.
     vmas: BTreeMap<u64, u64>,
     anons: u64,
     pages: BTreeMap<u64, Page>,
-    /// Whether the leaf of a folio is whole, and how many pages it had.
+    /// For each folio, whether its leaf is intact, and how many pages it had.
     folios: Vec<(bool, u64)>,
-    /// Tables by what one of them is for (its bits), numbered by their addresses: of pages, and those above.
+    /// The tables of each level, as their addresses divided by their span: of pages, and of the levels above.
     tables: [BTreeSet<u64>; 3],
     counted: Costs,
 }
 
-/// What a table of each level is for: so many bits of an address.
+/// log2 of the span of a table of each level.
 const TABLE_BITS: [u32; 3] = [21, 30, 39];
 
 impl Oracle {
@@ -46,19 +46,19 @@ impl Oracle {
         pages.iter().all(is_free).then_some(pages)
     }
 
-    /// Whether two pages are of one VMA, if those between are.
+    /// Whether two pages belong to one VMA, provided that the pages between them do.
     fn is_one(&self, one: u64, other: u64) -> bool {
         self.vmas.contains_key(&one) && self.vmas.get(&one) == self.vmas.get(&other)
     }
 
-    /// Gives the VMA of a page a number.
+    /// Sets the number of a page's VMA.
     fn number(&mut self, page: u64, anon: u64) {
         let up: Vec<u64> = (0..).map(|index| page + index * PAGE).take_while(|at| self.is_one(page, *at)).collect();
         let down: Vec<u64> = (1..).map(|index| page - index * PAGE).take_while(|at| self.is_one(page, *at)).collect();
         self.vmas.extend(up.into_iter().chain(down).map(|page| (page, anon)));
     }
 
-    /// The VMA of a page is about to have an anonymous page.
+    /// Prepares the VMA of a page for an anonymous page.
     fn prepare(&mut self, page: u64) {
         if self.vmas[&page] == 0 {
             self.anons += 1;
@@ -66,7 +66,7 @@ impl Oracle {
         }
     }
 
-    /// Makes a VMA, which is joined with the one below it, or else with the one above it.
+    /// Makes a VMA, which merges with the one below it, or else with the one above it.
     fn map(&mut self, begin: u64, end: u64) {
         self.vmas.extend((begin..end).step_by(PAGE as usize).map(|page| (page, 0)));
         let of = |page: u64| self.vmas.get(&page).copied().filter(|anon| *anon != 0);
@@ -169,7 +169,7 @@ impl Oracle {
                 tables.retain(|table| vmas.range(table << bits..(table + 1) << bits).next().is_some());
             }
         } else {
-            // Those of pages go with all that one VMA has there.
+            // Tables of pages are freed if one VMA covers them and everything in them is dropped.
             self.tables[0].retain(|table| {
                 let (first, last) = (table * HUGE, (table + 1) * HUGE);
                 let is_one = (first..last).step_by(PAGE as usize).all(|page| vmas.get(&page) == vmas.get(&first));
@@ -178,7 +178,7 @@ impl Oracle {
         }
     }
 
-    /// Everything that follows from what is there.
+    /// The costs that follow from the current state.
     fn costs(&self) -> Costs {
         let mut counts: BTreeMap<usize, u64> = BTreeMap::new();
         let mut huge = BTreeSet::new();

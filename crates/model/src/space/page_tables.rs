@@ -1,7 +1,7 @@
-//! Page tables that go: with the addresses that they are for, or with the memory that they map.
+//! Page tables that are freed: with the addresses that they serve, or with the memory that they map.
 //!
-//! A table stays as long as a VMA has a part of its addresses (`free_pgd_range`, mm/memory.c), whether it maps anything or
-//! not. Then no leaf can stand in its place, and its entries are refilled one by one.
+//! A table stays while a VMA covers any of its addresses (`free_pgd_range`, mm/memory.c), whether it maps anything or
+//! not. Then no leaf can replace it, and its entries are filled again one by one.
 
 use paging::format::named::Named;
 use paging::{Error, Format, Freed, InputAddress};
@@ -9,7 +9,7 @@ use paging::{Error, Format, Freed, InputAddress};
 use super::paged::Paged;
 
 impl<F: Format> Paged<F> {
-    /// Gives back the empty tables for a range in which no VMA is left, as far as they are for none beside it
+    /// Frees the empty tables for a range in which no VMA is left, unless they also serve adjacent VMAs
     /// (`free_pgtables`, mm/memory.c).
     pub(super) fn free_tables(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         let (below, above) = self.processes.running.vmas.around(begin, end);
@@ -24,18 +24,18 @@ impl<F: Format> Paged<F> {
         self.processes.running.free_tables(&freed, &mut self.costs)
     }
 
-    /// The first and the last of the addresses that lie in the same half of all: programs have the lower one.
+    /// The first and the last address of the half of the address space that contains an address; programs have the lower half.
     fn half_around(&self, va: u64) -> (u64, u64) {
         if va < self.user_end { (0, self.user_end - 1) } else { (self.user_end.wrapping_neg(), u64::MAX) }
     }
 
-    /// Gives back the empty tables of pages for nothing but a range, whose VMAs stay.
+    /// Frees the empty tables of pages that only serve a range whose VMAs stay.
     pub(super) fn free_page_tables(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         let freed = Freed { top: 0, ..Freed::within(InputAddress(begin), end - begin) };
         self.processes.running.free_tables(&freed, &mut self.costs)
     }
 
-    /// Gives back the tables of which MADV_DONTNEED has dropped all, a VMA at a time, where the kernel does that
+    /// Frees the tables that MADV_DONTNEED has emptied completely, one VMA at a time, if the kernel does that
     /// (`reclaim_pt_is_enabled`, mm/pt_reclaim.c).
     pub(super) fn reclaim_tables(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         if !self.kernel.pt_reclaim.unwrap_or(matches!(self.plan.format.format, Named::X86_64(_))) {

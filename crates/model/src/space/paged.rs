@@ -1,4 +1,4 @@
-//! Address spaces over the same memory, in tables of one format, and what they are asked by a simulation.
+//! Address spaces over the same memory, with tables of one format, and their interface to a simulation.
 
 use ::policy::cause::Cause;
 use ::policy::size::PageSize;
@@ -25,23 +25,23 @@ use crate::kernel::Kernel;
 use crate::policy::{Granule, Plan};
 use crate::promise::Promise;
 
-/// Address spaces with tables of one format, over the same memory.
+/// Address spaces over the same memory, with tables of one format.
 pub(super) struct Paged<F: Format> {
     pub(super) plan: Plan,
     pub(super) kernel: Kernel,
-    /// Bytes of a base page.
+    /// Base page size in bytes.
     pub(super) base: u64,
-    /// Where the addresses end that programs have (`TASK_SIZE`).
+    /// The end of user addresses (`TASK_SIZE`).
     pub(super) user_end: u64,
     pub(super) processes: Processes<F>,
     pub(super) memory: Memory,
     /// Pages in swap and of shared memory.
     pub(super) swap_cache: SwapCache,
-    /// Where reclaim goes on; `None` before memory was ever short.
+    /// The position of reclaim; `None` while memory was never short.
     pub(super) hand: Option<Pa>,
     pub(super) khugepaged: Scan,
     pub(super) costs: Costs,
-    /// What was looked at before it went.
+    /// The observations made before memory was freed.
     pub(super) seen: Seen,
 }
 
@@ -63,7 +63,7 @@ impl<F: Format> Paged<F> {
         })
     }
 
-    /// Where the base page ends that an address is the end of; before the last one of all.
+    /// The end of the base page that contains the end of a range; limited to the last base page.
     pub(super) fn base_end(&self, end: u64) -> u64 {
         end.min(self.base.wrapping_neg()).next_multiple_of(self.base)
     }
@@ -72,12 +72,12 @@ impl<F: Format> Paged<F> {
         self.processes.running.attributes(protection, writable)
     }
 
-    /// The leaf that maps `va`, if any does.
+    /// The leaf that maps `va`, if it is mapped.
     pub(super) fn leaf(&self, va: u64) -> Option<Leaf> {
         self.processes.running.leaf(va)
     }
 
-    /// What the running process maps in a range, leaf by leaf, cut to the range.
+    /// The memory that the running process maps in a range, leaf by leaf, cut to the range.
     pub(super) fn parts(&self, begin: u64, end: u64) -> Result<Vec<Part>, Error> {
         self.processes.running.parts(begin, end)
     }
@@ -93,17 +93,17 @@ impl<F: Format> Paged<F> {
         self.processes.running.map(&Mapping { va: InputAddress(va), pa, bytes, attributes, sizes }, &mut self.costs)
     }
 
-    /// Gives what is mapped in a range other attributes.
+    /// Changes the attributes of the memory mapped in a range.
     pub(super) fn protect(&mut self, begin: u64, end: u64, attributes: Attributes) -> Result<(), Error> {
         self.processes.running.protect(begin, end, attributes, &mut self.costs)
     }
 
-    /// Splits the leaf of THP that goes on where a VMA now begins or ends.
+    /// Splits the leaf of THP that spans an address at which a VMA now begins or ends.
     pub(super) fn split_at_edge(&mut self, va: u64) -> Result<(), Error> {
         self.processes.running.split_at_edge(va, va & !(self.base - 1), &mut self.costs)
     }
 
-    /// Unmaps a range and gives its memory back, what was reclaimed of it too.
+    /// Unmaps a range and frees its memory, including swapped pages.
     pub(super) fn drop_range(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         self.forget_swapped(begin, end);
         let parts = self.parts(begin, end)?;
@@ -114,7 +114,7 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// Makes holes of the parts, which are all that there is in a range.
+    /// Unmaps the parts, which are everything that is mapped in a range.
     pub(super) fn unmap(&mut self, begin: u64, end: u64, parts: &[Part]) -> Result<(), Error> {
         self.give_up_reservations(begin, end);
         if parts.is_empty() { Ok(()) } else { self.processes.running.unmap(begin, end, parts, &mut self.costs) }
@@ -128,10 +128,10 @@ impl<F: Format> Paged<F> {
 impl<F: Format + Send> Space for Paged<F> {
     fn access(&mut self, va: u64, store: bool) -> Result<Leaf, SpaceError> {
         let mut faulted = false;
-        // A read can map the zero page, a write replaces it: never more than one fault for each.
+        // A read can map the zero page, and a write replaces it: at most one fault of each kind.
         for _ in 0..2 {
             if let Some(leaf) = self.leaf(va).filter(|leaf| leaf.writable || !store) {
-                // The fault itself is no second touch.
+                // The fault itself does not count as a second touch.
                 if !faulted {
                     self.touch(va);
                 }
@@ -233,7 +233,7 @@ impl<F: Format + Send> Space for Paged<F> {
     fn set_kernel(&mut self, kernel: Kernel) {
         let large = kernel.smaller_folios.iter().filter_map(|bytes| PageSize::new(*bytes).ok()).min();
         if let (Granule::Mthp(_), Some(large)) = (self.plan.granule, large) {
-            // The smallest mapping that can hold a folio is smaller.
+            // The smallest mapping that can have a folio is then smaller.
             self.plan.mechanism.large = self.plan.mechanism.large.min(large);
         }
         self.kernel = kernel;
@@ -289,7 +289,7 @@ impl<F: Format + Send> Space for Paged<F> {
     }
 }
 
-/// Where the addresses of programs end: the lower half, where a format has two.
+/// The end of user addresses: the end of the lower half, if a format has two.
 fn user_end(format: &impl Format) -> u64 {
     let geometry = format.geometry();
     let fits = |bits: &u32| geometry.is_canonical(InputAddress((1 << bits) - 1));

@@ -1,4 +1,4 @@
-//! Parts of memory that one leaf maps, and what neighbours of them have in common.
+//! Parts of memory, each mapped by one leaf, and common properties of adjacent parts.
 
 use crate::address::Pa;
 
@@ -8,13 +8,13 @@ pub(super) struct Part {
     pub(super) va: u64,
     pub(super) pa: Pa,
     pub(super) bytes: u64,
-    /// Of the leaf; where a software page has several, of all of them.
+    /// Size of the leaf, or of all leaves of a software page together.
     pub(super) leaf_bytes: u64,
     pub(super) grouped: bool,
     pub(super) writable: bool,
 }
 
-/// Joins parts of contiguous memory, so that groups are mapped as such again.
+/// Merges parts of contiguous memory, so that groups are mapped as groups again.
 pub(super) fn joined(parts: Vec<Part>) -> Vec<Part> {
     let mut all: Vec<Part> = Vec::new();
     for part in parts {
@@ -33,8 +33,8 @@ pub(super) fn joined(parts: Vec<Part>) -> Vec<Part> {
     all
 }
 
-/// Stretches of memory that is contiguous at contiguous addresses, however it is mapped: a folio that goes whole goes at once
-/// (`folio_pte_batch`, mm/internal.h).
+/// Ranges of memory that is contiguous at contiguous addresses, however it is mapped: a folio that is unmapped
+/// completely is released at once (`folio_pte_batch`, mm/internal.h).
 pub(super) fn contiguous(parts: &[Part]) -> Vec<(Pa, u64)> {
     let mut all: Vec<(Pa, u64)> = Vec::new();
     let mut next_va = None;
@@ -48,7 +48,7 @@ pub(super) fn contiguous(parts: &[Part]) -> Vec<(Pa, u64)> {
     all
 }
 
-/// Stretches of parts that lie side by side and are alike in what `may` says of each.
+/// Ranges of adjacent parts for which `may` returns the same value.
 pub(super) fn stretches(parts: &[Part], may: impl Fn(&Part) -> bool) -> Vec<(u64, u64, bool)> {
     let mut stretches: Vec<(u64, u64, bool)> = Vec::new();
     for part in parts {

@@ -1,38 +1,38 @@
-//! Where physical addresses are: memory of the program first, then tables, pages full of zeros, and pages of files.
+//! The layout of physical addresses: memory of the program first, then tables, zero pages, and pages of files.
 
 use crate::address::Pa;
 
-/// Memory that a program can have at most: all that is below the tables, so that addresses have 40 bits.
+/// Maximum memory of a program: everything below the tables, so that addresses have 40 bits.
 pub const MAX_MEMORY_BYTES: u64 = 1 << 38;
-/// Where page tables live: apart from all other memory.
+/// The address of the page tables, separate from all other memory.
 const TABLES_PA: Pa = Pa(MAX_MEMORY_BYTES);
-/// More tables than any trace needs.
+/// Address space for the tables of a process: more than any trace needs.
 pub(super) const TABLES_BYTES: u64 = 1 << 32;
-/// Processes whose tables have places of their own; those of others are taken for the same by caches.
+/// Number of processes whose tables have separate addresses. Caches cannot distinguish the tables of further processes.
 const MOST_TABLES: u32 = 16;
-/// The shared pages full of zeros: of every size at the same place.
+/// The address of the shared zero pages of every size.
 pub(super) const ZERO_PA: Pa = Pa(3 << 37);
-/// The page cache.
+/// The address of the page cache.
 pub(super) const FILES_PA: Pa = Pa(1 << 39);
-/// Addresses of the page cache: where they end, they begin again.
+/// Size of the page cache's address range, which wraps around.
 pub(super) const FILES_BYTES: u64 = 1 << 39;
 
-/// Where the tables of a process are.
+/// The address of the tables of a process.
 pub(super) fn tables_pa(process: u32) -> Pa {
     TABLES_PA + u64::from(process % MOST_TABLES) * TABLES_BYTES
 }
 
-/// Whether it is memory that was allocated.
+/// Whether an address is allocated memory.
 pub(super) fn is_memory(pa: Pa) -> bool {
     pa < TABLES_PA
 }
 
-/// Whether it is a shared page full of zeros.
+/// Whether an address is in a shared zero page.
 pub(super) fn is_zeros(pa: Pa) -> bool {
     (ZERO_PA..FILES_PA).contains(&pa)
 }
 
-/// Whether it is of the page cache.
+/// Whether an address is in the page cache.
 pub(super) fn is_file(pa: Pa) -> bool {
     pa >= FILES_PA
 }

@@ -1,4 +1,4 @@
-//! A process: its tables, its VMAs, and what else is its own. What its tables map is read here; `tables` changes it.
+//! A process: its tables, its VMAs, and its other state. This module reads what the tables map; `tables` changes it.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::policy::Plan;
 pub(super) struct Dropped(pub(super) Vec<(u64, u64)>);
 
 impl Dropped {
-    /// Makes one of the last two where they overlap: tables that go with what they mapped are dropped with it.
+    /// Merges the last two if they overlap: tables that are freed with their memory are dropped with it.
     fn join_last(&mut self) {
         if let [.., (va, bytes), (next, next_bytes)] = self.0[..]
             && va < next.saturating_add(next_bytes)
@@ -46,12 +46,12 @@ impl Log for Dropped {
     }
 }
 
-/// What the leaves of all processes have in common.
+/// The common properties of the leaves of all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeafRules {
-    /// Bytes of a leaf of THP, if the policy has them.
+    /// Size of a THP leaf in bytes, if the policy has such leaves.
     pub(super) huge_bytes: Option<u64>,
-    /// Leaves say that they were written.
+    /// Whether leaves have a dirty flag.
     pub(super) has_dirty: bool,
 }
 
@@ -63,55 +63,55 @@ impl LeafRules {
     }
 }
 
-/// What a process has of its own.
+/// The state of a process.
 pub(super) struct Process<F: Format> {
     pub(super) tables: Tables<F, Dropped>,
     pub(super) rules: LeafRules,
     pub(super) vmas: Vmas,
-    /// Pages that were reclaimed, and their slots in swap.
+    /// Reclaimed pages and their slots in swap.
     pub(super) swapped: BTreeMap<u64, u64>,
-    /// The process has switched THP off for itself.
+    /// Whether the process has disabled THP for itself.
     pub(super) thp_disabled: bool,
-    /// The process was forked, or has forked, since it loaded its program.
+    /// Whether the process was forked, or has forked, since it loaded its program.
     pub(super) has_forked: bool,
     pub(super) heap: Option<Heap>,
-    /// What the policy remembers of it between calls.
+    /// The policy's state between calls.
     pub(super) policy: ::policy::Space,
-    /// What is left of large pages that went in part.
+    /// What is left of large pages that were freed in part.
     pub(super) remains: Remains,
-    /// Leaves of THP, each with a table that is kept for its split.
+    /// Number of THP leaves, each of which has a table deposited for its split.
     pub(super) huge_leaves: u64,
-    /// Its tables, as they are in the counts.
+    /// Size of its tables as included in the costs.
     pub(super) counted_table_bytes: u64,
-    /// Its tables without the root, those kept for splits included, at most.
+    /// Peak size of its tables without the root, including deposited tables.
     pub(super) peak_table_bytes: u64,
-    /// Ranges whose accesses are to be told again.
+    /// Ranges whose next accesses must be reported again.
     pub(super) forgotten: Vec<(u64, u64)>,
 }
 
-/// What `brk` moves the end of.
+/// The heap, whose end `brk` moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Heap {
     pub(super) begin: u64,
-    /// Up to where there is memory.
+    /// The current end of the heap.
     pub(super) end: u64,
 }
 
 impl Heap {
-    /// One without memory.
+    /// An empty heap.
     pub(super) fn beginning(begin: u64) -> Heap {
         Heap { begin, end: begin }
     }
 }
 
-/// Where the leaf and the group begin that an address lies inside of.
+/// The beginnings of the leaf and of the group that span an address.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cut {
     pub(super) leaf: Option<u64>,
     pub(super) group: Option<u64>,
 }
 
-/// Collects what is mapped in a range, cut to it: hardware entries of one software page together.
+/// Collects the mapped parts of a range, cut to it. Hardware entries of one software page form one part.
 struct Parts<'a, F> {
     format: &'a F,
     begin: u64,
@@ -186,14 +186,14 @@ impl<F: Format> Process<F> {
         })
     }
 
-    /// As `VmPTE` of `/proc/PID/status` counts: without the root, with the tables kept for splits.
+    /// Size of the tables as `VmPTE` of `/proc/PID/status` counts them: without the root, including deposited tables.
     pub(super) fn table_bytes(&self) -> u64 {
         let geometry = self.tables.geometry();
         let root = geometry.table_bytes(geometry.root_level());
         self.tables.arena().used_bytes() - root + self.huge_leaves * self.deposit_bytes()
     }
 
-    /// The table that is kept for the split of a leaf of THP: one of base pages.
+    /// Size of the table that is deposited for the split of a THP leaf: a table of base pages.
     pub(super) fn deposit_bytes(&self) -> u64 {
         self.tables.geometry().page_bytes() << self.tables.format().run_bits()
     }
@@ -213,28 +213,28 @@ impl<F: Format> Process<F> {
         Attributes { flags, memory: format.normal_memory(), key: 0 }
     }
 
-    /// What is mapped in a range, leaf by leaf, cut to the range.
+    /// The memory mapped in a range, leaf by leaf, cut to the range.
     pub(super) fn parts(&self, begin: u64, end: u64) -> Result<Vec<Part>, Error> {
         let mut found = Parts { format: self.tables.format(), begin, end, parts: Vec::new() };
         self.tables.walk(InputAddress(begin), end - begin, &mut found)?;
         Ok(found.parts)
     }
 
-    /// All that is mapped.
+    /// All mapped memory.
     pub(super) fn all_parts(&self) -> Result<Vec<Part>, Error> {
         let mut found = Parts { format: self.tables.format(), begin: 0, end: u64::MAX, parts: Vec::new() };
         self.tables.walk_all(&mut found)?;
         Ok(found.parts)
     }
 
-    /// The tables for a range, the root aside: an address of each, and its level.
+    /// The tables for a range, except the root: an address in each, and its level.
     pub(super) fn tables_in(&self, begin: u64, end: u64) -> Result<Vec<(u64, u8)>, Error> {
         let mut found = Found { begin, tables: Vec::new() };
         self.tables.walk(InputAddress(begin), end - begin, &mut found)?;
         Ok(found.tables)
     }
 
-    /// Where the first leaf of a range begins.
+    /// The beginning of the first leaf in a range.
     pub(super) fn first_mapped(&self, begin: u64, end: u64) -> Result<Option<u64>, Error> {
         let mut first = First(None);
         self.tables.walk(InputAddress(begin), end - begin, &mut first)?;
@@ -246,8 +246,8 @@ impl<F: Format> Process<F> {
         Ok(self.first_mapped(begin, end)?.is_none())
     }
 
-    /// Whether one leaf could map the `bytes` around `va`: nothing is mapped there, and no table stands in the way, not an
-    /// empty one either (`pmd_none`).
+    /// Whether one leaf could map the `bytes` around `va`: nothing is mapped there, and there is no table, not even an
+    /// empty one (`pmd_none`).
     pub(super) fn has_no_table(&self, va: u64, bytes: u64) -> bool {
         let unit = |level| self.tables.geometry().span(level) << self.tables.format().run_bits();
         matches!(self.tables.leaf(InputAddress(va)), Err(Error::NotMapped { level, .. }) if unit(level) >= bytes)
@@ -258,7 +258,7 @@ impl<F: Format> Process<F> {
         self.swapped.range(begin..end).next().is_some()
     }
 
-    /// Takes the pages of a range that were reclaimed: addresses and slots.
+    /// Takes the reclaimed pages of a range: addresses and slots.
     pub(super) fn take_swapped(&mut self, begin: u64, end: u64) -> Vec<(u64, u64)> {
         let taken: Vec<(u64, u64)> = self.swapped.range(begin..end).map(|(page, slot)| (*page, *slot)).collect();
         taken.iter().for_each(|(page, _)| {
@@ -267,12 +267,12 @@ impl<F: Format> Process<F> {
         taken
     }
 
-    /// The physical address behind `va`, if anything maps it.
+    /// The physical address of `va`, if it is mapped.
     pub(super) fn physical(&self, va: u64) -> Option<Pa> {
         self.tables.translate(InputAddress(va)).ok().map(|found| found.pa)
     }
 
-    /// The leaf that maps `va`, if any does.
+    /// The leaf that maps `va`, if it is mapped.
     pub(super) fn leaf(&self, va: u64) -> Option<Leaf> {
         let found = self.tables.leaf(InputAddress(va)).ok()?;
         let (geometry, format) = (self.tables.geometry(), self.tables.format());
@@ -282,13 +282,14 @@ impl<F: Format> Process<F> {
         Some(Leaf { leaf_bytes, group_bytes, writable, faulted: false })
     }
 
-    /// Bytes that the kernel maps around `va` by one leaf: of a software page by several entries. `None` where nothing does.
+    /// Bytes around `va` that the kernel maps as one leaf, which for a software page consists of several entries.
+    /// `None` if nothing is mapped.
     pub(super) fn unit_bytes(&self, va: u64) -> Option<u64> {
         let found = self.tables.leaf(InputAddress(va)).ok()?;
         Some(self.tables.geometry().span(found.level) << self.tables.format().run_bits())
     }
 
-    /// The leaf and the group that an address lies inside of.
+    /// The leaf and the group that span an address.
     pub(super) fn cut_at(&self, va: u64) -> Cut {
         let Ok(found) = self.tables.leaf(InputAddress(va)) else { return Cut::default() };
         let (geometry, format) = (self.tables.geometry(), self.tables.format());
@@ -298,8 +299,8 @@ impl<F: Format> Process<F> {
         Cut { leaf: inside(leaf_bytes), group: inside(group_bytes).filter(|_| group_bytes > leaf_bytes) }
     }
 
-    /// Bytes of the largest aligned block around `va`, which `leaf` maps, whose memory is contiguous and aligned: of up to
-    /// sixteen leaves, or the contiguous group.
+    /// Bytes of the largest aligned block around `va`, which `leaf` maps, whose memory is contiguous and aligned: at
+    /// most sixteen leaves, or the contiguous group.
     pub(super) fn run_bytes(&self, va: u64, leaf: &Leaf) -> u64 {
         let format = self.tables.format();
         let (leaf_bytes, mut whole) = (leaf.leaf_bytes, leaf.leaf_bytes);
@@ -323,7 +324,7 @@ impl<F: Format> Process<F> {
         whole.max(leaf.group_bytes)
     }
 
-    /// What a walk to `va`, which is mapped, reads.
+    /// The entries that a walk to `va`, which is mapped, reads.
     pub(super) fn path(&self, va: u64) -> Path {
         let (geometry, format, arena) = (self.tables.geometry(), self.tables.format(), self.tables.arena());
         let mut path = Path { root_level: geometry.root_level(), ..Path::default() };
@@ -345,13 +346,13 @@ impl<F: Format> Process<F> {
     /// log2 of the bytes that an entry of each level spans.
     pub(super) fn shifts(&self) -> [u8; LEVELS] {
         let geometry = self.tables.geometry();
-        // Levels that there are not span nothing that could be asked for.
+        // Levels that do not exist get a span that no lookup uses.
         std::array::from_fn(
             |level| if level < usize::from(geometry.levels()) { geometry.shift(level as u8) as u8 } else { 63 },
         )
     }
 
-    /// How a page of a pool is mapped: by one leaf, or by a group of smaller ones.
+    /// The leaf sizes that map a pool page: one leaf, or a group of smaller ones.
     pub(super) fn pool_sizes(&self, bytes: u64) -> Sizes {
         let (geometry, format) = (self.tables.geometry(), self.tables.format());
         let is_leaf = (1..geometry.levels())

@@ -9,27 +9,27 @@ use super::process::{LeafRules, Process};
 
 /// All processes.
 pub(super) struct Processes<F: Format> {
-    /// The process that is running.
+    /// The running process.
     pub(super) running: Process<F>,
-    /// Its number.
+    /// The number of the running process.
     pub(super) number: u32,
-    /// All others, by their numbers.
+    /// All other processes, by number.
     pub(super) others: BTreeMap<u32, Process<F>>,
-    /// How many there have been.
+    /// Number of processes so far.
     count: u32,
-    /// What processes had mapped when they ended.
+    /// The memory that processes had mapped when they ended.
     ended: Census,
 }
 
 impl<F: Format> Processes<F> {
-    /// The first process, with the number 0.
+    /// Creates the first process, with the number 0.
     pub(super) fn new(format: F, rules: LeafRules, costs: &mut Costs) -> Result<Processes<F>, Error> {
         let mut running = Process::new(format, rules, 0)?;
         running.count_tables(costs);
         Ok(Processes { running, number: 0, others: BTreeMap::new(), count: 1, ended: Census::default() })
     }
 
-    /// Makes a process that has the running one's VMAs and has mapped nothing: its number.
+    /// Adds a process with the running one's VMAs and nothing mapped; returns its number.
     pub(super) fn add_child(&mut self) -> Result<u32, Error> {
         self.running.has_forked = true;
         let (own, number) = (&self.running, self.count);
@@ -43,8 +43,8 @@ impl<F: Format> Processes<F> {
         Ok(number)
     }
 
-    /// Makes a process with nothing in its memory, for a program that the running one executes: its number. What a process has
-    /// switched off stays so (`MMF_INIT_MASK`, include/linux/mm_types.h).
+    /// Adds a process with empty memory for a program that the running one executes; returns its number. Disabled THP
+    /// stays disabled (`MMF_INIT_MASK`, include/linux/mm_types.h).
     pub(super) fn add_program(&mut self) -> Result<u32, Error> {
         let (own, number) = (&self.running, self.count);
         let mut next = Process::new(*own.tables.format(), own.rules, number)?;
@@ -55,13 +55,13 @@ impl<F: Format> Processes<F> {
         Ok(number)
     }
 
-    /// Makes tables for a child where its parent has them: addresses and levels.
+    /// Creates tables for a child where its parent has them: addresses and levels.
     pub(super) fn copy_tables(&mut self, child: u32, tables: &[(u64, u8)]) -> Result<(), Error> {
         let Some(child) = self.others.get_mut(&child) else { return Ok(()) };
         tables.iter().try_for_each(|(va, level)| child.tables.make_tables(InputAddress(*va), *level))
     }
 
-    /// Goes on as another process; `false` if there is none.
+    /// Switches to another process; `false` if it does not exist.
     pub(super) fn enter(&mut self, process: u32, costs: &mut Costs) -> bool {
         if process == self.number {
             return true;
@@ -74,7 +74,7 @@ impl<F: Format> Processes<F> {
         true
     }
 
-    /// Keeps what the running process has mapped: it is about to end.
+    /// Records the memory that the running process, which is about to end, has mapped.
     pub(super) fn note_end(&mut self) -> Result<(), Error> {
         self.ended.merge(&self.running.tables.census()?);
         Ok(())
@@ -92,7 +92,7 @@ impl<F: Format> Processes<F> {
         if process == self.number { Some(&mut self.running) } else { self.others.get_mut(&process) }
     }
 
-    /// The process with the next number behind another's, and whether that is the first again.
+    /// The process with the next higher number, and whether this wrapped around to the first.
     pub(super) fn after(&self, process: u32) -> (u32, bool) {
         let next = self.others.range(process.saturating_add(1)..).map(|(process, _)| *process).next();
         let next = next.into_iter().chain(Some(self.number).filter(|running| *running > process)).min();
@@ -100,7 +100,7 @@ impl<F: Format> Processes<F> {
         (next.unwrap_or(first), next.is_none())
     }
 
-    /// What all tables map now.
+    /// The memory that all tables map now.
     pub(super) fn census(&self) -> Result<Census, Error> {
         let mut all = self.running.tables.census()?;
         for process in self.others.values() {
@@ -109,7 +109,7 @@ impl<F: Format> Processes<F> {
         Ok(all)
     }
 
-    /// What every process had mapped when it ended, and those that have not ended have now.
+    /// The memory that every process had mapped when it ended, and that the others have mapped now.
     pub(super) fn census_at_ends(&self) -> Result<Census, Error> {
         let mut all = self.census()?;
         all.merge(&self.ended);

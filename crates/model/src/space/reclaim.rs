@@ -1,8 +1,8 @@
-//! Reclaim: what is done when no page is free.
+//! Reclaim: frees memory if no page is free.
 //!
-//! The order of mm/vmscan.c is simplified to the clock of Corbató (1968): a hand goes over memory, a folio that was touched
-//! since it last came by gets a second chance. Only anonymous memory is in the limit: the page cache is another's. Swap is
-//! endless; a page comes back alone, at a major fault, without readahead.
+//! The order of mm/vmscan.c is simplified to the clock algorithm of Corbató (1968): a hand passes over memory, and a
+//! folio that was touched since the last pass gets a second chance. Only anonymous memory counts towards the limit; the
+//! page cache does not. Swap is unlimited. A page is brought back alone, at a major fault, without readahead.
 
 use paging::Format;
 
@@ -12,11 +12,11 @@ use super::part::joined;
 use super::places::is_memory;
 use crate::address::Pa;
 
-/// Pages that one round gives back at least (`SWAP_CLUSTER_MAX`, include/linux/swap.h).
+/// Minimum number of pages that one round frees (`SWAP_CLUSTER_MAX`, include/linux/swap.h).
 const CLUSTER_PAGES: u64 = 32;
 
 impl<F: Format> Paged<F> {
-    /// A base page, which may have to be taken from somebody.
+    /// Allocates a base page, reclaiming one if necessary.
     pub(super) fn page_for(&mut self, va: u64) -> Result<Pa, SpaceError> {
         let base_bytes = self.base;
         loop {
@@ -29,7 +29,7 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// Notes a touch, once somebody wants to know.
+    /// Marks a page as touched, once reclaim has started to track touches.
     pub(super) fn touch(&mut self, va: u64) {
         if self.hand.is_some()
             && let Some(pa) = self.processes.running.physical(va)
@@ -39,14 +39,14 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// Gives back some pages; `false` if there is nothing that could be.
+    /// Frees some pages; `false` if there is nothing to reclaim.
     fn reclaim(&mut self) -> Result<bool, SpaceError> {
-        // Blocks and folios of which only parts are used go first: they cost nothing.
+        // Blocks and folios of which only parts are used come first: freeing their rest costs nothing.
         if self.memory.give_back_unused(&mut self.costs) {
             return Ok(true);
         }
         let mut freed = 0;
-        // Once around to clear what was touched, once more to take it.
+        // One pass clears the touched marks, a second one reclaims.
         for _ in 0..2 * self.memory.folios.len() {
             let Some((at, folio)) = self.memory.folios.next(self.hand.unwrap_or_default()) else { break };
             self.hand = Some(at + folio.bytes);
@@ -67,13 +67,13 @@ impl<F: Format> Paged<F> {
         Ok(freed != 0)
     }
 
-    /// The next access of a process to a range is to be told.
+    /// Requests that the next access of a process to a range is reported.
     fn forget(&mut self, process: u32, va: u64, bytes: u64) {
         self.processes.get_mut(process).into_iter().for_each(|process| process.forgotten.push((va, bytes)));
     }
 
-    /// The part of a range in which something can be mapped: of a folio that was moved in part the beginning may lie below
-    /// the first address, the end behind the last.
+    /// The part of a range in which something can be mapped. If a folio was moved in part, its beginning may be below
+    /// the lowest address, or its end above the highest.
     pub(super) fn mappable(&self, va: u64, bytes: u64) -> (u64, u64) {
         match va.wrapping_add(bytes) {
             end if end < va => (0, end),
@@ -82,7 +82,8 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// Unmaps a folio everywhere, its leaf split if it is a huge one (`TTU_SPLIT_HUGE_PMD`). Pages that became free.
+    /// Unmaps a folio everywhere, after splitting its leaf if it is huge (`TTU_SPLIT_HUGE_PMD`). Returns the number of
+    /// freed pages.
     fn evict(&mut self, at: Pa) -> Result<u64, SpaceError> {
         let Some((_, folio)) = self.memory.folios.find(at) else { return Ok(0) };
         let (bytes, places): (u64, Vec<_>) = (folio.bytes, folio.places().collect());

@@ -1,4 +1,4 @@
-//! `mremap`: what is mapped goes elsewhere, or has another length.
+//! `mremap`: moves mapped memory, or changes its length.
 
 use paging::{Error, Format, Sizes};
 
@@ -8,7 +8,7 @@ use super::part::{Part, joined};
 use super::vma::Vma;
 use crate::call::{PROT_READ, PROT_WRITE};
 
-/// What was taken away from its place: parts and their protection, and how far they go.
+/// Parts that were unmapped in order to move them, with their protection, and the distance of the move.
 #[derive(Debug, Default)]
 struct Moved {
     distance: u64,
@@ -16,8 +16,8 @@ struct Moved {
 }
 
 impl<F: Format> Paged<F> {
-    /// Makes of what is mapped from `old` to `old_end` what is mapped from `new` to `new_end`; the two are the same place
-    /// or lie apart. What is moved and `keeps` its old place stays there, empty.
+    /// Replaces the mapping from `old` to `old_end` by one from `new` to `new_end`; the two are the same place or do
+    /// not overlap. With `keeps` the old mapping stays, empty.
     pub(super) fn remap(
         &mut self,
         old: u64,
@@ -52,8 +52,8 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// The tables that a range needs at its new place: those for what its old ones are for, whether these map anything or not
-    /// (`move_page_tables`, mm/mremap.c). An address of each, and its level.
+    /// The tables that a range needs at its new address: one for each table at its old address, whether that maps
+    /// anything or not (`move_page_tables`, mm/mremap.c). Returns an address in each, and its level.
     fn tables_elsewhere(&self, old: u64, bytes: u64, new: u64) -> Result<Vec<(u64, u8)>, Error> {
         let process = &self.processes.running;
         let (geometry, format) = (process.tables.geometry(), process.tables.format());
@@ -72,15 +72,15 @@ impl<F: Format> Paged<F> {
         Ok(elsewhere)
     }
 
-    /// Takes what is mapped away from its place.
+    /// Unmaps the pages of a range in order to move them.
     fn take_pages(&mut self, old: u64, bytes: u64, new: u64) -> Result<Moved, SpaceError> {
         let (first, last) = self.pages_within(old, old + bytes);
         let distance = new.wrapping_sub(old);
         if first >= last || distance & (self.base - 1) != 0 {
-            // The pages of the model are larger than the distance: what was there is touched again.
+            // The model's pages are larger than the distance, so the memory is touched again.
             return Ok(Moved::default());
         }
-        // Nor can a page go where another mapping has a part of one.
+        // Nor can a page move to a place of which another mapping has a part.
         let (to, to_end) = self.pages_within(new, new + bytes);
         let (first, last) = (first.max(to.wrapping_sub(distance)), last.min(to_end.wrapping_sub(distance)));
         if first >= last {
@@ -100,7 +100,7 @@ impl<F: Format> Paged<F> {
         Ok(Moved { distance, parts })
     }
 
-    /// Maps what was taken away. Leaves stay as large as the new address lets them.
+    /// Maps the pages that were taken, with leaves as large as the new address allows.
     fn put_pages(&mut self, moved: Moved) -> Result<(), SpaceError> {
         for (part, protection) in moved.parts {
             let to = part.va.wrapping_add(moved.distance);
@@ -115,8 +115,8 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// Gives back the tables of pages that went with what they mapped, from a place that keeps its VMA: where the new one is
-    /// aligned as the old one is, a table is moved whole (`move_normal_pmd`, mm/mremap.c).
+    /// Frees the tables of pages that moved together with their memory, at an old place that keeps its VMA. If the new
+    /// place has the same alignment, a table is moved as a whole (`move_normal_pmd`, mm/mremap.c).
     fn free_moved_tables(&mut self, old: u64, bytes: u64, new: u64) -> Result<(), Error> {
         let (geometry, format) = (self.processes.running.tables.geometry(), self.processes.running.tables.format());
         let table_bytes = geometry.span(1) << format.run_bits();

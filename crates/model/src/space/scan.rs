@@ -1,27 +1,27 @@
-//! khugepaged's clock: where its scan goes on, and when.
+//! khugepaged's clock: the position and the time of its next scan.
 
 use super::cost::Costs;
 use crate::kernel::Kernel;
 
-/// It sleeps no shorter: `scan_sleep_millisecs` counts in these.
+/// The minimum sleep, the unit of `scan_sleep_millisecs`.
 const LEAST_SLEEP_S: f64 = 0.001;
 
-/// Where the scan goes on, and when.
+/// The position and the time of the next scan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Scan {
-    /// Instructions at which it wakes.
+    /// Number of instructions at which it wakes.
     next: u64,
     pub(super) at: Place,
 }
 
-/// A place in the memory of all processes.
+/// A position in the memory of all processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) process: u32,
     pub(super) va: u64,
 }
 
-/// What was counted when a scan was at a place.
+/// The counts at the time when a scan was at a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) at: Place,
@@ -31,7 +31,8 @@ pub(super) struct Mark {
 }
 
 impl Scan {
-    /// How many scans are due when the program has executed so many instructions. It first wakes when it has slept once.
+    /// The number of scans that are due when the program has executed `instructions` instructions. It first wakes after
+    /// one sleep.
     pub(super) fn due(&mut self, instructions: u64, kernel: &Kernel) -> u64 {
         let sleep_s = kernel.khugepaged.scan_sleep_s.max(LEAST_SLEEP_S);
         let sleep = (sleep_s * kernel.instructions_per_s).max(1.0) as u64;
@@ -52,7 +53,7 @@ impl Scan {
     }
 }
 
-/// Counts so many times what was counted between two marks.
+/// Adds the difference of the counts between two marks `times` times.
 pub(super) fn count_again(costs: &mut Costs, from: Mark, to: Mark, times: u64) {
     let again = |counted: u64, from: u64, to: u64| counted.saturating_add((to - from).saturating_mul(times));
     costs.scanned_pages = again(costs.scanned_pages, from.scanned_pages, to.scanned_pages);

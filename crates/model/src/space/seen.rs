@@ -1,4 +1,4 @@
-//! What was seen of memory that a policy concerns.
+//! Observations of memory that a policy concerns.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::folio::CONTIG_BYTES;
 use crate::policy::{Granule, Plan};
 
-/// What was seen of the memory that a policy concerns.
+/// The observations of memory that a policy concerns.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) aim: Aim,
@@ -19,20 +19,20 @@ pub(super) struct Seen {
     pub(super) settings: BTreeMap<String, String>,
     pub(super) examination: Examination,
     pub(super) left_out: LeftOut,
-    /// What is known from serving calls.
+    /// Causes that are known from serving calls, with bytes.
     pub(super) noted: BTreeMap<Cause, u64>,
-    /// Calls that were answered in the kernel's place.
+    /// Calls that were answered without the kernel, with their number.
     pub(super) answered: BTreeMap<String, u64>,
-    /// Whether `pagelab compare` would look at what is about to go.
+    /// Whether `pagelab compare` would inspect the memory that is about to be freed.
     pub(super) is_looked_at: bool,
 }
 
-/// What a verdict counts before it goes and `pagelab compare` does not look at without `--prove-all`.
+/// Memory that the verdict includes before it is freed, but that `pagelab compare` does not inspect without `--prove-all`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     /// Bytes that the policy concerns.
     pub concerned_bytes: u64,
-    /// Those of them that are mapped as asked.
+    /// The part of those that is mapped as requested.
     pub covered_bytes: u64,
 }
 
@@ -43,30 +43,30 @@ pub(super) fn size(bytes: u64) -> PageSize {
 fn aim(plan: &Plan) -> Aim {
     match plan.granule {
         _ if plan.mechanism.disable_thp => Aim::Base(size(plan.base_bytes)),
-        // Where THP comes first, both are as asked.
+        // If THP is tried first, both sizes are as requested.
         Granule::Base if plan.thp_bytes.is_some() => Aim::LeafFrom(size(plan.base_bytes)),
         Granule::Contig64k if plan.thp_bytes.is_some() => Aim::LeafFrom(size(CONTIG_BYTES)),
         Granule::Base => Aim::Base(size(plan.base_bytes)),
         Granule::Mthp(bytes) => Aim::Mthp(size(bytes)),
         Granule::Hugetlb(bytes) => Aim::Hugetlb(size(bytes)),
         Granule::Thp(bytes) | Granule::Direct(bytes) => Aim::Leaf(size(bytes)),
-        // A group that says it is one counts as a leaf.
+        // A contiguous group counts as a leaf.
         Granule::Contig64k => Aim::Leaf(size(CONTIG_BYTES)),
     }
 }
 
 impl Seen {
-    /// Notes a call that was answered in the kernel's place.
+    /// Notes a call that was answered without the kernel.
     pub(super) fn answer(&mut self, said: &str) {
         *self.answered.entry(said.to_owned()).or_default() += 1;
     }
 
-    /// Notes why memory is not as asked, and how much.
+    /// Notes why memory is not mapped as requested, and how many bytes.
     pub(super) fn note(&mut self, cause: &Cause, bytes: u64) {
         *self.noted.entry(cause.clone()).or_default() += bytes;
     }
 
-    /// Nothing yet.
+    /// No observations yet.
     pub(super) fn new(plan: &Plan) -> Seen {
         let aim = aim(plan);
         let enabled = if plan.mechanism.advice.is_some() { "madvise" } else { "always" };

@@ -1,4 +1,4 @@
-//! What is done with pages in swap, and with those of shared memory: keeping them, bringing them back.
+//! Pages in swap and pages of shared memory: storing them and bringing them back.
 
 use paging::{Error, Format, Sizes};
 
@@ -11,14 +11,15 @@ use crate::address::Pa;
 use crate::call::PROT_WRITE;
 
 impl<F: Format> Paged<F> {
-    /// The memory that holds a page with a key.
+    /// The memory that holds the page with a key, if any.
     pub(super) fn in_memory(&self, key: CacheKey) -> Option<Pa> {
         let pa = self.swap_cache.pa(key)?;
         (self.memory.folios.key(pa) == Some(key)).then_some(pa)
     }
 
-    /// Whether the running process alone has the page at `pa`, in memory and in swap, so that it need not copy it to write. A leaf
-    /// of `leaf_bytes` maps it: of a large folio a PMD (`do_huge_pmd_wp_page`) is always asked so, PTEs by newer kernels.
+    /// Whether only the running process has the page at `pa`, in memory and in swap, so that a write needs no copy. A
+    /// leaf of `leaf_bytes` maps it. For a large folio mapped by a PMD every kernel checks this
+    /// (`do_huge_pmd_wp_page`); for one mapped by PTEs only newer kernels do.
     pub(super) fn can_be_reused(&self, pa: Pa, leaf_bytes: u64) -> bool {
         let is_asked_for = self.memory.folios.key(pa).is_some_and(|key| self.swap_cache.contains(key));
         let folios = &self.memory.folios;
@@ -27,13 +28,14 @@ impl<F: Format> Paged<F> {
         folios.is_exclusive(pa) || can_be && folios.can_be_reused(pa, self.processes.number) && !is_asked_for
     }
 
-    /// Forgets pages that were reclaimed and whose addresses are unmapped.
+    /// Drops the reclaimed pages of a range that is unmapped.
     pub(super) fn forget_swapped(&mut self, begin: u64, end: u64) {
         let swapped = self.processes.running.take_swapped(begin, end);
         swapped.iter().for_each(|(_, slot)| self.swap_cache.drop_user(*slot));
     }
 
-    /// The slot in swap of the first page of a folio that is reclaimed: a new one, or that by which others ask for it.
+    /// The slot in swap for the first page of a folio that is reclaimed: a new one, or the one that other processes
+    /// already have.
     pub(super) fn slot_for(&mut self, folio: Pa, pages: u64) -> u64 {
         match self.memory.folios.key(folio).filter(|key| self.swap_cache.contains(*key)) {
             Some(CacheKey::Slot(slot)) => slot,
@@ -41,7 +43,7 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// Puts the slots in the place of a part that was reclaimed; the first page has `slot`.
+    /// Replaces a reclaimed part by its slots; the first page has `slot`.
     pub(super) fn keep_in_swap(&mut self, part: &Part, slot: u64) {
         for (page, at) in (0..part.bytes).step_by(self.base as usize).enumerate() {
             let va = part.va + at;
@@ -54,7 +56,7 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// Brings a page back (`do_swap_page`); a store to one that others ask for copies it at once.
+    /// Brings a page back (`do_swap_page`). A store to a page that other processes have too copies it at once.
     pub(super) fn swap_in(&mut self, page: u64, slot: u64, vma: Vma, store: bool) -> Result<(), SpaceError> {
         let key = CacheKey::Slot(slot);
         self.processes.running.swapped.remove(&page);
@@ -80,7 +82,7 @@ impl<F: Format> Paged<F> {
         if store { self.copy_on_write(page, pa, vma) } else { Ok(()) }
     }
 
-    /// Shared anonymous memory: a page that another process has or that is in swap, or a new one.
+    /// Handles a fault in shared anonymous memory: maps a page that is in memory or in swap, or a new one.
     pub(super) fn shared_fault(&mut self, page: u64, vma: Vma, object: Object) -> Result<(), SpaceError> {
         let key = CacheKey::Shared(object.number, page.wrapping_sub(object.origin));
         if let Some(pa) = self.in_memory(key) {
@@ -101,7 +103,7 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// Maps a page that is in memory already.
+    /// Maps a page that is already in memory.
     fn map_shared(&mut self, page: u64, pa: Pa, vma: Vma, writable: bool) -> Result<(), Error> {
         let attributes = self.attributes(vma.protection, writable);
         self.map(page, pa, self.base, Sizes::up_to(self.base), attributes)?;

@@ -1,4 +1,4 @@
-//! What several processes have in common: pages in swap, and shared memory.
+//! Pages that several processes share: in swap, and of shared memory.
 
 use super::tests::{M2, PLACE, event, mmap, space, write_all};
 use super::*;
@@ -21,7 +21,7 @@ fn unmap(space: &mut dyn Space, address: u64, bytes: u64) {
     space.event(&event(Call::Munmap { address, bytes }, 0)).unwrap();
 }
 
-/// Makes the machine's megabyte of memory so short that all else goes to swap.
+/// Uses up the machine's megabyte of memory, so that everything else is swapped out.
 fn press(space: &mut dyn Space) {
     mmap(space, PLACE + 8 * M2, 4 << 20);
     write_all(space, PLACE + 8 * M2, 4 << 20);
@@ -32,7 +32,7 @@ fn short(policy: &str) -> Box<dyn Space> {
     space("cascade-lake", policy, Physical { bytes: 1 << 20, ..Physical::default() })
 }
 
-/// A process and its copy, and all that they have in swap.
+/// A process and its copy, with all of their memory in swap.
 fn forked_and_swapped() -> (Box<dyn Space>, u32) {
     let mut space = short("base");
     mmap(&mut *space, PLACE, BYTES);
@@ -46,7 +46,7 @@ fn forked_and_swapped() -> (Box<dyn Space>, u32) {
 #[test]
 fn a_page_that_two_processes_have_comes_back_from_swap_once() {
     let (mut space, child) = forked_and_swapped();
-    // Read in by one, it is in memory for the other.
+    // After one has read it in, the other finds it in memory.
     let before = space.costs();
     read_all(&mut *space, PLACE, BYTES);
     assert_eq!(space.costs().swap_faults - before.swap_faults, 16);
@@ -58,7 +58,7 @@ fn a_page_that_two_processes_have_comes_back_from_swap_once() {
         space.enter(0);
         space.physical(PLACE)
     });
-    // Who writes has a copy, and the other its own page then.
+    // The process that writes gets a copy, and the other then has its page exclusively.
     write_all(&mut *space, PLACE, BYTES);
     assert_eq!(space.costs().copied_bytes - both.copied_bytes, BYTES);
     space.enter(child);
@@ -75,7 +75,7 @@ fn a_store_to_a_page_in_swap_that_another_process_knows_copies_it_at_the_same_fa
     let wrote = space.costs();
     assert_eq!((wrote.swap_faults - before.swap_faults, wrote.copied_bytes - before.copied_bytes), (16, BYTES));
     assert_eq!(wrote.faults(), before.faults());
-    // The last one that knows a page has it for itself.
+    // The last process with a reference to a page has it exclusively.
     space.enter(child);
     write_all(&mut *space, PLACE, BYTES);
     let last = space.costs();
@@ -102,7 +102,7 @@ fn base_pages_of_several_entries_are_reclaimed_and_end_as_others() {
         assert_eq!((costs.swapped_out_bytes, costs.splits), (1 << 20, 0), "{machine}");
         write_all(&mut *space, PLACE, M2);
         assert_eq!(space.costs().swap_faults, 32, "{machine}");
-        // Also a page that no VMA tells of.
+        // This includes a page that no VMA describes.
         let child = space.fork().unwrap();
         space.enter(child);
         space.access(PLACE + 8 * M2, true).unwrap();
@@ -119,7 +119,7 @@ fn only_what_is_mapped_of_a_folio_goes_to_swap() {
     mmap(&mut *space, PLACE, BYTES);
     write_all(&mut *space, PLACE, BYTES);
     let child = space.fork().unwrap();
-    // Half of the folio is gone in both; with two processes it is not split into pages.
+    // Half of the folio is unmapped in both; with two processes it is not split into pages.
     unmap(&mut *space, PLACE, BYTES / 2);
     space.enter(child);
     unmap(&mut *space, PLACE, BYTES / 2);
@@ -128,7 +128,7 @@ fn only_what_is_mapped_of_a_folio_goes_to_swap() {
     let before = space.costs();
     read_all(&mut *space, PLACE + BYTES / 2, BYTES / 2);
     assert_eq!(space.costs().swap_faults - before.swap_faults, 8);
-    // Of 4M that went through one megabyte all but the last were swapped out, and half of the folio.
+    // Of the 4M that passed through one megabyte all but the last were swapped out, and half of the folio.
     let pressed = before.swapped_out_bytes - BYTES / 2;
     assert!(pressed.is_multiple_of(BYTES) && pressed >= 3 << 20, "{pressed}");
 }
@@ -140,14 +140,14 @@ fn shared_memory_is_known_by_its_object_and_not_by_its_address() {
     write_all(&mut *space, PLACE, BYTES);
     let child = space.fork().unwrap();
     space.enter(child);
-    // The same object elsewhere has the same pages.
+    // The same object at another address has the same pages.
     let call = Call::Mremap { address: PLACE, old_bytes: BYTES, new_bytes: BYTES, flags: 1, new_address: 0 };
     space.event(&event(call, PLACE + M2)).unwrap();
     read_all(&mut *space, PLACE + M2, BYTES);
     let moved = space.costs();
     assert_eq!((moved.anonymous_faults, moved.zeroed_bytes), (32, BYTES));
     let own = space.physical(PLACE + M2);
-    // Another object at the same address has others.
+    // Another object at the same address has other pages.
     map_shared(&mut *space, PLACE, BYTES);
     write_all(&mut *space, PLACE, BYTES);
     assert_eq!(space.costs().zeroed_bytes, 2 * BYTES);

@@ -1,4 +1,4 @@
-//! Changes of a process's tables, each with what it costs: mapping, unmapping, protecting, splitting.
+//! Changes to a process's tables, with their costs: mapping, unmapping, protecting, splitting.
 
 use paging::{Attributes, Error, Format, Freed, InputAddress, Mapping};
 
@@ -25,7 +25,7 @@ impl<F: Format> Process<F> {
         Ok(())
     }
 
-    /// Gives what is mapped in a range other attributes. Leaves and groups that reach over its ends are split.
+    /// Changes the attributes of the memory mapped in a range. Leaves and groups that extend past its ends are split.
     pub(super) fn protect(
         &mut self,
         begin: u64,
@@ -39,7 +39,7 @@ impl<F: Format> Process<F> {
         Ok(())
     }
 
-    /// Makes holes of the parts, which are all that there is in a range. Their tables stay.
+    /// Unmaps the parts, which are everything that is mapped in a range. Their tables stay.
     pub(super) fn unmap(&mut self, begin: u64, end: u64, parts: &[Part], costs: &mut Costs) -> Result<(), Error> {
         self.count_splits(begin, end, costs);
         self.tables.unmap_leaves(InputAddress(begin), end - begin)?;
@@ -55,22 +55,22 @@ impl<F: Format> Process<F> {
         Ok(())
     }
 
-    /// Makes tables that map nothing yet: an address of each, and its level.
+    /// Creates tables that map nothing yet, given by an address in each, and its level.
     pub(super) fn make_tables(&mut self, tables: &[(u64, u8)], costs: &mut Costs) -> Result<(), Error> {
         tables.iter().try_for_each(|(va, level)| self.tables.make_tables(InputAddress(*va), *level))?;
         self.count_tables(costs);
         Ok(())
     }
 
-    /// Gives back empty tables.
+    /// Frees empty tables.
     pub(super) fn free_tables(&mut self, freed: &Freed, costs: &mut Costs) -> Result<(), Error> {
         self.tables.free_empty_tables(freed)?;
         self.count_tables(costs);
         Ok(())
     }
 
-    /// Splits the leaf of THP that goes on where a VMA now begins or ends (`vma_adjust_trans_huge`, mm/huge_memory.c); `page`
-    /// is the base page that `va` is in.
+    /// Splits the leaf of THP that spans an address at which a VMA now begins or ends (`vma_adjust_trans_huge`,
+    /// mm/huge_memory.c); `page` is the base page that contains `va`.
     pub(super) fn split_at_edge(&mut self, va: u64, page: u64, costs: &mut Costs) -> Result<(), Error> {
         let is_cut = self.rules.huge_bytes.is_some() && self.vmas.has_edge(va) && self.cut_at(page).leaf.is_some();
         if is_cut { self.split_leaf(page, costs) } else { Ok(()) }
@@ -85,7 +85,7 @@ impl<F: Format> Process<F> {
         Ok(())
     }
 
-    /// Counts the tables as they are now.
+    /// Updates the counts of the tables.
     pub(super) fn count_tables(&mut self, costs: &mut Costs) {
         let used_bytes = self.tables.arena().used_bytes();
         costs.table_bytes = costs.table_bytes - self.counted_table_bytes + used_bytes;
@@ -100,20 +100,20 @@ impl<F: Format> Process<F> {
         }
     }
 
-    /// How many of the parts are whole leaves of THP.
+    /// The number of parts that are whole leaves of THP.
     fn whole_huge_leaves(&self, parts: &[Part]) -> u64 {
         let huge = self.rules.huge_bytes;
         parts.iter().filter(|part| Some(part.leaf_bytes) == huge && part.bytes == part.leaf_bytes).count() as u64
     }
 
-    /// So many leaves of THP are no more: the tables that were kept for their splits are used or given back.
+    /// Removes leaves of THP from the counts. The tables deposited for their splits are used or freed.
     fn lose_huge_leaves(&mut self, leaves: u64, costs: &mut Costs) {
         self.huge_leaves -= leaves;
         costs.deposited_table_bytes -= leaves * self.deposit_bytes();
     }
 
-    /// Counts the leaves and the groups that are split when something begins at `begin` and ends at `end`; leaves of THP
-    /// are lost by it.
+    /// Counts the leaves and the groups that are split when a range begins at `begin` and ends at `end`; split THP
+    /// leaves are removed from the counts.
     fn count_splits(&mut self, begin: u64, end: u64, costs: &mut Costs) {
         let (first, last) = (self.cut_at(begin), self.cut_at(end));
         let again = |cut: fn(&Cut) -> Option<u64>| cut(&first).is_some() && cut(&first) == cut(&last);

@@ -1,4 +1,4 @@
-//! Demand paging against arithmetic.
+//! Compares demand paging with arithmetic.
 
 mod served;
 
@@ -10,10 +10,10 @@ use trace::{Call, Event, Image};
 
 const BASE: u64 = 0x7f00_0000_0000;
 pub(super) const M2: u64 = 2 << 20;
-/// Aligned for every size.
+/// An address aligned for every size.
 pub(super) const PLACE: u64 = 1 << 37;
 
-/// An empty address space; under a policy of pages of a pool with who serves the program's calls, at recorded addresses.
+/// An empty address space. Under a pool policy it includes the code that serves the program's calls, at recorded addresses.
 pub(super) fn space(machine: &str, policy: &str, physical: Physical) -> Box<dyn Space> {
     let plan = Plan::new(&policy.parse().unwrap(), &built_in(machine).unwrap()).unwrap();
     let space = new(&plan, &physical).unwrap();
@@ -40,7 +40,7 @@ pub(super) fn write_all(space: &mut dyn Space, begin: u64, bytes: u64) {
     }
 }
 
-/// A machine with so many bytes of memory at [`PLACE`], every page written.
+/// A machine with `bytes` of memory mapped at [`PLACE`], every page written.
 pub(super) fn written(machine: &str, policy: &str, bytes: u64) -> Box<dyn Space> {
     let mut space = space(machine, policy, Physical::default());
     mmap(&mut *space, PLACE, bytes);
@@ -163,7 +163,7 @@ fn a_part_that_goes_splits_a_leaf_and_takes_a_group_apart() {
         assert_eq!((costs.splits, costs.unfolds), (splits, unfolds), "{policy}");
         assert_eq!(costs.anonymous_bytes, (4 << 20) - 8192, "{policy}");
         assert!(!space.take_invalidations().is_empty(), "{policy}");
-        // All that is left goes, and so do all tables but the root.
+        // Everything that is left is unmapped, and all tables except the root are freed.
         space.event(&event(Call::Munmap { address: BASE, bytes: 4 << 20 }, 0)).unwrap();
         assert_eq!((space.costs().resident_bytes(), space.costs().unmapped_bytes), (0, 0), "{policy}");
         assert_eq!(space.costs().table_bytes, 4096, "{policy}");
@@ -186,18 +186,18 @@ fn a_protected_part_of_a_group_is_taken_apart_and_a_whole_one_is_not() {
 
 #[test]
 fn a_group_is_folded_again_when_its_last_page_gets_the_protection_of_the_others() {
-    // What is protected, what of it gets its protection back, and how often a group is folded again.
+    // The protected pages, those that get their protection back, and how often a group is folded again.
     for (policy, protected, back, again) in [
         ("mthp-64k", (15, 1), (15, 1), 1),
-        // Linux looks for a group only where its last page is set.
+        // Linux tries to fold a group only when the last page of the group is set.
         ("mthp-64k", (3, 1), (3, 1), 0),
-        // What has its protection already is left alone.
+        // Pages that already have the protection are left unchanged.
         ("mthp-64k", (3, 1), (3, 13), 0),
         ("mthp-64k", (8, 8), (8, 8), 1),
         ("mthp-64k", (8, 8), (9, 7), 0),
         ("mthp-128k", (31, 1), (31, 1), 1),
         ("thp", (31, 1), (31, 1), 1),
-        // Pages of the block were allocated apart; and of a pool's page there is nothing left.
+        // Pages of the block were allocated separately; and nothing is left of a pool page.
         ("contig-64k", (15, 1), (15, 1), 0),
         ("hugetlb-64k", (15, 1), (15, 1), 0),
         ("base", (15, 1), (15, 1), 0),
@@ -228,7 +228,7 @@ fn pages_of_a_pool_heed_no_advice_and_are_not_dropped_in_part() {
     advise(&mut *space, PLACE, 3 * M2, 15);
     write_all(&mut *space, PLACE, 3 * M2);
     assert_eq!((space.costs().faults(), space.costs().resident_bytes()), (3, 3 * M2));
-    // From the middle of the first into the last: the one between goes.
+    // From the middle of the first into the last: the one between is dropped.
     advise(&mut *space, PLACE + 4096, 2 * M2, 4);
     assert_eq!((space.costs().splits, space.costs().resident_bytes()), (0, 2 * M2));
     assert!(space.physical(PLACE + M2).is_none() && space.physical(PLACE + 2 * M2).is_some());
@@ -265,7 +265,7 @@ fn without_large_blocks_pages_are_small_and_without_memory_there_are_none() {
     let costs = space.costs();
     assert_eq!((costs.anonymous_faults, costs.deposited_table_bytes), (1024, 0));
     assert_eq!(costs.allocation_fallbacks, 2);
-    // A pool's page takes all memory and is never reclaimed.
+    // A pool page takes all memory and is never reclaimed.
     let mut small =
         super::tests::space("cascade-lake", "hugetlb-2m", Physical { bytes: 2 << 20, ..Physical::default() });
     let call = Call::Mmap {
@@ -323,7 +323,7 @@ fn the_second_fault_in_a_contiguous_block_is_a_read_too_and_what_is_in_its_way_e
     assert_eq!((space.costs().faults(), space.costs().folds, space.costs().zero_faults), (2, 1, 0));
     space.access(PLACE + 9 * 4096, true).unwrap();
     assert_eq!(space.costs().faults(), 2);
-    // A page comes into the next block while none is wanted.
+    // A page is mapped in the next block while no block is wanted.
     let next = PLACE + (64 << 10);
     space.access(next, true).unwrap();
     advise(&mut *space, next, 64 << 10, 15);
@@ -332,7 +332,7 @@ fn the_second_fault_in_a_contiguous_block_is_a_read_too_and_what_is_in_its_way_e
     write_all(&mut *space, next, 64 << 10);
     let costs = space.costs();
     assert_eq!((costs.folds, costs.anonymous_bytes, costs.zeroed_bytes), (1, 128 << 10, 128 << 10));
-    // A block whose other pages nobody has is given back whole.
+    // A block whose other pages were never mapped is freed as a whole.
     space.event(&event(Call::Munmap { address: PLACE, bytes: M2 }, 0)).unwrap();
     assert_eq!((space.costs().anonymous_bytes, space.costs().unmapped_bytes), (0, 0));
 }

@@ -7,7 +7,7 @@ use trace::Call;
 use super::tests::{M2, PLACE, advise, event, mmap, space, touched, write_all, written};
 use super::*;
 
-/// The holding, covered and concerned bytes, and the first cause with its bytes.
+/// The holding, the covered and the concerned bytes, and the first cause with its bytes.
 fn judged(space: &dyn Space) -> (String, u64, u64, Option<(Cause, Option<u64>)>) {
     let verdict = space.verdict().unwrap();
     let first = verdict.causes.first().map(|share| (share.cause.clone(), share.bytes));
@@ -25,7 +25,7 @@ fn a_policy_on_aligned_memory_holds_on_every_machine() {
         ("neoverse-n1", "base-64k"),
         ("neoverse-n1", "hugetlb-64k"),
         ("rva23", "base-64k"),
-        // Two leaves, blocks for want of them, base pages for want of them.
+        // Two leaves; blocks where no leaf fits; base pages where no block fits.
         ("rva23", "base-64k+thp"),
         ("neoverse-n1", "contig-64k+thp"),
         ("neoverse-n1", "base-64k+thp"),
@@ -40,7 +40,7 @@ fn a_policy_on_aligned_memory_holds_on_every_machine() {
 
 #[test]
 fn what_is_not_mapped_as_asked_has_a_cause() {
-    // Makes mappings and says what of them is to be written.
+    // Creates mappings and returns the range to write.
     type Make = fn(&mut dyn Space) -> (u64, u64);
     let cases: [(&str, Make, &str, Cause, u64); 8] = [
         ("thp", |space| mapped(space, PLACE, M2 / 2), "not held", Cause::MappingTooSmall, M2 / 2),
@@ -61,7 +61,7 @@ fn what_is_not_mapped_as_asked_has_a_cause() {
         (
             "mthp-64k",
             |space| {
-                // Each is too small to be advised, and the kernel joins them all the same.
+                // Each is too small to be advised, and the kernel merges them nevertheless.
                 mmap(space, PLACE, 32 << 10);
                 mapped(space, PLACE + (32 << 10), 32 << 10);
                 (PLACE, 64 << 10)
@@ -97,8 +97,8 @@ fn mapped_with(space: &mut dyn Space, flags: u64, bytes: u64) {
     space.event(&event(call, PLACE)).unwrap();
 }
 
-/// Under a policy of large pages a program cannot turn them off, as under `compare`; where no kernel has the policy its calls hold,
-/// and PR_SET_THP_DISABLE outlives execve.
+/// Under a policy of large pages a program cannot disable them, as under `compare`. Where no kernel has the policy the
+/// program's calls take effect, and PR_SET_THP_DISABLE persists across execve.
 #[test]
 fn calls_against_the_policy_are_answered() {
     let against = |space: &mut dyn Space| {
@@ -127,15 +127,15 @@ fn what_was_touched_early_is_said_to_be() {
     let mut space = space("cascade-lake", "mthp-64k", Physical::default());
     mmap(&mut *space, PLACE, 32 << 10);
     write_all(&mut *space, PLACE, 32 << 10);
-    // It is advised with what it is joined with.
+    // It is advised together with the mapping that it merges with.
     mmap(&mut *space, PLACE + (32 << 10), 64 << 10);
     write_all(&mut *space, PLACE, 64 << 10);
     let early = Some((Cause::TouchedBeforeEligible, Some(64 << 10)));
     assert_eq!(judged(&*space), ("not held".to_owned(), 0, 64 << 10, early));
 }
 
-/// Guards are found as the tracer finds them: small, inside accessible memory, mapped over it, or left between parts of a
-/// reservation.
+/// Guards are found as the tracer finds them: small, inside accessible memory, mapped over it, or left between parts of
+/// a reservation.
 #[test]
 fn guards_are_those_that_the_tracer_finds() {
     let protect = |space: &mut dyn Space, page: u64, pages: u64, protection: u64| {
@@ -176,7 +176,8 @@ fn mapped_guard(space: &mut dyn Space) {
     space.event(&event(call, address)).unwrap();
 }
 
-/// What `+prefault` populates, and the program itself: not reservations, read-only memory or stacks.
+/// Memory that `+prefault` populates, and memory that the program itself populates: not reservations, read-only memory
+/// or stacks.
 #[test]
 fn what_is_populated_is_what_the_tracer_populates() {
     for (policy, protection, flags, populated) in [
@@ -187,7 +188,7 @@ fn what_is_populated_is_what_the_tracer_populates() {
         ("base", 3, 0x8022, M2),
         ("base", 3, 0x1_8022, 0),
         ("thp", 3, 0x8022, M2),
-        // Nobody may touch it.
+        // Inaccessible memory.
         ("base", 0, 0x8022, 0),
         ("mthp-64k", 0, 0x8022, 0),
         ("thp", 0, 0x8022, 0),
@@ -240,7 +241,8 @@ fn a_hole_cut_into_a_large_page_is_a_cause_and_so_is_memory_without_large_blocks
     assert_eq!(judged(&*full).3, Some((fell_back, Some(2 * M2))));
 }
 
-/// What is left of a page counts as it was before, as `compare` counts it, until something else is there or the process ends.
+/// The rest of a freed page counts with its former mapping, as in `compare`, until other memory is mapped there or the
+/// process ends.
 #[test]
 fn a_page_that_goes_in_parts_goes_as_it_was() {
     for (policy, bytes) in [("thp", M2), ("mthp-64k", 64 << 10)] {
@@ -249,14 +251,14 @@ fn a_page_that_goes_in_parts_goes_as_it_was() {
             space.event(&event(Call::Munmap { address: PLACE + half, bytes: bytes / 2 }, 0)).unwrap();
         }
         let (_, covered, concerned, cause) = judged(&*space);
-        // Of a folio that PTEs map a look at a part of it finds a part.
+        // Inspecting a part of a folio that PTEs map finds only a part.
         let is_leaf = policy == "thp";
         let cut = (!is_leaf).then_some((Cause::FolioPartlyMapped, Some(bytes)));
         assert_eq!((covered, concerned, cause), (if is_leaf { bytes } else { 0 }, bytes, cut), "{policy}");
     }
 }
 
-/// A write after a fork copies base pages: on both sides that is the cause, and not that memory was cut.
+/// A write after a fork copies base pages. On both sides this is the cause, and not that memory was cut.
 #[test]
 fn pages_that_a_fork_has_split_are_said_to_be() {
     for policy in ["thp", "mthp-64k"] {
@@ -271,7 +273,7 @@ fn pages_that_a_fork_has_split_are_said_to_be() {
     }
 }
 
-/// Slots that held a page and were filled again are not called touched early; a pool without pages is named.
+/// Slots that held a page and were filled again do not count as touched early; an exhausted pool is reported as the cause.
 #[test]
 fn the_causes_are_those_of_a_running_kernel() {
     let mut refilled = written("cascade-lake", "thp", M2);

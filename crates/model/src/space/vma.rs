@@ -1,4 +1,4 @@
-//! VMAs: which addresses a program may use, and for what.
+//! VMAs: the addresses that a program may use, and their properties.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -7,50 +7,50 @@ pub use policy::census::Advice;
 
 use crate::promise::Promise;
 
-/// What stands behind a VMA.
+/// The backing of a VMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// Private anonymous memory.
     Anonymous,
-    /// Private pages of a pool: anonymous memory to the program.
+    /// Private pages of a pool: anonymous memory from the program's view.
     Pool,
     /// Anonymous memory that grows downwards.
     Stack,
-    /// Memory that no event tells of: private, and not known to be zeros where it is read first.
+    /// Memory that no event describes: private, but a first read may not find zeros.
     Inferred,
     /// Shared anonymous memory.
     Shared(Object),
-    /// A file, private: written pages become copies.
+    /// A private file mapping: written pages become copies.
     File,
-    /// A file, shared.
+    /// A shared file mapping.
     SharedFile,
-    /// The kernel's own code, the vDSO, which has the kernel's data before it.
+    /// The vDSO, code of the kernel, with the kernel's data before it.
     Vdso,
 }
 
-/// Memory that processes share: each mapping makes one, and forked processes have it too.
+/// An object of shared memory: each mapping creates one, and forked processes have it too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Its number.
+    /// The object's number.
     pub number: u64,
-    /// The address at which it begins, or would begin.
+    /// The address of its beginning, even if that is not mapped.
     pub origin: u64,
 }
 
-/// That a VMA has anonymous pages, or had (`anon_vma`, mm/rmap.c). It decides what the VMA is joined with
+/// Marks a VMA that has or had anonymous pages (`anon_vma`, mm/rmap.c). It determines which VMAs can be merged
 /// (`is_mergeable_anon_vma`, mm/vma.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anon {
-    /// VMAs with the same number may be joined.
+    /// VMAs with the same number may be merged.
     number: u64,
-    /// It came with a fork: nothing new is joined with it (`vma_had_uncowed_parents`).
+    /// Whether it was inherited by a fork: no new VMA is merged with it (`vma_had_uncowed_parents`).
     forked: bool,
-    /// How far its pages were moved by `mremap` (`vm_pgoff`).
+    /// The distance by which `mremap` moved its pages (`vm_pgoff`).
     distance: u64,
 }
 
 impl Anon {
-    /// What the VMA has that two make together, with or without anonymous pages; `None` if they stay two.
+    /// The `Anon` of two merged VMAs, with or without anonymous pages; `None` if they cannot be merged.
     fn joined(one: Option<Anon>, other: Option<Anon>) -> Option<Option<Anon>> {
         match (one, other) {
             (Some(one), Some(other)) => (one == other).then_some(Some(one)),
@@ -59,31 +59,31 @@ impl Anon {
         }
     }
 
-    /// Whether a VMA without anonymous pages is joined with it.
+    /// Whether a VMA without anonymous pages can be merged with it.
     fn takes_new(self) -> bool {
         !self.forked && self.distance == 0
     }
 }
 
-/// A stretch of addresses with the same properties.
+/// A range of addresses with the same properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vma {
-    /// Its end.
+    /// The end address.
     pub end: u64,
-    /// `PROT_*`.
+    /// Protection bits, `PROT_*`.
     pub protection: u64,
-    /// What stands behind it.
+    /// The memory behind it.
     pub backing: Backing,
-    /// What was advised.
+    /// The advice for its page sizes.
     pub advice: Advice,
-    /// What is promised of it.
+    /// The accounting of its committed memory.
     pub promise: Promise,
-    /// Its anonymous pages; `None` before it had any.
+    /// Its anonymous pages; `None` if it never had any.
     pub anon: Option<Anon>,
 }
 
 impl Vma {
-    /// The same VMA `distance` further up, which may wrap around.
+    /// The same VMA moved up by `distance`, which may wrap around.
     pub fn moved(self, distance: u64) -> Vma {
         let backing = match self.backing {
             Backing::Shared(object) => {
@@ -95,29 +95,29 @@ impl Vma {
         Vma { end: self.end.wrapping_add(distance), backing, anon, ..self }
     }
 
-    /// Whether another one differs in nothing but protection, addresses and anonymous pages.
+    /// Whether another VMA differs only in protection, addresses and anonymous pages.
     fn is_like(&self, other: &Vma) -> bool {
         let is_memory = matches!(self.backing, Backing::Anonymous | Backing::Stack | Backing::Inferred);
         is_memory && (self.backing, self.advice, self.promise) == (other.backing, other.advice, other.promise)
     }
 }
 
-/// All VMAs of an address space, by their beginnings.
+/// All VMAs of an address space, by their first addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Vmas {
     all: BTreeMap<u64, Vma>,
-    /// How many numbers VMAs with anonymous pages have had.
+    /// Number of `Anon` numbers assigned so far.
     anons: u64,
 }
 
 impl Vmas {
-    /// The VMA that holds `address`, with its beginning.
+    /// The VMA that contains `address`, with its beginning.
     pub fn find(&self, address: u64) -> Option<(u64, Vma)> {
         let (begin, vma) = self.all.range(..=address).next_back()?;
         (address < vma.end).then_some((*begin, *vma))
     }
 
-    /// The first VMA behind `address`.
+    /// The first VMA after `address`.
     pub fn after(&self, address: u64) -> Option<(u64, Vma)> {
         let behind = (Bound::Excluded(address), Bound::Unbounded);
         self.all.range(behind).next().map(|(begin, vma)| (*begin, *vma))
@@ -129,12 +129,12 @@ impl Vmas {
         self.all.contains_key(&address) || self.all.range(..address).next_back().is_some_and(ends)
     }
 
-    /// Whether any VMA has a part in a range.
+    /// Whether any VMA overlaps a range.
     pub fn any_in(&self, begin: u64, end: u64) -> bool {
         self.all.range(..end).next_back().is_some_and(|(_, vma)| vma.end > begin)
     }
 
-    /// Where the last VMA below a range ends, and where the first one above it begins.
+    /// The end of the last VMA below a range, and the beginning of the first one above it.
     pub fn around(&self, begin: u64, end: u64) -> (Option<u64>, Option<u64>) {
         let below = self.all.range(..begin).next_back().map(|(_, vma)| vma.end.min(begin));
         let above = self.all.range(end..).next().map(|(above, _)| *above);
@@ -148,7 +148,7 @@ impl Vmas {
         all.map(|(at, vma)| ((*at).max(begin), Vma { end: vma.end.min(end), ..*vma })).collect()
     }
 
-    /// Makes `address` a place where no VMA goes on.
+    /// Splits the VMA that spans `address`, if there is one.
     fn cut(&mut self, address: u64) {
         if let Some((begin, vma)) = self.find(address)
             && begin < address
@@ -158,7 +158,7 @@ impl Vmas {
         }
     }
 
-    /// Removes what is in a range.
+    /// Removes all VMAs in a range.
     pub fn remove(&mut self, begin: u64, end: u64) {
         self.cut(begin);
         self.cut(end);
@@ -168,7 +168,7 @@ impl Vmas {
         }
     }
 
-    /// Puts a VMA in place of whatever is there, and joins it with neighbours that are like it.
+    /// Replaces everything in a VMA's range by this VMA, and merges it with neighbours that have the same properties.
     pub fn insert(&mut self, begin: u64, vma: Vma) {
         if begin >= vma.end {
             return;
@@ -195,8 +195,8 @@ impl Vmas {
         self.join(end);
     }
 
-    /// Joins the VMA that begins at `address` with the one before it, if they are alike. Files are not: what stands
-    /// behind them differs; nor are mappings of a pool, of which each has a file.
+    /// Merges the VMA that begins at `address` with the previous one, if they have the same properties. File mappings
+    /// are not merged because their content differs. Pool mappings are not either, because each has a file of its own.
     fn join(&mut self, address: u64) {
         let Some(vma) = self.all.get(&address).copied() else { return };
         let Some((before, other)) = self.all.range(..address).next_back().map(|(at, vma)| (*at, *vma)) else { return };
@@ -210,8 +210,8 @@ impl Vmas {
         }
     }
 
-    /// The VMA at an address is about to have an anonymous page. Its first one makes it like a neighbour that has some already
-    /// and differs in protection at most (`find_mergeable_anon_vma`, mm/vma.c).
+    /// Prepares the VMA at an address for an anonymous page. With the first one it takes the number of a neighbour that
+    /// already has some and differs at most in protection (`find_mergeable_anon_vma`, mm/vma.c).
     pub fn prepare_anon(&mut self, address: u64) {
         let Some((begin, vma)) = self.find(address).filter(|(_, vma)| vma.anon.is_none()) else { return };
         let next = self.all.get(&vma.end);
@@ -225,7 +225,7 @@ impl Vmas {
         self.all.insert(begin, Vma { anon: Some(anon), ..vma });
     }
 
-    /// Those of a forked child: VMAs with anonymous pages have their own (`anon_vma_fork`, mm/rmap.c).
+    /// The VMAs of a forked child: those with anonymous pages get a number of their own (`anon_vma_fork`, mm/rmap.c).
     pub fn forked(&self) -> Vmas {
         let mut child = self.clone();
         for vma in child.all.values_mut() {
@@ -237,7 +237,7 @@ impl Vmas {
         child
     }
 
-    /// All of them.
+    /// All VMAs, with their first addresses.
     pub fn all(&self) -> impl Iterator<Item = (u64, Vma)> + '_ {
         self.all.iter().map(|(begin, vma)| (*begin, *vma))
     }
@@ -297,7 +297,7 @@ mod tests {
         vmas.insert(0x1000, mapped(3, 0, 0x2000));
         vmas.insert(0x2000, mapped(3, map::NORESERVE, 0x3000));
         assert_eq!(vmas.all().count(), 2);
-        // What was writable and has no pages is as what never was.
+        // A VMA that loses write permission and has no pages is accounted like one that was never writable.
         let mut vmas = Vmas::default();
         vmas.insert(0x1000, mapped(1, 0, 0x2000));
         vmas.insert(0x2000, mapped(3, 0, 0x3000));
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(ranges(&vmas), [(0x1000, 0x3000, 1), (0x4000, 0x5000, 1), (0x5000, 0x6000, 1)]);
     }
 
-    /// As Linux 6.18 showed them in /proc/self/maps.
+    /// As in /proc/self/maps of Linux 6.18.
     #[test]
     fn what_has_anonymous_pages_of_others_stays_apart() {
         let mut parent = Vmas::default();
@@ -321,11 +321,11 @@ mod tests {
         let mut child = parent.forked();
         child.insert(0x3000, Vma { end: 0x5000, ..HEAP });
         assert_eq!(ranges(&child), [(0x1000, 0x3000, 3), (0x3000, 0x5000, 3)]);
-        // What is new in the child has its own pages, with which the next is joined.
+        // A new VMA in the child gets anonymous pages of its own, and the next one is merged with it.
         child.prepare_anon(0x3000);
         child.insert(0x5000, Vma { end: 0x6000, ..HEAP });
         assert_eq!(ranges(&child), [(0x1000, 0x3000, 3), (0x3000, 0x6000, 3)]);
-        // One VMA that is cut in the child is whole again; what the parent had cut never is.
+        // A VMA that is split in the child can be merged again; one that the parent had split cannot.
         child.change(0x1000, 0x2000, |vma| vma.protection = 1);
         child.change(0x1000, 0x2000, |vma| vma.protection = 3);
         assert_eq!(child.all().count(), 2);
@@ -335,12 +335,12 @@ mod tests {
             vmas.change(0x1000, 0x2000, |vma| vma.protection = 3);
         }
         assert_eq!((parent.all().count(), child.all().count()), (1, 2));
-        // A gap between two that were written apart goes to the lower one.
+        // A new VMA between two with different anonymous pages is merged with the lower one.
         parent.insert(0x7000, Vma { end: 0x8000, ..HEAP });
         parent.prepare_anon(0x7000);
         parent.insert(0x3000, Vma { end: 0x7000, ..HEAP });
         assert_eq!(ranges(&parent), [(0x1000, 0x7000, 3), (0x7000, 0x8000, 3)]);
-        // What was moved, with pages, is joined with nothing at its new place.
+        // A VMA that was moved with its pages is merged with nothing at its new place.
         parent.insert(0x9000, Vma { end: 0xa000, ..HEAP });
         parent.insert(0xa000, parent.find(0x7000).unwrap().1.moved(0x3000));
         assert_eq!(parent.all().count(), 4);

@@ -1,7 +1,7 @@
-//! Whether a policy held, and for the memory on which it did not, why: what the judge of policies (`policy::judge`) says of the
-//! model's tables.
+//! Whether a policy held, and the causes for memory on which it did not: the judge of policies (`policy::judge`)
+//! applied to the model's tables.
 //!
-//! Memory is looked at when it goes (munmap, MADV_DONTNEED, what a new mapping replaces, exec) and at the end.
+//! Memory is inspected before it is freed (munmap, MADV_DONTNEED, memory that a new mapping replaces, exec) and at the end.
 
 use ::policy::census::{self, Mapping, Region, VmaKind};
 use ::policy::judge::{self, Evidence, Examination, Fallbacks, Look, Question, SlotCounts};
@@ -22,7 +22,7 @@ use super::vma::{Advice, Backing, Vma};
 use crate::address::Pa;
 use crate::policy::Granule;
 
-/// A VMA that was looked at.
+/// A VMA that was inspected.
 struct Place {
     begin: u64,
     end: u64,
@@ -37,7 +37,7 @@ impl Place {
     }
 }
 
-/// What a judge may ask of a process of the model.
+/// The facts that the judge may query about a process of the model.
 struct Asked {
     thp_disabled: bool,
     advice: Vec<(u64, Advice)>,
@@ -62,7 +62,7 @@ impl judge::Process for Asked {
     }
 }
 
-/// Whether `pagelab compare` looks at memory before a call takes it away, without `--prove-all`.
+/// Whether `pagelab compare`, without `--prove-all`, inspects memory before this call frees it.
 pub(super) fn is_looked_at(call: &Call) -> bool {
     match call {
         Call::Munmap { bytes, .. } => Extent::Large.has_unmap(*bytes),
@@ -72,13 +72,13 @@ pub(super) fn is_looked_at(call: &Call) -> bool {
 }
 
 impl<F: Format> Paged<F> {
-    /// Looks at whole base pages that a call is about to take away. Of calls that are made in a program's name, under a policy of
-    /// pages of a pool, who makes them says what goes.
+    /// Inspects whole base pages that a call is about to free. Under a pool policy calls are made on behalf of the
+    /// program, and the code that makes them reports what is freed.
     pub(super) fn witness_call(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         if self.plan.mechanism.hugetlb { Ok(()) } else { self.witness(begin, end) }
     }
 
-    /// Looks at whole base pages whose memory is about to go.
+    /// Inspects whole base pages whose memory is about to be freed.
     pub(super) fn witness(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         let large = size(self.slot_bytes());
         for (from, to) in Remains::beside(begin, end, large) {
@@ -101,7 +101,7 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// Looks at all that the running process has, which ends or loads another program.
+    /// Inspects all memory of the running process, which ends or loads another program.
     pub(super) fn witness_end(&mut self) -> Result<(), Error> {
         let found = self.look_into(self.processes.number, &self.processes.running, 0, u64::MAX)?;
         self.processes.running.remains = Remains::default();
@@ -117,12 +117,12 @@ impl<F: Format> Paged<F> {
         self.seen.examination.merge(found);
     }
 
-    /// What `pagelab compare` would have left out of the verdict without `--prove-all`.
+    /// The part of the verdict that `pagelab compare` would have left out without `--prove-all`.
     pub(super) fn unwitnessed(&self) -> LeftOut {
         self.seen.left_out
     }
 
-    /// The verdict on everything that there was, in all processes.
+    /// The verdict on all memory of all processes, up to now.
     pub(super) fn judge(&self) -> Result<Verdict, Error> {
         let mut examination = self.seen.examination.clone();
         if let Granule::Direct(leaf_bytes) = self.plan.granule {
@@ -159,7 +159,7 @@ impl<F: Format> Paged<F> {
         Ok(self.answer(process, &places))
     }
 
-    /// What the memory in these places says about the policy.
+    /// The examination of the memory in these places.
     fn answer(&self, process: &Process<F>, places: &[Place]) -> Examination {
         let areas: Vec<census::Area> = places.iter().map(Place::as_seen).collect();
         let mut found = census::Census::default();
@@ -176,7 +176,7 @@ impl<F: Format> Paged<F> {
         question.answer(&Look { census: &found, areas: &areas }, &asked)
     }
 
-    /// The size that the policy asks for.
+    /// The size that the policy requests, in bytes.
     fn slot_bytes(&self) -> u64 {
         match self.plan.granule {
             Granule::Base => self.base,
@@ -185,7 +185,8 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// The VMAs of a range of whole base pages with what they map there; the range itself may be more than tables can hold.
+    /// The VMAs of a range of whole base pages with the memory that they map. The range itself may exceed what tables
+    /// can translate.
     fn places(&self, number: u32, process: &Process<F>, begin: u64, end: u64) -> Result<Vec<Place>, Error> {
         let mut places = Vec::new();
         let mut at = begin;
@@ -204,7 +205,7 @@ impl<F: Format> Paged<F> {
                 advice: if self.is_advised(vma) { Advice::Huge } else { vma.advice },
                 regions: Vec::new(),
             };
-            // One mapping must hold all of a folio that counts as whole.
+            // A folio only counts as whole if one mapping contains all of it.
             let range = (begin.max(place.begin), end.min(place.end));
             for part in process.parts(from, last)? {
                 let mapping = self.mapping(number, process, &part, range, vma);
@@ -218,7 +219,7 @@ impl<F: Format> Paged<F> {
         Ok(places)
     }
 
-    /// How a part is mapped, of which a range is looked at.
+    /// The mapping of a part, of which a range is inspected.
     fn mapping(&self, number: u32, process: &Process<F>, part: &Part, range: (u64, u64), vma: Vma) -> Mapping {
         let leaf = size(part.leaf_bytes.max(self.base));
         let not_own = |backing| Mapping { backing, leaf, folio: census::Folio::Whole(leaf) };
@@ -248,7 +249,7 @@ impl<F: Format> Paged<F> {
             let leaf = size(folio.bytes);
             return Mapping { backing: census::Backing::Hugetlb, leaf, folio: census::Folio::Whole(leaf) };
         }
-        // What `mremap` has moved may be misaligned, and what goes may be a part of a folio.
+        // Memory that `mremap` has moved may be misaligned, and the freed memory may be a part of a folio.
         let first = part.va & !(folio.bytes - 1);
         let is_aligned = part.va.wrapping_sub(part.pa.0) & (folio.bytes - 1) == 0;
         let is_inside = range.0 <= first && folio.bytes <= range.1 - first.min(range.1);
@@ -258,7 +259,7 @@ impl<F: Format> Paged<F> {
         Mapping { backing, leaf, folio }
     }
 
-    /// Whether all of the block of the proposal around a part is mapped to one block of memory.
+    /// Whether all of the block around a part, as in the proposal of 2016, is mapped to one block of memory.
     fn is_whole_block(&self, process: &Process<F>, part: &Part) -> bool {
         let offset = part.va & (CONTIG_BYTES - 1);
         let (va, pa) = (part.va - offset, part.pa.0.wrapping_sub(offset));

@@ -1,9 +1,9 @@
 //! The entries of a set.
 
-/// Stands for a stored page; 0 for none.
+/// The number of a stored page; 0 for none.
 pub type Key = u32;
 
-/// Drops entries of one set that is in the order of last uses; the places that become free are behind all others.
+/// Drops entries of one set that is ordered by last use; free places are behind all others. Returns how many were dropped.
 pub fn forget_in_order<K: Copy + Default + PartialEq>(set: &mut [K], gone: &impl Fn(K) -> bool) -> u64 {
     let mut kept = 0;
     let mut dropped = 0;
@@ -22,7 +22,7 @@ pub fn forget_in_order<K: Copy + Default + PartialEq>(set: &mut [K], gone: &impl
     dropped
 }
 
-/// Drops entries whose places have no order; how many they were.
+/// Drops entries whose places have no order; returns how many were dropped.
 pub fn forget_in_place(entries: &mut [Key], gone: &impl Fn(Key) -> bool) -> u64 {
     let mut dropped = 0;
     for entry in entries.iter_mut().filter(|entry| **entry != 0 && gone(**entry)) {
@@ -32,14 +32,14 @@ pub fn forget_in_place(entries: &mut [Key], gone: &impl Fn(Key) -> bool) -> u64 
     dropped
 }
 
-/// Touches one key after the other: leaves those that were not there in front, and says how many.
+/// Touches one key after the other. Moves those that missed to the front and returns their number.
 #[inline]
 pub fn leave_missed<K: Copy>(keys: &mut [K], mut touch: impl FnMut(K) -> bool) -> usize {
     let mut missed = 0;
     for at in 0..keys.len() {
         let key = keys[at];
         let found = touch(key);
-        // No branch depends on what was found.
+        // Branchless: writes the key in any case and advances only on a miss.
         keys[missed] = key;
         missed += usize::from(!found);
     }

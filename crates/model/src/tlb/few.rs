@@ -1,4 +1,4 @@
-//! Sets of few ways in the order of last uses, moved without branches.
+//! Sets of few ways, ordered by last use and updated without branches.
 
 use super::entry::{forget_in_order, leave_missed};
 
@@ -19,8 +19,8 @@ impl<K: Copy + Default + PartialEq, const WAYS: usize> Few<K, WAYS> {
         if set[0] == key {
             return true;
         }
-        // Each is compared and moved in the same way, whatever is found: no branch depends on it. The weight is that of
-        // the one place that can be equal; without one the last place is given up.
+        // Branchless: every entry is compared and moved in the same way, whether it matches or not. At most one place
+        // can match, and the weight identifies it; without a match the last entry is evicted.
         let old = *set;
         let mut weight = 0;
         for (way, other) in old.iter().enumerate().skip(1) {
@@ -34,7 +34,7 @@ impl<K: Copy + Default + PartialEq, const WAYS: usize> Few<K, WAYS> {
         weight != 0
     }
 
-    /// As [`Few::touch`], of one key after the other: leaves those that were not there in front, and says how many.
+    /// As [`Few::touch`], for several keys. Moves those that missed to the front and returns their number.
     #[inline]
     pub fn touch_all(&mut self, keys: &mut [K], index: impl Fn(K) -> u32) -> usize {
         leave_missed(keys, |key| self.touch(index(key), key))

@@ -1,10 +1,10 @@
-//! First in, first out: a set is in the order in which its entries came, and a hit changes nothing.
+//! First in, first out: the entries of a set are ordered by arrival, and a hit changes nothing.
 
 use super::entry::{Key, forget_in_order};
 
 #[derive(Clone, Debug)]
 pub struct Fifo {
-    /// By set, the entry that came last first; free places are behind all others.
+    /// By set, the newest entry first; free places are behind all others.
     entries: Vec<Key>,
     ways: usize,
     mask: u32,

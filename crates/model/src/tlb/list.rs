@@ -1,20 +1,20 @@
-//! One set of many ways: a list in the order of last uses, and for every key its place in it.
+//! One set of many ways: a list ordered by last use, with an index from keys to list nodes.
 
 use super::entry::Key;
 
-/// More places than any list has.
+/// Upper bound of the number of places in a list.
 pub const MOST: u32 = u16::MAX as u32;
 
 #[derive(Clone, Debug)]
 pub struct List {
     nodes: Vec<Node>,
-    /// For every key its node; 0 for none, as no entry is node 0.
+    /// The node of every key; 0 for none, because node 0 is not an entry.
     places: Vec<u16>,
-    /// How many nodes hold a key.
+    /// Number of nodes that hold a key.
     used: u16,
 }
 
-/// Node 0 is the ring's beginning: `next` is the entry that was used last, `before` the one that was not for longest.
+/// Node 0 is the head of the ring: its `next` is the most recently used entry, its `before` the least recently used.
 #[derive(Clone, Copy, Debug, Default)]
 struct Node {
     key: Key,
@@ -47,7 +47,7 @@ impl List {
         found != 0
     }
 
-    /// A node that is in no list: a new one, or that of the entry that was not used for longest.
+    /// A node that is in no list: a new one, or that of the least recently used entry.
     fn room(&mut self) -> u16 {
         if usize::from(self.used) + 1 < self.nodes.len() {
             self.used += 1;

@@ -1,12 +1,11 @@
 //! Set-associative TLBs.
 //!
-//! An entry is a key: a number that stands for a stored page (which size, which address), never 0. Whoever asks also
-//! says the index of the page, whose low bits choose the set: one TLB can hold several sizes, each indexed by its own
-//! page number.
+//! An entry is a key: the number of a stored page (its size and address), never 0. Lookups also pass the index of the
+//! page, whose low bits select the set. So one TLB can hold several sizes, each indexed by its own page number.
 //!
-//! Sets of LRU keep their entries in the order of their last uses, so that a hit in front costs one comparison and no
-//! write. Few ways are moved by comparisons that compilers make vector instructions of; a fully associative TLB is a
-//! list that every key has its place in.
+//! LRU sets keep their entries ordered by last use, so that a hit on the first entry costs one comparison and no write.
+//! Sets of few ways are updated by comparisons that compilers vectorize. A large fully associative TLB is a list with
+//! an index from keys to nodes.
 
 mod entry;
 mod few;
@@ -30,10 +29,10 @@ pub(crate) use sets::Sets;
 use srrip::Srrip;
 use wide::Wide;
 
-/// Fully associative LRU with more ways than this is a list.
+/// A fully associative LRU TLB with more ways than this is a list.
 const FEW_WAYS: u32 = 16;
 
-/// A TLB and what is in it.
+/// A TLB and its entries.
 #[derive(Clone, Debug)]
 pub struct Tlb(Kind);
 
@@ -78,7 +77,7 @@ macro_rules! with_kind {
 }
 
 impl Tlb {
-    /// An empty TLB of `sets` (a power of two) times `ways`. `seed` is for [`Replacement::Random`].
+    /// An empty TLB with `sets` (a power of two) times `ways` entries. `seed` is for [`Replacement::Random`].
     pub fn new(sets: u32, ways: u32, replacement: Replacement, seed: u64) -> Tlb {
         Tlb(match (replacement, ways) {
             (Replacement::TreePlru, _) => Kind::TreePlru(TreePlru::new(sets, ways)),
@@ -98,7 +97,7 @@ impl Tlb {
         })
     }
 
-    /// Looks for `key` in the set of `index`, and brings it in if it is not there. Whether it was there.
+    /// Looks up `key` in the set of `index`, and inserts it on a miss. Returns whether it was there.
     #[inline]
     pub fn touch(&mut self, index: u32, key: Key) -> bool {
         with_kind!(&mut self.0, tlb => tlb.touch(index, key))
@@ -109,7 +108,7 @@ impl Tlb {
         with_kind!(&mut self.0, tlb => tlb.forget_one(index, key));
     }
 
-    /// Drops the entries that `gone` says; how many they were.
+    /// Drops the entries for which `gone` returns `true`; returns how many there were.
     pub fn forget(&mut self, gone: impl Fn(Key) -> bool) -> u64 {
         with_kind!(&mut self.0, tlb => tlb.forget(&gone))
     }

@@ -1,18 +1,18 @@
-//! Tree-PLRU: each node of a binary tree over the ways points to the half that was not used last.
+//! Tree-PLRU: each node of a binary tree over the ways points to the half that was used less recently.
 
 use super::entry::{Key, forget_in_place};
 
 #[derive(Clone, Debug)]
 pub struct TreePlru {
     entries: Vec<Key>,
-    /// For every set its directions: bit `n` is node `n`, whose children are `2n` and `2n + 1`; the root is node 1.
+    /// The directions of every set: bit `n` is node `n`, whose children are `2n` and `2n + 1`; the root is node 1.
     directions: Vec<u64>,
     ways: usize,
     mask: u32,
 }
 
 impl TreePlru {
-    /// `ways` is a power of two of at most 64.
+    /// `ways` must be a power of two and at most 64.
     pub fn new(sets: u32, ways: u32) -> TreePlru {
         let entries = vec![0; (sets * ways) as usize];
         TreePlru { entries, directions: vec![0; sets as usize], ways: ways as usize, mask: sets - 1 }

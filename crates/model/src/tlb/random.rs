@@ -1,4 +1,4 @@
-//! Random replacement, by a seeded generator: the same in every run.
+//! Random replacement by a seeded generator, so that every run is the same.
 
 use super::entry::{Key, forget_in_place};
 

@@ -1,9 +1,9 @@
-//! Sets of LRU without a bound on keys: what walkers ask.
+//! LRU sets without an upper bound on keys, for walkers.
 
 use super::few::Few;
 use super::wide::Wide;
 
-/// A cache of keys that are never 0, in the order of last uses by set.
+/// A cache of keys that are never 0, ordered by last use in each set.
 #[derive(Clone, Debug)]
 pub struct Sets<K>(Ways<K>);
 
@@ -16,7 +16,7 @@ enum Ways<K> {
 }
 
 impl<K: Copy + Default + PartialEq> Sets<K> {
-    /// An empty cache of `sets` (a power of two) times `ways`.
+    /// An empty cache with `sets` (a power of two) times `ways` entries.
     pub fn new(sets: u32, ways: u32) -> Sets<K> {
         Sets(match ways {
             4 => Ways::Four(Few::new(sets)),
@@ -26,7 +26,7 @@ impl<K: Copy + Default + PartialEq> Sets<K> {
         })
     }
 
-    /// Looks for `key` in the set of `index`, and brings it in if it is not there. Whether it was there.
+    /// Looks up `key` in the set of `index`, and inserts it on a miss. Returns whether it was there.
     #[inline]
     pub fn touch(&mut self, index: u32, key: K) -> bool {
         match &mut self.0 {
@@ -37,8 +37,8 @@ impl<K: Copy + Default + PartialEq> Sets<K> {
         }
     }
 
-    /// As [`Sets::touch`], of one key after the other, with the index of each: leaves the keys that were not there in front,
-    /// and says how many.
+    /// As [`Sets::touch`], for several keys, with the index of each. Moves the keys that missed to the front and
+    /// returns their number.
     pub fn touch_all(&mut self, keys: &mut [K], index: impl Fn(K) -> u32) -> usize {
         match &mut self.0 {
             Ways::Four(sets) => sets.touch_all(keys, index),
@@ -48,7 +48,7 @@ impl<K: Copy + Default + PartialEq> Sets<K> {
         }
     }
 
-    /// Drops the keys that `gone` says.
+    /// Drops the keys for which `gone` returns `true`.
     pub fn forget(&mut self, gone: &impl Fn(K) -> bool) {
         match &mut self.0 {
             Ways::Four(sets) => sets.forget(gone),

@@ -1,15 +1,15 @@
-//! SRRIP: each entry has a prediction of how far off its next use is, and the one that is farthest off makes room.
+//! SRRIP: each entry has a prediction of how far off its next use is, and the entry with the farthest is replaced.
 //!
 //! Source: Jaleel, Theobald, Steely and Emer, "High performance cache replacement using re-reference interval prediction
 //! (RRIP)", ISCA 2010, section 4: the static policy with hit priority and predictions of two bits.
 
 use super::entry::{Key, forget_in_place};
 
-/// The prediction of what makes room.
+/// The prediction at which an entry is replaced.
 pub const DISTANT: u8 = 3;
-/// The prediction of what has just come.
+/// The prediction of a new entry.
 pub const LONG: u8 = 2;
-/// The prediction of what was hit.
+/// The prediction of an entry after a hit.
 pub const NEAR: u8 = 0;
 
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl Srrip {
     }
 }
 
-/// The first way whose next use is farthest off, after all have come as much farther as makes it distant.
+/// The first way whose predicted next use is farthest off, after all predictions have been raised until that one is distant.
 fn farthest(predictions: &mut [u8]) -> usize {
     let most = predictions.iter().copied().max().unwrap_or(DISTANT);
     predictions.iter_mut().for_each(|prediction| *prediction += DISTANT - most);

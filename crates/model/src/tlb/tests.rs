@@ -1,4 +1,4 @@
-//! Every TLB against one that is slow and obvious.
+//! Compares every TLB with a naive implementation.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Remembers when each entry was used, and which half of which group of ways was.
+/// Records when each entry was last used; for tree PLRU this gives the half of each group of ways that was used less recently.
 struct Slow {
     sets: u32,
     ways: u32,
     replacement: Replacement,
     time: u64,
     generator: u64,
-    /// By set: for each way its key, and the time of its last use; of FIFO when it came, of SRRIP how far off its next use is
-    /// predicted.
+    /// For each way of each set its key and the time of its last use; for FIFO the time of its arrival, for SRRIP the
+    /// prediction of its next use.
     entries: Vec<Vec<Option<(Key, u64)>>>,
 }
 
@@ -36,7 +36,7 @@ impl Slow {
             Replacement::Random => 0,
             Replacement::Fifo if found.is_some() => came,
             Replacement::Fifo => time,
-            // 2^M - 2 at first and 0 after a hit, of M = 2 bits.
+            // 2^M - 2 at first and 0 after a hit, with M = 2 bits.
             Replacement::Srrip if found.is_some() => 0,
             Replacement::Srrip => 2,
         };
@@ -58,7 +58,7 @@ impl Slow {
                 entries.iter_mut().flatten().for_each(|(_, prediction)| *prediction += 1);
             },
             Replacement::Random => (random::next(&mut self.generator) % u64::from(self.ways)) as usize,
-            // Of each pair of halves, the one whose last use is longer ago; keeps halving.
+            // Of each pair of halves, keeps the one whose last use is longer ago, down to one way.
             Replacement::TreePlru => {
                 let mut half = ways.collect::<Vec<usize>>();
                 while half.len() > 1 {
@@ -110,7 +110,7 @@ fn agree(sets: u32, ways: u32, replacement: Replacement, stream: &[(u32, bool)])
         if *forget {
             let gone = |other: Key| other % 5 == key % 5;
             let dropped = fast.forget(gone);
-            // The tree remembers uses of entries that are gone, and the times of the slow one do not.
+            // The tree remembers uses of dropped entries, but the naive implementation does not.
             if replacement != Replacement::TreePlru {
                 assert_eq!(dropped, slow.forget(gone), "{sets}x{ways} {replacement:?} at {step}");
                 continue;
@@ -155,13 +155,13 @@ fn a_walk_over_more_pages_than_entries_never_hits_and_over_fewer_always() {
         let found = (0..10 * pages).filter(|step| tlb.touch(step % pages, step % pages + 1)).count();
         assert_eq!(found, hits, "{pages}");
     }
-    // Sixteen sets of four: 65 pages have five in one set alone.
+    // Sixteen sets of four: of 65 pages only one set has five.
     let mut tlb = Tlb::new(16, 4, Replacement::Lru, 0);
     let found = (0..10 * 65).filter(|step| tlb.touch(step % 65, step % 65 + 1)).count();
     assert_eq!(found, 9 * 60);
 }
 
-/// What tells each from LRU: a page that is used all the time, and a walk over pages that are used once.
+/// The differences from LRU: a page that is used all the time, and a walk over pages that are used once.
 #[test]
 fn fifo_forgets_what_is_in_use_and_srrip_keeps_it_through_a_walk() {
     let hits = |replacement| {
@@ -169,7 +169,7 @@ fn fifo_forgets_what_is_in_use_and_srrip_keeps_it_through_a_walk() {
         tlb.touch(0, 1);
         (2..1000u32).filter(|step| [tlb.touch(0, 1), tlb.touch(0, *step)][0]).count()
     };
-    // In four places a page lies for four arrivals, its own among them: one miss in four steps.
+    // In four places a page stays for four arrivals, its own among them: one miss in four steps.
     assert_eq!((hits(Replacement::Lru), hits(Replacement::Fifo)), (998, 749));
     let after_walk = |replacement| {
         let mut tlb = Tlb::new(1, 4, replacement, 0);
@@ -193,7 +193,7 @@ fn random_replacement_is_the_same_for_a_seed_and_another_for_another() {
 
 #[test]
 fn a_tlb_of_several_sizes_indexes_each_by_its_own_page_number() {
-    // Two sets, one way: a large page of an even number and a small one of an odd one stand side by side.
+    // Two sets, one way: a large page with an even number and a small one with an odd number are in different sets.
     let mut tlb = Tlb::new(2, 1, Replacement::Lru, 0);
     let keys = BTreeMap::from([("2M page 4", (4, 1)), ("4K page 7", (7, 2)), ("4K page 8", (8, 3))]);
     let mut touch = |name: &str| tlb.touch(keys[name].0, keys[name].1);

@@ -1,4 +1,4 @@
-//! Sets of any number of ways in the order of last uses, searched from the front.
+//! Sets of any number of ways, ordered by last use and searched from the front.
 
 use super::entry::{forget_in_order, leave_missed};
 
@@ -18,7 +18,7 @@ impl<K: Copy + Default + PartialEq> Wide<K> {
     pub fn touch(&mut self, index: u32, key: K) -> bool {
         let first = (index & self.mask) as usize * self.ways;
         let set = &mut self.entries[first..first + self.ways];
-        // Every entry moves one place back until the key's own place is reached, or the last entry falls out.
+        // Every entry moves back one place, until the key's old place is reached or the last entry is evicted.
         let mut moving = key;
         for entry in set {
             std::mem::swap(entry, &mut moving);
@@ -29,7 +29,7 @@ impl<K: Copy + Default + PartialEq> Wide<K> {
         false
     }
 
-    /// As [`Wide::touch`], of one key after the other: leaves those that were not there in front, and says how many.
+    /// As [`Wide::touch`], for several keys. Moves those that missed to the front and returns their number.
     pub fn touch_all(&mut self, keys: &mut [K], index: impl Fn(K) -> u32) -> usize {
         leave_missed(keys, |key| self.touch(index(key), key))
     }

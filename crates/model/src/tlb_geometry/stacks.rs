@@ -3,15 +3,15 @@
 /// log2 of the set counts: 1 to 2048.
 pub const SET_SHIFTS: std::ops::Range<u32> = 0..12;
 
-/// The places of the deepest stacks.
+/// Number of places of the deepest stacks.
 pub const MOST_DEPTH: usize = 128;
 
-/// The stacks of the sets of one number of sets, each of `D` places, at least sixteen.
+/// The stacks of one set count, each with `D` places, at least sixteen.
 #[derive(Clone, Debug)]
 struct Stacks<const D: usize> {
     sets: Vec<[u32; D]>,
     mask: u32,
-    /// How often a page was found at each depth; the place `D` counts what was not found.
+    /// How often a page was found at each depth; index `D` counts those that were not found.
     found: [u64; MOST_DEPTH + 1],
 }
 
@@ -20,7 +20,8 @@ impl<const D: usize> Stacks<D> {
         Stacks { sets: vec![[0; D]; 1 << shift], mask: (1 << shift) - 1, found: [0; MOST_DEPTH + 1] }
     }
 
-    /// Brings a page in front of its set; at which depth it was, `D` if nowhere. It is at a depth below `N`, or `N` is all.
+    /// Moves a page to the front of its set and returns its old depth, `D` if it was not there. The page must be at a
+    /// depth below `N`, unless `N` is the whole stack.
     #[inline(always)]
     fn touch<const N: usize>(&mut self, index: u32, key: u32) -> usize {
         let set = &mut self.sets[(index & self.mask) as usize];
@@ -44,7 +45,7 @@ impl<const D: usize> Stacks<D> {
         depth as usize
     }
 
-    /// Brings a page in front of its set that is not in it.
+    /// Pushes a page that is not in its set to the front.
     #[inline(always)]
     fn push(&mut self, index: u32, key: u32) {
         let set = &mut self.sets[(index & self.mask) as usize];
@@ -54,10 +55,10 @@ impl<const D: usize> Stacks<D> {
     }
 }
 
-/// The stacks of every number of sets.
+/// The stacks of every set count.
 #[derive(Clone, Debug)]
 pub struct AllSets<const D: usize> {
-    /// The fewest sets first.
+    /// The stacks, the fewest sets first.
     stacks: Vec<Stacks<D>>,
     /// The page that was touched last.
     last: u64,
@@ -98,7 +99,7 @@ impl<const D: usize> AllSets<D> {
         }
     }
 
-    // Apart, so that the loop that programs need stays as small as it is.
+    // Not inlined, so that the loop for normal programs stays small.
     #[inline(never)]
     fn touch_from_most(&mut self, ids: &[u16], pages: &[(u32, u32)]) {
         for id in ids {
@@ -119,7 +120,7 @@ impl<const D: usize> AllSets<D> {
     }
 }
 
-/// Stacks of the least depth that suffices.
+/// Stacks of the smallest sufficient depth.
 #[derive(Clone, Debug)]
 pub enum OfDepth {
     D16(AllSets<16>),
@@ -141,7 +142,7 @@ macro_rules! with_depth {
 }
 
 impl OfDepth {
-    /// Empty stacks of at least so many places.
+    /// Empty stacks of at least `ways` places.
     pub fn new(ways: usize) -> OfDepth {
         match ways {
             ..=16 => OfDepth::D16(AllSets::new()),
@@ -151,7 +152,8 @@ impl OfDepth {
         }
     }
 
-    /// Touches pages: their indexes and keys, by identifier; from the most sets on where many are in no stack.
+    /// Touches pages, given by their indexes and keys for each identifier. With `from_most` the search begins with the
+    /// most sets, which is faster if many pages are in no stack.
     pub fn touch(&mut self, ids: &[u16], pages: &[(u32, u32)], from_most: bool) {
         with_depth!(self, all => if from_most { all.touch_from_most(ids, pages) } else { all.touch_from_fewest(ids, pages) });
     }
@@ -161,7 +163,7 @@ impl OfDepth {
         with_depth!(self, all => all.absent())
     }
 
-    /// Misses of `1 << set_shift` sets of so many ways, no more than there are places.
+    /// Misses with `1 << set_shift` sets of `ways` ways, at most the number of places.
     pub fn misses(&self, set_shift: usize, ways: usize) -> u64 {
         with_depth!(self, all => all.misses(set_shift, ways))
     }

@@ -1,4 +1,4 @@
-//! Whole simulations against arithmetic, and against a reference that is slow and obvious.
+//! Compares whole simulations with arithmetic, and with a naive reference.
 
 mod reference;
 
@@ -13,7 +13,7 @@ use reference::{Reference, Stored};
 use trace::{Call, Header, Kind, Recording};
 
 const BASE: u64 = 0x10_0000_0000;
-/// Two levels of LRU and one page size.
+/// A machine with two levels of LRU and one page size.
 const LRU: &str = include_str!("../../benches/lru.toml");
 
 fn header() -> Header {
@@ -47,13 +47,13 @@ fn lru() -> Machine {
     machine::read("lru.toml", LRU).unwrap()
 }
 
-/// Numbers that look random (Numerical Recipes' linear congruential generator).
+/// Pseudorandom numbers (Numerical Recipes' linear congruential generator).
 fn numbers(seed: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(seed), |state| Some(state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223)))
         .map(|n| n >> 8)
 }
 
-/// Steps, jumps and code.
+/// Sequential accesses, jumps and fetches.
 fn accesses(pages: u64, seed: u32) -> Vec<(u64, Kind)> {
     let mut at = 0;
     let access = |number| {
@@ -64,8 +64,8 @@ fn accesses(pages: u64, seed: u32) -> Vec<(u64, Kind)> {
     numbers(seed).take(60_000).map(access).collect()
 }
 
-/// Misses of data and fetches in the first level, in the second, and so on. `stored` says for a TLB and an address what is stored,
-/// if it holds that.
+/// The expected misses of data and fetches in the first level, in the second, and so on. `stored` returns what a TLB
+/// stores for an address, if it supports its page size.
 fn expected(
     machine: &Machine,
     accesses: &[(u64, Kind)],
@@ -98,7 +98,7 @@ fn expected(
     expected
 }
 
-/// The same of a simulation.
+/// The misses of a simulation in the same form.
 fn misses(found: &Outcome) -> [u64; 8] {
     let mut misses = [0; 8];
     let levels = [&found.first_level, &found.second_level].into_iter().chain(&found.further_levels);
@@ -113,19 +113,19 @@ fn misses_are_those_of_the_slow_reference() {
     for (pages, seed) in [(40u64, 1), (70, 2), (700, 3), (5000, 4)] {
         let accesses = accesses(pages, seed);
         let expected = expected(&lru(), &accesses, |_, address| Some((12, address >> 12)));
-        // Memory that is there from the beginning: no fault drops anything from a TLB.
+        // The memory is populated from the beginning, so no fault drops anything from a TLB.
         let found = &run(&recorded(pages << 12, accesses), &[lru()], &["base+prefault"], 1)[0];
         let (first, second) = (&found.first_level, &found.second_level);
         assert_eq!(misses(found), expected, "{pages} pages");
         assert_eq!(found.walks, expected[2] + expected[3]);
         assert_eq!(found.second_hit_cycles, 7 * (first.total() - second.total()));
-        // No cache in front of the walker: four levels, each from memory.
+        // The walker has no cache: four levels, each from memory.
         assert_eq!((found.walk_references, found.walk_cycles), (4 * found.walks, 400 * found.walks));
         assert_eq!(found.instructions, Some(60_000));
     }
 }
 
-/// [`LRU`] with other lines.
+/// [`LRU`] with some text replaced.
 fn changed(changes: &[(&str, &str)]) -> Machine {
     let text = changes.iter().fold(LRU.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "{from}");
@@ -152,7 +152,7 @@ fn other_replacements_miss_as_the_slow_reference() {
     }
 }
 
-/// Each level is asked for what the one before does not have, and a hit costs its cycles.
+/// Each level is looked up if the previous one missed, and a hit costs its cycles.
 #[test]
 fn three_and_four_levels_miss_as_the_slow_reference() {
     let mut machine = lru();
@@ -197,7 +197,7 @@ coalescing_needs = {{ is = "contiguity", assumed = "test" }}
 
 #[test]
 fn sizes_apart_and_together_miss_as_the_slow_reference() {
-    // Data of 2M has a TLB of its own, code of 2M is stored as 4K, and the second level has both sizes.
+    // Data of 2M has a separate TLB, code of 2M is stored as 4K, and the second level has both sizes.
     let apart = r#"[[tlb]]
 name = "L1-2M"
 level = 1
@@ -209,7 +209,7 @@ replacement = { is = "lru", assumed = "test" }
 hit_cycles = { is = 0, assumed = "test" }
 [walker]"#;
     let machine = changed(&[("[walker]", apart)]);
-    // Eight pages of 2M, and behind them 300 that are too few for one more.
+    // Eight pages of 2M, followed by 300 small pages, which are too few for another one.
     let (pages, end) = (8 * 512 + 300, BASE + (16 << 20));
     let accesses = accesses(pages, 10);
     let stored = |tlb: &TlbShape, address: u64| {
@@ -228,7 +228,7 @@ hit_cycles = { is = 0, assumed = "test" }
     assert_eq!(found.first_level.by_size.len(), 2);
 }
 
-/// Every page of `pages`, `times` over, in order.
+/// Every page of `pages` in order, `times` times.
 fn sequential(pages: u64, times: u64) -> Vec<u8> {
     recorded(pages << 12, (0..times * pages).map(|step| (BASE + ((step % pages) << 12), Kind::STORE)))
 }
@@ -251,7 +251,7 @@ fn larger_pages_miss_by_their_size() {
     let policies = ["base", "mthp-64k", "contig-64k", "hugetlb-64k", "base-64k", "thp"];
     let found = run(&trace, &[n1], &policies, 2);
     let misses: Vec<(u64, u64)> = found.iter().map(|found| (found.first_level.load, found.second_level.load)).collect();
-    // Level 1 has 48 entries, level 2 has 1280: 64K pages all fit level 2, and 2M pages level 1.
+    // Level 1 has 48 entries, level 2 has 1280: 64K pages all fit level 2, and 2M pages fit level 1.
     assert_eq!(misses[0], (163_840, 163_840));
     for (policy, found) in policies.iter().zip(&misses).skip(1).take(4) {
         let faults_again = u64::from(*policy == "contig-64k") * 1024;
@@ -260,7 +260,7 @@ fn larger_pages_miss_by_their_size() {
     assert_eq!(misses[5], (32, 32));
     let faults: Vec<u64> = found.iter().map(|found| found.faults).collect();
     assert_eq!(faults, [16384, 1024, 2048, 1024, 1024, 32]);
-    // Every page is touched in order: a block of the proposal has its rest mapped before the next one is begun.
+    // Every page is touched in order, so the rest of a block of the proposal is mapped before the next block is begun.
     let held: Vec<(u64, u64)> =
         found.iter().map(|found| (found.costs.held_peak_bytes, found.costs.held_unmapped_peak_bytes)).collect();
     let all = |unmapped| (16384 << 12, unmapped);
@@ -289,7 +289,7 @@ fn a_chase_over_more_pages_than_entries_walks_at_every_step() {
     let found = &run(&trace, &[machine::built_in("cascade-lake").unwrap()], &["base", "hugetlb-1g"], 1);
     assert_eq!(found[0].second_level.load, 100_000);
     assert_eq!(found[0].walks, 100_000);
-    // All sixteen tables are in the walk cache: each walk reads one entry, and the first to each table one more.
+    // All sixteen tables are in the walk cache: each walk reads one entry, and the first walk to each table one more.
     assert!((100_000 + 16..100_000 + 20).contains(&found[0].walk_references), "{}", found[0].walk_references);
     assert_eq!(found[0].found.iter().map(|found| found.references).sum::<u64>(), found[0].walk_references);
 }
@@ -357,7 +357,7 @@ tlb_ways = { is = 1, assumed = "test" }
 "#;
     let nested = machine::read("nested.toml", &format!("{LRU}{stage2}")).unwrap();
     let found = &run(&sequential(3072, 2), &[nested], &["base"], 1)[0];
-    // Four levels of the guest and its memory, each through four of the host: (4 + 1) x (4 + 1) - 1.
+    // Four levels of the guest and its memory, each through four levels of the host: (4 + 1) x (4 + 1) - 1.
     assert_eq!(found.walk_references, 24 * found.walks);
     assert_eq!(found.walks, 2 * 3072);
     let huge = stage2.replace(r#"page = { is = "4K""#, r#"page = { is = "1G""#).replace("is = 1,", "is = 8,");

@@ -1,18 +1,18 @@
-//! A TLB that is slow and obvious.
+//! A naive TLB.
 
 use model::machine::{Replacement, TlbShape};
 
 /// A page as a TLB stores it: log2 of its bytes, and its number.
 pub type Stored = (u32, u64);
 
-/// Sets of pages with the times of their last uses; of FIFO those of their first, of SRRIP the predictions (2 at first, 0
-/// after a hit, 3 makes room).
+/// Sets of pages with the times of their last uses; for FIFO the times of their arrival, for SRRIP the predictions (2
+/// at first, 0 after a hit, replaced at 3).
 pub struct Reference {
     sets: Vec<Vec<(Stored, u64)>>,
     ways: usize,
     replacement: Replacement,
     time: u64,
-    /// Of the generator (SplitMix64).
+    /// State of the generator (SplitMix64).
     state: u64,
 }
 
@@ -50,7 +50,7 @@ impl Reference {
         true
     }
 
-    /// The first whose prediction is 3, after all have grown until there is one.
+    /// The first entry whose prediction is 3, after all predictions have been raised until there is one.
     fn farthest(&mut self, set: usize) -> usize {
         loop {
             if let Some(way) = self.sets[set].iter().position(|(_, prediction)| *prediction == 3) {
@@ -68,7 +68,7 @@ impl Reference {
     }
 }
 
-/// Tree-PLRU without a tree: of each two halves the one of which the last use is longer ago.
+/// Tree-PLRU without a tree: of each pair of halves, takes the one whose last use is longer ago.
 fn half_used_longer_ago(times: &[u64]) -> usize {
     let half = times.len() / 2;
     let (lower, upper) = times.split_at(half);

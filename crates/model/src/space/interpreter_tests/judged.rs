@@ -1,5 +1,4 @@
-//! What the witness sees of a traced program whose memory comes from a pool, and what the judge says of it: from the entries of the
-//! kernel that has one for each page.
+//! The witness and the judge for a traced program whose memory comes from a pool, based on the kernel with one entry per page.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ use ::policy::{PageSizes, Policy};
 use super::PAGE;
 use super::pooled::Pooled;
 
-/// What was seen of it so far.
+/// The observations so far.
 pub(super) struct Seen {
     policy: Policy,
     page_sizes: PageSizes,
@@ -24,7 +23,7 @@ pub(super) struct Seen {
     examination: Examination,
 }
 
-/// An area that was looked at, with what is mapped there.
+/// An area that was inspected, with its mapped memory.
 struct Place {
     start: u64,
     end: u64,
@@ -33,7 +32,7 @@ struct Place {
     regions: Vec<Region>,
 }
 
-/// A process of which nothing stands in the policy's way but advice of its own, by the beginnings of mappings.
+/// A process that only its own advice can keep from the policy; the advice is by the first address of mappings.
 struct Advised(Vec<(u64, Advice)>);
 
 impl Process for Advised {
@@ -79,7 +78,7 @@ impl Seen {
 }
 
 impl Pooled {
-    /// Looks at what a call is about to give back, as the tracer's `leaving` says and the witness of `platform` does.
+    /// Inspects the memory that a call is about to free, as the tracer's `leaving` and the witness of `platform` do.
     pub(super) fn sees_go(&mut self, call: &Call) {
         let (base, large) = (self.mechanism.base, self.mechanism.large);
         let going = match *call {
@@ -105,7 +104,7 @@ impl Pooled {
         }
     }
 
-    /// The verdict on all that there was until now.
+    /// The verdict on all memory so far.
     pub(super) fn verdict(&self) -> Verdict {
         let mut examination = self.seen.examination.clone();
         examination.merge(self.seen.answer(&self.found(0, u64::MAX)));
@@ -116,7 +115,7 @@ impl Pooled {
         Evidence { noted, answered, is_without_guards, ..Evidence::of(examination) }.verdict()
     }
 
-    /// The mappings of a range, with what is present of it.
+    /// The mappings of a range, with their present memory.
     fn found(&self, start: u64, end: u64) -> Vec<Place> {
         let mut places: Vec<Place> = Vec::new();
         for (page, of) in self.pages.range(start..end).map(|(page, of)| (*page, of)) {

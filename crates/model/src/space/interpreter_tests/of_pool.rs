@@ -1,6 +1,6 @@
-//! The same random calls through both interpreters of a policy of pages of a pool: the tracer's on a kernel with an entry for each
-//! page, and the model's, at recorded addresses: the same mappings, pages, addresses, heaps, causes and words, and after every call the same
-//! coverage and verdict.
+//! Runs the same random calls through both interpreters of a pool policy: the tracer's on a kernel with an entry for
+//! each page, and the model's, at recorded addresses. Both must have the same mappings, pages, addresses, heaps, causes
+//! and messages, and after every call the same coverage and verdict.
 
 use std::collections::BTreeMap;
 
@@ -22,11 +22,11 @@ use crate::space::paged::Paged;
 use crate::space::tests::event;
 use crate::space::vma::Backing;
 
-/// Where the recorder puts mappings, one behind the other, and where it began the heap.
+/// The addresses at which the recorder puts mappings, one after the other, and the heap.
 const RECORDED: u64 = 0x40_0000_0000;
 const HEAP: u64 = 0x20_0000_0000;
 
-/// Something that a program does. A place is the number of one of its pages, and how far from there it goes at most.
+/// A step of a program. A place is the number of one of its pages, with the maximum length from there.
 #[derive(Clone, Debug)]
 enum Step {
     Mmap { pages: u64, protection: u64, flags: u64 },
@@ -61,9 +61,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..24)
 }
 
-/// A program on both sides: what it was recorded with, what the tracer makes of it, and the model.
+/// A program on both sides: its recorded calls, the tracer's result, and the model.
 struct Both<F: Format> {
-    /// By recorded page: the page that the program has under the tracer.
+    /// For each recorded page, the page that the program has under the tracer.
     pages: BTreeMap<u64, u64>,
     next: u64,
     heap: i64,
@@ -77,20 +77,20 @@ struct Both<F: Format> {
 }
 
 impl<F: Format + Send> Both<F> {
-    /// A recorded range from one of the program's pages on, as far as it goes on where it is traced too.
+    /// A recorded range from one of the program's pages on, as long as it is contiguous under the tracer too.
     fn range(&self, at: usize, pages: u64) -> Option<(u64, u64)> {
         let start = *self.pages.keys().nth(at % self.pages.len().max(1))?;
         let goes_on = |page: &u64| self.pages.get(&(start + page)).is_some_and(|to| *to == self.pages[&start] + page);
         Some((start, (0..pages * PAGE).step_by(PAGE as usize).take_while(goes_on).count() as u64 * PAGE))
     }
 
-    /// Makes a call on both sides; what the tracer's gave, and whether the model has the same.
+    /// Makes a call on both sides and checks that the changes agree; returns the tracer's result.
     fn makes(&mut self, call: Call, recorded: trace::Call, recorded_result: u64) -> i64 {
         self.traced.joined = self.joined();
         let result = self.traced.makes(call);
         let mut copied = std::mem::take(&mut self.traced.copies).into_iter();
         self.refused += u64::from(is_error(result));
-        // The program does not align what it has by unmapping the rest (`layout::reservations`).
+        // This program never aligns a mapping by unmapping its ends (`layout::reservations`).
         self.layout.uses_all();
         for change in self.layout.translate(&event(recorded, recorded_result)) {
             match change {
@@ -119,8 +119,9 @@ impl<F: Format + Send> Both<F> {
         result
     }
 
-    /// Which pages side by side are one mapping: the ends of the model's, by their beginnings. The other test (`traced`) holds how
-    /// it joins mappings against a kernel of its own; which mappings there are, and of what, is compared below.
+    /// The adjacent pages that form one mapping: the ends of the model's mappings, by their beginnings. The other test
+    /// (`traced`) compares how the model merges mappings with a kernel of its own; which mappings exist, and their
+    /// properties, is compared below.
     fn joined(&self) -> BTreeMap<u64, u64> {
         self.model.processes.running.vmas.all().map(|(begin, vma)| (begin, vma.end)).collect()
     }
@@ -324,7 +325,7 @@ proptest! {
     }
 }
 
-/// Linux maps a heap afresh where it grows again, also where the program had unmapped a part of it before it shrank.
+/// Linux maps a heap anew when it grows again, even if the program had unmapped a part of it before it shrank.
 #[test]
 fn a_heap_that_grows_again_has_no_holes() {
     let steps = [

@@ -1,5 +1,5 @@
-//! A traced program under a policy of pages of a pool, on a kernel that has an entry for each page: what the tracer makes of calls
-//! there, and where Linux on x86-64 puts what it maps.
+//! A traced program under a pool policy, on a kernel with an entry for each page: the effect of the tracer's calls
+//! there, and the addresses that Linux on x86-64 chooses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -16,18 +16,18 @@ use super::PAGE;
 use super::judged::Seen;
 use crate::layout::linux::{HUGE, MMAP_BASE, PROGRAM, VDSO_BYTES};
 
-/// What a page is of.
+/// The properties of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Page {
     pub protection: u64,
-    /// The mapping of the pool that it is of.
+    /// The number of the pool mapping that contains it.
     pub pool: Option<u64>,
     pub is_of_file: bool,
-    /// How far it was moved.
+    /// The distance by which it was moved.
     moved_by: u64,
 }
 
-/// What was copied from one place to another, and which pages of it hold something.
+/// A copy from one address to another, and which of its pages have content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Copied {
     pub from: u64,
@@ -45,16 +45,16 @@ pub(super) struct Pooled {
     pub copies: Vec<Copied>,
     pub noted: BTreeMap<Cause, u64>,
     pub answered: Vec<&'static str>,
-    /// Pages that were populated to be read, and are not the pool's: zeros stand there.
+    /// Pages that were populated by reads and are not pool pages: they hold zeros.
     pub zeros: BTreeSet<u64>,
-    /// What the mappings of pages are advised, where they are.
+    /// The advice of pages, where it was given.
     pub advice: BTreeMap<u64, Advice>,
     pub seen: Seen,
-    /// The ends of mappings, by their beginnings, as the judge is to see them.
+    /// The ends of mappings, by their beginnings, as the judge sees them.
     pub joined: BTreeMap<u64, u64>,
     filled: BTreeSet<u64>,
     mappings: u64,
-    /// The call that the program came for.
+    /// The program's own call.
     own: Call,
 }
 
@@ -82,7 +82,7 @@ impl Pooled {
         }
     }
 
-    /// What the tracer does with a call of the program; its result.
+    /// Handles a call of the program as the tracer does and returns its result.
     pub fn makes(&mut self, call: Call) -> i64 {
         self.own = call;
         self.sees_go(&call);
@@ -101,7 +101,7 @@ impl Pooled {
         self.filled.insert(page);
     }
 
-    /// A page of the program's own is there, and holds zeros if it held nothing.
+    /// Makes a page of the program present, with zeros if it had no content.
     fn touch(&mut self, page: u64) {
         self.zeros.remove(&page);
         let large = self.mechanism.large;
@@ -158,7 +158,7 @@ impl Pooled {
         }
     }
 
-    /// To the kernel pages of a pool are what they are.
+    /// Checks that a range does not begin or end inside a pool page, which the kernel does not allow.
     fn is_of_whole_pages(&self, address: u64, bytes: u64) {
         let of = |page: u64| self.pages.get(&page).and_then(|page| page.pool);
         for edge in [address, address + bytes.next_multiple_of(PAGE)] {
@@ -202,7 +202,7 @@ impl Pooled {
         }
         if flags & map::POPULATE != 0 && protection != prot::NONE {
             pages(to, bytes).for_each(|page| self.touch(page));
-            // Of a file they are the page cache's; of memory without one zeros, until they are written.
+            // Pages of a file hold the page cache's content; pages of other memory hold zeros until they are written.
             let are_zeros = protection & prot::WRITE == 0 && !is_of_pool && !is_of_file;
             self.zeros.extend(pages(to, bytes).filter(|_| are_zeros));
         }
@@ -254,7 +254,7 @@ impl Pooled {
         to as i64
     }
 
-    /// Where Linux puts so many bytes of memory.
+    /// The address that Linux chooses for `bytes` of memory.
     fn place(&self, bytes: u64) -> u64 {
         if bytes >= HUGE && bytes.is_multiple_of(HUGE) {
             aligned(self.highest(bytes + HUGE))
@@ -263,7 +263,7 @@ impl Pooled {
         }
     }
 
-    /// The highest gap for so many bytes: where they begin at its end.
+    /// The highest gap for `bytes`: the address at which they begin at its end.
     fn highest(&self, bytes: u64) -> u64 {
         let (mut free, mut at) = (0, MMAP_BASE - VDSO_BYTES);
         while free < bytes.next_multiple_of(PAGE) {
@@ -274,7 +274,7 @@ impl Pooled {
     }
 }
 
-/// `__thp_get_unmapped_area` (mm/huge_memory.c).
+/// As `__thp_get_unmapped_area` (mm/huge_memory.c).
 fn aligned(begin: u64) -> u64 {
     begin - begin % HUGE + HUGE
 }

@@ -1,5 +1,5 @@
-//! A traced program on a kernel that has an entry for each page. It follows mm/mmap.c, `do_huge_pmd_anonymous_page` and
-//! `alloc_anon_folio` (mm/memory.c), and looks at what goes as the witness of `platform` does.
+//! A traced program on a kernel with an entry for each page. It follows mm/mmap.c, `do_huge_pmd_anonymous_page` and
+//! `alloc_anon_folio` (mm/memory.c), and inspects memory before it is freed, as the witness of `platform` does.
 
 mod pages;
 
@@ -18,10 +18,10 @@ use ::policy::{Mechanism, PageSizes, Policy};
 use super::PAGE;
 use crate::promise::Promise;
 
-/// What a table of pages is for, and the leaf in its place.
+/// The span of a table of pages, and of the leaf that can replace it.
 const LARGE: u64 = 2 << 20;
 
-/// What a VMA says of a page.
+/// The VMA properties of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attributes {
     pub protection: u64,
@@ -30,7 +30,7 @@ pub(super) struct Attributes {
     pub is_shared: bool,
 }
 
-/// A page that is present: of which folio, and whether a large leaf maps it.
+/// A present page: its folio, and whether a large leaf maps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Present {
     folio: u64,
@@ -38,20 +38,20 @@ struct Present {
     by_leaf: bool,
 }
 
-/// A traced program on a kernel that has an entry for each page.
+/// A traced program on a kernel with an entry for each page.
 pub(super) struct Traced {
     pub mechanism: Mechanism,
     question: (Policy, PageSizes, BTreeMap<String, String>),
     pub space: ::policy::Space,
     pub pages: BTreeMap<u64, Attributes>,
-    /// Which pages' VMAs have anonymous pages: their `anon_vma`.
+    /// The number of the `anon_vma` of each page whose VMA has anonymous pages.
     anons: BTreeMap<u64, u64>,
-    /// Addresses of 2M that have a table of pages.
+    /// The 2M units that have a table of pages.
     tables: BTreeSet<u64>,
     present: BTreeMap<u64, Present>,
-    /// Pages that were populated to be read: zeros stand there.
+    /// Pages that were populated by reads: they hold zeros.
     zeros: BTreeSet<u64>,
-    /// Where one leaf maps 2M of them.
+    /// The 2M units of them that one leaf maps.
     huge_zeros: BTreeSet<u64>,
     brk: u64,
     folios: u64,
@@ -106,7 +106,7 @@ impl Traced {
         }
     }
 
-    /// What the tracer does with a call of the program.
+    /// Handles a call of the program as the tracer does.
     pub fn makes(&mut self, call: Call) {
         let (mechanism, mut space) = (self.mechanism, self.space);
         self.own = Some(call);
@@ -118,7 +118,7 @@ impl Traced {
         }
     }
 
-    /// The VMAs: pages side by side that are alike.
+    /// The VMAs: adjacent pages with the same properties.
     pub fn vmas(&self) -> Vec<(u64, u64, Attributes)> {
         let mut vmas: Vec<(u64, u64, Attributes)> = Vec::new();
         for (page, attributes) in &self.pages {
@@ -194,7 +194,7 @@ impl Traced {
         }
     }
 
-    /// What is present of a range, VMA by VMA: a folio that the range cuts, or that two VMAs have, is seen in part.
+    /// The present memory of a range, VMA by VMA. A folio that crosses the range's ends, or two VMAs, is seen in part.
     fn found(&self, start: u64, end: u64) -> Vec<(u64, u64, Vec<Region>)> {
         let mut found = Vec::new();
         for (first, last, attributes) in self.vmas() {
@@ -239,7 +239,7 @@ impl Traced {
         Question::of(policy, page_sizes, settings).answer(&Look { census: &census, areas: &areas }, self)
     }
 
-    /// What the witness of `platform` does with a range that goes.
+    /// Inspects a range that is about to be freed, as the witness of `platform` does.
     fn witness(&mut self, start: u64, end: u64) {
         let (policy, page_sizes, _) = &self.question;
         let large = policy.target(page_sizes).unwrap();

@@ -1,4 +1,4 @@
-//! An address space under a policy of pages of a pool, as a replayed trace sees it: calls and accesses are at recorded addresses.
+//! An address space under a pool policy, as a replayed trace sees it: calls and accesses use recorded addresses.
 
 use ::policy::cause::Cause;
 use ::policy::pool::Content;
@@ -24,7 +24,7 @@ impl Served {
             Change::Call(event) => self.space.event(event),
             Change::GivenBack { begin, bytes, is_looked_at } => self.space.look_at(*begin, *bytes, *is_looked_at),
             Change::Write { begin, bytes } => self.written(*begin, *bytes, *begin),
-            // Pages that are there stand for those that hold something.
+            // Present pages count as pages with content.
             Change::Copy { from, to, bytes, content: Content::Filled } => self.written(*from, *bytes, *to),
             Change::Copy { to, bytes, .. } => {
                 (0..*bytes).step_by(4096).try_for_each(|at| self.space.write_for(to + at))
@@ -76,7 +76,7 @@ impl Space for Served {
     }
 
     fn event(&mut self, event: &Event) -> Result<(), SpaceError> {
-        // What no kernel has done is not moved either, as in a replay.
+        // Calls that no kernel allows are not moved either, as in a replay.
         if !is_sound(event, 1 << 56) {
             return self.space.event(event);
         }

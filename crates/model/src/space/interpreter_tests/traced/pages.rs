@@ -1,4 +1,4 @@
-//! What is done to its pages: VMAs that are joined, what is mapped, taken apart and dropped.
+//! Operations on the pages of a traced program: VMAs are merged; memory is mapped, split and dropped.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use super::super::PAGE;
 use super::{Attributes, LARGE, Present, Traced};
 
 impl Traced {
-    /// Whether two pages, side by side or with no others between, are of one VMA.
+    /// Whether two pages, adjacent or with only VMA-less pages in between, belong to one VMA.
     pub(super) fn is_one(&self, one: u64, other: u64) -> bool {
         self.pages.get(&one) == self.pages.get(&other) && self.anons.get(&one) == self.anons.get(&other)
     }
 
-    /// Joins VMAs of a range with those beside it: what has no anonymous pages yet with the one before it, or else with the
-    /// one behind it.
+    /// Merges the VMAs of a range with adjacent ones. A VMA without anonymous pages merges with the one before it, or
+    /// else with the one after it.
     pub(super) fn join(&mut self, start: u64, end: u64) {
         let is_private = |attributes: Option<&Attributes>| attributes.is_some_and(|attributes| !attributes.is_shared);
         let alike = |traced: &Traced, one: u64, other: u64| {
@@ -37,7 +37,7 @@ impl Traced {
         }
     }
 
-    /// A VMA is about to have an anonymous page; its first one makes it one with a neighbour that differs in protection alone.
+    /// Prepares a VMA for an anonymous page. With its first one it merges with a neighbour that differs only in protection.
     pub(super) fn prepare_anon(&mut self, page: u64) {
         if self.anons.contains_key(&page) {
             return;
@@ -57,7 +57,7 @@ impl Traced {
     pub(super) fn change(&mut self, start: u64, end: u64, change: impl Fn(u64, &mut Attributes)) {
         self.pages.range_mut(start..end).for_each(|(page, attributes)| change(*page, attributes));
         self.join(start, end);
-        // A leaf does not reach over the end of a VMA.
+        // A leaf cannot extend past the end of a VMA.
         for edge in [start, end] {
             let (Some(before), Some(after)) = (self.pages.get(&(edge - PAGE)), self.pages.get(&edge)) else { continue };
             if before != after {
@@ -66,7 +66,7 @@ impl Traced {
         }
     }
 
-    /// Takes apart the leaf that goes on at an address.
+    /// Splits the leaf that spans an address.
     pub(super) fn split(&mut self, edge: u64) {
         let slot = edge & !(LARGE - 1);
         if slot != edge && self.huge_zeros.remove(&slot) {
@@ -93,7 +93,7 @@ impl Traced {
         self.tables.retain(|table| pages.range(table..&(table + LARGE)).next().is_some());
     }
 
-    /// What MADV_DONTNEED does to the tables of which it drops all, of one VMA each (`reclaim_pt_is_enabled`).
+    /// Frees the tables that MADV_DONTNEED empties completely, each within one VMA (`reclaim_pt_is_enabled`).
     pub(super) fn reclaim_tables(&mut self, start: u64, end: u64) {
         let is_gone = |table: u64| {
             let mut pages = (table..table + LARGE).step_by(PAGE as usize);
@@ -128,7 +128,7 @@ impl Traced {
         }
     }
 
-    /// Maps zeros: a huge page of them where one of memory could stand.
+    /// Maps zeros: the huge zero page where a huge page of memory would be possible.
     pub(super) fn read(&mut self, page: u64, of: Attributes) {
         let slot = page & !(LARGE - 1);
         let is_empty = |at: u64| !self.present.contains_key(&at) && !self.zeros.contains(&at);
