@@ -66,11 +66,11 @@ impl Launch {
     /// A launch for a program whose allocations depend on its addresses; `None` if none was found. It sets the stack limit, below
     /// which mmap places memory, such that the program maps the same from its beginning to its end as it does at QEMU's addresses.
     pub fn same_addresses(&self, command: &[String]) -> Option<Launch> {
-        const LEAST_GAP_BYTES: u64 = 128 << 20;
+        const MIN_GAP_BYTES: u64 = 128 << 20;
         const GUARD_BYTES: u64 = 1 << 20;
         let simulated = self.mapped_under_qemu(command, Until::End)?;
         let limited = |larges: u64| {
-            let limit = format!("--stack={}:", LEAST_GAP_BYTES - GUARD_BYTES + larges * LARGE_BYTES);
+            let limit = format!("--stack={}:", MIN_GAP_BYTES - GUARD_BYTES + larges * LARGE_BYTES);
             let mut launch = self.clone();
             launch.wrapper.extend(["prlimit".to_owned(), limit]);
             launch

@@ -45,13 +45,13 @@ pub enum Orders {
 }
 
 /// The largest order that is considered; far above every kernel's limit.
-const GREATEST_ORDER: u32 = 30;
+const MAX_ORDER: u32 = 30;
 
 impl Orders {
     fn smallest(&self) -> u32 {
         match self {
             Orders::Any => 1,
-            Orders::Only(orders) => orders.first().copied().unwrap_or(GREATEST_ORDER),
+            Orders::Only(orders) => orders.first().copied().unwrap_or(MAX_ORDER),
         }
     }
 
@@ -61,7 +61,7 @@ impl Orders {
             Orders::Any => &[],
             Orders::Only(orders) => orders,
         };
-        likely.iter().copied().chain(1..=GREATEST_ORDER)
+        likely.iter().copied().chain(1..=MAX_ORDER)
     }
 }
 

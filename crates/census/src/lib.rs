@@ -49,7 +49,7 @@ use process_census::Process;
 use scan::Scanner;
 
 /// The most threads that scan one large process.
-const MOST_THREADS: usize = 8;
+const MAX_THREADS: usize = 8;
 
 /// Bytes of smaps that are read in one call; the kernel returns a page of it, or as much as one mapping needs.
 const SMAPS_PIECE: usize = 1 << 16;
@@ -108,7 +108,7 @@ impl Observer {
             tlb_runs: false,
             folio_counters: FolioCounters::open(),
             file_systems: file_systems::FileSystems::new()?,
-            threads: std::thread::available_parallelism().map_or(1, |threads| threads.get().min(MOST_THREADS) as u64),
+            threads: std::thread::available_parallelism().map_or(1, |threads| threads.get().min(MAX_THREADS) as u64),
         })
     }
 

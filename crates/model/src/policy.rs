@@ -11,7 +11,7 @@ use paging::with_format;
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
-pub(crate) use self::shape::LEAST_FOLIO_PAGES;
+pub(crate) use self::shape::MIN_FOLIO_PAGES;
 use self::shape::Shape;
 
 use crate::kernel::Kernel;
@@ -222,7 +222,7 @@ impl Plan {
     /// otherwise they would replace the policy's folios instead of being a fallback.
     fn admits_folios(&self, further: &[u64]) -> Result<(), Lack> {
         let Granule::Mthp(bytes) = self.granule else { return Ok(()) };
-        let least = self.base_bytes * LEAST_FOLIO_PAGES;
+        let least = self.base_bytes * MIN_FOLIO_PAGES;
         match further.iter().find(|size| !(least..=bytes).contains(size)) {
             None => Ok(()),
             Some(size) if *size > bytes => Err(Lack::LargerFolios { further_bytes: *size, policy_bytes: bytes }),
@@ -283,7 +283,7 @@ fn granule(policy: &ModelPolicy, shape: &Shape, format: &str, architecture: Arch
         Granularity::Thp => shape.pmd_bytes.map(Granule::Thp).ok_or_else(|| Lack::PmdLeaf(format())),
         Granularity::Mthp(size) => {
             let most = shape.pmd_bytes.unwrap_or(u64::MAX);
-            let least = shape.base_bytes * LEAST_FOLIO_PAGES;
+            let least = shape.base_bytes * MIN_FOLIO_PAGES;
             if size.bytes() >= least && size.bytes() < most {
                 Ok(Granule::Mthp(size.bytes()))
             } else {

@@ -26,7 +26,7 @@ pub(crate) use order::{forked, program_of};
 pub use replayed::{Replayed, Unrecorded};
 
 /// Maximum number of batches that wait for a simulation thread.
-const MOST_AHEAD: usize = 2;
+const MAX_AHEAD: usize = 2;
 /// If no event describes memory, pages at most this far apart belong to one stretch: 64K.
 const GAP_PAGES: u64 = 16;
 
@@ -174,7 +174,7 @@ fn feed<R: Read>(
         let mut workers: Vec<Vec<SyncSender<Arc<Batch>>>> = Vec::new();
         for simulations in by_scheme.values_mut() {
             let begin = |simulations| {
-                let (sender, receiver) = sync_channel(MOST_AHEAD);
+                let (sender, receiver) = sync_channel(MAX_AHEAD);
                 Builder::new().spawn_scoped(scope, move || work(simulations, &receiver))?;
                 Ok(sender)
             };

@@ -24,6 +24,6 @@ mod slot;
 mod state;
 
 pub(crate) use keys::Hashing;
-pub use lineage::MOST_PROCESSES;
+pub use lineage::MAX_PROCESSES;
 pub use outcome::{Found, Mapped, Misses, Outcome, SizeMisses};
 pub use state::Simulation;

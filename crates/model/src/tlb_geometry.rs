@@ -24,12 +24,12 @@ use crate::simulation::Hashing;
 mod stacks;
 
 pub use stacks::SET_SHIFTS;
-use stacks::{MOST_DEPTH, OfDepth};
+use stacks::{MAX_DEPTH, OfDepth};
 
 /// The default number of ways that are counted.
 pub const USUAL_WAYS: u32 = 15;
 /// The maximum number of ways that can be counted.
-pub const MOST_WAYS: u32 = MOST_DEPTH as u32;
+pub const MAX_WAYS: u32 = MAX_DEPTH as u32;
 
 /// All geometries of one page size.
 #[derive(Clone, Debug)]
@@ -51,9 +51,9 @@ pub struct Geometries {
 const MANY_ABSENT: u64 = 3;
 
 impl Geometries {
-    /// Empty stacks for pages of `1 << page_shift` bytes, at least 4K, and for up to `ways` ways, at most [`MOST_WAYS`].
+    /// Empty stacks for pages of `1 << page_shift` bytes, at least 4K, and for up to `ways` ways, at most [`MAX_WAYS`].
     pub fn new(page_shift: u32, ways: u32) -> Geometries {
-        let ways = ways.clamp(1, MOST_WAYS);
+        let ways = ways.clamp(1, MAX_WAYS);
         Geometries { page_shift, ways, stacks: OfDepth::new(ways as usize), touches: 0, has_many_absent: false }
     }
 

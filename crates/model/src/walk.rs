@@ -8,9 +8,9 @@ use crate::space::{LEVELS, Path};
 use crate::tlb::Sets;
 
 /// Maximum number of walks per call.
-pub const MOST_WALKS: usize = 128;
+pub const MAX_WALKS: usize = 128;
 /// Maximum number of reads that are looked up together.
-const MOST_WAITING: usize = 256;
+const MAX_WAITING: usize = 256;
 /// No cache had an entry of the walk.
 const NOWHERE: u8 = u8::MAX;
 /// log2 of the size of a cache line in bytes: eight entries.
@@ -92,7 +92,7 @@ struct Lines {
 
 impl Lines {
     fn read(&mut self, pa: Pa) {
-        if self.waiting.len() == MOST_WAITING {
+        if self.waiting.len() == MAX_WAITING {
             self.look_up();
         }
         // Four bytes distinguish all lines of tables, of both stages.
@@ -136,7 +136,7 @@ impl Walker {
             lines: Lines {
                 found: vec![0; lines.len() + 1],
                 caches: lines,
-                waiting: Vec::with_capacity(MOST_WAITING),
+                waiting: Vec::with_capacity(MAX_WAITING),
                 memory_cycles: machine.walker.memory_cycles,
                 references: 0,
                 cycles: 0,
@@ -147,7 +147,7 @@ impl Walker {
         })
     }
 
-    /// Does `count` walks, at most [`MOST_WALKS`], each given by `walk`. `memory` returns the physical address at the
+    /// Does `count` walks, at most [`MAX_WALKS`], each given by `walk`. `memory` returns the physical address at the
     /// end of a walk; it is called only if that is translated too.
     ///
     /// # Errors
@@ -176,10 +176,10 @@ impl Walker {
 
     /// For each walk the level of the lowest table that the caches know, or [`NOWHERE`]. The caches are looked up one
     /// after the other, each for all walks that missed in the previous ones.
-    fn nearest_tables<'a>(&mut self, count: usize, walk: &impl Fn(usize) -> Walk<'a>) -> [u8; MOST_WALKS] {
-        let mut tables = [NOWHERE; MOST_WALKS];
-        let mut open: [u8; MOST_WALKS] = std::array::from_fn(|at| at as u8);
-        let mut left = count.min(MOST_WALKS);
+    fn nearest_tables<'a>(&mut self, count: usize, walk: &impl Fn(usize) -> Walk<'a>) -> [u8; MAX_WALKS] {
+        let mut tables = [NOWHERE; MAX_WALKS];
+        let mut open: [u8; MAX_WALKS] = std::array::from_fn(|at| at as u8);
+        let mut left = count.min(MAX_WALKS);
         for (level, cache) in &mut self.caches {
             let mut missed = 0;
             for place in 0..left {

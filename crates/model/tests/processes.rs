@@ -5,7 +5,7 @@ use std::io::Cursor;
 
 use model::machine;
 use model::replay::{Child, ReplayError, Replayed, Unrecorded, replay_processes};
-use model::simulation::{MOST_PROCESSES, Outcome, Simulation};
+use model::simulation::{MAX_PROCESSES, Outcome, Simulation};
 use model::space::Physical;
 use trace::{Call, Chunk, Filter, Header, Image, Kind, Process, Recording, Writer};
 
@@ -110,7 +110,7 @@ fn chain(count: u32) -> (Vec<u8>, HashMap<u32, Vec<u8>>) {
 
 #[test]
 fn as_many_processes_wait_as_can_be_told_apart() {
-    let most = MOST_PROCESSES as u32 - 1;
+    let most = MAX_PROCESSES as u32 - 1;
     let (first, children) = chain(most);
     let (outcome, replayed) = run(&first, &children).unwrap();
     assert_eq!((replayed.children, outcome.costs.processes, outcome.costs.forks), (u64::from(most), most + 1, 1));
@@ -124,7 +124,7 @@ fn as_many_processes_wait_as_can_be_told_apart() {
 
 #[test]
 fn the_sixty_fifth_process_does_not_find_what_its_parent_has_in_the_tlb() {
-    let forks = 2 * MOST_PROCESSES as u32;
+    let forks = 2 * MAX_PROCESSES as u32;
     let first = Made::new(header(FIRST, None)).map(8192).touch(0..1);
     let first = (1..=forks).fold(first, |first, child| first.fork(0, FIRST + child));
     let of = |child| (FIRST + child, Made::new(header(FIRST + child, Some(FIRST))).touch(1..2).done());

@@ -1,18 +1,18 @@
 //! Text about the programs that recorded processes executed.
 
 /// The most programs that are listed by name.
-const MOST_PROGRAMS: usize = 8;
+const MAX_PROGRAMS: usize = 8;
 
 /// Lists programs, each with a remark and how often it was executed, most frequent first.
 pub fn programs_by_times<'a>(programs: impl Iterator<Item = (&'a str, Option<&'a str>, u64)>) -> String {
     let mut programs: Vec<_> = programs.collect();
     programs.sort_by_key(|(.., times)| std::cmp::Reverse(*times));
-    let named = programs.iter().take(MOST_PROGRAMS).map(|(program, about, times)| {
+    let named = programs.iter().take(MAX_PROGRAMS).map(|(program, about, times)| {
         let times = if *times > 1 { format!(" {times} times") } else { String::new() };
         let about = about.map(|about| format!(" ({})", results::printable(about))).unwrap_or_default();
         format!("{}{times}{about}", results::printable(program))
     });
-    let more = programs.len().checked_sub(MOST_PROGRAMS).filter(|more| *more > 0);
+    let more = programs.len().checked_sub(MAX_PROGRAMS).filter(|more| *more > 0);
     named.chain(more.map(|more| format!("and {more} more"))).collect::<Vec<_>>().join("; ")
 }
 

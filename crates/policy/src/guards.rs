@@ -8,7 +8,7 @@ use crate::call::{Vma, map, prot};
 use crate::size::PageSize;
 
 /// The largest closed gap that counts as a guard, in base pages. Reservations that a program intends to open later are larger.
-const MOST_PAGES: u64 = 16;
+const MAX_PAGES: u64 = 16;
 
 /// Records that mprotect was to close a page inside a mapping.
 pub const CLOSED: &str = "mprotect(PROT_NONE) of a guard page";
@@ -29,7 +29,7 @@ pub fn maps_over(protection: u64, flags: u64) -> bool {
 
 /// Whether a range is small enough to be a guard.
 pub fn is_small(start: u64, end: u64, base: PageSize) -> bool {
-    end - start <= MOST_PAGES * base.bytes()
+    end - start <= MAX_PAGES * base.bytes()
 }
 
 /// Whether closing `[start, end)` makes a guard: the range is small and part of a larger accessible anonymous mapping. `at` is
@@ -44,7 +44,7 @@ pub fn closes_a_guard(at: Option<Vma>, start: u64, end: u64, base: PageSize) -> 
 /// The range to open instead of `[start, end)` so that the neighbouring guards are opened too. `at` is the mapping that contains
 /// `start`.
 pub fn without_guards(at: Option<Vma>, start: u64, end: u64, base: PageSize) -> (u64, u64) {
-    let most = MOST_PAGES * base.bytes();
+    let most = MAX_PAGES * base.bytes();
     let Some(vma) = at.filter(|vma| end <= vma.end && vma.is_anonymous && is_closed(vma)) else {
         return (start, end);
     };

@@ -22,13 +22,13 @@ use crate::vcpu::{Vcpu, Work};
 /// The most runs in the chunks of all threads; it limits the memory used.
 const ALL_RUNS: usize = 1 << 20;
 /// The fewest runs of a chunk when there are few threads; a dictionary is too expensive for fewer.
-const FEWEST_RUNS: usize = 1 << 16;
+const MIN_RUNS: usize = 1 << 16;
 /// With more threads than this, each has only a buffer, from which a chunk is made at once.
 const FEW_THREADS: usize = 16;
 /// The most runs in the buffers of many threads together.
 const ALL_BUFFERED: usize = 1 << 21;
 /// The most runs in one such buffer. A thread keeps the share from its beginning until it writes a chunk.
-const MOST_BUFFERED: usize = 1 << 14;
+const MAX_BUFFERED: usize = 1 << 14;
 /// The most chunks that are made at the same time; each takes some MiB.
 const WORKS: usize = 8;
 /// How long a thread waits for another to finish its chunk before it allocates more memory.
@@ -300,9 +300,9 @@ impl Recorder {
     fn most_runs(&self) -> usize {
         let threads = self.threads.load(Ordering::Relaxed).max(1);
         if self.has_many_threads() {
-            return (ALL_BUFFERED / threads).min(MOST_BUFFERED);
+            return (ALL_BUFFERED / threads).min(MAX_BUFFERED);
         }
-        (ALL_RUNS / threads).max(FEWEST_RUNS)
+        (ALL_RUNS / threads).max(MIN_RUNS)
     }
 
     fn has_many_threads(&self) -> bool {

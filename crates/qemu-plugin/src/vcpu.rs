@@ -17,7 +17,7 @@ mod current;
 /// Number of runs in a buffer: small enough for the second-level cache of a core.
 const RUNS: usize = 1 << 13;
 /// The fewest runs in a buffer.
-const FEWEST_RUNS: usize = 1 << 8;
+const MIN_RUNS: usize = 1 << 8;
 /// Number of accesses in a buffer where addresses are kept.
 const ADDRESSES: usize = 1 << 14;
 /// The most runs that an access begins: it may be in two pages.
@@ -332,7 +332,7 @@ impl Vcpu {
             _ => {}
         }
         // A power of two, so that the size seldom changes.
-        let runs = if many { 1 << most.max(FEWEST_RUNS).ilog2() } else { RUNS };
+        let runs = if many { 1 << most.max(MIN_RUNS).ilog2() } else { RUNS };
         if self.current.runs.most() != runs {
             self.current.runs = Runs::new(runs);
             self.current.runs.admit(self.recording);

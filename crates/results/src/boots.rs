@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use study::stats::boots::{Boot, BootArm, Merged, count_of_boots, sentences};
 use study::stats::{Effect, Outcome};
 
-use crate::figure::{self, Change, MOST_BLOCKS};
+use crate::figure::{self, Change, MAX_BLOCKS};
 use crate::grid::last_folded;
 use crate::rows::WITHIN_TRACER_COST;
 use crate::text::{fold, printable};
@@ -138,8 +138,8 @@ fn word(merged: &Merged, arm: usize, outcome: &Outcome) -> String {
         Outcome::Better { best: false } => "better".into(),
         Outcome::Worse => "worse".into(),
         Outcome::Equivalent => "equivalent".into(),
-        Outcome::Undecided { blocks_needed: Some(boots) } if *boots > MOST_BLOCKS => {
-            format!("undecided (>{MOST_BLOCKS} boots each)")
+        Outcome::Undecided { blocks_needed: Some(boots) } if *boots > MAX_BLOCKS => {
+            format!("undecided (>{MAX_BLOCKS} boots each)")
         }
         Outcome::Undecided { blocks_needed: Some(boots) } => format!("undecided (~{boots} boots each)"),
         Outcome::Undecided { blocks_needed: None } => "undecided".into(),

@@ -6,7 +6,7 @@ use study::metric::{Direction, Metric, Unit, names};
 use study::stats::Effect;
 
 /// Upper limit for the number of blocks in advice.
-pub(crate) const MOST_BLOCKS: u32 = 1000;
+pub(crate) const MAX_BLOCKS: u32 = 1000;
 
 /// The display name of a metric.
 pub(crate) fn title(metric: &str) -> String {

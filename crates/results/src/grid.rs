@@ -2,14 +2,14 @@
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width};
 
-use crate::table::{LONGEST_CELL, STYLE};
+use crate::table::{MAX_CELL, STYLE};
 use crate::text::{fold, printable};
 
 /// Minimum width of a table whose cells are folded.
-const LEAST_FOLDED: usize = 60;
+const MIN_FOLDED: usize = 60;
 /// From this width on, rows are always laid out as a table, even if words in cells are broken; words in headings are
 /// kept whole.
-const LEAST_TABLE: usize = 80;
+const MIN_TABLE: usize = 80;
 /// Columns of padding per table column.
 const PADDING: usize = 2;
 /// Columns between two table columns.
@@ -54,7 +54,7 @@ fn laid_out(
 ) -> String {
     let printed = |row: Vec<String>| row.iter().map(|cell| printable(cell)).collect();
     let rows: Vec<Vec<String>> = rows.into_iter().map(printed).collect();
-    if rows.iter().flatten().any(|cell| cell.len() > LONGEST_CELL) {
+    if rows.iter().flatten().any(|cell| cell.len() > MAX_CELL) {
         return paragraphs(header, &rows, width);
     }
     let mut table = table(header, &rows, width);
@@ -70,8 +70,8 @@ fn is_readable(header: &[&str], rows: &[Vec<String>], text: &str, width: usize) 
     let headings: Vec<&str> = text.lines().take_while(|line| !line.starts_with('─')).collect();
     let is_whole = |word: &str| headings.iter().any(|line| line.contains(word));
     match width {
-        LEAST_TABLE.. => header.iter().flat_map(|title| title.split_whitespace()).all(is_whole),
-        LEAST_FOLDED.. => cells().flat_map(|cell| cell.split_whitespace()).all(|word| text.contains(word)),
+        MIN_TABLE.. => header.iter().flat_map(|title| title.split_whitespace()).all(is_whole),
+        MIN_FOLDED.. => cells().flat_map(|cell| cell.split_whitespace()).all(|word| text.contains(word)),
         _ => cells().all(|cell| text.contains(cell.as_str())) && text.lines().all(|line| line.chars().count() <= width),
     }
 }
@@ -162,9 +162,9 @@ mod tests {
 
     #[test]
     fn a_cell_that_no_table_has_room_for_is_in_a_paragraph() {
-        let row = || [["one".to_string(), "x".repeat(LONGEST_CELL + 1)]];
+        let row = || [["one".to_string(), "x".repeat(MAX_CELL + 1)]];
         for text in [plain(["name", "what"], row(), 100), last_folded(["name", "what"], row(), 100)] {
-            assert_eq!(text, format!("one\n  what:\n    {}", "x".repeat(LONGEST_CELL + 1)));
+            assert_eq!(text, format!("one\n  what:\n    {}", "x".repeat(MAX_CELL + 1)));
         }
     }
 }

@@ -25,7 +25,7 @@ use nix::unistd::{Gid, Uid, fchown};
 pub use error::Error;
 
 /// Maximum number of links followed in one path, the same as in the kernel (path_resolution(7)).
-const MOST_LINKS: u32 = 40;
+const MAX_LINKS: u32 = 40;
 /// The directory of this process's descriptors, under its two names (proc(5)).
 const DESCRIPTORS: [&str; 2] = ["/proc/self/fd", "/proc/thread-self/fd"];
 
@@ -305,7 +305,7 @@ impl Walk {
             return Err(Error::MovableLink { link: path });
         }
         self.links += 1;
-        if self.links > MOST_LINKS {
+        if self.links > MAX_LINKS {
             return Err(Error::Loop { link: path });
         }
         let target = PathBuf::from(readlinkat(&self.directory, name).map_err(|errno| self.failed(name, errno))?);

@@ -11,7 +11,7 @@ use study::stats::{self, ArmAnalysis, Effect, Outcome, Warning};
 use study::trial::{Arm, TrialRecord};
 
 use crate::collapses::Collapses;
-use crate::figure::{self, Change, MOST_BLOCKS};
+use crate::figure::{self, Change, MAX_BLOCKS};
 use crate::fragmented::Scarcity;
 use crate::text;
 
@@ -275,7 +275,7 @@ impl Row<'_> {
     pub fn what_would_settle_it(&self) -> Option<String> {
         let blocks = self.blocks_needed()?;
         Some(match self.precision_needed() {
-            _ if blocks > MOST_BLOCKS => format!(">{MOST_BLOCKS} blocks"),
+            _ if blocks > MAX_BLOCKS => format!(">{MAX_BLOCKS} blocks"),
             Some(ratio) => format!("to {}", figure::precision(ratio)),
             None => format!("~{blocks} blocks"),
         })

@@ -6,7 +6,7 @@ use study::metric::names;
 use study::stats::{Effect, Outcome};
 
 use crate::adopting::best;
-use crate::figure::{self, Change, MOST_BLOCKS};
+use crate::figure::{self, Change, MAX_BLOCKS};
 use crate::rows::{self, Row, baseline_label};
 use crate::text::{enumerate, printable};
 
@@ -272,8 +272,8 @@ impl Page<'_> {
         let Some(blocks) = needed.and_then(|needed| needed.into_iter().max()) else {
             return settling::of_unknown(self.comparison);
         };
-        if blocks > MOST_BLOCKS {
-            return format!("it would take more than {MOST_BLOCKS} blocks: the noise is too large for the difference");
+        if blocks > MAX_BLOCKS {
+            return format!("it would take more than {MAX_BLOCKS} blocks: the noise is too large for the difference");
         }
         let precisions = rows.iter().filter_map(|row| row.precision_needed());
         let Some(precision) = precisions.min_by(f64::total_cmp) else {

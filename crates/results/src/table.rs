@@ -14,15 +14,15 @@ use crate::text::{fold, printable};
 use notes::{COST, notes};
 
 /// Minimum layout width; a narrower terminal wraps the lines itself.
-const LEAST_WIDTH: usize = 40;
+const MIN_WIDTH: usize = 40;
 /// Minimum width of the table; on a narrower terminal each policy is a paragraph.
-const LEAST_TABLE: usize = 80;
+const MIN_TABLE: usize = 80;
 /// Maximum width of a line; longer ones are hard to read.
-const GREATEST_WIDTH: usize = 200;
+const MAX_WIDTH: usize = 200;
 
 /// Maximum bytes of a cell's text: laying out a word in a column takes time quadratic in its length. A row with a
 /// longer text, which no terminal has room for, becomes a paragraph.
-pub(crate) const LONGEST_CELL: usize = 4096;
+pub(crate) const MAX_CELL: usize = 4096;
 
 /// Only a rule below the header.
 pub(crate) const STYLE: TableStyle = TableStyle::new()
@@ -38,10 +38,10 @@ pub(crate) const STYLE: TableStyle = TableStyle::new()
 /// CPU time, and one for the effect of the tracer's stops on the primary metric. Only a single word of a note that is
 /// longer than a line, such as a path, exceeds the width.
 pub fn render(comparison: &Comparison, width: usize) -> String {
-    let width = width.clamp(LEAST_WIDTH, GREATEST_WIDTH);
+    let width = width.clamp(MIN_WIDTH, MAX_WIDTH);
     let rows = rows::rows(comparison);
-    let is_too_long = |row: &Row<'_>| row.label().len().max(row.outcome().len()) > LONGEST_CELL;
-    let mut text = if width < LEAST_TABLE || rows.iter().any(is_too_long) {
+    let is_too_long = |row: &Row<'_>| row.label().len().max(row.outcome().len()) > MAX_CELL;
+    let mut text = if width < MIN_TABLE || rows.iter().any(is_too_long) {
         paragraphs(comparison, &rows, width)
     } else {
         table(comparison, &rows, width)

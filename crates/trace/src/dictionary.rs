@@ -23,7 +23,7 @@ const FIRST_SLOTS: usize = 1 << 10;
 /// Slots per distinct run while all slots fit in a second-level cache, so that most runs are found at once; and the
 /// fewer slots per run above that size.
 const SLOTS_OF_A_RUN: usize = 8;
-const LEAST_SLOTS_OF_A_RUN: usize = 2;
+const MIN_SLOTS_OF_A_RUN: usize = 2;
 /// The number of slots from which on they no longer fit in such a cache.
 const MANY_SLOTS: usize = 1 << 15;
 /// 2^64 divided by the golden ratio: multiplying by it mixes the high bits well (Fibonacci hashing).
@@ -80,7 +80,7 @@ impl Slots {
         }
         distinct.push(run);
         self.0[place] = Slot { word: slot.word | (distinct.len() as u64) << NUMBER_SHIFT, ..slot };
-        let least = if self.0.len() < MANY_SLOTS { SLOTS_OF_A_RUN } else { LEAST_SLOTS_OF_A_RUN };
+        let least = if self.0.len() < MANY_SLOTS { SLOTS_OF_A_RUN } else { MIN_SLOTS_OF_A_RUN };
         if distinct.len() * least > self.0.len() {
             self.grow(distinct);
         }

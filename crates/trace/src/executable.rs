@@ -47,7 +47,7 @@ pub enum Begins {
 }
 
 /// The maximum number of nested script interpreters to follow: the limit of Linux (`exec_binprm`, fs/exec.c).
-pub const MOST_SCRIPTS: usize = 4;
+pub const MAX_SCRIPTS: usize = 4;
 
 /// Number of bytes of a file that [`begins`] needs: those that Linux reads (`BINPRM_BUF_SIZE`).
 pub const FIRST_BYTES: usize = 256;

@@ -10,7 +10,7 @@ use super::ptrace::{self, Tid};
 pub struct OwnFilter(Vec<(u16, u8, u8, u32)>);
 
 /// BPF_MAXINSNS (include/uapi/linux/bpf_common.h).
-const MOST_INSTRUCTIONS: u16 = 4096;
+const MAX_INSTRUCTIONS: u16 = 4096;
 
 impl OwnFilter {
     /// Copies the `struct sock_fprog` at `address` out of a task; `None` if it is not a filter.
@@ -19,7 +19,7 @@ impl OwnFilter {
         ptrace::read_memory(tid, address, &mut header).ok()?;
         let count = u16::from_le_bytes(header[..2].try_into().expect("2 bytes"));
         let code = u64::from_le_bytes(header[8..].try_into().expect("8 bytes"));
-        if count == 0 || count > MOST_INSTRUCTIONS {
+        if count == 0 || count > MAX_INSTRUCTIONS {
             return None;
         }
         let mut bytes = vec![0u8; usize::from(count) * 8];

@@ -40,7 +40,7 @@ pub enum Refusal {
 }
 
 /// Nested interpreters that the kernel follows at most (`exec_binprm` in fs/exec.c).
-const MOST_INTERPRETERS: usize = 5;
+const MAX_INTERPRETERS: usize = 5;
 /// Bytes of a #! line that the kernel reads (BINPRM_BUF_SIZE, include/uapi/linux/binfmts.h).
 const FIRST_LINE_BYTES: u64 = 256;
 
@@ -59,7 +59,7 @@ impl Refusal {
 /// The interpreter or loader that a program needs and that does not exist.
 fn missing(path: &Path) -> Option<Refusal> {
     let mut program = path.to_path_buf();
-    for _ in 0..=MOST_INTERPRETERS {
+    for _ in 0..=MAX_INTERPRETERS {
         let (needed, refusal): (_, fn(PathBuf, PathBuf) -> Refusal) = match interpreter(&program) {
             Some(interpreter) => (interpreter, Refusal::NoInterpreter),
             None => (loader(&program)?, Refusal::NoLoader),

@@ -89,18 +89,18 @@ pub const NATIVE: Layout = AARCH64;
 pub const NATIVE: Layout = RISCV64;
 
 /// 8-byte words of the largest register set.
-const MOST_WORDS: usize = 34;
+const MAX_WORDS: usize = 34;
 
 /// A copy of a task's general registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers {
     /// The words of the register set; those past `Layout::words` are unused.
-    pub words: [u64; MOST_WORDS],
+    pub words: [u64; MAX_WORDS],
 }
 
 impl Registers {
     /// All registers zero.
-    pub const ZERO: Registers = Registers { words: [0; MOST_WORDS] };
+    pub const ZERO: Registers = Registers { words: [0; MAX_WORDS] };
 
     /// The six arguments.
     pub fn arguments(&self, layout: &Layout) -> [u64; 6] {
@@ -176,7 +176,7 @@ mod tests {
             seen.sort_unstable();
             seen.dedup();
             assert_eq!(seen.len(), 7);
-            assert!(seen.iter().all(|at| *at < layout.words) && layout.words <= MOST_WORDS);
+            assert!(seen.iter().all(|at| *at < layout.words) && layout.words <= MAX_WORDS);
         }
     }
 

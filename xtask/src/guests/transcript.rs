@@ -3,7 +3,7 @@
 /// The prefix of the lines of `init.sh`, in contrast to the output of commands.
 const MARK: &str = "@@ ";
 /// The largest part of the output of a failed command that is repeated in a message, in characters.
-const MOST_SAID: usize = 400;
+const MAX_SAID: usize = 400;
 
 /// A command that ran in a guest, and its output.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,7 +52,7 @@ impl Part {
         }
         let said = format!("{}{}", ran.error, ran.output);
         let code = ran.code.unwrap_or(-1);
-        let said: String = said.trim().replace('\n', " / ").chars().take(MOST_SAID).collect();
+        let said: String = said.trim().replace('\n', " / ").chars().take(MAX_SAID).collect();
         Err(format!("{name} ended with {code}: {said}"))
     }
 }

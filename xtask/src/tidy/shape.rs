@@ -5,7 +5,7 @@ use super::arrows::{Module, Source};
 use super::tree::{File, Tree};
 
 /// The largest number of lines of a file without a reason.
-const MOST_LINES: usize = 400;
+const MAX_LINES: usize = 400;
 /// The phrase in the first comment of a longer file that introduces the reason.
 const REASON: &str = "400 lines because";
 
@@ -21,7 +21,7 @@ pub fn check(tree: &Tree, sources: &[Source]) -> Vec<Finding> {
 
 fn too_long(file: &File) -> Option<Finding> {
     let lines = file.text.lines().count();
-    if !file.is_rust() || lines <= MOST_LINES || has_reason(&file.text) {
+    if !file.is_rust() || lines <= MAX_LINES || has_reason(&file.text) {
         return None;
     }
     let message =
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_long_file_needs_a_reason_in_its_first_comment() {
-        let code = "fn f() {}\n".repeat(MOST_LINES);
+        let code = "fn f() {}\n".repeat(MAX_LINES);
         assert_eq!(found("c/src/lib.rs", &code), [""; 0]);
         let long = format!("//! A table.\n{code}");
         assert!(found("c/src/lib.rs", &long)[0].starts_with("c/src/lib.rs: 401 lines; split it"));

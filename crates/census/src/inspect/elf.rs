@@ -5,9 +5,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 /// The most sections that are searched.
-const MOST_SECTIONS: usize = 4096;
+const MAX_SECTIONS: usize = 4096;
 /// The most bytes of section names.
-const MOST_NAMES: u64 = 1 << 20;
+const MAX_NAMES: u64 = 1 << 20;
 
 /// Whether a 64-bit little-endian program has a section of this name; `None` where the file is something else, or ends early.
 ///
@@ -28,10 +28,10 @@ fn find_section(file: &File, name: &str) -> io::Result<Option<bool>> {
     let (table, count, names) = (long(&header, 0x28), short(&header, 0x3c), short(&header, 0x3e));
     let section = |at: usize| read::<64>(file, table.saturating_add(at as u64 * 64));
     let strings = section(names)?;
-    let (start, length) = (long(&strings, 0x18), long(&strings, 0x20).min(MOST_NAMES));
+    let (start, length) = (long(&strings, 0x18), long(&strings, 0x20).min(MAX_NAMES));
     let mut text = vec![0; length as usize];
     file.read_exact_at(&mut text, start)?;
-    for at in 0..count.min(MOST_SECTIONS) {
+    for at in 0..count.min(MAX_SECTIONS) {
         let begin = int(&section(at)?, 0) as usize;
         let found = text.get(begin..).and_then(|rest| rest.split(|byte| *byte == 0).next());
         if found == Some(name.as_bytes()) {

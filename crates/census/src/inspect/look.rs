@@ -341,7 +341,7 @@ impl Look<'_> {
             win: seen.win,
             causes,
             cut_count: all_cuts.len() as u64,
-            cuts: all_cuts.into_iter().take(Region::MOST_CUTS).collect(),
+            cuts: all_cuts.into_iter().take(Region::MAX_CUTS).collect(),
             census: seen.census,
             windows: seen.windows,
         }

@@ -8,7 +8,7 @@ use policy::size::format_bytes;
 use crate::{Host, Root};
 
 /// A configuration has some hundred kilobytes; a longer file is not one.
-const GREATEST_BYTES: u64 = 8 << 20;
+const MAX_BYTES: u64 = 8 << 20;
 
 /// The kernel's configuration, where it can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,12 +51,12 @@ fn content(root: &Root, path: &str) -> io::Result<String> {
     let is_packed = path.ends_with(".gz");
     let mut bytes = Vec::new();
     if is_packed {
-        GzDecoder::new(file).take(GREATEST_BYTES + 1).read_to_end(&mut bytes)?
+        GzDecoder::new(file).take(MAX_BYTES + 1).read_to_end(&mut bytes)?
     } else {
-        file.take(GREATEST_BYTES + 1).read_to_end(&mut bytes)?
+        file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?
     };
-    if bytes.len() as u64 > GREATEST_BYTES {
-        let greatest = format_bytes(GREATEST_BYTES);
+    if bytes.len() as u64 > MAX_BYTES {
+        let greatest = format_bytes(MAX_BYTES);
         return Err(io::Error::other(format!("expected the configuration of a kernel, found more than {greatest}")));
     }
     String::from_utf8(bytes).map_err(io::Error::other)
@@ -81,10 +81,10 @@ mod tests {
         let root = Root::open(directory.path()).unwrap();
         let (plain, gz) = ("/config-6.18", "/config.gz");
         let mut text = b"CONFIG_SECRETMEM=y\n".to_vec();
-        text.resize(GREATEST_BYTES as usize, b'\n');
+        text.resize(MAX_BYTES as usize, b'\n');
         for (path, of) in [(plain, &(|text: &[u8]| text.to_vec()) as &dyn Fn(&[u8]) -> Vec<u8>), (gz, &packed)] {
             fs::write(root.under(path), of(&text)).unwrap();
-            assert_eq!(content(&root, path).unwrap().len() as u64, GREATEST_BYTES);
+            assert_eq!(content(&root, path).unwrap().len() as u64, MAX_BYTES);
             fs::write(root.under(path), of(&[&text[..], b"\n"].concat())).unwrap();
             assert!(content(&root, path).unwrap_err().to_string().contains("found more than 8M"));
         }

@@ -27,7 +27,7 @@ impl MalformedLine {
 /// The highest end of user space: five levels on x86-64 and Sv57 on RISC-V have 56 bits, arm64 has 52 (LPA2).
 pub const MAX_USER_END: u64 = 1 << 56;
 /// The smallest base page of the 64-bit architectures.
-const SMALLEST_PAGE: u64 = 4096;
+const MIN_PAGE: u64 = 4096;
 /// The one page of the kernel that maps shows (x86-64, arch/x86/entry/vsyscall/vsyscall_64.c).
 const VSYSCALL: (&str, u64, u64) = ("[vsyscall]", 0xffff_ffff_ff60_0000, 0xffff_ffff_ff60_1000);
 
@@ -81,7 +81,7 @@ pub fn append(vmas: &mut Vec<Vma>, line: &str, path: &str) -> Result<(), Malform
 /// What was expected.
 pub fn parse_line(line: &str) -> Result<Vma, &'static str> {
     let vma = fields(line).ok_or(LINE)?;
-    let is_aligned = (vma.start | vma.end).is_multiple_of(SMALLEST_PAGE);
+    let is_aligned = (vma.start | vma.end).is_multiple_of(MIN_PAGE);
     let is_user = vma.end <= MAX_USER_END && vma.name != VSYSCALL.0;
     if is_aligned && (is_user || (vma.name.as_str(), vma.start, vma.end) == VSYSCALL) { Ok(vma) } else { Err(RANGE) }
 }

@@ -35,7 +35,7 @@ const CASES: [(&str, &str); 12] = [
     ("neoverse-n1", "contig-64k+thp"),
     ("rva23", "base-64k+thp"),
 ];
-const MOST_STEPS: usize = 200;
+const MAX_STEPS: usize = 200;
 
 /// The machines of the cases, read once.
 static MACHINES: LazyLock<Vec<Machine>> =
@@ -131,7 +131,7 @@ impl Bytes<'_> {
         let header = Header { emulator: Some(emulator).filter(|_| emulated), ..Header::of("fuzz") };
         let mut writer = Writer::new(Vec::new(), &header).expect("memory");
         let (mut order, mut runs) = (0, 0);
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let thread = u32::from(self.byte() % 2);
             match self.byte() % 4 {
                 _ if self.0.is_empty() => break,

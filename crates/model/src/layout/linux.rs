@@ -10,12 +10,12 @@ pub const STACK_BYTES: u64 = 8 << 20;
 /// The gap below a stack that grows, in base pages (`stack_guard_gap`).
 pub const STACK_GUARD_PAGES: u64 = 256;
 /// The minimum gap for a stack, with its randomisation (`SZ_128M` in `mmap_base`).
-pub const LEAST_GAP_BYTES: u64 = 128 << 20;
+pub const MIN_GAP_BYTES: u64 = 128 << 20;
 /// The end of user addresses (`TASK_SIZE` with four levels).
 pub const STACK_END: u64 = 0x7fff_ffff_f000;
 /// `mmap_base`: below the gap for a stack of 8M and its randomisation.
 #[cfg(test)]
-pub const MMAP_BASE: u64 = STACK_END - LEAST_GAP_BYTES;
+pub const MMAP_BASE: u64 = STACK_END - MIN_GAP_BYTES;
 /// The lowest address that can be mapped (the default of `vm.mmap_min_addr`).
 pub const LOWEST: u64 = 64 << 10;
 /// The maximum distance from an existing mapping at which an address counts as computed from it: the range of a near

@@ -8,7 +8,7 @@
 use trace::Image;
 
 use super::Scheme;
-use super::linux::{Home, LEAST_GAP_BYTES, PAGE, STACK_BYTES, STACK_END, STACK_GUARD_PAGES};
+use super::linux::{Home, MIN_GAP_BYTES, PAGE, STACK_BYTES, STACK_END, STACK_GUARD_PAGES};
 
 /// Number of pages by which the heap may begin behind its program, plus one (`randomize_page` with 1G).
 const HEAP_PAGES: u64 = (1 << 30) / PAGE;
@@ -78,7 +78,7 @@ impl Places {
 
     /// The places without randomisation.
     fn fixed(Home { base_bytes, huge_bytes, program, stack_end, vdso_bytes }: Home) -> Places {
-        let mmap_base = stack_end - LEAST_GAP_BYTES;
+        let mmap_base = stack_end - MIN_GAP_BYTES;
         Places { program, mmap_base, stack_end, heap_gap_bytes: 0, vdso_bytes, base_bytes, huge_bytes }
     }
 
@@ -90,7 +90,7 @@ impl Places {
         let stack_pages = 1 << bits.stack;
         // The gap covers the stack's maximum growth and its random offset (`stack_maxrandom_size`).
         let gap_bytes =
-            (STACK_BYTES + STACK_GUARD_PAGES * home.base_bytes + (stack_pages - 1) * PAGE).max(LEAST_GAP_BYTES);
+            (STACK_BYTES + STACK_GUARD_PAGES * home.base_bytes + (stack_pages - 1) * PAGE).max(MIN_GAP_BYTES);
         Places {
             program: home.program + below(1 << bits.mappings),
             mmap_base: home.stack_end - gap_bytes.next_multiple_of(home.base_bytes) - below(1 << bits.mappings),

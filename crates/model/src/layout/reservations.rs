@@ -11,7 +11,7 @@ use super::linux::{PAGE, pages};
 
 /// Smaller alignments are ignored: no simulated page or folio size depends on them, and ranges that are unmapped by
 /// chance look like them.
-const LEAST_BYTES: u64 = 64 << 10;
+const MIN_BYTES: u64 = 64 << 10;
 
 /// A mapping that is not in use yet, as far as its calls show.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +95,7 @@ impl Reservation {
         let (head, tail) = (kept.0 - begin, self.end - kept.1);
         let alignment = (head + tail).max(head + PAGE).next_power_of_two();
         // No program reserves more for an alignment than for the aligned part.
-        let is_for_alignment = head <= (self.end - begin) / 2 && alignment >= LEAST_BYTES;
+        let is_for_alignment = head <= (self.end - begin) / 2 && alignment >= MIN_BYTES;
         if !is_for_alignment || !kept.0.is_multiple_of(alignment) {
             return None;
         }

@@ -5,7 +5,7 @@ use ::policy::size::PageSize;
 use paging::Format;
 
 /// Number of base pages in the smallest anonymous folio (mm/huge_memory.c: order 2).
-pub(crate) const LEAST_FOLIO_PAGES: u64 = 4;
+pub(crate) const MIN_FOLIO_PAGES: u64 = 4;
 
 /// The sizes that a format has.
 pub(super) struct Shape {
@@ -44,7 +44,7 @@ impl Shape {
     /// The sizes that a kernel with these tables offers.
     pub fn as_offered(&self) -> PageSizes {
         let size = |bytes: u64| PageSize::new(bytes).expect("pages are powers of two");
-        let least = self.base_bytes * LEAST_FOLIO_PAGES;
+        let least = self.base_bytes * MIN_FOLIO_PAGES;
         let folios = std::iter::successors(Some(least), |bytes| Some(bytes * 2));
         PageSizes {
             base: size(self.base_bytes),

@@ -12,7 +12,7 @@ use super::error::ReplayError;
 use super::order::Feeder;
 use super::replayed::{Replayed, Unrecorded};
 use crate::layout::Change;
-use crate::simulation::MOST_PROCESSES;
+use crate::simulation::MAX_PROCESSES;
 
 /// The trace of a forked process, or of a program that a process executes.
 pub struct Child {
@@ -162,7 +162,7 @@ impl<'a> Family<'a> {
     fn next(&self) -> Option<usize> {
         let members = self.members.iter().enumerate().rev();
         let free = members.filter(|(_, member)| member.waits_for.is_none());
-        if self.members.len() >= MOST_PROCESSES {
+        if self.members.len() >= MAX_PROCESSES {
             // No further process can have a tag, so the youngest must end first.
             return free.map(|(index, _)| index).next();
         }
@@ -171,7 +171,7 @@ impl<'a> Family<'a> {
 
     /// The time up to which a process may continue before others must; no limit if only it can continue.
     fn until(&self, index: usize) -> u64 {
-        if self.members.len() >= MOST_PROCESSES {
+        if self.members.len() >= MAX_PROCESSES {
             return u64::MAX;
         }
         let others =
@@ -294,8 +294,8 @@ impl<'a> Family<'a> {
             if !self.met.insert(image) {
                 return Err(ReplayError::Again { process: image.process });
             }
-            if others >= MOST_PROCESSES {
-                return Err(ReplayError::Deep { most: MOST_PROCESSES });
+            if others >= MAX_PROCESSES {
+                return Err(ReplayError::Deep { most: MAX_PROCESSES });
             }
             let reader = Reader::new(from)?;
             self.belongs(reader.header(), image, parent)?;

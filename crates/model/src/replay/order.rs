@@ -17,7 +17,7 @@ use crate::simulation::Hashing;
 
 /// Maximum number of blocks of a thread that wait for events of other threads. If parts of a trace are missing they
 /// would wait forever.
-const MOST_WAITING: usize = 64;
+const MAX_WAITING: usize = 64;
 /// The addresses of recorded programs are below this; calls with such addresses can be moved.
 const ADDRESS_END: u64 = 1 << 56;
 // include/uapi/linux/sched.h
@@ -238,7 +238,7 @@ impl Feeder {
             }
             let waiting = self.threads.iter().map(|thread| thread.blocks.len()).max().unwrap_or(0);
             if self.times.front().is_some_and(|(time, _)| *time > until)
-                || !(at_end || waiting > MOST_WAITING)
+                || !(at_end || waiting > MAX_WAITING)
                 || !self.skip()
             {
                 return batch;

@@ -6,7 +6,7 @@ use super::pages::Pages;
 use super::slot::Slots;
 
 /// Maximum number of processes that can live at the same time: the number of tags.
-pub const MOST_PROCESSES: usize = 1 << (u64::BITS - TAG_SHIFT);
+pub const MAX_PROCESSES: usize = 1 << (u64::BITS - TAG_SHIFT);
 /// The lowest of the address bits that distinguish processes in TLBs and walk caches (PCID of x86, ASID of Arm and
 /// RISC-V); user addresses do not use these bits. When a process ends its entries are dropped, and a later process
 /// reuses its tag.
@@ -62,7 +62,7 @@ impl Lineage {
     /// The lowest unused tag.
     fn free_tag(&self) -> u64 {
         let is_used = |tag: u64| self.tag == tag || self.others.values().any(|other| other.tag == tag);
-        let mut tags = (0..MOST_PROCESSES as u64).map(|index| index << TAG_SHIFT);
+        let mut tags = (0..MAX_PROCESSES as u64).map(|index| index << TAG_SHIFT);
         tags.find(|tag| !is_used(*tag)).unwrap_or(0)
     }
 

@@ -3,10 +3,10 @@
 use trace::Kind;
 
 use super::slot::{LANES, READ_ONLY, Rest, Slot, Slots};
-use crate::walk::MOST_WALKS;
+use crate::walk::MAX_WALKS;
 
 /// Block size, in runs, while many lookups miss: each run has at most two lookups.
-pub const BLOCK: usize = MOST_WALKS / 2;
+pub const BLOCK: usize = MAX_WALKS / 2;
 
 /// One TLB lookup.
 #[derive(Clone, Copy, Debug)]
@@ -28,10 +28,10 @@ impl Lookup {
 pub struct Lookups {
     pub lookups: Vec<Lookup>,
     /// The first `misses` elements are the lookups that missed in the first level.
-    pub missed: [Lookup; MOST_WALKS],
+    pub missed: [Lookup; MAX_WALKS],
     pub misses: usize,
     /// The remaining data of those lookups.
-    pub rests: [Rest; MOST_WALKS],
+    pub rests: [Rest; MAX_WALKS],
     /// Whether lookups missed so often recently that it pays to look ahead.
     pub many: bool,
 }
@@ -41,9 +41,9 @@ impl Default for Lookups {
         let none = Lookup { slot: Slot::UNKNOWN, number: 0, lane: 0 };
         Lookups {
             lookups: Vec::new(),
-            missed: [none; MOST_WALKS],
+            missed: [none; MAX_WALKS],
             misses: 0,
-            rests: [Rest::default(); MOST_WALKS],
+            rests: [Rest::default(); MAX_WALKS],
             many: false,
         }
     }

@@ -10,7 +10,7 @@ use super::state::Simulation;
 impl Simulation {
     /// The running process has forked process `number`, which does not run yet. It gets a copy of the memory, or shares
     /// it (`CLONE_VM`); then its parent does not run before it has ended. At most
-    /// [`MOST_PROCESSES`](super::MOST_PROCESSES) processes can live at the same time.
+    /// [`MAX_PROCESSES`](super::MAX_PROCESSES) processes can live at the same time.
     pub fn fork(&mut self, number: u32, shares: bool) {
         if self.stopped.is_some() {
             return;

@@ -13,7 +13,7 @@ use super::scan::{Place, count_again};
 use super::swap_cache::CacheKey;
 use super::vma::{Backing, Vma};
 use crate::call::PROT_WRITE;
-use crate::policy::{Granule, LEAST_FOLIO_PAGES};
+use crate::policy::{Granule, MIN_FOLIO_PAGES};
 
 /// The state of a window.
 #[derive(Clone, Copy, Debug, Default)]
@@ -178,7 +178,7 @@ impl<F: Format> Paged<F> {
     /// its halves (`mthp_collapse`). Shared and swapped memory is not touched, and existing folios of the size are left
     /// unchanged.
     fn make_folios(&mut self, begin: u64, bytes: u64, most: u64, vma: Vma) -> Result<(), SpaceError> {
-        if vma.protection & PROT_WRITE == 0 || bytes < LEAST_FOLIO_PAGES * self.base {
+        if vma.protection & PROT_WRITE == 0 || bytes < MIN_FOLIO_PAGES * self.base {
             return Ok(());
         }
         if bytes == most || bytes < most && self.kernel.smaller_folios.contains(&bytes) {

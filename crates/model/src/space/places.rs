@@ -9,7 +9,7 @@ const TABLES_PA: Pa = Pa(MAX_MEMORY_BYTES);
 /// Address space for the tables of a process: more than any trace needs.
 pub(super) const TABLES_BYTES: u64 = 1 << 32;
 /// Number of processes whose tables have separate addresses. Caches cannot distinguish the tables of further processes.
-const MOST_TABLES: u32 = 16;
+const MAX_TABLES: u32 = 16;
 /// The address of the shared zero pages of every size.
 pub(super) const ZERO_PA: Pa = Pa(3 << 37);
 /// The address of the page cache.
@@ -19,7 +19,7 @@ pub(super) const FILES_BYTES: u64 = 1 << 39;
 
 /// The address of the tables of a process.
 pub(super) fn tables_pa(process: u32) -> Pa {
-    TABLES_PA + u64::from(process % MOST_TABLES) * TABLES_BYTES
+    TABLES_PA + u64::from(process % MAX_TABLES) * TABLES_BYTES
 }
 
 /// Whether an address is allocated memory.

@@ -4,7 +4,7 @@ use super::cost::Costs;
 use crate::kernel::Kernel;
 
 /// The minimum sleep, the unit of `scan_sleep_millisecs`.
-const LEAST_SLEEP_S: f64 = 0.001;
+const MIN_SLEEP_S: f64 = 0.001;
 
 /// The position and the time of the next scan.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,7 +34,7 @@ impl Scan {
     /// The number of scans that are due when the program has executed `instructions` instructions. It first wakes after
     /// one sleep.
     pub(super) fn due(&mut self, instructions: u64, kernel: &Kernel) -> u64 {
-        let sleep_s = kernel.khugepaged.scan_sleep_s.max(LEAST_SLEEP_S);
+        let sleep_s = kernel.khugepaged.scan_sleep_s.max(MIN_SLEEP_S);
         let sleep = (sleep_s * kernel.instructions_per_s).max(1.0) as u64;
         let first = self.next.max(sleep);
         let Some(since) = instructions.checked_sub(first) else { return 0 };

@@ -4,7 +4,7 @@
 pub const SET_SHIFTS: std::ops::Range<u32> = 0..12;
 
 /// Number of places of the deepest stacks.
-pub const MOST_DEPTH: usize = 128;
+pub const MAX_DEPTH: usize = 128;
 
 /// The stacks of one set count, each with `D` places, at least sixteen.
 #[derive(Clone, Debug)]
@@ -12,12 +12,12 @@ struct Stacks<const D: usize> {
     sets: Vec<[u32; D]>,
     mask: u32,
     /// How often a page was found at each depth; index `D` counts those that were not found.
-    found: [u64; MOST_DEPTH + 1],
+    found: [u64; MAX_DEPTH + 1],
 }
 
 impl<const D: usize> Stacks<D> {
     fn new(shift: u32) -> Stacks<D> {
-        Stacks { sets: vec![[0; D]; 1 << shift], mask: (1 << shift) - 1, found: [0; MOST_DEPTH + 1] }
+        Stacks { sets: vec![[0; D]; 1 << shift], mask: (1 << shift) - 1, found: [0; MAX_DEPTH + 1] }
     }
 
     /// Moves a page to the front of its set and returns its old depth, `D` if it was not there. The page must be at a
@@ -28,7 +28,7 @@ impl<const D: usize> Stacks<D> {
         if set[0] == key {
             return 0;
         }
-        const { assert!(N <= D && D <= MOST_DEPTH, "a stack is no deeper") };
+        const { assert!(N <= D && D <= MAX_DEPTH, "a stack is no deeper") };
         let Some(front) = set.first_chunk_mut::<N>() else { return D };
         let old = *front;
         let mut weight = 0;
@@ -126,7 +126,7 @@ pub enum OfDepth {
     D16(AllSets<16>),
     D32(AllSets<32>),
     D64(AllSets<64>),
-    D128(AllSets<MOST_DEPTH>),
+    D128(AllSets<MAX_DEPTH>),
 }
 
 /// Evaluates an expression with the stacks of a depth.

@@ -14,7 +14,7 @@ use crate::hashed::sha256;
 /// The default memory of a guest.
 const MEMORY_BYTES: u64 = 4 << 30;
 /// The minimum memory: a Debian kernel with a debug build of pagelab in its initramfs does not boot with less.
-const LEAST_BYTES: u64 = 512 << 20;
+const MIN_BYTES: u64 = 512 << 20;
 
 /// A kernel that can be booted.
 #[derive(Debug)]
@@ -153,8 +153,8 @@ pub fn of_boots(boots: &[Boot]) -> Result<Vec<Kernel>, Failure> {
 
 /// Fails if this host does not have this much memory available now.
 fn enough_memory(bytes: u64) -> Result<(), Failure> {
-    if bytes < LEAST_BYTES {
-        let (found, least) = (format_bytes(bytes), format_bytes(LEAST_BYTES));
+    if bytes < MIN_BYTES {
+        let (found, least) = (format_bytes(bytes), format_bytes(MIN_BYTES));
         return Err(Failure::Input(format!("memory of a guest: expected {least} or more, found {found}")));
     }
     let meminfo =
@@ -179,6 +179,6 @@ mod tests {
     fn too_little_and_too_much_memory_are_said() {
         assert!(enough_memory(1 << 20).unwrap_err().to_string().contains("expected 512M or more, found 1M"));
         assert!(enough_memory(1 << 60).unwrap_err().to_string().contains("give less with --memory"));
-        enough_memory(LEAST_BYTES).unwrap();
+        enough_memory(MIN_BYTES).unwrap();
     }
 }

@@ -117,7 +117,7 @@ impl Ended<'_> {
 
 /// Text on what a trace lacks if its recorder could not finish it.
 fn cut_off() -> String {
-    let most = count(pace::MOST_INSTRUCTIONS, "instruction");
+    let most = count(pace::MAX_INSTRUCTIONS, "instruction");
     format!("the trace is cut off: up to {most} of each thread are missing")
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use trace::executable::{Architecture, MOST_SCRIPTS};
+use trace::executable::{Architecture, MAX_SCRIPTS};
 
 /// Why a program cannot be recorded.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ pub enum RecordError {
         what: String,
     },
     /// The chain of script interpreters is too long.
-    #[error("{}: its interpreter is a script, and so are the next {}; expected a program", .0.display(), MOST_SCRIPTS)]
+    #[error("{}: its interpreter is a script, and so are the next {}; expected a program", .0.display(), MAX_SCRIPTS)]
     Scripts(PathBuf),
     /// The program has another instruction set than --arch requests.
     #[error("{}: a program for {found}; --arch asks for {expected}", path.display())]

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-use trace::executable::{Architecture, Begins, FIRST_BYTES, MOST_SCRIPTS, begins};
+use trace::executable::{Architecture, Begins, FIRST_BYTES, MAX_SCRIPTS, begins};
 use tracer::LaunchError;
 
 use super::PLUGIN_VARIABLE;
@@ -46,7 +46,7 @@ impl Program {
         let mut path = tracer::resolve(&name)?;
         let mut called = name;
         let mut arguments = command.get(1..).unwrap_or_default().to_vec();
-        for _ in 0..=MOST_SCRIPTS {
+        for _ in 0..=MAX_SCRIPTS {
             match begins(&first_bytes(&path)?) {
                 Begins::Program(architecture) => return Ok(Program { architecture, path, name: called, arguments }),
                 Begins::Foreign(what) => return Err(RecordError::Foreign { path, what }),

@@ -21,7 +21,7 @@ use crate::output::{can_be_written, print, terminal_width, write_page};
 /// The compared policies: base pages and PMD leaves.
 const POLICIES: [&str; 2] = ["base", "thp"];
 /// log2 of the smallest buffer in bytes; each further one is twice as large.
-const SMALLEST_SHIFT: u32 = 16;
+const MIN_SHIFT: u32 = 16;
 /// Loads per run: few, so that a run fits between two interrupts.
 const LOADS: u64 = 200_000;
 /// The number of runs. The fastest counts, because disturbances only add time.
@@ -49,7 +49,7 @@ pub struct Chase {
 }
 
 fn parse_largest(text: &str) -> Result<u64, WordError> {
-    parse_size_within(text, 1 << SMALLEST_SHIFT, model::chase::MAX_BYTES)
+    parse_size_within(text, 1 << MIN_SHIFT, model::chase::MAX_BYTES)
 }
 
 /// Why a chase could not be measured.
@@ -84,7 +84,7 @@ pub fn run(arguments: &Chase) -> Result<(), Failure> {
     let machine = machine(arguments.machine.as_deref(), &cpu)?;
     let mut notes = about_this_host(&machine, &cpu)?;
     let mut unmeasured = [None, None];
-    let sizes = (SMALLEST_SHIFT..64).map(|shift| 1 << shift).take_while(|bytes| *bytes <= arguments.largest);
+    let sizes = (MIN_SHIFT..64).map(|shift| 1 << shift).take_while(|bytes| *bytes <= arguments.largest);
     let points = sizes.map(|bytes| point(&machine, bytes, arguments.seed, &mut unmeasured));
     let points: Vec<Point> = points.collect::<Result<_, _>>()?;
     notes.extend(unmeasured.into_iter().flatten());

@@ -11,7 +11,7 @@ use super::describe::{address, attributes_document, count, grouped, hex, letters
 use super::level::short_name;
 
 /// The most lines per table.
-const MOST_RUNS: usize = 48;
+const MAX_RUNS: usize = 48;
 
 /// A memory range that is mapped uniformly.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Below {
         {
             return;
         }
-        if self.runs.len() < MOST_RUNS {
+        if self.runs.len() < MAX_RUNS {
             self.runs.push(run);
         } else {
             self.left_out += run.entries;

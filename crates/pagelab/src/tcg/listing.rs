@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::write;
 
 /// The most vCPUs of a QEMU machine; larger numbers would only cause a long loop.
-const MOST_CPUS: i64 = 4096;
+const MAX_CPUS: i64 = 4096;
 
 /// Arguments of `pagelab list tcg-regions`.
 #[derive(Clone, Debug, Args)]
@@ -24,11 +24,11 @@ pub struct TcgRegions {
           default_values = ["32", "64", "128", "256", "512", "1024", "2048"])]
     pub tb_size: Vec<u64>,
     /// vCPUs; several by commas
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=MOST_CPUS),
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=MAX_CPUS),
           default_values = ["1", "2", "4", "8", "16", "32", "64", "128"])]
     pub smp: Vec<u32>,
     /// vCPUs that could be plugged in (`-smp N,maxcpus=M`): these decide; default: as many as --smp
-    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=MOST_CPUS))]
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=MAX_CPUS))]
     pub max_cpus: Option<u32>,
     /// The version of QEMU from which on the rule holds
     #[arg(long, value_name = "VERSION", default_value = "6.1")]

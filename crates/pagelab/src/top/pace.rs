@@ -12,7 +12,7 @@ pub const PROMISE: &str = "1 % of a processor";
 /// The initial budget, in seconds of CPU time: the first frames inspect the existing processes.
 const START_S: f64 = 0.12;
 /// The largest budget, in seconds of CPU time. It prevents a burst after a long idle time.
-const MOST_KEPT_S: f64 = 0.15;
+const MAX_KEPT_S: f64 = 0.15;
 /// The part of an interval's budget that the frame itself may use.
 const FRAME_PART: f64 = 0.5;
 
@@ -49,13 +49,13 @@ impl Pace {
 
     /// Adds the budget for `seconds` of elapsed time.
     pub fn waited(&mut self, seconds: f64) {
-        self.kept_s = (self.kept_s + seconds * SHARE).min(MOST_KEPT_S);
+        self.kept_s = (self.kept_s + seconds * SHARE).min(MAX_KEPT_S);
     }
 
     /// Whether the budget allows inspecting a process with this expected cost. A process that costs more than the largest
     /// budget is inspected once the budget is full. That makes the budget negative, which delays further inspections.
     pub fn affords(&self, expected_s: f64) -> bool {
-        self.kept_s >= expected_s.min(MOST_KEPT_S)
+        self.kept_s >= expected_s.min(MAX_KEPT_S)
     }
 
     /// Charges the CPU time of an inspection.

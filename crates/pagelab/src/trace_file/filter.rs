@@ -10,7 +10,7 @@ use trace::{Builder, Chunk, Columns, Encoder, Event, LruFilter, Writer};
 
 /// The most events in a block for which it is divided. With more, the block is copied unchanged: blocks with few runs need
 /// more space than the removed runs save.
-const MOST_EVENTS: usize = 64;
+const MAX_EVENTS: usize = 64;
 
 /// The position of a block.
 pub struct Place {
@@ -74,7 +74,7 @@ impl Filtered {
     /// Errors of the file and the compressor.
     pub fn write<W: Write>(&mut self, writer: &mut Writer<W>, place: &Place, chunk: &Chunk) -> io::Result<Written> {
         let ends = self.ends(place, chunk.len());
-        if ends.len() > MOST_EVENTS {
+        if ends.len() > MAX_EVENTS {
             self.filter.forget();
             writer.skip_to(place.thread, place.number);
             writer.runs(place.thread, chunk, place.instructions)?;

@@ -185,14 +185,14 @@ struct Regions {
 }
 
 /// The most regions that are listed: Linux's default limit of mappings per process (`vm.max_map_count`).
-const MOST_REGIONS: usize = 65_530;
+const MAX_REGIONS: usize = 65_530;
 /// The most bytes of their names.
-const MOST_NAME_BYTES: usize = 16 << 20;
+const MAX_NAME_BYTES: usize = 16 << 20;
 
 impl Regions {
     fn add(&mut self, region: Region) {
         let name_bytes = self.name_bytes.saturating_add(region.name.len());
-        if self.first.len() < MOST_REGIONS && name_bytes <= MOST_NAME_BYTES {
+        if self.first.len() < MAX_REGIONS && name_bytes <= MAX_NAME_BYTES {
             self.name_bytes = name_bytes;
             self.first.push(region);
         } else {
@@ -391,9 +391,9 @@ mod tests {
     fn regions_of_any_number_are_counted_and_the_first_told() {
         let region = |name: &str| Region { address: 0, bytes: 1, protection: 0, name: name.to_owned() };
         let mut regions = Regions::default();
-        (0..MOST_REGIONS + 3).for_each(|_| regions.add(region("")));
-        assert_eq!((regions.first.len(), regions.others), (MOST_REGIONS, 3));
-        let (mut regions, long) = (Regions::default(), "x".repeat(MOST_NAME_BYTES / 2));
+        (0..MAX_REGIONS + 3).for_each(|_| regions.add(region("")));
+        assert_eq!((regions.first.len(), regions.others), (MAX_REGIONS, 3));
+        let (mut regions, long) = (Regions::default(), "x".repeat(MAX_NAME_BYTES / 2));
         (0..3).for_each(|_| regions.add(region(&long)));
         assert_eq!((regions.first.len(), regions.others), (2, 1));
     }

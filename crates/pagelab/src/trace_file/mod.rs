@@ -167,11 +167,11 @@ struct Damages {
 }
 
 /// The most damaged places that are listed.
-const MOST_DAMAGES: usize = 1000;
+const MAX_DAMAGES: usize = 1000;
 
 impl Damages {
     fn add(&mut self, damage: Damage) {
-        if self.first.len() < MOST_DAMAGES { self.first.push(damage) } else { self.others += 1 }
+        if self.first.len() < MAX_DAMAGES { self.first.push(damage) } else { self.others += 1 }
     }
 
     /// The number of damaged places.

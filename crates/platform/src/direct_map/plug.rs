@@ -15,7 +15,7 @@ use nix::unistd::{pipe2, read, write};
 /// Capacity of one pipe in bytes, if the kernel allows it: larger ones need large contiguous tables of their own.
 const PIPE_BYTES: i32 = 16 << 20;
 /// Minimum capacity of a pipe in bytes.
-const LEAST_PIPE_BYTES: i32 = 64 << 10;
+const MIN_PIPE_BYTES: i32 = 64 << 10;
 /// Bytes of one write.
 const STEP_BYTES: usize = 4 << 20;
 
@@ -84,7 +84,7 @@ impl Plug {
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (from, into) = pipe2(OFlag::O_NONBLOCK | OFlag::O_CLOEXEC)?;
     let mut bytes = PIPE_BYTES;
-    while bytes > LEAST_PIPE_BYTES && fcntl(&into, FcntlArg::F_SETPIPE_SZ(bytes)).is_err() {
+    while bytes > MIN_PIPE_BYTES && fcntl(&into, FcntlArg::F_SETPIPE_SZ(bytes)).is_err() {
         bytes /= 2;
     }
     Ok((from, into))

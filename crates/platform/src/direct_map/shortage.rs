@@ -7,7 +7,7 @@ use super::secret::SecretError;
 
 /// How often held memory is released for one page that the kernel cannot provide; if that does not help, the cause is not a
 /// shortage of memory.
-const MOST_SHORTAGES: u32 = 8;
+const MAX_SHORTAGES: u32 = 8;
 
 /// Why no page was provided.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +24,7 @@ pub(super) fn until_given<T>(
     mut let_go: impl FnMut() -> u64,
 ) -> Result<T, Shortage> {
     let mut freed_bytes = 0;
-    for _ in 0..MOST_SHORTAGES {
+    for _ in 0..MAX_SHORTAGES {
         match take() {
             Ok(taken) => return Ok(taken),
             Err(SecretError::NoPage { .. }) => {}

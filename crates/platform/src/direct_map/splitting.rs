@@ -18,16 +18,16 @@ use super::secret::{Secret, SecretError};
 use super::shortage::{Shortage, until_given};
 
 /// Memory that is left to other programs in addition to what the kernel keeps free for itself (MemAvailable already excludes
-/// that, mm/show_mem.c `si_mem_available`): this share of all memory, and at least [`LEAST_LEFT_BYTES`].
+/// that, mm/show_mem.c `si_mem_available`): this share of all memory, and at least [`MIN_LEFT_BYTES`].
 const LEFT_RATIO: f64 = 1.0 / 64.0;
 /// As above.
-const LEAST_LEFT_BYTES: u64 = 64 << 20;
+const MIN_LEFT_BYTES: u64 = 64 << 20;
 /// The most memory that a demotion with a limit holds; a limit is for trying a demotion out.
 pub(super) const LIMITED_HELD_BYTES: u64 = 256 << 20;
 /// The most rounds over all memory; between rounds the kernel moves memory that is in use.
-const MOST_ROUNDS: u32 = 4;
+const MAX_ROUNDS: u32 = 4;
 /// A round that adds less than this share of the direct map is the last.
-const LEAST_ROUND_RATIO: f64 = 0.005;
+const MIN_ROUND_RATIO: f64 = 0.005;
 /// The interval between checks of the leaves where all page tables must be dumped.
 const DUMP_INTERVAL: Duration = Duration::from_secs(2);
 /// Whether a limit may be reached, according to the last check and the frames that were hit since: a page splits at most one
@@ -180,8 +180,8 @@ impl<'a> Splitting<'a> {
             let began_with = self.leaves.of(self.goal.leaf);
             let stopped = self.round(listener);
             let added = self.leaves.of(self.goal.leaf).saturating_sub(began_with) as f64;
-            let is_worth_it = added >= LEAST_ROUND_RATIO * self.leaves.total_bytes() as f64;
-            if !matches!(stopped, Stopped::InUse { .. }) || !is_worth_it || self.round == MOST_ROUNDS {
+            let is_worth_it = added >= MIN_ROUND_RATIO * self.leaves.total_bytes() as f64;
+            if !matches!(stopped, Stopped::InUse { .. }) || !is_worth_it || self.round == MAX_ROUNDS {
                 return stopped;
             }
             self.let_go();
@@ -325,7 +325,7 @@ impl<'a> Splitting<'a> {
 
     fn left_bytes(&self) -> u64 {
         let all = self.leaves.total_bytes() as f64;
-        LEAST_LEFT_BYTES.max((all * LEFT_RATIO) as u64) + self.short_bytes
+        MIN_LEFT_BYTES.max((all * LEFT_RATIO) as u64) + self.short_bytes
     }
 }
 

@@ -68,7 +68,7 @@ struct Told(BTreeMap<(Cause, Vec<Cause>), (u64, Vec<String>)>);
 
 impl Told {
     /// The largest number of pieces of evidence kept for one cause.
-    const MOST_EVIDENCE: usize = 4;
+    const MAX_EVIDENCE: usize = 4;
 
     fn add(&mut self, cause: Cause, or: Vec<Cause>, bytes: u64, evidence: impl FnOnce() -> Vec<String>) {
         if bytes == 0 {
@@ -76,10 +76,10 @@ impl Told {
         }
         let (sum, told) = self.0.entry((cause, or)).or_default();
         *sum += bytes;
-        if told.len() < Told::MOST_EVIDENCE {
+        if told.len() < Told::MAX_EVIDENCE {
             let new = evidence().into_iter().filter(|line| !told.contains(line)).collect::<Vec<_>>();
             told.extend(new);
-            told.truncate(Told::MOST_EVIDENCE);
+            told.truncate(Told::MAX_EVIDENCE);
         }
     }
 

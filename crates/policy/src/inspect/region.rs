@@ -38,7 +38,7 @@ pub struct Region {
     pub win: Win,
     /// Why memory is below the target, largest first; empty where flags were not read ([`Sight::flags`](super::Sight::flags)).
     pub causes: Vec<Explained>,
-    /// The cuts between its mappings, in address order; at most [`Region::MOST_CUTS`] of them.
+    /// The cuts between its mappings, in address order; at most [`Region::MAX_CUTS`] of them.
     pub cuts: Vec<Cut>,
     /// Number of cuts.
     pub cut_count: u64,
@@ -78,7 +78,7 @@ impl Explained {
 
 impl Region {
     /// The largest number of cuts that are kept with their addresses.
-    pub const MOST_CUTS: usize = 64;
+    pub const MAX_CUTS: usize = 64;
 
     /// Length of the address range in bytes.
     pub fn length_bytes(&self) -> u64 {

@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use trace::executable::{Begins, FIRST_BYTES, MOST_SCRIPTS, begins};
+use trace::executable::{Begins, FIRST_BYTES, MAX_SCRIPTS, begins};
 
 use crate::exec::wanted::Wanted;
 use crate::request::Follow;
@@ -101,7 +101,7 @@ impl Program {
             self_named(&wanted.path, &follow.program).unwrap_or_else(|| OsString::from_vec(wanted.path.clone()).into());
         let mut name = wanted.arguments.first().cloned().unwrap_or_default();
         let mut arguments = wanted.arguments.get(1..).unwrap_or_default().to_vec();
-        for _ in 0..=MOST_SCRIPTS {
+        for _ in 0..=MAX_SCRIPTS {
             path = lasting(path)?;
             let file = opened(&path)?;
             match begins(&first_bytes(&file)?) {
@@ -217,7 +217,7 @@ fn has_interpreter(file: &File, sysroot: Option<&Path>) -> Result<(), Obstacle> 
 /// The dynamic linker of a 64-bit little-endian program (elf(5): `PT_INTERP`).
 fn interpreter(file: &File) -> io::Result<Option<PathBuf>> {
     const INTERPRETER: u32 = 3;
-    const MOST_BYTES: u64 = 4096;
+    const MAX_BYTES: u64 = 4096;
     let bytes = |offset: u64, count: usize| {
         let mut bytes = vec![0; count];
         file.read_exact_at(&mut bytes, offset).map(|()| bytes)
@@ -231,7 +231,7 @@ fn interpreter(file: &File) -> io::Result<Option<PathBuf>> {
         let entry = bytes(table.saturating_add(entry * entry_bytes), 56)?;
         let (offset, length) = (number(&entry, 8, 8), number(&entry, 32, 8));
         if number(&entry, 0, 4) as u32 == INTERPRETER {
-            let mut path = bytes(offset, length.min(MOST_BYTES) as usize)?;
+            let mut path = bytes(offset, length.min(MAX_BYTES) as usize)?;
             path.truncate(path.iter().position(|byte| *byte == 0).unwrap_or(path.len()));
             return Ok(Some(OsStr::from_bytes(&path).into()));
         }

@@ -122,7 +122,7 @@ impl Owned {
 
 /// The auxiliary vector behind the environment, on a stack whose used part begins in the page `used`: types and values.
 pub fn vector(stack: &Range<u64>, used: u64, contents: &impl GuestMemory) -> Option<Vec<(u64, u64)>> {
-    let mut bytes = vec![0; (stack.end - used.max(stack.start)).min(MOST_BYTES) as usize];
+    let mut bytes = vec![0; (stack.end - used.max(stack.start)).min(MAX_BYTES) as usize];
     let read = contents.read(used, &mut bytes);
     let words: Vec<u64> = bytes[..read].as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     // An entry of the program headers has 56 bytes in every 64-bit program (elf(5)).
@@ -134,7 +134,7 @@ pub fn vector(stack: &Range<u64>, used: u64, contents: &impl GuestMemory) -> Opt
 
 /// Arguments and environment have at most 6M (`_STK_LIM
 /// 4 * 3`, fs/exec.c).
-const MOST_BYTES: u64 = 6 << 20;
+const MAX_BYTES: u64 = 6 << 20;
 
 /// Bytes of an ELF file in memory, up to the end of its last page.
 fn elf_bytes(address: u64, contents: &impl GuestMemory) -> Option<u64> {

@@ -44,9 +44,9 @@ impl Stretch {
 /// The results of a call that did not touch memory: the call does not exist, or the memory does not.
 const NOTHING_DONE: [i64; 2] = [-(libc::ENOSYS as i64), -(libc::EFAULT as i64)];
 /// The most elements of an array of `struct iovec` (`UIO_MAXIOV`).
-const MOST_PARTS: u64 = 1024;
+const MAX_PARTS: u64 = 1024;
 /// More bytes than any structure whose length is an argument.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// The size of the program's buffer, for a call in which the kernel overwrites that size with the actual length. Must be read
 /// before the call.
@@ -121,11 +121,11 @@ impl<M: GuestMemory> Call<'_, M> {
                 None | Some(0) => 0,
                 Some(_) => bytes,
             },
-            Argument(index, each) => self.arguments[index].saturating_mul(each).min(MOST_BYTES),
-            Bits(index) => self.arguments[index].min(MOST_BYTES).div_ceil(64) * 8,
+            Argument(index, each) => self.arguments[index].saturating_mul(each).min(MAX_BYTES),
+            Bits(index) => self.arguments[index].min(MAX_BYTES).div_ceil(64) * 8,
             Pointed(index) => {
                 let said = self.memory.half(self.arguments[index]).map_or(0, u64::from);
-                said.min(self.room).min(MOST_BYTES)
+                said.min(self.room).min(MAX_BYTES)
             }
             Text => self.memory.text(address).len() as u64 + 1,
         }
@@ -138,7 +138,7 @@ impl<M: GuestMemory> Call<'_, M> {
     }
 
     fn vector(&mut self, array: u64, count: u64, store: bool) {
-        let count = count.min(MOST_PARTS);
+        let count = count.min(MAX_PARTS);
         self.push(array, 16 * count, false);
         let mut left = self.result as u64;
         for element in 0..count {
@@ -160,7 +160,7 @@ impl<M: GuestMemory> Call<'_, M> {
         let control = (field(32), field(40));
         self.push(header, 56, store);
         for (address, bytes) in [name, control] {
-            self.push(address, if address == 0 { 0 } else { bytes.min(MOST_BYTES) }, store);
+            self.push(address, if address == 0 { 0 } else { bytes.min(MAX_BYTES) }, store);
         }
         self.vector(array, count, store);
     }

@@ -180,7 +180,7 @@ fn nothing_is_recorded_outside_a_window() {
 fn a_chunk_is_taken_when_it_is_due() {
     let mut vcpu = vcpu(false);
     access(&mut vcpu, 0x1000, Kind::LOAD);
-    vcpu.current().count(pace::LEAST_INSTRUCTIONS);
+    vcpu.current().count(pace::MIN_INSTRUCTIONS);
     assert!(vcpu.empty(usize::MAX));
     assert_eq!(chunk(&mut vcpu, false).len(), 1);
     assert!(!vcpu.empty(usize::MAX));

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::Sweep;
 
 /// Maximum number of shades per line, each two columns wide.
-const MOST_SHADES: usize = 32;
+const MAX_SHADES: usize = 32;
 
 impl Sweep {
     /// The heat map of a page size for a terminal: a line per number of sets, a column per number of ways. A darker
@@ -20,7 +20,7 @@ impl Sweep {
         let (least, most) = (ways().min().unwrap_or(0), ways().max().unwrap_or(0));
         let columns = by_sets.values().map(Vec::len).max().unwrap_or(0);
         // A shade for each number of ways, or only for every n-th if a line would be too long.
-        let step = columns.div_ceil(MOST_SHADES).max(1);
+        let step = columns.div_ceil(MAX_SHADES).max(1);
         let every = if step > 1 { format!(", one in {step}") } else { String::new() };
         let mut text = format!("   sets  ways {least} to {most}{every}\n");
         for (sets, mut ways) in by_sets {

@@ -16,7 +16,7 @@ fn columns(line: &str) -> usize {
 #[test]
 fn every_line_fits() {
     let comparison = sample::comparison();
-    for width in LEAST_WIDTH..=GREATEST_WIDTH {
+    for width in MIN_WIDTH..=MAX_WIDTH {
         for line in render(&comparison, width).lines() {
             let single_word = !line.trim().trim_start_matches("- ").contains(' ');
             assert!(columns(line) <= width || single_word, "{width}: {line:?}");

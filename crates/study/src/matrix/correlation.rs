@@ -15,7 +15,7 @@ const MODELLED_WALKS: &str = "walks";
 /// Minimum number of workloads for a correlation.
 const LEAST: usize = 4;
 /// Minimum number of workloads for an interval.
-const LEAST_FOR_INTERVAL: usize = 6;
+const MIN_FOR_INTERVAL: usize = 6;
 
 /// The correlation between saved walks and saved time under a policy.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,7 +114,7 @@ fn ranks(values: &[f64]) -> Vec<f64> {
 }
 
 fn interval(rank: f64, of: usize) -> Option<(f64, f64)> {
-    if of < LEAST_FOR_INTERVAL || rank.abs() >= 1.0 {
+    if of < MIN_FOR_INTERVAL || rank.abs() >= 1.0 {
         return None;
     }
     let error = ((1.0 + rank * rank / 2.0) / (of as f64 - 3.0)).sqrt();

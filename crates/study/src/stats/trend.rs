@@ -8,7 +8,7 @@ use super::normal;
 use crate::comparison::Comparison;
 
 /// Minimum number of blocks for a trend.
-const LEAST_BLOCKS: usize = 8;
+const MIN_BLOCKS: usize = 8;
 
 /// The trend of a metric over the blocks of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -31,7 +31,7 @@ impl Trend {
 
     /// The trend of logarithms, each with its block number.
     pub(super) fn of_points(points: &[(u32, f64)]) -> Option<Trend> {
-        if points.len() < LEAST_BLOCKS {
+        if points.len() < MIN_BLOCKS {
             return None;
         }
         let mut slopes = Vec::new();

@@ -27,7 +27,7 @@ const ANON_NAME: u64 = 0;
 /// PIDFD_SELF_THREAD and PIDFD_SELF_THREAD_GROUP (include/uapi/linux/pidfd.h), since Linux 6.14.
 const SELF_DESCRIPTORS: [i32; 2] = [-10000, -10001];
 /// UIO_MAXIOV (include/uapi/linux/uio.h).
-const MOST_PARTS: u64 = 1024;
+const MAX_PARTS: u64 = 1024;
 
 /// Serves a watched call and resumes its task.
 pub fn serve(context: &mut CallContext, space: &mut Space, mut paused: Paused) -> Result<(), Lost> {
@@ -99,7 +99,7 @@ fn fork(stopped: &Stopped) -> Option<Call> {
 /// process_madvise on the process itself: each part is served like a madvise.
 fn process_madvise(stopped: &mut Stopped, space: &mut Space) -> Result<Outcome, Lost> {
     let [descriptor, vector, parts, advice, flags, _] = stopped.paused.arguments();
-    if !is_own_process(stopped, descriptor as i32)? || parts > MOST_PARTS {
+    if !is_own_process(stopped, descriptor as i32)? || parts > MAX_PARTS {
         return Ok(Outcome::Pass); // other processes accept only hints, or the kernel refuses the call
     }
     let mut bytes = vec![0u8; parts as usize * size_of::<libc::iovec>()];

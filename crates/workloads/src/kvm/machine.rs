@@ -173,7 +173,7 @@ impl Machine {
     /// KVM refuses.
     pub fn clear_log(&mut self, chunk_pages: Option<u64>) -> Result<Duration, KvmError> {
         let clear = |slot: &Slot| {
-            chunks(slot.pages, chunk_pages.unwrap_or(LARGEST_CHUNK)).try_for_each(|(first, pages)| {
+            chunks(slot.pages, chunk_pages.unwrap_or(MAX_CHUNK)).try_for_each(|(first, pages)| {
                 let cleared = calls::clear_dirty_log(&self.vm, slot.number, first, pages, &slot.bitmap[words(first)..]);
                 cleared.map_err(|error| KvmError::refused("KVM_CLEAR_DIRTY_LOG", error))
             })
@@ -245,7 +245,7 @@ impl Machine {
 }
 
 /// The most pages that one KVM_CLEAR_DIRTY_LOG accepts, in whole words of the log (`num_pages` has 32 bits).
-const LARGEST_CHUNK: u64 = (u32::MAX as u64) / 64 * 64;
+const MAX_CHUNK: u64 = (u32::MAX as u64) / 64 * 64;
 
 /// Times `calls` of KVM. Directly before, the thread makes an ioctl that ends where a driver would be called. The code path of an
 /// ioctl into the kernel is cold after the guest has run and takes a fifth of the shortest calls; this brings it into the

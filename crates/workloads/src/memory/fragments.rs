@@ -25,13 +25,13 @@ const NEAR_RATIO: f64 = 0.005;
 /// Bytes that are mapped and filled before the remaining free blocks are checked again.
 const PIECE_BYTES: u64 = 64 << 20;
 /// The least memory that is left alone; other running programs need some.
-const LEAST_RESERVE_BYTES: u64 = 256 << 20;
+const MIN_RESERVE_BYTES: u64 = 256 << 20;
 /// The part of all memory that is left alone, as its reciprocal: one thirty-second.
 const RESERVE_PART: u64 = 32;
 /// The number of passes; other programs free and take memory in the meantime, so one pass may not be enough.
-const MOST_PASSES: u32 = 3;
+const MAX_PASSES: u32 = 3;
 /// Number of pages put into a pipe by one call (UIO_MAXIOV, include/uapi/linux/uio.h).
-const MOST_AT_ONCE: usize = 1024;
+const MAX_AT_ONCE: usize = 1024;
 /// Bits 15 and 16 of /proc/kpageflags, COMPOUND_HEAD and COMPOUND_TAIL: the page is part of a large folio
 /// (include/uapi/linux/kernel-page-flags.h).
 const COMPOUND: u64 = 1 << 15 | 1 << 16;
@@ -162,7 +162,7 @@ impl Fragments {
         let before = FreeMemory::now(degree.block)?;
         let goal_ratio = f64::from(degree.percent.min(100)) / 100.0 - NEAR_RATIO;
         let mut fragments = Fragments { pipes: Vec::new(), pages: 0, before, after: before };
-        for _ in 0..MOST_PASSES {
+        for _ in 0..MAX_PASSES {
             if fragments.after.fragmented_ratio() >= goal_ratio {
                 break;
             }
@@ -237,7 +237,7 @@ fn reserve_bytes() -> Result<u64, FragmentsError> {
         expected: "a line MemTotal",
         found: text.lines().next().unwrap_or_default().to_string(),
     })?;
-    Ok((total * 1024 / RESERVE_PART).max(LEAST_RESERVE_BYTES))
+    Ok((total * 1024 / RESERVE_PART).max(MIN_RESERVE_BYTES))
 }
 
 /// A base page that was allocated.
@@ -314,7 +314,7 @@ fn hold(pages: &[u64]) -> Result<Vec<(OwnedFd, OwnedFd)>, FragmentsError> {
         expected: "a number of bytes",
         found: found.clone(),
     })?;
-    let slots = (room / base_page().bytes() as usize).clamp(1, MOST_AT_ONCE);
+    let slots = (room / base_page().bytes() as usize).clamp(1, MAX_AT_ONCE);
     // Two descriptors for each pipe.
     let refused = |step| move |error: nix::Error| FragmentsError::Refused { step, source: error.into() };
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(refused("getrlimit"))?;

@@ -1,6 +1,6 @@
 //! The choice of geometries for a sweep.
 
-use model::tlb_geometry::{MOST_WAYS, SET_SHIFTS};
+use model::tlb_geometry::{MAX_WAYS, SET_SHIFTS};
 use policy::size::{SizeError, format_bytes, parse_bytes};
 use results::simulation::TlbGeometry;
 
@@ -34,7 +34,7 @@ pub enum ChosenError {
     #[error("expected powers of two from 1 to {most}, as 16..{most} or 64, found {0:?}", most = most_sets())]
     Sets(String),
     /// The argument is not a valid number or range of ways.
-    #[error("expected 1 to {MOST_WAYS}, as 4..8 or 8, found {0:?}")]
+    #[error("expected 1 to {MAX_WAYS}, as 4..8 or 8, found {0:?}")]
     Ways(String),
     /// The argument is not a size.
     #[error(transparent)]
@@ -102,7 +102,7 @@ pub fn parse_sets(text: &str) -> Result<Range, ChosenError> {
 
 /// Parses numbers of ways: `4..8` or `8`.
 pub fn parse_ways(text: &str) -> Result<Range, ChosenError> {
-    let fits = |ways: u32| (1..=MOST_WAYS).contains(&ways);
+    let fits = |ways: u32| (1..=MAX_WAYS).contains(&ways);
     parse_range(text, fits).ok_or_else(|| ChosenError::Ways(text.to_owned()))
 }
 

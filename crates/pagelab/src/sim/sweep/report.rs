@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use super::super::swept::{Swept, footprint_documents};
 
 /// The most columns of ways in a table; JSON and HTML have all.
-const MOST_COLUMNS: usize = 6;
+const MAX_COLUMNS: usize = 6;
 /// The ways that a table prefers if there are more than fit, in addition to the fewest and the most.
-const SHOWN_WAYS: [u32; MOST_COLUMNS] = [1, 2, 4, 8, 12, 15];
+const SHOWN_WAYS: [u32; MAX_COLUMNS] = [1, 2, 4, 8, 12, 15];
 /// As [`SHOWN_WAYS`], for more than 16 ways.
-const SHOWN_OF_MANY: [u32; MOST_COLUMNS] = [1, 4, 8, 16, 32, 64];
+const SHOWN_OF_MANY: [u32; MAX_COLUMNS] = [1, 4, 8, 16, 32, 64];
 
 /// The document of a trace in `pagelab.sim-sweep/1`.
 pub fn document(file: &Path, swept: &Swept) -> Value {
@@ -78,7 +78,7 @@ fn of_size(sweep: &Sweep, page_bytes: u64, width: usize) -> String {
 
 /// The numbers of ways that fit into a table: all, or the fewest, the most, and common ones.
 fn shown(ways: &[u32]) -> Vec<u32> {
-    if ways.len() <= MOST_COLUMNS {
+    if ways.len() <= MAX_COLUMNS {
         return ways.to_vec();
     }
     let ends = [ways.first(), ways.last()];

@@ -108,12 +108,12 @@ enum ModeName {
 }
 
 /// The size limit of a slot: its tables need 4G with 4K pages.
-const MOST_BYTES: u64 = 2 << 40;
+const MAX_BYTES: u64 = 2 << 40;
 
 /// Runs `pagelab table split`.
 pub fn run(arguments: &Split) -> Result<(), Failure> {
-    if arguments.bytes > MOST_BYTES {
-        let (asked, most) = (size(arguments.bytes.into()), size(MOST_BYTES.into()));
+    if arguments.bytes > MAX_BYTES {
+        let (asked, most) = (size(arguments.bytes.into()), size(MAX_BYTES.into()));
         return Err(Failure::Input(format!("--bytes {asked}: expected at most {most}, whose tables take 4G")));
     }
     let cases = cases(arguments)?;

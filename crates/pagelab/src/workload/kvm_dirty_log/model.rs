@@ -18,7 +18,7 @@ pub const VARIANTS: [Variant; 2] = [Variant::Vanilla, Variant::SkipPages];
 /// The number of timed rounds per variant.
 const ROUNDS: u32 = 5;
 /// The size limit of a slot: its tables need 4G with 4K pages.
-const MOST_BYTES: u64 = 2 << 40;
+const MAX_BYTES: u64 = 2 << 40;
 /// The number of IPA bits: KVM's default.
 const IPA_BITS: u8 = 40;
 /// The address of the slot: the start of guest memory on QEMU's machine `virt`.
@@ -71,7 +71,7 @@ fn one(arguments: &Arguments, granule: Granule, backing: Backing) -> Result<Meas
         Some(bytes) if sizes.contains(&bytes) => bytes,
         _ => sizes.last().copied().unwrap_or_default(),
     };
-    if arguments.bytes > MOST_BYTES {
+    if arguments.bytes > MAX_BYTES {
         return Err(Unmodelled::TooLarge(arguments.bytes));
     }
     let mode = match arguments.mode {

@@ -32,7 +32,7 @@ use emulator::Emulator;
 use guest::{Guest, Until};
 
 /// The most vCPUs of QEMU's arm64 machine (`virt` with a GICv3).
-const MOST_CPUS: u32 = 512;
+const MAX_CPUS: u32 = 512;
 
 /// Arguments of `tcg-boot`.
 #[derive(Clone, Debug, clap::Args)]
@@ -41,11 +41,11 @@ pub struct Arguments {
     #[arg(long, value_name = "SIZE", default_value = "1024", value_parser = parse_tb_size)]
     tb_size: u64,
     /// vCPUs
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=MOST_CPUS as i64))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=MAX_CPUS as i64))]
     smp: u32,
     /// vCPUs that could be plugged in; they decide how the buffer is divided (`pagelab list tcg-regions`): with
     /// 1G, 64 gives regions of 2M and 32 of 4M. Default: as many as --smp
-    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=MOST_CPUS as i64))]
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=MAX_CPUS as i64))]
     max_cpus: Option<u32>,
     /// Regions of this size, by the least --max-cpus that gives them; the size of the buffer is one region
     #[arg(long, value_name = "SIZE", conflicts_with = "max_cpus", value_parser = arguments::size)]
@@ -195,9 +195,9 @@ fn max_cpus(arguments: &Arguments) -> Result<u32, WorkloadError> {
     let Some(region_bytes) = arguments.regions else { return Ok(arguments.max_cpus.unwrap_or(arguments.smp)) };
     let stride =
         |cpus| Layout::of(Rule::From6_1, arguments.tb_size, cpus, base_page()).ok().map(|one| one.stride_bytes);
-    let found = (arguments.smp..=MOST_CPUS).find(|cpus| stride(*cpus) == Some(region_bytes));
+    let found = (arguments.smp..=MAX_CPUS).find(|cpus| stride(*cpus) == Some(region_bytes));
     found.ok_or_else(|| {
-        let mut sizes: Vec<u64> = (arguments.smp..=MOST_CPUS).filter_map(stride).collect();
+        let mut sizes: Vec<u64> = (arguments.smp..=MAX_CPUS).filter_map(stride).collect();
         sizes.dedup();
         let sizes: Vec<String> = sizes.into_iter().filter(|size| size.is_power_of_two()).map(format_bytes).collect();
         let buffer = format_bytes(arguments.tb_size);

@@ -13,7 +13,7 @@ use crate::text::{command_line, date_time, escape, printable};
 use strip::{Filling, Scale, strip};
 
 /// Maximum number of regions drawn: those with the most memory.
-const MOST_DRAWN: usize = 48;
+const MAX_DRAWN: usize = 48;
 /// Regions of one cell are drawn only if there are at most this many.
 const FEW_REGIONS: usize = 6;
 
@@ -128,7 +128,7 @@ fn map_of(shown: &[&Region], setting: &Setting) -> String {
     }
     drawn.sort_by_key(|region| std::cmp::Reverse((region.windows.len() > 1, region.resident_bytes())));
     let of_cells = drawn.iter().filter(|region| region.windows.len() > 1).count();
-    let left = drawn.split_off(drawn.len().min(MOST_DRAWN).min(of_cells.max(FEW_REGIONS)));
+    let left = drawn.split_off(drawn.len().min(MAX_DRAWN).min(of_cells.max(FEW_REGIONS)));
     drawn.sort_by_key(|region| region.start);
     let scale = Scale::of(&drawn, window);
     let strips: String = drawn.iter().enumerate().map(|(at, region)| strip_of(region, scale, at)).collect();

@@ -5,7 +5,7 @@ use policy::inspect::{Region, Window};
 use policy::size::PageSize;
 
 /// Maximum number of cells of all regions, except those drawn window by window.
-const MOST_CELLS: u64 = 4096;
+const MAX_CELLS: u64 = 4096;
 /// Up to this many windows, each window is a cell, however large other regions are.
 const FEW_WINDOWS: usize = 256;
 /// An empty stretch of more cells than this is collapsed.
@@ -69,12 +69,12 @@ pub enum Part {
 }
 
 impl Scale {
-    /// The smallest cell with which all regions together have at most [`MOST_CELLS`].
+    /// The smallest cell with which all regions together have at most [`MAX_CELLS`].
     pub fn of(regions: &[&Region], window: PageSize) -> Scale {
         let mut scale = Scale { window, windows: 1 };
         let many = || regions.iter().filter(|region| region.windows.len() > FEW_WINDOWS);
         let cells = |scale: Scale| -> u64 { many().map(|region| cells(region, scale)).sum() };
-        while cells(scale) > MOST_CELLS && scale.windows < 1 << 30 {
+        while cells(scale) > MAX_CELLS && scale.windows < 1 << 30 {
             scale.windows *= 2;
         }
         scale

@@ -12,7 +12,7 @@ use crate::inspection::words::sizes;
 use crate::text::escape;
 
 /// Maximum number of regions in the table; the page says how many more there are.
-const MOST_REGIONS: usize = 500;
+const MAX_REGIONS: usize = 500;
 
 fn head(names: &[(&str, bool)]) -> String {
     let head = |(name, number): &(&str, bool)| {
@@ -117,9 +117,9 @@ pub fn causes(causes: &[Explained], caption: &str) -> String {
 pub fn regions(shown: &[&Region]) -> String {
     let mut sorted = shown.to_vec();
     sorted.sort_by_key(|region| std::cmp::Reverse((region.win.bytes, region.resident_bytes())));
-    let rows: String = sorted.iter().take(MOST_REGIONS).map(|region| region_row(region)).collect();
-    let rest: u64 = sorted.iter().skip(MOST_REGIONS).map(|region| region.resident_bytes()).sum();
-    let more = match sorted.len().saturating_sub(MOST_REGIONS) {
+    let rows: String = sorted.iter().take(MAX_REGIONS).map(|region| region_row(region)).collect();
+    let rest: u64 = sorted.iter().skip(MAX_REGIONS).map(|region| region.resident_bytes()).sum();
+    let more = match sorted.len().saturating_sub(MAX_REGIONS) {
         0 => String::new(),
         more => format!("<p>{more} smaller regions are left out; {} of them are present.</p>\n", format_bytes(rest)),
     };

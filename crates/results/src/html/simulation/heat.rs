@@ -11,7 +11,7 @@ const LEFT: f64 = 64.0;
 const TOP: f64 = 26.0;
 const LINE: f64 = 22.0;
 /// Maximum number of labels for ways above a map.
-const MOST_NUMBERS: usize = 24;
+const MAX_NUMBERS: usize = 24;
 
 /// The map of one page size: sets as rows, ways as columns.
 pub(super) fn map(sweep: &Sweep, page_bytes: u64, id: &str) -> String {
@@ -28,7 +28,7 @@ pub(super) fn map(sweep: &Sweep, page_bytes: u64, id: &str) -> String {
     let mut figure = Figure::new(id, &title, &description, TOP + LINE * sets.len() as f64 + 2.0);
     figure.text("axis", (0.0, 15.0), Anchor::Start, "sets \\ ways");
     // As many labels as fit next to each other.
-    let step = ways.len().div_ceil(MOST_NUMBERS).max(1);
+    let step = ways.len().div_ceil(MAX_NUMBERS).max(1);
     for (at, count) in ways.iter().enumerate().step_by(step) {
         figure.text("tick", (LEFT + cell * (at as f64 + 0.5), 15.0), Anchor::Middle, &count.to_string());
     }
