@@ -6,7 +6,7 @@ use std::io::{self, BufRead};
 use host::maps::{self, MalformedLine, Vma, VmaKind};
 use host::read::{escaped_line, next_line};
 use policy::census::{Backing, Census, Folio, Mapping};
-use policy::inspect::{Told, VmFlags};
+use policy::inspect::{SmapsInfo, VmFlags};
 use policy::size::PageSize;
 
 use super::CensusError;
@@ -78,12 +78,12 @@ impl SmapsEntry {
     }
 
     /// The facts about a mapping that an inspection uses.
-    pub fn told(&self) -> Told {
+    pub fn told(&self) -> SmapsInfo {
         let (ksm_bytes, anonymous) = (self.bytes(Sum::Ksm), self.bytes(Sum::Anonymous));
         // File pages and pages merged by KSM are shared for reasons other than a fork.
         let is_anonymous = matches!(self.vma.kind(), VmaKind::Anonymous | VmaKind::Stack);
         let shared = self.bytes(Sum::SharedClean) + self.bytes(Sum::SharedDirty);
-        Told {
+        SmapsInfo {
             flags: VmFlags::of(&self.flags),
             thp_eligible: self.thp_eligible,
             hugetlb: self.hugetlb(),

@@ -15,8 +15,8 @@ pub(crate) use self::shape::MIN_FOLIO_PAGES;
 use self::shape::Shape;
 
 use crate::kernel::Kernel;
-use crate::lack::Lack;
 use crate::machine::{Architecture, Machine, TableFormat};
+use crate::missing_feature::MissingFeature;
 
 /// A policy for a model machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -167,7 +167,7 @@ impl Plan {
     /// # Errors
     /// The machine has no such pages.
     pub fn new(policy: &ModelPolicy, machine: &Machine) -> Result<Plan, Unsupported> {
-        let refused = |lack: Lack| Unsupported {
+        let refused = |lack: MissingFeature| Unsupported {
             machine: machine.name.clone(),
             policy: policy.to_string(),
             reason: lack.to_string(),
@@ -182,7 +182,7 @@ impl Plan {
             }
         };
         let has_thp = policy.has_thp_first() || matches!(granule, Granule::Thp(_));
-        let pmd_leaf = || shape.pmd_bytes.ok_or_else(|| Lack::PmdLeaf(format.name.clone()));
+        let pmd_leaf = || shape.pmd_bytes.ok_or_else(|| MissingFeature::PmdLeaf(format.name.clone()));
         let thp_bytes = has_thp.then(pmd_leaf).transpose().map_err(refused)?;
         let mechanism = Mechanism::of(asked, &shape.as_offered());
         let (base_bytes, pmd_bytes) = (shape.base_bytes, shape.pmd_bytes);
@@ -205,7 +205,7 @@ impl Plan {
     ///
     /// # Errors
     /// The missing feature, and what is possible instead.
-    pub(crate) fn admits_kernel(&self, kernel: &Kernel) -> Result<(), Lack> {
+    pub(crate) fn admits_kernel(&self, kernel: &Kernel) -> Result<(), MissingFeature> {
         self.admits_folios(&kernel.smaller_folios)?;
         self.admits_missing(kernel)
     }
@@ -220,31 +220,35 @@ impl Plan {
 
     /// A kernel uses the largest enabled folios first. So further folios must be smaller than those of the policy;
     /// otherwise they would replace the policy's folios instead of being a fallback.
-    fn admits_folios(&self, further: &[u64]) -> Result<(), Lack> {
+    fn admits_folios(&self, further: &[u64]) -> Result<(), MissingFeature> {
         let Granule::Mthp(bytes) = self.granule else { return Ok(()) };
         let least = self.base_bytes * MIN_FOLIO_PAGES;
         match further.iter().find(|size| !(least..=bytes).contains(size)) {
             None => Ok(()),
-            Some(size) if *size > bytes => Err(Lack::LargerFolios { further_bytes: *size, policy_bytes: bytes }),
-            Some(size) => {
-                Err(Lack::SmallerFolios { bytes: *size, least_bytes: least, format: self.format.name.clone() })
+            Some(size) if *size > bytes => {
+                Err(MissingFeature::LargerFolios { further_bytes: *size, policy_bytes: bytes })
             }
+            Some(size) => Err(MissingFeature::SmallerFolios {
+                bytes: *size,
+                least_bytes: least,
+                format: self.format.name.clone(),
+            }),
         }
     }
 
     /// As in `max_ptes_none_store` (mm/khugepaged.c), which accepts up to `HPAGE_PMD_NR - 1`.
-    fn admits_missing(&self, kernel: &Kernel) -> Result<(), Lack> {
+    fn admits_missing(&self, kernel: &Kernel) -> Result<(), MissingFeature> {
         let scanned = self.scanned_bytes(kernel);
         let Some((bytes, found)) = scanned.zip(kernel.khugepaged.max_ptes_none) else { return Ok(()) };
         let most = bytes / self.base_bytes - 1;
         if found <= most {
             return Ok(());
         }
-        Err(Lack::MaxPtesNone { most, format: self.format.name.clone(), found })
+        Err(MissingFeature::MaxPtesNone { most, format: self.format.name.clone(), found })
     }
 }
 
-fn format_for(policy: &ModelPolicy, machine: &Machine) -> Result<TableFormat, Lack> {
+fn format_for(policy: &ModelPolicy, machine: &Machine) -> Result<TableFormat, MissingFeature> {
     let ModelPolicy::BasePage { size, .. } = policy else { return Ok(machine.usual_format().clone()) };
     machine.format_with(size.bytes()).cloned().ok_or_else(|| {
         let mut has: Vec<String> = Vec::new();
@@ -253,11 +257,16 @@ fn format_for(policy: &ModelPolicy, machine: &Machine) -> Result<TableFormat, La
                 has.push(name);
             }
         }
-        Lack::BasePages { size: *size, has: has.join(", ") }
+        MissingFeature::BasePages { size: *size, has: has.join(", ") }
     })
 }
 
-fn granule(policy: &ModelPolicy, shape: &Shape, format: &str, architecture: Architecture) -> Result<Granule, Lack> {
+fn granule(
+    policy: &ModelPolicy,
+    shape: &Shape,
+    format: &str,
+    architecture: Architecture,
+) -> Result<Granule, MissingFeature> {
     let format = || format.to_owned();
     let kernel = match policy {
         ModelPolicy::Kernel(policy) => policy.granularity,
@@ -266,33 +275,33 @@ fn granule(policy: &ModelPolicy, shape: &Shape, format: &str, architecture: Arch
             return if shape.leaves.contains(&size.bytes()) {
                 Ok(Granule::Direct(size.bytes()))
             } else {
-                Err(Lack::Leaves { format: format(), has: listed(&shape.leaves) })
+                Err(MissingFeature::Leaves { format: format(), has: listed(&shape.leaves) })
             };
         }
         ModelPolicy::Contig64k { .. } => {
             return match shape.group_bytes {
                 Some(bytes) if bytes == 64 << 10 => Ok(Granule::Contig64k),
-                Some(bytes) => Err(Lack::Groups { format: format(), bytes }),
-                None => Err(Lack::NoGroups { format: format(), architecture: architecture.name() }),
+                Some(bytes) => Err(MissingFeature::Groups { format: format(), bytes }),
+                None => Err(MissingFeature::NoGroups { format: format(), architecture: architecture.name() }),
             };
         }
     };
     match kernel {
-        Granularity::Default => Err(Lack::Settings),
+        Granularity::Default => Err(MissingFeature::Settings),
         Granularity::Base => Ok(Granule::Base),
-        Granularity::Thp => shape.pmd_bytes.map(Granule::Thp).ok_or_else(|| Lack::PmdLeaf(format())),
+        Granularity::Thp => shape.pmd_bytes.map(Granule::Thp).ok_or_else(|| MissingFeature::PmdLeaf(format())),
         Granularity::Mthp(size) => {
             let most = shape.pmd_bytes.unwrap_or(u64::MAX);
             let least = shape.base_bytes * MIN_FOLIO_PAGES;
             if size.bytes() >= least && size.bytes() < most {
                 Ok(Granule::Mthp(size.bytes()))
             } else {
-                Err(Lack::Folios { least_bytes: least, most_bytes: most / 2, format: format() })
+                Err(MissingFeature::Folios { least_bytes: least, most_bytes: most / 2, format: format() })
             }
         }
         Granularity::Hugetlb(size) if shape.hugetlb.contains(&size.bytes()) => Ok(Granule::Hugetlb(size.bytes())),
-        Granularity::Hugetlb(_) => Err(Lack::Hugetlb { has: listed(&shape.hugetlb), format: format() }),
-        Granularity::DirectMap(_) => Err(Lack::KernelAccesses),
+        Granularity::Hugetlb(_) => Err(MissingFeature::Hugetlb { has: listed(&shape.hugetlb), format: format() }),
+        Granularity::DirectMap(_) => Err(MissingFeature::KernelAccesses),
     }
 }
 

@@ -85,13 +85,13 @@ pub enum Call {
         /// Length in bytes.
         bytes: u64,
         /// Which kind of call it is.
-        deed: Deed,
+        deed: RangeOperation,
     },
 }
 
 /// The kind of a [`Call::OnRange`]: calls on a range that have no variant of their own in [`Call`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum RangeOperation {
     /// `mlock`, `mlock2`.
     Lock,
     /// `munlock`.

@@ -38,10 +38,10 @@ impl Extent {
     }
 
     /// Whether memory that this call gives back is examined.
-    pub fn has(self, going: &Going, call: &Call) -> bool {
+    pub fn has(self, going: &Removal, call: &Call) -> bool {
         match (going, call) {
-            (Going::Unmapped(start, end), Call::Munmap { .. }) => self.has_unmap(end - start),
-            (Going::Dropped(start, end), Call::Madvise { advice, .. }) => self.has_drop(end - start, *advice),
+            (Removal::Unmapped(start, end), Call::Munmap { .. }) => self.has_unmap(end - start),
+            (Removal::Dropped(start, end), Call::Madvise { advice, .. }) => self.has_drop(end - start, *advice),
             _ => self.has_others(),
         }
     }
@@ -52,7 +52,7 @@ pub const DROPS: [u64; 4] = [madv::DONTNEED, madv::DONTNEED_LOCKED, madv::FREE, 
 
 /// What a call does to a range: its first address and the address after the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Going {
+pub enum Removal {
     /// The range is unmapped, with its content.
     Unmapped(u64, u64),
     /// The content is dropped; the range stays mapped.
@@ -61,14 +61,14 @@ pub enum Going {
     Freed(u64, u64),
 }
 
-impl Going {
+impl Removal {
     /// What a call gives back. For brk this is `None`: the effect depends on the current end of the heap.
-    pub fn by(call: &Call, base: PageSize) -> Option<Going> {
+    pub fn by(call: &Call, base: PageSize) -> Option<Removal> {
         let range = |start: u64, bytes: u64| {
             let end = start.checked_add(bytes).and_then(|end| base.align_up(end))?;
             (start < end).then_some((start, end))
         };
-        let unmapped = |start, bytes| range(start, bytes).map(|(start, end)| Going::Unmapped(start, end));
+        let unmapped = |start, bytes| range(start, bytes).map(|(start, end)| Removal::Unmapped(start, end));
         match *call {
             Call::Munmap { address, bytes } => unmapped(address, bytes),
             Call::Mmap { address, bytes, flags, .. } if flags & map::FIXED != 0 => unmapped(address, bytes),
@@ -79,10 +79,10 @@ impl Going {
                 unmapped(address.checked_add(new_bytes)?, old_bytes.checked_sub(new_bytes)?)
             }
             Call::Madvise { address, bytes, advice: madv::FREE } => {
-                range(address, bytes).map(|(start, end)| Going::Freed(start, end))
+                range(address, bytes).map(|(start, end)| Removal::Freed(start, end))
             }
             Call::Madvise { address, bytes, advice } if DROPS.contains(&advice) => {
-                range(address, bytes).map(|(start, end)| Going::Dropped(start, end))
+                range(address, bytes).map(|(start, end)| Removal::Dropped(start, end))
             }
             _ => None,
         }

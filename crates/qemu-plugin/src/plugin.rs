@@ -11,7 +11,7 @@ use crate::guest_memory::ProgramMemory;
 use crate::guest_memory::ram::Ram;
 use crate::processors::Processors;
 use crate::recorder::Recorder;
-use crate::told::Told;
+use crate::reported::Reported;
 use crate::vcpu::{Current, Vcpu};
 use crate::vcpus::Vcpus;
 
@@ -26,7 +26,7 @@ pub struct Plugin {
     /// Number of events of all threads. Threads compare it with the number that they have seen.
     pub events: AtomicU64,
     /// Cached information from QEMU about accesses.
-    pub told: Told,
+    pub told: Reported,
     /// The threads of a program, or the processors of a machine.
     pub vcpus: Vcpus,
     /// The state of a program.
@@ -64,7 +64,7 @@ impl Plugin {
             api: AtomicPtr::new(std::ptr::null_mut()),
             recorder: AtomicPtr::new(std::ptr::null_mut()),
             events: AtomicU64::new(0),
-            told: Told::new(),
+            told: Reported::new(),
             vcpus: Vcpus::new(),
             program: Program {
                 is_x86_64: AtomicBool::new(false),

@@ -11,7 +11,7 @@ use crate::api::Opaque;
 use crate::call::{self, Kind, Pending};
 use crate::exec;
 use crate::file::Complaints;
-use crate::forgotten::taken_away;
+use crate::freed_ranges::taken_away;
 use crate::guest_memory::regions::{self, Region};
 use crate::guest_memory::{PAGE_BYTES, startup};
 use crate::kernel_accesses::{self, Stretch};

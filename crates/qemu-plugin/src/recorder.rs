@@ -11,12 +11,12 @@ use trace::{Call, Event, Header, Image, Kind, Process, Writer};
 
 use crate::call::Numbers;
 use crate::file::{Complaints, TraceFile};
-use crate::forgotten::Forgotten;
+use crate::freed_ranges::FreedRanges;
 use crate::guest_memory::owned::Owned;
 use crate::kernel_accesses::Stretch;
+use crate::output_file::{Ending, OutputFile};
 use crate::request::Request;
 use crate::schedule::Schedule;
-use crate::unwritten::{Ending, Unwritten};
 use crate::vcpu::{Vcpu, Work};
 
 /// The most runs in the chunks of all threads; it limits the memory used.
@@ -86,11 +86,11 @@ pub struct Recorder {
     spare: Mutex<(Vec<Work>, usize)>,
     /// Signalled when memory for chunks becomes available.
     is_spare: Condvar,
-    unwritten: Mutex<Unwritten>,
+    unwritten: Mutex<OutputFile>,
     /// Whether there are several threads or processes, so that the times of first touches are recorded.
     is_timed: AtomicBool,
     /// Ranges that were removed from under touched pages.
-    forgotten: Mutex<Forgotten>,
+    forgotten: Mutex<FreedRanges>,
 }
 
 impl Recorder {
@@ -124,9 +124,9 @@ impl Recorder {
             next_thread: AtomicU32::new(0),
             spare: Mutex::new((Vec::new(), WORKS)),
             is_spare: Condvar::new(),
-            unwritten: Mutex::new(Unwritten::new(writer)),
+            unwritten: Mutex::new(OutputFile::new(writer)),
             is_timed: AtomicBool::new(false),
-            forgotten: Mutex::new(Forgotten::default()),
+            forgotten: Mutex::new(FreedRanges::default()),
         }
     }
 
@@ -267,7 +267,7 @@ impl Recorder {
     }
 
     /// Writes noted events if there are many, or if the file has a provisional end that they must precede.
-    fn write_if_needed(&self, mut unwritten: MutexGuard<'_, Unwritten>) {
+    fn write_if_needed(&self, mut unwritten: MutexGuard<'_, OutputFile>) {
         if unwritten.count() >= NOTED || unwritten.has_end() {
             self.attempt(&mut unwritten, |_| Ok(()));
         }
@@ -375,13 +375,13 @@ impl Recorder {
         self.complain(done);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Unwritten> {
+    fn lock(&self) -> MutexGuard<'_, OutputFile> {
         self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes noted events and then calls `more`. After the first failure nothing more is written; the data in the file stays
     /// readable.
-    fn attempt(&self, unwritten: &mut Unwritten, more: impl FnOnce(&mut Writer<TraceFile>) -> io::Result<()>) {
+    fn attempt(&self, unwritten: &mut OutputFile, more: impl FnOnce(&mut Writer<TraceFile>) -> io::Result<()>) {
         let done = unwritten.write(self.events(), more);
         self.complain(done);
     }

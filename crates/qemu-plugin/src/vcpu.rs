@@ -6,7 +6,7 @@ use std::io;
 use trace::{Access, Builder, Columns, Encoder, Header, Kind, PAGE_SHIFT, Run, Runs, pace, page_of};
 
 use crate::call::Pending;
-use crate::forgotten::Forgotten;
+use crate::freed_ranges::FreedRanges;
 use crate::guest_memory::owned::Owned;
 use crate::schedule::Schedule;
 use crate::touched::Touched;
@@ -161,7 +161,7 @@ impl Vcpu {
     }
 
     /// Forgets touched pages whose memory was removed.
-    pub fn forget(&mut self, forgotten: &Forgotten) {
+    pub fn forget(&mut self, forgotten: &FreedRanges) {
         if let Some(touched) = &mut self.current.touched {
             self.forgotten = forgotten.tell(self.forgotten, touched);
         }

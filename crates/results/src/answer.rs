@@ -8,7 +8,7 @@ use policy::size::format_bytes;
 use policy::verdict::Holding;
 
 use crate::figure;
-use crate::simulation::{Cell, Cost, Ground, Machine, MachineFigure, Per, rate_in_words};
+use crate::simulation::{Cell, Cost, Machine, MachineFigure, Per, Provenance, rate_in_words};
 use crate::text::{enumerate, printable};
 
 /// Minimum ratio by which the cycles of two policies must differ to be distinguished: the model's counts agree with a
@@ -277,7 +277,7 @@ fn is_of_kernel(figure: &MachineFigure) -> bool {
 }
 
 fn is_assumed(figure: &MachineFigure) -> bool {
-    matches!(figure.ground, Ground::Assumed(_))
+    matches!(figure.provenance, Provenance::Assumed(_))
 }
 
 fn names(entries: &[Entry<'_>]) -> Vec<String> {

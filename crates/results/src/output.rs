@@ -49,10 +49,10 @@ impl Output {
     }
 
     fn create_for(caller: &Caller, path: &Path) -> Result<Output, Error> {
-        let to = Way::of(caller, path).and_then(|way| match way {
-            Way::Descriptor(number) => open_descriptor(&number).map(To::Stream),
-            Way::Stream(place) => open_again(&place, OFlag::O_NOCTTY).map(To::Stream),
-            Way::Beside(place) => Beside::begin(caller, place).map(|beside| To::Beside(Box::new(beside))),
+        let to = WriteMode::of(caller, path).and_then(|way| match way {
+            WriteMode::Descriptor(number) => open_descriptor(&number).map(To::Stream),
+            WriteMode::Stream(place) => open_again(&place, OFlag::O_NOCTTY).map(To::Stream),
+            WriteMode::Beside(place) => Beside::begin(caller, place).map(|beside| To::Beside(Box::new(beside))),
         });
         let path = path.to_path_buf();
         match to {
@@ -101,14 +101,14 @@ impl Write for Output {
 /// The file cannot be written.
 pub fn check(path: &Path) -> Result<(), Error> {
     let caller = Caller::of_process();
-    let checked = Way::of(&caller, path).and_then(|way| match way {
-        Way::Descriptor(number) => open_descriptor(&number).map(drop),
+    let checked = WriteMode::of(&caller, path).and_then(|way| match way {
+        WriteMode::Descriptor(number) => open_descriptor(&number).map(drop),
         // Opening a pipe would signal its reader that data is coming.
-        Way::Stream(place) => {
+        WriteMode::Stream(place) => {
             let (write, effective) = (AccessFlags::W_OK, AtFlags::AT_EACCESS);
             faccessat(&place.directory, place.name.as_os_str(), write, effective).map_err(Why::from)
         }
-        Way::Beside(place) => Beside::begin(&caller, place).map(drop),
+        WriteMode::Beside(place) => Beside::begin(&caller, place).map(drop),
     });
     checked.map_err(|why| Error { path: path.to_path_buf(), why })
 }
@@ -137,7 +137,7 @@ impl InPlace {
     fn prepare_for(caller: &Caller, path: &Path, protected: bool) -> Result<InPlace, Why> {
         const PIPE_OR_DEVICE: Why =
             Why::NoFile { kind: "a device or a pipe, and this file is not written from front to back" };
-        let Way::Beside(place) = Way::of(caller, path)? else { return Err(PIPE_OR_DEVICE) };
+        let WriteMode::Beside(place) = WriteMode::of(caller, path)? else { return Err(PIPE_OR_DEVICE) };
         let file = match &place.there {
             Some(there) if there.st_nlink > 1 && !protected && !is_sheltered(caller, &place.directory_stat) => {
                 return Err(Why::ManyNames);
@@ -178,7 +178,7 @@ pub fn give_as(path: &Path, other: &Path) -> io::Result<()> {
 }
 
 /// The way in which output is written.
-enum Way {
+enum WriteMode {
     /// To a descriptor of this process.
     Descriptor(OsString),
     /// Directly, to what exists at the path.
@@ -187,17 +187,19 @@ enum Way {
     Beside(Place),
 }
 
-impl Way {
-    fn of(caller: &Caller, path: &Path) -> Result<Way, Why> {
+impl WriteMode {
+    fn of(caller: &Caller, path: &Path) -> Result<WriteMode, Why> {
         let place = match Place::find(path, caller, Missing::Refuse)? {
-            End::Descriptor(number) => return Ok(Way::Descriptor(number)),
+            End::Descriptor(number) => return Ok(WriteMode::Descriptor(number)),
             End::Place(place) => *place,
         };
-        let Some(there) = place.there else { return Ok(Way::Beside(place)) };
+        let Some(there) = place.there else { return Ok(WriteMode::Beside(place)) };
         match place::kind(&there) {
-            SFlag::S_IFREG => refuse_foreign_file(caller, &place.directory_stat, &there).map(|()| Way::Beside(place)),
+            SFlag::S_IFREG => {
+                refuse_foreign_file(caller, &place.directory_stat, &there).map(|()| WriteMode::Beside(place))
+            }
             SFlag::S_IFIFO if !caller.is_own(there.st_uid) => Err(Why::ForeignPipe { owner: there.st_uid }),
-            SFlag::S_IFIFO | SFlag::S_IFCHR => Ok(Way::Stream(place)),
+            SFlag::S_IFIFO | SFlag::S_IFCHR => Ok(WriteMode::Stream(place)),
             SFlag::S_IFDIR => Err(place::Error::Directory.into()),
             // A typo must not overwrite a disk.
             SFlag::S_IFBLK => Err(Why::NoFile { kind: "a block device" }),

@@ -311,12 +311,12 @@ pub struct MachineFigure {
     /// The number as text.
     pub value: String,
     /// Its source, or why it is assumed.
-    pub ground: Ground,
+    pub provenance: Provenance,
 }
 
 /// The basis of a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ground {
+pub enum Provenance {
     /// A source.
     Source(String),
     /// It is assumed, for this reason.

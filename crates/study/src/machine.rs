@@ -56,7 +56,7 @@ pub struct DirectMap {
 /// The kind of machine on which times were taken. Times of different kinds are never pooled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ground {
+pub enum Execution {
     /// A processor without a hypervisor, as far as none identifies itself.
     Metal,
     /// A processor under a hypervisor: page walks have two stages.
@@ -76,13 +76,13 @@ const HOST_LEAF: &str = "pagelab.host_leaf=";
 impl Machine {
     /// The kind of machine. On x86-64 QEMU's emulator is recognized by the processor's name (CPUID); on other
     /// architectures it cannot be distinguished from a hypervisor.
-    pub fn ground(&self) -> Ground {
+    pub fn execution(&self) -> Execution {
         let is_emulated = |name: &str| name.contains("QEMU TCG");
         match &self.hypervisor {
-            Some(name) if is_emulated(name) || is_emulated(&self.cpu_model) => Ground::Emulated,
-            None if is_emulated(&self.cpu_model) => Ground::Emulated,
-            None => Ground::Metal,
-            Some(_) => Ground::Guest { host_leaf: self.host_leaf() },
+            Some(name) if is_emulated(name) || is_emulated(&self.cpu_model) => Execution::Emulated,
+            None if is_emulated(&self.cpu_model) => Execution::Emulated,
+            None => Execution::Metal,
+            Some(_) => Execution::Guest { host_leaf: self.host_leaf() },
         }
     }
 
@@ -118,7 +118,7 @@ impl Machine {
     pub fn is_same_host(&self, other: &Machine) -> bool {
         let is_same_processor = self.cpu_model == other.cpu_model;
         match (&self.host_id, &other.host_id) {
-            _ if self.ground() != other.ground() => false,
+            _ if self.execution() != other.execution() => false,
             (Some(one), Some(other)) => one == other && is_same_processor,
             (None, None) => is_same_processor && self.cpus == other.cpus,
             _ => false,
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_machine_is_metal_a_guest_or_emulated() {
-        let ground = |hypervisor: Option<&str>, cpu: &str, line: &str| {
+        let execution = |hypervisor: Option<&str>, cpu: &str, line: &str| {
             let base = PageSize::K4;
             Machine {
                 name: "host".into(),
@@ -251,15 +251,15 @@ mod tests {
                 page_sizes: PageSizes { base, pmd: None, mthp: vec![], hugetlb: vec![] },
                 direct_map: None,
             }
-            .ground()
+            .execution()
         };
-        assert_eq!(ground(None, "a processor", "quiet"), Ground::Metal);
-        assert_eq!(ground(Some("KVM"), "a processor", "quiet"), Ground::Guest { host_leaf: None });
-        let told = ground(Some("KVM"), "a processor", "quiet pagelab.host_leaf=2M");
-        assert_eq!(told, Ground::Guest { host_leaf: Some(PageSize::M2) });
-        assert_eq!(ground(Some("KVM"), "", "pagelab.host_leaf=many"), Ground::Guest { host_leaf: None });
-        assert_eq!(ground(Some("QEMU TCG"), "a processor", "pagelab.host_leaf=2M"), Ground::Emulated);
-        assert_eq!(ground(Some("QEMU Standard PC"), "QEMU TCG CPU version 2.5+", ""), Ground::Emulated);
+        assert_eq!(execution(None, "a processor", "quiet"), Execution::Metal);
+        assert_eq!(execution(Some("KVM"), "a processor", "quiet"), Execution::Guest { host_leaf: None });
+        let told = execution(Some("KVM"), "a processor", "quiet pagelab.host_leaf=2M");
+        assert_eq!(told, Execution::Guest { host_leaf: Some(PageSize::M2) });
+        assert_eq!(execution(Some("KVM"), "", "pagelab.host_leaf=many"), Execution::Guest { host_leaf: None });
+        assert_eq!(execution(Some("QEMU TCG"), "a processor", "pagelab.host_leaf=2M"), Execution::Emulated);
+        assert_eq!(execution(Some("QEMU Standard PC"), "QEMU TCG CPU version 2.5+", ""), Execution::Emulated);
     }
 
     fn host() -> Machine {

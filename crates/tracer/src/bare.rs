@@ -7,7 +7,7 @@ use std::time::Duration;
 use host::if_there;
 use study::trial::Exit;
 
-use super::afterlife::Afterlife;
+use super::after_root::AfterRoot;
 use super::ended::{Ended, Usage};
 use super::launch::{self, Launch, LaunchError, Started, ThpSetting};
 use super::ptrace::{self, Stop, Tid};
@@ -112,7 +112,7 @@ fn end_of_root(subreaper: &Subreaper) -> Option<(libc::c_int, u64)> {
 /// What happened to the processes that outlived the root.
 struct Leftovers {
     /// `None`: no process outlived the root.
-    after: Option<Afterlife>,
+    after: Option<AfterRoot>,
     killed: usize,
 }
 
@@ -120,9 +120,9 @@ impl Leftovers {
     fn of(&self, exit: Exit) -> Ended {
         Ended {
             killed_leftovers: self.killed,
-            outlived_s: self.after.as_ref().map_or(0.0, Afterlife::lasted_s),
-            outlived_cpu_s: self.after.as_ref().map_or(0.0, Afterlife::cpu_s),
-            cut_short: self.killed > 0 && self.after.as_ref().is_some_and(Afterlife::was_cut),
+            outlived_s: self.after.as_ref().map_or(0.0, AfterRoot::lasted_s),
+            outlived_cpu_s: self.after.as_ref().map_or(0.0, AfterRoot::cpu_s),
+            cut_short: self.killed > 0 && self.after.as_ref().is_some_and(AfterRoot::was_cut),
             ..Ended::of_nothing_traced(exit)
         }
     }
@@ -136,7 +136,7 @@ fn end_of_tree(subreaper: &Subreaper, grace: Duration) -> io::Result<Leftovers> 
     if descendants(subreaper.process())?.is_empty() {
         return Ok(Leftovers { after: None, killed: 0 });
     }
-    let mut after = Afterlife::new();
+    let mut after = AfterRoot::new();
     while !subreaper.is_over() {
         if subreaper::is_ending() || !after.goes_on(grace) {
             let killed = descendants(subreaper.process())?.len();

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use policy::cause::Cause;
 
 use super::own_filter::OwnFilter;
-use super::pace::Debt;
+use super::pace::OwedStops;
 use super::paused::Paused;
 use super::registers::NATIVE;
 use super::rewriting::Rewriting;
@@ -40,7 +40,7 @@ pub struct Findings {
     /// Bytes concerned, by cause.
     pub causes: BTreeMap<Cause, u64>,
     /// Calls and stops that a sham trial still has to make.
-    pub debt: Debt,
+    pub debt: OwedStops,
     /// Why something that a call depends on could not be read although it exists. The trial is then given up.
     pub unread: Option<io::Error>,
 }

@@ -6,7 +6,7 @@ use std::io;
 use host::maps;
 use policy::call::{Call, madv};
 pub use policy::looks::Extent;
-use policy::looks::{DROPS, Going, LARGE_BYTES, LARGE_DROP_BYTES};
+use policy::looks::{DROPS, LARGE_BYTES, LARGE_DROP_BYTES, Removal};
 
 use super::filter::{Condition, Watch};
 use super::paused::Paused;
@@ -44,33 +44,33 @@ pub fn ranges(paused: &Paused, space: &Space, rewriting: &Rewriting, extent: Ext
     let Some(call) = call_of(paused.number(), paused.arguments()) else { return Ok(Vec::new()) };
     let going = match call {
         Call::Brk { end } => of_heap(paused.tid(), end, space, rewriting)?,
-        _ => Going::by(&call, rewriting.base).into_iter().collect(),
+        _ => Removal::by(&call, rewriting.base).into_iter().collect(),
     };
     let wanted = going.into_iter().filter(|going| extent.has(going, &call));
     Ok(wanted.flat_map(|going| given_back(&going, space, rewriting)).collect())
 }
 
 /// The ranges that the heap loses if its end moves to `asked`. If the policy changes no brk, only the kernel knows the heap.
-fn of_heap(tid: Tid, asked: u64, space: &Space, rewriting: &Rewriting) -> io::Result<Vec<Going>> {
+fn of_heap(tid: Tid, asked: u64, space: &Space, rewriting: &Rewriting) -> io::Result<Vec<Removal>> {
     let Some(from) = rewriting.base.align_up(asked).filter(|from| *from > 0) else { return Ok(Vec::new()) };
     if rewriting.hugetlb {
         return Ok(space.pool.heap_loses(asked, rewriting.base).into_iter().collect());
     }
     if space.policy.heap.is_known() {
-        return Ok(space.policy.heap.cut_at(from).map(|(from, to)| Going::Unmapped(from, to)).into_iter().collect());
+        return Ok(space.policy.heap.cut_at(from).map(|(from, to)| Removal::Unmapped(from, to)).into_iter().collect());
     }
     let is_heap = |vma: &maps::Vma| vma.name == "[heap]";
     if !if_shown(maps::at(tid, asked))?.is_some_and(|vma| is_heap(&vma)) {
         return Ok(Vec::new());
     }
     let above = if_shown(maps::of_process(tid))?.into_iter().filter(|vma| is_heap(vma) && vma.end > from);
-    Ok(above.map(|vma| Going::Unmapped(vma.start.max(from), vma.end)).collect())
+    Ok(above.map(|vma| Removal::Unmapped(vma.start.max(from), vma.end)).collect())
 }
 
-fn given_back(going: &Going, space: &Space, rewriting: &Rewriting) -> Vec<(u64, u64)> {
+fn given_back(going: &Removal, space: &Space, rewriting: &Rewriting) -> Vec<(u64, u64)> {
     match *going {
         _ if rewriting.hugetlb => space.pool.given_back(going, rewriting.large),
-        Going::Unmapped(start, end) | Going::Dropped(start, end) | Going::Freed(start, end) => vec![(start, end)],
+        Removal::Unmapped(start, end) | Removal::Dropped(start, end) | Removal::Freed(start, end) => vec![(start, end)],
     }
 }
 

@@ -8,7 +8,7 @@
 //!   a call gives back, which the `witness` sees).
 //! * Kernel interface: `ptrace`, `paused` and `launch`; `permission` checks whether tracing is allowed, and `refusal`
 //!   explains a failed exec.
-//! * Tree: `event_loop` follows it, `tasks` and `kin` describe its tasks, `afterlife` tracks processes that outlive the
+//! * Tree: `event_loop` follows it, `tasks` and `kin` describe its tasks, `after_root` tracks processes that outlive the
 //!   root, and `ended` is the result.
 //! * Calls: `calls` carries out the decisions of `policy`, and `hugetlb` those for hugetlb policies. Both use the
 //!   `stopped` task, its memory (`content`) and the `call_context`.
@@ -17,7 +17,7 @@
 //!   tracer, `untraced` runs one that needs no tracer, and `supervised` runs one that records itself.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-mod afterlife;
+mod after_root;
 mod bare;
 mod call_context;
 mod calls;
@@ -51,7 +51,7 @@ mod untraced;
 pub mod user;
 mod witness;
 
-pub use afterlife::Leftovers;
+pub use after_root::Leftovers;
 pub use bare::run_bare;
 pub use ended::{Ended, Looks, Usage};
 pub use event_loop::run;

@@ -19,7 +19,7 @@ pub struct Served {
 
 /// Fractional calls and stops that a sham trial still has to make to match the policy's pace.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Debt {
+pub struct OwedStops {
     /// Calls to be served.
     pub served: f64,
     /// Further stops, after the first stop of a call.

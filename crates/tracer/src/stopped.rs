@@ -3,7 +3,7 @@
 use std::io;
 
 use host::maps::{self, VmaKind};
-use policy::call::{Call, Deed};
+use policy::call::{Call, RangeOperation};
 use policy::carry_out::Kernel;
 use policy::cause::Cause;
 use policy::decide::View;
@@ -41,13 +41,13 @@ pub fn call_of(number: i64, arguments: [u64; 6]) -> Option<Call> {
     })
 }
 
-fn deed_of(number: i64) -> Option<Deed> {
+fn deed_of(number: i64) -> Option<RangeOperation> {
     Some(match number {
-        libc::SYS_mlock | libc::SYS_mlock2 => Deed::Lock,
-        libc::SYS_munlock => Deed::Unlock,
-        libc::SYS_mincore | libc::SYS_msync => Deed::Ask,
-        libc::SYS_mbind | SET_MEMPOLICY_HOME_NODE => Deed::Bind,
-        libc::SYS_pkey_mprotect | MSEAL => Deed::NeedBasePages,
+        libc::SYS_mlock | libc::SYS_mlock2 => RangeOperation::Lock,
+        libc::SYS_munlock => RangeOperation::Unlock,
+        libc::SYS_mincore | libc::SYS_msync => RangeOperation::Ask,
+        libc::SYS_mbind | SET_MEMPOLICY_HOME_NODE => RangeOperation::Bind,
+        libc::SYS_pkey_mprotect | MSEAL => RangeOperation::NeedBasePages,
         _ => return None,
     })
 }
@@ -68,7 +68,7 @@ fn system_call(call: &Call) -> Option<(i64, [u64; 6])> {
         Call::ProcessMadvise { ranges: [process, vector, parts], advice, flags } => {
             (libc::SYS_process_madvise, [process, vector, parts, advice, flags, 0])
         }
-        Call::OnRange { address, bytes, deed: Deed::Lock } => (libc::SYS_mlock, [address, bytes, 0, 0, 0, 0]),
+        Call::OnRange { address, bytes, deed: RangeOperation::Lock } => (libc::SYS_mlock, [address, bytes, 0, 0, 0, 0]),
         Call::OnRange { .. } | Call::Prctl { .. } => return None,
     })
 }

@@ -46,7 +46,7 @@ pub struct Tasks {
 
 /// How a new task relates to its maker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kinship {
+pub enum Parentage {
     /// A thread of the same process.
     Thread,
     /// A process with a copy of the memory.
@@ -86,16 +86,16 @@ impl Tasks {
     }
 
     /// Adds the task `tid`, which `parent` created.
-    pub fn born(&mut self, parent: Tid, tid: Tid, kinship: Kinship) {
+    pub fn born(&mut self, parent: Tid, tid: Tid, parentage: Parentage) {
         let mut task = match self.tasks.get(&parent) {
             Some(parent) => parent.clone(),
             None => Task::first(tid),
         };
         task.ending = false;
-        if kinship != Kinship::Thread {
+        if parentage != Parentage::Thread {
             task.process = tid;
         }
-        if kinship == Kinship::Copy {
+        if parentage == Parentage::Copy {
             let mut copy = task.space.borrow().clone();
             copy.pool = copy.pool.forked();
             task.space = Rc::new(RefCell::new(copy));

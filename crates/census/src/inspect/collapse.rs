@@ -11,8 +11,8 @@ use policy::inspect::{Collapsed, Region, Window};
 use policy::size::PageSize;
 
 use super::error::InspectError;
-use super::held::Held;
 use super::identity::Identity;
+use super::pid_fd::PidFd;
 use crate::CensusError;
 
 /// The advice (include/uapi/asm-generic/mman-common.h).
@@ -29,7 +29,7 @@ pub fn collapse(
     regions: &[&Region],
     leaf: PageSize,
 ) -> Result<Vec<Collapsed>, InspectError> {
-    let process = Held::open(pid).map_err(|error| match error.raw_os_error() {
+    let process = PidFd::open(pid).map_err(|error| match error.raw_os_error() {
         Some(libc::ESRCH) => InspectError::NoSuchProcess { pid },
         _ => CensusError::Io { path: format!("pidfd_open({pid})"), error }.into(),
     })?;
@@ -40,7 +40,7 @@ pub fn collapse(
     Ok(regions.iter().map(|region| one(&process, region, leaf)).collect())
 }
 
-fn one(process: &Held, region: &Region, leaf: PageSize) -> Collapsed {
+fn one(process: &PidFd, region: &Region, leaf: PageSize) -> Collapsed {
     let (mut asked_bytes, mut refused) = (0, BTreeMap::new());
     let began = Instant::now();
     for slot in slots(region, leaf) {
@@ -64,7 +64,7 @@ fn slots(region: &Region, leaf: PageSize) -> Vec<u64> {
     region.windows.iter().filter(has_smaller).map(|window| window.start).filter(fits).collect()
 }
 
-fn advise(process: &Held, start: u64, bytes: u64) -> io::Result<()> {
+fn advise(process: &PidFd, start: u64, bytes: u64) -> io::Result<()> {
     let range = libc::iovec { iov_base: start as *mut libc::c_void, iov_len: bytes as usize };
     // SAFETY: the kernel reads one iovec, which is valid during the call; its addresses are in the other process.
     let advised = unsafe {

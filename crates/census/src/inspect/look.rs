@@ -8,7 +8,7 @@ use host::maps::{self, MalformedLine, Vma, VmaKind};
 use host::read::{escaped_line, next_line};
 use policy::census::Census;
 use policy::inspect::{
-    Cut, Ground, Inspection, Kind, Outline, Process as About, Region, Seen, Sight, Supply, Surroundings, Told,
+    Context, Cut, Inspection, Kind, Outline, Process as About, Region, Seen, Sight, SmapsInfo, Supply, Surroundings,
     VmaFacts, VmaPart, cuts, explain, explain_windows, group, recognise,
 };
 use policy::size::{PageSize, format_bytes};
@@ -312,7 +312,7 @@ impl Look<'_> {
     ) -> Region {
         let all_cuts: Vec<Cut> = cuts(vmas).collect();
         let sizes = self.subject.sizes();
-        let ground = Ground {
+        let context = Context {
             process: self.about,
             supply: self.supply,
             base: sizes.base,
@@ -320,10 +320,10 @@ impl Look<'_> {
             sees_folios: self.subject.sees_folios(),
         };
         // Without advice, flags and guards a cause would be a guess.
-        let causes = if knows_flags { explain(outline, &kind, vmas, &all_cuts, &seen, &ground) } else { Vec::new() };
-        explain_windows(outline, &kind, vmas, &all_cuts, &mut seen, &ground, &causes);
+        let causes = if knows_flags { explain(outline, &kind, vmas, &all_cuts, &seen, &context) } else { Vec::new() };
+        explain_windows(outline, &kind, vmas, &all_cuts, &mut seen, &context, &causes);
         let whole = || vmas.iter().filter(|vma| vma.part == VmaPart::First);
-        let sum = |bytes: fn(&Told) -> u64| whole().map(|vma| vma.told.as_ref().map(bytes)).sum::<Option<u64>>();
+        let sum = |bytes: fn(&SmapsInfo) -> u64| whole().map(|vma| vma.told.as_ref().map(bytes)).sum::<Option<u64>>();
         let is_multiple =
             |size: PageSize| outline.start.is_multiple_of(size.bytes()) && outline.end.is_multiple_of(size.bytes());
         Region {

@@ -9,10 +9,10 @@ mod capture;
 mod collapse;
 mod elf;
 mod error;
-mod held;
 mod identity;
 mod live;
 mod look;
+mod pid_fd;
 mod stacks;
 mod status;
 mod subject;
@@ -31,9 +31,9 @@ use crate::{CensusError, Observer};
 use capture::Captured;
 pub use capture::{CapturedFile, Content};
 pub use error::InspectError;
-use held::Held;
 use identity::Identity;
 use live::Live;
+use pid_fd::PidFd;
 use subject::Sizes;
 
 /// Optional parts of an inspection.
@@ -117,7 +117,7 @@ impl Inspector {
             let inspected = Live::open(&self.observer, &self.sizes, pid)
                 .map_err(InspectError::from)
                 .and_then(|subject| look::look(&subject, &before, supply, self.detail));
-            let has_ended = held.as_ref().is_some_and(Held::has_ended);
+            let has_ended = held.as_ref().is_some_and(PidFd::has_ended);
             let now = Identity::of(pid);
             // A process that ended is not there for its files, whichever process has its number by now.
             if now.as_ref().is_ok_and(|after| has_ended || after.started_ticks != before.started_ticks) {
@@ -184,8 +184,8 @@ impl Inspector {
 }
 
 /// A pidfd of the process; `None` where it has ended, which its identity then shows, and before Linux 5.3.
-fn held(pid: u32) -> Result<Option<Held>, CensusError> {
-    match Held::open(pid) {
+fn held(pid: u32) -> Result<Option<PidFd>, CensusError> {
+    match PidFd::open(pid) {
         Ok(held) => Ok(Some(held)),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOSYS | libc::EINVAL)) => Ok(None),
         Err(error) => Err(CensusError::Io { path: format!("pidfd_open({pid})"), error }),

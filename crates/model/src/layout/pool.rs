@@ -10,7 +10,7 @@ use ::policy::call::{Call, Vma, map, mremap};
 use ::policy::carry_out::{Kernel, Outcome};
 use ::policy::cause::Cause;
 use ::policy::decide::View;
-use ::policy::looks::{Extent, Going};
+use ::policy::looks::{Extent, Removal};
 use ::policy::pool::{Content, PoolKernel, Views, carry_out, decide};
 use ::policy::ranges::Ranges;
 use ::policy::size::PageSize;
@@ -85,7 +85,7 @@ impl Pool {
         let Pool { mechanism, views, vmas, mappings } = self;
         let going = match call {
             Call::Brk { end } => views.heap_loses(end, mechanism.base),
-            _ => Going::by(&call, mechanism.base),
+            _ => Removal::by(&call, mechanism.base),
         };
         if let Some(going) = going {
             let is_looked_at = Extent::Large.has(&going, &call);

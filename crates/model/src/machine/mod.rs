@@ -14,7 +14,7 @@ pub use error::MachineError;
 pub use kernel_costs::{KernelCosts, KernelCycles, Zeroing};
 pub use read::{SCHEMA, read};
 pub use shape::{
-    Architecture, Coalescing, Figure, Ground, LineCacheShape, MAX_TLB_LEVEL, Machine, Needs, Reach, Replacement,
+    Architecture, Coalescing, Figure, LineCacheShape, MAX_TLB_LEVEL, Machine, Needs, Provenance, Reach, Replacement,
     Serves, Stage2, TableFormat, TlbShape, WalkCacheShape, WalkerShape,
 };
 

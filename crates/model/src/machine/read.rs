@@ -9,7 +9,7 @@ use super::beside::{level_without_the_one_before, second_of_a_kind};
 use super::error::MachineError;
 use super::kernel_costs::{KernelCosts, Zeroing};
 use super::shape::{
-    Architecture, Coalescing, Figure, Ground, LineCacheShape, MAX_TLB_LEVEL, Machine, Needs, Reach, Replacement,
+    Architecture, Coalescing, Figure, LineCacheShape, MAX_TLB_LEVEL, Machine, Needs, Provenance, Reach, Replacement,
     Serves, Stage2, TableFormat, TlbShape, WalkCacheShape, WalkerShape,
 };
 use super::stages::{has_leaf, of_first_stage, of_second_stage};
@@ -83,25 +83,25 @@ impl Judge<'_> {
         Ok(name.to_owned())
     }
 
-    /// The value of a figure, whose ground is recorded.
+    /// The value of a figure, whose provenance is recorded.
     fn cited<'a, T: Debug>(&mut self, key: &str, cited: &'a Cited<T>) -> Result<&'a T, MachineError> {
-        let ground = match (&cited.source, &cited.assumed) {
+        let provenance = match (&cited.source, &cited.assumed) {
             (Some(source), None) => match self.wire.sources.get(source) {
                 Some(text) if text.trim().is_empty() => {
                     return Err(self.wrong(&format!("sources.{source}"), "nothing", "what and where the source is"));
                 }
-                Some(text) => Ground::Source(text.clone()),
+                Some(text) => Provenance::Source(text.clone()),
                 None => return Err(self.wrong(&format!("{key}.source"), source, "a key of [sources]")),
             },
             (None, Some(why)) if why.trim().is_empty() => {
                 return Err(self.wrong(&format!("{key}.assumed"), "nothing", "why it is assumed"));
             }
-            (None, Some(why)) => Ground::Assumed(why.clone()),
+            (None, Some(why)) => Provenance::Assumed(why.clone()),
             (None, None) => return Err(self.wrong(key, "neither", "a `source`, or `assumed` and why")),
             (Some(_), Some(_)) => return Err(self.wrong(key, "both", "either a `source` or `assumed`")),
         };
         let value = format!("{:?}", cited.is).replace('"', "");
-        self.figures.push(Figure { key: key.to_owned(), value, ground });
+        self.figures.push(Figure { key: key.to_owned(), value, provenance });
         Ok(&cited.is)
     }
 

@@ -74,7 +74,7 @@ pub struct Machine {
     pub stage2: Option<Stage2>,
     /// The kernel's costs at faults, if the file has them.
     pub kernel_costs: Option<KernelCosts>,
-    /// Every figure of the file with its ground.
+    /// Every figure of the file with its provenance.
     pub figures: Vec<Figure>,
 }
 
@@ -120,13 +120,13 @@ pub struct Figure {
     pub key: String,
     /// Its value, as the file writes it.
     pub value: String,
-    /// The ground for the value.
-    pub ground: Ground,
+    /// The provenance for the value.
+    pub provenance: Provenance,
 }
 
-/// The ground for a figure.
+/// The provenance for a figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ground {
+pub enum Provenance {
     /// A source, as text.
     Source(String),
     /// The value is assumed, for this reason.

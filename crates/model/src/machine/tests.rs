@@ -16,7 +16,7 @@ fn every_machine_of_the_program_is_sound() {
     for (name, _) in BUILT_IN {
         let machine = built_in(name).unwrap();
         assert_eq!(machine.name, name);
-        assert!(machine.figures.iter().any(|figure| matches!(figure.ground, Ground::Source(_))), "{name}");
+        assert!(machine.figures.iter().any(|figure| matches!(figure.provenance, Provenance::Source(_))), "{name}");
     }
 }
 
@@ -24,7 +24,7 @@ fn every_machine_of_the_program_is_sound() {
 fn a_file_becomes_a_machine() {
     let machine = read("test.toml", WHOLE).unwrap();
     assert_eq!((machine.tlbs[0].sets, machine.tlbs[0].ways), (16, 4));
-    let assumed = machine.figures.iter().filter(|figure| matches!(figure.ground, Ground::Assumed(_))).count();
+    let assumed = machine.figures.iter().filter(|figure| matches!(figure.provenance, Provenance::Assumed(_))).count();
     assert_eq!((machine.figures.len(), assumed), (8, 4));
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// A figure and its ground: the key of a source, or why it is assumed.
+/// A figure and its provenance: the key of a source, or why it is assumed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(
     deny_unknown_fields,

@@ -5,9 +5,9 @@ use results::store::Store;
 
 use super::arguments::Compare;
 use super::ending;
-use super::gone_before::InStudy;
 use super::measure::{self, Measured};
 use super::request::Request;
+use super::resumed::InStudy;
 use crate::failure::Failure;
 
 /// `compare` and its words, as a command line of its own.

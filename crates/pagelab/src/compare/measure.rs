@@ -10,11 +10,11 @@ use study::runner::{self, Earlier, Event};
 use study::trial::Arm;
 use tracer::signals::{self, PassOn};
 
-use super::gone_before::GoneBefore;
-use super::ground::Ground;
-use super::keeper::{Keeper, Kept};
+use super::backend::Backend;
 use super::progress::Progress;
+use super::recorder::{Kept, Recorder};
 use super::request::Setup;
+use super::resumed::Resumed;
 use super::trials::Trials;
 use super::{fragmented, khugepaged, work};
 use crate::failure::{Failure, say};
@@ -36,20 +36,20 @@ pub struct Measured {
 /// The comparison cannot begin. Later errors are in the returned value.
 pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
     signals::catch(PassOn::Kill).map_err(Failure::input)?;
-    let (of, gone_before) = setup.in_study.map(|study| (study.of, study.gone_before)).unzip();
-    let gone_before = gone_before.flatten();
-    let resumption = gone_before.as_ref().map(|before| before.resumption.clone());
+    let (of, resumed) = setup.in_study.map(|study| (study.of, study.resumed)).unzip();
+    let resumed = resumed.flatten();
+    let resumption = resumed.as_ref().map(|before| before.resumption.clone());
     let kept = Kept { store, of, resumption };
-    let begun = match &gone_before {
-        Some(GoneBefore { comparison, .. }) => comparison.clone(),
+    let begun = match &resumed {
+        Some(Resumed { comparison, .. }) => comparison.clone(),
         None => begun(&setup.host, &setup.design, work::invocation(&setup.work))?,
     };
-    let earlier = gone_before.as_ref().map(GoneBefore::earlier).unwrap_or_default();
-    let clock_s = gone_before.as_ref().map_or(0.0, GoneBefore::clock_s);
-    let way = if setup.arm_of_boot { Way::ArmOfBoot } else { Way::Compare(earlier) };
+    let earlier = resumed.as_ref().map(Resumed::earlier).unwrap_or_default();
+    let clock_s = resumed.as_ref().map_or(0.0, Resumed::clock_s);
+    let way = if setup.arm_of_boot { RunMode::ArmOfBoot } else { RunMode::Compare(earlier) };
     let _awake = setup.awake.then(Awake::hold).transpose().map_err(Failure::input)?;
-    match setup.ground {
-        Ground::Host => {
+    match setup.backend {
+        Backend::Host => {
             let session = Session::new(setup.host)
                 .with_hugetlb_pool(setup.hugetlb_pool)
                 .with_patience(setup.patience, say_who_holds_the_lease);
@@ -62,7 +62,7 @@ pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
             Ok(run(&mut platform, begun, way, kept))
         }
         #[cfg(debug_assertions)]
-        Ground::Fake(fake) => {
+        Backend::Fake(fake) => {
             let mut fake = fake.going_on(&begun, clock_s);
             let begun = fake.marked(begun);
             Ok(run(&mut fake, begun, way, kept))
@@ -71,7 +71,7 @@ pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
 }
 
 /// The part of a design that is run.
-enum Way {
+enum RunMode {
     /// The one arm that matches this boot.
     ArmOfBoot,
     /// All of it, except the trials that were run earlier.
@@ -103,24 +103,24 @@ fn unix_s() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }
 
-fn run<T: Trials>(trials: &mut T, mut comparison: Comparison, way: Way, kept: Kept<'_>) -> Measured {
+fn run<T: Trials>(trials: &mut T, mut comparison: Comparison, way: RunMode, kept: Kept<'_>) -> Measured {
     let design: Design = comparison.design.clone();
     let progress = Progress::new(&design);
-    let mut keeper = Keeper::new(kept, &mut comparison);
+    let mut recorder = Recorder::new(kept, &mut comparison);
     let listener = &mut |event: Event<'_>| {
-        keeper.hear(&event);
+        recorder.hear(&event);
         progress.hear(&event);
     };
     let run = match way {
-        Way::ArmOfBoot => runner::arm_of_boot(&design, trials, listener),
-        Way::Compare(earlier) => runner::go_on(&design, earlier, trials, listener),
+        RunMode::ArmOfBoot => runner::arm_of_boot(&design, trials, listener),
+        RunMode::Compare(earlier) => runner::go_on(&design, earlier, trials, listener),
     };
     let restored = trials.finish();
     if matches!(run.ended, Ended::Failed { .. }) && !trials.last_words().is_empty() {
         say("the command's last words:");
         trials.last_words().lines().for_each(|line| say(results::printable(line)));
     }
-    let lost = keeper.finish(run);
+    let lost = recorder.finish(run);
     let rejected = comparison.trials.last().is_some_and(|record| !record.rejected.is_empty());
     let blame = if rejected { Blame::System } else { trials.blame() };
     // All settings are restored and all results stored: a signal may end the process while reports are written.

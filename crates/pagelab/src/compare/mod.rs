@@ -1,22 +1,22 @@
 //! `pagelab compare`: checks the request, runs the comparison, stores it and reports it.
 
 mod arguments;
+mod backend;
 mod boots;
 mod design;
 mod ending;
 #[cfg(debug_assertions)]
 mod fake;
 mod fragmented;
-pub mod gone_before;
-mod ground;
 pub mod in_guest;
 pub mod in_study;
-mod keeper;
 mod khugepaged;
 mod measure;
 mod pattern;
 mod progress;
+mod recorder;
 mod request;
+pub mod resumed;
 mod trials;
 mod variant_word;
 mod variants;

@@ -9,8 +9,8 @@ use results::store::Store;
 use study::comparison::{Comparison, Design};
 
 use super::arguments::Compare;
-use super::gone_before::InStudy;
-use super::ground::Ground;
+use super::backend::Backend;
+use super::resumed::InStudy;
 use super::{boots, design, variants, work};
 use crate::failure::{Failure, say};
 use crate::output::open_store;
@@ -45,7 +45,7 @@ pub struct Setup {
     /// How long to wait for another pagelab to finish.
     pub patience: Duration,
     /// The platform that runs the trials.
-    pub ground: Ground,
+    pub backend: Backend,
     /// The study that it belongs to, if any.
     pub in_study: Option<InStudy>,
 }
@@ -65,8 +65,8 @@ impl Request {
     /// The host cannot be read, the design is invalid, the command cannot be run, or the store or an output file cannot be
     /// written.
     pub fn of(arguments: Compare) -> Result<Request, Failure> {
-        let ground = Ground::of(&arguments)?;
-        let host = Host::open(ground.root()).map_err(Failure::input)?;
+        let backend = Backend::of(&arguments)?;
+        let host = Host::open(backend.root()).map_err(Failure::input)?;
         let (variants, variant_works) = variants::variants(&arguments)?;
         let design = design::design(&arguments, &host, variants)?;
         let measuring = &arguments.measuring;
@@ -87,7 +87,7 @@ impl Request {
             awake: measuring.awake,
             hugetlb_pool: measuring.hugetlb_pool,
             patience: Duration::from_secs_f64(measuring.wait),
-            ground,
+            backend,
             in_study: None,
         };
         let shown = Shown { forms: arguments.forms, adopt: arguments.keeping.adopt, with_boots: arguments.arm_of_boot };

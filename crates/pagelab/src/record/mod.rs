@@ -29,7 +29,7 @@ use error::RecordError;
 use exchange::Exchange;
 use output::Output;
 use program::{Emulator, Program};
-use qmp::Switchboard;
+use qmp::QmpListener;
 use system::Begun;
 
 /// The reason given for executed programs that are in no trace.
@@ -172,7 +172,7 @@ fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError>
     let emulator = Emulator::at(path)?;
     let plugin = program::plugin(arguments.plugin.as_deref())?;
     let monitor = |error| RecordError::Monitor { path: emulator.path.clone(), error };
-    let board = Switchboard::open().map_err(monitor)?;
+    let board = QmpListener::open().map_err(monitor)?;
     let output = Output::prepare(&arguments.output)?;
     let exchange = exchange(&header(arguments, architecture, &emulator))?;
     let mut plugged = plugin_argument(&plugin, &output, arguments.max, &exchange);

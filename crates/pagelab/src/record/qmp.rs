@@ -18,21 +18,21 @@ const INTERVAL: Duration = Duration::from_millis(5);
 
 /// A listening socket for QEMU's monitor, in a directory of its own, which is removed on drop.
 #[derive(Debug)]
-pub struct Switchboard {
+pub struct QmpListener {
     listener: UnixListener,
     directory: TempDir,
 }
 
-impl Switchboard {
+impl QmpListener {
     /// Creates the directory and the socket.
     ///
     /// # Errors
     /// The directory or the socket cannot be created.
-    pub fn open() -> io::Result<Switchboard> {
+    pub fn open() -> io::Result<QmpListener> {
         let directory = leftovers::directory_in(&std::env::temp_dir())?;
         let listener = UnixListener::bind(directory.path().join("monitor"))?;
         listener.set_nonblocking(true)?;
-        Ok(Switchboard { listener, directory })
+        Ok(QmpListener { listener, directory })
     }
 
     /// The path of a file next to the socket.
@@ -157,13 +157,13 @@ mod tests {
 
     #[test]
     fn a_qemu_that_ends_is_not_waited_for() {
-        let board = Switchboard::open().unwrap();
+        let board = QmpListener::open().unwrap();
         assert!(board.answer(|| true).unwrap().is_none());
         let directory = board.file("");
         let mode = std::os::unix::fs::PermissionsExt::mode(&directory.metadata().unwrap().permissions());
         assert_eq!(mode & 0o777, 0o700);
         // Each recording has its own directory, even for equal PIDs in different namespaces.
-        assert_ne!(Switchboard::open().unwrap().file(""), directory);
+        assert_ne!(QmpListener::open().unwrap().file(""), directory);
         drop(board);
         assert!(!directory.exists());
     }

@@ -12,7 +12,7 @@ use tracer::Supervised;
 
 use super::error::RecordError;
 use super::exchange::Exchange;
-use super::qmp::{Monitor, Switchboard};
+use super::qmp::{Monitor, QmpListener};
 
 /// The architecture that a command's emulator emulates.
 pub fn architecture(path: &Path) -> Result<Architecture, RecordError> {
@@ -80,7 +80,7 @@ pub enum Begun {
 }
 
 /// Asks QEMU for the memory layout of the stopped machine, passes it to the plugin, and starts the machine.
-pub fn begin(board: &Switchboard, qemu: &Supervised, stays: bool) -> io::Result<Begun> {
+pub fn begin(board: &QmpListener, qemu: &Supervised, stays: bool) -> io::Result<Begun> {
     let Some(mut monitor) = board.answer(|| qemu.status().is_some())? else { return Ok(Begun::Ended) };
     if monitor.has_kvm()? {
         return Ok(Begun::Accelerated);

@@ -2,7 +2,7 @@
 //! file leaves open, and notes list what is unknown.
 
 use host::{Host, ToldTlb};
-use model::machine::{self, Figure, Ground, Machine, Serves, Stage2, TableFormat};
+use model::machine::{self, Figure, Machine, Provenance, Serves, Stage2, TableFormat};
 use policy::size::{PageSize, format_bytes};
 
 use crate::failure::Failure;
@@ -95,15 +95,15 @@ fn keep_what_is_used(machine: &mut Machine, used: Option<&str>, base: PageSize) 
     let format = machine.formats.remove(at);
     machine.formats.retain(|other| !is_of_base(other));
     machine.formats.insert(0, format.clone());
-    let (told, ground) = match used {
-        Some(_) => ("as /proc/cpuinfo tells", Ground::Source("/proc/cpuinfo of this host".to_owned())),
+    let (told, provenance) = match used {
+        Some(_) => ("as /proc/cpuinfo tells", Provenance::Source("/proc/cpuinfo of this host".to_owned())),
         None => {
             let why = "the base page is this kernel's; how many bits of address it was built with no file tells";
-            (why, Ground::Assumed(why.to_owned()))
+            (why, Provenance::Assumed(why.to_owned()))
         }
     };
     machine.figures.retain(|figure| figure.key != "formats");
-    machine.figures.insert(0, Figure { key: "formats".to_owned(), value: format.name.clone(), ground });
+    machine.figures.insert(0, Figure { key: "formats".to_owned(), value: format.name.clone(), provenance });
     format!("its page tables are {}: {told}", format.name)
 }
 
@@ -135,7 +135,7 @@ fn nest(machine: &mut Machine, hypervisor: &str) -> String {
     machine.figures.extend(values.map(|(key, value)| Figure {
         key: format!("stage2.{key}"),
         value,
-        ground: Ground::Assumed(why.to_owned()),
+        provenance: Provenance::Assumed(why.to_owned()),
     }));
     format!(
         "it is a virtual machine ({hypervisor}): walks are nested. With what its memory is mapped a guest cannot see: {} is \
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(machine.stage2.as_ref().map(|stage2| stage2.page), Some(PageSize::M2));
         let assumed = |key: &str| {
             let figure = machine.figures.iter().find(|figure| figure.key == key).unwrap();
-            matches!(figure.ground, Ground::Assumed(_))
+            matches!(figure.provenance, Provenance::Assumed(_))
         };
         assert!(assumed("stage2.page") && assumed("stage2.tlb_entries") && !assumed("formats"));
         let text = notes.join("\n");

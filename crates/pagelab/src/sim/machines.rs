@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use host::Host;
-use model::machine::{self, Architecture, Figure, Ground, Machine};
+use model::machine::{self, Architecture, Figure, Machine, Provenance};
 use results::{input, simulation as page};
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ pub fn of_cpu(cpu: &str) -> Option<Machine> {
 }
 
 fn assumed(figure: &&Figure) -> bool {
-    matches!(figure.ground, Ground::Assumed(_))
+    matches!(figure.provenance, Provenance::Assumed(_))
 }
 
 /// Text on how many of the machine's figures are assumed; `None` if none is.
@@ -103,11 +103,11 @@ pub fn described() -> Result<Vec<[String; 5]>, Failure> {
 
 /// Every figure with its value and its source.
 pub fn figures(machine: &Machine) -> Vec<[String; 3]> {
-    let ground = |ground: &Ground| match ground {
-        Ground::Source(source) => source.clone(),
-        Ground::Assumed(why) => format!("assumed: {why}"),
+    let provenance = |provenance: &Provenance| match provenance {
+        Provenance::Source(source) => source.clone(),
+        Provenance::Assumed(why) => format!("assumed: {why}"),
     };
-    let row = |figure: &Figure| [figure.key.clone(), figure.value.clone(), ground(&figure.ground)];
+    let row = |figure: &Figure| [figure.key.clone(), figure.value.clone(), provenance(&figure.provenance)];
     machine.figures.iter().map(row).collect()
 }
 
@@ -136,9 +136,9 @@ pub fn shown(machine: &Machine) -> page::Machine {
     let figure = |figure: &Figure| page::MachineFigure {
         key: figure.key.clone(),
         value: figure.value.clone(),
-        ground: match &figure.ground {
-            Ground::Source(source) => page::Ground::Source(source.clone()),
-            Ground::Assumed(why) => page::Ground::Assumed(why.clone()),
+        provenance: match &figure.provenance {
+            Provenance::Source(source) => page::Provenance::Source(source.clone()),
+            Provenance::Assumed(why) => page::Provenance::Assumed(why.clone()),
         },
     };
     page::Machine {
@@ -149,8 +149,8 @@ pub fn shown(machine: &Machine) -> page::Machine {
 }
 
 fn figure_document(figure: &Figure) -> Value {
-    match &figure.ground {
-        Ground::Source(source) => json!({ "key": figure.key, "is": figure.value, "source": source }),
-        Ground::Assumed(why) => json!({ "key": figure.key, "is": figure.value, "assumed": why }),
+    match &figure.provenance {
+        Provenance::Source(source) => json!({ "key": figure.key, "is": figure.value, "source": source }),
+        Provenance::Assumed(why) => json!({ "key": figure.key, "is": figure.value, "assumed": why }),
     }
 }

@@ -50,8 +50,8 @@ fn one(file: &Path, request: &Request) -> Result<(Simulated, Vec<Machine>), Fail
     let swept = (request.curves && ran)
         .then(|| swept::swept(file, &swept::PAGE_SHIFTS, USUAL_WAYS, request.threads))
         .transpose()?;
-    let whose = Whose::of(&machines, &header, request.machines.is_empty());
-    let Whose { foreign, shared, guessed } = whose;
+    let whose = Limiting::of(&machines, &header, request.machines.is_empty());
+    let Limiting { foreign, shared, guessed } = whose;
     let (file, host, layouts) = (file.display().to_string(), request.host.clone(), None);
     Ok((Simulated { file, header, replayed, cells, swept, layouts, foreign, shared, guessed, host }, machines))
 }
@@ -104,7 +104,7 @@ fn run(
 }
 
 /// Machines whose figures need a note, by name.
-struct Whose {
+struct Limiting {
     /// Machines with another instruction set than the trace.
     foreign: Vec<String>,
     /// Machines whose first-level TLB is shared by fetches and data, while the trace stores fetch and data runs separately.
@@ -113,14 +113,14 @@ struct Whose {
     guessed: Option<String>,
 }
 
-impl Whose {
-    fn of(machines: &[Machine], header: &Header, none_was_named: bool) -> Whose {
+impl Limiting {
+    fn of(machines: &[Machine], header: &Header, none_was_named: bool) -> Limiting {
         // Imported traces do not record their architecture.
         let is_known = Architecture::ALL.iter().any(|known| known.name() == header.architecture);
         let is_foreign = |machine: &&Machine| is_known && machine.architecture.name() != header.architecture;
         let is_shared = |machine: &&Machine| !header.columns.addresses && shares_first_level(machine);
         let name = |machine: &Machine| machine.name.clone();
-        Whose {
+        Limiting {
             foreign: machines.iter().filter(is_foreign).map(name).collect(),
             shared: machines.iter().filter(is_shared).map(name).collect(),
             guessed: machines.first().filter(|_| none_was_named && !is_known).map(name),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use study::definition::{Size, Workload};
 
 use super::arguments::Doctor;
-use super::lacking::{Lack, lacking};
+use super::lacking::{MissingDependency, lacking};
 use super::{inputs, source};
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};
@@ -17,7 +17,7 @@ struct Examined {
     /// The suite or study that it belongs to.
     of: String,
     workload: Workload,
-    lacks: Vec<Lack>,
+    lacks: Vec<MissingDependency>,
 }
 
 /// Runs `pagelab study doctor`.

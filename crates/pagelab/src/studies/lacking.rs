@@ -12,7 +12,7 @@ const PAGELAB: &str = "pagelab";
 
 /// Something that is missing here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lack {
+pub struct MissingDependency {
     /// A sentence about it.
     pub what: String,
     /// The Debian packages that contain it.
@@ -20,7 +20,7 @@ pub struct Lack {
 }
 
 /// What is missing to run a workload with this command, or one of its variants, and to make its inputs.
-pub fn lacking(workload: &Workload, command: &[String]) -> Vec<Lack> {
+pub fn lacking(workload: &Workload, command: &[String]) -> Vec<MissingDependency> {
     let own = packages(&workload.package);
     let first = |text: &Option<String>| text.as_ref().and_then(|text| shlex::split(text)?.into_iter().next());
     let beside = [first(&workload.server), first(&workload.ready), first(&workload.prepare)].into_iter().flatten();
@@ -29,10 +29,10 @@ pub fn lacking(workload: &Workload, command: &[String]) -> Vec<Lack> {
     let programs = beside.chain(command.first().cloned()).chain(of_variants);
     let is_made = |program: &String| workload.inputs.iter().any(|input| input.is_in(program));
     let needed = programs.filter(|program| program != PAGELAB && !is_made(program)).chain(workload.needs.clone());
-    let mut all: Vec<Lack> = needed.filter_map(|program| lack(&program, &own)).collect();
+    let mut all: Vec<MissingDependency> = needed.filter_map(|program| lack(&program, &own)).collect();
     all.extend(workload.inputs.iter().flat_map(|input| of_input(input, &own)));
     if let Err(error) = inputs::user(workload) {
-        all.push(Lack { what: error.to_string(), packages: own });
+        all.push(MissingDependency { what: error.to_string(), packages: own });
     }
     all.dedup();
     all
@@ -45,22 +45,22 @@ pub fn lacking(workload: &Workload, command: &[String]) -> Vec<Lack> {
 pub fn is_here(workload: &Workload, command: &[String]) -> Result<(), String> {
     match lacking(workload, command).into_iter().next() {
         None => Ok(()),
-        Some(Lack { what, packages }) if packages.is_empty() => Err(what),
-        Some(Lack { what, packages }) => {
+        Some(MissingDependency { what, packages }) if packages.is_empty() => Err(what),
+        Some(MissingDependency { what, packages }) => {
             let (word, names) = (if packages.len() == 1 { "package" } else { "packages" }, packages.join(", "));
             Err(format!("{what}; it is in the {word} {names}"))
         }
     }
 }
 
-fn of_input(input: &Input, of_workload: &[String]) -> Vec<Lack> {
+fn of_input(input: &Input, of_workload: &[String]) -> Vec<MissingDependency> {
     let packages = if input.package.is_some() { packages(&input.package) } else { of_workload.to_vec() };
     let needed = input.command.first().filter(|first| *first != PAGELAB).into_iter().chain(&input.needs);
     needed.filter_map(|program| lack(program, &packages)).collect()
 }
 
 /// Checks one requirement: a path names a file, a name without a path names a program.
-fn lack(needed: &str, packages: &[String]) -> Option<Lack> {
+fn lack(needed: &str, packages: &[String]) -> Option<MissingDependency> {
     let what = if needed.starts_with('/') && !needed.contains("/bin/") {
         match Path::new(needed).try_exists() {
             Ok(true) => return None,
@@ -70,7 +70,7 @@ fn lack(needed: &str, packages: &[String]) -> Option<Lack> {
     } else {
         tracer::resolve(&OsString::from(needed)).err()?.to_string()
     };
-    Some(Lack { what, packages: packages.to_vec() })
+    Some(MissingDependency { what, packages: packages.to_vec() })
 }
 
 fn packages(text: &Option<String>) -> Vec<String> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use study::comparison::{Comparison, Invocation};
 use study::definition::{Definition, Published, Suite};
-use study::machine::{Ground, Machine};
+use study::machine::{Execution, Machine};
 use study::matrix::{Matrix, Origin, Row, boots as axis};
 use study::metric::Unit;
 use study::stats::boots::{self, MergeError, Part};
@@ -16,17 +16,17 @@ use policy::size::format_bytes;
 /// The label of a host, and its comparisons.
 type OfHost<'a> = (String, Vec<&'a Comparison>);
 
-/// Rows for policies that are properties of boots: for each workload a row per host, and one for all hosts of the same ground
+/// Rows for policies that are properties of boots: for each workload a row per host, and one for all hosts of the same execution
 /// if there are several. Bare metal, virtual machines by the leaf size that backs them, and emulated machines are never
 /// pooled with each other.
 pub fn of_policies(definition: &Definition, rows: &[HostRow<'_>]) -> Vec<Row> {
     let of_row = |row: &HostRow<'_>| {
-        let mut all: Vec<(Option<Ground>, Row)> = by_ground(row)
+        let mut all: Vec<(Option<Execution>, Row)> = by_execution(row)
             .into_iter()
-            .map(|(ground, own)| (Some(ground), joined(definition, row, &of_ground(ground), &own)))
+            .map(|(execution, own)| (Some(execution), joined(definition, row, &of_execution(execution), &own)))
             .collect();
         if all.is_empty() {
-            all.push((Some(Ground::Metal), joined(definition, row, BOOTS, &[])));
+            all.push((Some(Execution::Metal), joined(definition, row, BOOTS, &[])));
         }
         let hosts = by_host(row, Memory::Apart);
         if hosts.len() > 1 {
@@ -34,33 +34,33 @@ pub fn of_policies(definition: &Definition, rows: &[HostRow<'_>]) -> Vec<Row> {
         }
         all
     };
-    let mut all: Vec<(Option<Ground>, Row)> = rows.iter().flat_map(of_row).collect();
-    // Rows that pool all hosts of a ground come first.
-    all.sort_by_key(|(ground, _)| (ground.is_none(), *ground));
+    let mut all: Vec<(Option<Execution>, Row)> = rows.iter().flat_map(of_row).collect();
+    // Rows that pool all hosts of a execution come first.
+    all.sort_by_key(|(execution, _)| (execution.is_none(), *execution));
     all.into_iter().map(|(_, row)| row).collect()
 }
 
-/// Comparisons grouped by ground: what their times were measured on.
-fn by_ground<'a>(row: &'a HostRow<'_>) -> BTreeMap<Ground, Vec<&'a Comparison>> {
-    let mut grounds: BTreeMap<Ground, Vec<&Comparison>> = BTreeMap::new();
-    row.stored.iter().for_each(|one| grounds.entry(one.machine.ground()).or_default().push(one));
-    grounds
+/// Comparisons grouped by execution: what their times were measured on.
+fn by_execution<'a>(row: &'a HostRow<'_>) -> BTreeMap<Execution, Vec<&'a Comparison>> {
+    let mut executions: BTreeMap<Execution, Vec<&Comparison>> = BTreeMap::new();
+    row.stored.iter().for_each(|one| executions.entry(one.machine.execution()).or_default().push(one));
+    executions
 }
 
 /// The machine name in rows that compare boots.
 const BOOTS: &str = "boots, compared within hosts";
 
-/// The machine name in rows that compare boots of one ground.
-fn of_ground(ground: Ground) -> String {
-    match ground {
-        Ground::Metal => BOOTS.to_owned(),
-        Ground::Guest { host_leaf: None } => {
+/// The machine name in rows that compare boots of one execution.
+fn of_execution(execution: Execution) -> String {
+    match execution {
+        Execution::Metal => BOOTS.to_owned(),
+        Execution::Guest { host_leaf: None } => {
             "boots of virtual machines, the host's leaves behind them unknown".to_owned()
         }
-        Ground::Guest { host_leaf: Some(leaf) } => {
+        Execution::Guest { host_leaf: Some(leaf) } => {
             format!("boots of virtual machines, on leaves of {leaf} of their hosts by their command lines")
         }
-        Ground::Emulated => "boots of emulated machines".to_owned(),
+        Execution::Emulated => "boots of emulated machines".to_owned(),
     }
 }
 
@@ -88,7 +88,9 @@ enum Memory {
 
 /// Marks the row as emulated if its comparisons are.
 fn as_of_ground(row: Row, comparisons: &[&Comparison]) -> Row {
-    let Some(first) = comparisons.first().filter(|one| one.machine.ground() == Ground::Emulated) else { return row };
+    let Some(first) = comparisons.first().filter(|one| one.machine.execution() == Execution::Emulated) else {
+        return row;
+    };
     let metric = first.design.metrics.iter().find(|metric| metric.name == row.metric);
     row.emulated(metric.map_or(Unit::Seconds, |metric| metric.unit))
 }
@@ -142,20 +144,21 @@ pub fn of_boots(definition: &Definition, rows: &[HostRow<'_>], published: &[Publ
             comparison.map_or_else(|| known.clone(), |comparison| row.origin(comparison))
         };
         let hosts = by_host(row, memory);
-        let grounds = by_ground(row).into_iter().flat_map(|(ground, own)| {
+        let executions = by_execution(row).into_iter().flat_map(|(execution, own)| {
             let all = hosts.iter().flat_map(|(host, all)| all.iter().map(move |one| (host.clone(), *one)));
-            let named: Vec<(String, &Comparison)> = all.filter(|(_, one)| one.machine.ground() == ground).collect();
+            let named: Vec<(String, &Comparison)> =
+                all.filter(|(_, one)| one.machine.execution() == execution).collect();
             let made = axis::rows(definition, &row.workload.name, &named).into_iter();
             let made = made.map(move |row| {
-                if row.machine == axis::ALL_HOSTS && ground != Ground::Metal {
-                    Row { machine: of_ground(ground), ..row }
+                if row.machine == axis::ALL_HOSTS && execution != Execution::Metal {
+                    Row { machine: of_execution(execution), ..row }
                 } else {
                     row
                 }
             });
             made.map(|row| as_of_ground(row, &own)).collect::<Vec<Row>>()
         });
-        grounds.map(|row| Row { origins: row.origins.iter().map(origin).collect(), ..row }).collect::<Vec<Row>>()
+        executions.map(|row| Row { origins: row.origins.iter().map(origin).collect(), ..row }).collect::<Vec<Row>>()
     };
     let mut all: Vec<Row> = rows.iter().flat_map(of_row).collect();
     all.sort_by_key(|row| row.machine != axis::ALL_HOSTS);

@@ -14,8 +14,8 @@ use super::lacking::is_here;
 use super::lowered::{Lowered, is_over_boots, lowered};
 use super::programs::{Files, Programs, Subject, rebuilt};
 use super::{guest_boots, inputs};
-use crate::compare::gone_before::GoneBefore;
 use crate::compare::in_study;
+use crate::compare::resumed::Resumed;
 use crate::failure::Failure;
 
 /// A workload on the host.
@@ -209,13 +209,13 @@ impl HostRow<'_> {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn gone_before(&self, store: &Store, started_unix_s: i64) -> Result<Option<GoneBefore>, Failure> {
+    pub fn resumed(&self, store: &Store, started_unix_s: i64) -> Result<Option<Resumed>, Failure> {
         let Progress::Interrupted { id, .. } = self.progress else { return Ok(None) };
         let Some(comparison) = self.stored.iter().find(|one| one.id == id).cloned() else { return Ok(None) };
         let boot_id = Host::open("/").and_then(|host| host.machine()).map_err(Failure::input)?.boot_id;
         let resumptions = store.resumptions(id).map_err(Failure::input)?;
         let last = resumptions.last().map_or(&comparison.machine.boot_id, |resumption| &resumption.boot_id);
-        Ok(Some(GoneBefore {
+        Ok(Some(Resumed {
             is_of_other_boot: *last != boot_id,
             resumption: Resumption { trials: comparison.trials.len() as u64, started_unix_s, boot_id },
             comparison,

@@ -14,8 +14,8 @@ use super::lowered::lowered;
 use super::plan::{HostRow, Progress, host_rows};
 use super::programs::Subject;
 use super::{guests, inputs, model, over_boots, status};
-use crate::compare::gone_before::InStudy;
 use crate::compare::in_study;
+use crate::compare::resumed::InStudy;
 use crate::failure::{Failure, say};
 use crate::output::{find_store, open_store};
 use crate::publish::first_of;
@@ -101,7 +101,7 @@ fn measured(definition: &Definition, row: &HostRow<'_>, arguments: &Run, store: 
     let lowered = lowered(definition, row.workload).unwrap_or_else(|_| planned.clone());
     let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
     let of = of_row(definition, row);
-    let study = InStudy { of, gone_before: row.gone_before(store, started_unix_s)? };
+    let study = InStudy { of, resumed: row.resumed(store, started_unix_s)? };
     let kept_in = ["--store".to_owned(), store.path().to_string_lossy().into_owned()];
     let words: Vec<String> = arguments.added().into_iter().chain(kept_in).chain(lowered.words).collect();
     let ran = in_study::run(&words, store, study);

@@ -61,7 +61,7 @@ pub enum Key {
 
 /// The action that a key requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum Command {
     /// Only redraw the frame.
     Draw,
     /// Exit.
@@ -175,15 +175,15 @@ impl Browse {
     }
 
     /// Handles a key press. `shown` describes the last frame.
-    pub fn press(&mut self, key: Key, view: &View, shown: Shown) -> Wish {
+    pub fn press(&mut self, key: Key, view: &View, shown: Shown) -> Command {
         match key {
-            Key::Interrupt => return Wish::Quit,
-            Key::Suspend => return Wish::Suspend,
+            Key::Interrupt => return Command::Quit,
+            Key::Suspend => return Command::Suspend,
             _ => {}
         }
         if self.is_typing {
             self.type_filter(key);
-            return Wish::Draw;
+            return Command::Draw;
         }
         match self.page {
             Page::Processes => self.in_table(key, view, shown.page),
@@ -203,32 +203,32 @@ impl Browse {
         }
     }
 
-    fn in_table(&mut self, key: Key, view: &View, page: usize) -> Wish {
+    fn in_table(&mut self, key: Key, view: &View, page: usize) -> Command {
         match key {
-            Key::Char('q') => return Wish::Quit,
+            Key::Char('q') => return Command::Quit,
             Key::Char('h' | '?') => self.page = help(),
             Key::Char('/') => self.is_typing = true,
             Key::Char('s') => self.sort = self.sort.next(),
             Key::Char('S') => self.is_reversed = !self.is_reversed,
             Key::Char(digit @ '1'..='6') => self.sort = Sort::ALL[digit as usize - '1' as usize],
             Key::Escape => self.filter.clear(),
-            Key::Enter => return self.selected(view).map_or(Wish::Draw, Wish::Inspect),
+            Key::Enter => return self.selected(view).map_or(Command::Draw, Command::Inspect),
             other => self.select(other, view, page),
         }
-        Wish::Draw
+        Command::Draw
     }
 
-    fn in_text(&mut self, key: Key, shown: Shown) -> Wish {
-        let Page::Text { first, .. } = &mut self.page else { return Wish::Draw };
+    fn in_text(&mut self, key: Key, shown: Shown) -> Command {
+        let Page::Text { first, .. } = &mut self.page else { return Command::Draw };
         let last = shown.lines.saturating_sub(shown.page.max(1));
         match key {
             Key::Char('q') | Key::Escape | Key::Backspace => {
                 self.page = Page::Processes;
-                return Wish::Draw;
+                return Command::Draw;
             }
             other => *first = moved(*first, other, shown.page, last),
         }
-        Wish::Draw
+        Command::Draw
     }
 
     fn select(&mut self, key: Key, view: &View, page: usize) {
@@ -301,7 +301,7 @@ mod tests {
         let view = sample::view();
         let mut browse = Browse::new(Sort::Resident, String::new());
         assert_eq!(pids(&browse, &view)[..2], [4242, 77]);
-        assert_eq!(browse.press(Key::Char('2'), &view, SHOWN), Wish::Draw);
+        assert_eq!(browse.press(Key::Char('2'), &view, SHOWN), Command::Draw);
         assert_eq!((browse.sort, pids(&browse, &view)[0]), (Sort::Larger, 77));
         browse.press(Key::Char('S'), &view, SHOWN);
         assert_eq!(*pids(&browse, &view).last().unwrap(), 77);
@@ -310,12 +310,12 @@ mod tests {
             browse.press(key, &view, SHOWN);
         }
         assert_eq!(pids(&browse, &view), [77], "{}", browse.filter);
-        assert_eq!(browse.press(Key::Enter, &view, SHOWN), Wish::Inspect(77));
+        assert_eq!(browse.press(Key::Enter, &view, SHOWN), Command::Inspect(77));
         browse.press(Key::Escape, &view, SHOWN);
         assert_eq!(pids(&browse, &view).len(), view.rows.len());
-        assert_eq!(browse.press(Key::Char('q'), &view, SHOWN), Wish::Quit);
-        assert_eq!(browse.press(Key::Interrupt, &view, SHOWN), Wish::Quit);
-        assert_eq!(browse.press(Key::Suspend, &view, SHOWN), Wish::Suspend);
+        assert_eq!(browse.press(Key::Char('q'), &view, SHOWN), Command::Quit);
+        assert_eq!(browse.press(Key::Interrupt, &view, SHOWN), Command::Quit);
+        assert_eq!(browse.press(Key::Suspend, &view, SHOWN), Command::Suspend);
     }
 
     #[test]
@@ -323,10 +323,10 @@ mod tests {
         let view = sample::view();
         let mut browse = Browse::new(Sort::Resident, String::new());
         for key in [Key::Char('/'), Key::Char('q'), Key::Char('x'), Key::Backspace] {
-            assert_eq!(browse.press(key, &view, SHOWN), Wish::Draw);
+            assert_eq!(browse.press(key, &view, SHOWN), Command::Draw);
         }
         assert_eq!((browse.filter.as_str(), browse.is_typing), ("q", true));
-        assert_eq!(browse.press(Key::Interrupt, &view, SHOWN), Wish::Quit);
+        assert_eq!(browse.press(Key::Interrupt, &view, SHOWN), Command::Quit);
     }
 
     #[test]
@@ -344,8 +344,8 @@ mod tests {
         }
         assert_eq!(browse.selected(&view), pids(&browse, &view).last().copied());
         view.rows.clear();
-        assert_eq!((browse.press(Key::Down, &view, SHOWN), browse.selected(&view)), (Wish::Draw, None));
-        assert_eq!(browse.press(Key::Enter, &view, SHOWN), Wish::Draw, "there is none to be inspected");
+        assert_eq!((browse.press(Key::Down, &view, SHOWN), browse.selected(&view)), (Command::Draw, None));
+        assert_eq!(browse.press(Key::Enter, &view, SHOWN), Command::Draw, "there is none to be inspected");
     }
 
     #[test]
@@ -359,7 +359,7 @@ mod tests {
         browse.press(Key::End, &view, TEXT);
         browse.press(Key::Down, &view, TEXT);
         assert_eq!(first(&browse), Some(20));
-        assert_eq!(browse.press(Key::Char('q'), &view, TEXT), Wish::Draw, "back, and not the end");
+        assert_eq!(browse.press(Key::Char('q'), &view, TEXT), Command::Draw, "back, and not the end");
         assert_eq!(browse.page, Page::Processes);
     }
 }

@@ -20,7 +20,7 @@ const CHUNK_BYTES: usize = 256;
 
 /// The result of waiting for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Input {
     /// A key was pressed.
     Key(Key),
     /// The time elapsed without a key, or a signal arrived.
@@ -41,9 +41,9 @@ impl Keyboard {
     ///
     /// # Errors
     /// Errors of poll(2) and read(2), except EIO, which means that the terminal is closed.
-    pub fn next(&mut self, input: impl AsFd, patience: Duration) -> io::Result<Heard> {
+    pub fn next(&mut self, input: impl AsFd, patience: Duration) -> io::Result<Input> {
         if let Some(key) = self.keys.pop_front() {
-            return Ok(Heard::Key(key));
+            return Ok(Input::Key(key));
         }
         let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
         let mut asked = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
@@ -51,20 +51,20 @@ impl Keyboard {
             Ok(0) => {
                 // A terminal sends an escape sequence in one piece, so the rest will not arrive.
                 self.half.clear();
-                return Ok(Heard::Nothing);
+                return Ok(Input::Nothing);
             }
             Ok(_) => {}
-            Err(Errno::EINTR) => return Ok(Heard::Nothing),
+            Err(Errno::EINTR) => return Ok(Input::Nothing),
             Err(error) => return Err(error.into()),
         }
         let mut bytes = [0; CHUNK_BYTES];
         match read(input.as_fd(), &mut bytes) {
-            Ok(0) | Err(Errno::EIO) => Ok(Heard::Closed),
+            Ok(0) | Err(Errno::EIO) => Ok(Input::Closed),
             Ok(count) => {
                 self.take(&bytes[..count]);
-                Ok(self.keys.pop_front().map_or(Heard::Nothing, Heard::Key))
+                Ok(self.keys.pop_front().map_or(Input::Nothing, Input::Key))
             }
-            Err(Errno::EINTR | Errno::EAGAIN) => Ok(Heard::Nothing),
+            Err(Errno::EINTR | Errno::EAGAIN) => Ok(Input::Nothing),
             Err(error) => Err(error.into()),
         }
     }
@@ -94,12 +94,12 @@ mod tests {
     fn a_key_that_arrives_in_two_parts_is_one_key() {
         let (from, mut to) = io::pipe().unwrap();
         let mut keyboard = Keyboard::default();
-        assert_eq!(keyboard.next(&from, Duration::ZERO).unwrap(), Heard::Nothing);
+        assert_eq!(keyboard.next(&from, Duration::ZERO).unwrap(), Input::Nothing);
         to.write_all(b"a\x1b[").unwrap();
-        assert_eq!(keyboard.next(&from, SOON).unwrap(), Heard::Key(Key::Char('a')));
+        assert_eq!(keyboard.next(&from, SOON).unwrap(), Input::Key(Key::Char('a')));
         to.write_all(b"Ab").unwrap();
-        assert_eq!(keyboard.next(&from, SOON).unwrap(), Heard::Key(Key::Up));
-        assert_eq!(keyboard.next(&from, SOON).unwrap(), Heard::Key(Key::Char('b')));
+        assert_eq!(keyboard.next(&from, SOON).unwrap(), Input::Key(Key::Up));
+        assert_eq!(keyboard.next(&from, SOON).unwrap(), Input::Key(Key::Char('b')));
     }
 
     #[test]
@@ -108,7 +108,7 @@ mod tests {
         drop(pair.master);
         let mut keyboard = Keyboard::default();
         for _ in 0..2 {
-            assert_eq!(keyboard.next(&pair.slave, SOON).unwrap(), Heard::Closed);
+            assert_eq!(keyboard.next(&pair.slave, SOON).unwrap(), Input::Closed);
         }
     }
 
@@ -118,7 +118,7 @@ mod tests {
         to.write_all(b"q").unwrap();
         drop(to);
         let mut keyboard = Keyboard::default();
-        assert_eq!(keyboard.next(&from, SOON).unwrap(), Heard::Key(Key::Char('q')));
-        assert_eq!(keyboard.next(&from, SOON).unwrap(), Heard::Closed);
+        assert_eq!(keyboard.next(&from, SOON).unwrap(), Input::Key(Key::Char('q')));
+        assert_eq!(keyboard.next(&from, SOON).unwrap(), Input::Closed);
     }
 }

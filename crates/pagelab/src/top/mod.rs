@@ -31,7 +31,7 @@ use crate::output::{Reader, print, print_look, terminal_width};
 use crate::words::parse_duration;
 use browse::{Browse, Sort};
 use frame::{Looks, whole};
-use watch::{Thoroughness, Watcher};
+use watch::{LookDepth, Watcher};
 
 /// Arguments of `pagelab top`.
 #[derive(Debug, Args)]
@@ -69,9 +69,9 @@ pub fn run(arguments: &TopArguments) -> Result<(), Failure> {
 
 /// Prints one frame from two readings; rates are over the time between them.
 fn once(watcher: &mut Watcher, browse: &Browse, arguments: &TopArguments) -> Result<(), Failure> {
-    watcher.frame(Thoroughness::All, |_| Ok(()))?;
+    watcher.frame(LookDepth::All, |_| Ok(()))?;
     std::thread::sleep(Duration::from_secs_f64(arguments.every.min(1.0)));
-    let view = watcher.frame(Thoroughness::All, |_| Ok(()))?;
+    let view = watcher.frame(LookDepth::All, |_| Ok(()))?;
     let text = if arguments.json {
         format!("{:#}", document::document(&view, browse))
     } else {
@@ -87,7 +87,7 @@ fn one_after_the_other(watcher: &mut Watcher, browse: &Browse) -> Result<(), Fai
     const MOST: usize = 20;
     loop {
         let mut reader = Reader::Reads;
-        watcher.frame(Thoroughness::Paced, |view| {
+        watcher.frame(LookDepth::Paced, |view| {
             let text = whole(view, browse, terminal_width() as u16, MOST);
             reader = print_look(&format!("{text}\n"), false)?;
             Ok(())

@@ -7,7 +7,7 @@ use policy::PageSizes;
 use policy::census::{Backing, Census, Folio, Mapping};
 use policy::size::PageSize;
 
-use super::view::{Compaction, Khugepaged, Look, Row, Seen, SizeRates, System, Told, View};
+use super::view::{Compaction, Khugepaged, Look, LookCost, Row, Seen, SizeRates, System, View};
 use crate::sizes::Sizes;
 
 /// Memory in base pages, folios of 64K and leaves of 2M, in MiB.
@@ -86,5 +86,5 @@ pub fn view() -> View {
         leaf_splits_per_s: Some(4.0),
         pools: BTreeMap::from([(PageSize::M2, Pool { pages: 64, free: 10 })]),
     };
-    View { system, rows: rows(), pace: Told { every_s: 2.0, asked_s: 2.0, frame_s: 0.004 } }
+    View { system, rows: rows(), pace: LookCost { every_s: 2.0, asked_s: 2.0, frame_s: 0.004 } }
 }

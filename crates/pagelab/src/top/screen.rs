@@ -12,11 +12,11 @@ use ratatui::{DefaultTerminal, TerminalOptions, Viewport};
 use results::inspection;
 use tracer::signals::{self, PassOn};
 
-use super::browse::{Browse, Shown, Wish};
+use super::browse::{Browse, Command, Shown};
 use super::frame::{Looks, MAX_HEIGHT, MAX_WIDTH, frame};
-use super::keyboard::{Heard, Keyboard};
+use super::keyboard::{Input, Keyboard};
 use super::view::View;
-use super::watch::{Thoroughness, Watcher};
+use super::watch::{LookDepth, Watcher};
 use crate::failure::{Failure, told};
 
 /// The interval of checks whether a signal arrived or the terminal was resized.
@@ -78,7 +78,7 @@ struct Screen {
 impl Screen {
     fn run(&mut self, watcher: &mut Watcher, browse: &mut Browse) -> Result<(), Failure> {
         loop {
-            let view = watcher.frame(Thoroughness::Paced, |view| self.draw(view, browse))?;
+            let view = watcher.frame(LookDepth::Paced, |view| self.draw(view, browse))?;
             let next = Instant::now() + Duration::from_secs_f64(watcher.every_s().min(1e6));
             while let Some(left) = next.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
                 if let Some(signal) = signals::arrived() {
@@ -108,15 +108,15 @@ impl Screen {
         // Checked each time, because input may arrive without a pause.
         while signals::arrived().is_none() {
             let key = match self.keyboard.next(io::stdin(), patience).map_err(unusable)? {
-                Heard::Key(key) => key,
-                Heard::Nothing => return Ok(ControlFlow::Continue(was_pressed)),
-                Heard::Closed => return Err(unusable(io::Error::other("it was closed"))),
+                Input::Key(key) => key,
+                Input::Nothing => return Ok(ControlFlow::Continue(was_pressed)),
+                Input::Closed => return Err(unusable(io::Error::other("it was closed"))),
             };
             match browse.press(key, view, self.shown) {
-                Wish::Draw => {}
-                Wish::Quit => return Ok(ControlFlow::Break(())),
-                Wish::Suspend => self.suspend()?,
-                Wish::Inspect(pid) => self.inspect(watcher, browse, view, pid)?,
+                Command::Draw => {}
+                Command::Quit => return Ok(ControlFlow::Break(())),
+                Command::Suspend => self.suspend()?,
+                Command::Inspect(pid) => self.inspect(watcher, browse, view, pid)?,
             }
             (was_pressed, patience) = (true, Duration::ZERO);
         }

@@ -17,12 +17,12 @@ pub struct View {
     /// The processes, unsorted.
     pub rows: Vec<Row>,
     /// The refresh interval and its cost.
-    pub pace: Told,
+    pub pace: LookCost,
 }
 
 /// The refresh interval and its cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct LookCost {
     /// Seconds from one frame to the next.
     pub every_s: f64,
     /// The requested interval in seconds.

@@ -10,7 +10,7 @@ use policy::inspect::{Inspection, Summary, Supply};
 
 use super::pace::Pace;
 use super::turns::{self, Known};
-use super::view::{Look, Row, Seen, System, Told, View};
+use super::view::{Look, LookCost, Row, Seen, System, View};
 use crate::failure::Failure;
 use crate::sizes::Sizes;
 
@@ -27,7 +27,7 @@ const SUPPLY_S: f64 = 10.0;
 
 /// How many processes a frame inspects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Thoroughness {
+pub enum LookDepth {
     /// Those that the pace allows.
     Paced,
     /// All that are due, whatever the cost, because the user waits for a single frame.
@@ -87,7 +87,7 @@ impl Watcher {
     /// /proc cannot be read, or the frame cannot be drawn.
     pub fn frame(
         &mut self,
-        thoroughness: Thoroughness,
+        thoroughness: LookDepth,
         draw: impl FnOnce(&View) -> Result<(), Failure>,
     ) -> Result<View, Failure> {
         let began_s = cpu_time_s();
@@ -133,13 +133,13 @@ impl Watcher {
     }
 
     /// Inspects the processes whose turn it is, and returns the CPU time in seconds.
-    fn look(&mut self, now: Instant, reshaped: u64, thoroughness: Thoroughness) -> Result<f64, HostError> {
+    fn look(&mut self, now: Instant, reshaped: u64, thoroughness: LookDepth) -> Result<f64, HostError> {
         let pids: Vec<u32> = self.processes.keys().copied().collect();
         let known: Vec<Known> = pids.iter().map(|pid| self.processes[pid].known(now, reshaped)).collect();
         let mut all_s = 0.0;
         for place in turns::order(&known) {
             let watched = &self.processes[&pids[place]];
-            if thoroughness == Thoroughness::Paced && !self.pace.affords(watched.expected_s()) {
+            if thoroughness == LookDepth::Paced && !self.pace.affords(watched.expected_s()) {
                 // Waits for the next process in order: otherwise small processes could delay a large one forever.
                 break;
             }
@@ -172,7 +172,8 @@ impl Watcher {
 
     fn view(&self, system: System, now: Instant, reshaped: u64) -> View {
         let rows = self.processes.values().map(|watched| watched.row(now, reshaped)).collect();
-        let pace = Told { every_s: self.pace.every_s(), asked_s: self.pace.asked_s(), frame_s: self.pace.frame_s() };
+        let pace =
+            LookCost { every_s: self.pace.every_s(), asked_s: self.pace.asked_s(), frame_s: self.pace.frame_s() };
         View { system, rows, pace }
     }
 }

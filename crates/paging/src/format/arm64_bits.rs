@@ -2,7 +2,7 @@
 //!
 //! Source: Arm Architecture Reference Manual (DDI 0487), D8.3 "Translation table descriptor formats".
 
-use super::bits::{Bits, FlagBits, Says};
+use super::bits::{Bits, Encodes, FlagBits};
 use crate::attributes::Flags;
 
 pub const VALID: Bits = Bits::one("valid", 0);
@@ -43,11 +43,11 @@ pub const UXN: Bits = Bits::one("UXN", 54);
 pub const POINDEX: Bits = Bits::new("POIndex", 62, 60);
 /// The stage 1 bits that each hold one flag.
 pub const FLAGS_1: FlagBits<5> = FlagBits([
-    (AP_USER, Says::Set(Flags::USER)),
-    (NG, Says::Clear(Flags::GLOBAL)),
-    (GP, Says::Set(Flags::GUARDED)),
-    (PXN, Says::Clear(Flags::KERNEL_EXECUTE)),
-    (UXN, Says::Clear(Flags::USER_EXECUTE)),
+    (AP_USER, Encodes::Set(Flags::USER)),
+    (NG, Encodes::Clear(Flags::GLOBAL)),
+    (GP, Encodes::Set(Flags::GUARDED)),
+    (PXN, Encodes::Clear(Flags::KERNEL_EXECUTE)),
+    (UXN, Encodes::Clear(Flags::USER_EXECUTE)),
 ]);
 /// Fields of stage 1 entries that point to tables.
 pub const PXN_TABLE: Bits = Bits::one("PXNTable", 59);

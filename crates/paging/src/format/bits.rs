@@ -51,7 +51,7 @@ impl Bits {
 
 /// How a bit represents a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Says {
+pub(crate) enum Encodes {
     /// The bit is set if the flag is set.
     Set(Flags),
     /// The bit is clear if the flag is set.
@@ -60,7 +60,7 @@ pub(crate) enum Says {
 
 /// Bits that hold one flag each. The same table encodes and decodes entries.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FlagBits<const N: usize>(pub [(Bits, Says); N]);
+pub(crate) struct FlagBits<const N: usize>(pub [(Bits, Encodes); N]);
 
 impl<const N: usize> FlagBits<N> {
     /// The mask of all these bits.
@@ -76,9 +76,9 @@ impl<const N: usize> FlagBits<N> {
     /// Encodes flags.
     #[inline(always)]
     pub fn encode(&self, flags: Flags) -> u64 {
-        let bit = |(bits, says): &(Bits, Says)| match *says {
-            Says::Set(flag) => bits.when(flags.contains(flag)),
-            Says::Clear(flag) => bits.when(!flags.contains(flag)),
+        let bit = |(bits, says): &(Bits, Encodes)| match *says {
+            Encodes::Set(flag) => bits.when(flags.contains(flag)),
+            Encodes::Clear(flag) => bits.when(!flags.contains(flag)),
         };
         self.0.iter().map(bit).fold(0, |all, bit| all | bit)
     }
@@ -89,8 +89,8 @@ impl<const N: usize> FlagBits<N> {
         let mut flags = Flags::empty();
         for (bits, says) in &self.0 {
             match *says {
-                Says::Set(flag) => flags.set(flag, bits.is_set(entry)),
-                Says::Clear(flag) => flags.set(flag, !bits.is_set(entry)),
+                Encodes::Set(flag) => flags.set(flag, bits.is_set(entry)),
+                Encodes::Clear(flag) => flags.set(flag, !bits.is_set(entry)),
             }
         }
         flags

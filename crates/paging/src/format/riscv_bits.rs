@@ -2,7 +2,7 @@
 //!
 //! Source: RISC-V Privileged Specification, "Sv39: Page-Based 39-bit Virtual-Memory System", "Svnapot", "Svpbmt".
 
-use super::bits::{Bits, FlagBits, Says, StateBits};
+use super::bits::{Bits, Encodes, FlagBits, StateBits};
 use crate::attributes::Flags;
 
 pub const V: Bits = Bits::one("V", 0);
@@ -25,12 +25,12 @@ pub const STATE: StateBits = StateBits { accessed: A, dirty: D };
 pub const PERMISSIONS: u64 = R.mask | W.mask | X.mask;
 /// The bits that each hold one flag.
 pub const FLAGS: FlagBits<6> = FlagBits([
-    (R, Says::Set(Flags::READ)),
-    (W, Says::Set(Flags::WRITE)),
-    (U, Says::Set(Flags::USER)),
-    (G, Says::Set(Flags::GLOBAL)),
-    (A, Says::Set(Flags::ACCESSED)),
-    (D, Says::Set(Flags::DIRTY)),
+    (R, Encodes::Set(Flags::READ)),
+    (W, Encodes::Set(Flags::WRITE)),
+    (U, Encodes::Set(Flags::USER)),
+    (G, Encodes::Set(Flags::GLOBAL)),
+    (A, Encodes::Set(Flags::ACCESSED)),
+    (D, Encodes::Set(Flags::DIRTY)),
 ]);
 /// The lowest four bits of PPN[0] in a NAPOT entry of 64K.
 pub const NAPOT_64K: u64 = PPN.put(0b1000);

@@ -6,7 +6,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::bits::{Bits, FlagBits, Says, StateBits, mask};
+use super::bits::{Bits, Encodes, FlagBits, StateBits, mask};
 use super::{Change, Discipline, Field, Fields, Format, Kind, Pattern};
 use crate::address::{InputAddress, OutputAddress};
 use crate::attributes::{Attributes, Flags};
@@ -36,11 +36,11 @@ const STATE: StateBits = StateBits { accessed: A, dirty: D };
 const SOFTWARE: u64 = SOFTWARE_LOW.mask | SOFTWARE_HIGH.mask;
 /// The bits that each hold one flag.
 const FLAGS: FlagBits<5> = FlagBits([
-    (RW, Says::Set(Flags::WRITE)),
-    (US, Says::Set(Flags::USER)),
-    (A, Says::Set(Flags::ACCESSED)),
-    (D, Says::Set(Flags::DIRTY)),
-    (G, Says::Set(Flags::GLOBAL)),
+    (RW, Encodes::Set(Flags::WRITE)),
+    (US, Encodes::Set(Flags::USER)),
+    (A, Encodes::Set(Flags::ACCESSED)),
+    (D, Encodes::Set(Flags::DIRTY)),
+    (G, Encodes::Set(Flags::GLOBAL)),
 ]);
 
 /// 4-level or 5-level paging on a processor with these features.

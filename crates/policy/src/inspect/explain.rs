@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use super::cause_evidence::setting;
+use super::context::Context;
 use super::files;
-use super::ground::Ground;
 use super::history::History;
 use super::kind::Kind;
 use super::process::ThpMode;
@@ -31,20 +31,20 @@ pub fn explain(
     vmas: &[VmaFacts],
     cuts: &[Cut],
     seen: &Seen,
-    ground: &Ground,
+    context: &Context,
 ) -> Vec<Explained> {
-    let mut told = Told::default();
+    let mut told = FoundCauses::default();
     if let Some(target) = outline.target {
-        let region = OfRegion { target, kind, vmas, cuts, seen, ground };
+        let region = OfRegion { target, kind, vmas, cuts, seen, context };
         seen.pieces.iter().for_each(|(at, left)| region.explain(*at, left, &mut told));
     }
     if let Kind::Hugetlb { size: Some(size) } = kind {
-        pool(*size, outline, seen, ground, &mut told);
+        pool(*size, outline, seen, context, &mut told);
     }
-    if let Some((cause, bytes, evidence)) = ground.pmd.and_then(|pmd| files::explain(vmas, &seen.census, pmd)) {
+    if let Some((cause, bytes, evidence)) = context.pmd.and_then(|pmd| files::explain(vmas, &seen.census, pmd)) {
         told.add(cause, Vec::new(), bytes, || evidence);
     }
-    if ground.pmd.is_none() && outline.target.is_none() {
+    if context.pmd.is_none() && outline.target.is_none() {
         let bytes = seen.census.bytes_where(|mapping| mapping.backing == Backing::Anonymous);
         told.add(Cause::NoTransparentPages, Vec::new(), bytes, || vec![format!("there is no {THP}/hpage_pmd_size")]);
     }
@@ -52,9 +52,9 @@ pub fn explain(
 }
 
 /// The absent part of a hugetlb region whose pool is empty: touching it raises SIGBUS.
-fn pool(size: PageSize, outline: &Outline, seen: &Seen, ground: &Ground, told: &mut Told) {
+fn pool(size: PageSize, outline: &Outline, seen: &Seen, context: &Context, told: &mut FoundCauses) {
     let exhausted = |pool: &&Pool| pool.size == size && pool.free == 0 && pool.surplus_left == 0;
-    if let Some(pool) = ground.supply.pools.iter().find(exhausted) {
+    if let Some(pool) = context.supply.pools.iter().find(exhausted) {
         let absent = (outline.end - outline.start).saturating_sub(seen.census.total_bytes());
         told.add(Cause::PoolExhausted { size }, Vec::new(), absent, || {
             vec![format!("the pool has {} pages, none of them free: touching this memory ends in SIGBUS", pool.pages)]
@@ -64,9 +64,9 @@ fn pool(size: PageSize, outline: &Outline, seen: &Seen, ground: &Ground, told: &
 
 /// Bytes and evidence collected so far, by cause.
 #[derive(Default)]
-struct Told(BTreeMap<(Cause, Vec<Cause>), (u64, Vec<String>)>);
+struct FoundCauses(BTreeMap<(Cause, Vec<Cause>), (u64, Vec<String>)>);
 
-impl Told {
+impl FoundCauses {
     /// The largest number of pieces of evidence kept for one cause.
     const MAX_EVIDENCE: usize = 4;
 
@@ -76,10 +76,10 @@ impl Told {
         }
         let (sum, told) = self.0.entry((cause, or)).or_default();
         *sum += bytes;
-        if told.len() < Told::MAX_EVIDENCE {
+        if told.len() < FoundCauses::MAX_EVIDENCE {
             let new = evidence().into_iter().filter(|line| !told.contains(line)).collect::<Vec<_>>();
             told.extend(new);
-            told.truncate(Told::MAX_EVIDENCE);
+            told.truncate(FoundCauses::MAX_EVIDENCE);
         }
     }
 
@@ -98,15 +98,15 @@ pub fn explain_windows(
     vmas: &[VmaFacts],
     cuts: &[Cut],
     seen: &mut Seen,
-    ground: &Ground,
+    context: &Context,
     causes: &[Explained],
 ) {
     let Some(target) = outline.target else { return };
     let pieces = std::mem::take(&mut seen.pieces_of_windows);
     let mut windows = std::mem::take(&mut seen.windows);
-    let region = OfRegion { target, kind, vmas, cuts, seen, ground };
+    let region = OfRegion { target, kind, vmas, cuts, seen, context };
     for of_window in pieces.chunk_by(|left, right| left.0 == right.0) {
-        let mut told = Told::default();
+        let mut told = FoundCauses::default();
         of_window.iter().for_each(|(_, at, left)| region.explain(*at, left, &mut told));
         let largest = told.0.into_iter().max_by_key(|(_, (bytes, _))| *bytes);
         let number =
@@ -126,11 +126,11 @@ struct OfRegion<'a> {
     vmas: &'a [VmaFacts],
     cuts: &'a [Cut],
     seen: &'a Seen,
-    ground: &'a Ground<'a>,
+    context: &'a Context<'a>,
 }
 
 impl OfRegion<'_> {
-    fn explain(&self, at: usize, left: &Left, told: &mut Told) {
+    fn explain(&self, at: usize, left: &Left, told: &mut FoundCauses) {
         let vma = &self.vmas[at];
         match *left {
             Left::NoSlot(bytes) => {
@@ -162,7 +162,7 @@ impl OfRegion<'_> {
     }
 
     /// Attributes memory of a slot of the region to the cut at this address, which crosses the slot.
-    fn cut(&self, address: u64, vma: &VmaFacts, bytes: u64, told: &mut Told) {
+    fn cut(&self, address: u64, vma: &VmaFacts, bytes: u64, told: &mut FoundCauses) {
         // Cuts are in address order and do not nest.
         let after = self.cuts.partition_point(|cut| cut.start <= address);
         let near = |cut: &&Cut| cut.start == address || cut.end == address;
@@ -189,7 +189,7 @@ impl OfRegion<'_> {
         }
     }
 
-    fn part_of_folio(&self, vma: &VmaFacts, bytes: u64, told: &mut Told) {
+    fn part_of_folio(&self, vma: &VmaFacts, bytes: u64, told: &mut FoundCauses) {
         if self.is_misaligned(vma) {
             told.add(Cause::FileMisaligned, Vec::new(), bytes, || vec![files::misaligned(vma, self.target)]);
             return;
@@ -202,7 +202,7 @@ impl OfRegion<'_> {
         told.add(cause, or, bytes - misplaced, || self.history(vma).evidence_of_split());
     }
 
-    fn piece(&self, vma: &VmaFacts, piece: &Piece, told: &mut Told) {
+    fn piece(&self, vma: &VmaFacts, piece: &Piece, told: &mut FoundCauses) {
         // Memory whose folios are not visible is neither covered nor missing.
         told.add(Cause::FoliosInvisible, Vec::new(), piece.unseen_bytes, Vec::new);
         let bytes = piece.missing_bytes;
@@ -219,11 +219,11 @@ impl OfRegion<'_> {
     /// Why the kernel would currently refuse the size, with the evidence.
     fn refusal(&self, vma: &VmaFacts) -> Option<(Cause, Vec<String>)> {
         if vma.kind == VmaKind::Shared {
-            return shared::refusal(vma, self.target, self.ground);
+            return shared::refusal(vma, self.target, self.context);
         }
         // A kernel that does not report it (before Linux 5.0) counts as not disabled; the causes by history apply.
-        let disabled = self.ground.process.thp == ThpMode::Disabled;
-        let rules = Rules { settings: &self.ground.supply.settings, disabled_for_process: Some(disabled) };
+        let disabled = self.context.process.thp == ThpMode::Disabled;
+        let rules = Rules { settings: &self.context.supply.settings, disabled_for_process: Some(disabled) };
         match rules.eligibility(self.target, vma.advice()) {
             Eligibility::Refused(cause) => {
                 let evidence = self.evidence_of_refusal(&cause, vma);
@@ -232,7 +232,7 @@ impl OfRegion<'_> {
             Eligibility::Unknown if vma.advice().is_none() => {
                 Some((Cause::Unexplained, vec!["the advice of the mapping was not read (smaps)".into()]))
             }
-            Eligibility::Unknown => Some((Cause::Unexplained, setting(self.ground.supply, self.target))),
+            Eligibility::Unknown => Some((Cause::Unexplained, setting(self.context.supply, self.target))),
             Eligibility::Eligible => self.excepted(vma).then(|| {
                 let flags = vec![format!("THPeligible: 0 at {:#x}, although settings and advice permit it", vma.start)];
                 (Cause::DisabledExceptAdvised, flags)
@@ -241,7 +241,7 @@ impl OfRegion<'_> {
     }
 
     fn evidence_of_refusal(&self, cause: &Cause, vma: &VmaFacts) -> Vec<String> {
-        let settings = || setting(self.ground.supply, self.target);
+        let settings = || setting(self.context.supply, self.target);
         match cause {
             Cause::DisabledForProcess => vec!["THP_enabled: 0 in /proc/PID/status".into()],
             Cause::AdvisedAgainst => vec![format!("VmFlags nh at {:#x}", vma.start)],
@@ -257,7 +257,7 @@ impl OfRegion<'_> {
         let Some(flags) = vma.told.map(|told| told.flags) else { return false };
         let none = ["um", "uw", "ui", "pf", "io", "de"].iter().all(|flag| !flags.has(flag));
         let has_slot = self
-            .ground
+            .context
             .pmd
             .is_some_and(|pmd| pmd.align_up(vma.start).is_some_and(|start| start + pmd.bytes() <= vma.end));
         let not_advised = vma.advice() == Some(Advice::None);
@@ -265,7 +265,7 @@ impl OfRegion<'_> {
     }
 
     /// A slot for which the kernel may use the size.
-    fn permitted(&self, vma: &VmaFacts, shape: Shape, bytes: u64, told: &mut Told) {
+    fn permitted(&self, vma: &VmaFacts, shape: Shape, bytes: u64, told: &mut FoundCauses) {
         let about = vma.told.unwrap_or_default();
         let served = ["um", "uw", "ui"].iter().find(|flag| about.flags.has(flag));
         if let Some(flag) = served {
@@ -285,7 +285,7 @@ impl OfRegion<'_> {
             }
             Shape::Holes => {
                 let (cause, or) =
-                    history.of_holes(about.swap_bytes > 0, shared::is_within_size(vma, self.target, self.ground));
+                    history.of_holes(about.swap_bytes > 0, shared::is_within_size(vma, self.target, self.context));
                 told.add(cause, or, bytes, || history.evidence_of_holes(about.swap_bytes));
             }
             Shape::Refilled => {
@@ -305,7 +305,7 @@ impl OfRegion<'_> {
             kind: self.kind,
             shared_bytes: vma.told.map_or(0, |told| told.shared_bytes),
             target: self.target,
-            ground: self.ground,
+            context: self.context,
         }
     }
 }

@@ -115,7 +115,7 @@ fn difference(left: &VmaFacts, right: &VmaFacts) -> CutBy {
 mod tests {
     use super::*;
     use crate::call::prot;
-    use crate::inspect::{Allocator, Kind, Surroundings, Told, VmFlags, VmaPart, recognise};
+    use crate::inspect::{Allocator, Kind, SmapsInfo, Surroundings, VmFlags, VmaPart, recognise};
 
     const M: u64 = 1 << 20;
     const RW: u64 = prot::READ | prot::WRITE;
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn what_keeps_neighbours_apart_is_named() {
         let with = |flags: &str, name: &str, at: u64| VmaFacts {
-            told: Some(Told { flags: VmFlags::of(flags), ..Told::default() }),
+            told: Some(SmapsInfo { flags: VmFlags::of(flags), ..SmapsInfo::default() }),
             name: name.into(),
             ..vma(at * M, (at + 1) * M, RW)
         };

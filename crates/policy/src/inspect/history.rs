@@ -2,7 +2,7 @@
 //! them out.
 
 use super::cause_evidence::counted;
-use super::ground::Ground;
+use super::context::Context;
 use super::kind::Kind;
 use crate::cause::Cause;
 use crate::size::{PageSize, format_bytes};
@@ -16,7 +16,7 @@ pub struct History<'a> {
     /// The largest size that the mapping could have.
     pub target: PageSize,
     /// Facts about the process and the kernel.
-    pub ground: &'a Ground<'a>,
+    pub context: &'a Context<'a>,
 }
 
 /// The counter of PMD leaves that were split.
@@ -35,7 +35,7 @@ impl History<'_> {
 
     /// Whether the counter may have moved since boot.
     fn may_have(&self, name: &str) -> bool {
-        self.ground.supply.counter(name) != Some(0)
+        self.context.supply.counter(name) != Some(0)
     }
 
     fn own(&self, name: &str) -> String {
@@ -45,7 +45,7 @@ impl History<'_> {
     /// The name of the fallback counter for this size: the size's own, or that of PMD size before Linux 6.10.
     fn fallback(&self) -> String {
         let own = self.own("anon_fault_fallback");
-        match self.ground.supply.counter(&own) {
+        match self.context.supply.counter(&own) {
             Some(_) => own,
             None => "thp_fault_fallback".into(),
         }
@@ -62,7 +62,7 @@ impl History<'_> {
 
     /// Causes for a folio that is complete but whose leaf was split.
     pub fn of_split(&self) -> (Cause, Vec<Cause>) {
-        if self.has_forked() || self.ground.process.is_fork {
+        if self.has_forked() || self.context.process.is_fork {
             (Cause::SplitAfterFork, vec![Cause::LeafSplit])
         } else {
             (Cause::LeafSplit, Vec::new())
@@ -73,7 +73,7 @@ impl History<'_> {
     pub fn of_refilled(&self) -> (Cause, Vec<Cause>) {
         match self.has_forked() {
             true => (Cause::SplitAfterFork, vec![Cause::RefilledAfterDrop]),
-            false if self.ground.process.is_fork => (Cause::RefilledAfterDrop, vec![Cause::SplitAfterFork]),
+            false if self.context.process.is_fork => (Cause::RefilledAfterDrop, vec![Cause::SplitAfterFork]),
             false => (Cause::RefilledAfterDrop, Vec::new()),
         }
     }
@@ -99,10 +99,10 @@ impl History<'_> {
     /// What khugepaged does about holes. It does nothing below PMD size on kernels where it does not make mTHP folios
     /// (`collapse_max_ptes_none`, mm/khugepaged.c).
     fn evidence_of_khugepaged(&self) -> Vec<String> {
-        let supply = self.ground.supply;
+        let supply = self.context.supply;
         let (counter, setting) = (self.own(TOO_MANY_HOLES), counted(supply, "khugepaged/max_ptes_none"));
         let is_counted = supply.counter(&counter).is_some();
-        match (self.ground.pmd == Some(self.target), is_counted) {
+        match (self.context.pmd == Some(self.target), is_counted) {
             (true, false) => vec![setting],
             (true, true) => vec![setting, counted(supply, &counter)],
             (false, true) => vec![
@@ -118,23 +118,23 @@ impl History<'_> {
     /// Further causes for a slot with zero pages, apart from a read before the first write: the kernel maps zero pages when it
     /// splits a mostly zero page.
     pub fn of_zeroes(&self) -> Vec<Cause> {
-        let split = self.ground.supply.counter(UNDERUSED_SPLIT).is_some_and(|times| times > 0);
+        let split = self.context.supply.counter(UNDERUSED_SPLIT).is_some_and(|times| times > 0);
         split.then_some(Cause::SplitUnderused).into_iter().collect()
     }
 
     /// Evidence for the causes of a slot with zero pages.
     pub fn evidence_of_zeroes(&self) -> Vec<String> {
-        let counter = self.ground.supply.counter(UNDERUSED_SPLIT);
-        counter.map(|_| counted(self.ground.supply, UNDERUSED_SPLIT)).into_iter().collect()
+        let counter = self.context.supply.counter(UNDERUSED_SPLIT);
+        counter.map(|_| counted(self.context.supply, UNDERUSED_SPLIT)).into_iter().collect()
     }
 
     /// Causes for a slot that is full of base pages, most likely first.
     pub fn of_full(&self) -> Vec<Cause> {
-        let supply = self.ground.supply;
+        let supply = self.context.supply;
         let grows = matches!(self.kind, Kind::Heap | Kind::Arena(_) | Kind::GoHeap | Kind::JvmHeap);
         let cut = self.may_have(&self.own("split_deferred")) || self.may_have(&self.own("split"));
-        let leaf_split = !self.ground.sees_folios && supply.counter(LEAVES_SPLIT) != Some(0);
-        let fork = self.has_forked() || self.ground.process.is_fork;
+        let leaf_split = !self.context.sees_folios && supply.counter(LEAVES_SPLIT) != Some(0);
+        let fork = self.has_forked() || self.context.process.is_fork;
         let candidates = [
             self.has_forked().then_some(Cause::SplitAfterFork),
             grows.then_some(Cause::GrewInSteps),
@@ -143,7 +143,7 @@ impl History<'_> {
             (fork && !self.has_forked()).then_some(Cause::SplitAfterFork),
             leaf_split.then_some(Cause::SplitMeanwhile),
         ];
-        let pinned = self.ground.process.pinned_bytes.is_some_and(|bytes| bytes > 0).then_some(Cause::Pinned);
+        let pinned = self.context.process.pinned_bytes.is_some_and(|bytes| bytes > 0).then_some(Cause::Pinned);
         let (likely, possible): (Vec<_>, Vec<_>) = self.refusals().into_iter().partition(|(_, is_now)| *is_now);
         let cause = |(cause, _): (Cause, bool)| cause;
         let history = candidates.into_iter().flatten().chain(possible.into_iter().map(cause)).chain(pinned);
@@ -158,12 +158,12 @@ impl History<'_> {
     /// The causes of [`History::fell_back`], and whether an allocation would also fail now.
     fn refusals(&self) -> Vec<(Cause, bool)> {
         let counter = self.fallback();
-        let times = self.ground.supply.counter(&counter);
-        let charges = self.ground.supply.counter(&format!("{counter}_charge"));
+        let times = self.context.supply.counter(&counter);
+        let charges = self.context.supply.counter(&format!("{counter}_charge"));
         let is_full = times.zip(charges).is_some_and(|(times, charges)| times > charges);
         let fell_back = (is_full || times.is_some_and(|times| times > 0) && charges.is_none())
             .then(|| (Cause::AllocationFellBack { counter, times: times.unwrap_or_default() }, self.is_fragmented()));
-        let limit = self.ground.process.memory_limit.as_ref();
+        let limit = self.context.process.memory_limit.as_ref();
         let charged = charges.is_some_and(|charges| charges > 0) && limit.is_none_or(|limit| limit.reached > 0);
         let is_at_limit = limit.is_some_and(|limit| limit.left_bytes() < self.target.bytes());
         let charged = charged.then_some((Cause::ChargeFellBack, is_at_limit));
@@ -172,13 +172,13 @@ impl History<'_> {
 
     /// Whether no free block of the size is known to exist.
     fn is_fragmented(&self) -> bool {
-        !self.ground.supply.free_blocks_by_order.is_empty() && self.free_blocks() == 0
+        !self.context.supply.free_blocks_by_order.is_empty() && self.free_blocks() == 0
     }
 
     /// Evidence about the memory control group's limit.
     fn evidence_of_limits(&self) -> Option<String> {
-        let limit = self.ground.process.memory_limit.as_ref().filter(|limit| limit.reached > 0)?;
-        let charges = counted(self.ground.supply, &format!("{}_charge", self.fallback()));
+        let limit = self.context.process.memory_limit.as_ref().filter(|limit| limit.reached > 0)?;
+        let charges = counted(self.context.supply, &format!("{}_charge", self.fallback()));
         Some(format!("{}; {charges}", limit.describe()))
     }
 
@@ -187,18 +187,18 @@ impl History<'_> {
         let shared = self.has_forked().then(|| {
             format!("{} of it is shared with another process (Shared_* in smaps)", format_bytes(self.shared_bytes))
         });
-        shared.into_iter().chain([counted(self.ground.supply, LEAVES_SPLIT)]).collect()
+        shared.into_iter().chain([counted(self.context.supply, LEAVES_SPLIT)]).collect()
     }
 
     /// Evidence for the candidate causes of a full slot.
     pub fn evidence_of_full(&self) -> Vec<String> {
-        let supply = self.ground.supply;
+        let supply = self.context.supply;
         let shared = self
             .has_forked()
             .then(|| format!("{} of it is shared with another process", format_bytes(self.shared_bytes)));
-        let pinned = self.ground.process.pinned_bytes.filter(|bytes| *bytes > 0);
+        let pinned = self.context.process.pinned_bytes.filter(|bytes| *bytes > 0);
         let pinned = pinned.map(|bytes| format!("VmPin: {} kB in /proc/PID/status", bytes >> 10));
-        let order = self.ground.supply.free_blocks_by_order.len();
+        let order = self.context.supply.free_blocks_by_order.len();
         let free = (order > 0).then(|| format!("free blocks of {} or more: {}", self.target, self.free_blocks()));
         let counters = [counted(supply, &self.fallback()), counted(supply, &self.own("split_deferred"))];
         let limits = self.evidence_of_limits();
@@ -206,8 +206,8 @@ impl History<'_> {
     }
 
     fn free_blocks(&self) -> u64 {
-        let base = self.ground.base;
-        self.ground.supply.free_blocks_from(self.target.order(base))
+        let base = self.context.base;
+        self.context.supply.free_blocks_from(self.target.order(base))
     }
 }
 
@@ -223,9 +223,9 @@ mod tests {
         let counters = counters.iter().map(|name| ((*name).to_owned(), 3)).collect();
         let (process, supply) = (Process::default(), Supply { settings, counters, ..Supply::default() });
         let size = |kib: u64| PageSize::new(kib << 10).unwrap();
-        let ground =
-            Ground { process: &process, supply: &supply, base: size(4), pmd: Some(size(2048)), sees_folios: true };
-        History { kind: &Kind::Heap, shared_bytes: 0, target: size(target_kib), ground: &ground }.evidence_of_holes(0)
+        let context =
+            Context { process: &process, supply: &supply, base: size(4), pmd: Some(size(2048)), sees_folios: true };
+        History { kind: &Kind::Heap, shared_bytes: 0, target: size(target_kib), context: &context }.evidence_of_holes(0)
     }
 
     #[test]

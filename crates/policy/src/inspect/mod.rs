@@ -8,9 +8,9 @@
 
 mod cause_evidence;
 mod collapsed;
+mod context;
 mod explain;
 mod files;
-mod ground;
 mod group;
 mod history;
 mod kind;
@@ -25,17 +25,17 @@ mod vma;
 
 pub use crate::cut::{Cut, CutBy};
 pub use collapsed::{Collapsed, collapse_refusal};
+pub use context::Context;
 pub use explain::{explain, explain_windows};
-pub use ground::Ground;
 pub use group::{cuts, group};
 pub use kind::{Allocator, FilePart, Kind};
 pub use process::{MemoryLimit, Process, Sight, ThpMode};
 pub use recognise::{Surroundings, recognise};
 pub use region::{Explained, Region};
-pub use seen::{Left, Outline, Seen, TlbRuns, Win, Window};
+pub use seen::{Benefit, Left, Outline, Seen, TlbRuns, Window};
 pub use summary::{Summary, explained};
 pub use supply::{Pool, Since, Supply};
-pub use vma::{FileSystem, Told, VmFlags, VmaFacts, VmaPart};
+pub use vma::{FileSystem, SmapsInfo, VmFlags, VmaFacts, VmaPart};
 
 /// The result of inspecting a process once.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! One region of a process.
 
 use super::kind::Kind;
-use super::seen::{TlbRuns, Win, Window};
+use super::seen::{Benefit, TlbRuns, Window};
 use crate::cause::Cause;
 use crate::census::{Backing, Census};
 use crate::cut::Cut;
@@ -35,7 +35,7 @@ pub struct Region {
     /// Memory by the size of the TLB entry that could hold it; `None` where frame numbers are not visible.
     pub tlb_runs: Option<TlbRuns>,
     /// Memory that could be larger, and the cost.
-    pub win: Win,
+    pub win: Benefit,
     /// Why memory is below the target, largest first; empty where flags were not read ([`Sight::flags`](super::Sight::flags)).
     pub causes: Vec<Explained>,
     /// The cuts between its mappings, in address order; at most [`Region::MAX_CUTS`] of them.

@@ -39,7 +39,7 @@ pub struct Window {
 
 /// How much memory larger pages would improve, and what they would cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Win {
+pub struct Benefit {
     /// Present bytes that are smaller than the target, in slots of the target size: they could be larger.
     pub bytes: u64,
     /// Number of these slots.
@@ -77,7 +77,7 @@ pub struct Seen {
     /// Memory by the size of the TLB entry that could hold it; `None` where frame numbers are not visible.
     pub tlb_runs: Option<TlbRuns>,
     /// Memory that could be larger, and the cost.
-    pub win: Win,
+    pub win: Benefit,
     /// Memory below the target, each with the index of its mapping in the region.
     pub pieces: Vec<(usize, Left)>,
     /// Memory below the target by window, where windows were requested: the first address of the window, the index of the

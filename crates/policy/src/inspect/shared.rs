@@ -4,7 +4,7 @@
 //! follows `shmem_enabled`. `deny` and `force` in `shmem_enabled` override both. Since Linux 6.10 the file of the size also
 //! applies, to memory without a name.
 
-use super::ground::Ground;
+use super::context::Context;
 use super::process::ThpMode;
 use super::vma::VmaFacts;
 use crate::cause::Cause;
@@ -24,11 +24,11 @@ struct Deciding {
 const WORDS: [&str; 6] = ["always", "within_size", "advise", "never", "deny", "force"];
 
 /// Why the kernel would currently refuse the size to shared memory, with the evidence.
-pub fn refusal(vma: &VmaFacts, size: PageSize, ground: &Ground) -> Option<(Cause, Vec<String>)> {
-    if ground.process.thp == ThpMode::Disabled {
+pub fn refusal(vma: &VmaFacts, size: PageSize, context: &Context) -> Option<(Cause, Vec<String>)> {
+    if context.process.thp == ThpMode::Disabled {
         return Some((Cause::DisabledForProcess, vec!["THP_enabled: 0 in /proc/PID/status".into()]));
     }
-    let Some(Deciding { path, word, is_mount }) = deciding(vma, size, ground) else {
+    let Some(Deciding { path, word, is_mount }) = deciding(vma, size, context) else {
         return Some((Cause::Unexplained, vec![format!("{THP}/shmem_enabled cannot be read")]));
     };
     let evidence = vec![format!("{path}: {word}")];
@@ -48,13 +48,13 @@ pub fn refusal(vma: &VmaFacts, size: PageSize, ground: &Ground) -> Option<(Cause
 }
 
 /// Whether the size is only given where the file covers the whole slot.
-pub fn is_within_size(vma: &VmaFacts, size: PageSize, ground: &Ground) -> bool {
-    deciding(vma, size, ground).is_some_and(|deciding| deciding.word == "within_size")
+pub fn is_within_size(vma: &VmaFacts, size: PageSize, context: &Context) -> bool {
+    deciding(vma, size, context).is_some_and(|deciding| deciding.word == "within_size")
 }
 
 /// The setting that decides; `None` where it cannot be read.
-fn deciding(vma: &VmaFacts, size: PageSize, ground: &Ground) -> Option<Deciding> {
-    let settings = &ground.supply.settings;
+fn deciding(vma: &VmaFacts, size: PageSize, context: &Context) -> Option<Deciding> {
+    let settings = &context.supply.settings;
     let (common, own) =
         (format!("{THP}/shmem_enabled"), format!("{THP}/hugepages-{}kB/shmem_enabled", size.bytes() >> 10));
     let word = settings.get(&common);
@@ -80,7 +80,7 @@ fn deciding(vma: &VmaFacts, size: PageSize, ground: &Ground) -> Option<Deciding>
 mod tests {
     use super::*;
     use crate::census::VmaKind;
-    use crate::inspect::{FileSystem, Process, Supply, Told, VmFlags, VmaPart};
+    use crate::inspect::{FileSystem, Process, SmapsInfo, Supply, VmFlags, VmaPart};
 
     const M: u64 = 1 << 20;
 
@@ -98,7 +98,7 @@ mod tests {
             is_shmem: true,
             file_system: mount.map(|huge| FileSystem { name: "tmpfs".into(), huge: Some(huge.into()) }),
             part: VmaPart::First,
-            told: Some(Told { flags: VmFlags::of(flags), ..Told::default() }),
+            told: Some(SmapsInfo { flags: VmFlags::of(flags), ..SmapsInfo::default() }),
         }
     }
 
@@ -108,8 +108,8 @@ mod tests {
         let settings = [setting("shmem_enabled", common), setting("hugepages-2048kB/shmem_enabled", own)].into();
         let (process, supply) = (Process::default(), Supply { settings, ..Supply::default() });
         let (base, pmd) = (PageSize::K4, Some(PageSize::M2));
-        let ground = Ground { process: &process, supply: &supply, base, pmd, sees_folios: true };
-        refusal(vma, PageSize::M2, &ground).map(|(cause, _)| cause)
+        let context = Context { process: &process, supply: &supply, base, pmd, sees_folios: true };
+        refusal(vma, PageSize::M2, &context).map(|(cause, _)| cause)
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub struct VmaFacts {
     /// Which part of a mapping this is.
     pub part: VmaPart,
     /// The facts that only smaps has; `None` where smaps was not read or no longer had this mapping.
-    pub told: Option<Told>,
+    pub told: Option<SmapsInfo>,
 }
 
 /// A mounted file system, as `/proc/PID/mountinfo` has it.
@@ -59,7 +59,7 @@ pub enum VmaPart {
 
 /// The facts about a mapping that only smaps has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct SmapsInfo {
     /// Flags from the `VmFlags` line.
     pub flags: VmFlags,
     /// Whether the kernel reports that some transparent size is possible (`THPeligible`); `None` before Linux 5.0.

@@ -18,17 +18,17 @@ use crate::cause::Cause;
 /// The next thing to do to a program's memory, or to query about it. Each variant links to its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Make a call on behalf of the program: [`Told::Result`].
+    /// Make a call on behalf of the program: [`StepResult::Result`].
     Call(Call),
-    /// Make the program's own call: [`Told::Result`].
+    /// Make the program's own call: [`StepResult::Result`].
     OwnCall,
-    /// Make the program's own call on another range `(address, bytes)`: [`Told::Result`].
+    /// Make the program's own call on another range `(address, bytes)`: [`StepResult::Result`].
     OwnCallOn((u64, u64)),
-    /// Apply advice to `(address, bytes)` and record a refusal: [`Told::Done`].
+    /// Apply advice to `(address, bytes)` and record a refusal: [`StepResult::Done`].
     Advise((u64, u64), u64),
-    /// Fill the present pages from the first address up to the second with zeros: [`Told::Could`].
+    /// Fill the present pages from the first address up to the second with zeros: [`StepResult::Could`].
     Zero(u64, u64),
-    /// Copy the content of a range: [`Told::Could`].
+    /// Copy the content of a range: [`StepResult::Could`].
     Copy {
         /// First address of the source.
         from: u64,
@@ -39,19 +39,19 @@ pub enum Step {
         /// Which pages to copy.
         content: Content,
     },
-    /// Stop the kernel from writing to the task's rseq(2) area, if that is in these pages: [`Told::Rseq`].
+    /// Stop the kernel from writing to the task's rseq(2) area, if that is in these pages: [`StepResult::Rseq`].
     GiveUpRseq((u64, u64)),
-    /// Let the kernel write to the rseq(2) area again: [`Told::Done`].
+    /// Let the kernel write to the rseq(2) area again: [`StepResult::Done`].
     TakeUpRseq(RseqArea),
-    /// Query whether the seccomp filters that the program has installed itself allow a call: [`Told::Could`].
+    /// Query whether the seccomp filters that the program has installed itself allow a call: [`StepResult::Could`].
     IsAllowed(Call),
-    /// Query the mapping that contains an address: [`Told::Vma`].
+    /// Query the mapping that contains an address: [`StepResult::Vma`].
     VmaAt(u64),
-    /// Query how many pages of the pool are free and not reserved for a mapping: [`Told::Pages`].
+    /// Query how many pages of the pool are free and not reserved for a mapping: [`StepResult::Pages`].
     UnreservedPages,
-    /// Record why memory is not as asked, and how many bytes: [`Told::Done`].
+    /// Record why memory is not as asked, and how many bytes: [`StepResult::Done`].
     Note(Cause, u64),
-    /// Record a call that was answered in place of the kernel: [`Told::Done`].
+    /// Record a call that was answered in place of the kernel: [`StepResult::Done`].
     Answered(&'static str),
     /// The call is completely handled.
     End(Outcome),
@@ -59,7 +59,7 @@ pub enum Step {
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum StepResult {
     /// The step is done. Also the value to pass before the first step.
     Done,
     /// The result of a call; negative values are negated error numbers.
@@ -88,8 +88,8 @@ impl<'a> Decision<'a> {
         Decision { rest: Box::pin(serves(line.clone())), line }
     }
 
-    /// The next step, given the result of the previous one; [`Told::Done`] at the beginning. Must not be called after the end.
-    pub fn next(&mut self, told: Told) -> Step {
+    /// The next step, given the result of the previous one; [`StepResult::Done`] at the beginning. Must not be called after the end.
+    pub fn next(&mut self, told: StepResult) -> Step {
         self.line.0.borrow_mut().told = Some(told);
         match self.rest.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => Step::End(outcome),
@@ -106,18 +106,18 @@ impl fmt::Debug for Decision<'_> {
 
 /// The channel through which a decision requests steps and receives results.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line(Rc<RefCell<Said>>);
+pub(super) struct Line(Rc<RefCell<ThreadReply>>);
 
 #[derive(Debug, Default)]
-struct Said {
+struct ThreadReply {
     asked: Option<Step>,
-    told: Option<Told>,
+    told: Option<StepResult>,
 }
 
 impl Line {
     /// Requests a step and waits for its result.
-    pub async fn ask(&self, step: Step) -> Told {
-        *self.0.borrow_mut() = Said { asked: Some(step), told: None };
+    pub async fn ask(&self, step: Step) -> StepResult {
+        *self.0.borrow_mut() = ThreadReply { asked: Some(step), told: None };
         std::future::poll_fn(|_| self.0.borrow_mut().told.take().map_or(Poll::Pending, Poll::Ready)).await
     }
 }

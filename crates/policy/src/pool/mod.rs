@@ -22,10 +22,10 @@ mod pages;
 mod parts;
 mod views;
 
-pub use decision::{Decision, Step, Told};
+pub use decision::{Decision, Step, StepResult};
 pub use views::{PoolHeap, Views};
 
-use crate::call::{Call, Deed, Vma, map, mremap, prot};
+use crate::call::{Call, RangeOperation, Vma, map, mremap, prot};
 use crate::carry_out::{Kernel, Outcome, is_error};
 use crate::cause::Cause;
 use crate::mechanism::Mechanism;
@@ -105,7 +105,7 @@ pub fn decide<'a>(mechanism: &'a Mechanism, views: &'a mut Views, call: &Call) -
     let call = *call;
     Decision::by(move |line| async move {
         match (Serving { mechanism, views, line }).serve(&call).await {
-            Ok(Some(result)) | Err(Halt(result)) => Outcome::Returned(result),
+            Ok(Some(result)) | Err(EarlyReturn(result)) => Outcome::Returned(result),
             Ok(None) => Outcome::Pass,
         }
     })
@@ -125,33 +125,33 @@ pub fn decide_copy<'a>(mechanism: &'a Mechanism, views: &'a mut Views, promised:
 /// # Errors
 /// Those of the kernel: the program cannot continue.
 pub fn carry_out<K: PoolKernel>(mut decision: Decision, kernel: &mut K) -> Result<Outcome, K::Error> {
-    let mut told = Told::Done;
+    let mut told = StepResult::Done;
     loop {
         told = match decision.next(told) {
-            Step::Call(call) => Told::Result(kernel.call(&call)?),
-            Step::OwnCall => Told::Result(kernel.own_call()?),
-            Step::OwnCallOn(range) => Told::Result(kernel.own_call_on(range)?),
+            Step::Call(call) => StepResult::Result(kernel.call(&call)?),
+            Step::OwnCall => StepResult::Result(kernel.own_call()?),
+            Step::OwnCallOn(range) => StepResult::Result(kernel.own_call_on(range)?),
             Step::Advise(range, advice) => {
                 kernel.advise(range, advice)?;
-                Told::Done
+                StepResult::Done
             }
-            Step::Zero(start, end) => Told::Could(kernel.zero(start, end)),
-            Step::Copy { from, to, bytes, content } => Told::Could(kernel.copy(from, to, bytes, content)),
-            Step::GiveUpRseq(pages) => Told::Rseq(kernel.give_up_rseq(pages)?),
+            Step::Zero(start, end) => StepResult::Could(kernel.zero(start, end)),
+            Step::Copy { from, to, bytes, content } => StepResult::Could(kernel.copy(from, to, bytes, content)),
+            Step::GiveUpRseq(pages) => StepResult::Rseq(kernel.give_up_rseq(pages)?),
             Step::TakeUpRseq(area) => {
                 kernel.take_up_rseq(area)?;
-                Told::Done
+                StepResult::Done
             }
-            Step::IsAllowed(call) => Told::Could(kernel.allows(&call)),
-            Step::VmaAt(address) => Told::Vma(kernel.vma_at(address)),
-            Step::UnreservedPages => Told::Pages(kernel.unreserved_pages()),
+            Step::IsAllowed(call) => StepResult::Could(kernel.allows(&call)),
+            Step::VmaAt(address) => StepResult::Vma(kernel.vma_at(address)),
+            Step::UnreservedPages => StepResult::Pages(kernel.unreserved_pages()),
             Step::Note(cause, bytes) => {
                 kernel.note(cause, bytes);
-                Told::Done
+                StepResult::Done
             }
             Step::Answered(said) => {
                 kernel.answered(said);
-                Told::Done
+                StepResult::Done
             }
             Step::End(outcome) => return Ok(outcome),
         };
@@ -166,12 +166,12 @@ struct Serving<'a> {
 }
 
 /// The program's call fails with this negated error number; serving it ends early.
-struct Halt(i64);
+struct EarlyReturn(i64);
 
 /// The result of the program's call; `None` where the call is to be made unchanged.
-type Served = Result<Option<i64>, Halt>;
+type Served = Result<Option<i64>, EarlyReturn>;
 /// The result of one part of serving a call.
-type Part<T> = Result<T, Halt>;
+type Part<T> = Result<T, EarlyReturn>;
 
 impl Serving<'_> {
     async fn serve(&mut self, call: &Call) -> Served {
@@ -224,7 +224,7 @@ impl Serving<'_> {
     /// The raw result of a step that is a call.
     async fn result(&mut self, step: Step) -> i64 {
         match self.line.ask(step).await {
-            Told::Result(result) => result,
+            StepResult::Result(result) => result,
             other => unreachable!("the result of a call is {other:?}"),
         }
     }
@@ -232,7 +232,7 @@ impl Serving<'_> {
     /// Whether a step could be done.
     async fn could(&mut self, step: Step) -> bool {
         match self.line.ask(step).await {
-            Told::Could(could) => could,
+            StepResult::Could(could) => could,
             other => unreachable!("whether a step could be done is {other:?}"),
         }
     }
@@ -251,21 +251,21 @@ impl Serving<'_> {
 
     async fn vma_at(&mut self, address: u64) -> Option<Vma> {
         match self.line.ask(Step::VmaAt(address)).await {
-            Told::Vma(vma) => vma,
+            StepResult::Vma(vma) => vma,
             other => unreachable!("a mapping is {other:?}"),
         }
     }
 
     async fn give_up_rseq(&mut self, pages: (u64, u64)) -> Option<RseqArea> {
         match self.line.ask(Step::GiveUpRseq(pages)).await {
-            Told::Rseq(area) => area,
+            StepResult::Rseq(area) => area,
             other => unreachable!("an area is {other:?}"),
         }
     }
 
     async fn unreserved_pages(&mut self) -> u64 {
         match self.line.ask(Step::UnreservedPages).await {
-            Told::Pages(pages) => pages,
+            StepResult::Pages(pages) => pages,
             other => unreachable!("free pages are {other:?}"),
         }
     }
@@ -301,21 +301,21 @@ impl Serving<'_> {
         (self.is_base_aligned(start) && start < end).then_some(end)
     }
 
-    async fn on_range(&mut self, start: u64, bytes: u64, deed: Deed) -> Served {
+    async fn on_range(&mut self, start: u64, bytes: u64, deed: RangeOperation) -> Served {
         match deed {
-            Deed::Lock => self.lock(start, bytes).await,
-            Deed::Unlock => self.unlock(start, bytes).await,
-            Deed::Ask => self.ask(start, bytes).await,
-            Deed::Name => self.name(start, bytes).await,
-            Deed::Bind => self.on_whole_pages(start, bytes).await,
-            Deed::NeedBasePages => self.on_base_pages(start, bytes).await,
+            RangeOperation::Lock => self.lock(start, bytes).await,
+            RangeOperation::Unlock => self.unlock(start, bytes).await,
+            RangeOperation::Ask => self.ask(start, bytes).await,
+            RangeOperation::Name => self.name(start, bytes).await,
+            RangeOperation::Bind => self.on_whole_pages(start, bytes).await,
+            RangeOperation::NeedBasePages => self.on_base_pages(start, bytes).await,
         }
     }
 }
 
 /// The result of a call that must succeed.
 fn must(result: i64) -> Part<u64> {
-    if is_error(result) { Err(Halt(result)) } else { Ok(result as u64) }
+    if is_error(result) { Err(EarlyReturn(result)) } else { Ok(result as u64) }
 }
 
 #[cfg(test)]
@@ -324,12 +324,12 @@ mod tests {
     use crate::PageSizes;
 
     /// The steps of a decision that receives these results.
-    fn said(views: &mut Views, call: Call, told: &[Told]) -> Vec<Step> {
+    fn said(views: &mut Views, call: Call, told: &[StepResult]) -> Vec<Step> {
         let size = PageSize::M2;
         let page_sizes = PageSizes { base: PageSize::K4, pmd: Some(size), mthp: vec![], hugetlb: vec![size] };
         let mechanism = Mechanism::of(&"hugetlb-2m".parse().unwrap(), &page_sizes);
         let mut decision = decide(&mechanism, views, &call);
-        std::iter::once(&Told::Done).chain(told).map(|told| decision.next(*told)).collect()
+        std::iter::once(&StepResult::Done).chain(told).map(|told| decision.next(*told)).collect()
     }
 
     #[test]
@@ -340,19 +340,19 @@ mod tests {
         let of_pool =
             Call::Mmap { address: 0, bytes: 4 << 20, protection: READ_WRITE, flags, file: NO_FILE, offset: 0 };
         let asked = [Step::IsAllowed(of_pool), Step::Call(of_pool)];
-        let (yes, mut views) = (Told::Could(true), Views::default());
+        let (yes, mut views) = (StepResult::Could(true), Views::default());
         // The pool has enough pages.
         let end = Step::End(Outcome::Returned(1 << 30));
-        let steps = said(&mut views, call, &[yes, Told::Result(1 << 30)]);
+        let steps = said(&mut views, call, &[yes, StepResult::Result(1 << 30)]);
         assert_eq!(steps, [&asked[..], &[end]].concat());
         assert_eq!(views.all_backed(), [(1 << 30, (1 << 30) + (4 << 20))]);
         // The pool has no page: the program's own call is made, and the reason is recorded.
-        let (ordinary, exhausted) = (Told::Result(1 << 31), Cause::PoolExhausted { size: PageSize::M2 });
+        let (ordinary, exhausted) = (StepResult::Result(1 << 31), Cause::PoolExhausted { size: PageSize::M2 });
         let rest = [Step::OwnCall, Step::Note(exhausted, 3 << 20), Step::End(Outcome::Returned(1 << 31))];
-        let steps = said(&mut Views::default(), call, &[yes, Told::Result(ENOMEM), ordinary, Told::Done]);
+        let steps = said(&mut Views::default(), call, &[yes, StepResult::Result(ENOMEM), ordinary, StepResult::Done]);
         assert_eq!(steps, [&asked[..], &rest].concat());
         // The program's own filters would refuse the call.
-        let steps = said(&mut Views::default(), call, &[Told::Could(false)]);
+        let steps = said(&mut Views::default(), call, &[StepResult::Could(false)]);
         assert_eq!(steps, [asked[0].clone(), Step::Note(Cause::FilteredByProgram, 0)]);
     }
 

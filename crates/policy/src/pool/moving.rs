@@ -2,7 +2,7 @@
 
 use super::mapping::{moved, ordinary};
 use super::views::{Action, Protection, outline};
-use super::{Content, EFAULT, ENOMEM, Halt, PRIVATE_ANONYMOUS, Part, READ_WRITE, Served, Serving};
+use super::{Content, EFAULT, ENOMEM, EarlyReturn, PRIVATE_ANONYMOUS, Part, READ_WRITE, Served, Serving};
 use crate::call::prot::{NONE, WRITE};
 use crate::call::{Call, map, mremap};
 use crate::carry_out::is_error;
@@ -144,10 +144,10 @@ impl Serving<'_> {
         bytes: u64,
         protection: Protection,
     ) -> Part<Option<u64>> {
-        let Some(whole_bytes) = self.size().align_up(bytes) else { return Err(Halt(ENOMEM)) };
+        let Some(whole_bytes) = self.size().align_up(bytes) else { return Err(EarlyReturn(ENOMEM)) };
         let room_bytes = whole_bytes + self.size().bytes();
         let room = self.must(&ordinary(0, room_bytes, NONE, map::NORESERVE)).await?;
-        let start = self.size().align_up(room).ok_or(Halt(ENOMEM))?;
+        let start = self.size().align_up(room).ok_or(EarlyReturn(ENOMEM))?;
         let (end, whole_end, room_end) = (start + bytes, start + whole_bytes, room + room_bytes);
         let pages = outline(old, old_end, self.size());
         let brought = pages.1 - pages.0;

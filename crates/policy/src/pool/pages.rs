@@ -2,8 +2,8 @@
 
 use super::mapping::{moved, ordinary};
 use super::views::{Action, Protection, outline};
-use super::{Content, ENOMEM, Halt, NO_FILE, PRIVATE_ANONYMOUS, Part, READ_WRITE, Serving, Step};
-use crate::call::{Call, Deed, map, prot};
+use super::{Content, ENOMEM, EarlyReturn, NO_FILE, PRIVATE_ANONYMOUS, Part, READ_WRITE, Serving, Step};
+use crate::call::{Call, RangeOperation, map, prot};
 use crate::carry_out::is_error;
 use crate::cause::Cause;
 
@@ -73,7 +73,7 @@ impl Serving<'_> {
         self.shape(pages, &seen).await?;
         for (s, e) in locked {
             // Memory beyond RLIMIT_MEMLOCK stays unlocked; the limit does not count hugetlb pages.
-            self.call(&Call::OnRange { address: s, bytes: e - s, deed: Deed::Lock }).await;
+            self.call(&Call::OnRange { address: s, bytes: e - s, deed: RangeOperation::Lock }).await;
         }
         Ok(())
     }
@@ -91,7 +91,7 @@ impl Serving<'_> {
             let unions = self.views.unions(pages.0, pages.1, self.size());
             self.carry_out(&unions).await?;
             self.discard(copy, bytes).await;
-            return Err(Halt(ENOMEM));
+            return Err(EarlyReturn(ENOMEM));
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Serving<'_> {
                     self.must(&Call::Mprotect { address: s, bytes: e - s, protection }).await?;
                 }
                 Action::Zero(s, e) if self.could(Step::Zero(s, e)).await => {}
-                Action::Zero(..) => return Err(Halt(ENOMEM)),
+                Action::Zero(..) => return Err(EarlyReturn(ENOMEM)),
             }
         }
         Ok(())

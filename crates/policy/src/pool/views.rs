@@ -6,7 +6,7 @@
 //! keeps the records; the code that serves the calls carries out the actions that it returns.
 
 use crate::call::prot::NONE;
-use crate::looks::Going;
+use crate::looks::Removal;
 use crate::ranges::Ranges;
 use crate::size::PageSize;
 
@@ -155,20 +155,20 @@ impl Views {
 
     /// The ranges that the kernel gives back when memory is unmapped or dropped: a hugetlb page is given back whole, together
     /// with the last part that the program uses of it.
-    pub fn given_back(&self, going: &Going, size: PageSize) -> Vec<(u64, u64)> {
+    pub fn given_back(&self, going: &Removal, size: PageSize) -> Vec<(u64, u64)> {
         match *going {
-            Going::Unmapped(start, end) => self.unmapped_with(start, end, size),
-            Going::Dropped(start, end) => {
+            Removal::Unmapped(start, end) => self.unmapped_with(start, end, size),
+            Removal::Dropped(start, end) => {
                 [self.drop_content(start, end, size).whole, self.ordinary(start, end)].concat()
             }
-            Going::Freed(start, end) => self.ordinary(start, end),
+            Removal::Freed(start, end) => self.ordinary(start, end),
         }
     }
 
     /// The memory that the heap loses when it is to end at `asked`.
-    pub fn heap_loses(&self, asked: u64, base: PageSize) -> Option<Going> {
+    pub fn heap_loses(&self, asked: u64, base: PageSize) -> Option<Removal> {
         let (from, to) = (base.align_up(asked)?, self.heap.program_end);
-        (self.heap.start > 0 && asked >= self.heap.start && from < to).then_some(Going::Dropped(from, to))
+        (self.heap.start > 0 && asked >= self.heap.start && from < to).then_some(Removal::Dropped(from, to))
     }
 
     /// Records that the program unmaps, replaces or moves a range; if the range is in the heap, the heap then has a hole.

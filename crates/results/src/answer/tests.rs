@@ -40,13 +40,13 @@ fn cell(policy: &str, cost: Cost) -> Cell {
 }
 
 fn machine() -> Machine {
-    let figure = |key: &str, ground| MachineFigure { key: key.to_owned(), value: "1".to_owned(), ground };
-    let assumed = || Ground::Assumed("a guess".to_owned());
+    let figure = |key: &str, provenance| MachineFigure { key: key.to_owned(), value: "1".to_owned(), provenance };
+    let assumed = || Provenance::Assumed("a guess".to_owned());
     Machine {
         name: "m".to_owned(),
         processor: "a test".to_owned(),
         figures: vec![
-            figure("formats", Ground::Source("a manual".to_owned())),
+            figure("formats", Provenance::Source("a manual".to_owned())),
             figure("tlb[0].ways", assumed()),
             figure("tlb[0].entries", assumed()),
             figure("walker.walkers", assumed()),

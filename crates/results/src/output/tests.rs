@@ -204,7 +204,7 @@ fn pipes_of_others_are_refused_and_own_ones_are_written() {
     assert!(matches!(InPlace::prepare(&path).unwrap_err().why, Why::ForeignPipe { .. }));
     chown(&path, Some(INVOKER.user), None).unwrap();
     let sudo = Caller { user: 0, invoker: Some(INVOKER) };
-    assert!(matches!(Way::of(&sudo, &path), Ok(Way::Stream(_))), "who called sudo may have pipes");
+    assert!(matches!(WriteMode::of(&sudo, &path), Ok(WriteMode::Stream(_))), "who called sudo may have pipes");
 }
 
 #[test]

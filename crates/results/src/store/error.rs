@@ -153,7 +153,7 @@ pub enum Error {
     #[error(
         "the study {study} is being run already, by {by}: two runs would measure each other; wait for it, or end it and start again: what it has finished is not repeated"
     )]
-    Held {
+    StudyLock {
         /// Name of the study.
         study: String,
         /// The process that runs it.

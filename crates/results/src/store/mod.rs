@@ -17,13 +17,13 @@ mod bound;
 mod columns;
 mod connection;
 mod error;
-mod held;
 mod index;
 mod of_study;
 mod place;
 mod read;
 mod read_only;
 mod schema;
+mod study_lock;
 mod summary;
 mod trials;
 mod whole;
@@ -42,9 +42,9 @@ use study::stats::{self, Analysis};
 use study::trial::TrialRecord;
 
 pub use error::Error;
-pub use held::Held;
 pub use of_study::{Meeting, OfStudy, Resumption, Simulation};
 pub use place::default_path;
+pub use study_lock::StudyLock;
 pub use summary::Summary;
 
 use bound::Bound;

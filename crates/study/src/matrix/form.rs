@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::{Beside, Set};
 use crate::comparison::{Comparison, Design};
 use crate::definition::{Form, FormRow};
-use crate::machine::Ground;
+use crate::machine::Execution;
 use crate::metric::{Direction, Provenance, Unit};
 use crate::stats::median::median;
 use crate::stats::{Effect, Outcome, answers, paired_ratio, unpaired_ratio};
@@ -180,7 +180,7 @@ fn order(form: &Form, runs: &[Option<Runs<'_>>], metric: &str, more_is_better: b
 fn is_emulated(comparison: &Comparison) -> bool {
     let primary = comparison.design.metrics.iter().find(|metric| metric.name == comparison.design.primary);
     let counts = primary.is_some_and(|metric| matches!(metric.unit, Unit::Count | Unit::Bytes));
-    comparison.machine.ground() == Ground::Emulated && !counts
+    comparison.machine.execution() == Execution::Emulated && !counts
 }
 
 impl<'a> Runs<'a> {

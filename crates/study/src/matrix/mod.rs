@@ -69,7 +69,7 @@ pub struct Set {
 
 /// A machine and the provenance of its figures, as a key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-struct Ground {
+struct MachineSource {
     machine: String,
     is_modelled: bool,
 }
@@ -77,14 +77,14 @@ struct Ground {
 impl Matrix {
     /// Builds the matrix from rows: corrects for many workloads and computes the summaries.
     pub fn of(policies: &[String], baseline: &str, mut rows: Vec<Row>, published: &[Published]) -> Matrix {
-        let mut grounds: Vec<Ground> = rows.iter().map(Ground::of).collect();
+        let mut sources: Vec<MachineSource> = rows.iter().map(MachineSource::of).collect();
         let mut seen = std::collections::BTreeSet::new();
-        grounds.retain(|ground| seen.insert(ground.clone()));
-        for ground in &grounds {
-            (0..policies.len()).for_each(|policy| correct(&mut rows, ground, policy));
+        sources.retain(|source| seen.insert(source.clone()));
+        for source in &sources {
+            (0..policies.len()).for_each(|policy| correct(&mut rows, source, policy));
         }
-        let totals = grounds.iter().flat_map(|ground| {
-            let rows: Vec<&Row> = rows.iter().filter(|row| Ground::of(row) == *ground).collect();
+        let totals = sources.iter().flat_map(|source| {
+            let rows: Vec<&Row> = rows.iter().filter(|row| MachineSource::of(row) == *source).collect();
             let mut trades = trade::trades(&rows, policies.len());
             let total = |(at, policy): (usize, &String)| {
                 Some(Total { trade: trades[at].take(), ..Total::of(&rows, at, policy)? })
@@ -92,18 +92,18 @@ impl Matrix {
             policies.iter().enumerate().filter_map(total).collect::<Vec<_>>()
         });
         let totals: Vec<Total> = totals.collect();
-        let sets = grounds.iter().flat_map(|ground| {
+        let sets = sources.iter().flat_map(|source| {
             let (rows, totals) = (&rows, &totals);
-            published.iter().filter_map(move |one| set(one, ground, rows, totals))
+            published.iter().filter_map(move |one| set(one, source, rows, totals))
         });
         let sets = sets.collect();
         Matrix { policies: policies.to_vec(), baseline: baseline.to_owned(), rows, totals, published: sets }
     }
 }
 
-impl Ground {
-    fn of(row: &Row) -> Ground {
-        Ground { machine: row.machine.clone(), is_modelled: row.provenance == Provenance::Modelled }
+impl MachineSource {
+    fn of(row: &Row) -> MachineSource {
+        MachineSource { machine: row.machine.clone(), is_modelled: row.provenance == Provenance::Modelled }
     }
 }
 
@@ -113,8 +113,8 @@ fn level() -> f64 {
 }
 
 /// Withdraws claims that are not discoveries among the rows of a machine.
-fn correct(rows: &mut [Row], ground: &Ground, policy: usize) {
-    let own = |row: &&mut Row| Ground::of(row) == *ground && row.cells[policy].has_claim();
+fn correct(rows: &mut [Row], source: &MachineSource, policy: usize) {
+    let own = |row: &&mut Row| MachineSource::of(row) == *source && row.cells[policy].has_claim();
     let mut own: Vec<&mut Row> = rows.iter_mut().filter(own).collect();
     let p_value = |row: &Row| row.cells[policy].effects.get(&row.metric)?.p_adjusted;
     own.retain(|row| p_value(row).is_some());
@@ -143,18 +143,18 @@ impl Set {
 }
 
 /// Compares a published share of wins with that of the policy.
-fn set_of_wins(published: &Published, ground: &Ground, totals: &[Total]) -> Option<Set> {
+fn set_of_wins(published: &Published, source: &MachineSource, totals: &[Total]) -> Option<Set> {
     let is_own = |total: &&Total| {
-        total.machine == ground.machine
-            && (total.provenance == Provenance::Modelled) == ground.is_modelled
+        total.machine == source.machine
+            && (total.provenance == Provenance::Modelled) == source.is_modelled
             && Some(&total.policy) == published.policy.as_ref()
     };
-    let total = totals.iter().find(is_own).filter(|_| !ground.is_modelled)?;
+    let total = totals.iter().find(is_own).filter(|_| !source.is_modelled)?;
     let share = total.wins.share();
     let interval = share.map(|share| share.interval);
     Some(Set {
         published: published.clone(),
-        machine: ground.machine.clone(),
+        machine: source.machine.clone(),
         provenance: total.provenance,
         found: share.map(|share| (share.share, Some(share.interval))),
         beside: Beside::within(published.ratio, interval, share.map_or(0.0, |share| share.by_chance)),
@@ -169,14 +169,14 @@ fn over_programs(mean: Geometric) -> Effect {
 
 /// Compares a published figure with the cell that it names, or with the mean of a policy over a suite or over all
 /// workloads. Published figures are measured, so a model's count is compared only with a figure of that count.
-fn set(published: &Published, ground: &Ground, rows: &[Row], totals: &[Total]) -> Option<Set> {
+fn set(published: &Published, source: &MachineSource, rows: &[Row], totals: &[Total]) -> Option<Set> {
     if published.measure == Measure::WinShare {
-        return set_of_wins(published, ground, totals);
+        return set_of_wins(published, source, totals);
     }
     let policy = published.policy.as_ref()?;
-    let own = rows.iter().filter(|row| Ground::of(row) == *ground);
+    let own = rows.iter().filter(|row| MachineSource::of(row) == *source);
     let first = own.clone().next()?;
-    if ground.is_modelled && published.metric.as_ref().is_none_or(|metric| *metric != first.metric) {
+    if source.is_modelled && published.metric.as_ref().is_none_or(|metric| *metric != first.metric) {
         return None;
     }
     let effect = match &published.workload {
@@ -193,14 +193,14 @@ fn set(published: &Published, ground: &Ground, rows: &[Row], totals: &[Total]) -
         }
         None => {
             let total = totals.iter().find(|total| {
-                total.machine == ground.machine && total.provenance == first.provenance && total.policy == *policy
+                total.machine == source.machine && total.provenance == first.provenance && total.policy == *policy
             });
             total.and_then(|total| total.mean).map(over_programs)
         }
     };
     Some(Set {
         published: published.clone(),
-        machine: ground.machine.clone(),
+        machine: source.machine.clone(),
         provenance: first.provenance,
         found: effect.map(|effect| (effect.ratio, effect.low.zip(effect.high))),
         beside: Beside::of(published.ratio, effect.as_ref()),

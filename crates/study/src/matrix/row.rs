@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::wins::Race;
 use crate::comparison::{Admission, Comparison, Ended};
-use crate::machine::Ground;
+use crate::machine::Execution;
 use crate::metric::{Direction, Provenance, Unit, names};
 use crate::stats::boots::{Merged, sentences};
 use crate::stats::{Analysis, Effect, Outcome, Trend};
@@ -149,9 +149,9 @@ impl Row {
             notes: analysis.map(|analysis| notes(analysis, comparison)).unwrap_or_default(),
             ..Row::without(workload, machine, policies, "")
         };
-        match comparison.machine.ground() {
-            Ground::Emulated => row.emulated(primary.map_or(Unit::Seconds, |metric| metric.unit)),
-            Ground::Metal | Ground::Guest { .. } => row,
+        match comparison.machine.execution() {
+            Execution::Emulated => row.emulated(primary.map_or(Unit::Seconds, |metric| metric.unit)),
+            Execution::Metal | Execution::Guest { .. } => row,
         }
     }
 

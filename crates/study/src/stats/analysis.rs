@@ -8,7 +8,7 @@ use super::max_t::{self, Flips};
 use super::median::median;
 use super::result::{Analysis, ArmAnalysis, Effect, Outcome};
 use super::signed_rank::{Centre, SignedRank};
-use super::tracer_cost::{self, StandIns};
+use super::tracer_cost::{self, Substitutes};
 use super::{best, outcome, warnings};
 use crate::comparison::{Admission, Design};
 use crate::metric::names;
@@ -34,7 +34,7 @@ pub fn analyse(design: &Design, trials: &[TrialRecord], admissions: &[Admission]
     let mut signed_rank = SignedRank::default();
     let effects = effects(design, &blocks, admissions, &mut signed_rank);
     let compared = effects.iter().filter(|effects| effects.contains_key(&design.primary)).count();
-    let stand_ins = StandIns::new(design, &blocks);
+    let stand_ins = Substitutes::new(design, &blocks);
     let mut outcome = |arm: usize| {
         let outcome = outcome(design, &blocks, admissions, arm, &effects[arm], compared);
         beside_stops(design, &stand_ins, outcome, arm, effects[arm].get(&design.primary), &mut signed_rank)
@@ -118,7 +118,7 @@ fn effect(blocks: usize, centre: &Centre, adjusted_p: f64) -> Effect {
 /// The outcome after accounting for what the tracer's stops alone can cause.
 fn beside_stops(
     design: &Design,
-    stand_ins: &StandIns<'_>,
+    stand_ins: &Substitutes<'_>,
     outcome: Outcome,
     arm: usize,
     effect: Option<&Effect>,

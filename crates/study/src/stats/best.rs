@@ -10,14 +10,14 @@ use super::blocks::Blocks;
 use super::outcome;
 use super::result::{ArmAnalysis, Effect, Outcome};
 use super::signed_rank::SignedRank;
-use super::tracer_cost::{self, StandIns};
+use super::tracer_cost::{self, Substitutes};
 use crate::comparison::Design;
 
 /// Marks the arms that no candidate beats, and records with which arms they are tied.
 pub(crate) fn mark(
     design: &Design,
     blocks: &Blocks<'_>,
-    stand_ins: &StandIns<'_>,
+    stand_ins: &Substitutes<'_>,
     arms: &mut [ArmAnalysis],
     signed_rank: &mut SignedRank,
 ) {
@@ -50,7 +50,7 @@ enum Duel {
 fn duel(
     design: &Design,
     blocks: &Blocks<'_>,
-    stand_ins: &StandIns<'_>,
+    stand_ins: &Substitutes<'_>,
     signed_rank: &mut SignedRank,
     (one, two): (usize, usize),
     rivals: usize,

@@ -17,7 +17,7 @@ use crate::comparison::Design;
 use crate::metric::{Metric, names};
 
 /// Finds the stand-in of each arm.
-pub(crate) struct StandIns<'a> {
+pub(crate) struct Substitutes<'a> {
     design: &'a Design,
     blocks: &'a Blocks<'a>,
 }
@@ -31,10 +31,10 @@ pub(crate) struct Bound {
     pub stops_more: bool,
 }
 
-impl<'a> StandIns<'a> {
+impl<'a> Substitutes<'a> {
     /// The stand-ins of a design, as far as its trials provide them.
-    pub fn new(design: &'a Design, blocks: &'a Blocks<'a>) -> StandIns<'a> {
-        StandIns { design, blocks }
+    pub fn new(design: &'a Design, blocks: &'a Blocks<'a>) -> Substitutes<'a> {
+        Substitutes { design, blocks }
     }
 
     /// The bare arm of an arm's variant, if it is usable.

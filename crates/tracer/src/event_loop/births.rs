@@ -7,7 +7,7 @@ use crate::hugetlb;
 use crate::kin::{maker_of, process_of};
 use crate::paused::{Lost, Paused};
 use crate::ptrace::{self, Stop, Tid};
-use crate::tasks::{Kinship, Task};
+use crate::tasks::{Parentage, Task};
 
 impl Tree<'_> {
     /// Handles the event that announces a new task.
@@ -18,13 +18,13 @@ impl Tree<'_> {
         if self.gone_unannounced.remove(&child) && !ptrace::is_traced_here(child)? {
             return Ok(ptrace::resume(parent, 0)?);
         }
-        let kinship = kinship(parent, child, stop)?;
-        self.tasks.born(parent, child, kinship);
-        if let (Kinship::Copy, Some(witness)) = (kinship, &mut self.witness) {
+        let parentage = parentage(parent, child, stop)?;
+        self.tasks.born(parent, child, parentage);
+        if let (Parentage::Copy, Some(witness)) = (parentage, &mut self.witness) {
             witness.forked(self.tasks.get(parent).map_or(parent, |task| task.process), child);
         }
         let stands = self.unannounced.remove(&child);
-        if kinship == Kinship::Copy && self.rewriting.hugetlb {
+        if parentage == Parentage::Copy && self.rewriting.hugetlb {
             self.copy_of_pool_pages(child, stands);
         } else if stands {
             ptrace::resume(child, 0).ok();
@@ -83,14 +83,14 @@ impl Tree<'_> {
 }
 
 /// How a new task relates to its maker. The event alone does not decide: CLONE_VM occurs with each of them.
-fn kinship(parent: Tid, child: Tid, stop: Stop) -> io::Result<Kinship> {
+fn parentage(parent: Tid, child: Tid, stop: Stop) -> io::Result<Parentage> {
     if stop == Stop::Clone && process_of(child)?.is_some_and(|process| process != child) {
-        return Ok(Kinship::Thread);
+        return Ok(Parentage::Thread);
     }
     Ok(match ptrace::share_memory(parent, child) {
-        Some(true) => Kinship::Borrower,
-        Some(false) => Kinship::Copy,
-        None if stop == Stop::Vfork => Kinship::Borrower,
-        None => Kinship::Copy,
+        Some(true) => Parentage::Borrower,
+        Some(false) => Parentage::Copy,
+        None if stop == Stop::Vfork => Parentage::Borrower,
+        None => Parentage::Copy,
     })
 }

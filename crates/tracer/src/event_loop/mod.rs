@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use study::trial::Exit;
 
-use super::afterlife::{Afterlife, Leftovers};
+use super::after_root::{AfterRoot, Leftovers};
 use super::call_context::Findings;
 use super::ended::{Ended, Looks, Usage};
 use super::filter::{self, Watch};
@@ -201,7 +201,7 @@ impl<'a> Tree<'a> {
     /// Gives processes that outlive the root their time.
     fn wait_for_leftovers(&mut self, grace: Duration) {
         let outlives = !self.tasks.is_empty();
-        let mut after = Afterlife::new();
+        let mut after = AfterRoot::new();
         while self.subreaper_lives && !subreaper::is_ending() && after.goes_on(grace) {
             after.look(|| self.tasks.ids(), || self.tasks.processes());
             match ptrace::try_wait(-1) {

@@ -7,7 +7,7 @@ use std::io;
 
 use host::if_there;
 
-use policy::call::{Call, Deed};
+use policy::call::{Call, RangeOperation};
 use policy::carry_out::Outcome;
 use policy::pool::{self, RseqArea};
 
@@ -69,7 +69,7 @@ fn call_about_memory(stopped: &Stopped) -> io::Result<Option<Call>> {
         libc::SYS_ioctl => return userfaultfd(stopped, arguments),
         libc::SYS_prctl => {
             let [_, what, address, bytes, ..] = arguments;
-            (what == ANON_NAME).then_some(Call::OnRange { address, bytes, deed: Deed::Name })
+            (what == ANON_NAME).then_some(Call::OnRange { address, bytes, deed: RangeOperation::Name })
         }
         number if makes_a_process(number) => fork(stopped),
         number => call_of(number, arguments),
@@ -93,7 +93,7 @@ fn fork(stopped: &Stopped) -> Option<Call> {
     let RseqArea { address, bytes, .. } = ptrace::rseq_area(tid)?;
     let base = stopped.context.rewriting.in_force().base;
     let (start, end) = (base.align_down(address), base.align_up(address + bytes)?);
-    Some(Call::OnRange { address: start, bytes: end - start, deed: Deed::NeedBasePages })
+    Some(Call::OnRange { address: start, bytes: end - start, deed: RangeOperation::NeedBasePages })
 }
 
 /// process_madvise on the process itself: each part is served like a madvise.
@@ -154,7 +154,7 @@ fn userfaultfd(stopped: &Stopped, [descriptor, what, argument, ..]: [u64; 6]) ->
         && ptrace::read_memory(tid, argument, &mut words).is_ok();
     let first = if what as u32 == UFFDIO_REGISTER { 0 } else { 8 };
     let (address, bytes) = (word(&words, first), word(&words, first + 8));
-    Ok(is_known.then_some(Call::OnRange { address, bytes, deed: Deed::NeedBasePages }))
+    Ok(is_known.then_some(Call::OnRange { address, bytes, deed: RangeOperation::NeedBasePages }))
 }
 
 /// The 8-byte word at an offset; all supported architectures are little endian.

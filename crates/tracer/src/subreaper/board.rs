@@ -13,7 +13,7 @@ pub(super) const ROOT_KILLED: u32 = 2;
 /// What the subreaper of a tree is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(super) enum Doing {
+pub(super) enum SubreaperState {
     /// It waits for the tree to end.
     Waiting = 0,
     /// It kills, because pagelab asked for that or is dead.
@@ -24,8 +24,8 @@ pub(super) enum Doing {
 
 /// Memory shared between a tree's subreaper, which writes it, and pagelab, which reads it.
 #[repr(C)]
-pub(super) struct Board {
-    /// A [`Doing`].
+pub(super) struct SharedStatus {
+    /// A [`SubreaperState`].
     pub doing: AtomicU32,
     /// Whether the tree has ended, so that `used` is valid.
     pub ended: AtomicU32,
@@ -42,20 +42,22 @@ pub(super) struct Board {
 }
 
 thread_local! {
-    /// The board of the tree that this thread traces.
-    pub(super) static BOARD: Cell<Option<NonNull<Board>>> = const { Cell::new(None) };
+    /// The status of the tree that this thread traces.
+    pub(super) static BOARD: Cell<Option<NonNull<SharedStatus>>> = const { Cell::new(None) };
 }
 
 /// Whether the tree that this thread traces is being killed.
 pub fn is_ending() -> bool {
-    // SAFETY: the board is mapped for as long as `BOARD` points to it.
-    BOARD.get().is_some_and(|board| unsafe { board.as_ref() }.doing.load(Ordering::SeqCst) != Doing::Waiting as u32)
+    // SAFETY: the status is mapped for as long as `BOARD` points to it.
+    BOARD
+        .get()
+        .is_some_and(|status| unsafe { status.as_ref() }.doing.load(Ordering::SeqCst) != SubreaperState::Waiting as u32)
 }
 
-pub(super) fn map_board() -> io::Result<NonNull<Board>> {
+pub(super) fn map_board() -> io::Result<NonNull<SharedStatus>> {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing; zeros are a board.
-    let start = unsafe { libc::mmap(std::ptr::null_mut(), size_of::<Board>(), protection, flags, -1, 0) };
+    // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing; zeros are a status.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), size_of::<SharedStatus>(), protection, flags, -1, 0) };
     NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED).ok_or_else(io::Error::last_os_error)
 }
 
@@ -70,11 +72,11 @@ pub fn monotonic_ns() -> u64 {
 /// Publishes what happened to the root, and wakes the waiters.
 ///
 /// # Safety
-/// The board is mapped.
-pub(super) unsafe fn tell_of_root(board: *mut Board, what: u32) {
+/// The status is mapped.
+pub(super) unsafe fn tell_of_root(status: *mut SharedStatus, what: u32) {
     // SAFETY: as promised.
     unsafe {
-        (*board).root_ended.store(what, Ordering::SeqCst);
-        libc::syscall(libc::SYS_futex, (*board).root_ended.as_ptr(), libc::FUTEX_WAKE, libc::c_int::MAX);
+        (*status).root_ended.store(what, Ordering::SeqCst);
+        libc::syscall(libc::SYS_futex, (*status).root_ended.as_ptr(), libc::FUTEX_WAKE, libc::c_int::MAX);
     }
 }

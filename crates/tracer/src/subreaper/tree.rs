@@ -5,7 +5,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::board::{BOARD, Board, Doing, ROOT_ENDED, ROOT_KILLED, map_board, monotonic_ns, tell_of_root};
+use super::board::{
+    BOARD, ROOT_ENDED, ROOT_KILLED, SharedStatus, SubreaperState, map_board, monotonic_ns, tell_of_root,
+};
 use super::reaping::{KILL_AGAIN, Reaped, kill_all, reap, wait_for_signal};
 use super::{END, split};
 use crate::child;
@@ -30,7 +32,7 @@ pub enum Root {
 #[derive(Debug)]
 pub struct Subreaper {
     process: libc::pid_t,
-    board: NonNull<Board>,
+    board: NonNull<SharedStatus>,
 }
 
 impl Subreaper {
@@ -156,7 +158,7 @@ impl Subreaper {
 
     /// Whether the subreaper killed the tree because the root's time limit had expired.
     pub fn time_is_up(&self) -> bool {
-        self.board().doing.load(Ordering::SeqCst) == Doing::TimeIsUp as u32
+        self.board().doing.load(Ordering::SeqCst) == SubreaperState::TimeIsUp as u32
     }
 
     /// Whether the subreaper ended although a process did not die.
@@ -170,7 +172,7 @@ impl Subreaper {
         (board.ended.load(Ordering::SeqCst) != 0).then_some(board.used)
     }
 
-    fn board(&self) -> &Board {
+    fn board(&self) -> &SharedStatus {
         // SAFETY: the board lives as long as `self`. Its non-atomic part is written before `ended` is set, and read after.
         unsafe { self.board.as_ref() }
     }
@@ -182,7 +184,7 @@ impl Drop for Subreaper {
             BOARD.set(None);
         }
         // SAFETY: the mapping is this value's own and is not used again.
-        unsafe { libc::munmap(self.board.as_ptr().cast(), size_of::<Board>()) };
+        unsafe { libc::munmap(self.board.as_ptr().cast(), size_of::<SharedStatus>()) };
     }
 }
 
@@ -202,7 +204,7 @@ unsafe fn watch_tree(
     root: libc::pid_t,
     deadline: Option<Instant>,
     restores_terminal: bool,
-    board: NonNull<Board>,
+    board: NonNull<SharedStatus>,
 ) -> ! {
     // SAFETY: plain system calls on memory of this function and on the board, which only this process writes.
     unsafe {
@@ -222,8 +224,8 @@ unsafe fn watch_tree(
                 Reaped::Last => break,
             }
             let doing = match wait_for_signal(deadline) {
-                Some(END) => Doing::Ending,
-                None if deadline.is_some_and(|deadline| Instant::now() >= deadline) => Doing::TimeIsUp,
+                Some(END) => SubreaperState::Ending,
+                None if deadline.is_some_and(|deadline| Instant::now() >= deadline) => SubreaperState::TimeIsUp,
                 _ => continue,
             };
             // The tracer must see this before the first process dies.

@@ -76,16 +76,16 @@ impl Terminal {
     ///
     /// # Errors
     /// There is no monitor: one of its first steps failed, and its process has reported which.
-    pub fn started(self) -> io::Result<Attended> {
+    pub fn started(self) -> io::Result<CommandTerminal> {
         let Terminal { pty, outer, ours, monitors, .. } = self;
         drop((monitors, pty.command)); // so that closing the other ends is noticed
         let command = ours.receive_start()?;
-        Ok(Attended { command, ours, pty: pty.ours, outer })
+        Ok(CommandTerminal { command, ours, pty: pty.ours, outer })
     }
 }
 
 /// A command on its terminal, before the relay starts.
-pub struct Attended {
+pub struct CommandTerminal {
     /// PID of the command.
     pub command: libc::pid_t,
     ours: Channel,

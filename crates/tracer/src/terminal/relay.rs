@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use super::Attended;
+use super::CommandTerminal;
 use super::message::{Channel, Message, Modes};
 use super::outer::{self, Outer};
 
@@ -32,7 +32,7 @@ impl Relay {
     ///
     /// # Errors
     /// The kernel has no descriptors or threads left.
-    pub fn start(attended: Attended) -> io::Result<Relay> {
+    pub fn start(attended: CommandTerminal) -> io::Result<Relay> {
         let heard = SigSet::from_iter(HEARD);
         let before = heard.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let started = spawn(attended, heard);
@@ -63,10 +63,10 @@ impl Drop for Relay {
     }
 }
 
-fn spawn(attended: Attended, heard: SigSet) -> io::Result<(JoinHandle<()>, OwnedFd)> {
+fn spawn(attended: CommandTerminal, heard: SigSet) -> io::Result<(JoinHandle<()>, OwnedFd)> {
     let (stopped, stop) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
     let signals = SignalFd::with_flags(&heard, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    let Attended { ours, pty, outer, .. } = attended;
+    let CommandTerminal { ours, pty, outer, .. } = attended;
     let in_front = outer.is_commands();
     let mut relaying = Relaying {
         channel: ours,

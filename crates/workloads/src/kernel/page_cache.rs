@@ -20,7 +20,7 @@ const CACHESTAT: libc::c_long = 451;
 
 /// The page cache used by files of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct CachedFiles {
     /// Size of a file in bytes.
     pub bytes: u64,
     /// Bytes of page cache used by all files of this size.
@@ -29,7 +29,7 @@ pub struct Held {
 
 /// The system call that reported how much page cache a file uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Teller {
+pub enum CacheSource {
     /// cachestat(2): all pages in the cache, including those of large folios beyond the end of the file.
     Cachestat,
     /// mincore(2): the pages that a mapping of the file covers. Used where the kernel has no cachestat, and where a file system
@@ -37,12 +37,12 @@ pub enum Teller {
     Mincore,
 }
 
-impl Teller {
+impl CacheSource {
     /// The name of the system call.
     pub fn name(self) -> &'static str {
         match self {
-            Teller::Cachestat => "cachestat",
-            Teller::Mincore => "mincore",
+            CacheSource::Cachestat => "cachestat",
+            CacheSource::Mincore => "mincore",
         }
     }
 }
@@ -51,9 +51,9 @@ impl Teller {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// One entry for each size.
-    pub held: Vec<Held>,
+    pub held: Vec<CachedFiles>,
     /// The system call that reported it.
-    pub teller: Teller,
+    pub teller: CacheSource,
     /// The sum of the data read back.
     pub sum: u64,
     /// The correct value of the sum.
@@ -65,7 +65,7 @@ pub struct Found {
 /// # Errors
 /// The call that the kernel refuses, or the signal that stopped it.
 pub fn run(sizes: &[u64], seed: u64, directory: &Path, stopped: Stopped<'_>) -> Result<Found, KernelError> {
-    let mut found = Found { held: Vec::new(), teller: Teller::Cachestat, sum: 0, expected: 0 };
+    let mut found = Found { held: Vec::new(), teller: CacheSource::Cachestat, sum: 0, expected: 0 };
     for (at, bytes) in sizes.iter().copied().enumerate() {
         let mut held_bytes = 0;
         for number in 0..FILES {
@@ -85,21 +85,21 @@ pub fn run(sizes: &[u64], seed: u64, directory: &Path, stopped: Stopped<'_>) -> 
             held_bytes += own_bytes;
             found.teller = teller;
         }
-        found.held.push(Held { bytes, held_bytes });
+        found.held.push(CachedFiles { bytes, held_bytes });
     }
     Ok(found)
 }
 
 /// The page cache of a file that was just written and read, in bytes.
-fn held(file: &File, bytes: u64) -> Result<(u64, Teller), KernelError> {
+fn held(file: &File, bytes: u64) -> Result<(u64, CacheSource), KernelError> {
     let by_mincore = || {
         let pages = pages_by_mincore(file, bytes as usize).map_err(refused("ask what is in memory (mincore)"))?;
-        Ok((pages * base_page().bytes(), Teller::Mincore))
+        Ok((pages * base_page().bytes(), CacheSource::Mincore))
     };
     match pages_by_cachestat(file) {
         // No pages at all for a file that was just read: its pages belong to another file.
         Ok(0) => by_mincore(),
-        Ok(pages) => Ok((pages * base_page().bytes(), Teller::Cachestat)),
+        Ok(pages) => Ok((pages * base_page().bytes(), CacheSource::Cachestat)),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => by_mincore(),
         Err(error) => Err(refused("ask for the page cache of a file (cachestat)")(error)),
     }

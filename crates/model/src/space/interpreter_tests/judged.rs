@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ::policy::call::Call;
 use ::policy::census::{Advice, Area, Backing, Census, Folio, Mapping, Region, VmaKind};
 use ::policy::judge::{Aim, Answer, Evidence, Examination, Look, Process, Question, THP};
-use ::policy::looks::Going;
+use ::policy::looks::Removal;
 use ::policy::remains::Remains;
 use ::policy::size::PageSize;
 use ::policy::verdict::Verdict;
@@ -83,7 +83,7 @@ impl Pooled {
         let (base, large) = (self.mechanism.base, self.mechanism.large);
         let going = match *call {
             Call::Brk { end } => self.views.heap_loses(end, base),
-            _ => Going::by(call, base),
+            _ => Removal::by(call, base),
         };
         for (start, end) in going.map(|going| self.views.given_back(&going, large)).unwrap_or_default() {
             for (from, to) in Remains::beside(start, end, large) {

@@ -1,6 +1,6 @@
 use super::super::browse::{Key, Sort};
 use super::super::sample;
-use super::super::view::Told;
+use super::super::view::LookCost;
 use super::*;
 
 const SHOWN: Shown = Shown { page: 5, lines: 5 };
@@ -113,7 +113,7 @@ fn no_size_is_too_small_or_too_large() {
 #[test]
 fn an_interval_that_was_lengthened_says_so_and_why() {
     let mut view = sample::view();
-    view.pace = Told { every_s: 6.25, asked_s: 2.0, frame_s: 0.025 };
+    view.pace = LookCost { every_s: 6.25, asked_s: 2.0, frame_s: 0.025 };
     let text = text_of(&frame(&view, &table(), PLAIN, 100, 30).cells);
     assert!(text.lines().next().unwrap().ends_with("every 6.3 s"), "{text}");
     let why = "every 6.3 s and not 2 s: a frame costs 25 ms of CPU time, and top stays below 1 % of a processor";

@@ -11,7 +11,7 @@ use workloads::tcg::Version;
 use super::error::BootError;
 use super::guest::{Guest, SAYS};
 use super::jit::Jit;
-use super::qmp::{Qmp, Silence};
+use super::qmp::{NoReply, Qmp};
 use super::{Arguments, MemoryKind};
 use crate::tail::Tail;
 
@@ -155,10 +155,10 @@ impl Emulator {
     }
 
     /// The error if no message arrived within a time limit.
-    fn silent(&mut self, silence: Silence, limit: Duration) -> BootError {
+    fn silent(&mut self, silence: NoReply, limit: Duration) -> BootError {
         match silence {
-            Silence::Ended => self.ended(),
-            Silence::Late => self.hangs(limit),
+            NoReply::Ended => self.ended(),
+            NoReply::Late => self.hangs(limit),
         }
     }
 

@@ -17,7 +17,7 @@ pub struct Qmp {
 
 /// Why no message arrived.
 #[derive(Debug)]
-pub enum Silence {
+pub enum NoReply {
     /// QEMU closed its end of the pipe.
     Ended,
     /// The time limit was reached.
@@ -52,7 +52,7 @@ impl Qmp {
     }
 
     /// QEMU's greeting, which contains its version.
-    pub fn greeting(&mut self, until: Instant) -> Result<Value, Silence> {
+    pub fn greeting(&mut self, until: Instant) -> Result<Value, NoReply> {
         loop {
             let mut document = self.next(until)?;
             if document.get("QMP").is_some() {
@@ -62,7 +62,7 @@ impl Qmp {
     }
 
     /// The answer to the last command, success or error; events that arrive before it are queued.
-    pub fn answer(&mut self, until: Instant) -> Result<Value, Silence> {
+    pub fn answer(&mut self, until: Instant) -> Result<Value, NoReply> {
         loop {
             let document = self.next(until)?;
             if document.get("event").is_some() {
@@ -74,7 +74,7 @@ impl Qmp {
     }
 
     /// Waits for the next event.
-    pub fn event(&mut self, until: Instant) -> Result<Value, Silence> {
+    pub fn event(&mut self, until: Instant) -> Result<Value, NoReply> {
         if let Some(event) = self.events.pop_front() {
             return Ok(event);
         }
@@ -86,10 +86,10 @@ impl Qmp {
         }
     }
 
-    fn next(&self, until: Instant) -> Result<Value, Silence> {
+    fn next(&self, until: Instant) -> Result<Value, NoReply> {
         self.from.recv_timeout(until.saturating_duration_since(Instant::now())).map_err(|error| match error {
-            RecvTimeoutError::Disconnected => Silence::Ended,
-            RecvTimeoutError::Timeout => Silence::Late,
+            RecvTimeoutError::Disconnected => NoReply::Ended,
+            RecvTimeoutError::Timeout => NoReply::Late,
         })
     }
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use policy::cause::Cause;
 use policy::census::{Backing, Census, Folio, Mapping};
-use policy::inspect::{Cut, CutBy, Explained, Kind, Process, Sight, Supply, Win, Window};
+use policy::inspect::{Benefit, Cut, CutBy, Explained, Kind, Process, Sight, Supply, Window};
 
 use super::strip::{Part, strip};
 use super::*;
@@ -34,7 +34,7 @@ fn region(start: u64, windows: u64, filled: impl Fn(u64) -> Option<Window>) -> R
         target: Some(PageSize::M2),
         aligned: true,
         tlb_runs: None,
-        win: Win::default(),
+        win: Benefit::default(),
         causes: Vec::new(),
         cuts: Vec::new(),
         cut_count: 0,
@@ -63,7 +63,7 @@ fn sample() -> Inspection {
     });
     large.kind = Kind::JvmHeap;
     large.recognised_by = "a mapping of libjvm.so, and reserved as one".into();
-    large.win = Win { bytes: 4 << 30, slots: 2048, absent_bytes: 1 << 28 };
+    large.win = Benefit { bytes: 4 << 30, slots: 2048, absent_bytes: 1 << 28 };
     large.causes = vec![Explained {
         cause: Cause::NotAdvised,
         or: vec![Cause::TouchedBeforeEligible],

@@ -3,7 +3,7 @@
 use crate::figure;
 use crate::html::tables::{reason, wide};
 use crate::simulation::{
-    Cell, Cost, Ground, Machine, MachineFigure, Spread, Sweep, Trace, rate_in_words, verdict_in_words,
+    Cell, Cost, Machine, MachineFigure, Provenance, Spread, Sweep, Trace, rate_in_words, verdict_in_words,
 };
 use crate::text::escape;
 use policy::size::format_bytes;
@@ -252,11 +252,11 @@ pub(super) fn machines(machines: &[Machine]) -> String {
 }
 
 fn machine(machine: &Machine) -> String {
-    let assumed = machine.figures.iter().filter(|figure| matches!(figure.ground, Ground::Assumed(_))).count();
+    let assumed = machine.figures.iter().filter(|figure| matches!(figure.provenance, Provenance::Assumed(_))).count();
     let row = |figure: &MachineFigure| {
-        let (class, word, why) = match &figure.ground {
-            Ground::Source(source) => ("good", "sourced", source),
-            Ground::Assumed(why) => ("open", "assumed", why),
+        let (class, word, why) = match &figure.provenance {
+            Provenance::Source(source) => ("good", "sourced", source),
+            Provenance::Assumed(why) => ("open", "assumed", why),
         };
         format!(
             "<tr><th scope=\"row\"><code>{}</code></th><td>{}</td><td><span class=\"tag {class}\">{word}</span></td><td>{}</td></tr>\n",
@@ -271,6 +271,6 @@ fn machine(machine: &Machine) -> String {
         escape(&machine.name),
         escape(&machine.processor),
         machine.figures.len() - assumed,
-        wide(&machine.processor, &heads(&["key", "value", "ground", "source or reason"], 4), &body)
+        wide(&machine.processor, &heads(&["key", "value", "provenance", "source or reason"], 4), &body)
     )
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::simulation::{
-    Cell, Cost, Ground, KernelCycles, Machine, MachineFigure, Mapped, Missing, Per, Spread, Spreading, Sweep,
+    Cell, Cost, KernelCycles, Machine, MachineFigure, Mapped, Missing, Per, Provenance, Spread, Spreading, Sweep,
     TlbGeometry,
 };
 use policy::cause::{Cause, CauseShare};
@@ -90,17 +90,17 @@ fn document() -> Document {
                 MachineFigure {
                     key: "tlb[0].entries".into(),
                     value: "48".into(),
-                    ground: Ground::Source("a <manual>".into()),
+                    provenance: Provenance::Source("a <manual>".into()),
                 },
                 MachineFigure {
                     key: "tlb[0].ways".into(),
                     value: "8".into(),
-                    ground: Ground::Assumed("nobody says".into()),
+                    provenance: Provenance::Assumed("nobody says".into()),
                 },
                 MachineFigure {
                     key: "kernel_costs.fault_cycles".into(),
                     value: "1000".into(),
-                    ground: Ground::Assumed("a guess".into()),
+                    provenance: Provenance::Assumed("a guess".into()),
                 },
             ],
         }],

@@ -6,7 +6,7 @@ use crate::size::PageSize;
 
 /// Facts about the process and the kernel from which causes are derived, in addition to the pages of the region.
 #[derive(Clone, Copy, Debug)]
-pub struct Ground<'a> {
+pub struct Context<'a> {
     /// The inspected process.
     pub process: &'a Process,
     /// The kernel's settings and counters.

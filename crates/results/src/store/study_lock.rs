@@ -13,7 +13,7 @@ use crate::place::reopen;
 
 /// A lock on a study, so that no other process runs it on the same store. It is released on drop, or when the process ends.
 #[derive(Debug)]
-pub struct Held {
+pub struct StudyLock {
     _lock: Flock<File>,
 }
 
@@ -21,8 +21,8 @@ impl Store {
     /// Locks a study, whose name must be a valid file name: letters, digits, `-` and `_`.
     ///
     /// # Errors
-    /// [`Error::Held`] if another process has locked it; the lock file next to the store cannot be created.
-    pub fn hold(&self, study: &str) -> Result<Held, Error> {
+    /// [`Error::StudyLock`] if another process has locked it; the lock file next to the store cannot be created.
+    pub fn hold(&self, study: &str) -> Result<StudyLock, Error> {
         let Prepared { path, file } = prepare(&beside(&self.path, study))?;
         let failed = |error: std::io::Error| Error::Unopenable { path: path.clone(), reason: error.to_string() };
         let mut file = reopen(&file, OFlag::O_RDWR).map_err(|errno| failed(errno.into()))?;
@@ -34,11 +34,11 @@ impl Store {
                 let written = lock.set_len(0).and_then(|()| lock.rewind());
                 let own = format!("process {}", std::process::id());
                 written.and_then(|()| lock.write_all(own.as_bytes())).map_err(failed)?;
-                Ok(Held { _lock: lock })
+                Ok(StudyLock { _lock: lock })
             }
             Err((_, Errno::EWOULDBLOCK)) => {
                 let by = if by.is_empty() { "another process".to_owned() } else { by };
-                Err(Error::Held { study: study.to_owned(), by })
+                Err(Error::StudyLock { study: study.to_owned(), by })
             }
             Err((_, errno)) => Err(failed(errno.into())),
         }

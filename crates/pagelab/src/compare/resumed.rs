@@ -11,12 +11,12 @@ pub struct InStudy {
     /// The row and the study.
     pub of: OfStudy,
     /// The earlier, interrupted run of this row, if there is one.
-    pub gone_before: Option<GoneBefore>,
+    pub resumed: Option<Resumed>,
 }
 
 /// A comparison that was interrupted.
 #[derive(Debug)]
-pub struct GoneBefore {
+pub struct Resumed {
     /// The stored comparison.
     pub comparison: Comparison,
     /// Where and in which boot it resumes.
@@ -25,7 +25,7 @@ pub struct GoneBefore {
     pub is_of_other_boot: bool,
 }
 
-impl GoneBefore {
+impl Resumed {
     /// The trials that the runner need not run again.
     pub fn earlier(&self) -> Earlier {
         Earlier { trials: self.comparison.trials.clone(), is_of_other_boot: self.is_of_other_boot }

@@ -19,7 +19,7 @@ pub struct Kept<'a> {
 
 /// Stores trials as they finish. If that fails, measuring continues: the trials are stored in a store set aside, and their
 /// location is shown at the end.
-pub struct Keeper<'a> {
+pub struct Recorder<'a> {
     store: &'a Store,
     of: Option<OfStudy>,
     /// Where it resumes, if it was in the store before.
@@ -33,11 +33,11 @@ pub struct Keeper<'a> {
     is_lost: bool,
 }
 
-impl<'a> Keeper<'a> {
+impl<'a> Recorder<'a> {
     /// Takes a comparison that has no trials yet, or that is in the store already.
-    pub fn new(kept: Kept<'a>, comparison: &'a mut Comparison) -> Keeper<'a> {
+    pub fn new(kept: Kept<'a>, comparison: &'a mut Comparison) -> Recorder<'a> {
         let Kept { store, of, resumption } = kept;
-        Keeper { store, of, resumption, comparison, aside: None, trouble: None, is_lost: false }
+        Recorder { store, of, resumption, comparison, aside: None, trouble: None, is_lost: false }
     }
 
     /// Stores the content of an event.

@@ -7,21 +7,21 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// A pidfd.
 #[derive(Debug)]
-pub struct Held(OwnedFd);
+pub struct PidFd(OwnedFd);
 
-impl Held {
+impl PidFd {
     /// The process that currently has this PID.
     ///
     /// # Errors
     /// There is none (ESRCH), or the kernel has no pidfds (ENOSYS).
-    pub fn open(pid: u32) -> io::Result<Held> {
+    pub fn open(pid: u32) -> io::Result<PidFd> {
         // SAFETY: pidfd_open takes two numbers and returns a descriptor, or fails.
         let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor was just made, and it has no other owner.
-        Ok(Held(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) }))
+        Ok(PidFd(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) }))
     }
 
     /// Whether the process has ended. Before that its PID cannot be reused.
@@ -44,11 +44,11 @@ mod tests {
     #[test]
     fn a_process_that_ends_is_told() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let held = Held::open(child.id()).unwrap();
+        let held = PidFd::open(child.id()).unwrap();
         assert!(!held.has_ended());
         drop(child.stdin.take());
         child.wait().unwrap();
         assert!(held.has_ended());
-        assert!(Held::open(child.id()).is_err());
+        assert!(PidFd::open(child.id()).is_err());
     }
 }

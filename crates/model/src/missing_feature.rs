@@ -5,7 +5,7 @@ use thiserror::Error;
 
 /// The missing feature, and what the machine has instead.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Lack {
+pub enum MissingFeature {
     /// A further folio size is larger than the policy's; a kernel uses the largest enabled size first.
     #[error(
         "further folios of {} would be taken before those of {}: name the policy of the largest size",

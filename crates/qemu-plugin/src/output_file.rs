@@ -13,7 +13,7 @@ use crate::clock::now_ns;
 use crate::file::TraceFile;
 
 /// A file, until it is finished or cannot be written.
-pub struct Unwritten {
+pub struct OutputFile {
     /// The file; `None` after its end.
     writer: Option<Writer<TraceFile>>,
     /// Noted events by thread, and the thread's instruction count at the last event.
@@ -42,10 +42,10 @@ pub struct Ending {
     pub is_alone: bool,
 }
 
-impl Unwritten {
+impl OutputFile {
     /// A file that was begun; `None` for a process that is not recorded.
-    pub fn new(writer: Option<Writer<TraceFile>>) -> Unwritten {
-        Unwritten {
+    pub fn new(writer: Option<Writer<TraceFile>>) -> OutputFile {
+        OutputFile {
             writer,
             noted: BTreeMap::new(),
             count: 0,

@@ -8,7 +8,7 @@ use super::fake::Fake;
 use crate::failure::Failure;
 
 /// The platform that runs the trials.
-pub enum Ground {
+pub enum Backend {
     /// The running host.
     Host,
     /// A fake platform that is read from a file.
@@ -16,28 +16,28 @@ pub enum Ground {
     Fake(Fake),
 }
 
-impl Ground {
+impl Backend {
     /// The platform that the arguments ask for.
     ///
     /// # Errors
     /// The file does not describe a fake platform.
     #[cfg(debug_assertions)]
-    pub fn of(arguments: &Compare) -> Result<Ground, Failure> {
-        arguments.fake_platform.as_deref().map_or(Ok(Ground::Host), |file| Fake::read(file).map(Ground::Fake))
+    pub fn of(arguments: &Compare) -> Result<Backend, Failure> {
+        arguments.fake_platform.as_deref().map_or(Ok(Backend::Host), |file| Fake::read(file).map(Backend::Fake))
     }
 
     /// Always the host: release builds have no fake platform.
     #[cfg(not(debug_assertions))]
-    pub fn of(_: &Compare) -> Result<Ground, Failure> {
-        Ok(Ground::Host)
+    pub fn of(_: &Compare) -> Result<Backend, Failure> {
+        Ok(Backend::Host)
     }
 
     /// The root of the host that supplies page sizes and settings.
     pub fn root(&self) -> &Path {
         match self {
-            Ground::Host => Path::new("/"),
+            Backend::Host => Path::new("/"),
             #[cfg(debug_assertions)]
-            Ground::Fake(fake) => fake.host_root(),
+            Backend::Fake(fake) => fake.host_root(),
         }
     }
 }

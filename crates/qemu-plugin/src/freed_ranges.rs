@@ -16,13 +16,13 @@ const EVERYTHING: Range<u64> = 0..u64::MAX;
 
 /// Removed ranges, in the order of their removal.
 #[derive(Debug, Default)]
-pub struct Forgotten {
+pub struct FreedRanges {
     ranges: VecDeque<Range<u64>>,
     /// Number of ranges before the first that is kept.
     before: u64,
 }
 
-impl Forgotten {
+impl FreedRanges {
     /// Adds ranges.
     pub fn add(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
         self.ranges.extend(ranges);
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_thread_forgets_what_it_has_not_heard_of() {
-        let (mut forgotten, mut touched) = (Forgotten::default(), Touched::new());
+        let (mut forgotten, mut touched) = (FreedRanges::default(), Touched::new());
         let touch = |touched: &mut Touched| (0..8).for_each(|page| touched.insert(page << PAGE_SHIFT, Kind::LOAD));
         let known = |touched: &mut Touched| (0..8).filter(|page| touched.has(page << PAGE_SHIFT, Kind::LOAD)).count();
         touch(&mut touched);

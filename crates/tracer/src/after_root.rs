@@ -22,7 +22,7 @@ pub enum Leftovers {
 }
 
 /// The time after the root's end, sampled.
-pub struct Afterlife {
+pub struct AfterRoot {
     began: Instant,
     looked: Option<Instant>,
     window: Window,
@@ -49,10 +49,10 @@ impl Window {
     }
 }
 
-impl Afterlife {
+impl AfterRoot {
     /// Starts the clock at the root's end.
-    pub fn new() -> Afterlife {
-        Afterlife {
+    pub fn new() -> AfterRoot {
+        AfterRoot {
             began: Instant::now(),
             looked: None,
             window: Window::new(),
@@ -132,7 +132,7 @@ mod tests {
         let mut works = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         let [waiting, working] = [waits.id() as Tid, works.id() as Tid];
         let goes_on = |process: Tid| {
-            let mut after = Afterlife::new();
+            let mut after = AfterRoot::new();
             let grace = Duration::from_millis(100);
             while after.window.began.elapsed() < grace {
                 after.look(|| vec![process], || vec![process]);
