@@ -78,7 +78,7 @@ impl SmapsEntry {
     }
 
     /// The facts about a mapping that an inspection uses.
-    pub fn told(&self) -> SmapsInfo {
+    pub fn smaps_info(&self) -> SmapsInfo {
         let (ksm_bytes, anonymous) = (self.bytes(Sum::Ksm), self.bytes(Sum::Anonymous));
         // File pages and pages merged by KSM are shared for reasons other than a fork.
         let is_anonymous = matches!(self.vma.kind(), VmaKind::Anonymous | VmaKind::Stack);

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! image ─► Image { architecture, release } ─┐
-//! modules beside it, in their order ────────┼─► initrd ─► QEMU (Machine::words) ─► first process ─► the job
+//! modules next to it, in order ─────────────┼─► initrd ─► QEMU (Machine::words) ─► first process ─► the job
 //! pagelab, with its libraries ──────────────┘                                        │
-//! the host's files, read-only (9p), below memory (overlayfs, tmpfs) ◄─────────┘
+//! the host's files, read-only (9p), below memory (overlayfs, tmpfs) ◄────────────────┘
 //! ```
 //! The guest uses the host's files, or those of a system in a directory, and writes nothing back to the host. The initrd contains
 //! the job. Its result is written to one port ([`PORT`]), which is QEMU's standard output. Therefore no file with a name is

@@ -55,18 +55,18 @@ pub enum Failure {
 impl Failure {
     /// An input failure from any error and its causes.
     pub fn input(error: impl Error) -> Failure {
-        Failure::Input(told(&error))
+        Failure::Input(error_chain(&error))
     }
 
     /// An input failure about a file, from any error and its causes.
     pub fn about(file: &Path, error: impl Error) -> Failure {
-        Failure::Input(format!("{}: {}", file.display(), told(&error)))
+        Failure::Input(format!("{}: {}", file.display(), error_chain(&error)))
     }
 
     /// The failure for a command that could not be started.
     pub fn launch(error: &LaunchError) -> Failure {
         match error.exit_code() {
-            Some(code) => Failure::Unrunnable { message: told(error), code },
+            Some(code) => Failure::Unrunnable { message: error_chain(error), code },
             None => Failure::input(error),
         }
     }
@@ -103,23 +103,23 @@ impl Failure {
 }
 
 /// Formats an error and its causes without repetition: most messages already contain the message of their cause.
-pub fn told(error: &dyn Error) -> String {
-    let mut told = error.to_string();
+pub fn error_chain(error: &dyn Error) -> String {
+    let mut error_chain = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         let text = error.to_string();
         let text = text.trim();
-        if !told.contains(text) {
-            told = format!("{told}: {text}");
+        if !error_chain.contains(text) {
+            error_chain = format!("{error_chain}: {text}");
         }
         cause = error.source();
     }
-    told
+    error_chain
 }
 
 /// Writes lines to standard error, with control characters escaped so that they cannot move a terminal's cursor. If there is
 /// no reader (`2>&1 | head`), only the output is lost: `eprintln!` would panic before settings are restored.
-pub fn say(line: impl Display) {
+pub fn report(line: impl Display) {
     let line = line.to_string();
     let line = results::printable_lines(&line);
     let line = as_the_locale_has_it(&line);
@@ -146,13 +146,13 @@ mod tests {
     #[test]
     fn every_cause_is_told_once() {
         let inner = || Inner(std::io::Error::other("no such device"));
-        assert_eq!(told(&Outer::Bare(inner())), "the file cannot be read: the disk is gone: no such device");
+        assert_eq!(error_chain(&Outer::Bare(inner())), "the file cannot be read: the disk is gone: no such device");
         assert_eq!(
-            told(&Outer::Named(inner())),
+            error_chain(&Outer::Named(inner())),
             "the file cannot be read (the disk is gone); mount it: no such device"
         );
         let failure = Failure::about(Path::new("a.trace"), Outer::Bare(inner())).to_string();
         assert_eq!(failure, "a.trace: the file cannot be read: the disk is gone: no such device");
-        assert_eq!(told(&std::io::Error::other("it")), "it");
+        assert_eq!(error_chain(&std::io::Error::other("it")), "it");
     }
 }

@@ -44,7 +44,7 @@ use clap::builder::Styles;
 use clap::{CommandFactory, Parser};
 
 use cli::{Cli, Verb};
-use failure::{Failure, say, told};
+use failure::{Failure, error_chain, report};
 
 fn main() -> ExitCode {
     kernels::session::run_if_first();
@@ -61,7 +61,7 @@ fn refuse(words: &[OsString]) -> ExitCode {
     let plain = Cli::command().styles(Styles::plain());
     let Err(error) = plain.try_get_matches_from(words) else { return ExitCode::from(2) };
     let said = error.render().ansi().to_string();
-    say(said.trim_end());
+    report(said.trim_end());
     ExitCode::from(2)
 }
 
@@ -91,13 +91,13 @@ fn run(verb: Verb) -> Result<(), Failure> {
 }
 
 fn complain(failure: &Failure) -> ExitCode {
-    say(format_args!("pagelab: {}", results::printable(&failure.to_string())));
+    report(format_args!("pagelab: {}", results::printable(&failure.to_string())));
     failure.code()
 }
 
 fn work(arguments: workload::WorkloadArguments) -> Result<(), Failure> {
     let report = workload::run(arguments)
-        .map_err(|error| Failure::Workload { message: told(&error), code: error.exit_code() })?;
+        .map_err(|error| Failure::Workload { message: error_chain(&error), code: error.exit_code() })?;
     output::print(&report.to_string(), false)?;
     report.wait().map_err(Failure::input)
 }

@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use results::output::{self, Output};
 use results::store::{self, Store};
 
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 use crate::locale::as_the_locale_has_it;
 
 /// Opens the named store, or the default one. Creates it if it does not exist.
@@ -59,7 +59,7 @@ pub fn can_be_written<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Resul
 /// Writes a page and reports its path.
 pub fn write_page(file: &Path, html: &str) -> Result<(), Failure> {
     write(file, &|to| to.write_all(html.as_bytes()))?;
-    say(format_args!("report: {}", file.display()));
+    report(format_args!("report: {}", file.display()));
     Ok(())
 }
 

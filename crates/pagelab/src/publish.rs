@@ -12,7 +12,7 @@ use study::metric::Provenance;
 use study::stats::Outcome;
 use study::stats::boots::{self, Merged, Part};
 
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 use crate::output::{can_be_written, folded, print, terminal_width, write, write_page};
 
 /// In which forms something is shown.
@@ -55,7 +55,7 @@ impl Forms {
 /// The first failure, if any.
 pub fn first_of(mut failures: impl Iterator<Item = Failure>) -> Result<(), Failure> {
     let first = failures.next();
-    failures.for_each(|failure| say(format_args!("pagelab: {}", results::printable(&failure.to_string()))));
+    failures.for_each(|failure| report(format_args!("pagelab: {}", results::printable(&failure.to_string()))));
     first.map_or(Ok(()), Err)
 }
 

@@ -1,9 +1,9 @@
 //! The message while pagelab waits for another pagelab.
 
-use crate::failure::say;
+use crate::failure::report;
 
 /// Reports which process holds the lease.
 pub fn say_who_holds_the_lease(holder: &str) {
     let holder = results::printable(holder);
-    say(format_args!("pagelab: waiting for the lease on system settings, held {holder}"));
+    report(format_args!("pagelab: waiting for the lease on system settings, held {holder}"));
 }

@@ -14,7 +14,7 @@ const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 /// Settings that make khugepaged scan many pages, and often.
 const EAGER: [(&str, &str); 3] =
     [("pages_to_scan", "1000000"), ("scan_sleep_millisecs", "10"), ("max_ptes_none", "511")];
-/// The number of windows that the program leaves to khugepaged: so many that khugepaged cannot collapse only those of another
+/// The number of windows that the program leaves to khugepaged, large enough that khugepaged cannot collapse only those of another
 /// program.
 const WINDOWS: &str = "32";
 

@@ -13,10 +13,10 @@ mod pool;
 use std::path::Path;
 use std::process::Command;
 
-use beside::compact;
-use beside::launch::Launch;
 use common::{Alone, Bench, Ran, Runs, arm, needs, observed, program, recording, root, words_of};
 use serde_json::Value;
+use validation::compact;
+use validation::launch::Launch;
 
 const POLICIES: [&str; 4] = ["base", "mthp-64k", "thp", "hugetlb-2m"];
 /// The allowed relative error of a prediction.

@@ -6,12 +6,12 @@ mod common;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use beside::compact;
-use beside::kinds::Kind;
-use beside::lab::Lab;
-use beside::script::Script;
-use beside::scripts::Scripts;
 use common::{Bench, needs, program, recording, root};
+use validation::compact;
+use validation::kinds::Kind;
+use validation::lab::Lab;
+use validation::script::Script;
+use validation::scripts::Scripts;
 
 const POLICIES: [&str; 4] = ["base", "mthp-64k", "thp", "hugetlb-2m"];
 const SEEDS: RangeInclusive<u64> = 1..=14;

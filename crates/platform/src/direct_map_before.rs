@@ -20,10 +20,10 @@ impl DirectMapBefore {
 
     /// Reads it again after the trial.
     pub fn and_after(self, host: &Host) -> DirectMap {
-        self.beside(leaves(host))
+        self.compared_with(leaves(host))
     }
 
-    fn beside(self, after: Result<Leaves, Unsupported>) -> DirectMap {
+    fn compared_with(self, after: Result<Leaves, Unsupported>) -> DirectMap {
         let wanted = self.wanted;
         let share = |leaves: &Leaves, before: &Leaves| MappedShare {
             total_bytes: leaves.total_bytes(),
@@ -64,7 +64,7 @@ mod tests {
     }
 
     fn of_leaves(wanted: DirectMapLeaves, before: Result<Leaves, Unsupported>, after: Leaves) -> Verdict {
-        let direct_map = DirectMapBefore { wanted, before }.beside(Ok(after));
+        let direct_map = DirectMapBefore { wanted, before }.compared_with(Ok(after));
         Evidence { direct_map: Some(direct_map), ..Evidence::default() }.verdict()
     }
 

@@ -155,8 +155,8 @@ impl Memory {
     }
 
     /// A range is given back. Memory mapped there later is unrelated.
-    pub fn goes(&mut self, start: u64, end: u64) {
-        self.remains.goes(start, end);
+    pub fn removed(&mut self, start: u64, end: u64) {
+        self.remains.removed(start, end);
         self.seen.set(start, end, ());
     }
 
@@ -318,7 +318,7 @@ mod tests {
         for _ in 0..200 {
             memory.measure(status(400, 4, 8, 0));
             memory.look(&found(0, 4));
-            memory.goes(0, 4 * MIB);
+            memory.removed(0, 4 * MIB);
         }
         memory.look(&found(2, 6));
         assert_eq!(peak(&memory), (6, 392, 400));
@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(memory.remains.others(MIB / 2, 2 * MIB), [(MIB, 2 * MIB)]);
         let before = memory.before_the_cut(MIB / 2, 2 * MIB);
         assert_eq!(before.census.bytes_by_leaf(), [(PageSize::M2, MIB / 2)]);
-        memory.goes(MIB / 2, 2 * MIB);
+        memory.removed(MIB / 2, 2 * MIB);
         assert_eq!(memory.remains.others(0, MIB), [(MIB / 2, MIB)]);
         assert!(memory.before_the_cut(MIB / 2, MIB).census.is_empty());
     }
@@ -346,7 +346,7 @@ mod tests {
         let mut memory = Memory::default();
         memory.measure(status(108, 100, 8, 0));
         memory.look(&found(0, 100));
-        memory.goes(0, 100 * MIB);
+        memory.removed(0, 100 * MIB);
         assert_eq!(peak(&memory), (100, 100, 108));
         memory.measure(status(308, 10, 8, 0));
         memory.look(&found(0, 10));

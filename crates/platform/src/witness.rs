@@ -38,7 +38,7 @@ pub struct TrialWitness<'a> {
     /// Processes that forked, or were forked, since they executed their program.
     forked: BTreeSet<libc::pid_t>,
     /// The memory of processes that are about to execute another program, if they do.
-    leaving: BTreeMap<libc::pid_t, (Examination, Memory)>,
+    exiting: BTreeMap<libc::pid_t, (Examination, Memory)>,
     counters: Option<Counters>,
 }
 
@@ -62,7 +62,7 @@ impl<'a> TrialWitness<'a> {
             examination: Examination::begun(Aim::of(policy, page_sizes)),
             unseen_unmapped_bytes: 0,
             forked: BTreeSet::new(),
-            leaving: BTreeMap::new(),
+            exiting: BTreeMap::new(),
             counters: None,
         }
     }
@@ -97,7 +97,7 @@ impl<'a> TrialWitness<'a> {
     /// Records that a process's memory is gone.
     fn close(&mut self, process: libc::pid_t) {
         self.memory.close(process);
-        self.leaving.remove(&process);
+        self.exiting.remove(&process);
         self.forked.remove(&process);
     }
 
@@ -117,7 +117,7 @@ impl<'a> TrialWitness<'a> {
     /// Where a range that is given back cuts large pages, records the remaining parts: base-page PTEs map them from then on.
     fn note_what_is_cut(&mut self, task: libc::pid_t, process: libc::pid_t, start: u64, end: u64) {
         let large = self.policy.target(self.page_sizes).unwrap_or(self.page_sizes.base);
-        for (from, to) in Remains::beside(start, end, large) {
+        for (from, to) in Remains::neighbours(start, end, large) {
             match self.observer.range_with_places(task as u32, from, to) {
                 Ok(left) => {
                     let regions = left.areas.iter().flat_map(|area| &area.regions);
@@ -187,7 +187,7 @@ impl Witness for TrialWitness<'_> {
                 }
             }
         }
-        self.memory.of(process).goes(start, end);
+        self.memory.of(process).removed(start, end);
         self.budget.charge(since, Kind::Unmap);
     }
 
@@ -218,12 +218,12 @@ impl Witness for TrialWitness<'_> {
                 unseen
             }
         };
-        self.leaving.insert(process, (examination, memory));
+        self.exiting.insert(process, (examination, memory));
         self.budget.charge(since, Kind::Unmap);
     }
 
     fn replaced(&mut self, process: libc::pid_t) {
-        if let Some((examination, memory)) = self.leaving.remove(&process) {
+        if let Some((examination, memory)) = self.exiting.remove(&process) {
             self.examination.merge(examination);
             *self.memory.of(process) = memory;
         }

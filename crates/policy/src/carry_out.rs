@@ -20,7 +20,7 @@ pub trait Kernel: View {
     ///
     /// # Errors
     /// As [`Kernel::call`].
-    fn own_call(&mut self) -> Result<i64, Self::Error>;
+    fn original_call(&mut self) -> Result<i64, Self::Error>;
 
     /// Applies advice to `(address, bytes)` and records a refusal.
     ///
@@ -79,7 +79,7 @@ pub fn carry_out<K: Kernel>(
         Actions::Map { call, bytes, then } => {
             let address = match call {
                 Some(call) => kernel.call(&call)?,
-                None => kernel.own_call()?,
+                None => kernel.original_call()?,
             };
             if !is_error(address) {
                 do_then(kernel, then, (address as u64, bytes))?;
@@ -87,13 +87,13 @@ pub fn carry_out<K: Kernel>(
             address
         }
         Actions::MoveHeap { step, then } => move_heap(kernel, base, space, step, then)?,
-        Actions::Instead { call, or_own, said } => {
+        Actions::Replace { call, fall_back_to_original, said } => {
             if !kernel.allows(&call) {
                 return Ok(Outcome::Pass);
             }
             let result = kernel.call(&call)?;
             match is_error(result) {
-                true if or_own => kernel.own_call()?,
+                true if fall_back_to_original => kernel.original_call()?,
                 true => result,
                 false => {
                     kernel.answered(said);
@@ -147,7 +147,7 @@ fn move_heap<K: Kernel>(
             (end, None)
         }
         Step::Pass => {
-            let end = kernel.own_call()? as u64;
+            let end = kernel.original_call()? as u64;
             space.heap.passed(end);
             (end, None)
         }

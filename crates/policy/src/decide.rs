@@ -56,12 +56,12 @@ pub enum Actions {
         /// What to do with the new memory.
         then: Then,
     },
-    /// Make another call in place of the program's. If the kernel refuses it and `or_own` is set, make the program's own call.
-    Instead {
+    /// Make another call in place of the program's. If the kernel refuses it and `fall_back_to_original` is set, make the program's own call.
+    Replace {
         /// The call to make.
         call: Call,
         /// Whether to make the program's own call if this one is refused.
-        or_own: bool,
+        fall_back_to_original: bool,
         /// The text that records the answer.
         said: &'static str,
     },
@@ -119,9 +119,9 @@ pub fn decide(mechanism: &Mechanism, space: &mut Space, call: &Call, view: &mut 
         }
         Call::Madvise { address, bytes, advice } => contrary_advice(mechanism, address, bytes, advice),
         Call::ProcessMadvise { ranges, advice: madv::NOHUGEPAGE, flags } => match mechanism.advice {
-            Some(advice) => Actions::Instead {
+            Some(advice) => Actions::Replace {
                 call: Call::ProcessMadvise { ranges, advice, flags },
-                or_own: false,
+                fall_back_to_original: false,
                 said: "process_madvise of itself, against the policy",
             },
             None => Actions::Pass,
@@ -187,7 +187,7 @@ fn mprotect(mechanism: &Mechanism, start: u64, bytes: u64, protection: u64, view
         return Actions::Pass;
     }
     let call = Call::Mprotect { address: low, bytes: high - low, protection };
-    Actions::Instead { call, or_own: true, said: guards::LEFT_CLOSED }
+    Actions::Replace { call, fall_back_to_original: true, said: guards::LEFT_CLOSED }
 }
 
 /// Answers the program's madvise calls that contradict the policy. The result is the kernel's: it depends on whether the range is

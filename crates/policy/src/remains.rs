@@ -14,7 +14,7 @@ pub struct Remains(Ranges<Mapping>);
 impl Remains {
     /// The ranges next to `[start, end)`, which is about to be given back, that may hold other parts of its pages of `large`
     /// bytes.
-    pub fn beside(start: u64, end: u64, large: PageSize) -> impl Iterator<Item = (u64, u64)> {
+    pub fn neighbours(start: u64, end: u64, large: PageSize) -> impl Iterator<Item = (u64, u64)> {
         let (low, high) = (large.align_down(start), large.align_up(end).unwrap_or(end));
         [(low, start), (end, high)].into_iter().filter(|(from, to)| from < to)
     }
@@ -38,7 +38,7 @@ impl Remains {
     }
 
     /// Forgets a range that is given back; memory mapped there later is unrelated.
-    pub fn goes(&mut self, start: u64, end: u64) {
+    pub fn removed(&mut self, start: u64, end: u64) {
         self.0.clear(start, end);
     }
 }

@@ -7,7 +7,7 @@
 //!   name; `request`: the arguments.
 //! - `plugin`: the state, in one static value.
 //! - `process`: beginning, threads, calls, children and end; `program` and `system`: translation blocks of a program or of a
-//!   machine; `accesses`: the callbacks when they execute; `told`: cached information from QEMU about accesses.
+//!   machine; `accesses`: the callbacks when they execute; `reported`: cached information from QEMU about accesses.
 //! - `vcpu`: every vCPU has its own buffers, to which its callbacks append without locks, hashing or allocation; `schedule`: when
 //!   recording is on; `vcpus`: which thread may use them when the process ends; `processors`: how many of a machine's processors
 //!   are complete.

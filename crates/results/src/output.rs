@@ -34,7 +34,7 @@ pub struct Output {
 #[derive(Debug)]
 enum To {
     /// To a temporary file that is renamed to the path at the end.
-    Beside(Box<Beside>),
+    Replacement(Box<Replacement>),
     /// To something other than a file: a pipe, a device, a descriptor.
     Stream(File),
 }
@@ -52,7 +52,9 @@ impl Output {
         let to = WriteMode::of(caller, path).and_then(|way| match way {
             WriteMode::Descriptor(number) => open_descriptor(&number).map(To::Stream),
             WriteMode::Stream(place) => open_again(&place, OFlag::O_NOCTTY).map(To::Stream),
-            WriteMode::Beside(place) => Beside::begin(caller, place).map(|beside| To::Beside(Box::new(beside))),
+            WriteMode::Replacement(place) => {
+                Replacement::begin(caller, place).map(|replacement| To::Replacement(Box::new(replacement)))
+            }
         });
         let path = path.to_path_buf();
         match to {
@@ -67,7 +69,7 @@ impl Output {
     /// The file cannot be written or renamed.
     pub fn finish(self) -> Result<(), Error> {
         let finished = match self.to {
-            To::Beside(beside) => beside.finish(),
+            To::Replacement(replacement) => replacement.finish(),
             To::Stream(mut file) => file.flush().map_err(Why::from),
         };
         finished.map_err(|why| Error { path: self.path, why })
@@ -82,14 +84,14 @@ impl Output {
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.to {
-            To::Beside(beside) => beside.file.write(bytes),
+            To::Replacement(replacement) => replacement.file.write(bytes),
             To::Stream(file) => file.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.to {
-            To::Beside(beside) => beside.file.flush(),
+            To::Replacement(replacement) => replacement.file.flush(),
             To::Stream(file) => file.flush(),
         }
     }
@@ -108,7 +110,7 @@ pub fn check(path: &Path) -> Result<(), Error> {
             let (write, effective) = (AccessFlags::W_OK, AtFlags::AT_EACCESS);
             faccessat(&place.directory, place.name.as_os_str(), write, effective).map_err(Why::from)
         }
-        WriteMode::Beside(place) => Beside::begin(&caller, place).map(drop),
+        WriteMode::Replacement(place) => Replacement::begin(&caller, place).map(drop),
     });
     checked.map_err(|why| Error { path: path.to_path_buf(), why })
 }
@@ -137,7 +139,7 @@ impl InPlace {
     fn prepare_for(caller: &Caller, path: &Path, protected: bool) -> Result<InPlace, Why> {
         const PIPE_OR_DEVICE: Why =
             Why::NoFile { kind: "a device or a pipe, and this file is not written from front to back" };
-        let WriteMode::Beside(place) = WriteMode::of(caller, path)? else { return Err(PIPE_OR_DEVICE) };
+        let WriteMode::Replacement(place) = WriteMode::of(caller, path)? else { return Err(PIPE_OR_DEVICE) };
         let file = match &place.there {
             Some(there) if there.st_nlink > 1 && !protected && !is_sheltered(caller, &place.directory_stat) => {
                 return Err(Why::ManyNames);
@@ -184,7 +186,7 @@ enum WriteMode {
     /// Directly, to what exists at the path.
     Stream(Place),
     /// To a new file that is renamed.
-    Beside(Place),
+    Replacement(Place),
 }
 
 impl WriteMode {
@@ -193,10 +195,10 @@ impl WriteMode {
             End::Descriptor(number) => return Ok(WriteMode::Descriptor(number)),
             End::Place(place) => *place,
         };
-        let Some(there) = place.there else { return Ok(WriteMode::Beside(place)) };
+        let Some(there) = place.there else { return Ok(WriteMode::Replacement(place)) };
         match place::kind(&there) {
             SFlag::S_IFREG => {
-                refuse_foreign_file(caller, &place.directory_stat, &there).map(|()| WriteMode::Beside(place))
+                refuse_foreign_file(caller, &place.directory_stat, &there).map(|()| WriteMode::Replacement(place))
             }
             SFlag::S_IFIFO if !caller.is_own(there.st_uid) => Err(Why::ForeignPipe { owner: there.st_uid }),
             SFlag::S_IFIFO | SFlag::S_IFCHR => Ok(WriteMode::Stream(place)),
@@ -257,7 +259,7 @@ fn open_descriptor(number: &OsStr) -> Result<File, Why> {
 
 /// A temporary file, which is removed unless it is renamed to its place.
 #[derive(Debug)]
-struct Beside {
+struct Replacement {
     place: Place,
     file: File,
     /// Its temporary name; `None` once it is renamed.
@@ -267,8 +269,8 @@ struct Beside {
     mode: Option<Mode>,
 }
 
-impl Beside {
-    fn begin(caller: &Caller, place: Place) -> Result<Beside, Why> {
+impl Replacement {
+    fn begin(caller: &Caller, place: Place) -> Result<Replacement, Why> {
         leftovers::remove_once(caller, &place);
         if place.there.is_some() {
             // A caller who may not write the file may not replace it either.
@@ -289,12 +291,12 @@ impl Beside {
         loop {
             let name = leftovers::new_name();
             match new_file(&place.directory, OsStr::new(&name), at_first) {
-                Ok(file) => return Ok(Beside { place, file, name: Some(name.into()), owner, mode }),
+                Ok(file) => return Ok(Replacement { place, file, name: Some(name.into()), owner, mode }),
                 Err(Errno::EEXIST) => {}
                 Err(errno) => {
                     let directory = place.directory_path().to_path_buf();
                     return Err(match Why::from(errno) {
-                        Why::System(error) => Why::Beside { directory, error },
+                        Why::System(error) => Why::Replacement { directory, error },
                         why => why,
                     });
                 }
@@ -320,7 +322,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for Replacement {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
             let _ = unlinkat(&self.place.directory, name.as_os_str(), UnlinkatFlags::NoRemoveDir);

@@ -162,8 +162,8 @@ pub struct State {
     /// knows; absent where it did not. It lasts until reboot and concerns everything that is measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demoted_to: Option<PageSize>,
-    /// Free blocks of at least so many bytes are told to the hypervisor, which takes their memory (free page
-    /// reporting): who uses them next pays for its page faults. Absent where nobody is told.
+    /// The smallest free block that the kernel reports to the hypervisor, which takes its memory (free page reporting): the next
+    /// user of the block pays for its page faults. `None` if nothing is reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reported_block: Option<PageSize>,
     /// Bytes of memory available to new programs.

@@ -6,7 +6,7 @@ use common::{Fake, Noise, comparison, design, machine};
 use policy::verdict::Holding;
 use study::comparison::Comparison;
 use study::definition::{Definition, Size, Wire};
-use study::matrix::{Beside, Matrix, Row, Standing, boots};
+use study::matrix::{Agreement, Matrix, Row, Standing, boots};
 use study::runner::compare;
 
 fn definition() -> Definition {
@@ -105,6 +105,6 @@ fn published_figures_of_boots_stand_beside_boots() {
         .collect();
     let names: Vec<String> = definition.boots.iter().map(|boot| boot.name.clone()).collect();
     let matrix = Matrix::of(&names, "old", rows(&many(1)), &published);
-    assert_eq!(matrix.published[0].beside, Beside::Confirmed, "{:?}", matrix.published[0]);
+    assert_eq!(matrix.published[0].agreement, Agreement::Confirmed, "{:?}", matrix.published[0]);
     assert_eq!(matrix.totals[0].wins.won, 2, "the new kernel wins under both policies");
 }

@@ -6,7 +6,7 @@ use common::{Fake, Noise, comparison, design, machine};
 use policy::verdict::Holding;
 use study::comparison::{Admission, Comparison, Ended};
 use study::definition::{DefinitionError, Size, Wire, WireSuite};
-use study::matrix::{Beside, Cell, Matrix, Row, Standing};
+use study::matrix::{Agreement, Cell, Matrix, Row, Standing};
 use study::metric::Provenance;
 use study::runner::compare;
 
@@ -313,8 +313,8 @@ fn published_figures_stand_beside_the_cell_or_the_mean() {
     let wire: Wire = serde_json::from_value(wire).unwrap();
     let definition = wire.of_size(Size::Full).unwrap();
     let matrix = Matrix::of(&policies(), "base", vec![row("a", 0.8, 1)], &definition.published);
-    let said: Vec<Beside> = matrix.published.iter().map(|set| set.beside).collect();
-    assert_eq!(said, [Beside::Confirmed, Beside::OtherSize, Beside::Contradicted, Beside::Undecided]);
+    let said: Vec<Agreement> = matrix.published.iter().map(|set| set.agreement).collect();
+    assert_eq!(said, [Agreement::Confirmed, Agreement::OtherSize, Agreement::Contradicted, Agreement::Undecided]);
     let (ratio, interval) = matrix.published[3].found.unwrap();
     assert!((ratio - 0.8).abs() < 0.01 && interval.is_none(), "one workload has no mean with an interval");
 }
@@ -363,7 +363,7 @@ fn published_win_shares_stand_beside_shares_and_chance() {
         (1..=24).map(|seed| row(&format!("w{seed}"), if seed < 23 { 0.8 } else { 1.2 }, seed)).collect();
     let matrix = Matrix::of(&policies(), "base", rows, &definition.published);
     let set = &matrix.published[0];
-    assert_eq!((set.found.unwrap().0, set.beside), (22.0 / 24.0, Beside::Confirmed), "{set:?}");
+    assert_eq!((set.found.unwrap().0, set.agreement), (22.0 / 24.0, Agreement::Confirmed), "{set:?}");
     assert!(set.describe().ends_with("and leaves out the share of chance"), "{}", set.describe());
     let mut wrong = |published| of(published).unwrap_err().to_string();
     let wins = |wins: &str| serde_json::json!({ "what": "x", "policy": "thp", "wins": wins, "source": "s" });

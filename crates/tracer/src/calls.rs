@@ -62,7 +62,7 @@ fn own_filter(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost>
         return strict_mode(context, paused);
     }
     let copy = mode_filter.then(|| OwnFilter::read(paused.tid(), program)).flatten().map(Rc::new);
-    let result = paused.own_call()?;
+    let result = paused.original_call()?;
     // With TSYNC a positive result is the thread that could not follow; with NEW_LISTENER it is a file descriptor.
     let listener = flags & libc::SECCOMP_FILTER_FLAG_NEW_LISTENER != 0;
     if let Some(copy) = copy

@@ -4,11 +4,11 @@
 //! The crate also starts and ends processes: `child`, `subreaper`, `environment`, `user`, `signals` and `terminal` do
 //! not depend on tracing.
 //!
-//! * Data and pure functions: `registers`, `filter`, `own_filter`, `pace`, `rewriting`, and `leaving` (the memory that
+//! * Data and pure functions: `registers`, `filter`, `own_filter`, `pace`, `rewriting`, and `freed_ranges` (the memory that
 //!   a call gives back, which the `witness` sees).
 //! * Kernel interface: `ptrace`, `paused` and `launch`; `permission` checks whether tracing is allowed, and `refusal`
 //!   explains a failed exec.
-//! * Tree: `event_loop` follows it, `tasks` and `kin` describe its tasks, `after_root` tracks processes that outlive the
+//! * Tree: `event_loop` follows it, `tasks` and `parentage` describe its tasks, `after_root` tracks processes that outlive the
 //!   root, and `ended` is the result.
 //! * Calls: `calls` carries out the decisions of `policy`, and `hugetlb` those for hugetlb policies. Both use the
 //!   `stopped` task, its memory (`content`) and the `call_context`.
@@ -27,12 +27,12 @@ mod ended;
 pub mod environment;
 mod event_loop;
 mod filter;
+mod freed_ranges;
 mod hugetlb;
-mod kin;
 mod launch;
-mod leaving;
 mod own_filter;
 mod pace;
+mod parentage;
 mod paused;
 mod permission;
 mod ptrace;
@@ -55,8 +55,8 @@ pub use after_root::Leftovers;
 pub use bare::run_bare;
 pub use ended::{Ended, Looks, Usage};
 pub use event_loop::run;
+pub use freed_ranges::Extent;
 pub use launch::{Launch, LaunchError, resolve};
-pub use leaving::Extent;
 pub use pace::Pace;
 pub use permission::try_tracing;
 pub use refusal::Refusal;

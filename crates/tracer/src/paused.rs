@@ -92,7 +92,7 @@ impl Paused {
     }
 
     /// Lets the task make the call at which it stopped. The result is negative for an error.
-    pub fn own_call(&mut self) -> Result<i64, Lost> {
+    pub fn original_call(&mut self) -> Result<i64, Lost> {
         self.call(self.number, self.arguments)
     }
 
@@ -140,7 +140,7 @@ impl Paused {
             // The new task is announced to the main loop, not here.
             Place::Exit if makes_a_process(self.number) => self.again(),
             Place::Exit => {
-                let result = self.own_call()?;
+                let result = self.original_call()?;
                 self.finish(result)
             }
         }

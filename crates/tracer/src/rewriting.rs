@@ -54,7 +54,7 @@ impl Rewriting {
         self.in_force().wants_large()
     }
 
-    /// The calls that stop because of the policy. A witness adds more (`leaving`).
+    /// The calls that stop because of the policy. A witness adds more (`freed_ranges`).
     pub fn watches(&self) -> Vec<Watch> {
         let mut watches = vec![Watch::new(libc::SYS_ptrace, [])];
         watches.extend(filter_watches());

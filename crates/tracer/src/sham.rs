@@ -25,7 +25,7 @@ pub fn serve(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> 
     }
     debt.served -= 1.0;
     let before = ptrace::stops();
-    let result = paused.own_call()?;
+    let result = paused.original_call()?;
     debt.stops += pace.further_stops - (ptrace::stops() - before) as f64;
     let nothing = [0, 0, madv::HUGEPAGE, 0, 0, 0];
     while debt.stops >= 1.0 && context.allows(&paused, libc::SYS_madvise, nothing) {

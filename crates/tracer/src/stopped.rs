@@ -111,12 +111,12 @@ impl Kernel for Stopped<'_, '_> {
     fn call(&mut self, call: &Call) -> Result<i64, Lost> {
         match system_call(call) {
             Some((number, arguments)) => self.paused.call(number, arguments),
-            None => self.paused.own_call(),
+            None => self.paused.original_call(),
         }
     }
 
-    fn own_call(&mut self) -> Result<i64, Lost> {
-        self.paused.own_call()
+    fn original_call(&mut self) -> Result<i64, Lost> {
+        self.paused.original_call()
     }
 
     fn advise(&mut self, range: (u64, u64), advice: u64) -> Result<(), Lost> {
@@ -203,7 +203,7 @@ impl Stopped<'_, '_> {
     pub fn allowed_call(&mut self, call: &Call) -> Result<i64, Lost> {
         match system_call(call) {
             Some((number, arguments)) => self.allowed(number, arguments),
-            None => self.paused.own_call(),
+            None => self.paused.original_call(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Interface of an observer that inspects the memory of a tree before it is gone.
 
-use super::leaving::Extent;
+use super::freed_ranges::Extent;
 use super::ptrace::Tid;
 
 /// An observer of the tree's memory. The tracer calls it before memory is given back.

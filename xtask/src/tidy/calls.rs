@@ -15,7 +15,7 @@ const READERS: [&str; 2] = ["crates/host/", "crates/census/"];
 /// The crate that may write system settings.
 const LEASE: &str = "crates/lease/";
 /// Files that ask the kernel to compact memory once. There is no value to restore, so this is not a setting.
-const COMPACTION: [&str; 2] = ["crates/platform/src/direct_map/splitting.rs", "crates/beside/src/compaction.rs"];
+const COMPACTION: [&str; 2] = ["crates/platform/src/direct_map/splitting.rs", "crates/validation/src/compaction.rs"];
 /// Prefixes of words that open files for writing, or change directories.
 const OPENING: [&str; 10] = [
     "fs::write",

@@ -11,7 +11,7 @@ use super::tree::Tree;
 /// The crates that each crate of the workspace may use, in its tests too. The purpose of a crate is to forbid dependencies, so a
 /// new crate must be listed here.
 const MAY_USE: [(&str, &[&str]); 18] = [
-    ("beside", &[]),
+    ("validation", &[]),
     ("guest", &["testing"]),
     ("testing", &[]),
     ("paging", &["testing"]),
@@ -43,11 +43,11 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "paging",
             "trace",
             "guest",
-            "beside",
+            "validation",
             "testing",
         ],
     ),
-    ("xtask", &["beside", "guest"]),
+    ("xtask", &["validation", "guest"]),
 ];
 
 /// External crates for storing and drawing. Only one crate of the workspace may use them.

@@ -11,6 +11,7 @@ mod source;
 mod text;
 mod tree;
 mod unsafety;
+mod words;
 mod writing;
 
 use std::fmt;
@@ -65,6 +66,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>, String> {
     findings.extend(source::check(&tree));
     findings.extend(skips::check(&tree));
     findings.extend(text::check(&tree));
+    findings.extend(words::check(&tree));
     findings.extend(links::check(&tree));
     findings.sort();
     Ok(findings)

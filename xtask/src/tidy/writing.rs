@@ -8,7 +8,7 @@ use super::tree::Tree;
 /// The attribute in the root file of such a crate. Tests are exempt.
 const REFUSED: &str = "#![cfg_attr(not(test), deny(clippy::disallowed_methods))]";
 /// Crates with tools for developers and tests, which are exempt.
-const TOOLS: [&str; 3] = ["beside", "testing", "xtask"];
+const TOOLS: [&str; 3] = ["validation", "testing", "xtask"];
 
 /// Findings about crates without the attribute.
 pub fn check(workspace: &Workspace, tree: &Tree) -> Vec<Finding> {

@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use beside::lab::Lab;
-use beside::launch::Launch;
+use validation::lab::Lab;
+use validation::launch::Launch;
 
 use super::programs::{DIRECTORY, Program};
 use super::tools::Tools;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use beside::lab::Figures;
 use serde::{Deserialize, Serialize};
+use validation::lab::Figures;
 
 /// The allowed relative difference of a figure.
 const TOLERANCE: f64 = 0.02;

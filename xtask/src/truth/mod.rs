@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::ExitCode;
 
-use beside::compact;
-use beside::lab::{Figures, Problem, Trials};
+use validation::compact;
+use validation::lab::{Figures, Problem, Trials};
 
 use arguments::{Arguments, Job};
 use bench::Bench;

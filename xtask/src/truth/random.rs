@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use beside::compact;
-use beside::kinds::Kind;
-use beside::lab::Lab;
-use beside::script::Script;
-use beside::scripts::{Off, Scripts};
+use validation::compact;
+use validation::kinds::Kind;
+use validation::lab::Lab;
+use validation::script::Script;
+use validation::scripts::{Off, Scripts};
 
 use super::arguments::{Until, Wanted};
 use super::bench::Directory;

@@ -55,7 +55,7 @@ mod tests {
             is_shmem: false,
             file_system: None,
             part: VmaPart::First,
-            told: None,
+            smaps_info: None,
         }
     }
 

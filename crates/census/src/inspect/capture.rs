@@ -9,10 +9,10 @@ use host::{Host, Root};
 use policy::inspect::{FileSystem, MemoryLimit, VmaFacts};
 use policy::size::PageSize;
 
+use super::captured_pages::Pages;
 use super::error::InspectError;
 use super::status;
 use super::subject::{Found, Sizes, Subject};
-use super::told_pages::Pages;
 use crate::CensusError;
 
 /// The file of a process in pagelab's own format.

@@ -38,7 +38,7 @@ pub fn look(
     let mapped = look.vmas()?;
     let bounds_before = if subject.is_live() { bounds(&mapped) } else { Vec::new() };
     let mut facts: Vec<VmaFacts> = mapped.into_iter().map(|vma| look.facts(vma)).collect();
-    let told = if detail.sizes_only && subject.is_by_page() {
+    let smaps_info = if detail.sizes_only && subject.is_by_page() {
         FromSmaps::default()
     } else {
         look.tell(&mut facts, &mut partial)
@@ -51,12 +51,12 @@ pub fn look(
     let mut finish = |group: &Range<usize>, outline: &Outline, seen: Seen| {
         let before = group.start.checked_sub(1).map(|before| &facts[before]);
         let (kind, how) = recognise(&facts[group.clone()], before, &around);
-        regions.push(look.region(&facts[group.clone()], kind, how, outline, (seen, told.knows_flags)));
+        regions.push(look.region(&facts[group.clone()], kind, how, outline, (seen, smaps_info.knows_flags)));
     };
     if subject.is_by_page() {
         look.pages(&facts, &groups, &mut partial, &mut finish)
     } else {
-        look.sums(&facts, &groups, told.sums, &mut finish)
+        look.sums(&facts, &groups, smaps_info.sums, &mut finish)
     }
     if subject.is_live() && look.vmas().is_ok_and(|later| bounds(&later) != bounds_before) {
         partial.push(
@@ -75,7 +75,7 @@ pub fn look(
     let sight = Sight {
         by_page: subject.is_by_page(),
         folios: subject.sees_folios(),
-        flags: told.knows_flags,
+        flags: smaps_info.knows_flags,
         is_live: subject.is_live(),
     };
     Ok(Inspection { process: about, regions, supply: supply.clone(), sight, partial })
@@ -137,7 +137,7 @@ impl Look<'_> {
 
     /// Reads smaps, and adds its facts to the mappings that it still has.
     fn tell(&self, facts: &mut [VmaFacts], partial: &mut Vec<String>) -> FromSmaps {
-        let mut told = FromSmaps::default();
+        let mut smaps_info = FromSmaps::default();
         let path = self.subject.path("smaps");
         let (sizes, sums) = (self.subject.sizes(), !self.subject.is_by_page());
         let failed = |error| self.subject.failed("smaps", error);
@@ -147,19 +147,19 @@ impl Look<'_> {
                 let Some(facts) = at.ok().map(|at| &mut facts[at]).filter(|facts| facts.end == entry.vma.end) else {
                     return;
                 };
-                told.knows_flags = true;
-                facts.told = Some(entry.told());
+                smaps_info.knows_flags = true;
+                facts.smaps_info = Some(entry.smaps_info());
                 if sums {
                     let mut census = Census::default();
                     entry.count(sizes.base, sizes.pmd, facts.is_shmem, &mut census);
-                    told.sums.insert(facts.start, census);
+                    smaps_info.sums.insert(facts.start, census);
                 }
             })
         });
         if let Err(error) = read {
             partial.push(format!("the flags of mappings could not be read: {error}"));
         }
-        told
+        smaps_info
     }
 
     fn is_shmem(&self, vma: &Vma) -> bool {
@@ -180,13 +180,13 @@ impl Look<'_> {
             part: VmaPart::First,
             is_shmem: self.is_shmem(&vma),
             file_system: (vma.inode != 0).then(|| self.subject.file_system(vma.device)).flatten(),
-            told: None,
+            smaps_info: None,
             name: vma.name,
         }
     }
 
     fn cut_at_guards(&self, facts: Vec<VmaFacts>) -> Vec<VmaFacts> {
-        let has_guards = |facts: &VmaFacts| facts.told.is_some_and(|told| told.flags.has("gu"));
+        let has_guards = |facts: &VmaFacts| facts.smaps_info.is_some_and(|smaps_info| smaps_info.flags.has("gu"));
         if !facts.iter().any(has_guards) {
             return facts;
         }
@@ -323,7 +323,8 @@ impl Look<'_> {
         let causes = if knows_flags { explain(outline, &kind, vmas, &all_cuts, &seen, &context) } else { Vec::new() };
         explain_windows(outline, &kind, vmas, &all_cuts, &mut seen, &context, &causes);
         let whole = || vmas.iter().filter(|vma| vma.part == VmaPart::First);
-        let sum = |bytes: fn(&SmapsInfo) -> u64| whole().map(|vma| vma.told.as_ref().map(bytes)).sum::<Option<u64>>();
+        let sum =
+            |bytes: fn(&SmapsInfo) -> u64| whole().map(|vma| vma.smaps_info.as_ref().map(bytes)).sum::<Option<u64>>();
         let is_multiple =
             |size: PageSize| outline.start.is_multiple_of(size.bytes()) && outline.end.is_multiple_of(size.bytes());
         Region {
@@ -333,8 +334,8 @@ impl Look<'_> {
             recognised_by,
             vmas: whole().count() as u64,
             shared: vmas[0].shared,
-            swap_bytes: sum(|told| told.swap_bytes),
-            shared_after_fork_bytes: sum(|told| told.shared_bytes),
+            swap_bytes: sum(|smaps_info| smaps_info.swap_bytes),
+            shared_after_fork_bytes: sum(|smaps_info| smaps_info.shared_bytes),
             target: outline.target,
             aligned: outline.target.or(sizes.pmd).is_some_and(is_multiple),
             tlb_runs: seen.tlb_runs,

@@ -6,6 +6,7 @@
 
 mod batches;
 mod capture;
+mod captured_pages;
 mod collapse;
 mod elf;
 mod error;
@@ -16,7 +17,6 @@ mod pid_fd;
 mod stacks;
 mod status;
 mod subject;
-mod told_pages;
 pub mod which;
 
 use std::io;

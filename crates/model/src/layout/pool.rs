@@ -251,7 +251,7 @@ impl Kernel for Addresses<'_> {
         Ok(self.make(call))
     }
 
-    fn own_call(&mut self) -> Result<i64, Infallible> {
+    fn original_call(&mut self) -> Result<i64, Infallible> {
         Ok(self.make(&self.own.clone()))
     }
 

@@ -1,6 +1,6 @@
 //! Machines: the address-translation hardware of a processor.
 
-mod beside;
+mod ambiguity;
 mod built_in;
 mod error;
 mod kernel_costs;

@@ -5,7 +5,7 @@ use std::fmt::{Debug, Display};
 use ::policy::size::{PageSize, format_bytes};
 use paging::format::named::Named;
 
-use super::beside::{level_without_the_one_before, second_of_a_kind};
+use super::ambiguity::{level_without_the_one_before, second_of_a_kind};
 use super::error::MachineError;
 use super::kernel_costs::{KernelCosts, Zeroing};
 use super::shape::{

@@ -48,12 +48,12 @@ impl<F: Format> Kernel for Heard<'_, F> {
                 self.paged.protect_range(address, address.saturating_add(bytes), protection)?;
                 Ok(0)
             }
-            _ => self.own_call(),
+            _ => self.original_call(),
         }
     }
 
     /// The call succeeded when it was recorded.
-    fn own_call(&mut self) -> Result<i64, SpaceError> {
+    fn original_call(&mut self) -> Result<i64, SpaceError> {
         match self.event.call {
             trace::Call::Brk { .. } => Ok(self.paged.brk(self.event.result as u64)? as i64),
             _ => {

@@ -81,7 +81,7 @@ impl<F: Format> Paged<F> {
     /// Inspects whole base pages whose memory is about to be freed.
     pub(super) fn witness(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         let large = size(self.slot_bytes());
-        for (from, to) in Remains::beside(begin, end, large) {
+        for (from, to) in Remains::neighbours(begin, end, large) {
             let left = self.places(self.processes.number, &self.processes.running, from, to)?;
             self.processes.running.remains.note(left.iter().flat_map(|place| &place.regions), large);
         }
@@ -96,7 +96,7 @@ impl<F: Format> Paged<F> {
         for (from, to) in self.processes.running.remains.others(begin, end) {
             found.merge(self.look_into(self.processes.number, &self.processes.running, from, to)?);
         }
-        self.processes.running.remains.goes(begin, end);
+        self.processes.running.remains.removed(begin, end);
         self.take_in(found);
         Ok(())
     }

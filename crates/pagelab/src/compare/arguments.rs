@@ -35,7 +35,7 @@ pub struct Compare {
     pub aa: bool,
     /// Measure several builds, arguments or environments of the command in the same blocks, each under every policy; the
     /// first is the baseline. NAME alone is the command as it is given (with --server the server); COMMAND is another
-    /// one, split as a shell would split it, with variables before it: `{}` in it stands for the command, `{args}` for
+    /// one, split as a shell would split it, with variables before it: `{}` in it is replaced by the command, `{args}` by
     /// its arguments. Without -p: under the policy default alone. old='./old/sort {args}' new='./new/sort {args}'
     #[arg(long = "variant", value_name = "NAME[=COMMAND]", value_parser = VariantWord::from_str, conflicts_with = "arm_of_boot")]
     pub variants: Vec<VariantWord>,
@@ -186,7 +186,7 @@ pub struct Measuring {
     pub wait: f64,
 }
 
-/// What is kept, and how much of it is told.
+/// Which results are kept, and how much of them is shown.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct Keeping {

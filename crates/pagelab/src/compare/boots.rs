@@ -6,7 +6,7 @@ use results::store::Store;
 use study::comparison::Comparison;
 use study::stats::boots::{self, Part, same_design};
 
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 use crate::merge::parts;
 use crate::publish::{self, Forms};
 
@@ -36,7 +36,7 @@ pub fn policies(named: &[Policy], host: &Host) -> Result<Vec<Policy>, Failure> {
 pub fn publish_with(store: &Store, comparison: &Comparison, forms: &Forms) -> Result<(), Failure> {
     let Some(own) = Part::of(comparison) else { return Ok(()) };
     let stored = parts::of_store(store).unwrap_or_else(|error| {
-        say(format_args!("pagelab: only this boot is shown: {}", results::printable(&error.to_string())));
+        report(format_args!("pagelab: only this boot is shown: {}", results::printable(&error.to_string())));
         Vec::new()
     });
     let others = stored.into_iter().filter(|part| same_design(&own, part).is_ok());

@@ -8,7 +8,7 @@ use study::stats::{Analysis, Outcome};
 use study::trial::Arm;
 use tracer::signals;
 
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 
 /// Maps the end of a comparison to an exit code.
 ///
@@ -50,7 +50,7 @@ fn nothing_admitted(comparison: &Comparison) -> Failure {
     if let [reason] = &reasons[..] {
         return Failure::NothingAdmitted(format!("there is nothing to compare: {reason}"));
     }
-    reasons.iter().for_each(|reason| say(format_args!("pagelab: {}", results::printable(reason))));
+    reasons.iter().for_each(|reason| report(format_args!("pagelab: {}", results::printable(reason))));
     Failure::NothingAdmitted("so there is nothing to compare".into())
 }
 

@@ -45,7 +45,7 @@ use study::trial::{Answer, Arm, Exit, Stated, Trial, TrialRecord};
 use tracer::signals;
 
 use super::trials::Trials;
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 
 /// The machine name in a comparison with fake figures.
 const NAME: &str = "FAKE PLATFORM: NOTHING WAS MEASURED";
@@ -159,7 +159,7 @@ impl Fake {
 
     /// Marks a comparison as not measured, and prints the same warning.
     pub fn marked(&self, mut comparison: Comparison) -> Comparison {
-        say(format_args!(
+        report(format_args!(
             "pagelab: FAKE PLATFORM: NOTHING IS MEASURED. Every figure is one of {}",
             results::printable(&self.file.display().to_string())
         ));

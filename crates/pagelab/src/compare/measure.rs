@@ -17,7 +17,7 @@ use super::request::Setup;
 use super::resumed::Resumed;
 use super::trials::Trials;
 use super::{fragmented, khugepaged, work};
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 use crate::waiting::say_who_holds_the_lease;
 
 /// The outcome of running a comparison.
@@ -117,8 +117,8 @@ fn run<T: Trials>(trials: &mut T, mut comparison: Comparison, way: RunMode, kept
     };
     let restored = trials.finish();
     if matches!(run.ended, Ended::Failed { .. }) && !trials.last_words().is_empty() {
-        say("the command's last words:");
-        trials.last_words().lines().for_each(|line| say(results::printable(line)));
+        report("the command's last words:");
+        trials.last_words().lines().for_each(|line| report(results::printable(line)));
     }
     let lost = recorder.finish(run);
     let rejected = comparison.trials.last().is_some_and(|record| !record.rejected.is_empty());

@@ -10,7 +10,7 @@ use study::plan;
 use study::runner::Event;
 use study::stats::Analysis;
 
-use crate::failure::say;
+use crate::failure::report;
 use crate::locale::as_the_locale_has_it;
 use crate::status_line;
 
@@ -71,7 +71,7 @@ impl Progress {
         let text = as_the_locale_has_it(text);
         match &self.way {
             Way::Line(bar) => bar.set_message(text.into_owned()),
-            Way::Lines if self.said.replace(Some(block)) != Some(block) => say(&text),
+            Way::Lines if self.said.replace(Some(block)) != Some(block) => report(&text),
             Way::Lines | Way::Hidden => {}
         }
     }

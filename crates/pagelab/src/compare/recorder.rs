@@ -5,7 +5,7 @@ use study::comparison::{Comparison, Ended};
 use study::runner::{Event, Run};
 use study::stats::Warning;
 
-use crate::failure::{Failure, say, told};
+use crate::failure::{Failure, error_chain, report};
 
 /// Where a comparison is stored.
 pub struct Kept<'a> {
@@ -75,7 +75,7 @@ impl<'a> Recorder<'a> {
             let (id, ended) = (self.comparison.id, &self.comparison.ended);
             self.set_aside_after(self.current().finish(id, self.comparison.analysis.as_ref(), ended));
         }
-        let trouble = told(&self.trouble.take()?);
+        let trouble = error_chain(&self.trouble.take()?);
         Some(Failure::Input(match &self.aside {
             Some(aside) if !self.is_lost => format!(
                 "this comparison is number {} of {} and not in the store that was meant: {trouble}",
@@ -99,7 +99,7 @@ impl<'a> Recorder<'a> {
 
     fn set_aside_after(&mut self, kept: Result<(), Error>) {
         let Err(error) = kept else { return };
-        say(format_args!("pagelab: {}", results::printable(&told(&error))));
+        report(format_args!("pagelab: {}", results::printable(&error_chain(&error))));
         let is_of_the_store = is_of_the_store(&error);
         self.trouble.get_or_insert(error);
         self.is_lost = true;
@@ -117,15 +117,15 @@ impl<'a> Recorder<'a> {
         match set {
             Ok((aside, id)) => {
                 let path = aside.path().display().to_string();
-                say(format_args!(
+                report(format_args!(
                     "pagelab: its results are set aside, and go on, as comparison {id} of {}",
                     results::printable(&path)
                 ));
                 (self.comparison.id, self.aside, self.is_lost) = (id, Some(aside), false);
             }
-            Err(error) if self.comparison.ended == Ended::NotEnded => say(format_args!(
+            Err(error) if self.comparison.ended == Ended::NotEnded => report(format_args!(
                 "pagelab: its results cannot be set aside: {}; they are shown at the end",
-                results::printable(&told(&error))
+                results::printable(&error_chain(&error))
             )),
             Err(_) => {}
         }

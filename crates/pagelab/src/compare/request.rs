@@ -12,7 +12,7 @@ use super::arguments::Compare;
 use super::backend::Backend;
 use super::resumed::InStudy;
 use super::{boots, design, variants, work};
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 use crate::output::open_store;
 use crate::publish::{self, Adopt, Forms};
 
@@ -74,7 +74,7 @@ impl Request {
         let store = open_store(arguments.keeping.store.as_deref())?;
         arguments.forms.can_be_written()?;
         if let (None, Some(limit_s)) = (arguments.stopping.trial_time, design.trial_time_s) {
-            say(format_args!(
+            report(format_args!(
                 "pagelab: no terminal, so a trial that takes longer than {limit_s} s will be ended (--trial-time TIME or none)"
             ));
         }

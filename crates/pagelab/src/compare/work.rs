@@ -15,7 +15,7 @@ use tracer::User;
 
 use super::arguments::Measuring;
 use super::pattern;
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 use crate::user;
 
 /// What is run, its time limit, and how its output is parsed.
@@ -82,7 +82,7 @@ fn select(measuring: &Measuring) -> Option<Select> {
         let lines: Vec<&[u8]> = groups.map(|group| group.as_bytes()).collect();
         if lines.is_empty() && !is_said.replace(true) {
             let pattern = results::printable(regex.as_str());
-            say(format_args!(
+            report(format_args!(
                 "--answer {pattern}: it matches nothing in the output of a trial; all of that output is compared"
             ));
         }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser};
 
 use crate::compare::{self, Compare};
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 use crate::words::parse_duration;
 
 /// Memory of the pointer chase: far beyond the reach of a TLB with base pages, but small enough for a small machine.
@@ -44,7 +44,7 @@ struct Alone {
 /// # Errors
 /// Those of `pagelab compare`.
 pub fn run(arguments: &Demo) -> Result<(), Failure> {
-    say(format_args!(
+    report(format_args!(
         "A random pointer chase through {BYTES}, one cache line a page, under every policy that makes sense here."
     ));
     let program = std::env::current_exe().map_err(Failure::input)?;

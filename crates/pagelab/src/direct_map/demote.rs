@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tracer::signals::{self, PassOn};
 
 use super::status::{change_documents, leaf_documents, leaf_rows, marker_document};
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 use crate::output::{print, terminal_width};
 use crate::status_line;
 use crate::waiting::say_who_holds_the_lease;
@@ -35,7 +35,7 @@ pub struct DemoteArguments {
     /// Confirm it: the split lasts until reboot, and concerns everything that runs on this host
     #[arg(long)]
     yes_demote_this_host: bool,
-    /// Split so many bytes of larger leaves and no more, to try it out (rounded up to a whole leaf)
+    /// Split at most SIZE bytes of larger leaves, to try it out (rounded up to a whole leaf)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     limit: Option<u64>,
     /// How long to wait for another pagelab that measures or has changed system settings
@@ -65,7 +65,7 @@ pub fn run(arguments: &DemoteArguments) -> Result<(), Failure> {
     let done = direct_map::demote(&host, goal, lease, &mut |progress| show(&bar, goal, progress));
     bar.finish_and_clear();
     let demotion = done.map_err(Failure::input)?;
-    demotion.warnings.iter().for_each(|warning| say(format_args!("pagelab: {}", results::printable(warning))));
+    demotion.warnings.iter().for_each(|warning| report(format_args!("pagelab: {}", results::printable(warning))));
     let text = if arguments.json { format!("{:#}", document(goal, &demotion)) } else { text(goal, &demotion) };
     print(&text, arguments.json)?;
     ended(&demotion.stopped)
@@ -110,7 +110,7 @@ fn ended(stopped: &Stopped) -> Result<(), Failure> {
     match stopped {
         Stopped::Goal | Stopped::Limit => Ok(()),
         Stopped::Interrupted { signal } => {
-            say(format_args!("pagelab: {}", stopped.describe()));
+            report(format_args!("pagelab: {}", stopped.describe()));
             Err(Failure::Stopped(*signal, "the state it was left in is printed above"))
         }
         Stopped::NoneLarger | Stopped::InUse { .. } | Stopped::NoneFound | Stopped::Refused { .. } => {

@@ -14,7 +14,7 @@ use study::trial::Exit;
 use tracer::signals::{self, PassOn};
 use tracer::{Ended, Launch, Leftovers, Rewriting};
 
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 use crate::user;
 use crate::waiting;
 use crate::words::{Variable, parse_duration, parse_policy, parse_size, parse_variable};
@@ -105,11 +105,11 @@ fn end_as(exit: Exit) -> ! {
 fn say_what_stood_out(policy: &Policy, ended: &Ended) {
     for (cause, bytes) in &ended.causes {
         let share = CauseShare { cause: cause.clone(), bytes: (*bytes > 0).then_some(*bytes) };
-        say(format_args!("pagelab: {policy}: {}", results::cause_clause(&share, " of mappings")));
+        report(format_args!("pagelab: {policy}: {}", results::cause_clause(&share, " of mappings")));
     }
     for (call, times) in &ended.answered {
         let call = results::printable(call);
-        say(format_args!(
+        report(format_args!(
             "pagelab: {policy}: answered by the tracer, not the kernel: {call} ({})",
             results::times(*times)
         ));

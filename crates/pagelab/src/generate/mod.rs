@@ -13,7 +13,7 @@ use results::output::Error;
 
 use crate::failure::Failure;
 
-/// What `pagelab generate` is told; the verb is for those who build pagelab, and hidden.
+/// Arguments of `pagelab generate`, a hidden verb for those who build pagelab.
 #[derive(Debug, Args)]
 pub struct GenerateArguments {
     #[command(subcommand)]

@@ -15,8 +15,8 @@ use tracer::signals::{self, PassOn};
 use tracer::{Launch, Leftovers, Rewriting, Witness};
 
 use super::Inspect;
-use super::every::{Beside, Looks};
-use crate::failure::{Failure, say};
+use super::every::{LookThread, Looks};
+use crate::failure::{Failure, report};
 use crate::output::{print, terminal_width};
 use crate::user;
 
@@ -37,12 +37,12 @@ struct AtExit {
     unseen: Vec<(u32, InspectError)>,
     /// Requested periodic looks, until they begin.
     looks: Option<Looks>,
-    beside: Option<Beside>,
+    look_thread: Option<LookThread>,
 }
 
 impl Witness for AtExit {
     fn begins(&mut self, process: i32) {
-        self.beside = self.looks.take().map(|looks| looks.beside(process as u32));
+        self.look_thread = self.looks.take().map(|looks| looks.spawn(process as u32));
     }
 
     fn ends(&mut self, task: i32) {
@@ -92,8 +92,9 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     let at_start = inspector.supply().map_err(Failure::input)?;
     let host = Host::open("/").map_err(Failure::input)?;
     let rewriting = Rewriting::of(&Policy::DEFAULT, host.page_sizes());
-    let (largest, beside, looks) = (None, None, Looks::of(arguments));
-    let mut witness = AtExit { inspector, at_start, largest, summaries: Vec::new(), unseen: Vec::new(), looks, beside };
+    let (largest, look_thread, looks) = (None, None, Looks::of(arguments));
+    let mut witness =
+        AtExit { inspector, at_start, largest, summaries: Vec::new(), unseen: Vec::new(), looks, look_thread };
     signals::catch(PassOn::Same).map_err(Failure::input)?;
     let ended = tracer::run(&launch, &rewriting, Some(&mut witness), Leftovers::KillAfter(PATIENCE));
     // The thread that prints the looks may block in a write; from here on a further signal still ends pagelab.
@@ -103,9 +104,9 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
         return Err(Failure::Stopped(signal, "the command with it"));
     }
     let ended = ended.map_err(|error| Failure::launch(&error))?;
-    witness.beside.take().map_or(Ok(()), Beside::finish)?;
+    witness.look_thread.take().map_or(Ok(()), LookThread::finish)?;
     for (task, error) in &witness.unseen {
-        say(format_args!("pagelab: process {task} was not seen at its end: {error}"));
+        report(format_args!("pagelab: process {task} was not seen at its end: {error}"));
     }
     if arguments.json_lines {
         return exit(&ended.exit);

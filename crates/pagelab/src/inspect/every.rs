@@ -16,7 +16,7 @@ use results::inspection::{json, openmetrics};
 use tracer::signals::{self, PassOn};
 
 use super::Inspect;
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 use crate::output::{Reader, print_look, terminal_width, write_look};
 use crate::short::{count, fitted, seconds, share};
 use crate::sizes::{Class, Sizes};
@@ -36,7 +36,7 @@ pub struct Looks {
 }
 
 /// Inspects a process in a separate thread while another thread traces it.
-pub struct Beside {
+pub struct LookThread {
     thread: io::Result<JoinHandle<Result<(), Failure>>>,
     is_over: Arc<AtomicBool>,
 }
@@ -58,20 +58,20 @@ impl Looks {
             return Err(Failure::Stopped(signal, "the process goes on"));
         }
         if let Some(how) = ended? {
-            say(format_args!("pagelab: process {pid} has ended{how}"));
+            report(format_args!("pagelab: process {pid} has ended{how}"));
         }
         Ok(())
     }
 
     /// Starts inspecting a process that is about to exec its program. The first look is one interval later.
-    pub fn beside(self, pid: u32) -> Beside {
+    pub fn spawn(self, pid: u32) -> LookThread {
         let is_over = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&is_over);
         let thread = std::thread::Builder::new().name("looks".into()).spawn(move || {
             wait(Instant::now() + self.every, &told);
             self.until(pid, &told).map(drop)
         });
-        Beside { thread, is_over }
+        LookThread { thread, is_over }
     }
 
     /// Inspects until the process ends, and returns how it ended, or until [`is_to_end`].
@@ -105,7 +105,7 @@ impl Looks {
     }
 }
 
-impl Beside {
+impl LookThread {
     /// Ends the looks after the process has ended, and waits for the last one.
     pub fn finish(self) -> Result<(), Failure> {
         self.is_over.store(true, Ordering::SeqCst);

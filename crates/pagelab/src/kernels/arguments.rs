@@ -32,7 +32,7 @@ pub struct Guests {
     /// Boots of each kernel, in turns; a boot is one observation, of --min-blocks blocks. Default: as few as can show a difference
     #[arg(long, value_name = "N", requires = "kernels", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub boots: Option<u32>,
-    /// End a guest that takes longer, and keep its console's log beside the store. Default: 1h
+    /// End a guest that takes longer, and keep its console's log next to the store. Default: 1h
     #[arg(long, value_name = "TIME", requires = "kernels", value_parser = parse_duration)]
     pub guest_time: Option<f64>,
     /// Print plain text in 72 columns instead of the tables, as kernel lists take it

@@ -12,7 +12,7 @@ use tracer::signals::{self, PassOn};
 use super::emulator::{self, End, Ended, Limits};
 use super::job::{Job, Said};
 use super::kernel::Kernel;
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 
 /// The time limit until a guest begins its job: with KVM, and emulated.
 const READY: [Duration; 2] = [Duration::from_secs(120), Duration::from_secs(900)];
@@ -59,7 +59,7 @@ impl Lab {
         if let Some(first) = kernels.first()
             && let Err(why) = lab.all_native(kernels).map_or_else(|why| Ok(Err(why)), |()| lab.works(first))?
         {
-            say(format_args!("pagelab: guests are emulated, so no time is measured: {why}"));
+            report(format_args!("pagelab: guests are emulated, so no time is measured: {why}"));
             lab.accelerator = Accelerator::Emulation;
         }
         Ok(lab)

@@ -22,7 +22,7 @@ use study::plan::order;
 use study::stats::boots::boots_needed;
 
 use crate::compare::{Compare, in_guest};
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 use crate::output::open_store;
 use crate::publish::first_of;
 use kernel::Kernel;
@@ -89,7 +89,7 @@ pub fn measure(
     let places = rounds.flat_map(in_round);
     for (number, place) in (1u64..).zip(places) {
         let kernel = &kernels[place];
-        say(format_args!("pagelab: boot {number} of {all}: {} ({})", kernel.name, lab.how()));
+        report(format_args!("pagelab: boot {number} of {all}: {} ({})", kernel.name, lab.how()));
         outcome = outcome.and(boot(kernel, seed.wrapping_add(number))?);
     }
     outcome

@@ -8,7 +8,7 @@ use results::store::Store;
 use serde_json::Value;
 use study::stats::boots::Part;
 
-use crate::failure::{Failure, say, told};
+use crate::failure::{Failure, error_chain, report};
 use crate::output::read_store;
 
 /// The header of an SQLite file (<https://sqlite.org/fileformat.html>).
@@ -67,8 +67,8 @@ pub fn of_store(store: &Store) -> Result<Vec<Part>, Failure> {
                 parts.extend(Some(&comparison).filter(|one| one.design.is_over_boots()).and_then(Part::of));
             }
             Err(error) => {
-                let why = told(&error);
-                say(format_args!("pagelab: comparison {} is left out: {}", summary.id, results::printable(&why)));
+                let why = error_chain(&error);
+                report(format_args!("pagelab: comparison {} is left out: {}", summary.id, results::printable(&why)));
             }
         }
     }

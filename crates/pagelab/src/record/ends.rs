@@ -14,7 +14,7 @@ use trace::{Block, Call, Event, Holds, Image, Place, ReadError, Reader, pace};
 use super::OUTSIDE;
 use super::error::RecordError;
 use crate::executed::programs_by_times;
-use crate::failure::say;
+use crate::failure::report;
 use crate::table::describe::count;
 
 /// A recording that has ended.
@@ -48,18 +48,18 @@ impl Ended<'_> {
         let skipped = reader.header().window.map(|window| window.skip_instructions);
         let name = output.display();
         match reader.places().ok().flatten() {
-            None if self.is_written => say(format_args!(
+            None if self.is_written => report(format_args!(
                 "pagelab: {name}: the program ended ({}) before its last accesses were written; {}",
                 self.status,
                 cut_off()
             )),
-            None => say(format_args!("pagelab: {name}: {}", lost(output))),
+            None => report(format_args!("pagelab: {name}: {}", lost(output))),
             // No part was skipped, and the trace is empty.
             Some(places) if skipped.is_none() && !has_runs(&places) => return nothing(),
             Some(places) => {
                 if let Some(skipped) = skipped.filter(|_| !has_runs(&places)) {
                     let skipped = count(skipped, "instruction");
-                    say(format_args!(
+                    report(format_args!(
                         "pagelab: {name}: no accesses were recorded: no thread went on after the {skipped} that --skip leaves out; skip fewer"
                     ));
                 }
@@ -80,7 +80,7 @@ impl Ended<'_> {
         }
         let first = Traced::first(self.output, self.process);
         if let Some(told) = Execs::of(std::iter::once(&first).chain(&others)).told(self.output) {
-            say(format_args!("pagelab: {told}"));
+            report(format_args!("pagelab: {told}"));
         }
     }
 
@@ -106,11 +106,11 @@ impl Ended<'_> {
     fn say_incomplete(&self, trace: &Traced) {
         let (name, what) = (trace.path.display(), trace.what());
         if trace.is_running {
-            say(format_args!("pagelab: {name}: {what} still runs; its trace is whole when it has ended"));
+            report(format_args!("pagelab: {name}: {what} still runs; its trace is whole when it has ended"));
         } else if self.is_written {
-            say(format_args!("pagelab: {name}: {what} ended before its last accesses were written; {}", cut_off()));
+            report(format_args!("pagelab: {name}: {what} ended before its last accesses were written; {}", cut_off()));
         } else {
-            say(format_args!("pagelab: {name}: {}", lost(&trace.path)));
+            report(format_args!("pagelab: {name}: {}", lost(&trace.path)));
         }
     }
 }

@@ -23,7 +23,7 @@ use trace::{Columns, Header, Window};
 use tracer::signals::{self, PassOn};
 use tracer::{Launch, LaunchError, Supervised};
 
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 use ends::Ended;
 use error::RecordError;
 use exchange::Exchange;
@@ -192,7 +192,7 @@ fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError>
     if let (Some(max), Ok(Begun::Runs { line })) = (arguments.max, &mut begun)
         && system::end_when_complete(line, &started, &exchange).map_err(monitor)?
     {
-        say(format_args!(
+        report(format_args!(
             "pagelab: {max} instructions of each processor are recorded (--max), so the machine was ended"
         ));
     }

@@ -33,7 +33,7 @@ pub struct Replay {
     /// The share of 2M blocks of memory in which one page belongs to somebody else
     #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = parse_share)]
     pub fragmentation: f64,
-    /// Also simulate so many random layouts of addresses, as Linux makes them (ASLR of program, heap, mappings and
+    /// Also simulate N random layouts of addresses, as Linux makes them (ASLR of program, heap, mappings and
     /// stack), and show how far the figures spread. Without it: the one layout that programs have without
     /// randomisation
     #[arg(long, value_name = "N", conflicts_with = "accesses_only", value_parser = clap::value_parser!(u32).range(1..=10_000))]

@@ -15,7 +15,7 @@ use tracer::child::die_with_parent;
 
 use super::arguments::{WordError, parse_size_within};
 use super::machines;
-use crate::failure::{Failure, told};
+use crate::failure::{Failure, error_chain};
 use crate::output::{can_be_written, print, terminal_width, write_page};
 
 /// The compared policies: base pages and PMD leaves.
@@ -132,7 +132,7 @@ fn point(machine: &Machine, bytes: u64, seed: u64, unmeasured: &mut [Option<Stri
         if unmeasured[at].is_none() {
             match measured(policy, bytes, seed) {
                 Ok(ns) => point.measured_ns[at] = Some(ns),
-                Err(why) => unmeasured[at] = Some(format!("not measured under {policy}: {}", told(&why))),
+                Err(why) => unmeasured[at] = Some(format!("not measured under {policy}: {}", error_chain(&why))),
             }
         }
     }

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use results::input;
 use trace::{Header, Reader};
 
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 
 /// Opens a trace; reading advances the bar.
 ///
@@ -41,6 +41,6 @@ pub fn bar(file: &Path, what: &str) -> ProgressBar {
 pub fn say_damage(file: &Path, damage: &[String]) {
     let file = results::printable(&file.display().to_string());
     for damage in damage {
-        say(format_args!("pagelab: {file}: {}; it was passed over", results::printable(damage)));
+        report(format_args!("pagelab: {file}: {}; it was passed over", results::printable(damage)));
     }
 }

@@ -46,7 +46,7 @@ pub struct SimArguments {
 enum SimVerb {
     /// Misses of LRU TLBs of every geometry, in one pass over each trace
     Sweep(sweep::Sweep),
-    /// The reach of TLBs: a pointer chase, measured on this processor beside the model of it
+    /// The reach of TLBs: a pointer chase, measured on this processor and compared with its model
     Chase(chase::Chase),
 }
 

@@ -148,7 +148,7 @@ pub struct Merge {
     /// Stores of other hosts, or of other boots
     #[arg(value_name = "STORE", required_unless_present = "shards")]
     pub stores: Vec<PathBuf>,
-    /// Merge the shards that the tasks of this study have left beside the store (`study run --on slurm`), and say what
+    /// Merge the shards that the tasks of this study have left next to the store (`study run --on slurm`), and say what
     /// is missing
     #[arg(long, value_name = "NAME_OR_FILE", conflicts_with_all = ["stores", "study"])]
     pub shards: Option<String>,

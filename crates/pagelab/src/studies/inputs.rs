@@ -22,7 +22,7 @@ use tracer::User;
 use tracer::signals::{self, PassOn};
 
 use super::partial;
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 use crate::user;
 use content::{hash, hexadecimal};
 
@@ -200,14 +200,14 @@ impl<'a> Place<'a> {
             Err(failure) => files::write(&why_not, failure.to_string().as_bytes()).map_err(Failure::input),
         };
         if let Err(error) = kept {
-            say(format_args!("{error}"));
+            report(format_args!("{error}"));
         }
         made
     }
 
     /// Makes the input in the cache directory, and moves it into its own directory when it is complete.
     fn make(&self, cache: &Path) -> Result<(), Failure> {
-        say(format_args!("making the input {}, once: {}", self.input.name, self.directory.display()));
+        report(format_args!("making the input {}, once: {}", self.input.name, self.directory.display()));
         let about = |path: &Path| {
             let path = path.to_path_buf();
             move |error: io::Error| Failure::about(&path, error)
@@ -230,7 +230,7 @@ impl<'a> Place<'a> {
             }
             _ => {}
         }
-        say(format_args!("the input {} has the hash {hash}", self.input.name));
+        report(format_args!("the input {} has the hash {hash}", self.input.name));
         Ok(())
     }
 

@@ -23,10 +23,10 @@ pub struct MissingDependency {
 pub fn lacking(workload: &Workload, command: &[String]) -> Vec<MissingDependency> {
     let own = packages(&workload.package);
     let first = |text: &Option<String>| text.as_ref().and_then(|text| shlex::split(text)?.into_iter().next());
-    let beside = [first(&workload.server), first(&workload.ready), first(&workload.prepare)].into_iter().flatten();
+    let helpers = [first(&workload.server), first(&workload.ready), first(&workload.prepare)].into_iter().flatten();
     let of_variants = workload.variants.iter();
     let of_variants = of_variants.flat_map(|one| [first(&one.server), one.command.first().cloned()]).flatten();
-    let programs = beside.chain(command.first().cloned()).chain(of_variants);
+    let programs = helpers.chain(command.first().cloned()).chain(of_variants);
     let is_made = |program: &String| workload.inputs.iter().any(|input| input.is_in(program));
     let needed = programs.filter(|program| program != PAGELAB && !is_made(program)).chain(workload.needs.clone());
     let mut all: Vec<MissingDependency> = needed.filter_map(|program| lack(&program, &own)).collect();

@@ -10,7 +10,7 @@ use study::comparison::Comparison;
 use super::arguments::Merge;
 use super::known::nearest;
 use super::model::Outcome;
-use crate::failure::{Failure, say, told};
+use crate::failure::{Failure, error_chain, report};
 use crate::output::{open_store, print, read_store};
 
 /// Runs `pagelab study merge`.
@@ -46,7 +46,7 @@ pub fn into(stores: &[PathBuf], study: Option<&str>, into: &Store) -> Counted {
         match from.and_then(|from| of_store(&from, into, study, &mut known, &mut counted)) {
             Ok(()) => {}
             Err(failure) => {
-                say(format_args!("pagelab: {}", results::printable(&failure.to_string())));
+                report(format_args!("pagelab: {}", results::printable(&failure.to_string())));
                 counted.unread += 1;
             }
         }
@@ -132,8 +132,8 @@ fn of_store(
             match from.load(id) {
                 Ok(comparison) => take(from, into, &of, comparison, known, counted)?,
                 Err(error) => {
-                    let why = told(&error);
-                    say(format_args!(
+                    let why = error_chain(&error);
+                    report(format_args!(
                         "pagelab: {}: comparison {id}: {}",
                         from.path().display(),
                         results::printable(&why)
@@ -176,7 +176,7 @@ fn met(there: &str, new: &str) -> Meeting {
 
 fn say_conflict(from: &Store, into: &Store, Simulation { of, machine, policy, .. }: &Simulation) {
     let what = format!("{} on {machine} under {policy}", of.workload);
-    say(format_args!(
+    report(format_args!(
         "pagelab: {}: the simulation of {} conflicts with that of {}: the same was simulated, and the figures differ",
         from.path().display(),
         results::printable(&what),
@@ -218,7 +218,7 @@ fn take(
         *there = Comparison { id: there.id, ..comparison };
         counted.grown += 1;
     } else {
-        say(format_args!(
+        report(format_args!(
             "pagelab: {}: comparison {} of {} conflicts with comparison {} of {}: their first trials are the same, and the others differ",
             from.path().display(),
             comparison.id,

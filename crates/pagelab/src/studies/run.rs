@@ -16,7 +16,7 @@ use super::programs::Subject;
 use super::{guests, inputs, model, over_boots, status};
 use crate::compare::in_study;
 use crate::compare::resumed::InStudy;
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 use crate::output::{find_store, open_store};
 use crate::publish::first_of;
 
@@ -43,7 +43,7 @@ fn of_this_boot(definition: &Definition) -> Result<(), Failure> {
     }
     let machine = Host::open("/").and_then(|host| host.machine()).map_err(Failure::input)?;
     for what in over_boots::unplaced(definition, [&machine]) {
-        say(format_args!("study {}: now: {}", definition.name, results::printable(&what)));
+        report(format_args!("study {}: now: {}", definition.name, results::printable(&what)));
     }
     Ok(())
 }
@@ -63,7 +63,7 @@ pub fn of(definition: &Definition, arguments: &Run, store: &Store) -> Result<(),
     let guests = guests::open(definition, !wanted.is_empty(), store)?;
     for (at, row) in wanted.iter().enumerate() {
         let name = results::printable(&row.workload.name);
-        say(format_args!("study {}: workload {} of {}: {name}", definition.name, at + 1, wanted.len()));
+        report(format_args!("study {}: workload {} of {}: {name}", definition.name, at + 1, wanted.len()));
         if let Some(guests) = &guests {
             inputs::ready(row.workload)?;
             guests.measure(definition, row, of_row(definition, row), store)?;
@@ -73,7 +73,7 @@ pub fn of(definition: &Definition, arguments: &Run, store: &Store) -> Result<(),
             Err(stopped @ (Failure::Interrupted(_) | Failure::Stopped(..))) => return Err(stopped),
             Err(failure) => {
                 let what = results::printable(&failure.to_string());
-                say(format_args!("study {}: {name}: {what}", definition.name));
+                report(format_args!("study {}: {name}: {what}", definition.name));
             }
             Ok(()) => {}
         }

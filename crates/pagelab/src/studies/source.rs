@@ -37,7 +37,7 @@ pub struct Source {
     /// Its text, or why it cannot be read.
     text: Result<String, String>,
     /// The directory in which suites are searched first.
-    beside: Option<PathBuf>,
+    own_suites: Option<PathBuf>,
 }
 
 /// Every built-in or installed study, by name. Built-in ones take precedence.
@@ -57,7 +57,7 @@ pub fn suites() -> Result<Vec<Source>, Failure> {
 }
 
 fn found(built_in: &[(&str, &str)], directories: &[PathBuf]) -> Result<Vec<Source>, Failure> {
-    let source = |name: &str, text| Source { name: name.to_owned(), text, beside: None };
+    let source = |name: &str, text| Source { name: name.to_owned(), text, own_suites: None };
     let mut all: Vec<Source> = built_in.iter().map(|(name, text)| source(name, Ok((*text).to_owned()))).collect();
     for directory in directories {
         let failed = |error| Failure::about(directory, error);
@@ -91,8 +91,8 @@ pub fn named(name: &str) -> Result<Source, Failure> {
     let path = Path::new(name);
     if is_file(name) {
         let text = Ok(read(path).map_err(Failure::Input)?);
-        let beside = path.parent().map(|directory| directory.join("suites"));
-        return Ok(Source { name: name.to_owned(), text, beside });
+        let own_suites = path.parent().map(|directory| directory.join("suites"));
+        return Ok(Source { name: name.to_owned(), text, own_suites });
     }
     let file = "A file is named with its `/` or `.toml`";
     one_of("study", name, all()?).map_err(|what| Failure::Input(format!("{what}. {file}")))
@@ -137,7 +137,7 @@ impl Source {
 
     /// Loads a suite that a study names.
     fn suite(&self, name: &str) -> Result<WireSuite, Failure> {
-        let directories: Vec<PathBuf> = directories("suites").into_iter().chain(self.beside.clone()).collect();
+        let directories: Vec<PathBuf> = directories("suites").into_iter().chain(self.own_suites.clone()).collect();
         let source = one_of("suite", name, found(&SUITES, &directories)?);
         source.map_err(|what| Failure::Input(format!("{}: {what}", self.name)))?.as_suite()
     }

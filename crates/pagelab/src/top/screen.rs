@@ -17,7 +17,7 @@ use super::frame::{Looks, MAX_HEIGHT, MAX_WIDTH, frame};
 use super::keyboard::{Input, Keyboard};
 use super::view::View;
 use super::watch::{LookDepth, Watcher};
-use crate::failure::{Failure, told};
+use crate::failure::{Failure, error_chain};
 
 /// The interval of checks whether a signal arrived or the terminal was resized.
 const SIGNAL_PATIENCE: Duration = Duration::from_millis(250);
@@ -146,7 +146,7 @@ impl Screen {
         let width = usize::from(self.area.width);
         let text = match watcher.inspect(pid) {
             Ok(seen) => inspection::process(&seen, false, width),
-            Err(error) => results::printable(&told(&error)),
+            Err(error) => results::printable(&error_chain(&error)),
         };
         browse.show(format!("inspection of process {pid}"), &text);
         Ok(())

@@ -10,7 +10,7 @@ use trace::{Block, Call, Chunk, Event, Filter, Header, Holds, LruFilter, Part, W
 
 use super::filter::{Filtered, Place};
 use super::{Cut, damage_text, named, open, refuse_same};
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 use crate::output::print;
 use crate::table::describe::count;
 
@@ -142,7 +142,7 @@ pub fn run(arguments: &Cut) -> Result<(), Failure> {
         match block {
             Block::Damaged(damage) => {
                 let name = arguments.file.display().to_string();
-                say(format_args!("pagelab: {}: damaged {}", results::printable(&name), damage_text(&damage)));
+                report(format_args!("pagelab: {}: damaged {}", results::printable(&name), damage_text(&damage)));
             }
             // Timestamps are dropped: a part need not contain all threads, nor their earlier activity.
             Block::Timestamps(_) => {}
@@ -156,7 +156,7 @@ pub fn run(arguments: &Cut) -> Result<(), Failure> {
     let Parting { writer, runs, blocks, left_out, .. } = part;
     let output = writer.finish().map_err(wrong)?.into_inner().map_err(|error| wrong(error.into_error()))?;
     output.finish().map_err(Failure::input)?;
-    report(arguments, runs, blocks, left_out)
+    summarise(arguments, runs, blocks, left_out)
 }
 
 /// Refuses threads that are not in the trace.
@@ -307,11 +307,11 @@ impl<W: Write> Parting<'_, W> {
     }
 }
 
-fn report(arguments: &Cut, runs: u64, blocks: u64, left_out: u64) -> Result<(), Failure> {
+fn summarise(arguments: &Cut, runs: u64, blocks: u64, left_out: u64) -> Result<(), Failure> {
     let kept = runs - left_out;
     if runs == 0 {
         let name = arguments.output.display().to_string();
-        say(format_args!("pagelab: {}: no runs lie in that part; it has events only", results::printable(&name)));
+        report(format_args!("pagelab: {}: no runs lie in that part; it has events only", results::printable(&name)));
     }
     let text = if arguments.json {
         let mut document = json!({ "schema": "pagelab.trace-cut/1", "runs": kept, "blocks": blocks });

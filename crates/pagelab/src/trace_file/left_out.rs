@@ -20,10 +20,10 @@ pub fn parts(header: &Header) -> Vec<String> {
         }
     });
     let most = header.max_instructions.map(|most| format!("what a thread did after {} recorded", instructions(most)));
-    windows.into_iter().chain(most).chain(header.part.as_ref().map(beside)).collect()
+    windows.into_iter().chain(most).chain(header.part.as_ref().map(of_part)).collect()
 }
 
-fn beside(part: &Part) -> String {
+fn of_part(part: &Part) -> String {
     let from = part.from_instructions;
     let mut kept = match part.to_instructions {
         Some(to) => format!("blocks outside of instructions {from} to {to} of their thread"),

@@ -62,10 +62,10 @@ struct Cut {
     /// Where the part goes
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Leave out blocks that end before so many instructions of their thread
+    /// Leave out blocks that end before the thread has executed N instructions
     #[arg(long, value_name = "N", default_value_t = 0)]
     from: u64,
-    /// Leave out blocks that begin after so many instructions of their thread
+    /// Leave out blocks that begin after the thread has executed N instructions
     #[arg(long, value_name = "N")]
     to: Option<u64>,
     /// Keep this thread only; repeat it for more

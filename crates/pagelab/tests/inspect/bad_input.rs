@@ -163,7 +163,7 @@ fn a_number_that_is_given_to_another_process_is_told() {
     stdout.read_line(&mut String::new()).unwrap();
     assert!(again() && within(LIMIT, || watching.is_over()));
     watching.ran().says(0, &[&format!("process {pid} has ended, and its number belongs to another process")]);
-    // Within one: an answer, or a refusal; never an answer made of two processes. Reading so many regions takes half a second, so that nearly
+    // Within one: an answer, or a refusal; never an answer made of two processes. Reading 4000 regions takes half a second, so that nearly
     // every attempt stops it in between.
     let was_replaced = within(LIMIT, || {
         let looking = bench.pagelab(&["inspect", &pid]).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();

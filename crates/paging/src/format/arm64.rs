@@ -274,7 +274,6 @@ impl<S: Stage> Arm64<S> {
             return inexpressible("dirty state without FEAT_HAFDBS");
         } else if dirty && !write {
             return inexpressible("dirty memory that cannot be written");
-        } else {
         }
         let accessed = AF.when(attributes.flags.contains(Flags::ACCESSED));
         S::encoded(self, attributes).map(|bits| bits | accessed).or_else(inexpressible)

@@ -85,7 +85,6 @@ impl Stage for Stage1 {
             return Err("an AttrIndx above 7");
         } else if key > 7 || key != 0 && !format.stage.overlay {
             return Err("this overlay index");
-        } else {
         }
         let writable = match (flags.contains(Flags::WRITE), format.hardware_dirty) {
             (false, _) => AP_READ_ONLY.mask,

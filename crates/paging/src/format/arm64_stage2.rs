@@ -95,7 +95,6 @@ impl Stage for Stage2 {
             return Err("a MemAttr above 15");
         } else if key != 0 {
             return Err("a protection key");
-        } else {
         }
         let bit = |condition: bool, bit: u64| if condition { bit } else { 0 };
         let writable = match (flags.contains(Flags::WRITE), format.hardware_dirty) {

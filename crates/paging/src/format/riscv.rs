@@ -106,7 +106,6 @@ impl RiscV {
             return inexpressible("this memory type");
         } else if key != 0 {
             return inexpressible("a protection key");
-        } else {
         }
         // The G-stage treats every access as a U-mode access.
         let of_guest = U.when(self.stage == Stage::Guest);

@@ -103,7 +103,6 @@ impl X86_64 {
             return inexpressible("a PAT index above 7");
         } else if key > 15 || key != 0 && !self.keys {
             return inexpressible("this protection key");
-        } else {
         }
         let pat = PWT.when(memory & 1 != 0) | PCD.when(memory & 2 != 0) | X86_64::pat(level).when(memory & 4 != 0);
         Ok(FLAGS.encode(flags) | pat | XD.when(execute.is_empty()) | KEY.put(u64::from(key)))

@@ -182,7 +182,7 @@ impl OfRegion<'_> {
             }
             CutBy::Flags => {
                 let other = self.vmas.iter().find(|other| other.end == vma.start || other.start == vma.end);
-                let flags = other.and_then(|other| Some(vma.told?.flags.difference(other.told?.flags)));
+                let flags = other.and_then(|other| Some(vma.smaps_info?.flags.difference(other.smaps_info?.flags)));
                 format!("VmFlags differ at {:#x} ({})", cut.start, flags.unwrap_or_default().join(" "))
             }
             _ => format!("{describe} from {:#x} on", cut.start),
@@ -254,19 +254,19 @@ impl OfRegion<'_> {
     /// for the whole mapping and for any size, so the mapping must have a slot of PMD size and must not be of a kind that is
     /// never eligible.
     fn excepted(&self, vma: &VmaFacts) -> bool {
-        let Some(flags) = vma.told.map(|told| told.flags) else { return false };
+        let Some(flags) = vma.smaps_info.map(|told| told.flags) else { return false };
         let none = ["um", "uw", "ui", "pf", "io", "de"].iter().all(|flag| !flags.has(flag));
         let has_slot = self
             .context
             .pmd
             .is_some_and(|pmd| pmd.align_up(vma.start).is_some_and(|start| start + pmd.bytes() <= vma.end));
         let not_advised = vma.advice() == Some(Advice::None);
-        none && has_slot && not_advised && vma.told.is_some_and(|told| told.thp_eligible == Some(false))
+        none && has_slot && not_advised && vma.smaps_info.is_some_and(|told| told.thp_eligible == Some(false))
     }
 
     /// A slot for which the kernel may use the size.
     fn permitted(&self, vma: &VmaFacts, shape: Shape, bytes: u64, told: &mut FoundCauses) {
-        let about = vma.told.unwrap_or_default();
+        let about = vma.smaps_info.unwrap_or_default();
         let served = ["um", "uw", "ui"].iter().find(|flag| about.flags.has(flag));
         if let Some(flag) = served {
             let evidence = || vec![format!("VmFlags {flag} at {:#x}", vma.start)];
@@ -303,7 +303,7 @@ impl OfRegion<'_> {
     fn history(&self, vma: &VmaFacts) -> History<'_> {
         History {
             kind: self.kind,
-            shared_bytes: vma.told.map_or(0, |told| told.shared_bytes),
+            shared_bytes: vma.smaps_info.map_or(0, |told| told.shared_bytes),
             target: self.target,
             context: self.context,
         }

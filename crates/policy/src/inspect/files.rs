@@ -47,7 +47,7 @@ fn of_page_cache(vma: &VmaFacts, census: &Census) -> Vec<String> {
     };
     let sizes = sizes.iter().map(by_size).collect::<Vec<_>>().join(", ");
     let on = vma.file_system.as_ref().map_or(String::new(), |on| format!(" ({})", on.name));
-    let eligible = vma.told.and_then(|told| told.thp_eligible).filter(|_| vma.is_executable());
+    let eligible = vma.smaps_info.and_then(|told| told.thp_eligible).filter(|_| vma.is_executable());
     let eligible = eligible.map_or(String::new(), |yes| format!("; THPeligible: {}", u8::from(yes)));
     vec![format!("{}{on}: {sizes}{eligible}", vma.name)]
 }

@@ -103,7 +103,7 @@ fn difference(left: &VmaFacts, right: &VmaFacts) -> CutBy {
     if left.protection != right.protection {
         return CutBy::Protection;
     }
-    let flags = left.told.zip(right.told).map(|(left, right)| left.flags.difference(right.flags));
+    let flags = left.smaps_info.zip(right.smaps_info).map(|(left, right)| left.flags.difference(right.flags));
     match flags {
         Some(flags) if !flags.is_empty() => CutBy::Flags,
         _ if left.name != right.name => CutBy::Name,
@@ -134,7 +134,7 @@ mod tests {
             is_shmem: false,
             file_system: None,
             part: VmaPart::First,
-            told: None,
+            smaps_info: None,
         }
     }
 
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn what_keeps_neighbours_apart_is_named() {
         let with = |flags: &str, name: &str, at: u64| VmaFacts {
-            told: Some(SmapsInfo { flags: VmFlags::of(flags), ..SmapsInfo::default() }),
+            smaps_info: Some(SmapsInfo { flags: VmFlags::of(flags), ..SmapsInfo::default() }),
             name: name.into(),
             ..vma(at * M, (at + 1) * M, RW)
         };

@@ -38,7 +38,7 @@ impl Surroundings {
 pub fn recognise(vmas: &[VmaFacts], before: Option<&VmaFacts>, around: &Surroundings) -> (Kind, String) {
     let Some(first) = vmas.first() else { return (Kind::Anonymous, String::new()) };
     if vmas.iter().any(VmaFacts::is_hugetlb) {
-        let size = vmas.iter().find_map(|vma| vma.told?.hugetlb);
+        let size = vmas.iter().find_map(|vma| vma.smaps_info?.hugetlb);
         return (Kind::Hugetlb { size }, "its mapping belongs to a hugetlb pool".into());
     }
     match first.kind {

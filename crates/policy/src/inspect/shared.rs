@@ -98,7 +98,7 @@ mod tests {
             is_shmem: true,
             file_system: mount.map(|huge| FileSystem { name: "tmpfs".into(), huge: Some(huge.into()) }),
             part: VmaPart::First,
-            told: Some(SmapsInfo { flags: VmFlags::of(flags), ..SmapsInfo::default() }),
+            smaps_info: Some(SmapsInfo { flags: VmFlags::of(flags), ..SmapsInfo::default() }),
         }
     }
 

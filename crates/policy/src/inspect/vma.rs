@@ -33,7 +33,7 @@ pub struct VmaFacts {
     /// Which part of a mapping this is.
     pub part: VmaPart,
     /// The facts that only smaps has; `None` where smaps was not read or no longer had this mapping.
-    pub told: Option<SmapsInfo>,
+    pub smaps_info: Option<SmapsInfo>,
 }
 
 /// A mounted file system, as `/proc/PID/mountinfo` has it.
@@ -194,15 +194,15 @@ impl VmaFacts {
 
     /// Whether it has pages of a hugetlb pool.
     pub fn is_hugetlb(&self) -> bool {
-        match self.told {
-            Some(told) => told.flags.has("ht"),
+        match self.smaps_info {
+            Some(smaps_info) => smaps_info.flags.has("ht"),
             None => self.name.starts_with("/anon_hugepage") || self.name.starts_with("/memfd:hugetlb"),
         }
     }
 
     /// The advice on the mapping; `None` where smaps was not read.
     pub fn advice(&self) -> Option<Advice> {
-        self.told.map(|told| told.flags.advice())
+        self.smaps_info.map(|smaps_info| smaps_info.flags.advice())
     }
 }
 

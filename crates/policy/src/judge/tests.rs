@@ -144,16 +144,16 @@ fn a_process_that_could_not_be_looked_at_is_no_proof() {
     assert_eq!(word(begun("default")), Holding::NotAsked);
 
     let huge = anonymous(M2, Folio::Whole(M2));
-    let beside = |missed_bytes: Option<u64>| {
+    let judged = |missed_bytes: Option<u64>| {
         let mut examination = begun("thp");
         examination.merge(examined("thp", &settings("always", "never"), &process(64 * MIB, &[(huge, 64 * MIB)])));
         examination.miss_process("program: forbidden".into(), missed_bytes);
         Evidence::of(examination).verdict()
     };
-    assert_eq!(beside(Some(MIB)).holding, Holding::Held, "too little to change the word");
-    assert_eq!(beside(Some(64 * MIB)).holding, Holding::Unknown);
-    assert_eq!(beside(None).holding, Holding::Unknown);
-    assert_eq!(causes(&beside(Some(MIB))), [(Cause::ProcessUnseen { reason: "program: forbidden".into() }, MIB)]);
+    assert_eq!(judged(Some(MIB)).holding, Holding::Held, "too little to change the word");
+    assert_eq!(judged(Some(64 * MIB)).holding, Holding::Unknown);
+    assert_eq!(judged(None).holding, Holding::Unknown);
+    assert_eq!(causes(&judged(Some(MIB))), [(Cause::ProcessUnseen { reason: "program: forbidden".into() }, MIB)]);
 }
 
 #[test]

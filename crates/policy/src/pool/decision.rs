@@ -21,7 +21,7 @@ pub enum Step {
     /// Make a call on behalf of the program: [`StepResult::Result`].
     Call(Call),
     /// Make the program's own call: [`StepResult::Result`].
-    OwnCall,
+    OriginalCall,
     /// Make the program's own call on another range `(address, bytes)`: [`StepResult::Result`].
     OwnCallOn((u64, u64)),
     /// Apply advice to `(address, bytes)` and record a refusal: [`StepResult::Done`].

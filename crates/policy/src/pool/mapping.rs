@@ -17,7 +17,7 @@ impl Serving<'_> {
         }
         let start = match served {
             Some(start) => start,
-            None => self.own_call().await,
+            None => self.original_call().await,
         };
         if !is_error(start) {
             self.advise((start as u64, bytes), madv::POPULATE_WRITE).await;
@@ -39,7 +39,7 @@ impl Serving<'_> {
             return Ok(None);
         }
         if protection == NONE {
-            let start = self.own_call().await;
+            let start = self.original_call().await;
             if !is_error(start) {
                 self.views.reserve(start as u64, start as u64 + bytes);
             }
@@ -48,7 +48,7 @@ impl Serving<'_> {
         let hint = if flags & map::FIXED_NOREPLACE != 0 { address } else { self.size().align_down(address) };
         let start = self.map_pages(hint, bytes, protection, flags & !map::NORESERVE).await;
         if is_error(start) {
-            let ordinary = self.own_call().await;
+            let ordinary = self.original_call().await;
             if !is_error(ordinary) {
                 self.note_refusal(start, bytes).await;
             }
@@ -75,7 +75,7 @@ impl Serving<'_> {
             self.convert_ends(start, end).await?;
         }
         if !self.views.concerns(start, end) {
-            let result = self.own_call().await;
+            let result = self.original_call().await;
             if !is_error(result) {
                 self.renewed(start, end, protection, anonymous).await?;
             }

@@ -129,7 +129,7 @@ pub fn carry_out<K: PoolKernel>(mut decision: Decision, kernel: &mut K) -> Resul
     loop {
         told = match decision.next(told) {
             Step::Call(call) => StepResult::Result(kernel.call(&call)?),
-            Step::OwnCall => StepResult::Result(kernel.own_call()?),
+            Step::OriginalCall => StepResult::Result(kernel.original_call()?),
             Step::OwnCallOn(range) => StepResult::Result(kernel.own_call_on(range)?),
             Step::Advise(range, advice) => {
                 kernel.advise(range, advice)?;
@@ -237,8 +237,8 @@ impl Serving<'_> {
         }
     }
 
-    async fn own_call(&mut self) -> i64 {
-        self.result(Step::OwnCall).await
+    async fn original_call(&mut self) -> i64 {
+        self.result(Step::OriginalCall).await
     }
 
     async fn advise(&mut self, range: (u64, u64), advice: u64) {
@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(views.all_backed(), [(1 << 30, (1 << 30) + (4 << 20))]);
         // The pool has no page: the program's own call is made, and the reason is recorded.
         let (ordinary, exhausted) = (StepResult::Result(1 << 31), Cause::PoolExhausted { size: PageSize::M2 });
-        let rest = [Step::OwnCall, Step::Note(exhausted, 3 << 20), Step::End(Outcome::Returned(1 << 31))];
+        let rest = [Step::OriginalCall, Step::Note(exhausted, 3 << 20), Step::End(Outcome::Returned(1 << 31))];
         let steps = said(&mut Views::default(), call, &[yes, StepResult::Result(ENOMEM), ordinary, StepResult::Done]);
         assert_eq!(steps, [&asked[..], &rest].concat());
         // The program's own filters would refuse the call.

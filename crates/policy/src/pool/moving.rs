@@ -67,7 +67,7 @@ impl Serving<'_> {
     /// memory that is one mapping for the program is copied.
     async fn grow_on_base_pages(&mut self, old: u64, old_end: u64, bytes: u64, flags: u64) -> Served {
         self.demote_range(old, old_end).await?;
-        let result = self.own_call().await;
+        let result = self.original_call().await;
         if result != EFAULT || flags & mremap::MAY_MOVE == 0 || !self.is_plain(old, old_end).await {
             return Ok(Some(result));
         }
@@ -105,7 +105,7 @@ impl Serving<'_> {
             return Ok(None);
         }
         let edges = self.clear_target(target.0, target.1).await?;
-        let result = self.own_call().await;
+        let result = self.original_call().await;
         self.carry_out(&edges).await?;
         Ok(Some(result))
     }

@@ -6,7 +6,7 @@ impl Serving<'_> {
     /// Hugetlb pages always stay in memory, which is the purpose of a lock. The kernel does not record the lock for them.
     pub(super) async fn lock(&mut self, start: u64, bytes: u64) -> Served {
         let Some((start, end)) = self.touched_by(start, bytes) else { return Ok(None) };
-        let result = self.own_call().await;
+        let result = self.original_call().await;
         if result == 0 {
             self.views.lock(start, end);
         }
@@ -15,7 +15,7 @@ impl Serving<'_> {
 
     pub(super) async fn unlock(&mut self, start: u64, bytes: u64) -> Served {
         let Some((start, end)) = self.touched_by(start, bytes) else { return Ok(None) };
-        let result = self.own_call().await;
+        let result = self.original_call().await;
         self.views.unlock(start, end);
         Ok(Some(self.unless_hole(start, end, result)))
     }
@@ -25,7 +25,7 @@ impl Serving<'_> {
         let Some(end) = self.end_of(start, bytes).filter(|end| self.views.has_hole(start, *end)) else {
             return Ok(None);
         };
-        let result = self.own_call().await;
+        let result = self.original_call().await;
         Ok(Some(self.unless_hole(start, end, result)))
     }
 

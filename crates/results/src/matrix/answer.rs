@@ -2,7 +2,7 @@
 
 use study::definition::{Definition, Published, Size};
 use study::guest::NO_STUDY;
-use study::matrix::{Beside, Cell, Claim, Matrix, Row, Set, Standing, Total};
+use study::matrix::{Agreement, Cell, Claim, Matrix, Row, Set, Standing, Total};
 use study::metric::{Provenance, Unit};
 use study::stats::Effect;
 
@@ -119,7 +119,7 @@ fn lacks(matrix: &Matrix, ground: (&str, Provenance)) -> Vec<String> {
     if has_cell(matrix, ground) && !cells().any(|cell| cell.standing == Standing::Baseline) {
         let reason = main_reason(cells().filter(|cell| cell.policy == *baseline));
         let why = reason.map(|why| format!(" ({why})")).unwrap_or_default();
-        return vec![format!("{baseline} has no figure{why}, so nothing can be set beside it")];
+        return vec![format!("{baseline} has no figure{why}, so nothing can be compared with it")];
     }
     let known = void(totals(matrix, ground));
     let reason = main_reason(cells()).map(|why| format!(": {why}")).unwrap_or_default();
@@ -134,7 +134,7 @@ fn unanswered(matrix: &Matrix, noun: &str) -> String {
         lacks.extend(main_reason(matrix.rows.iter().flat_map(|row| &row.cells)).map(str::to_owned));
     }
     let why = if lacks.is_empty() { String::new() } else { format!(": {}", lacks.join(", ")) };
-    format!("No {noun} can be set beside {} yet{why}.", matrix.baseline)
+    format!("No {noun} can be compared with {} yet{why}.", matrix.baseline)
 }
 
 /// The policies whose figures cannot be attributed to them, and why.
@@ -182,7 +182,8 @@ pub fn standing(report: &Report<'_>) -> Claim {
 pub fn claim(report: &Report<'_>) -> Option<String> {
     let figures = by_figure(report);
     if figures.is_empty() {
-        let nothing = "The origin's claim is, here, undecided: no published figure of it can be set beside these.";
+        let nothing =
+            "The origin's claim is, here, undecided: none of its published figures can be compared with these.";
         return match &report.counted {
             Some(weighed) if !weighed.counted.published.is_empty() => Some(counted::claim(weighed)),
             _ => is_published(report.definition).then(|| nothing.to_owned()),
@@ -230,18 +231,18 @@ fn is_one(one: &Published, other: &Published) -> bool {
 
 /// The joint result of all machines for a published figure.
 fn of_figure(sets: &[&Set]) -> &'static str {
-    let mut decided = sets.iter().map(|set| set.beside).filter(|beside| *beside != Beside::Undecided);
+    let mut decided = sets.iter().map(|set| set.agreement).filter(|agreement| *agreement != Agreement::Undecided);
     let first = decided.next();
     match first {
         Some(first) if decided.any(|other| other != first) => "not alike on all machines",
-        Some(Beside::Confirmed) => "confirmed",
-        Some(Beside::OtherSize) => "of the same direction and another size",
-        Some(Beside::Contradicted) => "contradicted",
-        Some(Beside::NotSeen) => "not seen",
+        Some(Agreement::Confirmed) => "confirmed",
+        Some(Agreement::OtherSize) => "of the same direction and another size",
+        Some(Agreement::Contradicted) => "contradicted",
+        Some(Agreement::NotSeen) => "not seen",
         None if sets.iter().all(|set| set.provenance == Provenance::Modelled) => {
-            "set beside models alone, which give no interval"
+            "compared only with models, which give no interval"
         }
-        Some(Beside::Undecided) | None => "undecided",
+        Some(Agreement::Undecided) | None => "undecided",
     }
 }
 

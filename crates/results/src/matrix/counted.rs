@@ -168,7 +168,7 @@ fn of_published(weighed: &Weighed<'_>) -> Sheet {
         ]
     };
     Sheet {
-        caption: format!("Published savings beside the model's averages over granules ({})", weighed.counted.what),
+        caption: format!("Published savings and the model's averages over granules ({})", weighed.counted.what),
         header: header.map(str::to_owned).to_vec(),
         rows: weighed.sets().into_iter().map(line).collect(),
     }
@@ -199,7 +199,7 @@ fn of_costs(weighed: &Weighed<'_>) -> Sheet {
         figures.chain([cost.basis.word().to_owned(), cost.source.clone()]).collect()
     };
     Sheet {
-        caption: format!("What an event of {} costs: instructions, and nanoseconds beside them", weighed.counted.what),
+        caption: format!("What an event of {} costs: instructions and nanoseconds", weighed.counted.what),
         header: ["event", "instructions", "ns", "basis", "source"].map(str::to_owned).to_vec(),
         rows: std::iter::once(first).chain(costs.events.iter().map(line)).collect(),
     }

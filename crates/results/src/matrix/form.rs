@@ -32,7 +32,7 @@ fn sheet(form: &Filled) -> Sheet {
     };
     Sheet {
         caption: format!(
-            "As the origin has it, beside {}: changes against {:?} with 95 % intervals. {} Source: {}",
+            "In the origin's form, next to {}: changes against {:?} with 95 % intervals. {} Source: {}",
             form.machine,
             form.rows.first().map_or("", |row| row.name.as_str()),
             interleaving(form),
@@ -126,7 +126,7 @@ pub(super) fn document(form: &Filled) -> Value {
 mod tests {
     use study::comparison::Comparison;
     use study::definition::{Form, Size, Wire};
-    use study::matrix::Beside;
+    use study::matrix::Agreement;
 
     use super::*;
     use crate::matrix::{Report, claim, conclude, mail, markdown, sample};
@@ -161,10 +161,10 @@ mod tests {
         assert!(thp.is_interleaved && !elsewhere.is_interleaved);
         let width = |row: &FilledRow| row.effect.and_then(|effect| Some(effect.high? - effect.low?)).unwrap();
         assert!(width(thp) < width(elsewhere), "drift is in what is not paired: {} {}", width(thp), width(elsewhere));
-        assert_eq!(thp.set.as_ref().unwrap().beside, Beside::Confirmed);
-        assert_eq!(elsewhere.set.as_ref().unwrap().beside, Beside::OtherSize);
+        assert_eq!(thp.set.as_ref().unwrap().agreement, Agreement::Confirmed);
+        assert_eq!(elsewhere.set.as_ref().unwrap().agreement, Agreement::OtherSize);
         assert_eq!(not_held.why_not.as_deref(), Some("thp+no-guards was not held"));
-        assert_eq!(not_held.set.as_ref().unwrap().beside, Beside::Undecided, "what was not held says nothing");
+        assert_eq!(not_held.set.as_ref().unwrap().agreement, Agreement::Undecided, "what was not held says nothing");
         assert_eq!(filled.order, Order { pairs: 2, alike: 2, shown: 2, against: 0 });
     }
 
@@ -181,7 +181,7 @@ mod tests {
             assert!(said.contains("1 of 1 pairs that the origin tells apart have its order on a host"), "{said}");
             let said = claim(&report).unwrap();
             assert!(said.contains("of 4 published figures"), "{said}");
-            assert!(markdown(&report).contains("As the origin has it, beside a host"));
+            assert!(markdown(&report).contains("In the origin's form, next to a host"));
             let mail = mail(&report);
             assert!(mail.lines().all(|line| line.len() <= 72), "{mail}");
             assert!(mail.contains("As the origin has it, a host:") && mail.contains("elsewhere"), "{mail}");

@@ -52,7 +52,7 @@ fn pivoted(sets: &[&Set]) -> Sheet {
     };
     let header = policies.iter().flat_map(|policy| [format!("{policy}, published"), format!("{policy}, here")]);
     Sheet {
-        caption: format!("As the origin has it, beside {}. Source: {source}", place((machine, from))),
+        caption: format!("In the origin's form, next to {}. Source: {source}", place((machine, from))),
         header: std::iter::once("workload".to_owned()).chain(header).collect(),
         rows: rows.iter().map(line).collect(),
     }
@@ -100,7 +100,7 @@ pub fn of_correlations(matrix: &Matrix) -> Sheet {
     };
     Sheet {
         caption: format!(
-            "Saved page walks beside saved time, over workloads: Spearman's rank correlation with its {} interval. +1: the more \
+            "Saved page walks agreement saved time, over workloads: Spearman's rank correlation with its {} interval. +1: the more \
              walks a program loses, the more time it gains",
             figure::confidence(0.95)
         ),

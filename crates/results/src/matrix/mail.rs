@@ -94,7 +94,7 @@ fn of_matrix(matrix: &Matrix) -> String {
         rows.iter().for_each(|row| text.push_str(&workload(row)));
         if !alone.is_empty() {
             let names: Vec<String> = alone.iter().map(|row| row.workload.clone()).collect();
-            let why = format!("{baseline} has no figure, so these cannot be set beside it");
+            let why = format!("{baseline} has no figure, so these cannot be compared with it");
             text.push_str(&paragraph(&format!("{}: {why}: {}.", place(ground), enumerate(&names))));
         }
         text.push_str(&together(&totals_of(matrix, ground), &matrix.baseline));

@@ -93,7 +93,7 @@ fn of_totals(totals: &[&Total], place: &str, baseline: &str, columns: &str) -> S
     Sheet {
         caption: format!(
             "{place}: all workloads together, as cost (throughput inverted). Wins: it beats every other; ties: none beats it, and \
-             it does not beat all; least: its estimate is the least, beside what chance alone gives, in 95 % of cases within \
+             it does not beat all; least: its estimate is the least, agreement what chance alone gives, in 95 % of cases within \
              the range"
         ),
         header: header.map(str::to_owned).to_vec(),
@@ -114,7 +114,7 @@ fn published<'a>(sets: impl Iterator<Item = &'a Set>) -> Sheet {
         ]
     };
     Sheet {
-        caption: "Published figures beside these".to_owned(),
+        caption: "Published figures compared with these".to_owned(),
         header: header.map(str::to_owned).to_vec(),
         rows: sets.map(line).collect(),
     }

@@ -198,7 +198,7 @@ fn what_has_a_figure_without_its_baseline_says_so() {
     let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![row, model], &[]);
     shown(|report| {
         let said = answer(&Report { matrix: &matrix, ..report.clone() });
-        let begin = "a host (measured): default has no figure (no boot that has it was measured), so nothing can be set beside it;";
+        let begin = "a host (measured): default has no figure (no boot that has it was measured), so nothing can be compared with it;";
         assert!(said.starts_with(begin), "{said}");
         assert!(said.contains("rva23 (modelled): thp has 50.0 % fewer walks"), "{said}");
     });
@@ -212,7 +212,7 @@ fn a_figure_counts_once_however_many_machines_stand_beside_it() {
         machine: "m".into(),
         provenance,
         found: Some((0.9, None)),
-        beside: study::matrix::Beside::Undecided,
+        agreement: study::matrix::Agreement::Undecided,
     };
     shown(|report| {
         let said = |published: Vec<Set>| {
@@ -224,7 +224,10 @@ fn a_figure_counts_once_however_many_machines_stand_beside_it() {
         let one = said(vec![measured(), modelled()]).unwrap();
         assert!(one.contains("its one published figure is undecided;"), "{one}");
         let one = said(vec![modelled(), modelled()]).unwrap();
-        assert!(one.contains("its one published figure is set beside models alone, which give no interval;"), "{one}");
+        assert!(
+            one.contains("its one published figure can be compared only with models, which give no interval;"),
+            "{one}"
+        );
         assert!(modelled().describe().contains("a model gives no interval"));
         let mut definition = definition.clone();
         definition.published.clear();

@@ -55,7 +55,7 @@ pub enum Why {
     #[error(
         "a new file cannot be made in {}: {error}; name a file in a directory that you may write", directory.display()
     )]
-    Beside {
+    Replacement {
         /// The directory.
         directory: PathBuf,
         /// The error of the system.

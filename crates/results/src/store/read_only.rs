@@ -89,11 +89,11 @@ fn is_writable(path: &Path) -> bool {
 /// Whether the file alone is the complete store: the log is empty, and so is the journal of an unfinished transaction.
 fn is_whole(path: &Path) -> Result<bool, Error> {
     let is_empty = |ending: &str| {
-        let beside = with_ending(path, ending);
-        match fs::symlink_metadata(&beside) {
+        let neighbour = with_ending(path, ending);
+        match fs::symlink_metadata(&neighbour) {
             Ok(found) => Ok(found.len() == 0),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
-            Err(error) => Err(Error::Unopenable { path: beside, reason: error.to_string() }),
+            Err(error) => Err(Error::Unopenable { path: neighbour, reason: error.to_string() }),
         }
     };
     Ok(is_empty("-wal")? && is_empty("-journal")?)

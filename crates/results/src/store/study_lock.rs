@@ -23,7 +23,7 @@ impl Store {
     /// # Errors
     /// [`Error::StudyLock`] if another process has locked it; the lock file next to the store cannot be created.
     pub fn hold(&self, study: &str) -> Result<StudyLock, Error> {
-        let Prepared { path, file } = prepare(&beside(&self.path, study))?;
+        let Prepared { path, file } = prepare(&lock_path(&self.path, study))?;
         let failed = |error: std::io::Error| Error::Unopenable { path: path.clone(), reason: error.to_string() };
         let mut file = reopen(&file, OFlag::O_RDWR).map_err(|errno| failed(errno.into()))?;
         let mut by = String::new();
@@ -46,7 +46,7 @@ impl Store {
 }
 
 /// The lock file of `results.sqlite` is `results.STUDY.lock`, in the same directory.
-fn beside(store: &Path, study: &str) -> PathBuf {
+fn lock_path(store: &Path, study: &str) -> PathBuf {
     store.with_extension(format!("{study}.lock"))
 }
 

@@ -5,12 +5,12 @@
 //! their ranges. A variant and the baseline always use the same costs, so their ratio is narrower than the ratio of
 //! their times.
 
-mod beside;
 mod cost;
+mod published;
 mod table;
 
-pub use beside::{Figure, Place, Set};
 pub use cost::{Basis, Cost, Costs, Pace, Range};
+pub use published::{Figure, Place, Set};
 pub use table::{Row, Saving, Table};
 
 use std::collections::BTreeMap;

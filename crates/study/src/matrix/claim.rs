@@ -1,6 +1,6 @@
 //! Judges all published figures of a study together: whether the origin's claim is reproduced here.
 
-use super::{Beside, Set};
+use super::{Agreement, Set};
 use crate::definition::Published;
 
 /// Whether the origin's claim is reproduced here.
@@ -23,10 +23,10 @@ impl Claim {
     /// The verdict on a claim from the comparisons of its figures.
     pub fn of<'a>(sets: impl IntoIterator<Item = &'a Set>) -> Claim {
         let sets: Vec<&Set> = sets.into_iter().collect();
-        let any = |which: &[Beside]| sets.iter().any(|set| which.contains(&set.beside));
-        let is_for = any(&[Beside::Confirmed, Beside::OtherSize]);
-        let is_of_size = any(&[Beside::Confirmed]);
-        let is_against = any(&[Beside::Contradicted, Beside::NotSeen]);
+        let any = |which: &[Agreement]| sets.iter().any(|set| which.contains(&set.agreement));
+        let is_for = any(&[Agreement::Confirmed, Agreement::OtherSize]);
+        let is_of_size = any(&[Agreement::Confirmed]);
+        let is_against = any(&[Agreement::Contradicted, Agreement::NotSeen]);
         match (is_for, is_against) {
             _ if sets.is_empty() => Claim::NothingPublished,
             _ if !are_most_judged(&sets) => Claim::Undecided,
@@ -53,7 +53,7 @@ impl Claim {
 fn are_most_judged(sets: &[&Set]) -> bool {
     let mut figures: Vec<(&Published, bool)> = Vec::new();
     for set in sets {
-        let is_judged = set.beside != Beside::Undecided;
+        let is_judged = set.agreement != Agreement::Undecided;
         match figures.iter_mut().find(|(published, _)| **published == set.published) {
             Some((_, any)) => *any |= is_judged,
             None => figures.push((&set.published, is_judged)),
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn figures_that_disagree_decide_nothing() {
-        use Beside::{Confirmed, Contradicted, NotSeen, OtherSize, Undecided};
+        use Agreement::{Confirmed, Contradicted, NotSeen, OtherSize, Undecided};
         let published = Published {
             what: String::new(),
             workload: None,
@@ -86,14 +86,14 @@ mod tests {
             source: String::new(),
             differs: None,
         };
-        let set = |beside: &Beside| Set {
+        let set = |agreement: &Agreement| Set {
             published: published.clone(),
             machine: String::new(),
             provenance: Provenance::Measured,
             found: None,
-            beside: *beside,
+            agreement: *agreement,
         };
-        let of = |all: &[Beside]| Claim::of(&all.iter().map(set).collect::<Vec<Set>>());
+        let of = |all: &[Agreement]| Claim::of(&all.iter().map(set).collect::<Vec<Set>>());
         assert_eq!(of(&[]), Claim::NothingPublished);
         assert_eq!(of(&[Undecided]), Claim::Undecided);
         assert_eq!(of(&[Undecided, OtherSize]), Claim::Direction);
@@ -101,10 +101,10 @@ mod tests {
         assert_eq!(of(&[NotSeen, Contradicted]), Claim::Contradicted);
         assert_eq!(of(&[Confirmed, Contradicted]), Claim::Undecided);
         // One of many figures alone says nothing.
-        let figures = |all: &[Beside]| {
-            let named = |(at, beside): (usize, &Beside)| Set {
+        let figures = |all: &[Agreement]| {
+            let named = |(at, agreement): (usize, &Agreement)| Set {
                 published: Published { what: at.to_string(), ..published.clone() },
-                ..set(beside)
+                ..set(agreement)
             };
             Claim::of(&all.iter().enumerate().map(named).collect::<Vec<Set>>())
         };

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Beside, Set};
+use super::{Agreement, Set};
 use crate::comparison::{Comparison, Design};
 use crate::definition::{Form, FormRow};
 use crate::machine::Execution;
@@ -121,7 +121,7 @@ fn filled(
         Some(runs) => runs.why_not.clone(),
     };
     let set = row.published.clone().map(|published| Set {
-        beside: Beside::of(published.ratio, effect.as_ref().filter(|_| why_not.is_none())),
+        agreement: Agreement::of(published.ratio, effect.as_ref().filter(|_| why_not.is_none())),
         machine: machine.to_owned(),
         provenance: Provenance::Measured,
         found: effect.filter(|_| why_not.is_none()).map(|effect| (effect.ratio, effect.low.zip(effect.high))),
@@ -133,7 +133,7 @@ fn filled(
         runs: runs.map_or(0, |runs| runs.trials.len()),
         medians: medians.collect(),
         effect,
-        is_interleaved: runs.zip(first).is_some_and(|(own, first)| own.is_beside(first)),
+        is_interleaved: runs.zip(first).is_some_and(|(own, first)| own.is_interleaved_with(first)),
         set,
         why_not,
     }
@@ -142,7 +142,7 @@ fn filled(
 /// The change from `other` to `one`, block by block if they share blocks.
 fn effect(one: &Runs<'_>, other: &Runs<'_>, metric: &str) -> Option<Effect> {
     let confidence = Design::CONFIDENCE;
-    let (blocks, found) = if one.is_beside(other) {
+    let (blocks, found) = if one.is_interleaved_with(other) {
         let pairs = one.pairs(other, metric);
         let (figures, baselines): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
         (figures.len(), paired_ratio(&figures, &baselines, confidence)?)
@@ -201,7 +201,7 @@ impl<'a> Runs<'a> {
     }
 
     /// Whether both come from one comparison, whole or a variant's part of it.
-    fn is_beside(&self, other: &Runs<'_>) -> bool {
+    fn is_interleaved_with(&self, other: &Runs<'_>) -> bool {
         let (one, other) = (self.comparison, other.comparison);
         std::ptr::eq(one, other) || (one.id > 0 && one.id == other.id)
     }

@@ -6,7 +6,7 @@
 //! wins ([`wins`]). The correlation of saved walks with saved time ([`correlations()`]) names the source of the walks
 //! and of the time.
 
-mod beside;
+mod agreement;
 pub mod boots;
 mod claim;
 mod correlation;
@@ -22,7 +22,7 @@ pub mod wins;
 
 use serde::Serialize;
 
-pub use beside::Beside;
+pub use agreement::Agreement;
 pub use claim::Claim;
 pub use correlation::{Correlation, correlations};
 pub use form::{Filled, FilledRow, Order};
@@ -64,7 +64,7 @@ pub struct Set {
     /// The ratio or share of wins found here, and its interval.
     pub found: Option<(f64, Option<(f64, f64)>)>,
     /// How the two agree.
-    pub beside: Beside,
+    pub agreement: Agreement,
 }
 
 /// A machine and the provenance of its figures, as a key.
@@ -136,8 +136,8 @@ impl Set {
             Measure::Change if is_modelled => {
                 "undecided: a model gives no interval, so it neither confirms nor contradicts".to_owned()
             }
-            Measure::Change => self.beside.describe().to_owned(),
-            Measure::WinShare => self.beside.describe().replace("no change", "the share of chance"),
+            Measure::Change => self.agreement.describe().to_owned(),
+            Measure::WinShare => self.agreement.describe().replace("no change", "the share of chance"),
         }
     }
 }
@@ -157,7 +157,7 @@ fn set_of_wins(published: &Published, source: &MachineSource, totals: &[Total]) 
         machine: source.machine.clone(),
         provenance: total.provenance,
         found: share.map(|share| (share.share, Some(share.interval))),
-        beside: Beside::within(published.ratio, interval, share.map_or(0.0, |share| share.by_chance)),
+        agreement: Agreement::within(published.ratio, interval, share.map_or(0.0, |share| share.by_chance)),
     })
 }
 
@@ -203,6 +203,6 @@ fn set(published: &Published, source: &MachineSource, rows: &[Row], totals: &[To
         machine: source.machine.clone(),
         provenance: first.provenance,
         found: effect.map(|effect| (effect.ratio, effect.low.zip(effect.high))),
-        beside: Beside::of(published.ratio, effect.as_ref()),
+        agreement: Agreement::of(published.ratio, effect.as_ref()),
     })
 }

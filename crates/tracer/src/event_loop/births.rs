@@ -4,7 +4,7 @@ use std::io;
 
 use super::Tree;
 use crate::hugetlb;
-use crate::kin::{maker_of, process_of};
+use crate::parentage::{maker_of, process_of};
 use crate::paused::{Lost, Paused};
 use crate::ptrace::{self, Stop, Tid};
 use crate::tasks::{Parentage, Task};

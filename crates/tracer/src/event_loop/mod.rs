@@ -14,8 +14,8 @@ use super::after_root::{AfterRoot, Leftovers};
 use super::call_context::Findings;
 use super::ended::{Ended, Looks, Usage};
 use super::filter::{self, Watch};
+use super::freed_ranges;
 use super::launch::{self, Launch, LaunchError, Started, ThpSetting};
-use super::leaving;
 use super::pace::Served;
 use super::paused::Lost;
 use super::ptrace::{self, Stop, Tid};
@@ -74,7 +74,8 @@ pub fn run<'a>(
 ) -> Result<Ended, LaunchError> {
     let path = launch::resolve(launch.command.first().ok_or_else(|| LaunchError::NotFound(Default::default()))?)?;
     let changed = rewriting.watches();
-    let witnessed = witness.as_ref().map(|witness| leaving::watches(witness.extent(), &changed)).unwrap_or_default();
+    let witnessed =
+        witness.as_ref().map(|witness| freed_ranges::watches(witness.extent(), &changed)).unwrap_or_default();
     let watches = [changed.clone(), witnessed].concat();
     ptrace::forget_ready();
     let (stops, thp) = (ptrace::stops(), ThpSetting::of(launch, rewriting));

@@ -11,7 +11,7 @@ use crate::ptrace::{self, Tid};
 use crate::registers::NATIVE;
 use crate::tasks::Space;
 use crate::witness::Witness;
-use crate::{calls, filter, leaving, signals};
+use crate::{calls, filter, freed_ranges, signals};
 
 impl Tree<'_> {
     /// A task is stopped at a watched call.
@@ -40,12 +40,12 @@ impl Tree<'_> {
         let begun = self.witness.as_ref().filter(|_| self.root_started.is_some());
         let Some(extent) = begun.map(|witness| witness.extent()) else { return Ok(()) };
         let tid = paused.tid();
-        if self.rewriting.hugetlb && leaving::may_shrink_pool(paused) {
+        if self.rewriting.hugetlb && freed_ranges::may_shrink_pool(paused) {
             let (process, pool_bytes) =
                 (self.tasks.get(tid).map_or(tid, |task| task.process), space.pool.backed_bytes());
             self.bear_witness(false, |witness| witness.shrinks(tid, process, pool_bytes));
         }
-        for (start, end) in leaving::ranges(paused, space, self.rewriting, extent)? {
+        for (start, end) in freed_ranges::ranges(paused, space, self.rewriting, extent)? {
             self.bear_witness(false, |witness| witness.unmaps(tid, start, end));
         }
         let executes = matches!(paused.number(), libc::SYS_execve | libc::SYS_execveat);

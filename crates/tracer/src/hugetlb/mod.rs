@@ -198,7 +198,7 @@ mod tests {
             unreachable!("{call:?}")
         }
 
-        fn own_call(&mut self) -> Result<i64, Infallible> {
+        fn original_call(&mut self) -> Result<i64, Infallible> {
             unreachable!("the program's own call")
         }
 

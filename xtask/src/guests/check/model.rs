@@ -1,7 +1,7 @@
 //! Checks the effect of programs on memory on a kernel against the prediction of the model.
 
-use beside::lab::{Figures, trials};
 use serde_json::Value;
+use validation::lab::{Figures, trials};
 
 use super::number;
 use crate::guests::transcript::Part;

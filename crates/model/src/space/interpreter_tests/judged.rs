@@ -86,7 +86,7 @@ impl Pooled {
             _ => Removal::by(call, base),
         };
         for (start, end) in going.map(|going| self.views.given_back(&going, large)).unwrap_or_default() {
-            for (from, to) in Remains::beside(start, end, large) {
+            for (from, to) in Remains::neighbours(start, end, large) {
                 let left = self.found(from, to);
                 self.seen.remains.note(left.iter().flat_map(|place| &place.regions), large);
             }
@@ -99,7 +99,7 @@ impl Pooled {
             for (from, to) in self.seen.remains.others(start, end) {
                 found.merge(self.seen.answer(&self.found(from, to)));
             }
-            self.seen.remains.goes(start, end);
+            self.seen.remains.removed(start, end);
             self.seen.examination.merge(found);
         }
     }

@@ -307,7 +307,7 @@ impl Kernel for Pooled {
         Ok(self.kernel(call))
     }
 
-    fn own_call(&mut self) -> Result<i64, Infallible> {
+    fn original_call(&mut self) -> Result<i64, Infallible> {
         Ok(self.kernel(&self.own.clone()))
     }
 

@@ -243,7 +243,7 @@ impl Traced {
     fn witness(&mut self, start: u64, end: u64) {
         let (policy, page_sizes, _) = &self.question;
         let large = policy.target(page_sizes).unwrap();
-        for (from, to) in Remains::beside(start, end, large) {
+        for (from, to) in Remains::neighbours(start, end, large) {
             let left = self.found(from, to);
             self.remains.note(left.iter().flat_map(|(_, _, regions)| regions), large);
         }
@@ -253,7 +253,7 @@ impl Traced {
         for (from, to) in self.remains.others(start, end) {
             self.seen.merge(self.examine(&self.found(from, to)));
         }
-        self.remains.goes(start, end);
+        self.remains.removed(start, end);
     }
 
     pub fn verdict(mut self) -> Verdict {
@@ -294,7 +294,7 @@ impl Kernel for Traced {
         Ok(self.kernel(call))
     }
 
-    fn own_call(&mut self) -> Result<i64, Self::Error> {
+    fn original_call(&mut self) -> Result<i64, Self::Error> {
         let call = self.own.expect("a call is being made");
         Ok(self.kernel(&call))
     }

@@ -11,7 +11,7 @@ use serde_json::json;
 use study::counted::{Case, Counted, Counts, Table};
 use study::definition::Definition;
 
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 
 /// The counted part of a study, as far as it has been counted.
 pub struct CountedState<'a> {
@@ -77,7 +77,7 @@ impl<'a> CountedState<'a> {
     /// The formats cannot map the memory, or the store cannot be written.
     pub fn run(&self, definition: &Definition, store: &Store) -> Result<(), Failure> {
         for granule in &self.missing {
-            say(format_args!("study {}: counting {} with pages of {granule}", definition.name, self.counted.what));
+            report(format_args!("study {}: counting {} with pages of {granule}", definition.name, self.counted.what));
             let wrong = |error| Failure::Input(format!("study {}: counted: {granule}: {error}", definition.name));
             let cases = stage2::cases(self.counted, granule).map_err(wrong)?;
             let kept: Vec<Simulation> = cases.iter().map(|case| self.kept(definition, case)).collect();

@@ -23,7 +23,7 @@ use super::arguments::Run;
 use super::lacking::is_here;
 use super::lowered::is_over_boots;
 use super::programs::Files;
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 use crate::sim::{self, Answered, machines};
 
 /// A workload, or one of its variants, on a model machine.
@@ -326,14 +326,14 @@ pub fn run(definition: &Definition, rows: &[ModelRow], arguments: &Run, store: &
         let machines: Vec<&str> = own.iter().map(|row| row.named.as_str()).collect();
         let name = results::printable(&workload.name);
         let (number, all, on) = (at + 1, workloads.len(), machines.join(", "));
-        say(format_args!("study {}: simulating {number} of {all}: {name} on {on}", definition.name));
+        report(format_args!("study {}: simulating {number} of {all}: {name} on {on}", definition.name));
         let began = Instant::now();
         match simulated(definition, workload, &machines, arguments, store) {
             Ok(answered) => keep(definition, &own, answered, began.elapsed().as_secs_f64(), store)?,
             Err(stopped @ (Failure::Interrupted(_) | Failure::Stopped(..))) => return Err(stopped),
             Err(failure) => {
                 let what = results::printable(&failure.to_string());
-                say(format_args!("study {}: {name}: {what}", definition.name));
+                report(format_args!("study {}: {name}: {what}", definition.name));
                 let why = Outcome::Failed { why: failure.to_string() };
                 let of_row = |row: &&ModelRow| {
                     let of_policy = |policy: &str| row.simulation(definition, canonical(policy), &why);

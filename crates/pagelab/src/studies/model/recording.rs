@@ -10,7 +10,7 @@ use study::definition::{Definition, Workload};
 use tracer::child::die_with_parent;
 
 use super::subject::{Subject, is_machine, recorded};
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 use crate::record::OUTSIDE;
 use crate::sim;
 use crate::studies::inputs;
@@ -62,7 +62,7 @@ pub fn trace_of(definition: &Definition, workload: &Workload, store: &Store) -> 
     command.arg("--").args(&words).envs(&workload.env).stdin(stdin).stdout(Stdio::null());
     let ended = die_with_parent(&mut command).output().map_err(|error| Failure::about(&own, error))?;
     let said = String::from_utf8_lossy(&ended.stderr);
-    said.lines().for_each(|line| say(results::printable(line)));
+    said.lines().for_each(|line| report(results::printable(line)));
     if !ended.status.success() {
         let last = said.lines().rev().find(|line| !line.trim().is_empty());
         let last = last.map(|line| format!("; its last words: {line}")).unwrap_or_default();

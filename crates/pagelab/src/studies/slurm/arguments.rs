@@ -19,7 +19,7 @@ pub struct Where {
     #[arg(long, value_enum, default_value = "here", conflicts_with = "task")]
     pub on: On,
     /// Run only this task of the array (`--on slurm --dry-run` lists them), on this node's own disk. Its results are
-    /// left as a shard beside the store
+    /// left as a shard next to the store
     #[arg(long, value_name = "N", conflicts_with_all = ["dry_run", "only"])]
     pub task: Option<usize>,
 }

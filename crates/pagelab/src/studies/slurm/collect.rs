@@ -8,7 +8,7 @@ use study::definition::Definition;
 
 use super::shards::{Shards, is_there, own_directory, publish, told, working_copy};
 use super::tasks::{State, Task, tasks};
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 use crate::output::{open, print};
 use crate::studies::arguments::Which;
 use crate::studies::merge;
@@ -57,7 +57,7 @@ fn collected(definition: &Definition, tasks: &[Task], shards: &Shards, own: &Pat
             Ok(copy) => copies.push(copy),
             Err(failure) => {
                 let what = results::printable(&failure.to_string());
-                say(format_args!("pagelab: {}: {what}; it was not merged", task.describe()));
+                report(format_args!("pagelab: {}: {what}; it was not merged", task.describe()));
                 damaged.push(task.number);
             }
         }
@@ -84,15 +84,15 @@ fn missing(
     store: &Store,
     is_damaged: bool,
 ) -> Result<Option<String>, Failure> {
-    let halves = shards.halves(task.number)?;
+    let partial_copies = shards.partial_copies(task.number)?;
     let (shard, printed) = (shards.shard(task.number), shards.printed(task.number)?);
     let why = match task.state(definition, Some(store))? {
         State::Done => return Ok(None),
         State::Failed(why) => why,
         State::Left(_) if is_damaged => format!("{} is damaged, or half of a copy", shard.display()),
-        State::Left(_) if !halves.is_empty() => {
-            let halves: Vec<String> = halves.iter().map(|half| half.display().to_string()).collect();
-            format!("the copy of its shard was not finished: {}", halves.join(", "))
+        State::Left(_) if !partial_copies.is_empty() => {
+            let partial_copies: Vec<String> = partial_copies.iter().map(|half| half.display().to_string()).collect();
+            format!("the copy of its shard was not finished: {}", partial_copies.join(", "))
         }
         State::Left(_) if !is_there(&shard)? => {
             if is_there(&printed)? {

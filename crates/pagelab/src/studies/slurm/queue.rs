@@ -55,7 +55,7 @@ fn standing(
 ) -> Result<(&'static str, String), Failure> {
     let own = queued.iter().flatten().find(|one| one.task == task);
     let unknown = queued.as_ref().err().map(|failure| format!("whether it is queued is not known: {failure}"));
-    let (shard, printed, halves) = (shards.shard(task), shards.printed(task)?, shards.halves(task)?);
+    let (shard, printed, partial_copies) = (shards.shard(task), shards.printed(task)?, shards.partial_copies(task)?);
     Ok(match own {
         Some(queued) => ("queued", queued.told.clone()),
         None if is_there(&shard)? => {
@@ -65,7 +65,7 @@ fn standing(
             };
             ("left a shard", why)
         }
-        None if !halves.is_empty() => ("half a shard", halves[0].display().to_string()),
+        None if !partial_copies.is_empty() => ("half a shard", partial_copies[0].display().to_string()),
         None if is_there(&printed)? => {
             let why = unknown.unwrap_or_else(|| format!("{} has what it printed", printed.display()));
             ("ended or killed", why)

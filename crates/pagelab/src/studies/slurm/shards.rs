@@ -98,15 +98,15 @@ impl Shards {
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub fn halves(&self, task: usize) -> Result<Vec<PathBuf>, Failure> {
+    pub fn partial_copies(&self, task: usize) -> Result<Vec<PathBuf>, Failure> {
         let begin = format!("{}-{task}.sqlite.", self.stem);
         let is_half = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             name.starts_with(&begin) && path.extension().is_some_and(|ending| ending == PARTIAL)
         };
-        let mut halves: Vec<PathBuf> = self.entries()?.into_iter().filter(is_half).collect();
-        halves.sort();
-        Ok(halves)
+        let mut partial_copies: Vec<PathBuf> = self.entries()?.into_iter().filter(is_half).collect();
+        partial_copies.sort();
+        Ok(partial_copies)
     }
 
     /// Publishes a task's store and note to all nodes, in place of earlier ones.
@@ -114,7 +114,7 @@ impl Shards {
     /// # Errors
     /// The files cannot be written; the earlier ones are then unchanged.
     pub fn publish(&self, task: usize, store: &Path, note: &str) -> Result<(), Failure> {
-        for half in self.halves(task)? {
+        for half in self.partial_copies(task)? {
             files::remove_file(&half).map_err(|error| Failure::about(&half, error))?;
         }
         publish(store, &self.shard(task))?;

@@ -8,7 +8,7 @@ use study::definition::Definition;
 
 use super::shards::{Shards, is_there, own_directory, working_copy};
 use super::tasks::tasks;
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, report};
 use crate::output::open;
 use crate::studies::arguments::Run;
 use crate::studies::gathered::gathered;
@@ -30,12 +30,12 @@ pub fn task(arguments: &Run, number: usize) -> Result<(), Failure> {
     let store = open(&own.join("results.sqlite"))?;
     go_on(&shards.shard(number), &own, &store)?;
     let definition = task.definition(&definition);
-    say(format_args!("study {}: {}, in {}", definition.name, task.describe(), own.display()));
+    report(format_args!("study {}: {}, in {}", definition.name, task.describe(), own.display()));
     let ran = run::of(&definition, arguments, &store);
     let note = note(&definition, &store);
     let whole = store.close().map_err(Failure::input)?;
     shards.publish(number, &whole, &note?)?;
-    say(format_args!("study {}: {} holds it", definition.name, shards.shard(number).display()));
+    report(format_args!("study {}: {} holds it", definition.name, shards.shard(number).display()));
     files::remove_tree(&own).map_err(|error| Failure::about(&own, error))?;
     ran
 }
@@ -51,7 +51,7 @@ fn go_on(shard: &Path, own: &Path, store: &Store) -> Result<(), Failure> {
         Err(failure) => failure,
     };
     let aside = shard.with_extension("sqlite.damaged");
-    say(format_args!(
+    report(format_args!(
         "pagelab: {}: the results of an earlier attempt cannot be continued ({}); they are set aside as {}",
         shard.display(),
         results::printable(&failure.to_string()),

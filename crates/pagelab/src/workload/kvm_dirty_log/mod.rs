@@ -18,7 +18,7 @@ use workloads::memory::base_page;
 
 use super::report::Report;
 use super::{WorkloadError, arguments};
-use crate::failure::say;
+use crate::failure::report;
 use crate::words::parse_duration;
 use backing::BackingName;
 use phases::Phases;
@@ -213,7 +213,7 @@ fn announce_end() -> Result<(), WorkloadError> {
         announced = tracer::signals::announce(|signal| {
             let doing = DOING.lock().map_or_else(|_| String::new(), |doing| doing.clone());
             let doing = if doing.is_empty() { "before the first phase" } else { &doing };
-            say(format_args!(
+            report(format_args!(
                 "pagelab: {signal} {doing}: no result. The virtual machine and its memory end with this process, \
                  and nothing else was changed"
             ));

@@ -25,7 +25,7 @@ pub use error::BootError;
 use super::WorkloadError;
 use super::arguments;
 use super::report::Report;
-use crate::failure::say;
+use crate::failure::report;
 use crate::tcg::listing::parse_tb_size;
 use buffer::CodeBuffer;
 use emulator::Emulator;
@@ -169,7 +169,7 @@ impl Regions {
     /// The division by the rule of QEMU's version; prints a note if that is unknown.
     fn of(version: Version, tb_size_bytes: u64, max_cpus: u32) -> Option<Regions> {
         let Some(rule) = Rule::of_version(version) else {
-            say(format_args!(
+            report(format_args!(
                 "pagelab: how QEMU {version} divides its code buffer is not known (known: {}, {}); the row lacks its \
                  regions, and the large pages to expect of them",
                 Rule::From2_11.versions(),

@@ -153,6 +153,6 @@ fn a_study_without_figures_has_a_page_too() {
         let matrix = study::matrix::Matrix::of(&of.matrix.policies, &of.matrix.baseline, none, &[]);
         let html = report(&crate::matrix::Report { matrix: &matrix, ..of.clone() });
         elements(&html);
-        assert!(html.contains("No policy can be set beside default yet: no free one."), "{html}");
+        assert!(html.contains("No policy can be compared with default yet: no free one."), "{html}");
     });
 }
