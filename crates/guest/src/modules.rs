@@ -253,7 +253,7 @@ mod tests {
         let error = find(&image).unwrap_err().to_string();
         assert!(error.contains("no virtio_ring") && error.contains("CONFIG_VIRTIO_PCI, with all"), "{error}");
         let image = Image { path: "/nowhere/vmlinuz".into(), ..image };
-        assert!(find(&image).unwrap_err().to_string().contains("no modules of 6.1.0 beside it"));
+        assert!(find(&image).unwrap_err().to_string().contains("no modules of 6.1.0 next to it"));
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl fmt::Display for Holder {
         let Holder { pid, command, .. } = self;
         let seconds = self.age().as_secs();
         match pid {
-            0 => write!(f, "by a process that has not yet said who it is")?,
+            0 => write!(f, "by a process that has not recorded its name yet")?,
             _ if self.is_running() => {
                 write!(f, "by process {pid} (`{command}`) for {seconds} s")?;
                 match self.sharing {

@@ -38,7 +38,7 @@ pub fn directory(path: &Path) -> Result<(), LeaseError> {
         let what = format!("expected the mode 0700, found {:04o}", found.mode() & 0o7777);
         return Err(wrong(
             what,
-            "others could have written there: remove it, or chmod 700 it if you know that nobody did",
+            "others could have written there: remove it, or chmod 700 it if you know that no other user did",
         ));
     }
     Ok(())

@@ -89,7 +89,7 @@ fn every_program_that_is_executed_has_a_trace() {
     let path = compiled(&bench, "gcc");
     let ran = record(&bench, &[&path, "chain", "3"]).ran();
     // Three images of the first process, and a child of each except the last.
-    ran.says(23, &["executed 4 programs (exec), 4 recorded beside it", "trace.PID.execN"]);
+    ran.says(23, &["executed 4 programs (exec), 4 recorded separately", "trace.PID.execN"]);
     let first = process(&bench, "trace")["process"].as_u64().unwrap();
     let (own, children): (Vec<String>, Vec<String>) =
         others(&bench).into_iter().partition(|name| name.starts_with(&format!("trace.{first}.")));
@@ -189,7 +189,7 @@ fn a_program_that_qemu_cannot_take_is_named_with_the_reason() {
         command
             .as_nobody()
             .ran()
-            .says(24, &["0 recorded beside it", "1 not, which ran outside the emulation", &other, why]);
+            .says(24, &["0 recorded separately", "1 not, which ran outside the emulation", &other, why]);
         sound(&bench, "trace");
         assert_eq!(execs(&bench, "trace")[0]["unrecorded"], why);
         let simulated = simulated(&bench);

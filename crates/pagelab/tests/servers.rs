@@ -102,7 +102,7 @@ fn a_server_that_fails_is_said_and_soon() {
             &daemon,
             "false",
             "true",
-            &["(exit status 0); it printed nothing; if it goes to the background, tell it not to"],
+            &["(exit status 0); it printed nothing; if it forks into the background, keep it in the foreground"],
         ),
         (&waits, "false", "true", &["server was not ready after 1 s", "--ready-time"]),
         (&waits, "sleep 1000", "true", &["server was not ready after 1 s"]),

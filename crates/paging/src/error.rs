@@ -28,7 +28,7 @@ pub enum Error {
         to: u64,
     },
     /// The range extends past the end of the address space, or of its lower half.
-    #[error("the range of {bytes:#x} bytes at {va:#x} goes past the end of its half of the address space")]
+    #[error("the range of {bytes:#x} bytes at {va:#x} extends past the end of its half of the address space")]
     PastTheEnd {
         /// The first input address of the range.
         va: InputAddress,
@@ -114,7 +114,7 @@ pub enum Error {
         why: &'static str,
     },
     /// A table is at least partly outside the arena.
-    #[error("the table at {pa:#x} for {va:#x}, level {level}, lies outside the arena of {bytes:#x} bytes at {base:#x}")]
+    #[error("the table at {pa:#x} for {va:#x}, level {level}, is outside the arena of {bytes:#x} bytes at {base:#x}")]
     OutsideArena {
         /// The address of the table.
         pa: OutputAddress,

@@ -172,7 +172,7 @@ impl fmt::Display for Rule {
                 f.write_str("some hardware entries of the software entry are missing or of another kind")
             }
             Rule::RunAddresses => f.write_str("the hardware entries of the software entry do not point side by side"),
-            Rule::TableOutside { pa } => write!(f, "the table at {pa:#x} lies outside the image"),
+            Rule::TableOutside { pa } => write!(f, "the table at {pa:#x} is outside the image"),
             Rule::Loop { pa } => write!(f, "the table at {pa:#x} is its own ancestor"),
             Rule::SharedTable { pa } => write!(f, "the table at {pa:#x} has more than one parent"),
             Rule::RootAlignment { to } => write!(

@@ -36,7 +36,7 @@ pub enum PlatformError {
     #[error("{0} cannot be given: {1}")]
     Unsupported(Policy, Unsupported),
     /// A signal stopped pagelab, and perhaps the command too: its answer does not count.
-    #[error("the trial was cut short because pagelab was told to stop")]
+    #[error("the trial was cut short because pagelab was stopped")]
     Interrupted,
     /// The command's first process ended and others continued for too long.
     #[error(
@@ -153,7 +153,7 @@ impl PlatformError {
 /// ended.
 fn why_a_server_ended(exit: Exit, printed: &str) -> String {
     match (printed.is_empty(), exit) {
-        (true, Exit::Code(0)) => last_words(printed) + "; if it goes to the background, tell it not to",
+        (true, Exit::Code(0)) => last_words(printed) + "; if it forks into the background, keep it in the foreground",
         _ => last_words(printed),
     }
 }

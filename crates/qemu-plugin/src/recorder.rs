@@ -158,7 +158,7 @@ impl Recorder {
         let file = self.plan.request.header.with_file_name("complete");
         if let Err(error) = std::fs::write(&file, "") {
             let file = file.display();
-            self.complaints.say(&format!("{file}: {error}; the machine goes on, and nothing more of it is recorded"));
+            self.complaints.say(&format!("{file}: {error}; the machine continues, and nothing more of it is recorded"));
         }
     }
 
@@ -390,7 +390,7 @@ impl Recorder {
         if let Err(error) = done {
             self.say_lost();
             let path = self.path.display();
-            self.complaints.say(&format!("{path}: cannot write the trace any further: {error}; the program goes on"));
+            self.complaints.say(&format!("{path}: cannot write the trace any further: {error}; the program continues"));
         }
     }
 }

@@ -24,7 +24,7 @@ impl Collapses {
             (least, most) => format!("{least} to {most} large pages"),
         };
         Some(format!(
-            "khugepaged made {pages} in {trials} of the {of_trials} trials (a counter of the host, whoever's memory it was)"
+            "khugepaged made {pages} in {trials} of the {of_trials} trials (a counter of the host: the pages may be another program's)"
         ))
     }
 }

@@ -143,17 +143,17 @@ impl Page<'_> {
         let which = if rows.len() == 1 { String::new() } else { format!("{}: ", far.label()) };
         let change = self.change(far).map(|change| format!(" ({which}{change})")).unwrap_or_default();
         Some(format!(
-            "nothing is claimed of {}: the tracer's own stops could have made what differs{change}{}",
+            "nothing is claimed of {}: tracing overhead could explain the difference{change}{}",
             labels(&rows),
             self.cost(far)
         ))
     }
 
-    /// `; the stops alone make +3.1 % (+2.2 to +4.0)`
+    /// `; tracing overhead +3.1 % (+2.2 to +4.0)`
     fn cost(&self, row: &Row<'_>) -> String {
         let Some(cost) = row.cost(&self.comparison.design.primary) else { return String::new() };
         let range = cost.range().map(|range| format!(" ({range})")).unwrap_or_default();
-        format!("; the stops alone make {}{range}", cost.estimate())
+        format!("; tracing overhead {}{range}", cost.estimate())
     }
 
     fn nothing_held(&self) -> String {

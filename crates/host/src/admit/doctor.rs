@@ -176,7 +176,11 @@ fn folios(host: &Host, terms: &Terms) -> Result<Fact, HostError> {
     Ok(if visible {
         good(FOLIOS, "visible", format!("{path} and the frame numbers of pagemap can be read"))
     } else {
-        limited(FOLIOS, "not visible", format!("mTHP cannot be told from base pages without {path}: run as root"))
+        limited(
+            FOLIOS,
+            "not visible",
+            format!("mTHP cannot be distinguished from base pages without {path}: run as root"),
+        )
     })
 }
 
@@ -192,7 +196,7 @@ fn yama(host: &Host) -> Result<Fact, HostError> {
         PtraceLimit::None => "every process of the same user may be traced",
         PtraceLimit::Descendants => "descendants may be traced, which a measured program is",
         PtraceLimit::Privileged => "only CAP_SYS_PTRACE may trace",
-        PtraceLimit::Nobody => "nobody may trace until the next boot",
+        PtraceLimit::Nobody => "no process may trace until the next boot",
     };
     let value = host.value("/proc/sys/kernel/yama/ptrace_scope")?.unwrap_or_else(|| "no Yama".into());
     Ok(fact(YAMA, value, meaning))

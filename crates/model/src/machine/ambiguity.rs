@@ -16,7 +16,7 @@ pub(super) fn second_of_a_kind(tlbs: &[TlbShape]) -> Option<(usize, String)> {
             Serves::Store => "stores",
         };
         let (level, name) = (tlb.level, &before.name);
-        Some((index, format!("a second TLB of level {level} for {accesses} of {size} pages, beside {name:?}")))
+        Some((index, format!("a second TLB of level {level} for {accesses} of {size} pages, in addition to {name:?}")))
     })
 }
 

@@ -176,7 +176,7 @@ impl Judge<'_> {
             return Err(self.wrong("tlb", tlbs.len(), format!("at most {MAX_TLBS} TLBs")));
         }
         if let Some((index, found)) = second_of_a_kind(&tlbs) {
-            let expected = "one for each level, kind of access and page size: which of two takes a page is not said";
+            let expected = "one for each level, kind of access and page size: otherwise it is not defined which of two holds a page";
             return Err(self.wrong(&format!("tlb[{index}]"), found, expected));
         }
         if let Some(level) = level_without_the_one_before(&tlbs) {

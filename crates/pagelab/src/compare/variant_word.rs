@@ -19,7 +19,7 @@ pub enum VariantError {
     #[error("expected NAME, or NAME=COMMAND with a command line as for a shell, found {0:?}")]
     Word(String),
     /// The command is missing.
-    #[error("expected a command after the variables; {{}} stands for the command that is given, found {0:?}")]
+    #[error("expected a command after the variables; {{}} is replaced by the given command, found {0:?}")]
     NoCommand(String),
     /// The argument is not `NAME=VALUE`.
     #[error("expected NAME=VALUE, found {0:?}")]

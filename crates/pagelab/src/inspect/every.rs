@@ -55,7 +55,7 @@ impl Looks {
         signals::catch(PassOn::Kill).map_err(Failure::input)?;
         let ended = self.until(pid, &AtomicBool::new(false));
         if let Some(signal) = signals::arrived() {
-            return Err(Failure::Stopped(signal, "the process goes on"));
+            return Err(Failure::Stopped(signal, "the process continues"));
         }
         if let Some(how) = ended? {
             report(format_args!("pagelab: process {pid} has ended{how}"));

@@ -164,7 +164,7 @@ impl Ended {
         let lines: Vec<&str> = self.console.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let said = lines.iter().rev().find_map(|line| line.split_once(SAYS).map(|(_, said)| said));
         let panic = || lines.iter().rev().find(|line| line.contains("Kernel panic")).copied();
-        said.or_else(panic).or_else(|| lines.last().copied()).unwrap_or("it said nothing").to_owned()
+        said.or_else(panic).or_else(|| lines.last().copied()).unwrap_or("it printed nothing").to_owned()
     }
 
     /// Writes the console output to a log file, and returns its path.
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(ended("a\npagelab guest: no port\nKernel panic - x\nend").last_words(), "no port");
         assert_eq!(ended("a\n[1] Kernel panic - x\nend").last_words(), "[1] Kernel panic - x");
         assert_eq!(ended("a\n\n b \n").last_words(), "b");
-        assert_eq!(ended("").last_words(), "it said nothing");
+        assert_eq!(ended("").last_words(), "it printed nothing");
     }
 
     #[test]

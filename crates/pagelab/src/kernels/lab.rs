@@ -184,7 +184,7 @@ impl Lab {
             }
             _ => format!("the guest ended without a result (memory: {})", format_bytes(kernel.memory_bytes)),
         };
-        Failure::NoResult(format!("{}: {what}; last it said {:?}; {log}", kernel.name, ended.last_words()))
+        Failure::NoResult(format!("{}: {what}; its last line was {:?}; {log}", kernel.name, ended.last_words()))
     }
 }
 

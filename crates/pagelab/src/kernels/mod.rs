@@ -111,7 +111,7 @@ pub fn ended(comparison: &Comparison, exit: Exit) -> Result<Exit, Failure> {
 /// The arguments after `compare`, which are passed to pagelab in the guest.
 fn own_words() -> Result<Vec<String>, Failure> {
     let text = |word: std::ffi::OsString| {
-        word.into_string().map_err(|word| Failure::Input(format!("{word:?}: a guest is told words in UTF-8")))
+        word.into_string().map_err(|word| Failure::Input(format!("{word:?}: the words for a guest must be UTF-8")))
     };
     std::env::args_os().skip(2).map(text).collect()
 }

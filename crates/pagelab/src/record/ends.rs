@@ -268,7 +268,7 @@ impl Execs {
             )
         };
         let name = output.display();
-        let recorded = format!("{} recorded beside it ({name}.PID.execN)", self.recorded);
+        let recorded = format!("{} recorded separately ({name}.PID.execN)", self.recorded);
         let executed = format!("{name}: the recorded processes executed {} (exec)", count(all, "program"));
         match (self.recorded, missing) {
             (0, 0) => None,
@@ -329,12 +329,12 @@ mod tests {
         let told = Execs::of(whole.iter()).told(output).unwrap();
         assert_eq!(
             told,
-            "a.trace: the recorded processes executed 1 program (exec), 1 recorded beside it (a.trace.PID.execN)"
+            "a.trace: the recorded processes executed 1 program (exec), 1 recorded separately (a.trace.PID.execN)"
         );
         let gains = Some(("/bin/su\u{1b}", Some("it gains privileges")));
         let missing = [traced(1, 0, gains), traced(2, 0, Some(("cc", None))), traced(3, 0, Some(("cc", None)))];
         let told = Execs::of(whole[..1].iter().chain(&missing)).told(output).unwrap();
-        assert!(told.contains("executed 4 programs (exec): 0 recorded beside it"), "{told}");
+        assert!(told.contains("executed 4 programs (exec): 0 recorded separately"), "{told}");
         assert!(told.contains("4 not, which ran outside the emulation: cc 2 times; "), "{told}");
         assert!(told.contains("(it gains privileges)") && !told.contains('\u{1b}'), "{told}");
     }

@@ -138,7 +138,7 @@ pub enum RecordError {
     },
     /// A part of the recording could not be written.
     #[error(
-        "{}: the recording is not whole: what is missing, and why, stands above. Free some space, and record again (the command ended with {ended})",
+        "{}: the recording is not whole: see above for what is missing, and why. Free some space, and record again (the command ended with {ended})",
         output.display()
     )]
     Lost {

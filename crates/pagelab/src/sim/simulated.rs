@@ -59,10 +59,10 @@ impl Simulated {
     pub fn failure(&self) -> Option<Failure> {
         let mut ran = self.cells.iter().filter_map(Cell::ran).peekable();
         if ran.peek().is_none() {
-            let why = "no machine can have any of the policies; the reasons stand above";
+            let why = "no machine can have any of the policies; the reasons are above";
             return Some(Failure::NothingAdmitted(format!("{}: {why}", self.file)));
         }
-        let why = "no simulation came to the end of the trace; the reasons stand above";
+        let why = "no simulation came to the end of the trace; the reasons are above";
         (!ran.any(Outcome::is_whole)).then(|| Failure::Input(format!("{}: {why}", self.file)))
     }
 

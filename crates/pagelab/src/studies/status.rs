@@ -249,7 +249,7 @@ pub fn summary(gathered: &Gathered<'_>, arguments: &Run) -> Result<(), Failure> 
         ));
     }
     if !left.is_empty() {
-        without.push(format!("no result yet of {}; the reasons stand above", left.join(", ")));
+        without.push(format!("no result yet of {}; the reasons are above", left.join(", ")));
     }
     if unsimulated > 0 {
         let rows = if unsimulated == 1 { "row" } else { "rows" };

@@ -150,7 +150,7 @@ pub fn explain(format: &impl Format, error: &Error) -> String {
         }
         Error::NoGroup { va, level, why } => format!("{va:#x}, {}: {why}", at(level)),
         Error::OutsideArena { pa, va, level, base, bytes } => format!(
-            "the {} table at {pa:#x}, for {va:#x}, lies outside the {} of memory at {base:#x}",
+            "the {} table at {pa:#x}, for {va:#x}, is outside the {} of memory at {base:#x}",
             at(level),
             size((*bytes).into())
         ),

@@ -37,7 +37,7 @@ pub fn run(arguments: &Shown) -> Result<(), Failure> {
         (0, true) => Ok(()),
         (0, false) => Err(Failure::Faults(format!("{path}: the end is missing; what was read before it can be used"))),
         (number, _) => {
-            Err(Failure::Faults(format!("{path}: {}; what lies between them can be used", damaged_places(number))))
+            Err(Failure::Faults(format!("{path}: {}; the parts between them can be used", damaged_places(number))))
         }
     }
 }

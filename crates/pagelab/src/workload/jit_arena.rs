@@ -200,7 +200,7 @@ fn shape(arguments: &Arguments, program: &Program) -> Result<Shape, WorkloadErro
     let slot_bytes = (arguments.piece_bytes as usize).next_multiple_of(16);
     let in_region = stride_bytes.saturating_sub(guard_bytes) / slot_bytes;
     if in_region == 0 {
-        let expected = format!("room for a piece of {slot_bytes} bytes beside a guard of {guard_bytes} in each region");
+        let expected = format!("room for a piece of {slot_bytes} bytes and a guard of {guard_bytes} in each region");
         return Err(WorkloadError::Argument { option: "stride", expected, found: stride_bytes.to_string() });
     }
     let regions = program.pieces.div_ceil(in_region as u64);

@@ -50,7 +50,7 @@ fn a_tmpfs_gives_what_its_mount_says() {
     let region = beyond.region();
     let found = causes(&region);
     assert_eq!(found[0].0, "file_misaligned", "{region:#}");
-    assert!(found[0].1 >= SIZE - HUGE && found[0].3.contains("lies 4K after a multiple of 2M"), "{found:?}");
+    assert!(found[0].1 >= SIZE - HUGE && found[0].3.contains("is 4K after a multiple of 2M"), "{found:?}");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn pages_of_files_say_what_the_page_cache_has() {
         &beyond,
         "file_misaligned",
         SIZE,
-        &["lies 4K after a multiple of 2M, its file offset 0"],
+        &["is 4K after a multiple of 2M, its file offset 0"],
     );
 }
 

@@ -29,7 +29,7 @@ fn the_end_is_the_commands_own() {
         let lines = dumped(&bench, "trace");
         assert!(events(&lines, "mmap").count() > 2 && runs(&lines).0.len() > 100);
     }
-    run("execs").says(0, &["executed 1 program (exec), 1 recorded beside it"]);
+    run("execs").says(0, &["executed 1 program (exec), 1 recorded separately"]);
     sound(&bench, "trace");
     run("fails to exec").says(9, &[]);
     sound(&bench, "trace");

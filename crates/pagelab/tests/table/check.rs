@@ -108,7 +108,7 @@ fn an_image_that_is_none_is_refused_or_found_illegal() {
     check(&file("short", &[0; 64]), &[]).says(1, &["not legal"]).prints(&["table-outside"]);
     let (cut, image, _) = built(&bench, "x86-64", &["--map", "0:0x40000000:64K"]);
     fs::write(&cut, &image[..5000]).unwrap();
-    check(&cut, &[]).says(1, &["not legal"]).prints(&["lies outside the 5,000 bytes of memory at 0x80000000"]);
+    check(&cut, &[]).says(1, &["not legal"]).prints(&["is outside the 5,000 bytes of memory at 0x80000000"]);
     let words = |root: &str, base: &str| format!("check {cut} -f x86-64 --root {root} --base {base}");
     let run = |words: String| table_in(&bench, &words.split(' ').collect::<Vec<_>>());
     run(words("0x80000003", "0x80000000")).says(1, &["not legal"]).prints(&["without the other fields of a register"]);

@@ -130,7 +130,7 @@ impl<'a> Splitting<'a> {
         let base_bytes = host.page_sizes().base.bytes();
         let mut warnings = Vec::new();
         let memory = frames::memory(host).unwrap_or_else(|error| {
-            warnings.push(format!("where memory lies is not known: {error}; shares are bounds by counters alone"));
+            warnings.push(format!("the location of memory is not known: {error}; shares are bounds by counters alone"));
             Vec::new()
         });
         let ask: Box<dyn FnMut() -> Result<u64, HostError> + 'a> = Box::new(|| host.available_bytes());

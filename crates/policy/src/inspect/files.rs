@@ -28,7 +28,7 @@ pub fn explain(vmas: &[VmaFacts], census: &Census, pmd: PageSize) -> Option<(Cau
 pub fn misaligned(vma: &VmaFacts, size: PageSize) -> String {
     let remainder = |at: u64| format_bytes(at % size.bytes());
     format!(
-        "address {:#x} lies {} after a multiple of {size}, its file offset {}",
+        "address {:#x} is {} after a multiple of {size}, its file offset {}",
         vma.start,
         remainder(vma.start),
         remainder(vma.offset)

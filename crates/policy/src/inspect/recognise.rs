@@ -54,7 +54,7 @@ fn shared_memory(vma: &VmaFacts) -> (Kind, String) {
     if vma.is_executable() {
         return (Kind::Jit, format!("executable shared memory ({})", vma.name));
     }
-    (Kind::SharedMemory { name: vma.name.clone() }, "its file lies in shared memory".into())
+    (Kind::SharedMemory { name: vma.name.clone() }, "its file is in shared memory".into())
 }
 
 fn file(vma: &VmaFacts) -> (Kind, String) {
@@ -87,7 +87,7 @@ fn anonymous(vmas: &[VmaFacts], around: &Surroundings) -> (Kind, String) {
         && vmas[0].length_bytes() < RESERVE_BYTES
         && let Some(stack) = around.stacks.iter().find(holds)
     {
-        return (Kind::ThreadStack, format!("the stack pointer of a thread lies in it ({stack:#x})"));
+        return (Kind::ThreadStack, format!("the stack pointer of a thread is in it ({stack:#x})"));
     }
     if vmas.iter().all(VmaFacts::is_inaccessible) {
         return (Kind::Reserved, "no access (PROT_NONE)".into());
@@ -121,7 +121,7 @@ fn by_shape(vmas: &[VmaFacts], around: &Surroundings) -> Option<(Kind, String)> 
     }
     let length = last.end - first.start;
     if first.start >> 40 == 0 && (first.start >> 32) & 0xff == 0xc0 {
-        return Some((Kind::GoHeap, "it lies where Go puts its heap (from 0xc000000000 on)".into()));
+        return Some((Kind::GoHeap, "it is where Go puts its heap (from 0xc000000000 on)".into()));
     }
     // Since Go 1.26 the heap begins at a random address.
     if around.is_go && first.start.is_multiple_of(GO_ARENA_BYTES) {

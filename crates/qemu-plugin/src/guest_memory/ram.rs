@@ -48,7 +48,7 @@ pub enum RamError {
     },
     /// A memory block that is mapped in parts, which this QEMU does not distinguish.
     #[error(
-        "{0} lies in parts, and this QEMU does not tell plugins which part an access is to; give the machine less memory (-m 2G), or use QEMU 9 or newer"
+        "{0} is in several parts, and this QEMU does not report to plugins which part an access is in; give the machine less memory (-m 2G), or use QEMU 9 or newer"
     )]
     InParts(String),
 }
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn what_cannot_be_told_apart_is_refused() {
         assert!(parse(&[LOW], true).is_ok());
-        assert!(parse(&[LOW, HIGH], true).unwrap_err().to_string().contains("ram lies in parts"));
+        assert!(parse(&[LOW, HIGH], true).unwrap_err().to_string().contains("ram is in several parts"));
         for wrong in [&["{}"][..], &["1"], &["["]] {
             assert!(parse(wrong, false).is_err());
         }

@@ -203,8 +203,12 @@ fn samples(comparison: &Comparison) -> String {
 
 fn memory(comparison: &Comparison, rows: &[Row<'_>]) -> String {
     let coverage = coverage::figure(rows).map(|picture| captioned(&picture, "memory by leaf and folio size, a run"));
-    let cost = memory::figure(rows, comparison.design.baseline)
-        .map(|picture| captioned(&picture, "medians of the peak resident set, and of page tables when they were looked at: there were at least so many"));
+    let cost = memory::figure(rows, comparison.design.baseline).map(|picture| {
+        captioned(
+            &picture,
+            "medians of the peak resident set, and of page tables when they were inspected, which is a lower bound",
+        )
+    });
     match (coverage, cost) {
         (None, None) => String::new(),
         (coverage, cost) => format!(

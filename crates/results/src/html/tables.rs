@@ -37,9 +37,9 @@ pub(super) fn result(comparison: &Comparison, rows: &[Row<'_>]) -> String {
 }
 
 /// Explains the column of the tracer's cost.
-const COST: &str = "<p class=\"note\">The tracer's cost is what its stops alone make of the first figure: the baseline's against \
-    runs without a tracer, the others' against the baseline's, by runs that stop at the same calls and do nothing there. A \
-    change within it is not claimed; an empty cell stops as the baseline does.</p>\n";
+const COST: &str = "<p class=\"note\">Tracing overhead is the change of the first figure caused by the tracer's stops: of the baseline against \
+    runs without a tracer, of the others against the baseline, by runs that stop at the same calls and do nothing there. No \
+    change within it is claimed. An arm with an empty cell stops as often as the baseline.</p>\n";
 
 fn result_row(row: &Row<'_>, headline: &[Metric], has_cost: bool) -> String {
     let mut cells = format!("{}<td>{}</td>", name(row), outcome(row));

@@ -81,8 +81,8 @@ fn cost_note(comparison: &Comparison, rows: &[Row<'_>]) -> Option<String> {
         same => format!("; {} stop about as often as {}", names(same), baseline.label()),
     };
     Some(format!(
-        "{COST}: what the tracer's stops alone make of {}: of {} against a run without a tracer (bare, {}){own}{same}. No \
-         change within it is claimed",
+        "{COST}: tracing overhead, the change of {} caused by the tracer's stops: {} against a run without a tracer (bare, \
+         {}){own}{same}. No change within it is claimed",
         figure::title(primary),
         baseline.label(),
         figure::short(*bare, metric.unit)

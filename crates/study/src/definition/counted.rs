@@ -69,7 +69,7 @@ pub enum CountedError {
         high: f64,
     },
     /// A cost without a source.
-    #[error("cost of {event:?}: source: expected where the cost stands, or why it is assumed")]
+    #[error("cost of {event:?}: source: expected the source of the cost, or why it is assumed")]
     Source {
         /// The event, or `instruction`.
         event: String,

@@ -323,7 +323,7 @@ pub enum DefinitionError {
         error: SizeError,
     },
     /// A split boot without the leaf size of the split.
-    #[error("boots.{boot}.demoted: expected `leaves` beside it, the size that the direct map was split into")]
+    #[error("boots.{boot}.demoted: expected `leaves` with it, the size that the direct map was split into")]
     DemotedToNothing {
         /// Name of the boot.
         boot: String,

@@ -32,7 +32,7 @@ impl WireSeries {
             return Err(wrong("sizes: expected sizes above 0, each larger than the one before".to_owned()));
         }
         if self.source.trim().is_empty() {
-            return Err(wrong("source: expected where the arithmetic stands".to_owned()));
+            return Err(wrong("source: expected where the arithmetic is".to_owned()));
         }
         let measured = self.measured.as_ref().map(bytes).transpose()?;
         let series = Series {

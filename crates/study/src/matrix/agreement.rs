@@ -23,7 +23,7 @@ impl Agreement {
         match self {
             Agreement::Confirmed => "confirmed: the interval holds the published figure, and leaves out no change",
             Agreement::OtherSize => "the same direction, but another size",
-            Agreement::Contradicted => "contradicted: the change goes the other way",
+            Agreement::Contradicted => "contradicted: the change has the opposite sign",
             Agreement::NotSeen => "not seen here: the interval holds no change, and not the published figure",
             Agreement::Undecided => {
                 "undecided: there is no interval here, or it holds the published figure and no change alike"

@@ -216,7 +216,7 @@ impl<'a, P: Platform> Comparing<'a, P> {
             Some(Admission::Unsupported(why)) => Admission::Unsupported(why.clone()),
             Some(Admission::Admitted { .. }) => Admission::Admitted { mechanism: "the tracer's cost".into() },
             None => Admission::Unsupported(Unsupported {
-                reason: "the arm that it stands beside comes after it".into(),
+                reason: "the arm that it is compared with comes after it".into(),
                 remedy: "put control arms behind the others".into(),
             }),
         }

@@ -20,8 +20,8 @@ impl Warning {
                 percent(high / low - 1.0)
             ),
             Warning::Outliers { arm, count, of } => {
-                let lie = if *count == 1 { "lies" } else { "lie" };
-                format!("{count} of the {of} samples of {} {lie} far from the rest (they are kept)", label(arm))
+                let verb = if *count == 1 { "is" } else { "are" };
+                format!("{count} of the {of} samples of {} {verb} far from the rest (they are kept)", label(arm))
             }
             Warning::BaselineNotHeld => {
                 "the baseline's own policy was not shown to be in force, so the changes are not against what its label says"
@@ -35,7 +35,7 @@ impl Warning {
                 format!("{count} {trials} rejected and repeated because a setting changed meanwhile: {path}")
             }
             Warning::TracerCost { arm, ratio } => format!(
-                "the tracer's stops alone change what {} takes by {}",
+                "tracing overhead changes {} by {}",
                 label(arm),
                 percent(ratio - 1.0)
             ),
@@ -114,7 +114,7 @@ impl Warning {
                 "find what writes the setting (a tuning daemon such as tuned, another user) and stop it"
             }
             Warning::TracerCost { .. } => {
-                "the line `cost` below a change says what stops alone make of it, and no smaller change is claimed; a longer run of the \
+                "the line `cost` below a change is its tracing overhead, and no smaller change is claimed; a longer run of the \
                  program after its memory is mapped makes it smaller"
             }
             Warning::TracerLoad { .. } => {

@@ -6,7 +6,7 @@ use results::files;
 use results::store::Store;
 use study::definition::Definition;
 
-use super::shards::{Shards, is_there, own_directory, publish, told, working_copy};
+use super::shards::{Shards, is_there, own_directory, publish, unfinished_rows, working_copy};
 use super::tasks::{State, Task, tasks};
 use crate::failure::{Failure, report};
 use crate::output::{open, print};
@@ -102,7 +102,10 @@ fn missing(
             }
         }
         // The store's reason is used if the task's note gives none.
-        State::Left(why) => told(&shards.note(task.number)).ok().flatten().unwrap_or(why),
+        State::Left(why) => match unfinished_rows(&shards.note(task.number)) {
+            Ok(own) => own.unwrap_or(why),
+            Err(failure) => format!("{why}; its own reason is not known: {failure}"),
+        },
     };
     Ok(Some(format!("{}: {}", task.describe(), results::printable(&why))))
 }

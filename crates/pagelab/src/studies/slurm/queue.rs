@@ -3,7 +3,7 @@
 use study::definition::Definition;
 
 use super::sbatch::{self, Queued};
-use super::shards::{Shards, is_there, told};
+use super::shards::{Shards, is_there, unfinished_rows};
 use super::tasks::tasks;
 use crate::failure::Failure;
 use crate::studies::arguments::Which;
@@ -59,7 +59,7 @@ fn standing(
     Ok(match own {
         Some(queued) => ("queued", queued.told.clone()),
         None if is_there(&shard)? => {
-            let why = match told(&shards.note(task)) {
+            let why = match unfinished_rows(&shards.note(task)) {
                 Ok(why) => why.unwrap_or_else(|| "all its rows are done".to_owned()),
                 Err(failure) => format!("which rows are done is not known: {failure}"),
             };

@@ -20,7 +20,7 @@ pub fn submit(script: &str, directory: &Path, after: Option<&str>) -> Result<Str
     if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) {
         Ok(number.to_owned())
     } else {
-        Err(Failure::Input(format!("sbatch said {printed:?}, and no number of a job")))
+        Err(Failure::Input(format!("sbatch printed {printed:?}, without a job number")))
     }
 }
 

@@ -135,7 +135,7 @@ pub fn is_there(path: &Path) -> Result<bool, Failure> {
 ///
 /// # Errors
 /// The note cannot be read or parsed.
-pub fn told(note: &Path) -> Result<Option<String>, Failure> {
+pub fn unfinished_rows(note: &Path) -> Result<Option<String>, Failure> {
     let text = files::open_to_read(note).and_then(io::read_to_string).map_err(|error| Failure::about(note, error))?;
     let value: Value = serde_json::from_str(&text).map_err(|error| Failure::about(note, error))?;
     let rows = value["rows"].as_array().ok_or_else(|| Failure::about(note, io::Error::other("expected rows")))?;

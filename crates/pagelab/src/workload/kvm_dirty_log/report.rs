@@ -100,7 +100,7 @@ fn setting(arguments: &Arguments, phases: &Phases) -> [String; 3] {
 fn guest_leaves(leaf: PageSize, shadows: Option<bool>) -> String {
     let consequence = match (ARCHITECTURE, shadows) {
         ("x86_64", Some(true)) => "KVM shadows them, so that none of its own leaves is larger",
-        ("x86_64", None) => "none of KVM's own is larger where it shadows them, which cannot be told here",
+        ("x86_64", None) => "none of KVM's own is larger where it shadows them, which is not known here",
         _ => "KVM's own do not depend on them",
     };
     format!("guest: its page tables map the memory with leaves of at most {leaf}; {consequence}")
@@ -321,7 +321,7 @@ mod tests {
         assert!(said(Some(false)).ends_with("leaves of at most 4K; KVM's own do not depend on them"));
         let bounded = said(Some(true)).contains("none of its own leaves is larger");
         assert_eq!(bounded, ARCHITECTURE == "x86_64");
-        assert_eq!(said(None).contains("cannot be told here"), ARCHITECTURE == "x86_64");
+        assert_eq!(said(None).contains("is not known here"), ARCHITECTURE == "x86_64");
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub enum SpecError {
         known: String,
     },
     /// A field of a run occurs twice.
-    #[error("line {line}: {field} of one run stands there twice")]
+    #[error("line {line}: {field} of one run is there twice")]
     Twice {
         /// The line number.
         line: usize,

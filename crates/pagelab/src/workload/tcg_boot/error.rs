@@ -64,7 +64,7 @@ pub enum BootError {
         error: io::Error,
     },
     /// QEMU ended before the guest powered off.
-    #[error("QEMU {ended} before the guest had powered off; it said:\n{said}")]
+    #[error("QEMU {ended} before the guest had powered off; its output:\n{said}")]
     Ended {
         /// How it ended.
         ended: String,
@@ -80,7 +80,9 @@ pub enum BootError {
         said: String,
     },
     /// The guest did not end by powering off from its init.
-    #[error("wrong answer: expected the guest to say {expected:?} and to power off, found {found}; it said:\n{said}")]
+    #[error(
+        "wrong answer: expected the guest to print {expected:?} and to power off, found {found}; its output:\n{said}"
+    )]
     WrongEnd {
         /// The expected line.
         expected: &'static str,
@@ -98,7 +100,7 @@ pub enum BootError {
         found: String,
     },
     /// QEMU's monitor refused a command.
-    #[error("QEMU's monitor refuses {command}: {answer}; QEMU and the guest said:\n{said}")]
+    #[error("QEMU's monitor refuses {command}: {answer}; output of QEMU and the guest:\n{said}")]
     Refused {
         /// The command.
         command: String,

@@ -24,7 +24,7 @@ pub(super) fn map(sweep: &Sweep, page_bytes: u64, id: &str) -> String {
     let cell = (WIDTH - LEFT - 4.0) / ways.len().max(1) as f64;
     let size = format_bytes(page_bytes);
     let title = format!("Misses over sets and ways, pages of {size}");
-    let description = format!("{} geometries; the numbers stand in the table below.", sets.len() * ways.len());
+    let description = format!("{} geometries; the numbers are in the table below.", sets.len() * ways.len());
     let mut figure = Figure::new(id, &title, &description, TOP + LINE * sets.len() as f64 + 2.0);
     figure.text("axis", (0.0, 15.0), Anchor::Start, "sets \\ ways");
     // As many labels as fit next to each other.

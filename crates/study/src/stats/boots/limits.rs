@@ -228,7 +228,7 @@ impl Limit {
                 if is_one { "it" } else { "each" }
             ),
             Limit::OtherHost { .. } => format!(
-                "no host has both the baseline and {}, so {} cannot be told from the host; measure both on one host",
+                "no host has both the baseline and {}, so {} cannot be separated from the host; measure both on one host",
                 labels.join(" or "),
                 if is_one { "the arm" } else { "arms" }
             ),
@@ -238,7 +238,7 @@ impl Limit {
             ),
             Limit::SeveralArmsInABoot { .. } => format!(
                 "{who} {was} measured after another arm of the same boot, in an order that nothing could change: what time and \
-                 use do to a boot cannot be told from the arm; reboot between arms"
+                 use do to a boot cannot be separated from the arm; reboot between arms"
             ),
             Limit::Demoted { boots: demoted, .. } => format!(
                 "{}{} of {who} {} demoted by pagelab: the figures contain what that leaves behind (2M pages are scarce), not \
@@ -255,7 +255,7 @@ impl Limit {
                 shares.join("; ")
             ),
             Limit::CostlyOption { option, .. } => {
-                format!("{who} ran with {option}, whose own cost cannot be told from that of the leaves")
+                format!("{who} ran with {option}, whose own cost cannot be separated from that of the leaves")
             }
         }
     }
