@@ -37,7 +37,6 @@ pub enum CensusError {
         /// PID or TID.
         pid: u32,
     },
-    /// A file could not be read.
     #[error("{path}: {error}")]
     Io {
         /// The file.

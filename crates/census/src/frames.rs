@@ -28,7 +28,6 @@ impl<'a> FlagsReader<'a> {
     /// Number of cached single entries, indexed by a hash of their frame.
     const RECENT: usize = 4096;
 
-    /// A reader of the file.
     pub fn new(file: &'a File) -> FlagsReader<'a> {
         let recent = vec![(u64::MAX, 0); FlagsReader::RECENT];
         FlagsReader { file, expected: 0..0, window: Vec::new(), window_start: 0, recent }

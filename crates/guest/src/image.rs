@@ -34,7 +34,6 @@ pub struct Image {
 /// Why a file cannot be booted as a kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// The file cannot be read.
     #[error("{}: {error}", path.display())]
     Unreadable {
         /// Path of the file.
@@ -53,7 +52,6 @@ pub enum ImageError {
         /// What the file is instead.
         found: &'static str,
     },
-    /// The image does not contain a release.
     #[error("{}: expected the image of a kernel, found one that says no release", path.display())]
     NoRelease {
         /// Path of the file.
@@ -62,7 +60,6 @@ pub enum ImageError {
 }
 
 impl Architecture {
-    /// All architectures.
     pub const ALL: [Architecture; 3] = [Architecture::X86_64, Architecture::Arm64, Architecture::Riscv64];
 
     /// The architecture that this program runs on; `None` if no kernels can be booted for it.

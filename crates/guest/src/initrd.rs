@@ -16,7 +16,6 @@ pub(crate) const JOB: &str = "job";
 /// Why the initial file system cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum InitrdError {
-    /// A file of pagelab cannot be read.
     #[error("the files of pagelab itself, which a guest begins with, cannot be read: {0}")]
     Own(#[from] io::Error),
 }

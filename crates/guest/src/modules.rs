@@ -46,7 +46,6 @@ pub enum ModulesError {
         image.display(), place.display()
     )]
     Lacks {
-        /// Path of the image.
         image: PathBuf,
         /// Name of the module.
         name: String,
@@ -62,7 +61,6 @@ pub enum ModulesError {
         image.display()
     )]
     NoPlace {
-        /// Path of the image.
         image: PathBuf,
         /// The kernel's release.
         release: String,
@@ -75,7 +73,6 @@ pub enum ModulesError {
         /// The error of the system.
         error: std::io::Error,
     },
-    /// A compressed module cannot be decompressed.
     #[error("{}: it cannot be unpacked by {program}: {what}", path.display())]
     Packed {
         /// Path of the file.

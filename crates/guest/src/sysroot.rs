@@ -34,7 +34,6 @@ pub enum SysrootError {
         /// The error of the system.
         error: std::io::Error,
     },
-    /// pagelab in it is for another architecture.
     #[error("{}: expected a program for {expected}, found one for {found}", path.display())]
     OtherArchitecture {
         /// Path of the file.

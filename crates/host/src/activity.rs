@@ -50,7 +50,6 @@ impl Activity {
     }
 }
 
-/// Reads the activity of the host.
 pub fn read(host: &Host) -> Result<Activity, HostError> {
     let vmstat = host.root.required("/proc/vmstat")?;
     let meminfo = host.root.required("/proc/meminfo")?;

@@ -95,7 +95,6 @@ pub fn list(root: &Root) -> Result<Vec<CounterFile>, HostError> {
     Ok(counters)
 }
 
-/// Reads the counters of the host.
 pub fn read(host: &Host) -> Result<Counters, HostError> {
     of(host, &host.root.required("/proc/vmstat")?)
 }

@@ -7,7 +7,6 @@ use super::absent;
 use super::read::{self, HostError};
 use super::{Host, Root};
 
-/// Reads the machine of the host.
 pub fn read(host: &Host) -> Result<Machine, HostError> {
     let root = &host.root;
     let line = |path: &str| Ok::<String, HostError>(root.required(path)?.trim().to_string());

@@ -15,7 +15,6 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 /// A snapshot of a process (proc(5), `/proc/PID/stat`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessStat {
-    /// Its PID.
     pub pid: u32,
     /// Its name (`comm`), at most 15 bytes, unescaped.
     pub name: String,

@@ -10,7 +10,6 @@ use policy::size::format_bytes;
 /// A file of the host that could not be read or parsed.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// It could not be read.
     #[error("cannot read {}: {source}; {remedy}", path.display())]
     Unreadable {
         /// The file.
@@ -20,7 +19,6 @@ pub enum HostError {
         /// How to remedy it.
         remedy: &'static str,
     },
-    /// It has unexpected content.
     #[error("{}: expected {expected}, found {found:?}; report it with the file's content", path.display())]
     Unexpected {
         /// The file.

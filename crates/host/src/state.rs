@@ -8,7 +8,6 @@ use study::machine::State;
 use super::read::{self, HostError};
 use super::{Host, reporting, settings};
 
-/// Reads the state of the host.
 pub fn read(host: &Host) -> Result<State, HostError> {
     let meminfo = host.root.required("/proc/meminfo")?;
     let buddyinfo = host.root.required("/proc/buddyinfo")?;

@@ -12,7 +12,6 @@ pub struct ToldTlb {
     pub load: bool,
     /// The page size in bytes.
     pub page_bytes: u64,
-    /// Number of entries.
     pub entries: u32,
 }
 

@@ -9,13 +9,11 @@ use super::report::Report;
 /// Why a lease could not be taken, used or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
-    /// Another process has the lease.
     #[error("the system settings are leased {holder}; try again when it is done, or end it")]
     Held {
         /// The process that has the lease.
         holder: Holder,
     },
-    /// The callback ended the waiting.
     #[error("interrupted while waiting for the system settings, leased {holder}")]
     Interrupted {
         /// The process that has the lease.
@@ -31,7 +29,6 @@ pub enum LeaseError {
         /// How to remedy it.
         remedy: String,
     },
-    /// A setting that pagelab does not change.
     #[error("{path:?} is not a setting that pagelab changes: expected a file below {allowed}")]
     NotAllowed {
         /// The requested path.
@@ -39,7 +36,6 @@ pub enum LeaseError {
         /// The directories in which settings may be.
         allowed: String,
     },
-    /// A value that no setting can have.
     #[error("{value:?} is not a value for {path}: expected one line of 1 to {most} bytes")]
     NotAValue {
         /// Path of the setting.
@@ -49,7 +45,6 @@ pub enum LeaseError {
         /// The most bytes that a value can have.
         most: usize,
     },
-    /// The setting does not exist.
     #[error("{path} does not exist; this kernel lacks it (`pagelab doctor` says what it has)")]
     Missing {
         /// Path of the setting.
@@ -66,7 +61,6 @@ pub enum LeaseError {
         /// The mount point of the file system.
         mount: &'static str,
     },
-    /// The kernel denies access to this process.
     #[error("not allowed to {operation} {path}; run as root, outside a container")]
     Denied {
         /// `read` or `write`.
@@ -74,7 +68,6 @@ pub enum LeaseError {
         /// Path of the setting.
         path: String,
     },
-    /// The kernel refuses the value.
     #[error("{path} does not take {value:?} (EINVAL); it takes: {takes}")]
     Refused {
         /// Path of the setting.
@@ -102,10 +95,8 @@ pub enum LeaseError {
         /// The value that was found.
         found: String,
     },
-    /// Any other error of the system.
     #[error("cannot {operation} {path}: {source}")]
     Io {
-        /// The operation.
         operation: &'static str,
         /// The path of the file.
         path: String,

@@ -9,7 +9,6 @@ pub struct Text<const N: usize> {
 }
 
 impl<const N: usize> Text<N> {
-    /// The empty text.
     pub const EMPTY: Text<N> = Text { length: 0, bytes: [0; N] };
 
     /// The text of `bytes`; `None` where they do not fit together with a terminating zero byte.

@@ -54,7 +54,6 @@ pub enum MissingFeature {
         /// The leaf sizes that the format has.
         has: String,
     },
-    /// The format's contiguous groups have another size.
     #[error("its contiguous groups of pages ({format}) are of {}", format_bytes(*bytes))]
     Groups {
         /// The format of the page tables.
@@ -62,7 +61,6 @@ pub enum MissingFeature {
         /// Size of a group in bytes.
         bytes: u64,
     },
-    /// The format has no contiguous groups.
     #[error("{format} on {architecture} has no contiguous pages")]
     NoGroups {
         /// The format of the page tables.

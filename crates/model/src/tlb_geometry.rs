@@ -195,10 +195,8 @@ pub enum SweepError {
     /// The trace was filtered and lacks the necessary runs.
     #[error(transparent)]
     NotExact(#[from] NotExact),
-    /// The trace has no accesses.
     #[error("the trace has no accesses; expected some: see `pagelab trace info`")]
     Nothing,
-    /// A worker thread cannot be started.
     #[error("no thread can be started: {0}; raise the limit of processes and threads (ulimit -u)")]
     NoThread(#[source] std::io::Error),
 }
@@ -231,11 +229,8 @@ impl Numbered {
 pub struct GeometryMisses {
     /// Page size in bytes.
     pub page_bytes: u64,
-    /// Number of sets.
     pub sets: u32,
-    /// Number of ways.
     pub ways: u32,
-    /// Number of misses.
     pub misses: u64,
 }
 

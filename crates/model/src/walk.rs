@@ -22,7 +22,6 @@ const STAGE2_BYTES: u64 = 1 << 36;
 /// The costs of walks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walks {
-    /// Number of walks.
     pub walks: u64,
     /// Number of entries read.
     pub references: u64,

@@ -19,7 +19,6 @@ pub enum Failure {
     /// Arguments or input are invalid, or the system does not allow the operation.
     #[error("{0}")]
     Input(String),
-    /// A command cannot be run.
     #[error("{message}")]
     Unrunnable {
         /// The error message.
@@ -38,13 +37,10 @@ pub enum Failure {
     /// The time limit ended the measurement before there was a result.
     #[error("{0}")]
     NoResult(String),
-    /// No policy could be admitted.
     #[error("{0}")]
     NothingAdmitted(String),
-    /// The checked page tables break rules.
     #[error("{0}")]
     Faults(String),
-    /// A signal stopped pagelab.
     #[error("stopped by signal {0}; what was measured until then is stored, and system settings are restored")]
     Interrupted(i32),
     /// A signal stopped a verb that stores nothing; the string says what it has left behind.

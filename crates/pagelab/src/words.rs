@@ -10,7 +10,6 @@ use study::comparison::Fragmented;
 /// An invalid command-line argument.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WordError {
-    /// The argument is not a percentage.
     #[error("expected a percentage such as 1%, found {0:?}")]
     Percent(String),
     /// The percentage is not above 0% and below 100%.
@@ -19,7 +18,6 @@ pub enum WordError {
     /// The argument is not a degree of fragmentation.
     #[error("expected 1% to 100%, with a size of blocks if it is not 2M (80%, 80%@64K), found {0:?}")]
     Fragmented(String),
-    /// The argument is not a duration.
     #[error("expected a time such as 90s, 10m or 1h, found {0:?}")]
     Duration(String),
     /// The argument is neither a duration nor `none`.

@@ -32,7 +32,6 @@ pub enum PlatformError {
     /// A pipe or a file could not be opened.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The policy is not available now.
     #[error("{0} cannot be given: {1}")]
     Unsupported(Policy, Unsupported),
     /// A signal stopped pagelab, and perhaps the command too: its answer does not count.
@@ -44,13 +43,11 @@ pub enum PlatformError {
          the foreground, or as a server with a client that drives it (--server, --ready)"
     )]
     CutShort,
-    /// Settings that have another value than before.
     #[error("not every setting could be put back: {0}")]
     NotRestored(String),
     /// A figure could not be read from the command's output.
     #[error(transparent)]
     Extract(Box<dyn Error + Send + Sync>),
-    /// The server ended before its client.
     #[error("the server ended by itself ({exit}); {}", why_a_server_ended(*exit, printed))]
     ServerDied {
         /// How the server ended.
@@ -58,7 +55,6 @@ pub enum PlatformError {
         /// The last text that it printed.
         printed: String,
     },
-    /// The server ended before it was ready.
     #[error("the server ended before it was ready")]
     ServerEnded,
     /// Memory is not fragmented, or no longer is.
@@ -76,7 +72,6 @@ pub enum PlatformError {
         /// How long it was waited for, in seconds.
         patience_s: f64,
     },
-    /// The server did not become ready.
     #[error("the server was not ready after {patience_s} s; see --ready and --ready-time")]
     NotReady {
         /// How long it was waited for, in seconds.
@@ -111,7 +106,6 @@ pub enum PlatformError {
     /// A client, a probe or a preparation could not be run.
     #[error("{program:?} could not be run: {error}")]
     Helper {
-        /// The program.
         program: OsString,
         /// The system's error.
         #[source]

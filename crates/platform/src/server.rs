@@ -45,7 +45,6 @@ pub struct Client {
 /// The result of running the client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Driven {
-    /// Its exit.
     pub exit: Exit,
     /// Its run time in seconds.
     pub wall_s: f64,

@@ -72,7 +72,6 @@ impl Session {
         self
     }
 
-    /// The host.
     pub fn host(&self) -> &Host {
         &self.host
     }

@@ -4,6 +4,7 @@
 //! platforms carry it out: the tracer with the system calls of a stopped task, and the model with its VMAs. Neither has rules of
 //! its own.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod call;

@@ -13,9 +13,7 @@ use crate::api::{self, ApiError, Id, Opaque};
 pub trait Callbacks {
     /// A vCPU begins: a thread of a program, or a processor of a machine.
     fn vcpu_begins(vcpu: c_uint);
-    /// The vCPU ends.
     fn vcpu_ends(vcpu: c_uint);
-    /// A translation block is translated.
     fn translated(block: Opaque);
     /// A system call begins: its vCPU, number and arguments. Not called for a whole machine.
     fn call_begins(vcpu: c_uint, number: i64, arguments: [u64; 6]);

@@ -123,7 +123,6 @@ pub struct Pending {
     pub kind: Option<Kind>,
     /// What the kernel accesses in it.
     pub accesses: &'static [KernelAccess],
-    /// Its arguments.
     pub arguments: [u64; 6],
     /// The size in bytes of the program's buffer, for a call in which the kernel overwrites that size with the actual length.
     pub room: u64,

@@ -27,10 +27,8 @@ enum InstallError {
     /// The arguments are invalid.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The instruction set is not supported.
     #[error("QEMU emulates {0}; expected x86_64, aarch64 or riscv64")]
     Target(String),
-    /// A file cannot be used.
     #[error("{}", path.display())]
     File {
         /// The file.
@@ -39,7 +37,6 @@ enum InstallError {
         #[source]
         error: io::Error,
     },
-    /// The header of the trace is invalid.
     #[error("{}", path.display())]
     Header {
         /// The file with the header.

@@ -15,7 +15,6 @@ use crate::reported::Reported;
 use crate::vcpu::{Current, Vcpu};
 use crate::vcpus::Vcpus;
 
-/// The state of the plugin.
 pub static PLUGIN: Plugin = Plugin::new();
 
 /// The fields are set during installation and while the process runs.

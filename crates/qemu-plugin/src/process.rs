@@ -29,14 +29,12 @@ pub fn maps() -> String {
     }
 }
 
-/// A vCPU begins.
 pub fn vcpu_begins(vcpu: c_uint) {
     PLUGIN.vcpus.while_running(vcpu, || {
         PLUGIN.state(vcpu);
     });
 }
 
-/// A vCPU ends.
 pub fn vcpu_ends(vcpu: c_uint) {
     PLUGIN.vcpus.unpark(vcpu);
     PLUGIN.vcpus.while_running(vcpu, || {

@@ -80,7 +80,6 @@ pub struct Recorder {
     path: PathBuf,
     complaints: Complaints,
     threads: AtomicUsize,
-    /// The number of the next thread.
     next_thread: AtomicU32,
     /// Idle memory for making chunks, and how many more may be allocated.
     spare: Mutex<(Vec<Work>, usize)>,

@@ -17,7 +17,6 @@ pub enum RequestError {
          program=HEX, sysroot=HEX, handed=N, execs=N or signals=N; `pagelab record` passes them"
     )]
     Argument(String),
-    /// A required argument is missing.
     #[error("the argument {0}=HEX is missing; `pagelab record` passes it")]
     Missing(&'static str),
 }
@@ -25,10 +24,8 @@ pub enum RequestError {
 /// A header for which this plugin cannot write a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum HeaderError {
-    /// It is not a header.
     #[error("no header; is pagelab of another version than the plugin?")]
     None(#[source] serde_json::Error),
-    /// It has another version of the format.
     #[error("pagelab asks for the format {0:?}; this plugin writes {SCHEMA:?}: build both anew")]
     Schema(String),
     /// It is for a program of another instruction set.

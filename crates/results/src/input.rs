@@ -17,19 +17,16 @@ pub enum Error {
     /// An error of the system.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// The path is not a regular file.
     #[error("expected a regular file, found {kind}; write its content to a file")]
     NoFile {
         /// What the path is.
         kind: &'static str,
     },
-    /// The file is larger than the limit.
     #[error("expected at most {}, found more; is it the right file?", format_bytes(*max_bytes))]
     TooLarge {
         /// The limit.
         max_bytes: u64,
     },
-    /// The file is not UTF-8 text.
     #[error("expected text in UTF-8, found other bytes from byte {offset} on")]
     NoText {
         /// First invalid byte.

@@ -24,7 +24,6 @@ use crate::{sentence, variants};
 /// Name and version of the document.
 pub const SCHEMA: &str = "pagelab.compare/1";
 
-/// The document.
 pub fn document(comparison: &Comparison) -> Value {
     let rows = rows::rows(comparison);
     let mut settings = Settings::default();

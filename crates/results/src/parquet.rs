@@ -25,7 +25,6 @@ pub enum ColumnType {
     I64,
     /// 64-bit floating-point numbers.
     F64,
-    /// Booleans.
     Bool,
     /// UTF-8 text.
     Text,

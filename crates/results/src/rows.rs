@@ -105,7 +105,6 @@ pub(crate) fn observed_metrics(comparison: &Comparison) -> Vec<Metric> {
     metrics
 }
 
-/// The baseline's label.
 pub(crate) fn baseline_label(comparison: &Comparison) -> String {
     let baseline = comparison.design.arms.get(comparison.design.baseline);
     baseline.map_or_else(|| "the baseline".to_string(), |arm| text::printable(&arm.label))
@@ -125,7 +124,6 @@ impl Row<'_> {
         }
     }
 
-    /// Median of a metric.
     pub fn median(&self, metric: &str) -> Option<f64> {
         self.analysis?.medians.get(metric).copied()
     }

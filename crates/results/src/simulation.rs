@@ -206,11 +206,8 @@ pub struct Sweep {
 pub struct TlbGeometry {
     /// Page size in bytes.
     pub page_bytes: u64,
-    /// Number of sets.
     pub sets: u32,
-    /// Number of ways.
     pub ways: u32,
-    /// Number of misses.
     pub misses: u64,
 }
 
@@ -295,9 +292,7 @@ pub struct Line {
 /// A simulated machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Its name.
     pub name: String,
-    /// The processor.
     pub processor: String,
     /// Every number and its basis.
     pub figures: Vec<MachineFigure>,
@@ -317,7 +312,6 @@ pub struct MachineFigure {
 /// The basis of a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Provenance {
-    /// A source.
     Source(String),
     /// It is assumed, for this reason.
     Assumed(String),

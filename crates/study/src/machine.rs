@@ -17,9 +17,7 @@ pub struct Machine {
     pub arch: String,
     /// The kernel's release and version.
     pub kernel: String,
-    /// The kernel's command line.
     pub kernel_command_line: String,
-    /// Id of this boot.
     pub boot_id: String,
     /// Tells hosts apart over their boots: a hash of the installation's id (machine-id(5)). Absent where
     /// there is none.
@@ -65,7 +63,6 @@ pub enum Execution {
         /// contain it.
         host_leaf: Option<PageSize>,
     },
-    /// An emulator.
     Emulated,
 }
 

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 pub enum Unit {
     /// Seconds.
     Seconds,
-    /// Bytes.
     Bytes,
     /// A number of events.
     Count,

@@ -88,7 +88,6 @@ pub enum DesignError {
     Baseline {
         /// The given index.
         baseline: usize,
-        /// The number of arms.
         arms: usize,
     },
     /// The primary metric is not one of the metrics.
@@ -107,7 +106,6 @@ pub enum DesignError {
         /// The maximum.
         max: u32,
     },
-    /// A value is out of its range.
     #[error("expected {name} to be {expected}, found {found}")]
     Range {
         /// Name of the value.

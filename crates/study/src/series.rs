@@ -53,7 +53,6 @@ pub struct Column {
 /// A series with its values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Filled {
-    /// Its name.
     pub name: String,
     /// Source of the arithmetic.
     pub source: String,

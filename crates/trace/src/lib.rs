@@ -38,6 +38,7 @@
 //! Pure: the caller passes readers and writers in; this crate opens no file and reads no clock.
 //! docs/reference/formats/trace.md describes the bytes.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod access;

@@ -10,10 +10,8 @@ use std::path::{Path, PathBuf};
 /// Why a file cannot be executed. Each message suggests a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It is a directory.
     #[error("it is a directory; name a program in it")]
     Directory,
-    /// No user may execute it.
     #[error("it has no execute permission; chmod +x it, or name its interpreter before it")]
     NoPermission,
     /// The user may not enter a directory on the path.

@@ -10,7 +10,6 @@ pub struct Layout {
     pub words: usize,
     /// The six arguments.
     pub arguments: [usize; 6],
-    /// The result.
     pub result: usize,
     /// The call number, if it can be changed at the entry stop; `None` if that requires `NT_ARM_SYSTEM_CALL`.
     pub number_at_entry: Option<usize>,
@@ -99,7 +98,6 @@ pub struct Registers {
 }
 
 impl Registers {
-    /// All registers zero.
     pub const ZERO: Registers = Registers { words: [0; MAX_WORDS] };
 
     /// The six arguments.

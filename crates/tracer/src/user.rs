@@ -68,7 +68,6 @@ pub fn gains_no_privilege(user: Option<&User>) -> bool {
 /// Why a user could not be looked up.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
-    /// The user database gave no usable answer.
     #[error("looking up the user {user:?}: {problem}")]
     Unanswered {
         /// Name or id of the user.
@@ -76,13 +75,10 @@ pub enum UserError {
         /// The error or the unexpected answer.
         problem: String,
     },
-    /// No user has that name.
     #[error("there is no user {0:?}; `getent passwd` lists those that there are")]
     Unknown(String),
-    /// SUDO_UID is not a user id.
     #[error("SUDO_UID: expected a user id, found {0:?}")]
     NoId(String),
-    /// No user has that id.
     #[error("there is no user {0} in the user database; name one with --user")]
     UnknownId(u32),
 }

@@ -72,9 +72,7 @@ pub enum Advice {
 /// How memory is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
-    /// A load.
     Load,
-    /// A store.
     Store,
     /// One instruction that loads and stores.
     Add,

@@ -23,7 +23,6 @@ pub enum Wanted {
 /// Options of a soak: the tests, several times.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Soak {
-    /// The number of runs.
     pub runs: u32,
     /// Whether other threads keep the processors busy meanwhile.
     pub load: bool,

@@ -36,7 +36,6 @@ impl Outcome {
 }
 
 impl Output {
-    /// Reads a line.
     pub fn read(&mut self, line: &str) {
         if let Some(program) = program(line) {
             self.end_program();

@@ -19,7 +19,6 @@ pub struct Case {
     pub failure: Option<String>,
 }
 
-/// The cases of a report.
 pub fn cases(report: &str) -> Vec<Case> {
     report.split("<testcase ").skip(1).map(case).collect()
 }

@@ -60,7 +60,6 @@ impl Tree {
         Ok(Tree { files, others })
     }
 
-    /// The Rust files below a directory.
     pub fn rust_below<'a>(&'a self, directory: &'a str) -> impl Iterator<Item = &'a File> {
         self.files.iter().filter(move |file| file.is_rust() && file.path.starts_with(directory))
     }

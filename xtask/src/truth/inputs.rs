@@ -18,7 +18,6 @@ pub enum Content {
     Templates(u32),
     /// Rows of a table in SQL.
     Sql(u32),
-    /// This text.
     Text(String),
 }
 

@@ -14,11 +14,8 @@ const LIST: &str = include_str!("reasons.toml");
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reason {
-    /// The program.
     pub program: String,
-    /// The policies.
     pub policies: Vec<String>,
-    /// The figures.
     pub figures: Vec<Figure>,
     /// The reason.
     pub because: String,

@@ -29,7 +29,6 @@ pub type CapturedFile = (String, Content);
 pub struct Content(Vec<u8>);
 
 impl Content {
-    /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

@@ -26,7 +26,6 @@ pub enum InspectError {
     Zombie {
         /// PID of the process.
         pid: u32,
-        /// Its name.
         name: String,
         /// PID of its parent.
         parent: u32,
@@ -35,12 +34,7 @@ pub enum InspectError {
     #[error(
         "{pid} ({name}) is a thread of the kernel, which has no memory of its own (pagelab direct-map status shows its map)"
     )]
-    KernelThread {
-        /// Its PID.
-        pid: u32,
-        /// Its name.
-        name: String,
-    },
+    KernelThread { pid: u32, name: String },
     /// The capture does not contain the process.
     #[error(
         "there is no process {pid} in the capture {root:?}: expected a directory proc/{pid} with maps, smaps and stat"
@@ -65,13 +59,11 @@ pub enum InspectError {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// There is no such control group.
     #[error("{path:?} is no control group: expected a directory below /sys/fs/cgroup with a file cgroup.procs")]
     NoSuchGroup {
         /// The path as given.
         path: PathBuf,
     },
-    /// A control group could not be read.
     #[error("{path:?}: {error}")]
     Group {
         /// Its directory.

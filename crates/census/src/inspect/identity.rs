@@ -10,11 +10,9 @@ use crate::CensusError;
 /// The facts about a process in `/proc/PID/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its PID.
     pub pid: u32,
     /// Its name (`comm`).
     pub name: String,
-    /// Number of threads.
     pub threads: u64,
     /// Its start time in clock ticks since boot.
     pub started_ticks: u64,

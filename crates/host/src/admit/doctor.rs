@@ -21,7 +21,6 @@ const PAGEMAP_SCAN: KernelVersion = KernelVersion(6, 7);
 /// A policy, and whether it is available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoctorLine {
-    /// The policy.
     pub policy: Policy,
     /// What it needs and this host lacks; `None` where the policy is available.
     pub needs: Option<String>,
@@ -47,7 +46,6 @@ pub enum Standing {
 pub struct Fact {
     /// What the fact is about.
     pub name: &'static str,
-    /// Its value.
     pub value: String,
     /// What it means here, and what can be done about it.
     pub meaning: String,

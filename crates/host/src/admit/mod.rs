@@ -32,7 +32,6 @@ const POPULATE_WRITE: KernelVersion = KernelVersion(5, 14);
 pub struct Setting {
     /// Path of the file.
     pub path: String,
-    /// The value.
     pub value: String,
 }
 

@@ -27,7 +27,6 @@ pub struct Terms {
 }
 
 impl Privilege {
-    /// The privilege of this process.
     pub fn of_this_process() -> Privilege {
         if nix::unistd::geteuid().is_root() { Privilege::Root } else { Privilege::User }
     }

@@ -7,7 +7,6 @@ use crate::{Host, HostError};
 /// How often leaves of one level were split and collapsed since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changes {
-    /// Size of the leaf.
     pub leaf: PageSize,
     /// `direct_map_levelN_splits` of /proc/vmstat; absent where the kernel does not count them.
     pub splits: Option<u64>,

@@ -21,7 +21,6 @@ pub struct KernelConfig {
 }
 
 impl KernelConfig {
-    /// Reads the configuration of a host.
     pub fn read(host: &Host) -> KernelConfig {
         let release = host.root().required("/proc/sys/kernel/osrelease");
         let mut problem = release.as_ref().err().map(ToString::to_string);

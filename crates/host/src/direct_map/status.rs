@@ -19,7 +19,6 @@ pub struct Status {
     pub standings: Vec<(PageSize, Standing)>,
     /// What pagelab did to the direct map of this boot.
     pub marker: Result<Option<Marker>, MarkerError>,
-    /// The kernel's command line.
     pub kernel_command_line: String,
     /// Identifies the boot.
     pub boot_id: String,

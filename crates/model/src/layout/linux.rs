@@ -54,7 +54,6 @@ pub(crate) struct Home {
     pub huge_bytes: Option<u64>,
     /// The address of position-independent programs.
     pub program: u64,
-    /// The end of the stack.
     pub stack_end: u64,
     /// Size of the vdso and its data in bytes.
     pub vdso_bytes: u64,

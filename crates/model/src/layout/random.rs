@@ -18,7 +18,6 @@ const HEAP_PAGES: u64 = (1 << 30) / PAGE;
 pub struct Bits {
     /// For mappings and programs (`vm.mmap_rnd_bits`).
     mappings: u32,
-    /// For the stack.
     stack: u32,
 }
 
@@ -51,7 +50,6 @@ pub(super) struct Places {
     pub program: u64,
     /// The end of mappings.
     pub mmap_base: u64,
-    /// The end of the stack.
     pub stack_end: u64,
     /// Distance from the end of the program to its heap.
     pub heap_gap_bytes: u64,

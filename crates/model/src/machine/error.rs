@@ -36,7 +36,6 @@ pub enum MachineError {
         /// The schema that this version reads.
         expected: &'static str,
     },
-    /// A value that no processor can have.
     #[error("{file}: {key}: found {found}; expected {expected}")]
     Value {
         /// The name of the file.

@@ -18,7 +18,6 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// All architectures.
     pub const ALL: [Architecture; 3] = [Architecture::X86_64, Architecture::Arm64, Architecture::RiscV64];
 
     /// Its name in traces and kernels.
@@ -138,9 +137,7 @@ pub enum Provenance {
 pub enum Serves {
     /// Instruction fetches.
     Fetch,
-    /// Loads.
     Load,
-    /// Stores.
     Store,
 }
 
@@ -306,7 +303,6 @@ pub struct WalkerShape {
 /// The second stage of translation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage2 {
-    /// The format of its tables.
     pub format: TableFormat,
     /// The page size with which it maps guest memory.
     pub page: PageSize,

@@ -19,7 +19,6 @@ pub enum ReplayError {
         "the trace has virtual addresses of a program, which the direct map does not translate; record a machine (`pagelab record --system`)"
     )]
     Program,
-    /// The trace has no accesses.
     #[error("the trace has no accesses; expected some: see `pagelab trace info`")]
     Nothing,
     /// A random layout was requested, but the trace's addresses cannot be moved.
@@ -48,17 +47,13 @@ pub enum ReplayError {
         /// Its value according to the first process's trace or to the file name.
         expected: String,
     },
-    /// A simulation thread cannot be started.
     #[error("no thread can be started: {0}; raise the limit of processes and threads (ulimit -u)")]
     NoThread(#[source] std::io::Error),
     /// A process with a trace is forked a second time.
     #[error(
         "process {process} is forked a second time, and its trace can be that of one process only; remove the file, or record again"
     )]
-    Again {
-        /// The number of the process.
-        process: u32,
-    },
+    Again { process: u32 },
     /// The chain of waiting processes, each of which forked the next, is too long.
     #[error("more than {most} processes wait for one that each of them forked; no such chain can be simulated")]
     Deep {

@@ -31,7 +31,6 @@ pub struct Misses {
 pub struct SizeMisses {
     /// Size of the leaf, or of its contiguous group, in bytes.
     pub page_bytes: u64,
-    /// Number of misses.
     pub misses: u64,
 }
 
@@ -112,7 +111,6 @@ pub struct Outcome {
     pub kernel_cycles: Option<KernelCycles>,
     /// Number of walks that the machine can do at the same time.
     pub walkers: u32,
-    /// Number of all faults.
     pub faults: u64,
     /// Mapped memory at the end, in bytes.
     pub resident_bytes: u64,

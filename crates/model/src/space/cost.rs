@@ -99,7 +99,6 @@ impl Costs {
         self.anonymous_faults + self.zero_faults + self.file_faults + self.write_faults
     }
 
-    /// The fault counts.
     pub(super) fn fault_counts(&self) -> [u64; 5] {
         [self.anonymous_faults, self.zero_faults, self.file_faults, self.write_faults, self.swap_faults]
     }

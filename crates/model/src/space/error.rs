@@ -16,7 +16,6 @@ pub enum SpaceError {
         /// Base page size in bytes.
         base_bytes: u64,
     },
-    /// The page tables cannot translate an address.
     #[error("{}", with_remedy(.0))]
     Tables(#[from] Error),
 }

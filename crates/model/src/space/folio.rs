@@ -55,7 +55,6 @@ pub struct MappedFolio {
 /// The position at which a process maps a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The number of the process.
     pub process: u32,
     /// The input address of the folio's beginning, even if that part is not mapped.
     pub va: u64,

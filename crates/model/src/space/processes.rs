@@ -7,13 +7,10 @@ use paging::{Census, Error, Format, InputAddress};
 use super::cost::Costs;
 use super::process::{LeafRules, Process};
 
-/// All processes.
 pub(super) struct Processes<F: Format> {
-    /// The running process.
     pub(super) running: Process<F>,
     /// The number of the running process.
     pub(super) number: u32,
-    /// All other processes, by number.
     pub(super) others: BTreeMap<u32, Process<F>>,
     /// Number of processes so far.
     count: u32,

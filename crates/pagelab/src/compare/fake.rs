@@ -99,15 +99,12 @@ pub enum FakeError {
     /// The file describes neither the arm nor `default`.
     #[error("the file has no arm {0:?}")]
     Arm(String),
-    /// A list of figures is empty.
     #[error("the arm {arm:?} has no figure of {metric}")]
     Empty {
         /// The label of the arm.
         arm: String,
-        /// The metric.
         metric: String,
     },
-    /// The arm's `fails` message from the file.
     #[error("{0}")]
     Fails(String),
 }

@@ -18,7 +18,6 @@ pub struct MetricPattern {
 /// A pattern is invalid, or it matched no figure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// The argument has no `=`.
     #[error("expected NAME=REGEX, NAME:higher=REGEX or NAME:lower=REGEX, found {0:?}")]
     Syntax(String),
     /// The name clashes with one of pagelab's own metrics, or has other characters than letters, digits and _.
@@ -27,13 +26,11 @@ pub enum PatternError {
     /// The name does not imply whether higher or lower is better.
     #[error("say whether more or less {0} is better: {0}:higher=REGEX or {0}:lower=REGEX")]
     Direction(String),
-    /// The regular expression is invalid.
     #[error("{0}")]
     Regex(String),
     /// The regular expression does not have exactly one capture group.
     #[error("the regular expression {0:?} needs exactly one capture group ( ), around the figure; it has {1}")]
     Groups(String, usize),
-    /// The output has no match.
     #[error("--metric {name}: nothing that the command printed matches {regex:?}; it printed {printed}")]
     NoMatch {
         /// The metric's name.
@@ -58,7 +55,6 @@ const HIGHER: [&str; 9] = ["rps", "qps", "tps", "ops", "per_s", "throughput", "b
 const LOWER: [&str; 8] = ["_s", "_ms", "_us", "_ns", "latency", "time", "_bytes", "faults"];
 
 impl MetricPattern {
-    /// The metric.
     pub fn metric(&self) -> Metric {
         Metric::new(&self.name, Unit::Custom, self.direction)
     }

@@ -9,7 +9,6 @@ use crate::failure::{Failure, error_chain, report};
 
 /// Where a comparison is stored.
 pub struct Kept<'a> {
-    /// The store.
     pub store: &'a Store,
     /// Its row of a study, if it is one.
     pub of: Option<OfStudy>,

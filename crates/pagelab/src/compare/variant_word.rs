@@ -15,13 +15,10 @@ const ARGUMENTS: &str = "{args}";
 /// A malformed description of a variant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VariantError {
-    /// The name is missing.
     #[error("expected NAME, or NAME=COMMAND with a command line as for a shell, found {0:?}")]
     Word(String),
-    /// The command is missing.
     #[error("expected a command after the variables; {{}} is replaced by the given command, found {0:?}")]
     NoCommand(String),
-    /// The argument is not `NAME=VALUE`.
     #[error("expected NAME=VALUE, found {0:?}")]
     Named(String),
     /// The value cannot be parsed.

@@ -56,7 +56,6 @@ pub struct Limits {
 /// Why no guest can be started.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulatorError {
-    /// QEMU cannot be run.
     #[error("a guest is run by {program}, which cannot be run: {error}; install it (Debian: {package})")]
     NotRun {
         /// The name of QEMU's program.

@@ -19,7 +19,6 @@ pub struct Job {
     pub user: Option<String>,
     /// The seed for the order of trials.
     pub seed: u64,
-    /// The path of this program.
     pub program: PathBuf,
 }
 

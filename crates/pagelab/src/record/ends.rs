@@ -23,7 +23,6 @@ pub struct Ended<'a> {
     pub output: &'a Path,
     /// The PID of the first process.
     pub process: u32,
-    /// Its exit status.
     pub status: ExitStatus,
     /// Whether everything recorded was written.
     pub is_written: bool,
@@ -154,7 +153,6 @@ struct Traced {
 }
 
 impl Traced {
-    /// The trace of the first process.
     fn first(path: &Path, process: u32) -> Traced {
         Traced {
             path: path.to_owned(),

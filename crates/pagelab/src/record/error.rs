@@ -11,7 +11,6 @@ pub enum RecordError {
     /// The command does not exist, or may not be executed.
     #[error("{0}")]
     Command(#[from] tracer::LaunchError),
-    /// A file cannot be read.
     #[error("{}: cannot be read: {error}", path.display())]
     Unreadable {
         /// The file.
@@ -73,7 +72,6 @@ pub enum RecordError {
         #[source]
         error: io::Error,
     },
-    /// QEMU user emulation is not installed.
     #[error("{program} is not installed, and {path} needs it; install it: apt-get install qemu-user", path = path.display())]
     NoEmulator {
         /// The name of QEMU's program.
@@ -86,7 +84,6 @@ pub enum RecordError {
     StrangeEmulator {
         /// The path of QEMU's program.
         program: PathBuf,
-        /// The option.
         option: &'static str,
         /// The error, or the unexpected output.
         problem: String,
@@ -125,10 +122,8 @@ pub enum RecordError {
         /// The searched paths.
         looked: Vec<PathBuf>,
     },
-    /// The output file cannot be written.
     #[error("-o: {0}")]
     Output(#[from] results::output::Error),
-    /// The --sysroot directory does not exist.
     #[error("{}: no directory; --sysroot expects the root of a system for {architecture}", path.display())]
     NoSysroot {
         /// The path given to --sysroot.

@@ -94,7 +94,6 @@ impl Emulator {
         }
     }
 
-    /// The emulator at this path.
     pub fn at(path: PathBuf) -> Result<Emulator, RecordError> {
         let said = said(&path, "--version")?;
         let line = said.lines().next().unwrap_or_default();

@@ -40,7 +40,6 @@ impl QmpListener {
         self.directory.path().join(name)
     }
 
-    /// The path of the socket.
     pub fn socket(&self) -> PathBuf {
         self.file("monitor")
     }

@@ -66,10 +66,8 @@ enum LinuxError {
     /// The file is not TOML, or has unknown keys or values of the wrong type.
     #[error("{0}; `pagelab list linux` shows every key")]
     Syntax(#[from] TomlError),
-    /// The file has another schema.
     #[error("schema: found {found:?}, expected {SCHEMA:?}")]
     Schema { found: String },
-    /// A value is out of range.
     #[error("{key}: found {found}, expected {expected}")]
     Value { key: &'static str, found: String, expected: &'static str },
     #[error("mthp.also_enabled: {0}")]

@@ -184,7 +184,6 @@ fn say_conflict(from: &Store, into: &Store, Simulation { of, machine, policy, ..
     ));
 }
 
-/// Loads the comparisons of a study.
 fn loaded(into: &Store, study: &str) -> Result<Vec<(OfStudy, Comparison)>, Failure> {
     let all = into.comparisons_of(study).map_err(Failure::input)?.into_iter();
     all.map(|(of, id)| Ok((of, into.load(id).map_err(Failure::input)?))).collect()

@@ -20,7 +20,6 @@ use crate::failure::Failure;
 
 /// A workload on the host.
 pub struct HostRow<'a> {
-    /// The workload.
     pub workload: &'a Workload,
     /// The arguments of `compare`, or why this host cannot run it.
     pub lowered: Result<Lowered, String>,

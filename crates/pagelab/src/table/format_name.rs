@@ -30,7 +30,6 @@ pub enum FormatError {
     Option(#[from] NameError),
 }
 
-/// Parses the name of a format.
 pub fn parse_format(text: &str) -> Result<FormatName, FormatError> {
     let name = text.to_ascii_lowercase();
     match text.parse::<Named>() {

@@ -5,13 +5,11 @@ use policy::size::parse_bytes;
 /// The text is not an accepted number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberError {
-    /// The text is not a number.
     #[error("expected a number such as 0x40000000, 4096 or 2M, found {0:?}")]
     Syntax(String),
     /// The text has hexadecimal digits without `0x`, where decimal is possible, too.
     #[error("expected a number such as 0x40000000, 4096 or 2M, found {0:?}; hexadecimal begins with 0x")]
     BareHexadecimal(String),
-    /// The text is not an entry.
     #[error("expected an entry in hexadecimal, such as 0x8000000012345067 or 12345067, found {0:?}")]
     NotHexadecimal(String),
     /// The number does not fit in 64 bits.

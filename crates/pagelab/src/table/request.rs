@@ -28,13 +28,10 @@ pub enum RequestError {
     /// The text does not have three or four parts.
     #[error("expected VA:PA:SIZE or VA:PA:SIZE:PERM, found {0} parts between colons")]
     Parts(usize),
-    /// One of the three numbers is invalid.
     #[error("{0}: {1}")]
     Number(&'static str, NumberError),
-    /// The permission letter is unknown.
     #[error("there is no permission {0:?}; expected letters of rwxugboc")]
     Letter(char),
-    /// The option after a comma is unknown.
     #[error("expected m=INDEX or k=KEY after the letters, found {0:?}")]
     Option(String),
 }

@@ -23,7 +23,6 @@ use super::splitting::{BeginError, LIMITED_HELD_BYTES, Splitting};
 /// The result of a demotion.
 #[derive(Debug)]
 pub struct Demotion {
-    /// The leaves before.
     pub before: Leaves,
     /// The leaves afterwards; absent where they can no longer be read, which a warning reports.
     pub after: Option<Leaves>,
@@ -51,7 +50,6 @@ pub struct Demotion {
 /// Why nothing was demoted.
 #[derive(Debug, thiserror::Error)]
 pub enum DemotionError {
-    /// It is not possible in this boot.
     #[error("{0}")]
     Unsupported(Unsupported),
     /// Secret memory is not available.

@@ -49,8 +49,5 @@ pub enum Stopped {
         reason: String,
     },
     /// A signal arrived.
-    Interrupted {
-        /// The signal number.
-        signal: i32,
-    },
+    Interrupted { signal: i32 },
 }

@@ -25,7 +25,6 @@ pub enum MarkError {
     /// The root directory for the marker cannot be opened.
     #[error(transparent)]
     Root(#[from] HostError),
-    /// The marker cannot be written.
     #[error("cannot write the mark of demotions {}: {source}; {remedy}", path.display())]
     Unwritable {
         /// The path of the marker.

@@ -62,10 +62,8 @@ pub enum SecretError {
         /// The limit of locked memory in bytes, which also counts memory of the user's other processes; absent: no limit.
         limit_bytes: Option<u64>,
     },
-    /// Frame numbers are not visible.
     #[error("/proc/self/pagemap hides frame numbers: run as root with CAP_SYS_ADMIN")]
     Hidden,
-    /// Another error.
     #[error("cannot {what} secret memory: {source}")]
     Failed {
         /// The operation that failed.

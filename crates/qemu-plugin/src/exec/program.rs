@@ -19,7 +19,6 @@ use crate::request::Follow;
 /// Why a program runs outside the emulation.
 #[derive(Debug, thiserror::Error)]
 pub enum Why {
-    /// It is for another instruction set.
     #[error("for {program}, and {target} is emulated")]
     Architecture {
         /// The program's instruction set.
@@ -30,7 +29,6 @@ pub enum Why {
     /// It is for a machine that is not emulated; the text describes the machine.
     #[error("{0}")]
     Foreign(String),
-    /// It is executable but not readable.
     #[error("its file may not be read")]
     Unreadable,
     /// It is setuid, setgid or has capabilities; under emulation it would not gain privileges.
@@ -39,13 +37,11 @@ pub enum Why {
     /// It is an open file without a name, whose descriptor is closed by execve.
     #[error("its file has no name and is closed by exec")]
     Nameless,
-    /// Its type cannot be read.
     #[error("its path, arguments or environment could not be read")]
     Unknown,
     /// A signal arrived that the program must get first; it repeats the call afterwards.
     #[error("a signal arrived before it")]
     Signal,
-    /// Its trace cannot be made.
     #[error("its trace {} cannot be made: {error}", path.display())]
     Trace {
         /// The trace file.
@@ -54,7 +50,6 @@ pub enum Why {
         #[source]
         error: io::Error,
     },
-    /// QEMU cannot be executed.
     #[error("{} cannot be executed: {error}", path.display())]
     Emulator {
         /// QEMU's executable.

@@ -44,7 +44,6 @@ impl Owned {
         }
     }
 
-    /// Removes a range.
     pub fn remove(&mut self, range: Range<u64>) {
         let touched: Vec<_> = self.overlapping(&range).collect();
         for old in touched {

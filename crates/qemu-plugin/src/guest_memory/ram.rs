@@ -35,10 +35,8 @@ pub enum RamError {
         #[source]
         error: io::Error,
     },
-    /// It is not JSON.
     #[error("where the memory is, as `pagelab record` tells it")]
     Json(#[source] serde_json::Error),
-    /// A range lacks a key.
     #[error("where the memory is: no {key:?} in {stretch}")]
     Missing {
         /// The missing key.

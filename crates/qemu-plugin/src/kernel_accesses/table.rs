@@ -11,7 +11,6 @@ pub enum KernelAccess {
     Range {
         /// Index of the argument that points to it.
         pointer: usize,
-        /// Its length.
         length: Length,
         /// Whether it is written.
         store: bool,

@@ -11,7 +11,6 @@ use super::{HostOf, Report, conclude, counted, differences, provenance};
 /// Name and version of the document.
 pub const SCHEMA: &str = "pagelab.study-report/1";
 
-/// The document.
 pub fn document(report: &Report<'_>) -> Value {
     let definition = report.definition;
     json!({

@@ -42,13 +42,11 @@ pub enum Why {
     /// A file with other hard links that would have to be changed in place.
     #[error("it has other names (hard links), under which the file would be overwritten too; name another file")]
     ManyNames,
-    /// Something that is not a file.
     #[error("it is {kind}; name a file")]
     NoFile {
         /// What it is.
         kind: &'static str,
     },
-    /// The file system is full.
     #[error("no space left; free some space, or name a file elsewhere ({0}). What was there before is unchanged")]
     Full(#[source] io::Error),
     /// No permission to create a file in the directory.
@@ -56,13 +54,11 @@ pub enum Why {
         "a new file cannot be made in {}: {error}; name a file in a directory that you may write", directory.display()
     )]
     Replacement {
-        /// The directory.
         directory: PathBuf,
         /// The error of the system.
         #[source]
         error: io::Error,
     },
-    /// Any other error of the system.
     #[error("{0}; name another file")]
     System(#[source] io::Error),
 }

@@ -46,7 +46,6 @@ fn sticky() -> TempDir {
     directory
 }
 
-/// The names in a directory.
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     let mut names: Vec<String> =

@@ -11,7 +11,6 @@ pub enum Error {
         "the symbolic link {link} belongs to user {owner}, and links of other users are not followed; name the file that it leads to"
     )]
     ForeignLink {
-        /// The link.
         link: PathBuf,
         /// User id of the owner.
         owner: u32,
@@ -20,11 +19,7 @@ pub enum Error {
     #[error(
         "another user may have put the symbolic link {link} there (its directory or one above is theirs, or it has a second name), and root does not follow it; name the file that it leads to"
     )]
-    MovableLink {
-        /// The link.
-        link: PathBuf,
-    },
-    /// A loop of links.
+    MovableLink { link: PathBuf },
     #[error("{link} leads through more than 40 symbolic links")]
     Loop {
         /// The last link followed.
@@ -34,17 +29,12 @@ pub enum Error {
     #[error(
         "there is no directory {directory} (No such file or directory); make it with mkdir -p, or name another one"
     )]
-    NoDirectory {
-        /// The directory.
-        directory: PathBuf,
-    },
-    /// The path names a directory.
+    NoDirectory { directory: PathBuf },
     #[error("it is a directory; name a file in it")]
     Directory,
     /// A directory for private files belongs to another user.
     #[error("{directory} belongs to user {owner}; name a directory of your own, or one that is not there yet")]
     ForeignDirectory {
-        /// The directory.
         directory: PathBuf,
         /// User id of the owner.
         owner: u32,
@@ -53,11 +43,7 @@ pub enum Error {
     #[error(
         "another user can change what is at {directory}; as root, name a directory that only root can change, by the option or the variable (TMPDIR, XDG_CACHE_HOME) that names this one"
     )]
-    Unsheltered {
-        /// The directory.
-        directory: PathBuf,
-    },
-    /// A system call failed.
+    Unsheltered { directory: PathBuf },
     #[error("{part}: {source}")]
     System {
         /// The path component concerned.

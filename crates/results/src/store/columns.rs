@@ -5,7 +5,6 @@ use rusqlite::{Params, Row, Transaction};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Result of reading.
 pub(super) type Read<T> = rusqlite::Result<T>;
 
 /// All rows of a query.

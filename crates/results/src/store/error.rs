@@ -31,7 +31,6 @@ pub enum Error {
         /// The error of the path.
         why: place::Error,
     },
-    /// The file cannot be opened at all.
     #[error("cannot open the store {path}: {reason}; name another file with --store FILE")]
     Unopenable {
         /// Path of the store.
@@ -141,7 +140,6 @@ pub enum Error {
         /// Seconds waited.
         waited_s: f64,
     },
-    /// The comparison does not exist.
     #[error("the store {path} has no comparison {id}")]
     NoSuchComparison {
         /// Path of the store.
@@ -159,7 +157,6 @@ pub enum Error {
         /// The process that runs it.
         by: String,
     },
-    /// The trial is already stored.
     #[error("the store {path} already has attempt {attempt} of arm {arm} in block {block} of comparison {comparison}")]
     Duplicate {
         /// Path of the store.
@@ -168,25 +165,19 @@ pub enum Error {
         comparison: i64,
         /// Index of the arm.
         arm: usize,
-        /// Number of the block.
         block: u32,
-        /// Number of the attempt.
         attempt: u32,
     },
-    /// A figure that cannot be stored.
     #[error("cannot store {what}: {value} is not a number that the store can hold; nothing of this trial was stored")]
     Unstorable {
         /// Name of the figure.
         what: String,
-        /// Its value.
         value: String,
     },
-    /// Any other error of SQLite.
     #[error("the store {path}: {source}")]
     Sqlite {
         /// Path of the store.
         path: PathBuf,
-        /// The error of SQLite.
         source: rusqlite::Error,
     },
 }

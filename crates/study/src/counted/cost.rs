@@ -31,7 +31,6 @@ pub enum Basis {
 /// for memory or other processors).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cost {
-    /// The event.
     pub event: String,
     /// Instructions per event.
     pub instructions: Range,

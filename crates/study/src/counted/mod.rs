@@ -46,7 +46,6 @@ pub struct Case {
     pub backing: String,
     /// The translation granule.
     pub granule: String,
-    /// The variant.
     pub variant: String,
     /// Page table entries visited in total.
     pub visits: u64,

@@ -12,7 +12,6 @@ pub struct Figure {
     pub phase: String,
     /// What maps the memory, as in [`Case::backing`](super::Case::backing).
     pub backing: String,
-    /// The variant.
     pub variant: String,
     /// Whether the source counts instructions only, as on a software model.
     pub is_of_instructions: bool,

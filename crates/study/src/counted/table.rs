@@ -14,7 +14,6 @@ pub struct Row {
     pub backing: String,
     /// The translation granule.
     pub granule: String,
-    /// The variant.
     pub variant: String,
     /// Page table entries visited.
     pub visits: u64,

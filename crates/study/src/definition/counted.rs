@@ -55,10 +55,8 @@ pub(super) struct WireSaving {
 /// An error in `[counted]`, or in a published figure of counted work.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CountedError {
-    /// Invalid size.
     #[error("bytes: {0}")]
     Bytes(SizeError),
-    /// Invalid range.
     #[error("cost of {event:?}: expected two numbers from 0 on, the lower one first, found {low} and {high}")]
     Range {
         /// The event, or `instruction`.
@@ -68,7 +66,6 @@ pub enum CountedError {
         /// Upper bound.
         high: f64,
     },
-    /// A cost without a source.
     #[error("cost of {event:?}: source: expected the source of the cost, or why it is assumed")]
     Source {
         /// The event, or `instruction`.

@@ -53,11 +53,9 @@ pub enum DefinitionError {
     TooManyTrials {
         /// The limit.
         max: u64,
-        /// The number of trials.
         trials: u128,
         /// Workloads with their axes and variants.
         rows: u128,
-        /// Number of policies.
         policies: u128,
         /// Trials of each row under each policy.
         runs: u128,
@@ -71,7 +69,6 @@ pub enum DefinitionError {
         /// The limit.
         max_bytes: usize,
     },
-    /// More entries than a study may have.
     #[error("{key}: expected at most {max}, found {found}")]
     TooMany {
         /// Key of the list.
@@ -115,7 +112,6 @@ pub enum DefinitionError {
         /// A guest whose clock does not.
         other: String,
     },
-    /// Two baseline boots.
     #[error("boots: {one} and {other} have baseline = true; expected one boot that has it")]
     Baselines {
         /// The first.
@@ -128,12 +124,10 @@ pub enum DefinitionError {
         "boots: {guest} is a guest and {host} a boot of the host, which cannot be compared; make all of them guests, or none"
     )]
     GuestAndHost {
-        /// A guest.
         guest: String,
         /// A boot of the host.
         host: String,
     },
-    /// A duplicate name.
     #[error("{key}: {name:?} is there twice")]
     Twice {
         /// Key of the list.
@@ -141,7 +135,6 @@ pub enum DefinitionError {
         /// The duplicate name.
         name: String,
     },
-    /// A reference to an unknown name.
     #[error("{key}: there is no {name:?}; there are {known}")]
     Unknown {
         /// Key that contains the reference.
@@ -151,7 +144,6 @@ pub enum DefinitionError {
         /// The known names.
         known: String,
     },
-    /// Two names for one policy.
     #[error("policies: {one:?} and {other:?} are the same policy; name it once")]
     SamePolicy {
         /// The first name.
@@ -180,7 +172,6 @@ pub enum DefinitionError {
         /// The metrics of the workload.
         known: String,
     },
-    /// Variants that cannot be compared.
     #[error("workload {workload:?}: variants: {what}")]
     Variants {
         /// Name of the workload.
@@ -225,7 +216,6 @@ pub enum DefinitionError {
     Placeholder {
         /// Name of the workload.
         workload: String,
-        /// The error of the placeholder.
         error: PlaceholderError,
     },
     /// An input with a placeholder that cannot be filled in.
@@ -233,7 +223,6 @@ pub enum DefinitionError {
     InputPlaceholder {
         /// Name of the input.
         input: String,
-        /// The error of the placeholder.
         error: PlaceholderError,
     },
     /// An input whose output is not a plain file name.
@@ -244,13 +233,11 @@ pub enum DefinitionError {
         /// What was found.
         found: String,
     },
-    /// An input without a command.
     #[error("input {input:?}: expected a command that makes it")]
     NothingMakes {
         /// Name of the input.
         input: String,
     },
-    /// An invalid published change.
     #[error("published.change: expected a signed percentage such as -33.1% or +250%, found {found:?}")]
     Change {
         /// What was found.
@@ -282,7 +269,6 @@ pub enum DefinitionError {
         /// Name of the workload.
         name: String,
     },
-    /// An invalid series.
     #[error("series {series:?}: {what}")]
     Series {
         /// Name of the series.
@@ -290,13 +276,11 @@ pub enum DefinitionError {
         /// The error, as a clause.
         what: String,
     },
-    /// Invalid `[counted]`.
     #[error("counted: {0}")]
     Counted(#[from] CountedError),
     /// A placeholder in `[counted]` that cannot be filled in.
     #[error("counted: {0}")]
     CountedPlaceholder(PlaceholderError),
-    /// An invalid word or number for Slurm.
     #[error("slurm.{key}: expected {expected}, found {found:?}")]
     Slurm {
         /// The key in `[slurm]`.
@@ -306,20 +290,16 @@ pub enum DefinitionError {
         /// What was found.
         found: String,
     },
-    /// An invalid memory size.
     #[error("boots.{boot}.memory: {error}")]
     Memory {
         /// Name of the boot.
         boot: String,
-        /// The error of the size.
         error: SizeError,
     },
-    /// An invalid leaf size.
     #[error("boots.{boot}.leaves: expected a size such as 2M, or mixed: {error}")]
     Leaves {
         /// Name of the boot.
         boot: String,
-        /// The error of the size.
         error: SizeError,
     },
     /// A split boot without the leaf size of the split.
@@ -339,12 +319,10 @@ pub enum DefinitionError {
         /// The boot without one.
         other: String,
     },
-    /// An invalid base page size.
     #[error("boots.{boot}.base_page: {error}")]
     BasePage {
         /// Name of the boot.
         boot: String,
-        /// The error of the size.
         error: SizeError,
     },
 }

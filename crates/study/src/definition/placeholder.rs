@@ -10,10 +10,8 @@ const MAX_WORD_BYTES: usize = 128 << 10;
 /// A word whose placeholders cannot be filled in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceholderError {
-    /// A placeholder without a value.
     #[error("{word:?} asks for {{{name}}}; there are {known} (a brace itself is written twice, {{{{)")]
     Unknown {
-        /// The word.
         word: String,
         /// Name of the placeholder.
         name: String,
@@ -29,12 +27,8 @@ pub enum PlaceholderError {
         /// First characters of the word.
         begin: String,
     },
-    /// A brace without its partner.
     #[error("{word:?} has a brace without its partner; a brace itself is written twice, {{{{ or }}}}")]
-    Unclosed {
-        /// The word.
-        word: String,
-    },
+    Unclosed { word: String },
 }
 
 /// Fills in the placeholders of a word.

@@ -9,7 +9,6 @@ use super::workload::{Shared, Workload, inputs, multiplied};
 use super::{DefinitionError, Size};
 
 impl WireSuite {
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -20,7 +20,6 @@ const MIN_FOR_INTERVAL: usize = 6;
 /// The correlation between saved walks and saved time under a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Correlation {
-    /// The policy.
     pub policy: String,
     /// The host on which time was measured.
     pub host: String,

@@ -67,7 +67,6 @@ pub struct Cell {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "standing")]
 pub enum Standing {
-    /// It is the baseline.
     Baseline,
     /// Better than the baseline, corrected for all policies and workloads.
     Better,

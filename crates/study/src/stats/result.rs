@@ -95,7 +95,6 @@ pub struct TracerCost {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
 pub enum Outcome {
-    /// It is the baseline.
     Baseline,
     /// Better than the baseline: chance does not explain the change, and the estimate is outside the practical band.
     Better {

@@ -13,19 +13,15 @@ pub enum LaunchError {
     /// No such file, or no such name in PATH.
     #[error("the command {0:?} was not found; give its path, or check PATH")]
     NotFound(OsString),
-    /// The file exists but cannot be executed.
     #[error("{0:?} is not executable: {1}")]
     NotExecutable(PathBuf, Refusal),
-    /// An argument contains a zero byte.
     #[error("an argument of the command holds a zero byte")]
     ZeroByte,
-    /// ptrace is forbidden.
     #[error("tracing the command is forbidden ({0}); {1}")]
     PtraceForbidden(#[source] io::Error, String),
     /// A preparation step failed in the new process.
     #[error("{step} failed for the command: {error}; {remedy}")]
     Prepare {
-        /// The step.
         step: &'static str,
         /// The kernel's error.
         #[source]
@@ -48,7 +44,6 @@ pub enum LaunchError {
          (state D), or their cgroup is frozen. Look at /proc/PID/stack, or thaw the cgroup"
     )]
     Immortal(Vec<Tid>),
-    /// The kernel lacks resources for the process.
     #[error("the command could not be started: {0}")]
     Resources(#[from] io::Error),
 }

@@ -86,7 +86,6 @@ impl Terminal {
 
 /// A command on its terminal, before the relay starts.
 pub struct CommandTerminal {
-    /// PID of the command.
     pub command: libc::pid_t,
     ours: Channel,
     pty: OwnedFd,

@@ -14,7 +14,6 @@ const ALIGNMENT: usize = 16;
 /// The layout of an arena.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// The number of regions.
     pub regions: usize,
     /// Distance from the start of one region to the next in bytes; a multiple of the base page.
     pub stride_bytes: usize,

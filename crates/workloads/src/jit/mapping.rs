@@ -25,7 +25,6 @@ pub enum Advice {
 /// Why memory for code is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum JitError {
-    /// The kernel refused a call.
     #[error("cannot {call} for generated code ({bytes} bytes): {source}; {remedy}")]
     Refused {
         /// What the call was to do.
@@ -37,7 +36,6 @@ pub enum JitError {
         /// How to remedy it.
         remedy: &'static str,
     },
-    /// There is no generator for this architecture.
     #[error("there is no code generator for {0}; there is one for x86_64 and aarch64")]
     Architecture(&'static str),
 }
@@ -69,7 +67,6 @@ impl Reservation {
         self.0.start()
     }
 
-    /// The addresses.
     pub fn addresses(&self) -> Range<u64> {
         self.0.addresses()
     }

@@ -11,7 +11,6 @@ use super::{Done, KernelError, Load, Stopped, file, go_on, refused};
 use crate::memory::Mapping;
 use crate::random::mix;
 
-/// Number of files.
 pub const FILES: u64 = 16;
 /// One word is read in every line of this many bytes.
 const LINE_BYTES: usize = 64;

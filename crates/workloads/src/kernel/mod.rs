@@ -30,7 +30,6 @@ use crate::memory::{ForkError, HeapError, MapError};
 /// The parameters of every workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Number of operations.
     pub operations: u64,
     /// Seed for the written data and the order.
     pub seed: u64,

@@ -9,7 +9,6 @@ use super::statistics_error::StatisticsError;
 /// A guest could not be made or did not behave as expected.
 #[derive(Debug, thiserror::Error)]
 pub enum KvmError {
-    /// /dev/kvm cannot be opened.
     #[error("cannot open /dev/kvm: {source}; {remedy}")]
     NoDevice {
         /// The error of open.
@@ -17,7 +16,6 @@ pub enum KvmError {
         /// How to remedy it.
         remedy: &'static str,
     },
-    /// The host lacks a feature.
     #[error("{what}; {remedy}")]
     Unsupported {
         /// The missing feature.
@@ -41,7 +39,6 @@ pub enum KvmError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The kernel refused a call.
     #[error("{call}: {source}; {remedy}")]
     Refused {
         /// The call and its object.
@@ -51,7 +48,6 @@ pub enum KvmError {
         /// How to remedy it.
         remedy: &'static str,
     },
-    /// The guest's memory could not be mapped.
     #[error("cannot map {bytes} bytes of guest memory: {source}; fewer --bytes, or a higher `ulimit -v`")]
     Memory {
         /// Requested size in bytes.

@@ -49,7 +49,6 @@ pub fn pre_fault(vcpus: &mut [VcpuFd], passes: &[Pass]) -> Result<Duration, KvmE
     at_once(vcpus, passes, thread, |_, _| Ok(()), work)
 }
 
-/// The thread of a vCPU.
 fn thread(vcpu: usize) -> Builder {
     Builder::new().name(format!("vcpu {vcpu}"))
 }

@@ -21,10 +21,8 @@ plain!(u8, u32, u64, f64);
 /// Why memory could not be mapped.
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
-    /// The requested size is 0.
     #[error("expected at least one byte to map, found 0")]
     Empty,
-    /// mmap refused.
     #[error("cannot map {bytes} bytes of anonymous memory: {source}; fewer bytes, or a higher `ulimit -v`")]
     Refused {
         /// The requested size in bytes.

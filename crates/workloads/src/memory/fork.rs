@@ -16,10 +16,7 @@ use super::Mapping;
 pub enum ForkError {
     /// The process has other threads; a lock that one of them holds would stay locked in the child.
     #[error("expected a process with one thread before fork, found {threads}; fork before other threads start")]
-    Threads {
-        /// Number of threads.
-        threads: usize,
-    },
+    Threads { threads: usize },
     /// The kernel refused the fork, the shared page or the wait.
     #[error("cannot {call}: {source}; {remedy}")]
     Refused {
@@ -36,7 +33,6 @@ pub enum ForkError {
         /// Its exit status.
         status: i32,
     },
-    /// The child was killed.
     #[error("the forked child {how}; memory may have run out (dmesg says)")]
     Child {
         /// How the child ended.

@@ -76,7 +76,6 @@ pub enum FragmentsError {
         /// The largest block size.
         largest: PageSize,
     },
-    /// A kernel file has unexpected content.
     #[error("{path}: expected {expected}, found {found:?}")]
     Unexpected {
         /// The file.
@@ -86,10 +85,8 @@ pub enum FragmentsError {
         /// The content that was found.
         found: String,
     },
-    /// The kernel refused a step.
     #[error("{step}: {source}; a smaller part of the memory may do")]
     Refused {
-        /// The step.
         step: &'static str,
         /// The kernel's error.
         source: io::Error,
@@ -103,7 +100,6 @@ pub struct Fragments {
     pipes: Vec<(OwnedFd, OwnedFd)>,
     /// Number of held pages.
     pub pages: u64,
-    /// Free memory before.
     pub before: FreeMemory,
     /// Free memory after everything except the held pages was freed.
     pub after: FreeMemory,

@@ -10,14 +10,10 @@ use super::{ForkError, base_page};
 pub enum HeapError {
     /// The process has other threads, one of which may move the break in the meantime.
     #[error("expected a process with one thread before the break is moved, found {threads}")]
-    Threads {
-        /// Number of threads.
-        threads: usize,
-    },
+    Threads { threads: usize },
     /// The number of threads is not known.
     #[error(transparent)]
     Unknown(#[from] ForkError),
-    /// The break could not be moved.
     #[error("cannot move the program break by {bytes} bytes: {source}; raise `ulimit -d`, or fewer bytes")]
     Refused {
         /// Requested change in bytes.

@@ -112,7 +112,6 @@ impl Mapping {
         self.bytes.get()
     }
 
-    /// The addresses.
     pub fn addresses(&self) -> Range<u64> {
         let start = self.start.addr().get() as u64;
         start..start + self.bytes() as u64

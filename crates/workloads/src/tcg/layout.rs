@@ -31,7 +31,6 @@ pub struct TooManyRegions {
 pub struct Layout {
     /// Size of the whole buffer in bytes.
     pub buffer_bytes: u64,
-    /// The number of regions.
     pub regions: u64,
     /// Distance from the start of one region to the next in bytes.
     pub stride_bytes: u64,

@@ -27,7 +27,6 @@ const DEFINITIONS: [&str; 4] = ["linux", "machines", "studies", "suites"];
 /// The parts of which the packages are made.
 #[derive(Debug)]
 pub struct Parts<'a> {
-    /// Path of the program.
     pub program: &'a Path,
     /// Path of the recorder's plugin.
     pub plugin: &'a Path,

@@ -114,7 +114,6 @@ impl Outcome {
         }
     }
 
-    /// Its figures.
     pub fn figures(&self) -> Option<&BTreeMap<String, u64>> {
         match self {
             Outcome::Ran { figures, .. } => Some(figures),

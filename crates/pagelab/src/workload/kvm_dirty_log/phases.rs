@@ -50,7 +50,6 @@ impl Phase {
 /// Why the mappings of the memory in this process are unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum Unseen {
-    /// The memory is not populated yet.
     #[error("not looked at")]
     NotYet,
     /// The mappings could not be read.

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 /// Why there is no result of SPEC CPU.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
-    /// A raw file could not be read.
     #[error("{}: {source}", path.display())]
     Read {
         /// The path of the file.
@@ -22,33 +21,23 @@ pub enum SpecError {
         /// The error in it.
         error: Box<SpecError>,
     },
-    /// The file contains no results.
     #[error("it is no raw result file of SPEC CPU (.rsf): no line of it begins with spec.cpu2006.results or the like")]
     NotRaw,
     /// The file has results of an unknown suite, or of two suites.
     #[error("line {line}: results of {found:?}; expected those of one suite among {known}")]
     Suite {
-        /// The line number.
         line: usize,
         /// The suite in the file.
         found: String,
         /// The known suites.
         known: String,
     },
-    /// A field of a run occurs twice.
     #[error("line {line}: {field} of one run is there twice")]
-    Twice {
-        /// The line number.
-        line: usize,
-        /// The field.
-        field: String,
-    },
-    /// A field of a run is missing.
+    Twice { line: usize, field: String },
     #[error("{run} has no {field}: the file is cut off, or the run did not come to its end")]
     Lacks {
         /// Benchmark, tune and iteration.
         run: String,
-        /// The field.
         field: &'static str,
     },
     /// SPEC marks a run as invalid.
@@ -61,12 +50,9 @@ pub enum SpecError {
         /// SPEC's code in the file.
         code: String,
     },
-    /// A figure cannot be parsed.
     #[error("line {line}: {field}: expected {}, found {found:?}", if *field == "ratio" { "a number above 0" } else { "seconds" })]
     Number {
-        /// The line number.
         line: usize,
-        /// The field.
         field: &'static str,
         /// The text in the file.
         found: String,
@@ -80,7 +66,6 @@ pub enum SpecError {
         /// The expected file.
         shrc: PathBuf,
     },
-    /// The command cannot be started.
     #[error("{program} cannot be run: {source}")]
     NotStarted {
         /// The name of the program.
@@ -88,12 +73,10 @@ pub enum SpecError {
         /// The error of the kernel.
         source: io::Error,
     },
-    /// The command failed.
     #[error("{program} ended with {status}; its last words: {last_words}")]
     Failed {
         /// The name of the program.
         program: String,
-        /// The exit status.
         status: std::process::ExitStatus,
         /// The end of its output.
         last_words: String,

@@ -40,7 +40,6 @@ impl CodeBuffer {
         self.entries.len()
     }
 
-    /// The resident bytes.
     pub fn resident_bytes(&self) -> u64 {
         self.entries.iter().map(SmapsEntry::resident_bytes).sum()
     }

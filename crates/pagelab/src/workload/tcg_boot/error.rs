@@ -10,7 +10,6 @@ use tracer::LaunchError;
 /// Why a boot has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
-    /// QEMU was not found.
     #[error("{error}; QEMU is Debian's qemu-system-arm, and --qemu names another one")]
     NoEmulator {
         /// The program that was searched, and where.
@@ -23,7 +22,6 @@ pub enum BootError {
          names another directory with linux and initrd"
     )]
     NoGuest {
-        /// The path of the file.
         file: PathBuf,
         /// The command that makes it.
         made_by: &'static str,
@@ -45,7 +43,6 @@ pub enum BootError {
         #[source]
         error: io::Error,
     },
-    /// The code buffer could not be populated.
     #[error("--populate-code: cannot write to the memory of QEMU (process {pid}): {error}; leave it out")]
     NotPopulated {
         /// QEMU's process ID.
@@ -54,7 +51,6 @@ pub enum BootError {
         #[source]
         error: io::Error,
     },
-    /// The code buffer could not be read.
     #[error("cannot read the memory of QEMU (process {pid}): {error}")]
     NotRead {
         /// QEMU's process ID.
@@ -63,7 +59,6 @@ pub enum BootError {
         #[source]
         error: io::Error,
     },
-    /// QEMU ended before the guest powered off.
     #[error("QEMU {ended} before the guest had powered off; its output:\n{said}")]
     Ended {
         /// How it ended.
@@ -99,10 +94,8 @@ pub enum BootError {
         /// The actual answer.
         found: String,
     },
-    /// QEMU's monitor refused a command.
     #[error("QEMU's monitor refuses {command}: {answer}; output of QEMU and the guest:\n{said}")]
     Refused {
-        /// The command.
         command: String,
         /// The monitor's error.
         answer: String,
@@ -118,10 +111,8 @@ pub enum BootError {
          workload cannot see the buffer of a QEMU that maps it twice (split-wx)"
     )]
     NoBuffer(u32),
-    /// getrusage failed.
     #[error("cannot read what QEMU cost: {0}")]
     Usage(#[source] io::Error),
-    /// A signal stopped pagelab.
     #[error("stopped by signal {0}; QEMU was killed")]
     Interrupted(i32),
 }

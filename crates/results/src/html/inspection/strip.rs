@@ -126,7 +126,6 @@ impl Why {
 }
 
 impl Filling {
-    /// All present bytes.
     pub fn present_bytes(&self) -> u64 {
         self.leaf_bytes + self.folio_bytes + self.base_bytes + self.zero_bytes
     }

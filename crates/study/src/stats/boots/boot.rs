@@ -16,7 +16,6 @@ use policy::verdict::Holding;
 pub struct Boot {
     /// The host: its id, or its processor if a result has no id; and its memory, unless memory is compared.
     pub host: String,
-    /// Id of the boot.
     pub boot_id: String,
     /// Index of the arm in the design.
     pub arm: usize,
@@ -24,7 +23,6 @@ pub struct Boot {
     pub started_unix_s: i64,
     /// The kernel's release and version.
     pub kernel: String,
-    /// The kernel's command line.
     pub kernel_command_line: String,
     /// The smallest leaf into which pagelab demoted the direct map before or during the measurement.
     pub demoted_to: Option<PageSize>,

@@ -64,7 +64,6 @@ pub enum Limit {
     CostlyOption {
         /// Index of the arm.
         arm: usize,
-        /// The option.
         option: String,
     },
 }

@@ -19,7 +19,6 @@ pub struct Part {
     pub design: Design,
     /// The measured command.
     pub invocation: Invocation,
-    /// Its boots.
     pub boots: Vec<Boot>,
 }
 
@@ -31,7 +30,6 @@ pub enum MergeError {
         "no comparison of arms over boots with a finished trial was found; make one in each boot with `pagelab compare --arm-of-boot`"
     )]
     Nothing,
-    /// Two comparisons have different designs.
     #[error("comparisons of one design are expected, but {what} differs: {one} and {other}")]
     Designs {
         /// The property that differs.
