@@ -37,13 +37,14 @@ fn pmd_leaf_in(file: &Path) -> Result<Option<PageSize>, CensusError> {
     size.map(Some).ok_or_else(wrong)
 }
 
-/// The counters `hugepages-*kB/stats/nr_anon` (Linux 6.12), kept open for repeated reading. If one cannot be opened, nothing is
-/// known about any size: `None`.
+/// The counters `hugepages-*kB/stats/nr_anon` (Linux 6.12), kept open for repeated reading. `None` if the directory
+/// cannot be listed or an existing counter cannot be opened.
 pub struct FolioCounters(Option<Vec<(PageSize, File)>>);
 
 /// The number of anonymous folios of each size above the base page in the whole system, PMD-mapped or not.
 ///
-/// The kernel counts a folio when it is made. A size that shows 0 after a process was stopped therefore does not occur in it.
+/// The kernel counts a folio when it is made. If a counter is 0 after a process was stopped, the process had no folio of that
+/// size then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnonymousFolios(BTreeMap<PageSize, u64>);
 
@@ -53,7 +54,7 @@ impl FolioCounters {
         FolioCounters::open_below(Path::new(THP))
     }
 
-    /// The counters below another directory. Sizes without the file cannot be anonymous (`THP_ORDERS_ALL_ANON`,
+    /// The counters below `directory`. A size without the file is one that the kernel never uses for anonymous folios (`THP_ORDERS_ALL_ANON`,
     /// include/linux/huge_mm.h).
     fn open_below(directory: &Path) -> FolioCounters {
         let open = || -> io::Result<Vec<(PageSize, File)>> {
@@ -66,7 +67,7 @@ impl FolioCounters {
             }
             Ok(counters)
         };
-        // Without the counters, folios are determined page by page.
+        // Without the counters no size can be excluded, and the flags of every frame are read.
         FolioCounters(open().ok())
     }
 

@@ -15,8 +15,8 @@ pub fn archive(files: &[(&str, u32, &[u8])]) -> Vec<u8> {
     archive
 }
 
-/// Packs the content of a directory into an archive, sorted by name: directories, files and links, all owned by root. Leaves out
-/// the entries named in `without`, with everything below them.
+/// Packs everything below a directory: directories, files and symbolic links, all owned by root. The entries of each directory are
+/// sorted by name and come after it. Leaves out the entries named in `without`, with everything below them.
 ///
 /// # Errors
 /// A file cannot be read, or the archive cannot be written.
@@ -80,7 +80,7 @@ fn entry(archive: &mut Vec<u8>, inode: u32, name: &str, mode: u32, content: &[u8
     pad(archive);
 }
 
-/// Pads to a multiple of 4 bytes, at which names and contents must begin and end.
+/// Pads to a multiple of 4 bytes, at which headers and contents must begin.
 fn pad(archive: &mut Vec<u8>) {
     archive.resize(archive.len().next_multiple_of(4), 0);
 }

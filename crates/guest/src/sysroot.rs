@@ -1,5 +1,5 @@
-//! A sysroot: a directory with the root of a system for the kernel's architecture, including pagelab. A guest uses its files
-//! instead of the host's. Booting a guest writes nothing there.
+//! A sysroot: a directory that holds a root file system for the architecture of the guest's kernel, with pagelab in it. The guest
+//! sees its files instead of the host's. Booting a guest writes nothing there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub enum SysrootError {
         path: PathBuf,
         /// The architecture of the kernel.
         architecture: Architecture,
-        /// The error of the system.
+        /// The error of the operating system.
         error: std::io::Error,
     },
     #[error("{}: expected a program for {expected}, found one for {found}", path.display())]
@@ -43,7 +43,7 @@ pub enum SysrootError {
         /// The architecture of the program.
         found: String,
     },
-    /// pagelab in it needs shared libraries, which a guest's initial file system does not contain.
+    /// The sysroot's pagelab is dynamically linked. With a sysroot, the initramfs has no shared libraries.
     #[error("{}: expected a static program, found one that is loaded by {loader}; cargo xtask dist makes a static one", path.display())]
     NotStatic {
         /// Path of the file.

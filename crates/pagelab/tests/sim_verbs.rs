@@ -70,21 +70,6 @@ fn chosen_geometries_have_the_figures_that_they_have_among_all() {
 }
 
 #[test]
-fn options_of_earlier_versions_name_the_verb_and_the_file() {
-    let traced = Traced::new();
-    for (arguments, parts) in [
-        (&["--geometry"][..], &["unexpected argument '--geometry'", "use `pagelab sim sweep FILE...`"][..]),
-        (&["--chase"], &["use `pagelab sim chase`"]),
-        (&["--chase-largest", "1M"], &["use `pagelab sim chase --largest 1M`"]),
-        (&["--scan-sleep", "0.5"], &["use --linux FILE.toml with `scan_sleep_millisecs", "0.5 s"]),
-        (&["--also-folios", "16K"], &["`also_enabled = [\"16K\"]` under [mthp]"]),
-        (&["--instruction-rate", "1e9"], &["`instructions_per_s = 1e9`"]),
-    ] {
-        traced.sim(arguments).says(2, parts);
-    }
-}
-
-#[test]
 fn the_kernel_that_is_listed_is_the_one_without_a_file() {
     let traced = Traced::new();
     let listed = traced.bench.pagelab(&["list", "linux"]).ran();

@@ -14,17 +14,17 @@ use tracer::signals;
 use super::error::PlatformError;
 use super::registrable::Registrable;
 
-/// How long a scan may take.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// The interval at which its state is checked.
-const INTERVAL: Duration = Duration::from_millis(1);
+/// How long khugepaged may take to fall asleep.
+const SLEEP_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often khugepaged's state is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// The PID of the parent of the kernel's threads.
 const KTHREADD: &str = "2";
 
-/// khugepaged asleep, as long as the settings are leased that let it sleep.
+/// Keeps khugepaged asleep for as long as pagelab holds the lease on the settings that make it sleep.
 ///
-/// It would wake up for the first process that asks for THP after there was none (`__khugepaged_enter`, mm/khugepaged.c). So this
-/// process asks first, by advising some memory.
+/// khugepaged wakes up when a process registers for THP while none is registered (`__khugepaged_enter`, mm/khugepaged.c). So this
+/// process registers first, by advising some memory.
 pub struct Stillness {
     stages: Vec<Vec<Setting>>,
     /// Absent where the kernel has no THP.
@@ -32,7 +32,7 @@ pub struct Stillness {
 }
 
 impl Stillness {
-    /// What this needs on a host; nothing is changed yet.
+    /// Determines the settings to change, and maps the memory to advise. Changes no setting yet.
     ///
     /// # Errors
     /// It is not possible here; the error has the reason and the remedy.
@@ -55,7 +55,7 @@ impl Stillness {
         Ok(Stillness { stages, advised: advised.transpose()? })
     }
 
-    /// The settings that are in force in the meantime, as [`Lease::apply`] takes them.
+    /// The settings that stay in force while khugepaged sleeps, as path and value for [`Lease::apply`].
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.stages.last().map(Vec::as_slice).into_iter().flat_map(pairs)
     }
@@ -72,7 +72,8 @@ impl Stillness {
         Ok(())
     }
 
-    /// Waits until khugepaged sleeps after settings were written: it scans if that enabled a size.
+    /// Advises the memory again and waits until khugepaged sleeps. To be called after settings were written, because khugepaged scans
+    /// if they enabled a size.
     ///
     /// # Errors
     /// It does not fall asleep, or a signal stopped pagelab.
@@ -84,15 +85,15 @@ impl Stillness {
             if signals::arrived().is_some() {
                 return Err(PlatformError::Interrupted);
             }
-            if begun.elapsed() > PATIENCE {
-                return Err(PlatformError::Restless { patience_s: PATIENCE.as_secs_f64() });
+            if begun.elapsed() > SLEEP_TIMEOUT {
+                return Err(PlatformError::Restless { patience_s: SLEEP_TIMEOUT.as_secs_f64() });
             }
-            std::thread::sleep(INTERVAL);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 
-    /// If no size is enabled now, the advice is refused or without effect, and khugepaged has nothing to do.
+    /// Advises the memory with MADV_HUGEPAGE. If no size is enabled, that fails or does nothing, and khugepaged has no work.
     fn ask_for_thp(&self) {
         if let Some(advised) = &self.advised {
             advised.ask_for_huge_pages();
@@ -104,27 +105,28 @@ fn pairs(settings: &[Setting]) -> impl Iterator<Item = (&str, &str)> {
     settings.iter().map(|setting| (setting.path.as_str(), setting.value.as_str()))
 }
 
-/// Whether THP is disabled for this process, including advised memory (prctl(2), PR_GET_THP_DISABLE).
+/// Whether THP is disabled for this process even in memory advised with MADV_HUGEPAGE (prctl(2), PR_GET_THP_DISABLE).
 fn is_thp_disabled() -> bool {
     // SAFETY: the request takes no pointers.
     unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1 }
 }
 
-/// Whether a thread does something other than wait. A thread that is woken up is seen as working, because the kernel makes it
-/// runnable before the call that wakes it returns. A thread that no longer exists is not working.
+/// Whether a thread is in any state but S. There is no race with a wakeup: when the system call that wakes the thread returns, the
+/// kernel has already made it runnable. A thread that no longer exists is not working.
 fn is_at_work(thread: &Path) -> io::Result<bool> {
     let Some(stat) = if_there(host::content(thread.join("stat")))? else { return Ok(false) };
     let state = stat.rsplit_once(") ").map(|(_, rest)| !rest.starts_with('S'));
     state.ok_or_else(|| io::Error::other(format!("{}: expected a state, found {stat:?}", thread.display())))
 }
 
-/// The directory of khugepaged in /proc; `None` while no size of a PMD leaf is enabled.
+/// The directory of khugepaged in /proc; `None` if there is none: the kernel runs it only while PMD-sized
+/// THP is enabled.
 fn thread(proc: &Path) -> io::Result<Option<PathBuf>> {
     for entry in std::fs::read_dir(proc)? {
         let path = entry?.path();
         let is_number = path.file_name().is_some_and(|name| name.as_bytes().iter().all(u8::is_ascii_digit));
         let stat = if is_number { if_there(host::content(path.join("stat")))? } else { None };
-        // Another process may use its name, but cannot have its parent.
+        // Another process may use its name. The kernel's threads, and helpers that it starts, have its parent.
         let is_khugepaged = stat
             .as_deref()
             .and_then(|stat| stat.rsplit_once(") "))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The life of a recorded process: its beginning, threads, calls, children and end. A machine has processors instead of threads,
-//! and no calls.
+//! The life of a recorded process: its beginning, threads, calls, children and end. In system
+//! emulation, processors take the place of threads, and no calls are seen.
 
 use std::ffi::c_uint;
 use std::sync::atomic::Ordering;
@@ -53,8 +53,8 @@ pub fn ends() {
     PLUGIN.recorder().finish(left_out);
 }
 
-/// Begins the trace when the program's first block is translated: records the memory into which it was loaded, and the pages that
-/// were written.
+/// Begins the trace when the program's first block is translated: records its initial regions, and the
+/// pages that Linux would have written by then.
 pub fn begin_once(block: Opaque) {
     if PLUGIN.program.begun.swap(true, Ordering::Relaxed) {
         return;
@@ -77,8 +77,8 @@ pub fn begin_once(block: Opaque) {
     recorder.kernel_accessed(state, &stores.chain(loads).collect::<Vec<_>>());
 }
 
-/// Records the program's memory among these regions. Returns the pages that hold content, and the page that the program's start
-/// would read.
+/// Records those of `regions` that belong to the program. Returns the pages that Linux would have written, and the page in place
+/// of a missing vDSO, if the program's start reads it.
 fn note_regions(state: &mut Vcpu, regions: &[Region]) -> (Vec<u64>, Option<u64>) {
     let (recorder, memory) = (PLUGIN.recorder(), PLUGIN.program.memory());
     let [begin, end] = &PLUGIN.program.heap;
@@ -91,7 +91,7 @@ fn note_regions(state: &mut Vcpu, regions: &[Region]) -> (Vec<u64>, Option<u64>)
     (loaded.written, loaded.read)
 }
 
-/// Records the heap's new end; returns the old one.
+/// Records the heap's new end, and at first its beginning; returns the old end, 0 at first.
 fn brk_returned(result: i64) -> u64 {
     let [begin, end] = &PLUGIN.program.heap;
     let _ = begin.compare_exchange(0, result as u64, Ordering::Relaxed, Ordering::Relaxed);
@@ -124,8 +124,8 @@ fn begin_call(state: &mut Vcpu, call: Pending) {
             }
         }
         Kind::Execve | Kind::Execveat => exec::begins(recorder, state, kind, &arguments, &memory),
-        // The child gets the current memory of the program. It cannot query it later, because another thread may hold the lock,
-        // and that thread does not exist in the child.
+        // The child gets a copy of the program's address ranges. It cannot take their lock: if another thread of the parent
+        // holds it during the fork, no thread of the child releases it.
         Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork => {
             recorder.tell_times(state);
             state.owned = Some(recorder.owned().clone());
@@ -142,7 +142,7 @@ pub fn call_returns(vcpu: c_uint, number: i64, result: i64) {
     let forks =
         || matches!(recorder.plan.numbers.kind(number), Some(Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork));
     if result == 0 && forks() && std::process::id() != recorder.process {
-        // This is the child, whatever other threads did in the parent.
+        // The child begins anew, even if another thread was just ending the parent.
         return begin_child(vcpu);
     }
     PLUGIN.vcpus.while_running(vcpu, || end_call(PLUGIN.state(vcpu), result));
@@ -158,7 +158,7 @@ fn end_call(state: &mut Vcpu, result: i64) {
     let heap_end = if kind == Kind::Brk { brk_returned(result) } else { 0 };
     if let Some(call) = call::event(kind, &arguments, &memory) {
         recorder.owned().follow(&call, result);
-        // Before other threads see the event.
+        // Before `note`: a thread that sees the event takes over the freed ranges.
         recorder.forget(state, taken_away(&call, result, heap_end));
         recorder.note(state, call, result);
     }
@@ -178,7 +178,7 @@ fn begin_child(vcpu: c_uint) {
             note_regions(state, &regions::all(&maps(), PLUGIN.program.memory().base));
             let end = PLUGIN.program.heap[1].load(Ordering::Relaxed);
             if end != 0 {
-                // An empty heap has no region.
+                // An empty heap has no region, so its end is recorded here.
                 PLUGIN.recorder().note(state, Call::Brk { address: 0 }, end as i64);
             }
         }

@@ -38,8 +38,8 @@ pub const COLUMNS: [&str; 23] = [
     "variant",
 ];
 
-/// Writes the header, and a row per trial and metric in execution order. A trial without observations has one row,
-/// without a metric; an arm that was not admitted has none.
+/// Writes the header, and a row per observation in execution order. A trial without observations has one row with
+/// empty metric columns. An arm that this machine cannot run has no trials, hence no rows.
 ///
 /// # Errors
 /// Those of the writer.

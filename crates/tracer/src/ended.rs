@@ -17,18 +17,18 @@ pub struct Ended {
     /// User time, system time and faults of the tree, as accumulated from its ended processes. The kernel does
     /// not count processes that are never waited for (when their parent ignores SIGCHLD).
     pub usage: Usage,
-    /// Seconds for which tasks were stopped and being handled by the tracer, summed, including looks. The cost
-    /// of context switches and wake-ups is not included.
+    /// Seconds that the tracer spent handling stops, including the witness's looks. The cost of context switches and
+    /// wake-ups is not included.
     pub tracer_s: f64,
     /// Stops of the tree's tasks, of every kind.
     pub stops: u64,
-    /// How often the policy had work to do at stopped calls.
+    /// The share of stopped calls at which the policy made further calls, and their average number.
     pub pace: Pace,
     /// The time that the witness took.
     pub looks: Looks,
     /// Number of the program's calls that were answered instead of passed to the kernel, by name.
     pub answered: BTreeMap<String, u64>,
-    /// Known reasons why a policy may not have held, with the bytes concerned.
+    /// Known reasons why memory may not have the policy's page sizes, with the bytes affected.
     pub causes: BTreeMap<Cause, u64>,
     /// Processes that outlived the root and were killed.
     pub killed_leftovers: usize,
@@ -36,18 +36,18 @@ pub struct Ended {
     pub time_was_up: bool,
     /// Seconds for which processes continued after the root's end, until they ended or were killed.
     pub outlived_s: f64,
-    /// CPU time of these processes in seconds, as far as it was sampled.
+    /// CPU seconds of these processes since their start, as of the last sample.
     pub outlived_cpu_s: f64,
     /// Whether processes that outlived the root were still at work when they were killed.
     pub cut_short: bool,
 }
 
-/// Time that a witness took, in seconds, by its effect on the root's wall time.
+/// Seconds that the witness took, by whether the root's wall time contains them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Looks {
-    /// While the whole tree, or its ending root, was stopped for it: not part of the wall time.
+    /// While no other task of the tree could run, or the root was exiting: subtracted from the wall time.
     pub apart_s: f64,
-    /// While other tasks of the tree could run: the wall time includes the part of it that they waited for, which is unknown.
+    /// While other tasks could run: not subtracted. The wall time contains the unknown part that they waited for.
     pub within_s: f64,
     /// After the root's end.
     pub after_s: f64,
@@ -67,7 +67,7 @@ pub struct Usage {
 }
 
 impl Ended {
-    /// The end of a tree that was not traced, as far as `exit` describes it.
+    /// The end of a tree that was not traced: `exit`, and zero for everything else.
     pub fn of_nothing_traced(exit: Exit) -> Ended {
         Ended {
             exit,

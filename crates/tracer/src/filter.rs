@@ -1,7 +1,7 @@
 //! The seccomp filter: which system calls of the traced program stop for the tracer, and which run at full speed.
 //!
-//! A classic BPF program over `struct seccomp_data` (include/uapi/linux/seccomp.h). It never stops calls of another ABI
-//! (32-bit programs); where those are watched, the filter answers them itself. The existing crates that assemble such
+//! A classic BPF program over `struct seccomp_data` (include/uapi/linux/seccomp.h). Callers watch calls of another
+//! ABI (32-bit programs) only to have the filter answer them, never to stop them. The existing crates that assemble such
 //! filters kill the process on a foreign architecture, which must not happen to a measured program, so the few
 //! instructions are assembled here.
 
@@ -24,7 +24,8 @@ pub enum Condition {
     Lacks(u8, u32),
 }
 
-/// A call that does not simply pass if all conditions hold. Several watches of one number are alternatives.
+/// A system call that gets the action `then` if all conditions hold. Of several watches of one number, the first whose conditions
+/// hold decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
     /// `AUDIT_ARCH_*` of the call's ABI.
@@ -78,7 +79,7 @@ impl Condition {
     }
 }
 
-/// SECCOMP_RET_DATA of a watched call, which distinguishes it from stops of the program's own filters.
+/// SECCOMP_RET_DATA of the stops of this filter, which distinguishes them from those of the program's own filters.
 pub const MARK: u16 = 0x7067;
 
 // Offsets in struct seccomp_data.
@@ -135,7 +136,8 @@ pub fn program(watches: &[Watch]) -> Vec<sock_filter> {
     code
 }
 
-/// The instructions of one watch, to follow the test of its number. Falls through with the number loaded.
+/// The instructions of one watch, to follow the test of its number. If a condition fails, they load the
+/// number again and fall through to the next watch.
 fn body(watch: &Watch) -> Vec<sock_filter> {
     let action = match watch.then {
         Then::Stop => libc::SECCOMP_RET_TRACE | MARK as u32,

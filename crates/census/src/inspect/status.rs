@@ -11,7 +11,8 @@ use policy::inspect::{MemoryLimit, Process, ThpMode};
 use super::identity::Identity;
 use super::subject::Subject;
 
-/// Reads the facts. One that cannot be read is absent, and `partial` gets the reason; a capture may lack some of the files.
+/// Reads the facts. If a file exists but cannot be read, its facts stay empty, and `partial` gets the reason. A missing file also
+/// leaves them empty, without a reason: a capture may lack some.
 pub fn read(subject: &dyn Subject, identity: &Identity, partial: &mut Vec<String>) -> Process {
     let mut text = |name: &str| {
         let read = if_there(subject.text(name));
@@ -51,7 +52,7 @@ pub fn read(subject: &dyn Subject, identity: &Identity, partial: &mut Vec<String
 /// The mount point of control groups.
 const MOUNT: &str = "/sys/fs/cgroup";
 
-/// The directory of the memory control group as text.
+/// [`memory_cgroup_path`] as a string; bytes that are not UTF-8 are replaced. `text` is the content of /proc/PID/cgroup.
 pub fn memory_cgroup(text: &str) -> Option<String> {
     memory_cgroup_path(text.as_bytes()).map(|path| path.to_string_lossy().into_owned())
 }
@@ -74,8 +75,8 @@ pub fn memory_cgroup_path(text: &[u8]) -> Option<PathBuf> {
     v1.or_else(v2)
 }
 
-/// The limit that was reached: that of the group, or of its nearest ancestor; otherwise the group's own limit. `None` where the
-/// group is gone, or does not account for memory.
+/// The limit of the first group, from the process's own upwards, whose limit was reached; if none was, that of the lowest group that
+/// accounts for memory. `None` if neither the group nor an ancestor does.
 ///
 /// # Errors
 /// A file of a group exists but cannot be read.
@@ -95,14 +96,15 @@ fn limit_of(group: &Path) -> io::Result<Option<MemoryLimit>> {
     // The word `max` is not a number: it means that there is no limit.
     let number = |name: &str| Ok::<_, io::Error>(read(name)?.and_then(|text| text.trim().parse::<u64>().ok()));
     let first = |v2: Option<u64>, v1: &str| v2.map_or_else(|| number(v1), |found| Ok(Some(found)));
-    let met = read("memory.events")?
-        .and_then(|events| events.lines().find_map(|line| line.strip_prefix("max ")?.parse().ok()));
+    // `memory.events` counts the hits of all groups below, too (Linux 5.2); `memory.events.local` those of the group alone.
+    let events = read("memory.events.local")?.map_or_else(|| read("memory.events"), |text| Ok(Some(text)))?;
+    let met = events.and_then(|events| events.lines().find_map(|line| line.strip_prefix("max ")?.parse().ok()));
     let charged = first(number("memory.current")?, "memory.usage_in_bytes")?;
     let limit = first(number("memory.max")?, "memory.limit_in_bytes")?;
     let reached = first(met, "memory.failcnt")?;
     Ok(charged.zip(reached).map(|(charged_bytes, reached)| MemoryLimit {
         group: group.display().to_string(),
-        // Version 1 reports the largest multiple of a page where there is no limit.
+        // Without a limit, version 1 reports LONG_MAX rounded down to a page.
         limit_bytes: limit.filter(|bytes| *bytes < 1 << 62),
         charged_bytes,
         reached,
@@ -133,6 +135,8 @@ mod tests {
         put("memory.max", "max\n");
         let limit = limit_of(group.path()).unwrap().unwrap();
         assert_eq!((limit.limit_bytes, limit.charged_bytes, limit.reached), (None, 4096, 7));
+        put("memory.events.local", "low 0\nmax 5\n");
+        assert_eq!(limit_of(group.path()).unwrap().unwrap().reached, 5, "the others were those of groups below");
         put("memory.max", "8192\n");
         assert_eq!(limit_of(group.path()).unwrap().unwrap().limit_bytes, Some(8192));
         std::fs::remove_file(group.path().join("memory.max")).unwrap();

@@ -1,4 +1,4 @@
-//! Compares khugepaged's collapses (when, what, and how often) with arithmetic.
+//! Checks when, what and how often khugepaged collapses, against numbers worked out by hand.
 
 use super::kernel_tests::groups;
 use super::tests::{M2, PLACE, event, mmap, space, write_all};
@@ -58,7 +58,8 @@ fn khugepaged_leaves_what_is_too_empty_and_stops_when_told() {
     assert_eq!([half(255, None), half(256, None), half(256, Some(0))], [0, 1, 0]);
 }
 
-/// Windows of two processes; one window has too few pages, and there is no memory left for another.
+/// This number of windows in each of two processes. Two are half populated, the others unmapped; memory is too small to collapse
+/// them all.
 fn scanned(windows: u64) -> Box<dyn Space> {
     let mut space = space("cascade-lake", "thp", Physical { bytes: 3 * M2, ..Physical::default() });
     mmap(&mut *space, PLACE, windows * M2);
@@ -82,7 +83,7 @@ fn scans_that_repeat_themselves_are_counted_as_if_they_were_made() {
         at_once.advance(333 * sleep).unwrap();
         assert_eq!(one_by_one.costs(), at_once.costs(), "{windows}");
         assert!(at_once.costs().scanned_pages >= 333 * 512 * windows.min(8), "{windows}: {:?}", at_once.costs());
-        // The position is the same, too.
+        // One more scan shows that khugepaged's position is the same, too.
         one_by_one.advance(334 * sleep).unwrap();
         at_once.advance(334 * sleep).unwrap();
         assert_eq!(one_by_one.costs(), at_once.costs(), "{windows}");
@@ -92,7 +93,7 @@ fn scans_that_repeat_themselves_are_counted_as_if_they_were_made() {
 #[test]
 fn khugepaged_does_not_take_longer_for_a_long_time() {
     for scan_sleep_s in [10.0, 1e-300] {
-        // One VMA covers all user addresses, and nearly nothing of it is mapped.
+        // 64T of addresses, nearly all of them unmapped.
         let mut space = scanned(1 << 25);
         let khugepaged = Khugepaged { scan_sleep_s, ..Kernel::default().khugepaged };
         space.set_kernel(Kernel { khugepaged, ..Kernel::default() });
@@ -103,7 +104,8 @@ fn khugepaged_does_not_take_longer_for_a_long_time() {
     }
 }
 
-/// A window of 2M whose 64K folios were each too small when they were touched: `touched_pages` of their 16 pages are present.
+/// A window of 2M without folios of 64K: half of each 64K was mapped when it was touched. `touched_pages` of its 16 pages are
+/// present.
 fn narrow(touched_pages: u64) -> Box<dyn Space> {
     let mut space = space("cascade-lake", "mthp-64k", Physical::default());
     const K64: u64 = 64 << 10;
@@ -130,9 +132,9 @@ fn khugepaged_makes_folios_where_the_kernel_does() {
     };
     let makes = Khugepaged { makes_folios: true, scan_sleep_s: 1.0, ..Khugepaged::default() };
     assert_eq!(collapses(2, Khugepaged { makes_folios: false, ..makes }, &[]), (0, 0));
-    // One page is enough; the folios that are made are complete.
+    // With the default max_ptes_none, 2 of 16 pages are enough, and the missing ones are filled in.
     assert_eq!(collapses(2, makes, &[]), (32, 32 * (64 - 8)));
-    // With any other number all pages must be present: no folio of 64K is complete, but one of 16K in each.
+    // With any other number all pages must be present: 4 of 16 are too few for 64K, and enough for one folio of 16K.
     let strict = Khugepaged { max_ptes_none: Some(0), ..makes };
     assert_eq!(collapses(4, strict, &[]), (0, 0));
     assert_eq!(collapses(4, strict, &[16 << 10]), (32, 0));

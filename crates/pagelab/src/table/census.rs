@@ -1,4 +1,4 @@
-//! Formats what tables map and how much memory they use.
+//! Formats what page tables map, and how much memory they take themselves.
 
 use paging::{Census, Format};
 use results::grid::plain;
@@ -67,7 +67,7 @@ fn percent(part: u64, total: u64) -> String {
     }
 }
 
-/// The census as a document.
+/// The census as a JSON value.
 pub fn document(format: &impl Format, census: &Census) -> Value {
     let tables = census.tables.iter().map(|(level, tables)| {
         json!({

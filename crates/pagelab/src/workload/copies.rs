@@ -1,5 +1,5 @@
-//! `copies`: runs a command once on every processor at the same time, as kernel benchmarks do to see how a cost scales with
-//! processors.
+//! `copies`: runs several copies of a command at the same time, by default one on every processor, as kernel benchmarks do to see
+//! how a cost scales with processors.
 
 use std::io;
 use std::process::{Command, ExitStatus, Stdio};
@@ -50,7 +50,7 @@ fn count(text: &str) -> Result<Count, String> {
 #[derive(Debug, thiserror::Error)]
 pub enum CopiesError {
     /// The processors cannot be listed or selected.
-    #[error("sched_setaffinity: {0}")]
+    #[error("the processors of this process cannot be listed or selected: {0}")]
     Processors(#[source] nix::Error),
     /// The thread that starts a copy cannot be created.
     #[error("no thread can be started for each copy: {0}; raise the limit of threads (ulimit -u), or run fewer copies")]

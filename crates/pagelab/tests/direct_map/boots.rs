@@ -45,15 +45,16 @@ fn boots(arms: &[(&str, usize, f64)]) -> Value {
             "host": host, "boot_id": format!("{host}-{at}-{arm}-{wall_s}"), "arm": arm, "started_unix_s": at,
             "kernel": "6.18", "kernel_command_line": "quiet", "demoted_to": null, "trials": 8,
             "medians": { "wall_s": wall_s }, "holding": "held",
-            "answer": { "exit": { "code": 0 }, "stdout_sha256": null },
+            "answer": { "exit": { "code": 0 }, "stdout_sha256": null, "too_slow": false },
         })
     };
     json!({
         "schema": "pagelab.compare-boots/1",
         "design": {
-            "arms": labels.map(|label| json!({ "label": label, "policy": label })), "baseline": 0,
+            "arms": labels.map(|label| json!({ "label": label, "policy": label, "role": { "role": "policy" } })), "baseline": 0,
             "metrics": [metric], "primary": "wall_s", "min_blocks": 8, "max_blocks": 60, "max_time_s": null,
             "precision_ratio": 0.01, "band_ratio": 0.01, "confidence": 0.95, "seed": 1,
+            "prove_all": false, "khugepaged": "as_is",
         },
         "invocation": { "command": ["work", "hard"], "client": null, "pagelab": [], "version": "0.1.0" },
         "boots": arms.iter().enumerate().map(boot).collect::<Vec<_>>(),

@@ -17,7 +17,7 @@ use crate::attributes::{Attributes, Flags};
 use crate::extension::Extension;
 use crate::rule::Rule;
 
-/// Stage 1 translation of EL1&0 for one of its two halves.
+/// Stage 1 of the EL1&0 regime, for one half of the address space (TTBR0 or TTBR1).
 pub type Arm64Stage1 = Arm64<Stage1>;
 
 /// The properties that only stage 1 has.
@@ -28,7 +28,7 @@ pub struct Stage1 {
 }
 
 impl Arm64Stage1 {
-    /// Tables of `granule` for `input_bits` (16 to 52) bits of the lower half (TTBR0). More than 48 bits imply 52-bit
+    /// Tables with this granule for addresses of `input_bits` (16 to 52) bits in the lower half (TTBR0). More than 48 bits imply 52-bit
     /// output addresses (FEAT_LPA2, or FEAT_LVA and FEAT_LPA with the 64K granule).
     pub const fn new(granule: Granule, input_bits: u8) -> Arm64Stage1 {
         // ARM64_HW_PGTABLE_LEVELS of pgtable-hwdef.h.
@@ -58,7 +58,7 @@ impl Stage for Stage1 {
         }
     }
 
-    /// As Linux maps: EL0 cannot execute what the kernel executes, and the other way round.
+    /// As in Linux, a page is executable at EL0 or at EL1, never at both.
     fn execute(user: bool) -> Flags {
         if user { Flags::USER_EXECUTE } else { Flags::KERNEL_EXECUTE }
     }
@@ -70,8 +70,8 @@ impl Stage for Stage1 {
         FLAGS_1.mask() | ATTRINDX.mask | AP_READ_ONLY.mask | key | dirty
     }
 
-    /// A change from global to not global needs only an invalidation. The other direction could leave two translations
-    /// of one address.
+    /// A change from global to not global needs only an invalidation. The other direction needs break-before-make: a
+    /// TLB entry with an ASID could remain next to the new global one.
     fn permission_bits(old: u64, new: u64) -> u64 {
         let to_global = NG.is_set(old) && !NG.is_set(new);
         (FLAGS_1.mask() | AP_READ_ONLY.mask | POINDEX.mask) & !NG.when(to_global)
@@ -152,7 +152,7 @@ impl Stage for Stage1 {
         }
     }
 
-    /// TCR_EL1 with write-back walks, and TTBR0_EL1 or TTBR1_EL1 (D17.2).
+    /// TCR_EL1 and TTBR0_EL1 or TTBR1_EL1 (D17.2). Walks are write-back cacheable; those of the other half are disabled.
     fn registers(format: &Arm64Stage1, root: OutputAddress) -> Vec<(&'static str, u64)> {
         let geometry = format.geometry;
         let size = u64::from(64 - geometry.input_bits());

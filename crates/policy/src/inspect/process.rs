@@ -45,7 +45,7 @@ pub struct MemoryLimit {
     pub limit_bytes: Option<u64>,
     /// Charged bytes (`memory.current`, `memory.usage_in_bytes`).
     pub charged_bytes: u64,
-    /// How often a charge hit the limit (`max` in `memory.events`, `memory.failcnt`).
+    /// How often a charge hit the limit (`max` in `memory.events.local`, `memory.failcnt`).
     pub reached: u64,
 }
 

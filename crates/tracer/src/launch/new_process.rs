@@ -105,7 +105,7 @@ pub(super) fn fork_child(prepared: &Prepared) -> io::Result<Tid> {
 
 /// The code of the new process up to its exec. It makes only system calls.
 fn become_program(prepared: &Prepared, arguments: &[*const libc::c_char], environment: &[*const libc::c_char]) -> ! {
-    // SAFETY: plain system calls on prepared memory; `_exit` runs no handlers of the parent's.
+    // SAFETY: plain system calls on prepared memory; `_exit` runs none of the atexit handlers inherited from pagelab.
     unsafe {
         forget_handlers();
         match &prepared.session {
@@ -115,9 +115,9 @@ fn become_program(prepared: &Prepared, arguments: &[*const libc::c_char], enviro
                 check(if terminal::step_between(wiring).is_ok() { 0 } else { -1 }, 5, prepared.report);
             }
         }
-        // If it kept a copy of pagelab's end, it would never see end of file when pagelab is gone, and would wait
-        // forever: it is not traced yet, so no tracer kills it, and it would hold the lease's lock, which it has
-        // inherited.
+        // With its own copy of the write end of `go`, the read below would never see end of file after pagelab dies, and
+        // this process would wait forever, holding the lease's lock that it inherited: it is not traced yet, so no tracer
+        // kills it.
         for end in prepared.foreign {
             libc::close(end);
         }
@@ -148,7 +148,7 @@ fn become_program(prepared: &Prepared, arguments: &[*const libc::c_char], enviro
             check(if user.assume().is_ok() { 0 } else { -1 }, 4, prepared.report);
         }
         if prepared.dies_with_parent {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL); // a change of the user clears it, so not before that
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL); // after the change of the user, which clears it
             if libc::getppid() != parent {
                 libc::_exit(127); // the parent died before the line above
             }
@@ -177,7 +177,7 @@ unsafe fn check(result: libc::c_int, step: u8, report: RawFd) {
     }
 }
 
-/// Resets pagelab's handlers to SIG_DFL, so that a signal which pagelab catches ends this process before its exec.
+/// Resets the signals that pagelab catches to SIG_DFL, so that they kill this process until its exec. Ignored signals stay ignored.
 ///
 /// # Safety
 /// Only between fork and exec.

@@ -160,16 +160,4 @@ mod tests {
         assert_eq!(before.changed(&now), told);
         assert!(!Subject { instructions: Some(5), ..now.clone() }.asks_as(&now));
     }
-
-    #[test]
-    fn what_an_earlier_version_kept_is_of_another_pagelab() {
-        let old = subject(
-            r#"{"trace":{"bytes":5,"file":"a.trace"},"command":null,"env":{},"instructions":null,"pagelab":"0.1.0"}"#,
-        );
-        let trace = Some(Trace { file: Some("a.trace".to_owned()), sha256: Some("aa".to_owned()) });
-        let now = Subject { trace, machine: Some("bb".to_owned()), pagelab: "0.1.0 (c)".to_owned(), ..old.clone() };
-        assert!(old.asks_as(&now));
-        assert_eq!(old.changed(&now), ["pagelab 0.1.0"]);
-        assert_eq!(Subject::read(r#"{"counted":"stage2","bytes":"1G"}"#), None);
-    }
 }

@@ -1,4 +1,5 @@
-//! Forest plots: the changes of one policy on one machine with their intervals, a line per workload, and their mean.
+//! Forest plots: for one policy on one machine, the change of each workload with its interval, and the mean of those that make a
+//! claim.
 
 use study::matrix::{Cell, Matrix, Row};
 use study::stats::Effect;
@@ -46,11 +47,11 @@ struct Line {
     label: String,
     effect: Effect,
     is_claim: bool,
-    /// The id of its origin on the page; a mean has none.
+    /// HTML id of the workload's row, to which the mark links; `None` for the mean.
     anchor: Option<String>,
 }
 
-/// Workloads with a change, and their mean if there are several.
+/// A line for each workload with a change, and the mean if there are several.
 fn lines(rows: &[&Row], policy: usize, mean: Option<Effect>, anchor: &dyn Fn(&Row) -> String) -> Vec<Line> {
     let of_row = |row: &&Row| {
         let cell: &Cell = &row.cells[policy];
@@ -109,7 +110,7 @@ fn draw(figure: &mut Figure, line: &Line, policy: usize, scale: &Scale, y: f64) 
     let hover = typeset(&format!("{}: {}", line.label, in_words(&line.effect)));
     let mark = look.mark((scale.at(percent(line.effect.ratio)), y), 4.5, class, &hover);
     match &line.anchor {
-        // The cells of the map link to the same target, so one tab stop for each is enough.
+        // The cells of the map already link to the same rows, so these links are left out of the tab order.
         Some(anchor) => figure.raw(&format!("<a href=\"#{anchor}\" tabindex=\"-1\">{mark}</a>")),
         None => figure.raw(&mark),
     }
