@@ -201,7 +201,7 @@ fn what_cannot_be_simulated_is_said() {
         (vec!["-m", &misspelt], 2, "misspelt.toml: line 3: unknown field `procesor`, expected "),
         (vec!["-m", &misspelt], 2, "; the nearest is `processor`\n"),
         (vec!["-p", "base-8k"], 2, "contig-64k"),
-        (vec!["-m", "zen-2", "-p", "contig-64k"], 3, "reasons stand above"),
+        (vec!["-m", "zen-2", "-p", "contig-64k"], 3, "reasons are above"),
         (vec!["--memory", "1K"], 2, "1M to 256G"),
         (vec!["--linux", &toml], 2, "schema: found \"pagelab.machine/1\", expected \"pagelab.linux/1\""),
         (vec!["--linux", "/nonexistent.toml"], 2, "/nonexistent.toml: No such file"),

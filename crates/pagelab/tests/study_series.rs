@@ -102,7 +102,7 @@ fn series_that_make_no_sense_are_refused_by_name() {
     for (one, other, told) in [
         ("what = \"page-cache\"", "what = \"pages\"", "there is no \"pages\"; there are page-cache, table-growth"),
         ("\"4K\", \"5K\"", "\"5K\", \"4K\"", "each larger than the one before"),
-        ("source = \"a list\"", "source = \"\"", "where the arithmetic stands"),
+        ("source = \"a list\"", "source = \"\"", "where the arithmetic is"),
         ("name = \"tables\"", "name = \"true\"", "true"),
     ] {
         fs::write(&file, text.replace(one, other)).unwrap();

@@ -54,7 +54,7 @@ fn what_makes_no_sense_is_refused_by_name() {
         ("/counted/variants", json!(["skip"]), "counted.variants: expected two or more, found 1"),
         ("/counted/variants", json!(["a", "a"]), "counted.variants: \"a\" is there twice"),
         ("/counted/cost/0/instructions", json!([51, 50]), "counted: cost of \"read\": expected two numbers"),
-        ("/counted/cost/0/source", json!(" "), "counted: cost of \"read\": source: expected where the cost stands"),
+        ("/counted/cost/0/source", json!(" "), "counted: cost of \"read\": source: expected the source of the cost"),
         ("/published/0/counted/variant", json!("skip-all"), "published.counted.variant: there is no \"skip-all\""),
         ("/published/0/policy", json!("thp"), "counted: published \"a round\": a figure of counted work has `change`"),
     ];

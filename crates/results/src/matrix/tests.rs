@@ -129,7 +129,7 @@ fn what_was_not_held_is_no_answer_and_said_so() {
         let report = Report { matrix: &matrix, ..report.clone() };
         let said = answer(&report);
         assert!(said.contains("thp was not held, so its figures say nothing of it"), "{said}");
-        assert!(claim(&report).unwrap().starts_with("The origin's claim is, here, undecided: no published figure"));
+        assert!(claim(&report).unwrap().starts_with("The origin's claim is, here, undecided: none of its published figures"));
     });
 }
 
@@ -225,7 +225,7 @@ fn a_figure_counts_once_however_many_machines_stand_beside_it() {
         assert!(one.contains("its one published figure is undecided;"), "{one}");
         let one = said(vec![modelled(), modelled()]).unwrap();
         assert!(
-            one.contains("its one published figure can be compared only with models, which give no interval;"),
+            one.contains("its one published figure is compared only with models, which give no interval;"),
             "{one}"
         );
         assert!(modelled().describe().contains("a model gives no interval"));

@@ -138,7 +138,7 @@ fn the_tracers_cost_stands_below_the_change_and_is_no_claim() {
         let default: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("default ")).take(3).collect();
         assert!(default[2].contains("cost") && default[2].contains("+0.7"), "{width}: {text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(words.contains("of default against a run without a tracer (bare, 3."), "{width}: {text}");
+        assert!(words.contains("stops: default against a run without a tracer (bare, 3."), "{width}: {text}");
         assert!(words.contains("thp: unproven: the tracer's cost (+31.1"), "{width}: {text}");
         assert!(words.contains("of thp against default, by runs with the same stops (sham)"), "{width}: {text}");
         assert!(!text.lines().any(|line| line.starts_with("bare") || line.starts_with("sham")), "{width}: {text}");
