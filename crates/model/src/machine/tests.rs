@@ -80,7 +80,7 @@ fn another_tlb(level: &str, serves: &str, holds: &str) -> String {
 #[test]
 fn a_second_tlb_of_one_kind_is_refused() {
     let said = read("test.toml", &another_tlb("level = 1", r#"["store"]"#, r#"["2M", "1G"]"#)).unwrap_err().to_string();
-    let expected = "test.toml: tlb[1]: found a second TLB of level 1 for stores of 2M pages, beside \"L1\"; expected one for \
+    let expected = "test.toml: tlb[1]: found a second TLB of level 1 for stores of 2M pages, in addition to \"L1\"; expected one for \
                     each level, kind of access and page size: otherwise it is not defined which of two holds a page";
     assert_eq!(said, expected);
     for (level, holds) in [("level = 1", r#"["1G"]"#), ("level = 2", r#"["4K", "2M"]"#)] {

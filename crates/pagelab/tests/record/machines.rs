@@ -201,7 +201,7 @@ fn what_firmware_executes_is_counted_and_its_accesses_to_memory_recorded() {
     let ran = record_machine(&bench, &[], "qemu-system-x86_64", &split, &firmware);
     match ran.code {
         Some(3) => sound(&bench, "trace"),
-        _ => drop(ran.says(2, &["lies in parts", "-m 2G", "before anything was recorded"])),
+        _ => drop(ran.says(2, &["is in several parts", "-m 2G", "before anything was recorded"])),
     }
 }
 
