@@ -172,8 +172,8 @@ pub struct Measuring {
     /// afterwards
     #[arg(long, value_enum, value_name = "HOW", default_value = "as-is")]
     pub khugepaged: Khugepaged,
-    /// Fragment free memory before the first trial (root), as on a machine that has been up for weeks, until so much
-    /// of it lies in blocks below 2M, or below SIZE: 80%, 80%@64K. The memory is given back at the end. The table
+    /// Fragment free memory before the first trial (root), as on a machine that has been up for weeks, until that much
+    /// of it is in blocks below 2M, or below SIZE: 80%, 80%@64K. The memory is given back at the end. The table
     /// says what was reached
     #[arg(long, value_name = "PERCENT[@SIZE]", value_parser = parse_fragmented)]
     pub fragmented: Option<Fragmented>,
