@@ -10,6 +10,10 @@ use study::variant::Variant;
 use crate::figure;
 use crate::text::printable;
 
+/// The difference from the request, in percentage points, from which a warning says how to reach more. Other programs take and
+/// free memory in the meantime, so a smaller one means nothing.
+const SHORTFALL_PERCENT: f64 = 5.0;
+
 /// The host's counters during the trials of an arm that count, averaged per trial.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Scarcity {
@@ -80,11 +84,9 @@ pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
     };
     if own.is_none() {
         let percent = design.fragmented.map(|wish| wish.percent).unwrap_or_default();
-        let told = reached(comparison, block, &|_| true).map(|reached| in_words(reached, block));
-        return told
-            .map(|told| format!("free memory was fragmented: {told} (--fragmented {percent}%)"))
-            .into_iter()
-            .collect();
+        let Some(reached) = reached(comparison, block, &|_| true) else { return Vec::new() };
+        let note = format!("free memory was fragmented: {} (--fragmented {percent}%)", in_words(reached, block));
+        return std::iter::once(note).chain(shortfall(reached.0, percent)).collect();
     }
     let of_variant = |variant: &Variant| {
         let wish = variant.fragmented.or(design.fragmented);
@@ -98,6 +100,7 @@ pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
         format!("free memory of {name}, {wanted}: {}", in_words(*reached, *block))
     };
     let mut notes: Vec<String> = all.iter().map(told).collect();
+    notes.extend(all.iter().filter_map(|(_, wish, _, (least, _))| shortfall(*least, (*wish)?.percent)).take(1));
     let aged = all.iter().filter(|one| one.1.is_some()).map(|one| one.3.0).reduce(f64::min);
     let stale = all.iter().filter(|one| one.1.is_none() && aged.is_some_and(|aged| one.3.1 >= aged));
     notes.extend(stale.map(|(name, ..)| {
@@ -107,6 +110,15 @@ pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
         )
     }));
     notes
+}
+
+/// Says how to reach the request, if much less was reached.
+fn shortfall(least_percent: f64, percent: u32) -> Option<String> {
+    (least_percent + SHORTFALL_PERCENT < f64::from(percent)).then(|| {
+        "warning: less of the free memory was fragmented than requested: pagelab leaves a reserve of it alone, and with a large page \
+         cache no more than that may be free; drop the cache first (as root: echo 1 > /proc/sys/vm/drop_caches)"
+            .to_owned()
+    })
 }
 
 /// Minimum and maximum percentage of free memory in blocks below a size, at the start of trials of the selected arms.
@@ -139,5 +151,11 @@ mod tests {
         let found = ratio(&blocks, PageSize::K4, PageSize::M2).unwrap();
         assert!((found - f64::from(small) / f64::from(all)).abs() < 1e-12);
         assert_eq!(ratio(&[], PageSize::K4, PageSize::M2), None);
+    }
+
+    #[test]
+    fn a_request_that_was_missed_by_far_has_a_remedy() {
+        assert_eq!(shortfall(76.0, 80), None, "others freed memory meanwhile");
+        assert!(shortfall(45.2, 80).unwrap().contains("drop_caches"));
     }
 }

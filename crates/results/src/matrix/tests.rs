@@ -129,7 +129,11 @@ fn what_was_not_held_is_no_answer_and_said_so() {
         let report = Report { matrix: &matrix, ..report.clone() };
         let said = answer(&report);
         assert!(said.contains("thp was not held, so its figures say nothing of it"), "{said}");
-        assert!(claim(&report).unwrap().starts_with("The origin's claim is, here, undecided: none of its published figures"));
+        assert!(
+            claim(&report)
+                .unwrap()
+                .starts_with("The origin's claim is, here, undecided: none of its published figures")
+        );
     });
 }
 
