@@ -56,7 +56,7 @@ pub enum ModulesError {
     },
     /// There are neither modules nor a list of built-in ones.
     #[error(
-        "{}: no modules of {release} beside it: expected lib/modules/{release} in a directory above it, or the tree that it was built in; \
+        "{}: no modules of {release} next to it: expected lib/modules/{release} in a directory above it, or the tree that it was built in; \
          unpack the image's package whole, or run `make modules_install INSTALL_MOD_PATH=DIRECTORY` and put the image there",
         image.display()
     )]

@@ -143,7 +143,7 @@ fn layouts(simulated: &Simulated) -> Option<String> {
             let ended = spreads.iter().map(|spread| spread.layouts).min().unwrap_or(0);
             let early = (ended < *count).then(|| format!("; of some cells only {ended} came to the end of the trace"));
             Some(format!(
-                "{count} randomised layouts, chosen by --seed {seed}, beside the one without randomisation, of which all other figures \
+                "{count} randomised layouts, chosen by --seed {seed}, in addition to the one without randomisation, of which all other figures \
                  are{}",
                 early.unwrap_or_default()
             ))

@@ -43,13 +43,13 @@ pub const CHECKS: [Check; 12] = [
     },
     Check {
         name: "mapped",
-        title: "`exec` and `compare`: verdicts, and bytes by folio and leaf beside smaps and kpageflags",
+        title: "`exec` and `compare`: verdicts, and bytes by folio and leaf compared with smaps and kpageflags",
         scripts: &[(Stage::Together, include_str!("../checks/mapped.sh"))],
         judge: mapped::judge,
     },
     Check {
         name: "inspect",
-        title: "`inspect`: what maps a program beside smaps and kpageflags, and why it is not larger",
+        title: "`inspect`: what maps a program compared with smaps and kpageflags, and why it is not larger",
         scripts: &[(Stage::Together, include_str!("../checks/inspect.sh"))],
         judge: inspect::judge,
     },
@@ -100,7 +100,7 @@ pub const CHECKS: [Check; 12] = [
     },
     Check {
         name: "model",
-        title: "`compare` of ten programs beside `sim` of their recorded traces: faults, bytes as asked for, tables",
+        title: "`compare` of ten programs and `sim` of their recorded traces: faults, bytes as asked for, tables",
         scripts: &[(Stage::Fresh, include_str!("../checks/model.sh"))],
         judge: model::judge,
     },
