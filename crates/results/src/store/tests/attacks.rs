@@ -7,7 +7,7 @@ use super::*;
 use crate::{adopting, csv, html, json, sentence, table};
 
 /// Number of stores that one process reads, and its limits of memory and time, which are far above what it needs.
-const ROUND: usize = 16;
+const ROUND: usize = 8;
 const LIMITS: [&str; 3] = ["--as=4294967296", "--cpu=200", "--core=0"];
 
 /// Directory of the changed stores, for the process that reads them.
