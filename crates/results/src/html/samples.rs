@@ -1,5 +1,7 @@
 //! Every sample of one metric in execution order, which makes drift visible.
 
+use std::collections::BTreeMap;
+
 use study::comparison::Comparison;
 use study::metric::Metric;
 use study::trial::TrialRecord;
@@ -14,7 +16,7 @@ const RIGHT: f64 = WIDTH - 6.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 262.0;
 /// Up to this many blocks, their numbers fit next to each other.
-const NUMBERS: u32 = 20;
+const NUMBERS: usize = 20;
 
 /// A sample of an arm.
 struct Sample<'a> {
@@ -59,27 +61,27 @@ pub(super) fn figure(comparison: &Comparison, metric: &Metric, id: &str) -> Opti
 
 /// Shades every other block; the discarded block is hatched.
 fn blocks(figure: &mut Figure, comparison: &Comparison, x: &Scale) {
-    let last = comparison.trials.iter().map(|record| record.trial.block).max().unwrap_or(0);
-    let start = |block: u32| {
-        let starts = comparison.trials.iter().filter(|record| record.trial.block == block);
-        starts.map(|record| record.started_s).fold(f64::INFINITY, f64::min)
-    };
-    for block in 0..=last {
-        let from = if block == 0 { LEFT } else { x.at(start(block)) };
-        let to = if block == last { RIGHT } else { x.at(start(block + 1)) };
+    let mut starts: BTreeMap<u32, f64> = BTreeMap::new();
+    for record in &comparison.trials {
+        let start = starts.entry(record.trial.block).or_insert(f64::INFINITY);
+        *start = start.min(record.started_s);
+    }
+    let starts: Vec<(u32, f64)> = starts.into_iter().collect();
+    // A block's samples begin at its first trial; the border is drawn slightly before it.
+    let border = |at: usize| starts.get(at).filter(|_| at > 0).map(|(_, start)| x.at(*start) - 2.5);
+    for (at, (block, _)) in starts.iter().enumerate() {
+        let (from, to) = (border(at).unwrap_or(LEFT), border(at + 1).unwrap_or(RIGHT));
         if !from.is_finite() || !to.is_finite() {
             continue;
         }
-        // A block's samples begin at its first trial; the border is drawn slightly before it.
-        let (from, to) = (if block == 0 { from } else { from - 2.5 }, if block == last { to } else { to - 2.5 });
         let class = match block {
             0 => "discarded",
             odd if odd % 2 == 1 => "odd",
             _ => "even",
         };
-        let hover = if block == 0 { "block 0 is discarded".to_string() } else { format!("block {block}") };
+        let hover = if *block == 0 { "block 0 is discarded".to_string() } else { format!("block {block}") };
         figure.rectangle(class, (from, TOP), (to - from, BOTTOM - TOP), &hover);
-        if block % (last / NUMBERS + 1) == 0 {
+        if at % ((starts.len() - 1) / NUMBERS + 1) == 0 {
             figure.text("tick", ((from + to) / 2.0, TOP - 6.0), Anchor::Middle, &block.to_string());
         }
     }

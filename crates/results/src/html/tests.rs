@@ -208,3 +208,11 @@ fn write_the_sample() {
     let comparison = if hostile { sample::hostile() } else { sample::comparison() };
     std::fs::write(path, report(&comparison)).unwrap();
 }
+
+/// Such a number comes from a store that another program changed.
+#[test]
+fn a_block_of_any_number_is_drawn() {
+    let mut comparison = sample::comparison();
+    comparison.trials.last_mut().unwrap().trial.block = u32::MAX;
+    assert!(report(&comparison).contains(&format!("block {}", u32::MAX)));
+}
