@@ -31,7 +31,7 @@ pub enum PtraceLimit {
     /// Scope 2: CAP_SYS_PTRACE only.
     Privileged,
     /// Scope 3: no process, until reboot.
-    Nobody,
+    NoProcess,
 }
 
 impl fmt::Display for KernelVersion {
@@ -89,7 +89,7 @@ impl Host {
             None | Some(0) => PtraceLimit::None,
             Some(1) => PtraceLimit::Descendants,
             Some(2) => PtraceLimit::Privileged,
-            Some(_) => PtraceLimit::Nobody,
+            Some(_) => PtraceLimit::NoProcess,
         })
     }
 

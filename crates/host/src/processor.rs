@@ -22,7 +22,7 @@ pub struct Processor {
 pub(crate) fn read(root: &Root) -> Result<Processor, HostError> {
     let cpuinfo = root.required("/proc/cpuinfo")?;
     let id = id(&cpuinfo);
-    let tlbs = if root.is_live() { tlbs::told(&id) } else { Vec::new() };
+    let tlbs = if root.is_live() { tlbs::of_cpuid(&id) } else { Vec::new() };
     Ok(Processor { table_format: table_format(&cpuinfo), id, tlbs })
 }
 

@@ -19,7 +19,7 @@ pub struct ToldTlb {
 type Leaf = [u32; 4];
 
 /// The TLBs that CPUID of this processor reports; empty where it reports none.
-pub(crate) fn told(id: &str) -> Vec<ToldTlb> {
+pub(crate) fn of_cpuid(id: &str) -> Vec<ToldTlb> {
     match id.split('/').next() {
         Some("GenuineIntel") => (0..=LAST_SUBLEAF).flat_map(|sub| intel(leaf(0x18, sub))).collect(),
         Some("AuthenticAMD" | "HygonGenuine") => amd(leaf(0x8000_0005, 0), leaf(0x8000_0006, 0)),

@@ -60,8 +60,8 @@ fn main() -> ExitCode {
 fn refuse(words: &[OsString]) -> ExitCode {
     let plain = Cli::command().styles(Styles::plain());
     let Err(error) = plain.try_get_matches_from(words) else { return ExitCode::from(2) };
-    let said = error.render().ansi().to_string();
-    report(said.trim_end());
+    let message = error.render().ansi().to_string();
+    report(message.trim_end());
     ExitCode::from(2)
 }
 

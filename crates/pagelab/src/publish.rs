@@ -93,13 +93,17 @@ fn resumed(comparison: &Comparison, resumptions: &[Resumption]) -> String {
         let place = if one.boot_id == before { "in the same boot" } else { "in another boot" };
         format!("after {} trials, and went on {place}", one.trials)
     };
-    let told = resumptions.iter().map(|one| {
-        let told = of_one(one, boot);
+    let resumptions = resumptions.iter().map(|one| {
+        let resumptions = of_one(one, boot);
         boot = &one.boot_id;
-        told
+        resumptions
     });
-    let told: Vec<String> = told.collect();
-    if told.is_empty() { String::new() } else { folded(format!("It was interrupted {}.", told.join("; "))) }
+    let resumptions: Vec<String> = resumptions.collect();
+    if resumptions.is_empty() {
+        String::new()
+    } else {
+        folded(format!("It was interrupted {}.", resumptions.join("; ")))
+    }
 }
 
 /// The table, the conclusion, and how to adopt the best policy permanently.

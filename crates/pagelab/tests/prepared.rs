@@ -13,9 +13,9 @@ const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enable
 /// The number of 4K pages that `tail -c 64M` must touch.
 const PREPARED_PAGES: f64 = 64.0 * 1024.0 / 4.0;
 
-/// A script that appends its name and the output of `said` to the log.
-fn logging(bench: &Bench, name: &str, said: &str, then: &str) -> String {
-    bench.script(name, &format!("echo {name} $({said}) >> {}\n{then}", bench.word("log")))
+/// A script that appends its name and the output of `command` to the log.
+fn logging(bench: &Bench, name: &str, command: &str, then: &str) -> String {
+    bench.script(name, &format!("echo {name} $({command}) >> {}\n{then}", bench.word("log")))
 }
 
 fn log(bench: &Bench) -> Vec<String> {

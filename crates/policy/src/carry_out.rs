@@ -41,7 +41,7 @@ pub trait Kernel: View {
     fn allows(&mut self, call: &Call) -> bool;
 
     /// Records a call that was answered in place of the kernel.
-    fn answered(&mut self, said: &'static str);
+    fn answered(&mut self, action: &'static str);
 }
 
 /// How a call was handled.
@@ -65,14 +65,14 @@ pub fn carry_out<K: Kernel>(
 ) -> Result<Outcome, K::Error> {
     let result = match actions {
         Actions::Pass => return Ok(Outcome::Pass),
-        Actions::Answer { result, said } => {
-            said.into_iter().for_each(|said| kernel.answered(said));
+        Actions::Answer { result, action } => {
+            action.into_iter().for_each(|action| kernel.answered(action));
             result
         }
-        Actions::AnswerWhereMapped { start, bytes, said } => {
+        Actions::AnswerWhereMapped { start, bytes, action } => {
             let result = kernel.look((start, bytes))?;
             if result == 0 {
-                kernel.answered(said);
+                kernel.answered(action);
             }
             result
         }
@@ -87,25 +87,25 @@ pub fn carry_out<K: Kernel>(
             address
         }
         Actions::MoveHeap { step, then } => move_heap(kernel, base, space, step, then)?,
-        Actions::Replace { call, fall_back_to_original, said } => {
+        Actions::Replace { call, fall_back_to_original, action } => {
             if !kernel.allows(&call) {
                 return Ok(Outcome::Pass);
             }
             let result = kernel.call(&call)?;
-            match is_error(result) {
-                true if fall_back_to_original => kernel.original_call()?,
-                true => result,
-                false => {
-                    kernel.answered(said);
-                    result
+            if is_error(result) && fall_back_to_original {
+                kernel.original_call()?
+            } else {
+                if !is_error(result) {
+                    kernel.answered(action);
                 }
+                result
             }
         }
-        Actions::Zero { start, end, said } => {
+        Actions::Zero { start, end, action } => {
             if !kernel.zero(start, end) {
                 return Ok(Outcome::Pass);
             }
-            kernel.answered(said);
+            kernel.answered(action);
             start as i64
         }
     };

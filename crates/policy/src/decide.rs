@@ -29,7 +29,7 @@ pub enum Actions {
         /// The result that the program receives.
         result: i64,
         /// The text that records the answer; `None` where the answer matches the real state.
-        said: Option<&'static str>,
+        action: Option<&'static str>,
     },
     /// Do not make the call; return 0 if the range is mapped, otherwise the kernel's error.
     AnswerWhereMapped {
@@ -38,7 +38,7 @@ pub enum Actions {
         /// Length in bytes.
         bytes: u64,
         /// The text that records the answer.
-        said: &'static str,
+        action: &'static str,
     },
     /// Make the mmap, possibly with other flags; then advise or populate the new mapping.
     Map {
@@ -63,7 +63,7 @@ pub enum Actions {
         /// Whether to make the program's own call if this one is refused.
         fall_back_to_original: bool,
         /// The text that records the answer.
-        said: &'static str,
+        action: &'static str,
     },
     /// Do not map a guard page: leave the existing memory in place, and fill it with zeros like fresh memory. If that fails, make
     /// the call unchanged.
@@ -73,7 +73,7 @@ pub enum Actions {
         /// The address after the last.
         end: u64,
         /// The text that records the answer.
-        said: &'static str,
+        action: &'static str,
     },
 }
 
@@ -122,7 +122,7 @@ pub fn decide(mechanism: &Mechanism, space: &mut Space, call: &Call, view: &mut 
             Some(advice) => Actions::Replace {
                 call: Call::ProcessMadvise { ranges, advice, flags },
                 fall_back_to_original: false,
-                said: "process_madvise of itself, against the policy",
+                action: "process_madvise of itself, against the policy",
             },
             None => Actions::Pass,
         },
@@ -155,7 +155,7 @@ fn map_over(mechanism: &Mechanism, start: u64, bytes: u64, view: &mut impl View)
     let base = mechanism.base;
     let end = start.checked_add(bytes).and_then(|end| base.align_up(end)).filter(|end| *end > start)?;
     let is_guard = base.align_down(start) == start && guards::closes_a_guard(view.vma_at(start), start, end, base);
-    is_guard.then_some(Actions::Zero { start, end, said: guards::MAPPED_OVER })
+    is_guard.then_some(Actions::Zero { start, end, action: guards::MAPPED_OVER })
 }
 
 /// A mapping keeps its advice when it grows. A mapping that was too small for advice is advised once it has grown enough.
@@ -177,7 +177,7 @@ fn mprotect(mechanism: &Mechanism, start: u64, bytes: u64, protection: u64, view
     let vma = view.vma_at(start);
     if protection == prot::NONE {
         return if guards::closes_a_guard(vma, start, end, base) {
-            Actions::Answer { result: 0, said: Some(guards::CLOSED) }
+            Actions::Answer { result: 0, action: Some(guards::CLOSED) }
         } else {
             Actions::Pass
         };
@@ -187,18 +187,18 @@ fn mprotect(mechanism: &Mechanism, start: u64, bytes: u64, protection: u64, view
         return Actions::Pass;
     }
     let call = Call::Mprotect { address: low, bytes: high - low, protection };
-    Actions::Replace { call, fall_back_to_original: true, said: guards::LEFT_CLOSED }
+    Actions::Replace { call, fall_back_to_original: true, action: guards::LEFT_CLOSED }
 }
 
 /// Answers the program's madvise calls that contradict the policy. The result is the kernel's: it depends on whether the range is
 /// mapped.
 fn contrary_advice(mechanism: &Mechanism, start: u64, bytes: u64, advice: u64) -> Actions {
-    let said = match advice {
+    let action = match advice {
         madv::NOHUGEPAGE if mechanism.wants_large() => "madvise(MADV_NOHUGEPAGE)",
         madv::GUARD_INSTALL if mechanism.no_guards => "madvise(MADV_GUARD_INSTALL)",
         _ => return Actions::Pass,
     };
-    Actions::AnswerWhereMapped { start, bytes, said }
+    Actions::AnswerWhereMapped { start, bytes, action }
 }
 
 /// PR_SET_THP_DISABLE would undo the policy, so its calls are answered. The program sees the same results as without the policy.
@@ -224,17 +224,17 @@ fn thp_disable(
         return Actions::Pass;
     }
     if question {
-        return Actions::Answer { result: space.thp_disable as i64, said: None };
+        return Actions::Answer { result: space.thp_disable as i64, action: None };
     }
     space.thp_disable = if value == 0 { 0 } else { 1 | flags };
     // A request that agrees with the policy need not be recorded.
-    let said = match (mechanism.wants_large(), value != 0, flags) {
+    let action = match (mechanism.wants_large(), value != 0, flags) {
         (true, true, _) => Some("prctl(PR_SET_THP_DISABLE, 1)"),
         (false, false, _) => Some("prctl(PR_SET_THP_DISABLE, 0)"),
         (false, true, EXCEPT_ADVISED) => Some("prctl(PR_SET_THP_DISABLE, 1, PR_THP_DISABLE_EXCEPT_ADVISED)"),
         _ => None,
     };
-    Actions::Answer { result: 0, said }
+    Actions::Answer { result: 0, action }
 }
 
 #[cfg(test)]
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn what_would_undo_the_policy_is_answered_and_what_the_kernel_refuses_is_passed() {
         let (set, get) = (u64::from(pr::SET_THP_DISABLE), u64::from(pr::GET_THP_DISABLE));
-        let answer = |said| Actions::Answer { result: 0, said };
+        let answer = |action| Actions::Answer { result: 0, action };
         let (off, on) = (Some("prctl(PR_SET_THP_DISABLE, 1)"), Some("prctl(PR_SET_THP_DISABLE, 0)"));
         let mostly = Some("prctl(PR_SET_THP_DISABLE, 1, PR_THP_DISABLE_EXCEPT_ADVISED)");
         for (policy, excepts_advised, option, arguments, expected) in [
@@ -293,7 +293,7 @@ mod tests {
         let (thp, mut space, mut view) = (mechanism("thp"), Space::default(), Nothing { excepts_advised: true });
         decide(&thp, &mut space, &Call::Prctl { option: set, arguments: [1, 2, 0, 0] }, &mut view);
         let found = decide(&thp, &mut space, &Call::Prctl { option: get, arguments: [0; 4] }, &mut view);
-        assert_eq!(found, Actions::Answer { result: 3, said: None });
+        assert_eq!(found, Actions::Answer { result: 3, action: None });
     }
 
     #[test]

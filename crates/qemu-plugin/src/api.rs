@@ -51,17 +51,17 @@ pub static mut qemu_plugin_version: c_int = OLDEST;
 #[used]
 static CHOOSE_VERSION: extern "C" fn() = {
     extern "C" fn choose() {
-        let told = std::env::var_os(VERSION_VARIABLE);
+        let reported = std::env::var_os(VERSION_VARIABLE);
         // SAFETY: nothing else uses the variable before the plugin is loaded.
-        unsafe { qemu_plugin_version = chosen(has_scoreboards(), told.as_deref()) };
+        unsafe { qemu_plugin_version = chosen(has_scoreboards(), reported.as_deref()) };
     }
     choose
 };
 
 /// The API version to report to a QEMU.
-fn chosen(has_scoreboards: bool, told: Option<&OsStr>) -> c_int {
-    let told = told.and_then(OsStr::to_str).and_then(|told| told.parse().ok());
-    match (has_scoreboards, told) {
+fn chosen(has_scoreboards: bool, reported: Option<&OsStr>) -> c_int {
+    let reported = reported.and_then(OsStr::to_str).and_then(|reported| reported.parse().ok());
+    match (has_scoreboards, reported) {
         (false, _) => OLDEST,
         (true, Some(WITH_USER_DATA)) => WITH_USER_DATA,
         (true, _) => WITH_SCOREBOARDS,
@@ -199,10 +199,13 @@ mod tests {
 
     #[test]
     fn the_version_is_what_qemu_has_and_pagelab_says() {
-        let told = |text: &'static str| Some(OsStr::new(text));
-        assert_eq!([None, told("7")].map(|told| chosen(false, told)), [OLDEST; 2]);
-        assert_eq!(chosen(true, told("7")), WITH_USER_DATA);
-        assert_eq!([None, told(""), told("8"), told("x")].map(|told| chosen(true, told)), [WITH_SCOREBOARDS; 4]);
+        let reported = |text: &'static str| Some(OsStr::new(text));
+        assert_eq!([None, reported("7")].map(|reported| chosen(false, reported)), [OLDEST; 2]);
+        assert_eq!(chosen(true, reported("7")), WITH_USER_DATA);
+        assert_eq!(
+            [None, reported(""), reported("8"), reported("x")].map(|reported| chosen(true, reported)),
+            [WITH_SCOREBOARDS; 4]
+        );
     }
 
     #[test]

@@ -186,20 +186,20 @@ fn file_system(file: i32, bytes: u64, flags: u64) -> Option<u64> {
     if file < 0 || bytes < PLACED_BYTES || flags & libc::MAP_ANONYMOUS as u64 != 0 {
         return None;
     }
-    let mut told = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    let mut reported = std::mem::MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: fstatfs writes one statfs to the given place, or fails.
-    let result = unsafe { libc::fstatfs(file, told.as_mut_ptr()) };
+    let result = unsafe { libc::fstatfs(file, reported.as_mut_ptr()) };
     // SAFETY: the structure is plain numbers and was zeroed before.
-    (result == 0).then(|| unsafe { told.assume_init() }.f_type as u64)
+    (result == 0).then(|| unsafe { reported.assume_init() }.f_type as u64)
 }
 
 /// The length of a System V segment, whose number is the same inside and outside QEMU. `None` where there is none.
 fn segment_bytes(number: i32) -> Option<u64> {
-    let mut told = std::mem::MaybeUninit::<libc::shmid_ds>::zeroed();
+    let mut reported = std::mem::MaybeUninit::<libc::shmid_ds>::zeroed();
     // SAFETY: shmctl writes one shmid_ds to the given place, or fails.
-    let result = unsafe { libc::shmctl(number, libc::IPC_STAT, told.as_mut_ptr()) };
+    let result = unsafe { libc::shmctl(number, libc::IPC_STAT, reported.as_mut_ptr()) };
     // SAFETY: the structure is plain numbers and was zeroed before.
-    (result == 0).then(|| unsafe { told.assume_init() }.shm_segsz as u64)
+    (result == 0).then(|| unsafe { reported.assume_init() }.shm_segsz as u64)
 }
 
 fn lossy(memory: &impl GuestMemory, address: u64) -> String {

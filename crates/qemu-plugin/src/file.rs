@@ -203,21 +203,21 @@ impl Complaints {
 
     /// Prints an error and its causes.
     pub fn report(&self, error: &dyn Error) {
-        self.say(&told(error));
+        self.say(&error_chain(error));
     }
 }
 
 /// An error and its causes, without repetition: some messages already contain their cause.
-fn told(error: &dyn Error) -> String {
-    let (mut told, mut next) = (error.to_string(), error.source());
+fn error_chain(error: &dyn Error) -> String {
+    let (mut chain, mut next) = (error.to_string(), error.source());
     while let Some(cause) = next {
         let text = cause.to_string();
-        if !told.contains(&text) {
-            told = format!("{told}: {text}");
+        if !chain.contains(&text) {
+            chain = format!("{chain}: {text}");
         }
         next = cause.source();
     }
-    told
+    chain
 }
 
 #[cfg(test)]
@@ -256,6 +256,6 @@ mod tests {
     #[test]
     fn every_cause_is_told_once() {
         let error = Outer(Inner(io::Error::other("no such device")));
-        assert_eq!(told(&error), "the header: the file (no such device)");
+        assert_eq!(error_chain(&error), "the header: the file (no such device)");
     }
 }

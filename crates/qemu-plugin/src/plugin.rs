@@ -25,7 +25,7 @@ pub struct Plugin {
     /// Number of events of all threads. Threads compare it with the number that they have seen.
     pub events: AtomicU64,
     /// Cached information from QEMU about accesses.
-    pub told: Reported,
+    pub reported: Reported,
     /// The threads of a program, or the processors of a machine.
     pub vcpus: Vcpus,
     /// The state of a program.
@@ -63,7 +63,7 @@ impl Plugin {
             api: AtomicPtr::new(std::ptr::null_mut()),
             recorder: AtomicPtr::new(std::ptr::null_mut()),
             events: AtomicU64::new(0),
-            told: Reported::new(),
+            reported: Reported::new(),
             vcpus: Vcpus::new(),
             program: Program {
                 is_x86_64: AtomicBool::new(false),

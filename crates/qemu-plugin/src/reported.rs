@@ -30,27 +30,27 @@ impl Reported {
     pub fn known(&self, info: u32) -> Option<Kind> {
         match self.0.get(info as usize)?.load(Ordering::Relaxed) {
             0 => None,
-            told => Some(kind(told)),
+            reported => Some(kind(reported)),
         }
     }
 
     /// Whether the access is a load or a store, and its size in bytes; 0 where it exceeds the largest recorded size.
     pub fn ask(&self, api: &Api, info: u32) -> (Kind, u64) {
         let place = self.0.get(info as usize);
-        let mut told = place.map_or(0, |place| place.load(Ordering::Relaxed));
-        if told == 0 {
+        let mut reported = place.map_or(0, |place| place.load(Ordering::Relaxed));
+        if reported == 0 {
             let kind = if (api.access_is_store)(info) { Kind::STORE } else { Kind::LOAD };
-            told = kind.bits() | ((api.access_size_shift)(info).min(0xf) as u8) << SIZE_SHIFT;
+            reported = kind.bits() | ((api.access_size_shift)(info).min(0xf) as u8) << SIZE_SHIFT;
             if let Some(place) = place {
-                place.store(told, Ordering::Relaxed);
+                place.store(reported, Ordering::Relaxed);
             }
         }
-        let bytes = 1 << (told >> SIZE_SHIFT);
-        (kind(told), if bytes <= u64::from(Access::MAX_BYTES) { bytes } else { 0 })
+        let bytes = 1 << (reported >> SIZE_SHIFT);
+        (kind(reported), if bytes <= u64::from(Access::MAX_BYTES) { bytes } else { 0 })
     }
 }
 
 #[inline(always)]
-fn kind(told: u8) -> Kind {
-    if told & Kind::STORE.bits() == 0 { Kind::LOAD } else { Kind::STORE }
+fn kind(reported: u8) -> Kind {
+    if reported & Kind::STORE.bits() == 0 { Kind::LOAD } else { Kind::STORE }
 }

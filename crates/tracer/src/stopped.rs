@@ -141,8 +141,8 @@ impl Kernel for Stopped<'_, '_> {
         system_call(call).is_none_or(|(number, arguments)| self.context.allows(self.paused, number, arguments))
     }
 
-    fn answered(&mut self, said: &'static str) {
-        self.context.findings.answer(said);
+    fn answered(&mut self, action: &'static str) {
+        self.context.findings.answer(action);
     }
 }
 

@@ -123,7 +123,7 @@ fn by_id(id: u32) -> Result<User, UserError> {
 /// Adds all groups to a user.
 fn with_groups(user: User) -> Result<User, UserError> {
     let unanswered = |problem: String| UserError::Unanswered { user: user.name.clone(), problem };
-    let all = match said(&ID, &["-G", "--", &user.name]).map_err(|error| unanswered(format!("id: {error}")))? {
+    let all = match output_of(&ID, &["-G", "--", &user.name]).map_err(|error| unanswered(format!("id: {error}")))? {
         Some(Ok(text)) => text.split_whitespace().filter_map(|id| id.parse().ok()).collect(),
         Some(Err(code)) => return Err(unanswered(format!("`id -G` ended with {}", ended(code)))),
         None => {
@@ -151,7 +151,7 @@ const NOT_FOUND: i32 = 2;
 /// The user with this name or decimal id; `None` if there is none.
 fn line_of(key: &str) -> Result<Option<User>, UserError> {
     let unanswered = |problem: String| UserError::Unanswered { user: key.to_owned(), problem };
-    let text = match said(&GETENT, &["passwd", key]).map_err(|error| unanswered(format!("getent: {error}")))? {
+    let text = match output_of(&GETENT, &["passwd", key]).map_err(|error| unanswered(format!("getent: {error}")))? {
         Some(Ok(line)) => line,
         Some(Err(Some(NOT_FOUND))) => return Ok(None),
         Some(Err(code)) => return Err(unanswered(format!("`getent passwd` ended with {}", ended(code)))),
@@ -164,7 +164,7 @@ fn line_of(key: &str) -> Result<Option<User>, UserError> {
 ///
 /// # Errors
 /// The program exists but could not be run.
-fn said(programs: &[&str], words: &[&str]) -> io::Result<Option<Result<String, Option<i32>>>> {
+fn output_of(programs: &[&str], words: &[&str]) -> io::Result<Option<Result<String, Option<i32>>>> {
     for program in programs {
         let run = Command::new(program).args(words).stdin(Stdio::null()).stderr(Stdio::null()).output();
         let Some(output) = if_there(run)? else { continue };

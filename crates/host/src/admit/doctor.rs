@@ -194,7 +194,7 @@ fn yama(host: &Host) -> Result<Fact, HostError> {
         PtraceLimit::None => "every process of the same user may be traced",
         PtraceLimit::Descendants => "descendants may be traced, which a measured program is",
         PtraceLimit::Privileged => "only CAP_SYS_PTRACE may trace",
-        PtraceLimit::Nobody => "no process may trace until the next boot",
+        PtraceLimit::NoProcess => "no process may trace until the next boot",
     };
     let value = host.value("/proc/sys/kernel/yama/ptrace_scope")?.unwrap_or_else(|| "no Yama".into());
     Ok(fact(YAMA, value, meaning))

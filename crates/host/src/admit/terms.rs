@@ -61,7 +61,7 @@ impl Terms {
 fn yama(limit: PtraceLimit, privilege: Privilege) -> Result<(), Unsupported> {
     let forbidden = |reason: &str, remedy: &str| Err(Unsupported { reason: reason.into(), remedy: remedy.into() });
     match (limit, privilege) {
-        (PtraceLimit::Nobody, _) => forbidden(
+        (PtraceLimit::NoProcess, _) => forbidden(
             "Yama forbids all tracing (kernel.yama.ptrace_scope = 3), until the next boot",
             "remove kernel.yama.ptrace_scope=3 from /etc/sysctl.d and reboot",
         ),
@@ -98,6 +98,6 @@ mod tests {
         assert!(yama(PtraceLimit::Descendants, Privilege::User).is_ok());
         assert!(yama(PtraceLimit::Privileged, Privilege::Root).is_ok());
         assert!(yama(PtraceLimit::Privileged, Privilege::User).unwrap_err().remedy.contains("ptrace_scope=1"));
-        assert!(yama(PtraceLimit::Nobody, Privilege::Root).unwrap_err().remedy.contains("reboot"));
+        assert!(yama(PtraceLimit::NoProcess, Privilege::Root).unwrap_err().remedy.contains("reboot"));
     }
 }

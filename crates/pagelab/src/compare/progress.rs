@@ -17,14 +17,14 @@ use crate::status_line;
 /// Shows the progress of a comparison on standard error: the running arm, the trial's number, the expected number of trials,
 /// and the remaining time.
 pub struct Progress {
-    way: Way,
+    display: Display,
     arms: Vec<String>,
     forecast: RefCell<Forecast>,
     /// The last block that was reported, for a terminal that cannot overwrite a line.
-    said: Cell<Option<u32>>,
+    last_block: Cell<Option<u32>>,
 }
 
-enum Way {
+enum Display {
     /// One line that is overwritten.
     Line(ProgressBar),
     /// One line per block: the terminal cannot overwrite (`TERM=dumb`).
@@ -37,16 +37,16 @@ impl Progress {
     /// The progress display of a design; hidden if standard error is not a terminal.
     pub fn new(design: &Design) -> Progress {
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-        let way = match (std::io::stderr().is_terminal(), is_dumb) {
-            (false, _) => Way::Hidden,
-            (true, true) => Way::Lines,
-            (true, false) => Way::Line(line()),
+        let display = match (std::io::stderr().is_terminal(), is_dumb) {
+            (false, _) => Display::Hidden,
+            (true, true) => Display::Lines,
+            (true, false) => Display::Line(line()),
         };
         Progress {
-            way,
+            display,
             arms: design.arms.iter().map(|arm| arm.label.clone()).collect(),
             forecast: RefCell::new(Forecast::new(design)),
-            said: Cell::new(None),
+            last_block: Cell::new(None),
         }
     }
 
@@ -59,7 +59,7 @@ impl Progress {
             Event::Finished(record) => forecast.finished(record.rejected.is_empty()),
             Event::Block(analysis) => forecast.block(analysis),
             Event::Ended(_) => {
-                if let Way::Line(bar) = &self.way {
+                if let Display::Line(bar) = &self.display {
                     bar.finish_and_clear();
                     status_line::take();
                 }
@@ -69,10 +69,10 @@ impl Progress {
 
     fn show(&self, block: u32, text: &str) {
         let text = as_the_locale_has_it(text);
-        match &self.way {
-            Way::Line(bar) => bar.set_message(text.into_owned()),
-            Way::Lines if self.said.replace(Some(block)) != Some(block) => report(&text),
-            Way::Lines | Way::Hidden => {}
+        match &self.display {
+            Display::Line(bar) => bar.set_message(text.into_owned()),
+            Display::Lines if self.last_block.replace(Some(block)) != Some(block) => report(&text),
+            Display::Lines | Display::Hidden => {}
         }
     }
 }

@@ -78,8 +78,8 @@ impl Ended<'_> {
             }
         }
         let first = Traced::first(self.output, self.process);
-        if let Some(told) = Execs::of(std::iter::once(&first).chain(&others)).told(self.output) {
-            report(format_args!("pagelab: {told}"));
+        if let Some(notes) = Execs::of(std::iter::once(&first).chain(&others)).notes(self.output) {
+            report(format_args!("pagelab: {notes}"));
         }
     }
 
@@ -257,7 +257,7 @@ impl Execs {
     }
 
     /// The message about them, if there were any.
-    fn told(&self, output: &Path) -> Option<String> {
+    fn notes(&self, output: &Path) -> Option<String> {
         let missing: u64 = self.unrecorded.values().sum();
         let all = self.recorded + missing;
         let named = || {
@@ -322,18 +322,18 @@ mod tests {
             executed: executed.map(|(program, why)| (program.to_owned(), why.map(str::to_owned))),
         };
         let output = Path::new("a.trace");
-        assert_eq!(Execs::of([traced(1, 0, None)].iter()).told(output), None);
+        assert_eq!(Execs::of([traced(1, 0, None)].iter()).notes(output), None);
         let whole = [traced(1, 0, Some(("sh", None))), traced(1, 1, None)];
-        let told = Execs::of(whole.iter()).told(output).unwrap();
+        let notes = Execs::of(whole.iter()).notes(output).unwrap();
         assert_eq!(
-            told,
+            notes,
             "a.trace: the recorded processes executed 1 program (exec), 1 recorded separately (a.trace.PID.execN)"
         );
         let gains = Some(("/bin/su\u{1b}", Some("it gains privileges")));
         let missing = [traced(1, 0, gains), traced(2, 0, Some(("cc", None))), traced(3, 0, Some(("cc", None)))];
-        let told = Execs::of(whole[..1].iter().chain(&missing)).told(output).unwrap();
-        assert!(told.contains("executed 4 programs (exec): 0 recorded separately"), "{told}");
-        assert!(told.contains("4 not, which ran outside the emulation: cc 2 times; "), "{told}");
-        assert!(told.contains("(it gains privileges)") && !told.contains('\u{1b}'), "{told}");
+        let notes = Execs::of(whole[..1].iter().chain(&missing)).notes(output).unwrap();
+        assert!(notes.contains("executed 4 programs (exec): 0 recorded separately"), "{notes}");
+        assert!(notes.contains("4 not, which ran outside the emulation: cc 2 times; "), "{notes}");
+        assert!(notes.contains("(it gains privileges)") && !notes.contains('\u{1b}'), "{notes}");
     }
 }

@@ -58,8 +58,8 @@ enum Unmeasured {
     #[error("{0}")]
     Start(#[from] std::io::Error),
     /// The workload failed; its standard error gives the reason.
-    #[error("{}", if said.is_empty() { status.to_string() } else { said.clone() })]
-    Failed { status: ExitStatus, said: String },
+    #[error("{}", if stderr.is_empty() { status.to_string() } else { stderr.clone() })]
+    Failed { status: ExitStatus, stderr: String },
     #[error("the workload's report: {0}")]
     Report(#[from] serde_json::Error),
     /// The document lacks the figure.
@@ -150,8 +150,8 @@ fn measured(policy: &str, bytes: u64, seed: u64) -> Result<f64, Unmeasured> {
         command.args(["exec", "-p", policy, "--"]).arg(&program).args(chase).stdin(Stdio::null());
         let output = die_with_parent(&mut command).output()?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(Unmeasured::Failed { status: output.status, said });
+            let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(Unmeasured::Failed { status: output.status, stderr });
         }
         let report: Value = serde_json::from_slice(&output.stdout)?;
         least = least.min(report["figures"]["ns_per_access"].as_f64().ok_or(Unmeasured::Figure)?);

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A study with one workload of the user nobody, whose input is a file.
+/// A study with one workload of the user `nobody`, whose input is a file.
 const STUDY: &str = r#"
 schema = "pagelab.study/1"
 name = "planted"
@@ -88,7 +88,7 @@ impl Case {
         self.cache.path().join("pagelab/inputs")
     }
 
-    /// The directory that the user nobody owns.
+    /// The directory that the user `nobody` owns.
     fn directory(&self) -> PathBuf {
         let entries = fs::read_dir(self.inputs()).unwrap().map(|entry| entry.unwrap().path());
         entries.into_iter().find(|path| path.is_dir()).unwrap()
@@ -100,7 +100,7 @@ impl Case {
             && fs::read_dir(self.precious.path()).unwrap().count() == 1
     }
 
-    /// Runs a shell as nobody in the input's directory; `$hash` is the only name in it.
+    /// Runs a shell as `nobody` in the input's directory; `$hash` is the only name in it.
     fn as_nobody(&self, text: &str) {
         let mut planting = Command::new("sh");
         planting.args(["-ec", &format!("hash=$(ls); {text}")]).current_dir(self.directory());

@@ -7,7 +7,7 @@ fn session(said: &str) -> Option<u32> {
     said.trim_end().rsplit_once("session=")?.1.parse().ok()
 }
 
-/// Regression test: a program run by the user nobody made root's shell execute a command (TIOCSTI).
+/// Regression test: a program run by the user `nobody` made root's shell execute a command (TIOCSTI).
 #[test]
 fn what_another_user_runs_types_nothing_into_the_shell() {
     if !can_become_another() || !needs(&[program("bash")]) {
@@ -105,7 +105,7 @@ fn a_terminal_given_as_input_is_another_one_too() {
     );
 }
 
-/// Regression test: a set-user-ID program owned by root ran as root when the user nobody executed it.
+/// Regression test: a set-user-ID program owned by root ran as root when the user `nobody` executed it.
 #[test]
 fn no_privilege_is_gained_by_exec_unless_the_user_is_root() {
     if !can_become_another() {

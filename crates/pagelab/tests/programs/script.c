@@ -1,5 +1,5 @@
 // An interpreter of short scripts of system calls and memory accesses, for x86-64 Linux. It uses no C library, so nothing else
-// happens. `beside::script` makes the scripts. Each line is a letter with decimal numbers, in pages unless noted otherwise:
+// happens. `validation::script` makes the scripts. Each line is a letter with decimal numbers, in pages unless noted otherwise:
 //
 //   m SLOT PAGES PROT FLAGS        maps memory and assigns it to the slot. FLAGS: 0 private, 1 shared, else see map()
 //   f SLOT OFFSET PAGES PROT FLAGS maps memory in place of a part of a slot

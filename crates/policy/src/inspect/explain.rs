@@ -33,30 +33,30 @@ pub fn explain(
     seen: &Seen,
     context: &Context,
 ) -> Vec<Explained> {
-    let mut told = FoundCauses::default();
+    let mut found = FoundCauses::default();
     if let Some(target) = outline.target {
         let region = OfRegion { target, kind, vmas, cuts, seen, context };
-        seen.pieces.iter().for_each(|(at, left)| region.explain(*at, left, &mut told));
+        seen.pieces.iter().for_each(|(at, left)| region.explain(*at, left, &mut found));
     }
     if let Kind::Hugetlb { size: Some(size) } = kind {
-        pool(*size, outline, seen, context, &mut told);
+        pool(*size, outline, seen, context, &mut found);
     }
     if let Some((cause, bytes, evidence)) = context.pmd.and_then(|pmd| files::explain(vmas, &seen.census, pmd)) {
-        told.add(cause, Vec::new(), bytes, || evidence);
+        found.add(cause, Vec::new(), bytes, || evidence);
     }
     if context.pmd.is_none() && outline.target.is_none() {
         let bytes = seen.census.bytes_where(|mapping| mapping.backing == Backing::Anonymous);
-        told.add(Cause::NoTransparentPages, Vec::new(), bytes, || vec![format!("there is no {THP}/hpage_pmd_size")]);
+        found.add(Cause::NoTransparentPages, Vec::new(), bytes, || vec![format!("there is no {THP}/hpage_pmd_size")]);
     }
-    told.explained()
+    found.explained()
 }
 
 /// The absent part of a hugetlb region whose pool is empty: touching it raises SIGBUS.
-fn pool(size: PageSize, outline: &Outline, seen: &Seen, context: &Context, told: &mut FoundCauses) {
+fn pool(size: PageSize, outline: &Outline, seen: &Seen, context: &Context, found: &mut FoundCauses) {
     let exhausted = |pool: &&Pool| pool.size == size && pool.free == 0 && pool.surplus_left == 0;
     if let Some(pool) = context.supply.pools.iter().find(exhausted) {
         let absent = (outline.end - outline.start).saturating_sub(seen.census.total_bytes());
-        told.add(Cause::PoolExhausted { size }, Vec::new(), absent, || {
+        found.add(Cause::PoolExhausted { size }, Vec::new(), absent, || {
             vec![format!("the pool has {} pages, none of them free: touching this memory ends in SIGBUS", pool.pages)]
         });
     }
@@ -74,12 +74,12 @@ impl FoundCauses {
         if bytes == 0 {
             return;
         }
-        let (sum, told) = self.0.entry((cause, or)).or_default();
+        let (sum, found) = self.0.entry((cause, or)).or_default();
         *sum += bytes;
-        if told.len() < FoundCauses::MAX_EVIDENCE {
-            let new = evidence().into_iter().filter(|line| !told.contains(line)).collect::<Vec<_>>();
-            told.extend(new);
-            told.truncate(FoundCauses::MAX_EVIDENCE);
+        if found.len() < FoundCauses::MAX_EVIDENCE {
+            let new = evidence().into_iter().filter(|line| !found.contains(line)).collect::<Vec<_>>();
+            found.extend(new);
+            found.truncate(FoundCauses::MAX_EVIDENCE);
         }
     }
 
@@ -106,9 +106,9 @@ pub fn explain_windows(
     let mut windows = std::mem::take(&mut seen.windows);
     let region = OfRegion { target, kind, vmas, cuts, seen, context };
     for of_window in pieces.chunk_by(|left, right| left.0 == right.0) {
-        let mut told = FoundCauses::default();
-        of_window.iter().for_each(|(_, at, left)| region.explain(*at, left, &mut told));
-        let largest = told.0.into_iter().max_by_key(|(_, (bytes, _))| *bytes);
+        let mut found = FoundCauses::default();
+        of_window.iter().for_each(|(_, at, left)| region.explain(*at, left, &mut found));
+        let largest = found.0.into_iter().max_by_key(|(_, (bytes, _))| *bytes);
         let number =
             largest.and_then(|((cause, or), _)| causes.iter().position(|one| one.cause == cause && one.or == or));
         let found = windows.binary_search_by_key(&of_window[0].0, |window| window.start);
@@ -130,29 +130,29 @@ struct OfRegion<'a> {
 }
 
 impl OfRegion<'_> {
-    fn explain(&self, at: usize, left: &Left, told: &mut FoundCauses) {
+    fn explain(&self, at: usize, left: &Left, found: &mut FoundCauses) {
         let vma = &self.vmas[at];
         match *left {
             Left::NoSlot(bytes) => {
                 let length = self.vmas.last().map_or(0, |last| last.end) - self.vmas[0].start;
                 let cause = if length < self.target.bytes() { Cause::MappingTooSmall } else { Cause::NoAlignedSlot };
-                told.add(cause, Vec::new(), bytes, || vec![format!("from {:#x} to {:#x}", vma.start, vma.end)]);
+                found.add(cause, Vec::new(), bytes, || vec![format!("from {:#x} to {:#x}", vma.start, vma.end)]);
             }
             Left::Sum(bytes) => match self.refusal(vma) {
-                Some((cause, evidence)) => told.add(cause, Vec::new(), bytes, || evidence),
-                None => self.permitted(vma, Shape::Full, bytes, told),
+                Some((cause, evidence)) => found.add(cause, Vec::new(), bytes, || evidence),
+                None => self.permitted(vma, Shape::Full, bytes, found),
             },
-            Left::CutBelow(bytes) => self.cut(vma.start, vma, bytes, told),
-            Left::CutAbove(bytes) => self.cut(vma.end, vma, bytes, told),
-            Left::PartOfFolio(bytes) => self.part_of_folio(vma, bytes, told),
+            Left::CutBelow(bytes) => self.cut(vma.start, vma, bytes, found),
+            Left::CutAbove(bytes) => self.cut(vma.end, vma, bytes, found),
+            Left::PartOfFolio(bytes) => self.part_of_folio(vma, bytes, found),
             Left::Split(bytes) if self.is_misaligned(vma) => {
-                told.add(Cause::FileMisaligned, Vec::new(), bytes, || vec![files::misaligned(vma, self.target)]);
+                found.add(Cause::FileMisaligned, Vec::new(), bytes, || vec![files::misaligned(vma, self.target)]);
             }
             Left::Split(bytes) => {
                 let (cause, or) = self.history(vma).of_split();
-                told.add(cause, or, bytes, || self.history(vma).evidence_of_split());
+                found.add(cause, or, bytes, || self.history(vma).evidence_of_split());
             }
-            Left::Piece(piece) => self.piece(vma, &piece, told),
+            Left::Piece(piece) => self.piece(vma, &piece, found),
         }
     }
 
@@ -162,16 +162,16 @@ impl OfRegion<'_> {
     }
 
     /// Attributes memory of a slot of the region to the cut at this address, which crosses the slot.
-    fn cut(&self, address: u64, vma: &VmaFacts, bytes: u64, told: &mut FoundCauses) {
+    fn cut(&self, address: u64, vma: &VmaFacts, bytes: u64, found: &mut FoundCauses) {
         // Cuts are in address order and do not nest.
         let after = self.cuts.partition_point(|cut| cut.start <= address);
         let near = |cut: &&Cut| cut.start == address || cut.end == address;
         let Some(cut) = self.cuts[..after].last().filter(near) else {
-            told.add(Cause::NoAlignedSlot, Vec::new(), bytes, || vec![format!("the mapping ends at {address:#x}")]);
+            found.add(Cause::NoAlignedSlot, Vec::new(), bytes, || vec![format!("the mapping ends at {address:#x}")]);
             return;
         };
         let cause = Cause::MappingCut { by: cut.by };
-        told.add(cause, Vec::new(), bytes, || vec![self.evidence_of_cut(cut, vma)]);
+        found.add(cause, Vec::new(), bytes, || vec![self.evidence_of_cut(cut, vma)]);
     }
 
     fn evidence_of_cut(&self, cut: &Cut, vma: &VmaFacts) -> String {
@@ -189,30 +189,30 @@ impl OfRegion<'_> {
         }
     }
 
-    fn part_of_folio(&self, vma: &VmaFacts, bytes: u64, told: &mut FoundCauses) {
+    fn part_of_folio(&self, vma: &VmaFacts, bytes: u64, found: &mut FoundCauses) {
         if self.is_misaligned(vma) {
-            told.add(Cause::FileMisaligned, Vec::new(), bytes, || vec![files::misaligned(vma, self.target)]);
+            found.add(Cause::FileMisaligned, Vec::new(), bytes, || vec![files::misaligned(vma, self.target)]);
             return;
         }
         let misplaced = self.seen.tlb_runs.map_or(0, |runs| runs.misplaced_bytes).min(bytes);
-        told.add(Cause::MovedOutOfPlace, Vec::new(), misplaced, || {
+        found.add(Cause::MovedOutOfPlace, Vec::new(), misplaced, || {
             vec![format!("whole folios are mapped out of place from {:#x} on", vma.start)]
         });
         let (cause, or) = self.history(vma).of_part();
-        told.add(cause, or, bytes - misplaced, || self.history(vma).evidence_of_split());
+        found.add(cause, or, bytes - misplaced, || self.history(vma).evidence_of_split());
     }
 
-    fn piece(&self, vma: &VmaFacts, piece: &Piece, told: &mut FoundCauses) {
+    fn piece(&self, vma: &VmaFacts, piece: &Piece, found: &mut FoundCauses) {
         // Memory whose folios are not visible is neither covered nor missing.
-        told.add(Cause::FoliosInvisible, Vec::new(), piece.unseen_bytes, Vec::new);
+        found.add(Cause::FoliosInvisible, Vec::new(), piece.unseen_bytes, Vec::new);
         let bytes = piece.missing_bytes;
         if let Some(cause) = certain_cause(piece.shape) {
-            told.add(cause, Vec::new(), bytes, Vec::new);
+            found.add(cause, Vec::new(), bytes, Vec::new);
             return;
         }
         match self.refusal(vma) {
-            Some((cause, evidence)) => told.add(cause, Vec::new(), bytes, || evidence),
-            None => self.permitted(vma, piece.shape, bytes, told),
+            Some((cause, evidence)) => found.add(cause, Vec::new(), bytes, || evidence),
+            None => self.permitted(vma, piece.shape, bytes, found),
         }
     }
 
@@ -254,48 +254,48 @@ impl OfRegion<'_> {
     /// for the whole mapping and for any size, so the mapping must have a slot of PMD size and must not be of a kind that is
     /// never eligible.
     fn excepted(&self, vma: &VmaFacts) -> bool {
-        let Some(flags) = vma.smaps_info.map(|told| told.flags) else { return false };
+        let Some(flags) = vma.smaps_info.map(|info| info.flags) else { return false };
         let none = ["um", "uw", "ui", "pf", "io", "de"].iter().all(|flag| !flags.has(flag));
         let has_slot = self
             .context
             .pmd
             .is_some_and(|pmd| pmd.align_up(vma.start).is_some_and(|start| start + pmd.bytes() <= vma.end));
         let not_advised = vma.advice() == Some(Advice::None);
-        none && has_slot && not_advised && vma.smaps_info.is_some_and(|told| told.thp_eligible == Some(false))
+        none && has_slot && not_advised && vma.smaps_info.is_some_and(|info| info.thp_eligible == Some(false))
     }
 
     /// A slot for which the kernel may use the size.
-    fn permitted(&self, vma: &VmaFacts, shape: Shape, bytes: u64, told: &mut FoundCauses) {
+    fn permitted(&self, vma: &VmaFacts, shape: Shape, bytes: u64, found: &mut FoundCauses) {
         let about = vma.smaps_info.unwrap_or_default();
         let served = ["um", "uw", "ui"].iter().find(|flag| about.flags.has(flag));
         if let Some(flag) = served {
             let evidence = || vec![format!("VmFlags {flag} at {:#x}", vma.start)];
-            told.add(Cause::ServedByUserfaultfd, Vec::new(), bytes, evidence);
+            found.add(Cause::ServedByUserfaultfd, Vec::new(), bytes, evidence);
             return;
         }
         let merged = about.ksm_bytes.min(bytes);
-        told.add(Cause::MergedByKsm, Vec::new(), merged, || {
+        found.add(Cause::MergedByKsm, Vec::new(), merged, || {
             vec![format!("KSM: {} kB in smaps", about.ksm_bytes >> 10)]
         });
         let bytes = bytes - merged;
         let history = self.history(vma);
         match shape {
             Shape::ZeroInSlot => {
-                told.add(Cause::ZeroPageInSlot, history.of_zeroes(), bytes, || history.evidence_of_zeroes());
+                found.add(Cause::ZeroPageInSlot, history.of_zeroes(), bytes, || history.evidence_of_zeroes());
             }
             Shape::Holes => {
                 let (cause, or) =
                     history.of_holes(about.swap_bytes > 0, shared::is_within_size(vma, self.target, self.context));
-                told.add(cause, or, bytes, || history.evidence_of_holes(about.swap_bytes));
+                found.add(cause, or, bytes, || history.evidence_of_holes(about.swap_bytes));
             }
             Shape::Refilled => {
                 let (cause, or) = history.of_refilled();
-                told.add(cause, or, bytes, || history.evidence_of_split());
+                found.add(cause, or, bytes, || history.evidence_of_split());
             }
             _ => {
                 let mut candidates = history.of_full().into_iter();
                 let cause = candidates.next().unwrap_or(Cause::Unexplained);
-                told.add(cause, candidates.collect(), bytes, || history.evidence_of_full());
+                found.add(cause, candidates.collect(), bytes, || history.evidence_of_full());
             }
         }
     }
@@ -303,7 +303,7 @@ impl OfRegion<'_> {
     fn history(&self, vma: &VmaFacts) -> History<'_> {
         History {
             kind: self.kind,
-            shared_bytes: vma.smaps_info.map_or(0, |told| told.shared_bytes),
+            shared_bytes: vma.smaps_info.map_or(0, |info| info.shared_bytes),
             target: self.target,
             context: self.context,
         }

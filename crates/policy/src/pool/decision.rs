@@ -89,8 +89,8 @@ impl<'a> Decision<'a> {
     }
 
     /// The next step, given the result of the previous one; [`StepResult::Done`] at the beginning. Must not be called after the end.
-    pub fn next(&mut self, told: StepResult) -> Step {
-        self.line.0.borrow_mut().told = Some(told);
+    pub fn next(&mut self, result: StepResult) -> Step {
+        self.line.0.borrow_mut().result = Some(result);
         match self.rest.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => Step::End(outcome),
             Poll::Pending => self.line.0.borrow_mut().asked.take().expect("what waits has asked"),
@@ -111,13 +111,13 @@ pub(super) struct Line(Rc<RefCell<ThreadReply>>);
 #[derive(Debug, Default)]
 struct ThreadReply {
     asked: Option<Step>,
-    told: Option<StepResult>,
+    result: Option<StepResult>,
 }
 
 impl Line {
     /// Requests a step and waits for its result.
     pub async fn ask(&self, step: Step) -> StepResult {
-        *self.0.borrow_mut() = ThreadReply { asked: Some(step), told: None };
-        std::future::poll_fn(|_| self.0.borrow_mut().told.take().map_or(Poll::Pending, Poll::Ready)).await
+        *self.0.borrow_mut() = ThreadReply { asked: Some(step), result: None };
+        std::future::poll_fn(|_| self.0.borrow_mut().result.take().map_or(Poll::Pending, Poll::Ready)).await
     }
 }

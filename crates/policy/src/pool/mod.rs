@@ -125,9 +125,9 @@ pub fn decide_copy<'a>(mechanism: &'a Mechanism, views: &'a mut Views, promised:
 /// # Errors
 /// Those of the kernel: the program cannot continue.
 pub fn carry_out<K: PoolKernel>(mut decision: Decision, kernel: &mut K) -> Result<Outcome, K::Error> {
-    let mut told = StepResult::Done;
+    let mut results = StepResult::Done;
     loop {
-        told = match decision.next(told) {
+        results = match decision.next(results) {
             Step::Call(call) => StepResult::Result(kernel.call(&call)?),
             Step::OriginalCall => StepResult::Result(kernel.original_call()?),
             Step::OwnCallOn(range) => StepResult::Result(kernel.own_call_on(range)?),
@@ -149,8 +149,8 @@ pub fn carry_out<K: PoolKernel>(mut decision: Decision, kernel: &mut K) -> Resul
                 kernel.note(cause, bytes);
                 StepResult::Done
             }
-            Step::Answered(said) => {
-                kernel.answered(said);
+            Step::Answered(action) => {
+                kernel.answered(action);
                 StepResult::Done
             }
             Step::End(outcome) => return Ok(outcome),
@@ -274,8 +274,8 @@ impl Serving<'_> {
         self.line.ask(Step::Note(cause, bytes)).await;
     }
 
-    async fn answered(&mut self, said: &'static str) {
-        self.line.ask(Step::Answered(said)).await;
+    async fn answered(&mut self, action: &'static str) {
+        self.line.ask(Step::Answered(action)).await;
     }
 
     fn size(&self) -> PageSize {
@@ -324,12 +324,12 @@ mod tests {
     use crate::PageSizes;
 
     /// The steps of a decision that receives these results.
-    fn said(views: &mut Views, call: Call, told: &[StepResult]) -> Vec<Step> {
+    fn steps_of(views: &mut Views, call: Call, results: &[StepResult]) -> Vec<Step> {
         let size = PageSize::M2;
         let page_sizes = PageSizes { base: PageSize::K4, pmd: Some(size), mthp: vec![], hugetlb: vec![size] };
         let mechanism = Mechanism::of(&"hugetlb-2m".parse().unwrap(), &page_sizes);
         let mut decision = decide(&mechanism, views, &call);
-        std::iter::once(&StepResult::Done).chain(told).map(|told| decision.next(*told)).collect()
+        std::iter::once(&StepResult::Done).chain(results).map(|results| decision.next(*results)).collect()
     }
 
     #[test]
@@ -343,22 +343,23 @@ mod tests {
         let (yes, mut views) = (StepResult::Could(true), Views::default());
         // The pool has enough pages.
         let end = Step::End(Outcome::Returned(1 << 30));
-        let steps = said(&mut views, call, &[yes, StepResult::Result(1 << 30)]);
+        let steps = steps_of(&mut views, call, &[yes, StepResult::Result(1 << 30)]);
         assert_eq!(steps, [&asked[..], &[end]].concat());
         assert_eq!(views.all_backed(), [(1 << 30, (1 << 30) + (4 << 20))]);
         // The pool has no page: the program's own call is made, and the reason is recorded.
         let (ordinary, exhausted) = (StepResult::Result(1 << 31), Cause::PoolExhausted { size: PageSize::M2 });
         let rest = [Step::OriginalCall, Step::Note(exhausted, 3 << 20), Step::End(Outcome::Returned(1 << 31))];
-        let steps = said(&mut Views::default(), call, &[yes, StepResult::Result(ENOMEM), ordinary, StepResult::Done]);
+        let steps =
+            steps_of(&mut Views::default(), call, &[yes, StepResult::Result(ENOMEM), ordinary, StepResult::Done]);
         assert_eq!(steps, [&asked[..], &rest].concat());
         // The program's own filters would refuse the call.
-        let steps = said(&mut Views::default(), call, &[StepResult::Could(false)]);
+        let steps = steps_of(&mut Views::default(), call, &[StepResult::Could(false)]);
         assert_eq!(steps, [asked[0].clone(), Step::Note(Cause::FilteredByProgram, 0)]);
     }
 
     #[test]
     fn what_concerns_no_page_of_the_pool_is_passed_without_a_step() {
         let call = Call::Munmap { address: 1 << 30, bytes: 4096 };
-        assert_eq!(said(&mut Views::default(), call, &[]), [Step::End(Outcome::Pass)]);
+        assert_eq!(steps_of(&mut Views::default(), call, &[]), [Step::End(Outcome::Pass)]);
     }
 }

@@ -179,9 +179,9 @@ mod tests {
     use crate::rewriting::Rewriting;
 
     /// A kernel that the tests never query, except for PR_THP_DISABLE_EXCEPT_ADVISED.
-    struct Nobody;
+    struct FakeKernel;
 
-    impl View for Nobody {
+    impl View for FakeKernel {
         fn vma_at(&mut self, _: u64) -> Option<Vma> {
             unreachable!("a mapping was asked for")
         }
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    impl Kernel for Nobody {
+    impl Kernel for FakeKernel {
         type Error = Infallible;
 
         fn call(&mut self, call: &Call) -> Result<i64, Infallible> {
@@ -218,12 +218,12 @@ mod tests {
             true
         }
 
-        fn answered(&mut self, said: &'static str) {
-            unreachable!("{said}")
+        fn answered(&mut self, action: &'static str) {
+            unreachable!("{action}")
         }
     }
 
-    impl PoolKernel for Nobody {
+    impl PoolKernel for FakeKernel {
         fn own_call_on(&mut self, range: (u64, u64)) -> Result<i64, Infallible> {
             unreachable!("the program's own call on {range:?}")
         }
@@ -266,7 +266,7 @@ mod tests {
                 views.reserve(1 << 31, 3 << 30);
                 let before = views.clone();
                 let call = call_of(number, arguments).unwrap();
-                let outcome = pool::carry_out(pool::decide(&rewriting.in_force(), &mut views, &call), &mut Nobody);
+                let outcome = pool::carry_out(pool::decide(&rewriting.in_force(), &mut views, &call), &mut FakeKernel);
                 prop_assert_eq!(outcome, Ok(Outcome::Pass), "{:?}", call);
                 prop_assert_eq!(&views, &before, "{:?}", call);
             }

@@ -57,7 +57,7 @@ fn standing(
     let unknown = queued.as_ref().err().map(|failure| format!("whether it is queued is not known: {failure}"));
     let (shard, printed, partial_copies) = (shards.shard(task), shards.printed(task)?, shards.partial_copies(task)?);
     Ok(match own {
-        Some(queued) => ("queued", queued.told.clone()),
+        Some(queued) => ("queued", queued.state.clone()),
         None if is_there(&shard)? => {
             let why = match unfinished_rows(&shards.note(task)) {
                 Ok(why) => why.unwrap_or_else(|| "all its rows are done".to_owned()),

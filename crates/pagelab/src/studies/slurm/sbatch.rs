@@ -34,8 +34,9 @@ pub const USUAL_ARRAY_SIZE: usize = 1001;
 pub fn array_size() -> Result<usize, Failure> {
     let mut command = Command::new("scontrol");
     command.args(["show", "config"]);
-    let told = ran(command, "")?;
-    let size = told.lines().find_map(|line| line.trim().strip_prefix("MaxArraySize")?.trim().strip_prefix('='));
+    let configuration = ran(command, "")?;
+    let size =
+        configuration.lines().find_map(|line| line.trim().strip_prefix("MaxArraySize")?.trim().strip_prefix('='));
     match size.and_then(|size| size.trim().parse().ok()) {
         Some(0) => Err(Failure::Input("this Slurm has no job arrays (MaxArraySize=0 in slurm.conf)".to_owned())),
         Some(size) => Ok(size),
@@ -49,7 +50,7 @@ pub struct Queued {
     /// Its number in the study.
     pub task: usize,
     /// Slurm's state of it: `RUNNING on node1`, `PENDING (Resources)`.
-    pub told: String,
+    pub state: String,
 }
 
 /// The waiting and running tasks of arrays with this name.
@@ -67,8 +68,8 @@ fn task_queued(line: &str) -> Option<Queued> {
     let mut parts = line.trim().splitn(5, '|');
     let (offset, index) = (parts.next()?.parse().unwrap_or(0), parts.next()?.parse::<usize>().ok()?);
     let (state, nodes, reason) = (parts.next()?, parts.next()?, parts.next()?);
-    let told = if nodes.is_empty() { format!("{state} ({reason})") } else { format!("{state} on {nodes}") };
-    Some(Queued { task: offset + index, told })
+    let state = if nodes.is_empty() { format!("{state} ({reason})") } else { format!("{state} on {nodes}") };
+    Some(Queued { task: offset + index, state })
 }
 
 /// The numbers of waiting and running jobs with these names.
@@ -106,12 +107,12 @@ fn ran(mut command: Command, input: &str) -> Result<String, Failure> {
     if output.status.success() {
         Ok(text(&output.stdout))
     } else {
-        Err(Failure::Input(format!("{program} ended with {}: {}", output.status, told(&text(&output.stderr)))))
+        Err(Failure::Input(format!("{program} ended with {}: {}", output.status, one_line(&text(&output.stderr)))))
     }
 }
 
 /// Joins the lines of another program's output into one.
-fn told(lines: &str) -> String {
+fn one_line(lines: &str) -> String {
     results::printable(&lines.lines().collect::<Vec<_>>().join("; "))
 }
 
@@ -121,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_task_is_known_by_its_array_and_its_place_in_it() {
-        let of = |line| task_queued(line).map(|queued| (queued.task, queued.told));
+        let of = |line| task_queued(line).map(|queued| (queued.task, queued.state));
         assert_eq!(of("1000|7|RUNNING|node3|None"), Some((1007, "RUNNING on node3".to_owned())));
         assert_eq!(of("(null)|0|PENDING||Resources"), Some((0, "PENDING (Resources)".to_owned())));
         assert_eq!(of("0|N/A|PENDING||Dependency"), None, "no task of an array");

@@ -158,16 +158,16 @@ fn read(tables: &mut Tables<Arm64Stage2>, case: &Case) -> Result<(), Error> {
     let (mut ipa, end) = (case.slot.ipa, case.slot.ipa + case.slot.bytes);
     while ipa < end {
         let next = (ipa.aligned_down(bytes) + bytes).min(end);
-        walk(tables, ipa, next - ipa, Flags::empty(), &mut Nobody, &mut counters)?;
+        walk(tables, ipa, next - ipa, Flags::empty(), &mut NoVisitor, &mut counters)?;
         ipa = next;
     }
     std::hint::black_box(counters);
     Ok(())
 }
 
-struct Nobody;
+struct NoVisitor;
 
-impl<L: Log> Visitor<L> for Nobody {
+impl<L: Log> Visitor<L> for NoVisitor {
     fn visit(&mut self, _: &mut Walk<'_, L>, _: &Visited, _: Visit) -> Result<Next, Error> {
         Ok(Next::Entry)
     }

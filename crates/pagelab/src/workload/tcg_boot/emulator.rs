@@ -34,7 +34,7 @@ pub struct Emulator {
     process: Process,
     qmp: Qmp,
     version: Version,
-    said: Tail,
+    output: Tail,
     started: Instant,
     started_cpu_s: f64,
 }
@@ -61,9 +61,9 @@ impl Emulator {
         signals::leash(process.0.id().cast_signed());
         let pipes = (process.0.stdin.take(), process.0.stdout.take(), process.0.stderr.take());
         let (Some(to), Some(from), Some(errors)) = pipes else { unreachable!("all three are piped") };
-        let said = Tail::of(errors, KEPT_BYTES).map_err(not_run)?;
+        let output = Tail::of(errors, KEPT_BYTES).map_err(not_run)?;
         let (qmp, version, started) = (Qmp::new(to, from).map_err(not_run)?, Version(0, 0, 0), Instant::now());
-        let mut emulator = Emulator { process, qmp, version, said, started, started_cpu_s: 0.0 };
+        let mut emulator = Emulator { process, qmp, version, output, started, started_cpu_s: 0.0 };
         emulator.version = emulator.greeted()?;
         emulator.execute("qmp_capabilities", Value::Null)?;
         Ok(emulator)
@@ -107,13 +107,13 @@ impl Emulator {
     /// Checks that the guest printed its line, and powered off instead of panicking.
     fn check_end(&self, event: &Value) -> Result<(), BootError> {
         let reason = event["data"]["reason"].as_str().unwrap_or("no reason");
-        let wrong = |found: String| BootError::WrongEnd { expected: SAYS, found, said: self.last_lines() };
+        let wrong = |found: String| BootError::WrongEnd { expected: SAYS, found, output: self.last_lines() };
         if reason != "guest-shutdown" {
             return Err(wrong(format!("an end by {reason}")));
         }
         // The line was written before the power-off, but through another pipe, so it may arrive later.
         let until = Instant::now() + Duration::from_secs(5);
-        while !self.said.text().lines().any(|line| line.trim_end() == SAYS) {
+        while !self.output.text().lines().any(|line| line.trim_end() == SAYS) {
             if Instant::now() > until {
                 return Err(wrong("the power off alone".to_string()));
             }
@@ -149,7 +149,7 @@ impl Emulator {
         if let Some(error) = answer.get("error") {
             let answer = error["desc"].as_str().map_or_else(|| error.to_string(), str::to_string);
             let answer = results::printable(&answer).to_string();
-            return Err(BootError::Refused { command: command.to_string(), answer, said: self.last_lines() });
+            return Err(BootError::Refused { command: command.to_string(), answer, output: self.last_lines() });
         }
         Ok(answer["return"].take())
     }
@@ -186,7 +186,7 @@ impl Emulator {
         let ended = self.process.0.wait();
         // Its last output may not have arrived yet. The wait is limited, because a child of QEMU may keep the pipe open.
         let until = Instant::now() + Duration::from_secs(1);
-        while !self.said.is_whole() && Instant::now() < until {
+        while !self.output.is_whole() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
         match (signals::arrived(), ended) {
@@ -197,11 +197,11 @@ impl Emulator {
     }
 
     fn hangs(&self, limit: Duration) -> BootError {
-        BootError::Hangs { limit_s: limit.as_secs(), said: self.last_lines() }
+        BootError::Hangs { limit_s: limit.as_secs(), output: self.last_lines() }
     }
 
     fn last_lines(&self) -> String {
-        let text = self.said.text();
+        let text = self.output.text();
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let last = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
         last.iter().map(|line| format!("  {}", results::printable(line.trim_end()))).collect::<Vec<_>>().join("\n")

@@ -59,24 +59,24 @@ pub enum BootError {
         #[source]
         error: io::Error,
     },
-    #[error("QEMU {ended} before the guest had powered off; its output:\n{said}")]
+    #[error("QEMU {ended} before the guest had powered off; its output:\n{output}")]
     Ended {
         /// How it ended.
         ended: String,
         /// The last lines of QEMU's and the guest's output.
-        said: String,
+        output: String,
     },
     /// The guest did not power off in time.
-    #[error("the guest has not powered off within {limit_s} s (--limit); it was killed. Its last lines:\n{said}")]
+    #[error("the guest has not powered off within {limit_s} s (--limit); it was killed. Its last lines:\n{output}")]
     Hangs {
         /// The time limit in seconds.
         limit_s: u64,
         /// The last lines of QEMU's and the guest's output.
-        said: String,
+        output: String,
     },
     /// The guest did not end by powering off from its init.
     #[error(
-        "wrong answer: expected the guest to print {expected:?} and to power off, found {found}; its output:\n{said}"
+        "wrong answer: expected the guest to print {expected:?} and to power off, found {found}; its output:\n{output}"
     )]
     WrongEnd {
         /// The expected line.
@@ -84,7 +84,7 @@ pub enum BootError {
         /// How the guest ended.
         found: String,
         /// The last lines of QEMU's and the guest's output.
-        said: String,
+        output: String,
     },
     /// An answer of QEMU's monitor is not understood.
     #[error("QEMU's monitor: expected {expected}, found {found:?}; this is known to work with QEMU 7.2")]
@@ -94,13 +94,13 @@ pub enum BootError {
         /// The actual answer.
         found: String,
     },
-    #[error("QEMU's monitor refuses {command}: {answer}; output of QEMU and the guest:\n{said}")]
+    #[error("QEMU's monitor refuses {command}: {answer}; output of QEMU and the guest:\n{output}")]
     Refused {
         command: String,
         /// The monitor's error.
         answer: String,
         /// The last lines of QEMU's and the guest's output.
-        said: String,
+        output: String,
     },
     /// The mappings of the code buffer could not be read.
     #[error("QEMU's code buffer: {0}")]
@@ -128,7 +128,7 @@ impl BootError {
     }
 
     /// The error for a QEMU that ended with this status.
-    pub fn ended(status: ExitStatus, said: String) -> BootError {
-        BootError::Ended { ended: format!("ended ({status})"), said }
+    pub fn ended(status: ExitStatus, output: String) -> BootError {
+        BootError::Ended { ended: format!("ended ({status})"), output }
     }
 }
