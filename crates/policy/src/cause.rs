@@ -1,12 +1,12 @@
 //! Why memory is not mapped as a policy asks, and what to do about it.
 //!
 //! The list follows the kernel: `thp_vma_allowable_orders` and `alloc_anon_folio` (mm/memory.c, mm/huge_memory.c),
-//! `hugepage_vma_check` and `hpage_collapse_scan_pmd` (mm/khugepaged.c). The file exceeds 400 lines because it is one list: each
-//! cause with its description and remedy.
+//! `hugepage_vma_check` and `hpage_collapse_scan_pmd` (mm/khugepaged.c). [`fixes`] has what removes each.
 
 use serde::{Deserialize, Serialize};
 
 use crate::cut::CutBy;
+use crate::remedy::{Deciding, fixes};
 use crate::size::{PageSize, format_bytes};
 
 /// A reason that comes from the kernel, the program or the tracer.
@@ -292,106 +292,18 @@ impl Cause {
         }
     }
 
-    /// How to remove the cause; `None` where there is no remedy.
+    /// The clause for a cause that holds in addition to another one.
+    pub fn describe_also(&self) -> String {
+        match self {
+            // The setting may not give the size to advised memory either.
+            Cause::NotAdvised | Cause::SharedNotAdvised { .. } => "not advised (MADV_HUGEPAGE)".into(),
+            other => other.describe(),
+        }
+    }
+
+    /// How to remove the cause, when nothing but the cause is known; `None` where there is no remedy.
     pub fn remedy(&self) -> Option<String> {
-        let text = match self {
-            Cause::NoAlignedSlot | Cause::MappingTooSmall => {
-                "make the mapping larger, or align it: allocate in multiples of the page size"
-            }
-            Cause::AdvisedAgainst => "remove the program's MADV_NOHUGEPAGE (mappings with MAP_STACK have it by design)",
-            Cause::NotAdvised => "advise the mapping (MADV_HUGEPAGE), or set the size to `always`",
-            Cause::MappedInPieces { advised_bytes } => {
-                return Some(format!(
-                    "map {} or more at a time, or set the size to `always` in /sys/kernel/mm/transparent_hugepage",
-                    format_bytes(*advised_bytes)
-                ));
-            }
-            Cause::SizeDisabled { path } => return Some(format!("as root: echo madvise > {path}")),
-            Cause::DisabledForProcess => {
-                "Redis: set `disable-thp no`; systemd: remove MemoryTHP=disable; else remove the prctl"
-            }
-            Cause::TouchedBeforeEligible => "advise before the first touch, or grow the heap in larger steps",
-            Cause::ZeroPageInSlot => {
-                "write before reading; or, as root: echo 0 > /sys/kernel/mm/transparent_hugepage/use_zero_page"
-            }
-            Cause::SlotPartlyPresent => {
-                "touch all of the slot; or, where khugepaged makes pages of that size, give it more time and a larger max_ptes_none"
-            }
-            Cause::FolioPartlyMapped | Cause::LeafSplit | Cause::SplitMeanwhile => {
-                "unmap, protect, drop and move (mremap) whole pages of that size only"
-            }
-            Cause::RefilledAfterDrop => "drop whole pages of that size only; give an allocator a longer decay, or none",
-            Cause::SplitAfterFork => {
-                "fork before the memory is filled, or start other programs by posix_spawn, which copies nothing"
-            }
-            Cause::AllocationFellBack { .. } => {
-                "free memory; or compact it (as root: echo 1 > /proc/sys/vm/compact_memory); or set defrag to `madvise`"
-            }
-            Cause::ChargeFellBack => "raise memory.max of the control group",
-            Cause::PoolExhausted { .. } => "enlarge the pool: --hugetlb-pool, or vm.nr_hugepages",
-            Cause::NotGivenBack => "free memory, and raise vm.max_map_count",
-            Cause::DirectMapOtherwise => "pagelab direct-map status says why, and which boot would give them",
-            Cause::FoliosInvisible => "run as root to see them",
-            Cause::FilteredByProgram => "run the program without its sandbox",
-            Cause::PrivilegeNotGained => "run pagelab as root, with --user root",
-            Cause::Debugger => "run it without the debugger",
-            Cause::FreedBeforeExit | Cause::PeakUnseen | Cause::PeakUncertain => {
-                "add --prove-all, which inspects all memory before it is given back, whatever time that takes; or measure a part of \
-                 the program's life that gives back less"
-            }
-            Cause::NothingToSee => "measure a longer part of the program's life",
-            Cause::MappingCut { by: CutBy::Guard | CutBy::LightGuard } => {
-                "put guard pages at multiples of the size, or around the allocation"
-            }
-            Cause::MappingCut { by: CutBy::Flags } => "advise, lock and register memory at multiples of the size",
-            Cause::MappingCut { by: CutBy::Name } => "give one allocation one name",
-            Cause::MappingCut { by: CutBy::Protection } => {
-                "protect memory in multiples of the size, at multiples of it"
-            }
-            Cause::MappingCut { by: CutBy::Unseen } => "map it with one mmap, before anything of it is touched",
-            Cause::GrewInSteps => {
-                "glibc: GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.top_pad=67108864 (under `always` the second alone); or collapse it (khugepaged, pagelab inspect PID --collapse)"
-            }
-            Cause::MovedOutOfPlace => "move to a multiple of the size (MREMAP_FIXED), or allocate anew and copy",
-            Cause::SharedDisabled { path } => return Some(format!("as root: echo advise > {path}")),
-            Cause::SharedNotAdvised { .. } => "advise the mapping (MADV_HUGEPAGE)",
-            Cause::FileMisaligned => {
-                "link with -z common-page-size=2M, or map the file at an address that equals its offset modulo the size"
-            }
-            Cause::CodePages => {
-                "advise the code (MADV_HUGEPAGE) before the file is in the page cache, or collapse it (MADV_COLLAPSE): on ext4, \
-                 xfs, btrfs and others with a new kernel, else with CONFIG_READ_ONLY_THP_FOR_FS"
-            }
-            Cause::MountRefuses { .. } => {
-                "as root: mount -o remount,huge=always, or huge=advise and advise the mapping (MADV_HUGEPAGE)"
-            }
-            Cause::FileEndsInSlot => "make the file a multiple of the size, or mount it with huge=always",
-            Cause::SwappedOut => "add memory, or swap less (vm.swappiness)",
-            Cause::SplitUnderused => {
-                "use the memory more densely; or, as root: echo 0 > /sys/kernel/mm/transparent_hugepage/shrink_underused"
-            }
-            Cause::NoTransparentPages => "use a kernel with CONFIG_TRANSPARENT_HUGEPAGE, or a hugetlb pool",
-            Cause::DisabledExceptAdvised => "advise the mapping (MADV_HUGEPAGE), or remove the prctl",
-            Cause::MergedByKsm => "advise the region (MADV_UNMERGEABLE); or, as root: echo 2 > /sys/kernel/mm/ksm/run",
-            Cause::ServedByUserfaultfd => "serve faults in multiples of the size, or unregister what is complete",
-            Cause::Pinned => "unpin, or pin memory after it has its large pages",
-            Cause::Stack
-            | Cause::FilePages
-            | Cause::PrivateFileCopy
-            | Cause::Demoted
-            | Cause::LargerThanAsked
-            | Cause::NoGuardSeen
-            | Cause::ProvenByThpDisable
-            | Cause::ForeignAbi
-            | Cause::AdviceRefused { .. }
-            | Cause::ProtectionWidened
-            | Cause::ProcessUnseen { .. }
-            | Cause::DirectMapUnseen { .. }
-            | Cause::Unread { .. }
-            | Cause::Unexplained
-            | Cause::OfAnotherVersion => return None,
-        };
-        Some(text.to_string())
+        fixes(self, &Deciding::default()).describe()
     }
 }
 

@@ -11,6 +11,7 @@ use policy::inspect::{
     Context, Cut, Inspection, Kind, Outline, Process as About, Region, Seen, Sight, SmapsInfo, Supply, Surroundings,
     VmaFacts, VmaPart, cuts, explain, explain_windows, group, recognise,
 };
+use policy::remedy::{Runtime, runtimes};
 use policy::size::{PageSize, format_bytes};
 
 use super::batches::batches;
@@ -47,11 +48,13 @@ pub fn look(
     subject.usable()?;
     let around = Surroundings::of(&facts, subject.stacks(), subject.has_guest(), subject.is_go());
     let groups = group(&facts, &around.stacks);
+    let runtimes = runtimes(about.program.as_deref(), &around.code_files, around.is_go);
+    let basis = Basis { knows_flags: smaps_info.knows_flags, runtimes };
     let mut regions = Vec::with_capacity(groups.len());
     let mut finish = |group: &Range<usize>, outline: &Outline, seen: Seen| {
         let before = group.start.checked_sub(1).map(|before| &facts[before]);
         let (kind, how) = recognise(&facts[group.clone()], before, &around);
-        regions.push(look.region(&facts[group.clone()], kind, how, outline, (seen, smaps_info.knows_flags)));
+        regions.push(look.region(&facts[group.clone()], kind, how, outline, seen, &basis));
     };
     if subject.is_by_page() {
         look.pages(&facts, &groups, &mut partial, &mut finish)
@@ -105,6 +108,12 @@ struct FromSmaps {
     knows_flags: bool,
     /// The sums of mappings by their first addresses, where no information on single pages is available.
     sums: HashMap<u64, Census>,
+}
+
+/// What the causes of all regions are based on.
+struct Basis {
+    knows_flags: bool,
+    runtimes: Vec<Runtime>,
 }
 
 struct Look<'a> {
@@ -308,7 +317,8 @@ impl Look<'_> {
         kind: Kind,
         recognised_by: String,
         outline: &Outline,
-        (mut seen, knows_flags): (Seen, bool),
+        mut seen: Seen,
+        basis: &Basis,
     ) -> Region {
         let all_cuts: Vec<Cut> = cuts(vmas).collect();
         let sizes = self.subject.sizes();
@@ -318,9 +328,10 @@ impl Look<'_> {
             base: sizes.base,
             pmd: sizes.pmd,
             sees_folios: self.subject.sees_folios(),
+            runtimes: &basis.runtimes,
         };
         // Without advice, flags and guards a cause would be a guess.
-        let causes = if knows_flags { explain(outline, &kind, vmas, &all_cuts, &seen, &context) } else { Vec::new() };
+        let causes = if basis.knows_flags { explain(outline, &kind, vmas, &all_cuts, &seen, &context) } else { Vec::new() };
         explain_windows(outline, &kind, vmas, &all_cuts, &mut seen, &context, &causes);
         let whole = || vmas.iter().filter(|vma| vma.part == VmaPart::First);
         let sum =

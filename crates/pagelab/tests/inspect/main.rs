@@ -10,6 +10,7 @@ mod golden;
 mod hostile_captures;
 mod names;
 mod provoked;
+mod remedies;
 mod shared;
 mod supply;
 mod views;

@@ -1,8 +1,9 @@
 //! A program whose memory has small pages for one cause, and the output of `inspect` for it.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
@@ -26,23 +27,24 @@ impl Provoked {
 
     /// The same for a cause that needs a file.
     pub fn with(cause: &str, file: Option<&Path>) -> Option<Provoked> {
-        let bench = Bench::new();
-        let compiled = compiled(&bench);
-        let mut command = Command::new(&compiled);
-        command.arg(cause).args(file);
-        Provoked::by(bench, command, cause)
+        Provoked::mended(cause, file, &[])
+    }
+
+    /// The same with these environment variables; `MEND` has changes of its source.
+    pub fn mended(cause: &str, file: Option<&Path>, environment: &[(String, String)]) -> Option<Provoked> {
+        let mut command = Command::new(compiled());
+        command.arg(cause).args(file).envs(environment.iter().cloned());
+        Provoked::by(Bench::new(), command, cause)
     }
 
     /// The same in a mount namespace of its own, with a file of this size on a tmpfs that is mounted there.
     pub fn on_tmpfs(cause: &str, mount_point: &Path, options: &str, bytes: u64) -> Option<Provoked> {
         let script =
             "mount -t tmpfs -o \"$3\" tmpfs \"$1\" && truncate -s \"$2\" \"$1/file\" && exec \"$4\" \"$5\" \"$1/file\"";
-        let bench = Bench::new();
-        let compiled = compiled(&bench);
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", script, "sh"]).arg(mount_point).arg(bytes.to_string()).arg(options);
-        command.args([&compiled, cause]);
-        Provoked::by(bench, command, cause)
+        command.arg(compiled()).arg(cause);
+        Provoked::by(Bench::new(), command, cause)
     }
 
     fn by(bench: Bench, mut command: Command, cause: &str) -> Option<Provoked> {
@@ -78,12 +80,17 @@ impl Provoked {
     }
 }
 
-/// Compiles the program.
-fn compiled(bench: &Bench) -> String {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/provoke.c");
-    let compiled = bench.word("provoke");
-    let status = Command::new("gcc").arg("-O1").arg(source).arg("-o").arg(&compiled).status().expect("gcc");
-    assert!(status.success());
+/// The program, compiled once for a test.
+fn compiled() -> &'static Path {
+    static COMPILED: OnceLock<(Bench, PathBuf)> = OnceLock::new();
+    let (_, compiled) = COMPILED.get_or_init(|| {
+        let bench = Bench::new();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/provoke.c");
+        let compiled = bench.path("provoke");
+        let status = Command::new("gcc").args(["-O1", "-pthread"]).arg(source).arg("-o").arg(&compiled).status().expect("gcc");
+        assert!(status.success());
+        (bench, compiled)
+    });
     compiled
 }
 

@@ -9,10 +9,10 @@ use super::provoked::{Provoked, causes};
 use crate::common::{Bench, needs, program};
 
 /// A tmpfs with one file, unmounted when this is dropped.
-struct Mounted(PathBuf);
+pub struct Mounted(PathBuf);
 
 impl Mounted {
-    fn with(bench: &Bench, options: &str) -> Mounted {
+    pub fn with(bench: &Bench, options: &str) -> Mounted {
         let place = bench.path(&format!("tmpfs-{options}"));
         fs::create_dir(&place).unwrap();
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&place).status().unwrap();
@@ -22,7 +22,7 @@ impl Mounted {
         mounted
     }
 
-    fn file(&self) -> PathBuf {
+    pub fn file(&self) -> PathBuf {
         self.0.join("file")
     }
 }

@@ -1,8 +1,12 @@
 // Memory whose pages are small for one cause: provoke CAUSE [FILE]. If the cause needs one, FILE is a file to map, or the file
 // `cgroup.procs` of a control group. Prints the address of the memory, and keeps it until its input ends.
+//
+// The environment variable MEND has the codes of changes of source (policy::remedy::SourceChange), separated by spaces. The
+// program then does what these changes ask for, and otherwise what provokes the cause.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <linux/userfaultfd.h>
 #include <stdint.h>
@@ -19,6 +23,9 @@
 
 // The size of a base page, that of a PMD leaf, and eight times the latter.
 static size_t PAGE, HUGE, SIZE;
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102
 #endif
@@ -31,6 +38,12 @@ static void must(int good, const char *what) {
         fprintf(stderr, "%s: %s\n", what, strerror(errno));
         exit(77);
     }
+}
+
+// Whether the program has this change of its source.
+static int mended(const char *change) {
+    const char *mend = getenv("MEND");
+    return mend != NULL && strstr(mend, change) != NULL;
 }
 
 // Memory at a multiple of `alignment`, with inaccessible addresses on both sides.
@@ -49,6 +62,8 @@ static char *memory(void) {
     return start;
 }
 
+static size_t larger(size_t one, size_t other) { return one > other ? one : other; }
+
 static void advise(char *start, size_t size, int advice) { must(madvise(start, size, advice) == 0, "madvise"); }
 
 static void touch(char *start, size_t size) {
@@ -61,6 +76,13 @@ static char *huge(void) {
     advise(start, SIZE, MADV_HUGEPAGE);
     touch(start, SIZE);
     return start;
+}
+
+// Drops the first page of each slot, or the first slot.
+static void drop(char *start) {
+    size_t whole = mended("whole_slots") ? HUGE : 0;
+    for (size_t at = 0; at < (whole > 0 ? HUGE : SIZE); at += HUGE)
+        advise(start + at, larger(PAGE, whole), MADV_DONTNEED);
 }
 
 static char *served(void) {
@@ -77,11 +99,17 @@ static char *served(void) {
         struct uffdio_copy copy = {.dst = (uintptr_t)start + at, .src = (uintptr_t)page, .len = PAGE};
         must(ioctl(faults, UFFDIO_COPY, &copy) == 0, "UFFDIO_COPY");
     }
+    if (mended("unregister_and_collapse")) {
+        must(ioctl(faults, UFFDIO_UNREGISTER, &region.range) == 0, "UFFDIO_UNREGISTER");
+        advise(start, SIZE, MADV_COLLAPSE);
+    }
     return start;
 }
 
 static char *pinned(void) {
     char *start = memory();
+    if (mended("pin_late"))
+        advise(start, SIZE, MADV_HUGEPAGE);
     touch(start, SIZE);
     advise(start, SIZE, MADV_HUGEPAGE);
     uint32_t parameters[30] = {0};
@@ -137,6 +165,22 @@ static char *in_pieces(void) {
     return huge();
 }
 
+// Allocates in small pieces, three times the usual size: less than an arena of a thread can hold. The address is that of a piece in
+// the middle.
+static void *allocate(void *middle) {
+    char *buffer = mended("advise") ? aligned_alloc(HUGE, 3 * SIZE) : NULL;
+    if (buffer != NULL)
+        advise(buffer, 3 * SIZE, MADV_HUGEPAGE);
+    for (size_t at = 0; at + 16000 < 3 * SIZE; at += 16000) {
+        char *piece = buffer != NULL ? buffer + at : malloc(16000);
+        must(piece != NULL, "malloc");
+        memset(piece, 1, 16000);
+        if (at <= SIZE / 2)
+            *(char **)middle = piece;
+    }
+    return NULL;
+}
+
 // Maps a file at a multiple of the large page size plus `beyond`.
 static char *mapped(const char *path, int protection, int sharing, size_t beyond) {
     int file = open(path, sharing == MAP_SHARED ? O_RDWR : O_RDONLY);
@@ -149,58 +193,83 @@ static char *mapped(const char *path, int protection, int sharing, size_t beyond
 static char *provoked(const char *cause, const char *file) {
     char *start = NULL;
     if (!strcmp(cause, "not_advised")) {
-        touch(start = memory(), SIZE);
+        start = memory();
+        if (mended("advise"))
+            advise(start, SIZE, MADV_HUGEPAGE);
+        touch(start, SIZE);
     } else if (!strcmp(cause, "advised_against")) {
-        advise(start = memory(), SIZE, MADV_NOHUGEPAGE);
+        start = memory();
+        if (!mended("no_advice_against"))
+            advise(start, SIZE, MADV_NOHUGEPAGE);
+        else if (mended("advise"))
+            advise(start, SIZE, MADV_HUGEPAGE);
         touch(start, SIZE);
     } else if (!strcmp(cause, "advised_late")) {
-        touch(start = memory(), SIZE);
+        start = memory();
+        if (mended("advise"))
+            advise(start, SIZE, MADV_HUGEPAGE);
+        touch(start, SIZE);
         advise(start, SIZE, MADV_HUGEPAGE);
     } else if (!strcmp(cause, "huge")) {
         start = huge();
     } else if (!strcmp(cause, "guard")) {
         start = memory();
         advise(start, SIZE, MADV_HUGEPAGE);
-        must(mprotect(start + 3 * HUGE - PAGE, PAGE, PROT_NONE) == 0, "mprotect");
-        touch(start, 3 * HUGE - PAGE);
+        size_t guard = mended("cut_between_slots") ? HUGE : PAGE;
+        must(mprotect(start + 3 * HUGE - guard, guard, PROT_NONE) == 0, "mprotect");
+        touch(start, 3 * HUGE - guard);
         touch(start + 3 * HUGE, SIZE - 3 * HUGE);
     } else if (!strcmp(cause, "light_guard")) {
         start = memory();
         advise(start, SIZE, MADV_HUGEPAGE);
-        advise(start + 3 * HUGE - PAGE, PAGE, MADV_GUARD_INSTALL);
-        touch(start, 3 * HUGE - PAGE);
+        size_t guard = mended("cut_between_slots") ? HUGE : PAGE;
+        advise(start + 3 * HUGE - guard, guard, MADV_GUARD_INSTALL);
+        touch(start, 3 * HUGE - guard);
         touch(start + 3 * HUGE, SIZE - 3 * HUGE);
     } else if (!strcmp(cause, "protection")) {
         start = memory();
         advise(start, SIZE, MADV_HUGEPAGE);
         touch(start, 2 * HUGE);
-        must(mprotect(start, 3 * PAGE, PROT_READ) == 0, "mprotect");
+        must(mprotect(start, mended("cut_between_slots") ? HUGE : 3 * PAGE, PROT_READ) == 0, "mprotect");
     } else if (!strcmp(cause, "flags")) {
         start = memory();
         advise(start, SIZE, MADV_HUGEPAGE);
-        advise(start + HUGE + PAGE, PAGE, MADV_DONTDUMP);
+        if (mended("cut_between_slots"))
+            advise(start + HUGE, HUGE, MADV_DONTDUMP);
+        else
+            advise(start + HUGE + PAGE, PAGE, MADV_DONTDUMP);
         touch(start, SIZE);
     } else if (!strcmp(cause, "name")) {
         start = memory();
         advise(start, SIZE, MADV_HUGEPAGE);
-        must(prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, start + HUGE + PAGE, PAGE, "part") == 0, "PR_SET_VMA_ANON_NAME");
+        size_t part = mended("cut_between_slots") ? SIZE : PAGE;
+        char *named = mended("cut_between_slots") ? start : start + HUGE + PAGE;
+        must(prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, named, part, "part") == 0, "PR_SET_VMA_ANON_NAME");
         touch(start, SIZE);
     } else if (!strcmp(cause, "arena")) {
         // As in glibc: a reservation that becomes writable step by step.
         start = reserved(64ul << 20, 64ul << 20);
         advise(start, 64ul << 20, MADV_HUGEPAGE);
-        for (size_t at = 0; at < SIZE; at += 128 << 10) {
-            must(mprotect(start + at, 128 << 10, PROT_READ | PROT_WRITE) == 0, "mprotect");
-            touch(start + at, 128 << 10);
+        size_t step = mended("grow_by_slots") ? larger(HUGE, 128 << 10) : 128 << 10;
+        for (size_t at = 0; at < SIZE; at += step) {
+            must(mprotect(start + at, step, PROT_READ | PROT_WRITE) == 0, "mprotect");
+            touch(start + at, step);
         }
+    } else if (!strcmp(cause, "malloc") || !strcmp(cause, "malloc_in_a_thread")) {
+        pthread_t thread;
+        if (cause[6] == 0)
+            allocate(&start);
+        else
+            must(pthread_create(&thread, NULL, allocate, &start) == 0 && pthread_join(thread, NULL) == 0, "pthread");
     } else if (!strcmp(cause, "moved")) {
         char *to = reserved(SIZE + HUGE, HUGE);
         start = huge();
-        start = mremap(start, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, to + PAGE);
-        must(start == to + PAGE, "mremap");
+        to += mended("move_aligned") ? 0 : PAGE;
+        start = mremap(start, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+        must(start == to, "mremap");
     } else if (!strcmp(cause, "fork")) {
         start = huge();
-        if (fork() == 0) {
+        if (!mended("no_fork") && fork() == 0) {
             prctl(PR_SET_PDEATHSIG, 9);
             pause();
         }
@@ -208,17 +277,15 @@ static char *provoked(const char *cause, const char *file) {
             start[at] = 1;
     } else if (!strcmp(cause, "dropped")) {
         start = huge();
-        for (size_t at = 0; at < SIZE; at += HUGE)
-            advise(start + at, PAGE, MADV_DONTNEED);
+        drop(start);
     } else if (!strcmp(cause, "refilled")) {
         start = huge();
-        for (size_t at = 0; at < SIZE; at += HUGE)
-            advise(start + at, PAGE, MADV_DONTNEED);
+        drop(start);
         touch(start, SIZE);
     } else if (!strcmp(cause, "read_first")) {
         start = memory();
         unsigned sum = 0;
-        for (size_t at = 0; at < SIZE; at += PAGE)
+        for (size_t at = 0; at < SIZE && !mended("write_first"); at += PAGE)
             sum += start[at];
         advise(start, SIZE, MADV_HUGEPAGE);
         touch(start, SIZE / 2 + sum);
@@ -226,23 +293,29 @@ static char *provoked(const char *cause, const char *file) {
             start[at] = 1;
     } else if (!strcmp(cause, "holes")) {
         start = memory();
+        if (mended("fill_slots"))
+            advise(start, SIZE, MADV_HUGEPAGE);
         for (size_t at = 0; at < SIZE; at += 2 * PAGE)
             start[at] = 1;
         advise(start, SIZE, MADV_HUGEPAGE);
     } else if (!strcmp(cause, "disabled")) {
-        must(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0, "PR_SET_THP_DISABLE");
+        must(prctl(PR_SET_THP_DISABLE, !mended("no_prctl"), 0, 0, 0) == 0, "PR_SET_THP_DISABLE");
         start = huge();
     } else if (!strcmp(cause, "excepted")) {
         must(prctl(PR_SET_THP_DISABLE, 1, PR_THP_DISABLE_EXCEPT_ADVISED, 0, 0) == 0, "PR_SET_THP_DISABLE");
-        touch(start = memory(), SIZE);
+        start = memory();
+        if (mended("advise"))
+            advise(start, SIZE, MADV_HUGEPAGE);
+        touch(start, SIZE);
     } else if (!strcmp(cause, "locked")) {
         start = memory();
         must(mlock(start, SIZE) == 0, "mlock");
     } else if (!strcmp(cause, "merged")) {
         start = memory();
-        memset(start, 7, SIZE);
         advise(start, SIZE, MADV_HUGEPAGE);
-        advise(start, SIZE, MADV_MERGEABLE);
+        memset(start, 7, SIZE);
+        if (!mended("not_mergeable"))
+            advise(start, SIZE, MADV_MERGEABLE);
     } else if (!strcmp(cause, "served")) {
         start = served();
     } else if (!strcmp(cause, "pinned")) {
@@ -250,6 +323,8 @@ static char *provoked(const char *cause, const char *file) {
     } else if (!strcmp(cause, "shared")) {
         start = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         must(start != MAP_FAILED, "mmap");
+        if (mended("advise"))
+            advise(start, SIZE, MADV_HUGEPAGE);
         touch(start, SIZE);
     } else if (!strcmp(cause, "pool")) {
         start = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE, -1, 0);
@@ -268,6 +343,8 @@ static char *provoked(const char *cause, const char *file) {
         must(memory >= 0 && ftruncate(memory, SIZE) == 0, "memfd_create");
         start = reserved(SIZE, HUGE);
         must(mmap(start, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory, 0) == start, "mmap");
+        if (mended("advise"))
+            advise(start, SIZE, MADV_HUGEPAGE);
         touch(start, SIZE);
     } else if (!strcmp(cause, "tmpfs")) {
         start = mapped(file, PROT_READ | PROT_WRITE, MAP_SHARED, 0);
@@ -275,14 +352,19 @@ static char *provoked(const char *cause, const char *file) {
         touch(start, SIZE);
     } else if (!strcmp(cause, "tmpfs_to_its_end")) {
         struct stat about;
+        must(!mended("file_length") || truncate(file, SIZE) == 0, file);
         must(stat(file, &about) == 0, file);
         touch(start = mapped(file, PROT_READ | PROT_WRITE, MAP_SHARED, 0), about.st_size);
     } else if (!strcmp(cause, "tmpfs_out_of_place")) {
-        start = mapped(file, PROT_READ | PROT_WRITE, MAP_SHARED, PAGE);
+        start = mapped(file, PROT_READ | PROT_WRITE, MAP_SHARED, mended("map_congruent") ? 0 : PAGE);
         advise(start, SIZE, MADV_HUGEPAGE);
         touch(start, SIZE);
     } else if (!strcmp(cause, "file") || !strcmp(cause, "file_out_of_place")) {
-        start = mapped(file, PROT_READ | PROT_EXEC, MAP_PRIVATE, cause[4] ? PAGE : 0);
+        int cached = open(file, O_RDONLY);
+        must(cached >= 0 && posix_fadvise(cached, 0, 0, POSIX_FADV_DONTNEED) == 0, "posix_fadvise");
+        start = mapped(file, PROT_READ | PROT_EXEC, MAP_PRIVATE, cause[4] && !mended("map_congruent") ? PAGE : 0);
+        if (mended("advise_uncached"))
+            advise(start, SIZE, MADV_HUGEPAGE);
         unsigned sum = 0;
         for (size_t at = 0; at < SIZE; at += PAGE)
             sum += *(volatile char *)(start + at);

@@ -2,6 +2,7 @@
 
 use super::process::Process;
 use super::supply::Supply;
+use crate::remedy::Runtime;
 use crate::size::PageSize;
 
 /// Facts about the process and the kernel from which causes are derived, in addition to the pages of the region.
@@ -15,6 +16,8 @@ pub struct Context<'a> {
     pub base: PageSize,
     /// The size of PMD leaves.
     pub pmd: Option<PageSize>,
+    /// The runtimes of the process, which have switches of their own.
+    pub runtimes: &'a [Runtime],
     /// Whether folios behind base-page PTEs are visible.
     pub sees_folios: bool,
 }

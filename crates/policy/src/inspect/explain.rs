@@ -22,6 +22,7 @@ use crate::cause::Cause;
 use crate::census::{Advice, Backing, VmaKind};
 use crate::cut::{Cut, CutBy};
 use crate::judge::{Eligibility, Piece, Rules, Shape, THP, certain_cause};
+use crate::remedy::{Deciding, Memory, Remedy, remedies};
 use crate::size::PageSize;
 
 /// The causes of a region, largest first. `vmas` are the mappings of the region and `cuts` the cuts between them.
@@ -48,7 +49,32 @@ pub fn explain(
         let bytes = seen.census.bytes_where(|mapping| mapping.backing == Backing::Anonymous);
         found.add(Cause::NoTransparentPages, Vec::new(), bytes, || vec![format!("there is no {THP}/hpage_pmd_size")]);
     }
-    found.explained()
+    found.explained(&memory(outline, kind, vmas, context))
+}
+
+/// The memory of a region, as remedies see it.
+fn memory<'a>(outline: &Outline, kind: &'a Kind, vmas: &[VmaFacts], context: &'a Context) -> Memory<'a> {
+    let size = outline.target.or(context.pmd).unwrap_or(context.base);
+    let rules = Rules { settings: &context.supply.settings, disabled_for_process: None };
+    let mounted = vmas.first().filter(|vma| vma.kind == VmaKind::Shared && vma.file_system.is_some());
+    let deciding = Deciding { size: rules.deciding(size), mounted_file: mounted.map(|vma| vma.name.clone()) };
+    let length_bytes = outline.end - outline.start;
+    Memory { kind, size, is_pmd: Some(size) == context.pmd, length_bytes, runtimes: context.runtimes, deciding }
+}
+
+/// The remedies for a cause and all that hold with it, then those for each of the other candidates.
+fn remedies_for(memory: &Memory, cause: &Cause, also: &[Cause], or: &[Cause]) -> Vec<Remedy> {
+    let together: Vec<&Cause> = std::iter::once(cause).chain(also).collect();
+    let mut found = remedies(memory, &together);
+    for candidate in or {
+        let only = format!("if {}", candidate.describe());
+        for remedy in remedies(memory, &[candidate]) {
+            if !found.iter().any(|other| other.changes == remedy.changes) {
+                found.push(Remedy { only: Some(remedy.only.unwrap_or_else(|| only.clone())), ..remedy });
+            }
+        }
+    }
+    found
 }
 
 /// The absent part of a hugetlb region whose pool is empty: touching it raises SIGBUS.
@@ -64,17 +90,37 @@ fn pool(size: PageSize, outline: &Outline, seen: &Seen, context: &Context, found
 
 /// Bytes and evidence collected so far, by cause.
 #[derive(Default)]
-struct FoundCauses(BTreeMap<(Cause, Vec<Cause>), (u64, Vec<String>)>);
+struct FoundCauses(BTreeMap<Reason, (u64, Vec<String>)>);
+
+/// A cause, with the causes that hold at the same time and the candidates that cannot be distinguished from it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Reason {
+    cause: Cause,
+    also: Vec<Cause>,
+    or: Vec<Cause>,
+}
 
 impl FoundCauses {
     /// The largest number of pieces of evidence kept for one cause.
     const MAX_EVIDENCE: usize = 4;
 
     fn add(&mut self, cause: Cause, or: Vec<Cause>, bytes: u64, evidence: impl FnOnce() -> Vec<String>) {
+        self.add_reason(Reason { cause, also: Vec::new(), or }, bytes, evidence);
+    }
+
+    /// Adds memory for which all these causes hold.
+    fn add_all(&mut self, causes: Vec<Cause>, bytes: u64, evidence: Vec<String>) {
+        let mut causes = causes.into_iter();
+        if let Some(cause) = causes.next() {
+            self.add_reason(Reason { cause, also: causes.collect(), or: Vec::new() }, bytes, || evidence);
+        }
+    }
+
+    fn add_reason(&mut self, reason: Reason, bytes: u64, evidence: impl FnOnce() -> Vec<String>) {
         if bytes == 0 {
             return;
         }
-        let (sum, found) = self.0.entry((cause, or)).or_default();
+        let (sum, found) = self.0.entry(reason).or_default();
         *sum += bytes;
         if found.len() < FoundCauses::MAX_EVIDENCE {
             let new = evidence().into_iter().filter(|line| !found.contains(line)).collect::<Vec<_>>();
@@ -83,8 +129,11 @@ impl FoundCauses {
         }
     }
 
-    fn explained(self) -> Vec<Explained> {
-        let explained = |((cause, or), (bytes, evidence))| Explained { cause, or, bytes, evidence };
+    fn explained(self, memory: &Memory) -> Vec<Explained> {
+        let explained = |(Reason { cause, also, or }, (bytes, evidence))| {
+            let remedies = remedies_for(memory, &cause, &also, &or);
+            Explained { cause, also, or, bytes, evidence, remedies }
+        };
         let mut all: Vec<Explained> = self.0.into_iter().map(explained).collect();
         all.sort_by_key(|explained| std::cmp::Reverse(explained.bytes));
         all
@@ -109,8 +158,10 @@ pub fn explain_windows(
         let mut found = FoundCauses::default();
         of_window.iter().for_each(|(_, at, left)| region.explain(*at, left, &mut found));
         let largest = found.0.into_iter().max_by_key(|(_, (bytes, _))| *bytes);
-        let number =
-            largest.and_then(|((cause, or), _)| causes.iter().position(|one| one.cause == cause && one.or == or));
+        let is = |one: &Explained, reason: &Reason| {
+            one.cause == reason.cause && one.also == reason.also && one.or == reason.or
+        };
+        let number = largest.and_then(|(reason, _)| causes.iter().position(|one| is(one, &reason)));
         let found = windows.binary_search_by_key(&of_window[0].0, |window| window.start);
         if let (Some(number), Ok(found)) = (number, found) {
             windows[found].why = u16::try_from(number).ok();
@@ -138,10 +189,7 @@ impl OfRegion<'_> {
                 let cause = if length < self.target.bytes() { Cause::MappingTooSmall } else { Cause::NoAlignedSlot };
                 found.add(cause, Vec::new(), bytes, || vec![format!("from {:#x} to {:#x}", vma.start, vma.end)]);
             }
-            Left::Sum(bytes) => match self.refusal(vma) {
-                Some((cause, evidence)) => found.add(cause, Vec::new(), bytes, || evidence),
-                None => self.permitted(vma, Shape::Full, bytes, found),
-            },
+            Left::Sum(bytes) => self.refused_or_permitted(vma, Shape::Full, bytes, found),
             Left::CutBelow(bytes) => self.cut(vma.start, vma, bytes, found),
             Left::CutAbove(bytes) => self.cut(vma.end, vma, bytes, found),
             Left::PartOfFolio(bytes) => self.part_of_folio(vma, bytes, found),
@@ -170,8 +218,23 @@ impl OfRegion<'_> {
             found.add(Cause::NoAlignedSlot, Vec::new(), bytes, || vec![format!("the mapping ends at {address:#x}")]);
             return;
         };
-        let cause = Cause::MappingCut { by: cut.by };
-        found.add(cause, Vec::new(), bytes, || vec![self.evidence_of_cut(cut, vma)]);
+        let (mut causes, mut evidence) = self.refusals(vma);
+        if !(causes.contains(&Cause::NotAdvised) && self.is_cut_by_advice(cut, vma)) {
+            causes.push(Cause::MappingCut { by: cut.by });
+            evidence.push(self.evidence_of_cut(cut, vma));
+        }
+        found.add_all(causes, bytes, evidence);
+    }
+
+    /// Whether the neighbours differ in MADV_HUGEPAGE alone: once all is advised, the cut is gone.
+    fn is_cut_by_advice(&self, cut: &Cut, vma: &VmaFacts) -> bool {
+        cut.by == CutBy::Flags && self.differing_flags(vma) == ["hg"]
+    }
+
+    /// The flags in which a mapping differs from its neighbour in the region.
+    fn differing_flags(&self, vma: &VmaFacts) -> Vec<&'static str> {
+        let other = self.vmas.iter().find(|other| other.end == vma.start || other.start == vma.end);
+        other.and_then(|other| Some(vma.smaps_info?.flags.difference(other.smaps_info?.flags))).unwrap_or_default()
     }
 
     fn evidence_of_cut(&self, cut: &Cut, vma: &VmaFacts) -> String {
@@ -181,9 +244,7 @@ impl OfRegion<'_> {
                 format!("{describe} at {:#x} ({} bytes)", cut.start, cut.end - cut.start)
             }
             CutBy::Flags => {
-                let other = self.vmas.iter().find(|other| other.end == vma.start || other.start == vma.end);
-                let flags = other.and_then(|other| Some(vma.smaps_info?.flags.difference(other.smaps_info?.flags)));
-                format!("VmFlags differ at {:#x} ({})", cut.start, flags.unwrap_or_default().join(" "))
+                format!("VmFlags differ at {:#x} ({})", cut.start, self.differing_flags(vma).join(" "))
             }
             _ => format!("{describe} from {:#x} on", cut.start),
         }
@@ -210,33 +271,47 @@ impl OfRegion<'_> {
             found.add(cause, Vec::new(), bytes, Vec::new);
             return;
         }
-        match self.refusal(vma) {
-            Some((cause, evidence)) => found.add(cause, Vec::new(), bytes, || evidence),
-            None => self.permitted(vma, piece.shape, bytes, found),
+        self.refused_or_permitted(vma, piece.shape, bytes, found);
+    }
+
+    /// Memory that the settings and its advice refuse the size, or else memory whose history explains it.
+    fn refused_or_permitted(&self, vma: &VmaFacts, shape: Shape, bytes: u64, found: &mut FoundCauses) {
+        let (causes, evidence) = self.refusals(vma);
+        if causes.is_empty() {
+            self.permitted(vma, shape, bytes, found);
+        } else {
+            found.add_all(causes, bytes, evidence);
         }
     }
 
-    /// Why the kernel would currently refuse the size, with the evidence.
-    fn refusal(&self, vma: &VmaFacts) -> Option<(Cause, Vec<String>)> {
+    /// All reasons for which the kernel would currently refuse the size, with the evidence.
+    fn refusals(&self, vma: &VmaFacts) -> (Vec<Cause>, Vec<String>) {
         if vma.kind == VmaKind::Shared {
-            return shared::refusal(vma, self.target, self.context);
+            return shared::refusals(vma, self.target, self.context);
         }
         // A kernel that does not report it (before Linux 5.0) counts as not disabled; the causes by history apply.
         let disabled = self.context.process.thp == ThpMode::Disabled;
         let rules = Rules { settings: &self.context.supply.settings, disabled_for_process: Some(disabled) };
+        let causes = rules.refusals(self.target, vma.advice());
+        if !causes.is_empty() {
+            let mut evidence: Vec<String> = Vec::new();
+            for line in causes.iter().flat_map(|cause| self.evidence_of_refusal(cause, vma)) {
+                if !evidence.contains(&line) {
+                    evidence.push(line);
+                }
+            }
+            return (causes, evidence);
+        }
         match rules.eligibility(self.target, vma.advice()) {
-            Eligibility::Refused(cause) => {
-                let evidence = self.evidence_of_refusal(&cause, vma);
-                Some((cause, evidence))
-            }
             Eligibility::Unknown if vma.advice().is_none() => {
-                Some((Cause::Unexplained, vec!["the advice of the mapping was not read (smaps)".into()]))
+                (vec![Cause::Unexplained], vec!["the advice of the mapping was not read (smaps)".into()])
             }
-            Eligibility::Unknown => Some((Cause::Unexplained, setting(self.context.supply, self.target))),
-            Eligibility::Eligible => self.excepted(vma).then(|| {
-                let flags = vec![format!("THPeligible: 0 at {:#x}, although settings and advice permit it", vma.start)];
-                (Cause::DisabledExceptAdvised, flags)
-            }),
+            Eligibility::Unknown => (vec![Cause::Unexplained], setting(self.context.supply, self.target)),
+            _ if self.excepted(vma) => {
+                let flags = format!("THPeligible: 0 at {:#x}, although settings and advice permit it", vma.start);
+                (vec![Cause::DisabledExceptAdvised], vec![flags])
+            }
+            _ => (Vec::new(), Vec::new()),
         }
     }
 

@@ -224,7 +224,7 @@ mod tests {
         let (process, supply) = (Process::default(), Supply { settings, counters, ..Supply::default() });
         let size = |kib: u64| PageSize::new(kib << 10).unwrap();
         let context =
-            Context { process: &process, supply: &supply, base: size(4), pmd: Some(size(2048)), sees_folios: true };
+            Context { process: &process, supply: &supply, base: size(4), pmd: Some(size(2048)), sees_folios: true, runtimes: &[] };
         History { kind: &Kind::Heap, shared_bytes: 0, target: size(target_kib), context: &context }.evidence_of_holes(0)
     }
 

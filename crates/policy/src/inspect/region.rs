@@ -5,6 +5,7 @@ use super::seen::{Benefit, TlbRuns, Window};
 use crate::cause::Cause;
 use crate::census::{Backing, Census};
 use crate::cut::Cut;
+use crate::remedy::Remedy;
 use crate::size::PageSize;
 
 /// One region: addresses that are one allocation, and how they are mapped.
@@ -51,12 +52,16 @@ pub struct Region {
 pub struct Explained {
     /// The cause; the most likely one where there are several candidates.
     pub cause: Cause,
+    /// Further causes that hold at the same time: larger pages need all of them removed.
+    pub also: Vec<Cause>,
     /// Other causes that the visible facts do not distinguish from it.
     pub or: Vec<Cause>,
     /// Bytes that it explains.
     pub bytes: u64,
     /// The evidence: a setting with its value, a flag, an address, a counter.
     pub evidence: Vec<String>,
+    /// What removes the cause and all that hold with it: alternatives, least intrusive first. None of them was tried.
+    pub remedies: Vec<Remedy>,
 }
 
 impl Explained {

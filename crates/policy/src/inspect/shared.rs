@@ -23,27 +23,58 @@ struct Deciding {
 /// The valid words of a setting for shared memory; any other word is a value that could not be read.
 const WORDS: [&str; 6] = ["always", "within_size", "advise", "never", "deny", "force"];
 
-/// Why the kernel would currently refuse the size to shared memory, with the evidence.
-pub fn refusal(vma: &VmaFacts, size: PageSize, context: &Context) -> Option<(Cause, Vec<String>)> {
-    if context.process.thp == ThpMode::Disabled {
-        return Some((Cause::DisabledForProcess, vec!["THP_enabled: 0 in /proc/PID/status".into()]));
-    }
-    let Some(Deciding { path, word, is_mount }) = deciding(vma, size, context) else {
-        return Some((Cause::Unexplained, vec![format!("{THP}/shmem_enabled cannot be read")]));
+/// All reasons for which the kernel would currently refuse the size to shared memory, with the evidence.
+pub fn refusals(vma: &VmaFacts, size: PageSize, context: &Context) -> (Vec<Cause>, Vec<String>) {
+    let mut causes = Vec::new();
+    let mut evidence = Vec::new();
+    let mut add = |cause: Cause, line: String| {
+        causes.push(cause);
+        evidence.push(line);
     };
-    let evidence = vec![format!("{path}: {word}")];
-    let advice = vma.advice();
-    match (word.as_str(), advice) {
-        _ if advice == Some(Advice::NoHuge) => {
-            Some((Cause::AdvisedAgainst, vec![format!("VmFlags nh at {:#x}", vma.start)]))
+    if context.process.thp == ThpMode::Disabled {
+        add(Cause::DisabledForProcess, "THP_enabled: 0 in /proc/PID/status".into());
+    }
+    if vma.advice() == Some(Advice::NoHuge) {
+        add(Cause::AdvisedAgainst, format!("VmFlags nh at {:#x}", vma.start));
+    }
+    match deciding(vma, size, context) {
+        None => add(Cause::Unexplained, format!("{THP}/shmem_enabled cannot be read")),
+        Some(deciding) => {
+            // Where the setting gives no size at all, the kernel does not align the address either (`shmem_get_unmapped_area`).
+            let aligns = !["never", "deny"].contains(&deciding.word.as_str());
+            deciding.refusals(vma.advice()).into_iter().for_each(|(cause, line)| add(cause, line));
+            if aligns && !vma.is_congruent(size) {
+                add(Cause::FileMisaligned, super::files::misaligned(vma, size));
+            }
         }
-        ("never", _) if is_mount => Some((Cause::MountRefuses { huge: word }, evidence)),
-        ("never" | "deny", _) => Some((Cause::SharedDisabled { path }, evidence)),
-        ("advise", Some(Advice::None)) => Some((Cause::SharedNotAdvised { path }, evidence)),
-        ("advise", None) => Some((Cause::Unexplained, vec!["the advice of the mapping was not read (smaps)".into()])),
-        (word, _) if !WORDS.contains(&word) => Some((Cause::Unexplained, evidence)),
-        _ if !vma.is_congruent(size) => Some((Cause::FileMisaligned, vec![super::files::misaligned(vma, size)])),
-        _ => None,
+    }
+    (causes, evidence)
+}
+
+impl Deciding {
+    /// Why the setting refuses memory with this advice, with the evidence.
+    fn refusals(self, advice: Option<Advice>) -> Vec<(Cause, String)> {
+        let Deciding { path, word, is_mount } = self;
+        let seen = format!("{path}: {word}");
+        let is_advised = advice == Some(Advice::Huge);
+        let not_advised = || (Cause::SharedNotAdvised { path: path.clone() }, "no hg in VmFlags".to_owned());
+        match word.as_str() {
+            "never" | "deny" => {
+                let disabled = if is_mount {
+                    Cause::MountRefuses { huge: word }
+                } else {
+                    Cause::SharedDisabled { path: path.clone() }
+                };
+                let advice = (advice.is_some() && !is_advised).then(not_advised);
+                std::iter::once((disabled, seen)).chain(advice).collect()
+            }
+            "advise" if advice.is_none() => {
+                vec![(Cause::Unexplained, "the advice of the mapping was not read (smaps)".into())]
+            }
+            "advise" if !is_advised => vec![(not_advised().0, seen)],
+            word if !WORDS.contains(&word) => vec![(Cause::Unexplained, seen)],
+            _ => Vec::new(),
+        }
     }
 }
 
@@ -108,8 +139,8 @@ mod tests {
         let settings = [setting("shmem_enabled", common), setting("hugepages-2048kB/shmem_enabled", own)].into();
         let (process, supply) = (Process::default(), Supply { settings, ..Supply::default() });
         let (base, pmd) = (PageSize::K4, Some(PageSize::M2));
-        let context = Context { process: &process, supply: &supply, base, pmd, sees_folios: true };
-        refusal(vma, PageSize::M2, &context).map(|(cause, _)| cause)
+        let context = Context { process: &process, supply: &supply, base, pmd, sees_folios: true, runtimes: &[] };
+        refusals(vma, PageSize::M2, &context).0.into_iter().next()
     }
 
     #[test]

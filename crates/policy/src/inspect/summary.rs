@@ -7,6 +7,7 @@ use super::process::Process;
 use super::region::{Explained, Region};
 use crate::cause::Cause;
 use crate::census::Census;
+use crate::remedy::Remedy;
 
 /// One row for a process: the part of an inspection that is kept when many processes are inspected.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,12 +44,12 @@ impl Summary {
     }
 }
 
-/// The causes of many regions, largest first; each cause with its candidates occurs once. The evidence is that of the region of
+/// The causes of many regions, largest first; each cause with its candidates and remedies occurs once. The evidence is that of the region of
 /// which it explains most.
 pub fn explained<'a>(regions: impl IntoIterator<Item = &'a Region>) -> Vec<Explained> {
-    let mut by_cause: BTreeMap<(&Cause, &[Cause]), (u64, &Explained)> = BTreeMap::new();
+    let mut by_cause: BTreeMap<(&Cause, [&[Cause]; 2], &[Remedy]), (u64, &Explained)> = BTreeMap::new();
     for one in regions.into_iter().flat_map(|region| &region.causes) {
-        let entry = by_cause.entry((&one.cause, &one.or)).or_insert((0, one));
+        let entry = by_cause.entry((&one.cause, [&one.also, &one.or], &one.remedies)).or_insert((0, one));
         entry.0 += one.bytes;
         if one.bytes > entry.1.bytes {
             entry.1 = one;

@@ -50,18 +50,34 @@ impl Rules<'_> {
     /// Whether the mapping may have folios of this size. `advice` is the advice on the mapping, where it is known. Whether the
     /// kernel has the size at all is not checked here.
     pub fn eligibility(&self, size: PageSize, advice: Option<Advice>) -> Eligibility {
-        if self.disabled_for_process == Some(true) {
-            return Eligibility::Refused(Cause::DisabledForProcess);
+        if let Some(first) = self.refusals(size, advice).into_iter().next() {
+            return Eligibility::Refused(first);
         }
-        if advice == Some(Advice::NoHuge) {
-            return Eligibility::Refused(Cause::AdvisedAgainst);
-        }
-        match (self.mode(size), advice) {
-            (Mode::Never(path), _) => Eligibility::Refused(Cause::SizeDisabled { path }),
-            (Mode::Advised, Some(Advice::None)) => Eligibility::Refused(Cause::NotAdvised),
-            (Mode::Unknown, _) | (_, None) => Eligibility::Unknown,
-            _ if self.disabled_for_process.is_none() => Eligibility::Unknown,
-            (Mode::Always | Mode::Advised, Some(_)) => Eligibility::Eligible,
+        let is_unknown = self.mode(size) == Mode::Unknown || advice.is_none() || self.disabled_for_process.is_none();
+        if is_unknown { Eligibility::Unknown } else { Eligibility::Eligible }
+    }
+
+    /// All reasons for which the kernel may not give the mapping folios of this size.
+    pub fn refusals(&self, size: PageSize, advice: Option<Advice>) -> Vec<Cause> {
+        let mode = self.mode(size);
+        let asks_for_advice = matches!(mode, Mode::Advised | Mode::Never(_));
+        let is_advised_against = advice == Some(Advice::NoHuge);
+        let not_advised = asks_for_advice && (is_advised_against || advice == Some(Advice::None));
+        let disabled = match mode {
+            Mode::Never(path) => Some(Cause::SizeDisabled { path }),
+            Mode::Always | Mode::Advised | Mode::Unknown => None,
+        };
+        let process = (self.disabled_for_process == Some(true)).then_some(Cause::DisabledForProcess);
+        let against = is_advised_against.then_some(Cause::AdvisedAgainst);
+        process.into_iter().chain(against).chain(disabled).chain(not_advised.then_some(Cause::NotAdvised)).collect()
+    }
+
+    /// The path of the setting that decides about a size.
+    pub fn deciding(&self, size: PageSize) -> String {
+        let own = thp_size_enabled(size);
+        match self.settings.get(&own).map(String::as_str) {
+            Some("inherit") | None => format!("{THP}/enabled"),
+            Some(_) => own,
         }
     }
 
@@ -93,14 +109,8 @@ impl Rules<'_> {
     /// The mode from the size's own file. Where that contains `inherit`, or on kernels before 6.8 that have no such file, the
     /// mode from the file for all sizes.
     fn mode(&self, size: PageSize) -> Mode {
-        let common = format!("{}/enabled", THP);
-        let own = thp_size_enabled(size);
-        let word = |path: &str| self.settings.get(path).map(String::as_str);
-        let (path, word) = match word(&own) {
-            Some("inherit") | None => (common.clone(), word(&common)),
-            Some(other) => (own, Some(other)),
-        };
-        match word {
+        let path = self.deciding(size);
+        match self.settings.get(&path).map(String::as_str) {
             Some("always") => Mode::Always,
             Some("madvise") => Mode::Advised,
             Some("never") => Mode::Never(path),

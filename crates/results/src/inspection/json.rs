@@ -2,6 +2,7 @@
 
 use policy::cause::Cause;
 use policy::inspect::{Explained, Inspection, Process, Region, Sight, Since, Summary, Supply, ThpMode};
+use policy::remedy::Remedy;
 use serde_json::{Map, Value, json};
 
 use crate::json::census;
@@ -142,15 +143,20 @@ fn region(region: &Region, sight: Sight) -> Value {
 fn explained(one: &Explained) -> Value {
     json!({
         "cause": cause(&one.cause),
+        "also": one.also.iter().map(cause).collect::<Vec<_>>(),
         "or": one.or.iter().map(cause).collect::<Vec<_>>(),
         "bytes": one.bytes,
         "evidence": one.evidence,
+        "remedies": one.remedies.iter().map(remedy).collect::<Vec<_>>(),
     })
+}
+
+fn remedy(one: &Remedy) -> Value {
+    json!({ "text": one.describe(), "only": one.only, "changes": one.changes })
 }
 
 fn cause(cause: &Cause) -> Value {
     let mut value = serde_json::to_value(cause).unwrap_or_default();
     value["text"] = cause.describe().into();
-    value["remedy"] = cause.remedy().into();
     value
 }

@@ -32,21 +32,21 @@ pub fn cause_clause(cause: &Cause, bytes: u64) -> String {
     format!("{}: {}", format_bytes(bytes), cause.describe())
 }
 
-/// Everything known about a cause, one line each: bytes and clause, candidates, evidence, remedy.
+/// The most remedies of a cause that are shown as text; JSON has all.
+const MAX_REMEDIES: usize = 3;
+
+/// Everything known about a cause, one line each: bytes and clause, what holds with it, candidates, evidence, remedies.
 pub fn cause_lines(one: &Explained) -> Vec<String> {
     let clause = cause_clause(&one.cause, one.bytes);
+    let also = one.also.iter().map(|cause| format!("  and: {}", cause.describe_also()));
     let or = one.or.iter().map(|cause| format!("  or: {}", cause.describe()));
+    let apart = (!one.or.is_empty()).then(|| "  these cannot be distinguished from what is visible".to_string());
     let evidence = (!one.evidence.is_empty()).then(|| format!("  seen: {}", one.evidence.join("; ")));
-    let remedies = std::iter::once(&one.cause).chain(&one.or).filter_map(Cause::remedy);
-    let mut told: Vec<String> = Vec::new();
-    for remedy in remedies {
-        if !told.contains(&remedy) {
-            told.push(remedy);
-        }
-    }
-    let remedies = told.into_iter().map(|remedy| format!("  remedy: {remedy}"));
-    let apart = (!one.or.is_empty()).then(|| "  what is visible does not tell these apart".to_string());
-    std::iter::once(clause).chain(or).chain(apart).chain(evidence).chain(remedies).collect()
+    let remedies = one.remedies.iter().take(MAX_REMEDIES).enumerate().map(|(at, remedy)| {
+        let title = if at == 0 { "remedy, not tried" } else { "or" };
+        format!("  {title}: {}", remedy.describe())
+    });
+    std::iter::once(clause).chain(also).chain(or).chain(apart).chain(evidence).chain(remedies).collect()
 }
 
 /// Whether a region is shown: it has memory, or a cause.

@@ -1,6 +1,5 @@
 //! Tables of an inspection's page: the content of its pictures, causes, regions, and how they were read.
 
-use policy::cause::Cause;
 use policy::inspect::{Explained, Inspection, Region};
 use policy::size::{PageSize, format_bytes};
 
@@ -99,18 +98,21 @@ pub fn causes(causes: &[Explained], caption: &str) -> String {
             one.or.iter().map(|cause| format!("<small>or: {}</small>", escape(&cause.describe()))).collect();
         let evidence: String = one.evidence.iter().map(|seen| format!("<li>{}</li>", breakable(seen))).collect();
         let evidence = if evidence.is_empty() { String::new() } else { format!("<ul>{evidence}</ul>") };
-        let mut remedies: Vec<String> = [&one.cause].into_iter().chain(&one.or).filter_map(Cause::remedy).collect();
-        remedies.dedup();
-        let remedies: Vec<String> = remedies.iter().map(|text| marked(&remedy(text))).collect();
+        let also: String = one
+            .also
+            .iter()
+            .map(|cause| format!("<small>and: {}</small>", escape(&cause.describe_also())))
+            .collect();
+        let remedies: Vec<String> = one.remedies.iter().map(|one| marked(&remedy(&one.describe()))).collect();
         format!(
-            "<tr>{}<td>{}{or}</td><td>{evidence}</td><td>{}</td></tr>\n",
+            "<tr>{}<td>{}{also}{or}</td><td>{evidence}</td><td>{}</td></tr>\n",
             number(one.bytes),
             breakable(&one.cause.describe()),
-            remedies.join("<br>")
+            remedies.join("<br>or: ")
         )
     };
     let rows: String = causes.iter().map(row).collect();
-    wide(caption, &head(&[("bytes", true), ("cause", false), ("seen", false), ("remedy", false)]), &rows)
+    wide(caption, &head(&[("bytes", true), ("cause", false), ("seen", false), ("remedy (not tried)", false)]), &rows)
 }
 
 /// The regions, those with the most to gain and the most memory first.

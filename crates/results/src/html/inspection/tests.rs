@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use policy::remedy::{Change, Remedy};
 use policy::cause::Cause;
 use policy::census::{Backing, Census, Folio, Mapping};
 use policy::inspect::{Benefit, Cut, CutBy, Explained, Kind, Process, Sight, Supply, Window};
@@ -66,9 +67,11 @@ fn sample() -> Inspection {
     large.win = Benefit { bytes: 4 << 30, slots: 2048, absent_bytes: 1 << 28 };
     large.causes = vec![Explained {
         cause: Cause::NotAdvised,
+        also: Vec::new(),
         or: vec![Cause::TouchedBeforeEligible],
         bytes: 4 << 30,
         evidence: vec!["/sys/kernel/mm/transparent_hugepage/enabled is madvise".into()],
+        remedies: vec![Remedy { changes: vec![Change::Collapse], only: None }],
     }];
     let mut jit = region(0x5000_0000_0000, 40, |at| if at % 8 == 7 { base(WINDOW - 4096) } else { leaf() });
     jit.kind = Kind::Named { name: "<b>jit & \"co\"\u{1b}[31m".into() };

@@ -1,0 +1,181 @@
+//! Every remedy that `inspect` prints is executed: a program provokes the cause, the test reads the remedies from the document,
+//! makes exactly the changes of each, and the same memory must then be mapped by large pages.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::causes::{HUGE, SIZE, Set, THP, for_advised};
+use super::provoked::{Provoked, causes, region_at};
+use super::shared::Mounted;
+use crate::common::{Bench, Runs, needs, program};
+
+/// Provokes a cause, follows each of its remedies, and returns how many there were.
+fn follow(name: &str, file: Option<&Path>, code: &str) -> Option<usize> {
+    let provoked = Provoked::with(name, file)?;
+    let region = provoked.region();
+    let all = region["causes"].as_array().unwrap();
+    let cause = all.iter().find(|one| one["cause"]["code"] == code);
+    let cause = cause.unwrap_or_else(|| panic!("{name}: no {code} in {:?}", causes(&region)));
+    let remedies: Vec<Value> = cause["remedies"].as_array().unwrap().clone();
+    drop(provoked);
+    // A remedy with a condition is one for another candidate, or for memory that a switch may not reach.
+    let certain: Vec<&Value> = remedies.iter().filter(|remedy| remedy["only"].is_null()).collect();
+    for remedy in &certain {
+        let before = fallbacks();
+        let region = after(name, file, remedy);
+        // A fault that found no free block is no fault of the remedy.
+        let (large, fell_back) = (large_bytes(&region), HUGE * (fallbacks() - before));
+        let resident = region["resident_bytes"].as_u64().unwrap();
+        assert!(
+            (large + fell_back) * 10 >= resident * 9,
+            "{name}: {large} bytes are large, {fell_back} fell back, after {remedy:#}: {region:#}"
+        );
+    }
+    Some(certain.len())
+}
+
+/// The region of the program that runs after the changes of a remedy.
+fn after(name: &str, file: Option<&Path>, remedy: &Value) -> Value {
+    // What a file holds keeps its pages.
+    if let Some(file) = file.filter(|_| name.starts_with("tmpfs")) {
+        let bytes = fs::metadata(file).unwrap().len();
+        fs::File::create(file).unwrap().set_len(bytes).unwrap();
+    }
+    let (mut settings, mut environment, mut mends, mut collapses) = (Vec::new(), Vec::new(), Vec::new(), false);
+    let word = |value: &Value| value.as_str().unwrap().to_owned();
+    for change in remedy["changes"].as_array().unwrap() {
+        match change["kind"].as_str().unwrap() {
+            "setting" => settings.push(Set::to(&word(&change["path"]), &word(&change["value"]))),
+            "environment" => environment.push((word(&change["variable"]), word(&change["value"]))),
+            "source" => mends.push(word(&change["change"]["code"])),
+            "mount" => remount(&word(&change["file"]), &word(&change["huge"])),
+            "collapse" => collapses = true,
+            kind => panic!("{name}: nothing here makes a change of kind {kind}: {remedy:#}"),
+        }
+    }
+    environment.push(("MEND".into(), mends.join(" ")));
+    let provoked = Provoked::mended(name, file, &environment).expect("it ran before");
+    if collapses {
+        provoked.bench.pagelab(&["inspect", &provoked.pid(), "--collapse"]).ran();
+    }
+    region_at(&provoked.inspected(), provoked.address)
+}
+
+/// How often the kernel found no free block of PMD size, for memory without and with a file.
+fn fallbacks() -> u64 {
+    let counters = fs::read_to_string("/proc/vmstat").unwrap();
+    let is_counted = |line: &&str| line.starts_with("thp_fault_fallback ") || line.starts_with("thp_file_fallback ");
+    counters.lines().filter(is_counted).map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
+fn remount(file: &str, huge: &str) {
+    let script = "mount -o remount,huge=\"$2\" \"$(findmnt -no TARGET -T \"$1\")\"";
+    let status = Command::new("sh").args(["-c", script, "sh", file, huge]).status().unwrap();
+    assert!(status.success());
+}
+
+/// Bytes that leaves of PMD size map.
+fn large_bytes(region: &Value) -> u64 {
+    let rows = region["census"].as_array().unwrap().iter();
+    rows.filter(|row| row["leaf_bytes"].as_u64() == Some(HUGE)).map(|row| row["bytes"].as_u64().unwrap()).sum()
+}
+
+/// Follows the remedies of each cause, and checks their number, so that none is lost unseen.
+fn follow_all(provocations: &[(&str, &str, usize)]) {
+    for (name, code, remedies) in provocations {
+        if let Some(followed) = follow(name, None, code) {
+            assert_eq!(followed, *remedies, "{name}");
+        }
+    }
+}
+
+#[test]
+fn remedies_of_advice_and_settings_work() {
+    let Some(_still) = for_advised() else { return };
+    follow_all(&[
+        ("not_advised", "not_advised", 3),
+        ("advised_against", "advised_against", 1),
+        ("disabled", "disabled_for_process", 1),
+        ("advised_late", "touched_before_eligible", 2),
+    ]);
+    let _never = Set::to(&format!("{THP}/enabled"), "never");
+    follow_all(&[("not_advised", "size_disabled", 3), ("advised_against", "advised_against", 1)]);
+}
+
+#[test]
+fn remedies_of_a_process_that_excepts_advised_memory_work() {
+    let Some(_still) = for_advised() else { return };
+    let _always = Set::to(&format!("{THP}/enabled"), "always");
+    follow_all(&[("excepted", "disabled_except_advised", 1)]);
+}
+
+#[test]
+fn remedies_of_cuts_work() {
+    let Some(_still) = for_advised() else { return };
+    follow_all(&["guard", "light_guard", "protection", "flags", "name"].map(|name| (name, "mapping_cut", 1)));
+}
+
+#[test]
+fn remedies_of_histories_work() {
+    let Some(_still) = for_advised() else { return };
+    follow_all(&[
+        ("moved", "moved_out_of_place", 1),
+        ("fork", "split_after_fork", 2),
+        ("dropped", "folio_partly_mapped", 2),
+        ("refilled", "refilled_after_drop", 2),
+        ("read_first", "zero_page_in_slot", 2),
+        ("holes", "slot_partly_present", 2),
+        ("served", "served_by_userfaultfd", 1),
+    ]);
+}
+
+#[test]
+fn switches_of_malloc_work() {
+    let Some(_still) = for_advised() else { return };
+    follow_all(&[("malloc", "not_advised", 4), ("malloc_in_a_thread", "not_advised", 4)]);
+    let _never = Set::to(&format!("{THP}/enabled"), "never");
+    follow_all(&[("malloc", "size_disabled", 4), ("malloc_in_a_thread", "size_disabled", 4)]);
+}
+
+#[test]
+fn remedies_of_shared_memory_work() {
+    let Some(_still) = for_advised() else { return };
+    let common = fs::read_to_string(format!("{THP}/shmem_enabled")).unwrap_or_default();
+    if !needs(&[("shared memory without large pages (shmem_enabled: never)", common.contains("[never]"))]) {
+        return;
+    }
+    follow_all(&[("shared", "shared_disabled", 2)]);
+    let _advise = Set::to(&format!("{THP}/shmem_enabled"), "advise");
+    follow_all(&[("shared", "shared_not_advised", 2)]);
+}
+
+#[test]
+fn remedies_of_mounts_work() {
+    let Some(_still) = for_advised() else { return };
+    let bench = Bench::new();
+    for (options, name, code, remedies) in [
+        ("huge=never", "tmpfs", "mount_refuses", 2),
+        ("huge=advise", "tmpfs_to_its_end", "shared_not_advised", 2),
+        ("huge=always", "tmpfs_out_of_place", "file_misaligned", 1),
+    ] {
+        let mounted = Mounted::with(&bench, options);
+        assert_eq!(follow(name, Some(&mounted.file()), code), Some(remedies), "{name}");
+    }
+}
+
+#[test]
+fn remedies_of_files_work_on_this_file_system() {
+    let Some(_still) = for_advised() else { return };
+    let bench = Bench::new();
+    let file = bench.path("file");
+    fs::write(&file, vec![7u8; SIZE as usize]).unwrap();
+    fs::File::open(&file).unwrap().sync_all().unwrap();
+    let takes_large_folios = Provoked::mended("file", Some(&file), &[("MEND".into(), "advise_uncached".into())])
+        .is_some_and(|provoked| large_bytes(&provoked.region()) > 0);
+    if needs(&[("a file system with large folios", takes_large_folios), program("gcc")]) {
+        assert_eq!(follow("file", Some(&file), "code_pages"), Some(1));
+    }
+}

@@ -1,0 +1,227 @@
+//! One change that a user can make.
+
+use serde::Serialize;
+
+use crate::cut::CutBy;
+use crate::size::PageSize;
+
+/// One change that a user can make.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Change {
+    /// An environment variable for the program's start.
+    Environment {
+        /// Its name.
+        variable: String,
+        /// Its value.
+        value: String,
+    },
+    /// Arguments for the program's start.
+    Arguments {
+        /// The name of the program.
+        program: String,
+        /// The arguments.
+        arguments: Vec<String>,
+    },
+    /// A setting in /sys or /proc/sys, which root writes.
+    Setting {
+        /// The file.
+        path: String,
+        /// The text to write.
+        value: String,
+    },
+    /// The option `huge=` of the tmpfs that holds a file.
+    Mount {
+        /// Path of the file.
+        file: String,
+        /// The value of the option.
+        huge: String,
+    },
+    /// More pages in a hugetlb pool.
+    Pool {
+        /// The page size of the pool.
+        page_bytes: u64,
+        /// Free pages that the memory takes.
+        pages: u64,
+    },
+    /// MADV_COLLAPSE, requested from outside. It lasts until the memory is given back or cut.
+    Collapse,
+    /// A change of the program's source.
+    Source {
+        /// The change.
+        change: SourceChange,
+    },
+    /// Anything else, in words.
+    Other {
+        /// An instruction.
+        text: String,
+    },
+}
+
+/// A change of a program's source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case", tag = "code")]
+pub enum SourceChange {
+    /// Advise the memory before it is touched.
+    Advise,
+    /// Do not advise against large pages.
+    NoAdviceAgainst,
+    /// Do not disable THP.
+    NoPrctl,
+    /// Make mappings that contain an aligned slot.
+    Align,
+    /// Map the memory at once.
+    MapAtOnce,
+    /// Make memory usable in steps of whole slots.
+    GrowBySlots,
+    /// Write memory before it is read.
+    WriteFirst,
+    /// Write every page of a slot, or advise before the first touch.
+    FillSlots,
+    /// Unmap, drop, protect and move whole slots only.
+    WholeSlots,
+    /// Move memory to multiples of the size.
+    MoveAligned,
+    /// Start programs without fork, or fork before the memory is filled.
+    NoFork,
+    /// Keep cuts out of the slots.
+    CutBetweenSlots {
+        /// The kind of cut.
+        by: CutBy,
+    },
+    /// Make the file a multiple of the size.
+    FileLength,
+    /// Map the file at an address with the same remainder as the offset.
+    MapCongruent,
+    /// Advise a file's mapping before the file is in the page cache.
+    AdviseUncached,
+    /// Unregister complete memory from userfaultfd, and collapse it.
+    UnregisterAndCollapse,
+    /// Pin memory after it became large.
+    PinLate,
+    /// Do not offer the memory to KSM.
+    NotMergeable,
+}
+
+impl Change {
+    /// The change for a setting.
+    pub fn setting(path: impl Into<String>, value: &str) -> Change {
+        Change::Setting { path: path.into(), value: value.into() }
+    }
+
+    /// A change in words.
+    pub fn other(text: &str) -> Change {
+        Change::Other { text: text.into() }
+    }
+
+    /// The change as an instruction.
+    pub fn describe(&self) -> String {
+        match self {
+            Change::Environment { variable, value } => format!("start it with {variable}={value}"),
+            Change::Arguments { program, arguments } => format!("start {program} with {}", arguments.join(" ")),
+            Change::Setting { path, value } => format!("as root: echo {value} > {path}"),
+            Change::Mount { file, huge } => {
+                format!("as root: mount -o remount,huge={huge} \"$(findmnt -no TARGET -T '{file}')\"")
+            }
+            Change::Pool { page_bytes, pages } => {
+                format!("as root: add {pages} pages to {}", pool_path(*page_bytes))
+            }
+            Change::Collapse => "collapse it (MADV_COLLAPSE): pagelab inspect PID --collapse".into(),
+            Change::Source { change } => change.describe().into(),
+            Change::Other { text } => text.clone(),
+        }
+    }
+
+    /// How much the change affects beyond the program; smaller is better.
+    pub(super) fn intrusiveness(&self) -> u32 {
+        match self {
+            Change::Environment { .. } | Change::Arguments { .. } => 1,
+            Change::Setting { value, .. } if value == "madvise" || value == "advise" => 2,
+            Change::Setting { .. } | Change::Mount { .. } | Change::Other { .. } => 4,
+            Change::Pool { .. } => 5,
+            // The source may not be at hand.
+            Change::Source { .. } => 20,
+            // It does not last.
+            Change::Collapse => 50,
+        }
+    }
+}
+
+/// The file with the number of pages of a pool.
+pub fn pool_path(page_bytes: u64) -> String {
+    format!("/sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages", page_bytes >> 10)
+}
+
+/// The pages of a pool for memory of this length.
+pub fn pool(size: PageSize, bytes: u64) -> Change {
+    Change::Pool { page_bytes: size.bytes(), pages: bytes.div_ceil(size.bytes()) }
+}
+
+impl SourceChange {
+    /// The change as an instruction to a programmer.
+    pub fn describe(self) -> &'static str {
+        match self {
+            SourceChange::Advise => "advise the memory (MADV_HUGEPAGE) before the first touch",
+            SourceChange::NoAdviceAgainst => "remove the program's MADV_NOHUGEPAGE",
+            SourceChange::NoPrctl => "remove the program's PR_SET_THP_DISABLE",
+            SourceChange::Align => "allocate multiples of the size, at multiples of it",
+            SourceChange::MapAtOnce => "map the memory with one mmap before any of it is touched",
+            SourceChange::GrowBySlots => "make memory usable in steps of the size or more, before it is touched",
+            SourceChange::WriteFirst => {
+                "write the memory before it is read, or populate it (MADV_POPULATE_WRITE)"
+            }
+            SourceChange::FillSlots => {
+                "advise the memory before the first touch, or write every page of each slot"
+            }
+            SourceChange::WholeSlots => "unmap, drop, protect and move whole pages of that size only",
+            SourceChange::MoveAligned => {
+                "move to a multiple of the size (MREMAP_FIXED), or allocate anew and copy"
+            }
+            SourceChange::NoFork => {
+                "start other programs by posix_spawn, which copies nothing, or fork before the memory is filled"
+            }
+            SourceChange::CutBetweenSlots { by: CutBy::Guard | CutBy::LightGuard } => {
+                "put guard pages outside the slots: around the allocation, or in place of a whole slot"
+            }
+            SourceChange::CutBetweenSlots { by: CutBy::Flags } => {
+                "advise, lock and register memory by whole slots"
+            }
+            SourceChange::CutBetweenSlots { by: CutBy::Name } => "give one allocation one name",
+            SourceChange::CutBetweenSlots { by: CutBy::Protection } => "protect memory by whole slots",
+            SourceChange::CutBetweenSlots { by: CutBy::Unseen } => SourceChange::MapAtOnce.describe(),
+            SourceChange::FileLength => "make the file a multiple of the size",
+            SourceChange::MapCongruent => {
+                "map the file at an address that equals its offset modulo the size (a program: link it with \
+                 -Wl,-z,max-page-size=2097152)"
+            }
+            SourceChange::AdviseUncached => {
+                "advise the mapping (MADV_HUGEPAGE) before its file is in the page cache: readahead then takes folios of that \
+                 size, where the file system has them (ext4 since Linux 6.16, xfs, btrfs)"
+            }
+            SourceChange::UnregisterAndCollapse => "unregister memory that is complete (UFFDIO_UNREGISTER), then collapse it (MADV_COLLAPSE)",
+            SourceChange::PinLate => "pin the memory after it has its large pages",
+            SourceChange::NotMergeable => "do not offer the memory to KSM (MADV_MERGEABLE)",
+        }
+    }
+}
+
+/// Changes as one instruction. Commands for root are joined, so that one copy is enough.
+pub fn describe(changes: &[Change]) -> String {
+    let (settings, others): (Vec<&Change>, Vec<&Change>) =
+        changes.iter().partition(|change| matches!(change, Change::Setting { .. } | Change::Pool { .. }));
+    let commands: Vec<String> = settings.iter().map(|change| command(change)).collect();
+    let as_root = (!commands.is_empty()).then(|| format!("as root: {}", commands.join("; ")));
+    let others = others.into_iter().map(Change::describe);
+    as_root.into_iter().chain(others).collect::<Vec<_>>().join("; then ")
+}
+
+fn command(change: &Change) -> String {
+    match change {
+        Change::Setting { path, value } => format!("echo {value} > {path}"),
+        Change::Pool { page_bytes, pages } => {
+            let path = pool_path(*page_bytes);
+            format!("echo $(($(cat {path}) + {pages})) > {path}")
+        }
+        other => other.describe(),
+    }
+}

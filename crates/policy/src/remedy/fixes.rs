@@ -1,0 +1,160 @@
+//! What removes one cause: one row per cause.
+
+use super::change::{Change, SourceChange};
+use crate::cause::Cause;
+use crate::judge::THP;
+
+/// What removes one cause, by approach. `None` where the approach does not remove it, an empty list where nothing is added to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fixes {
+    /// A switch of the program that advises its memory from the start: what it takes in addition.
+    pub with_advice: Option<Vec<Change>>,
+    /// Settings of the system alone.
+    pub by_settings: Option<Vec<Change>>,
+    /// A change of the program, with the settings that it needs.
+    pub by_source: Option<Vec<Change>>,
+    /// MADV_COLLAPSE from outside, in the running process.
+    pub by_collapse: bool,
+}
+
+/// The files that decide about the memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deciding {
+    /// The setting of the size for private memory.
+    pub size: String,
+    /// The file of shared memory, where its mount decides.
+    pub mounted_file: Option<String>,
+}
+
+impl Default for Deciding {
+    fn default() -> Deciding {
+        Deciding { size: format!("{THP}/enabled"), mounted_file: None }
+    }
+}
+
+/// What removes a cause.
+pub fn fixes(cause: &Cause, deciding: &Deciding) -> Fixes {
+    let source = |change: SourceChange| Some(vec![Change::Source { change }]);
+    let program = |change: SourceChange| Fixes { by_source: source(change), ..Fixes::default() };
+    let collapsible = |change: SourceChange| Fixes { by_collapse: true, ..program(change) };
+    let everywhere = |change: Change| {
+        let changes = Some(vec![change]);
+        Fixes { with_advice: changes.clone(), by_settings: changes.clone(), by_source: changes, by_collapse: false }
+    };
+    let shared = |path: &str, word: &str| match &deciding.mounted_file {
+        Some(file) => Change::Mount { file: file.clone(), huge: word.into() },
+        None => Change::setting(path, word),
+    };
+    match cause {
+        Cause::NoAlignedSlot | Cause::MappingTooSmall => program(SourceChange::Align),
+        Cause::AdvisedAgainst => program(SourceChange::NoAdviceAgainst),
+        Cause::NotAdvised => Fixes {
+            with_advice: Some(Vec::new()),
+            by_settings: Some(vec![Change::setting(&deciding.size, "always")]),
+            by_source: source(SourceChange::Advise),
+            by_collapse: true,
+        },
+        Cause::MappedInPieces { .. } => {
+            Fixes { by_settings: Some(vec![Change::setting(&deciding.size, "always")]), ..program(SourceChange::MapAtOnce) }
+        }
+        Cause::SizeDisabled { path } => Fixes {
+            with_advice: Some(vec![Change::setting(path, "madvise")]),
+            by_settings: Some(vec![Change::setting(path, "always")]),
+            by_source: Some(vec![Change::setting(path, "madvise")]),
+            by_collapse: true,
+        },
+        Cause::DisabledForProcess => program(SourceChange::NoPrctl),
+        Cause::DisabledExceptAdvised => {
+            Fixes { with_advice: Some(Vec::new()), ..program(SourceChange::Advise) }
+        }
+        Cause::TouchedBeforeEligible => {
+            Fixes { with_advice: Some(Vec::new()), ..collapsible(SourceChange::Advise) }
+        }
+        Cause::GrewInSteps => Fixes { with_advice: Some(Vec::new()), ..collapsible(SourceChange::GrowBySlots) },
+        Cause::SlotPartlyPresent => Fixes { with_advice: Some(Vec::new()), ..collapsible(SourceChange::FillSlots) },
+        Cause::ZeroPageInSlot => collapsible(SourceChange::WriteFirst),
+        Cause::FolioPartlyMapped | Cause::LeafSplit | Cause::SplitMeanwhile | Cause::RefilledAfterDrop => {
+            collapsible(SourceChange::WholeSlots)
+        }
+        Cause::SplitAfterFork => collapsible(SourceChange::NoFork),
+        Cause::AllocationFellBack { .. } => {
+            Fixes { by_collapse: true, ..everywhere(Change::setting("/proc/sys/vm/compact_memory", "1")) }
+        }
+        Cause::ChargeFellBack => everywhere(Change::other("raise memory.max of the control group")),
+        Cause::PoolExhausted { size } => everywhere(Change::other(&format!(
+            "as root: add pages of {size} to {}",
+            super::pool_path(size.bytes())
+        ))),
+        Cause::MappingCut { by } => program(SourceChange::CutBetweenSlots { by: *by }),
+        Cause::MovedOutOfPlace => program(SourceChange::MoveAligned),
+        Cause::SharedDisabled { path } => Fixes {
+            by_settings: Some(vec![shared(path, "always")]),
+            by_source: Some(vec![shared(path, "advise")]),
+            ..Fixes::default()
+        },
+        Cause::SharedNotAdvised { path } => Fixes {
+            by_settings: Some(vec![shared(path, "always")]),
+            by_source: source(SourceChange::Advise),
+            ..Fixes::default()
+        },
+        Cause::MountRefuses { .. } => Fixes {
+            by_settings: Some(vec![shared("", "always")]),
+            by_source: Some(vec![shared("", "advise")]),
+            ..Fixes::default()
+        },
+        Cause::FileEndsInSlot => Fixes {
+            by_settings: Some(vec![shared(&format!("{THP}/shmem_enabled"), "always")]),
+            ..program(SourceChange::FileLength)
+        },
+        Cause::FileMisaligned => program(SourceChange::MapCongruent),
+        Cause::FilePages | Cause::CodePages => program(SourceChange::AdviseUncached),
+        Cause::SwappedOut => {
+            Fixes { by_collapse: true, ..everywhere(Change::other("add memory, or swap less (vm.swappiness)")) }
+        }
+        Cause::SplitUnderused => everywhere(Change::setting(format!("{THP}/shrink_underused"), "0")),
+        Cause::NoTransparentPages => {
+            everywhere(Change::other("use a kernel with CONFIG_TRANSPARENT_HUGEPAGE, or a hugetlb pool"))
+        }
+        Cause::MergedByKsm => Fixes {
+            by_settings: Some(vec![Change::setting("/sys/kernel/mm/ksm/run", "2")]),
+            ..program(SourceChange::NotMergeable)
+        },
+        Cause::ServedByUserfaultfd => program(SourceChange::UnregisterAndCollapse),
+        Cause::Pinned => program(SourceChange::PinLate),
+        _ => of_a_trial(cause),
+    }
+}
+
+/// Causes that only a trial or a simulation reports: what to change about the trial.
+fn of_a_trial(cause: &Cause) -> Fixes {
+    let text = match cause {
+        Cause::NotGivenBack => "free memory, and raise vm.max_map_count",
+        Cause::DirectMapOtherwise => "pagelab direct-map status says why, and which boot would give them",
+        Cause::FoliosInvisible => "run as root to see them",
+        Cause::FilteredByProgram => "run the program without its sandbox",
+        Cause::PrivilegeNotGained => "run pagelab as root, with --user root",
+        Cause::Debugger => "run it without the debugger",
+        Cause::FreedBeforeExit | Cause::PeakUnseen | Cause::PeakUncertain => {
+            "add --prove-all, which inspects all memory before it is given back, whatever time that takes; or measure a part of \
+             the program's life that gives back less"
+        }
+        Cause::NothingToSee => "measure a longer part of the program's life",
+        _ => return Fixes::default(),
+    };
+    Fixes { by_settings: Some(vec![Change::other(text)]), ..Fixes::default() }
+}
+
+impl Fixes {
+    /// What to do in words, when nothing but the cause is known; `None` where there is no remedy.
+    pub fn describe(&self) -> Option<String> {
+        let source = self.by_source.iter().flatten();
+        let settings = self.by_settings.iter().flatten();
+        let mut ways: Vec<String> = Vec::new();
+        for way in source.chain(settings).map(Change::describe) {
+            if !ways.contains(&way) {
+                ways.push(way);
+            }
+        }
+        (!ways.is_empty()).then(|| ways.join("; or, "))
+    }
+}

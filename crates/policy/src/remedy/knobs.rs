@@ -1,0 +1,186 @@
+//! Switches of programs, one row each: what memory they reach, what they give it, and where this is documented.
+//!
+//! A row is here because it was executed on a running kernel (`crates/pagelab/tests/remedies`). Switches that exist but had no
+//! effect there are left out: jemalloc's `hpa:true`, every setting of Debian's tcmalloc, Go's and Node's own for their heaps.
+
+use super::change::Change;
+use super::runtime::Runtime;
+use crate::inspect::Kind;
+
+/// What a switch gives the memory that it reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gives {
+    /// Advice (MADV_HUGEPAGE) before the first touch, in steps of whole slots.
+    Advice,
+    /// Larger steps of growth only, so that `always` reaches it.
+    LargeSteps,
+    /// Pages of a hugetlb pool.
+    Pool,
+    /// The end of its own PR_SET_THP_DISABLE.
+    NoPrctl,
+}
+
+/// Memory that a switch reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// All memory of such a region.
+    All,
+    /// The memory that came from malloc. Whether a region without a name did is not visible.
+    IfFromMalloc,
+    /// The buffer pool, which is not distinguishable from other memory without a name.
+    IfBufferPool,
+}
+
+impl Reach {
+    /// The reservation in words; `None` where there is none.
+    pub fn describe(self) -> Option<&'static str> {
+        match self {
+            Reach::All => None,
+            Reach::IfFromMalloc => Some("if malloc made it"),
+            Reach::IfBufferPool => Some("if it is the buffer pool"),
+        }
+    }
+}
+
+/// A switch of a program.
+pub struct Knob {
+    /// The program or library that has it.
+    pub runtime: Runtime,
+    /// What it gives.
+    pub gives: Gives,
+    /// The regions that it reaches, by the labels of their kinds.
+    pub reaches: &'static [(&'static str, Reach)],
+    /// How it is set.
+    pub how: How,
+    /// The first version that has it, and its documentation.
+    pub source: &'static str,
+}
+
+/// How a switch is set.
+#[derive(Clone, Copy, Debug)]
+pub enum How {
+    /// Environment variables with their values.
+    Environment(&'static [(&'static str, &'static str)]),
+    /// The name of the program and arguments for it.
+    Arguments(&'static str, &'static [&'static str]),
+    /// Nothing: the program asks by default, and goes on without pages.
+    ByDefault,
+}
+
+/// In place of a label: memory of every kind.
+const ANY: &str = "";
+
+/// All switches, of each program the one to try first first.
+pub const KNOBS: &[Knob] = &[
+    Knob {
+        runtime: Runtime::Glibc,
+        gives: Gives::Advice,
+        reaches: &[("heap", Reach::All), ("anonymous", Reach::IfFromMalloc)],
+        how: How::Environment(&[("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")]),
+        source: "glibc 2.35; manual, Memory Allocation Tunables",
+    },
+    Knob {
+        runtime: Runtime::Glibc,
+        gives: Gives::LargeSteps,
+        reaches: &[("heap", Reach::All), ("glibc_arena", Reach::All)],
+        how: How::Environment(&[("GLIBC_TUNABLES", "glibc.malloc.top_pad=67108864")]),
+        source: "glibc 2.26; manual, Memory Allocation Tunables",
+    },
+    // The arenas of threads are not advised (glibc 2.36): with one arena there are none.
+    Knob {
+        runtime: Runtime::Glibc,
+        gives: Gives::Advice,
+        reaches: &[("glibc_arena", Reach::All)],
+        how: How::Environment(&[("GLIBC_TUNABLES", "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=1")]),
+        source: "glibc 2.35; manual, Memory Allocation Tunables",
+    },
+    Knob {
+        runtime: Runtime::CPython,
+        gives: Gives::Advice,
+        reaches: &[("anonymous", Reach::IfFromMalloc)],
+        how: How::Environment(&[("PYTHONMALLOC", "malloc"), ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")]),
+        source: "CPython 3.6; Command line and environment, PYTHONMALLOC",
+    },
+    Knob {
+        runtime: Runtime::Jemalloc,
+        gives: Gives::Advice,
+        reaches: &[("jemalloc_arena", Reach::All), ("anonymous", Reach::IfFromMalloc)],
+        how: How::Environment(&[("MALLOC_CONF", "thp:always")]),
+        source: "jemalloc 5.0; jemalloc(3), opt.thp",
+    },
+    Knob {
+        runtime: Runtime::Mimalloc,
+        gives: Gives::Pool,
+        reaches: &[("mimalloc_arena", Reach::All), ("anonymous", Reach::IfFromMalloc)],
+        how: How::Environment(&[("MIMALLOC_LARGE_OS_PAGES", "1"), ("MIMALLOC_ALLOW_LARGE_OS_PAGES", "1")]),
+        source: "mimalloc 1.0, the second name from 2.1 on; Environment Options",
+    },
+    Knob {
+        runtime: Runtime::Jvm,
+        gives: Gives::Advice,
+        reaches: &[("jvm_heap", Reach::All)],
+        how: How::Environment(&[("JAVA_TOOL_OPTIONS", "-XX:+UseTransparentHugePages")]),
+        source: "JDK 7; java(1), -XX:+UseTransparentHugePages",
+    },
+    Knob {
+        runtime: Runtime::Jvm,
+        gives: Gives::Pool,
+        reaches: &[("jvm_heap", Reach::All)],
+        how: How::Environment(&[("JAVA_TOOL_OPTIONS", "-XX:+UseLargePages")]),
+        source: "JDK 5; java(1), -XX:+UseLargePages",
+    },
+    Knob {
+        runtime: Runtime::Redis,
+        gives: Gives::NoPrctl,
+        reaches: &[(ANY, Reach::All)],
+        how: How::Arguments("redis-server", &["--disable-thp", "no"]),
+        source: "Redis 6.2; redis.conf, disable-thp",
+    },
+    Knob {
+        runtime: Runtime::PostgreSql,
+        gives: Gives::Pool,
+        reaches: &[("shared_memory", Reach::All)],
+        how: How::ByDefault,
+        source: "PostgreSQL 9.4; huge_pages (try), shared_memory_size_in_huge_pages (15)",
+    },
+    Knob {
+        runtime: Runtime::MySql,
+        gives: Gives::Pool,
+        reaches: &[("anonymous", Reach::IfBufferPool)],
+        how: How::Arguments("the server", &["--large-pages"]),
+        source: "MariaDB and MySQL 5.x; large_pages",
+    },
+    Knob {
+        runtime: Runtime::Qemu,
+        gives: Gives::Pool,
+        reaches: &[("guest_memory", Reach::All)],
+        how: How::Arguments("QEMU", &["-mem-path", "/dev/hugepages"]),
+        source: "QEMU; qemu-system(1), -mem-path",
+    },
+];
+
+impl Knob {
+    /// Which part of a region it reaches; `None` where it reaches nothing of it.
+    pub fn reach(&self, kind: &Kind) -> Option<Reach> {
+        let label = kind.label();
+        self.reaches.iter().find(|(reached, _)| *reached == label || *reached == ANY).map(|(_, reach)| *reach)
+    }
+
+    /// The changes that set it.
+    pub fn changes(&self) -> Vec<Change> {
+        match self.how {
+            How::Environment(variables) => variables
+                .iter()
+                .map(|(variable, value)| Change::Environment {
+                    variable: (*variable).into(),
+                    value: (*value).into(),
+                })
+                .collect(),
+            How::Arguments(program, arguments) => vec![Change::Arguments {
+                program: program.into(),
+                arguments: arguments.iter().map(|word| (*word).into()).collect(),
+            }],
+            How::ByDefault => Vec::new(),
+        }
+    }
+}
