@@ -13,4 +13,5 @@ mod provoked;
 mod remedies;
 mod shared;
 mod supply;
+mod switches;
 mod views;

@@ -81,7 +81,7 @@ impl Provoked {
 }
 
 /// The program, compiled once for a test.
-fn compiled() -> &'static Path {
+pub fn compiled() -> &'static Path {
     static COMPILED: OnceLock<(Bench, PathBuf)> = OnceLock::new();
     let (_, compiled) = COMPILED.get_or_init(|| {
         let bench = Bench::new();

@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::causes::{HUGE, SIZE, Set, THP, for_advised};
 use super::provoked::{Provoked, causes, region_at};
 use super::shared::Mounted;
-use crate::common::{Bench, Runs, needs, program};
+use super::switches::Pool;
+use crate::common::{Bench, LIMIT, Runs, needs, program, within};
 
 /// Provokes a cause, follows each of its remedies, and returns how many there were.
 fn follow(name: &str, file: Option<&Path>, code: &str) -> Option<usize> {
@@ -21,8 +22,9 @@ fn follow(name: &str, file: Option<&Path>, code: &str) -> Option<usize> {
     let cause = cause.unwrap_or_else(|| panic!("{name}: no {code} in {:?}", causes(&region)));
     let remedies: Vec<Value> = cause["remedies"].as_array().unwrap().clone();
     drop(provoked);
-    // A remedy with a condition is one for another candidate, or for memory that a switch may not reach.
-    let certain: Vec<&Value> = remedies.iter().filter(|remedy| remedy["only"].is_null()).collect();
+    // Other conditions are those of another candidate, or of memory that a switch may not reach.
+    let holds = |only: &Value| only.as_str().is_none_or(|only| only.starts_with("if it is mapped in pieces"));
+    let certain: Vec<&Value> = remedies.iter().filter(|remedy| holds(&remedy["only"])).collect();
     for remedy in &certain {
         let before = fallbacks();
         let region = after(name, file, remedy);
@@ -37,6 +39,36 @@ fn follow(name: &str, file: Option<&Path>, code: &str) -> Option<usize> {
     Some(certain.len())
 }
 
+/// The changes of a remedy: settings are restored when this is dropped, the others are for the next start.
+#[derive(Default)]
+pub struct Followed {
+    settings: Vec<Set>,
+    pub environment: Vec<(String, String)>,
+    pub arguments: Vec<String>,
+    mends: Vec<String>,
+    collapses: bool,
+}
+
+impl Followed {
+    pub fn remedy(remedy: &Value) -> Followed {
+        let mut followed = Followed::default();
+        let word = |value: &Value| value.as_str().unwrap().to_owned();
+        for change in remedy["changes"].as_array().unwrap() {
+            match change["kind"].as_str().unwrap() {
+                "setting" => followed.settings.push(Set::to(&word(&change["path"]), &word(&change["value"]))),
+                "pool" => followed.settings.push(Pool::with(change["pages"].as_u64().unwrap())),
+                "mount" => remount(&word(&change["file"]), &word(&change["huge"])),
+                "environment" => followed.environment.push((word(&change["variable"]), word(&change["value"]))),
+                "arguments" => followed.arguments.extend(change["arguments"].as_array().unwrap().iter().map(word)),
+                "source" => followed.mends.push(word(&change["change"]["code"])),
+                "collapse" => followed.collapses = true,
+                kind => panic!("nothing here makes a change of kind {kind}: {remedy:#}"),
+            }
+        }
+        followed
+    }
+}
+
 /// The region of the program that runs after the changes of a remedy.
 fn after(name: &str, file: Option<&Path>, remedy: &Value) -> Value {
     // What a file holds keeps its pages.
@@ -44,31 +76,13 @@ fn after(name: &str, file: Option<&Path>, remedy: &Value) -> Value {
         let bytes = fs::metadata(file).unwrap().len();
         fs::File::create(file).unwrap().set_len(bytes).unwrap();
     }
-    let (mut settings, mut environment, mut mends, mut collapses) = (Vec::new(), Vec::new(), Vec::new(), false);
-    let word = |value: &Value| value.as_str().unwrap().to_owned();
-    for change in remedy["changes"].as_array().unwrap() {
-        match change["kind"].as_str().unwrap() {
-            "setting" => settings.push(Set::to(&word(&change["path"]), &word(&change["value"]))),
-            "environment" => environment.push((word(&change["variable"]), word(&change["value"]))),
-            "source" => mends.push(word(&change["change"]["code"])),
-            "mount" => remount(&word(&change["file"]), &word(&change["huge"])),
-            "collapse" => collapses = true,
-            kind => panic!("{name}: nothing here makes a change of kind {kind}: {remedy:#}"),
-        }
-    }
-    environment.push(("MEND".into(), mends.join(" ")));
-    let provoked = Provoked::mended(name, file, &environment).expect("it ran before");
-    if collapses {
+    let mut followed = Followed::remedy(remedy);
+    followed.environment.push(("MEND".into(), followed.mends.join(" ")));
+    let provoked = Provoked::mended(name, file, &followed.environment).expect("it ran before");
+    if followed.collapses {
         provoked.bench.pagelab(&["inspect", &provoked.pid(), "--collapse"]).ran();
     }
     region_at(&provoked.inspected(), provoked.address)
-}
-
-/// How often the kernel found no free block of PMD size, for memory without and with a file.
-fn fallbacks() -> u64 {
-    let counters = fs::read_to_string("/proc/vmstat").unwrap();
-    let is_counted = |line: &&str| line.starts_with("thp_fault_fallback ") || line.starts_with("thp_file_fallback ");
-    counters.lines().filter(is_counted).map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
 }
 
 fn remount(file: &str, huge: &str) {
@@ -77,8 +91,15 @@ fn remount(file: &str, huge: &str) {
     assert!(status.success());
 }
 
+/// How often the kernel found no free block of PMD size, for memory without and with a file.
+pub fn fallbacks() -> u64 {
+    let counters = fs::read_to_string("/proc/vmstat").unwrap();
+    let is_counted = |line: &&str| line.starts_with("thp_fault_fallback ") || line.starts_with("thp_file_fallback ");
+    counters.lines().filter(is_counted).map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
 /// Bytes that leaves of PMD size map.
-fn large_bytes(region: &Value) -> u64 {
+pub fn large_bytes(region: &Value) -> u64 {
     let rows = region["census"].as_array().unwrap().iter();
     rows.filter(|row| row["leaf_bytes"].as_u64() == Some(HUGE)).map(|row| row["bytes"].as_u64().unwrap()).sum()
 }
@@ -129,6 +150,7 @@ fn remedies_of_histories_work() {
         ("read_first", "zero_page_in_slot", 2),
         ("holes", "slot_partly_present", 2),
         ("served", "served_by_userfaultfd", 1),
+        ("pinned", "touched_before_eligible", 1),
     ]);
 }
 
@@ -164,6 +186,33 @@ fn remedies_of_mounts_work() {
         let mounted = Mounted::with(&bench, options);
         assert_eq!(follow(name, Some(&mounted.file()), code), Some(remedies), "{name}");
     }
+}
+
+#[test]
+fn a_page_that_ksm_merged_is_large_where_ksm_does_not_run() {
+    let Some(_still) = for_advised() else { return };
+    const KSM: &str = "/sys/kernel/mm/ksm";
+    if !needs(&[("KSM", Path::new(KSM).exists())]) {
+        return;
+    }
+    let _pages = Set::to(&format!("{KSM}/pages_to_scan"), "10000");
+    let _sleep = Set::to(&format!("{KSM}/sleep_millisecs"), "10");
+    let _run = Set::to(&format!("{KSM}/run"), "1");
+    let merged = Provoked::start("merged").unwrap();
+    let remedies = || {
+        let region = merged.region();
+        let causes = region["causes"].as_array().unwrap().clone();
+        let cause = causes.into_iter().find(|one| one["cause"]["code"] == "merged_by_ksm" && one["bytes"] == SIZE);
+        cause.map(|cause| cause["remedies"].as_array().unwrap().clone())
+    };
+    assert!(within(LIMIT, || remedies().is_some()), "{:#}", merged.region());
+    let remedies = remedies().unwrap();
+    drop(merged);
+    for remedy in &remedies {
+        let region = after("merged", None, remedy);
+        assert_eq!(large_bytes(&region), SIZE, "{remedy:#}: {region:#}");
+    }
+    assert_eq!(remedies.len(), 2);
 }
 
 #[test]

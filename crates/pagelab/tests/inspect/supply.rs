@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use super::causes::{HUGE, SIZE, Set, THP, for_advised, told_of};
-use super::provoked::{Provoked, causes};
+use super::provoked::{Provoked, causes, compiled};
 use crate::common::{Bench, Runs, needs, within};
 
 /// A memory control group, removed when this is dropped.
@@ -102,10 +102,9 @@ fn fallbacks() -> Vec<String> {
 fn a_command_whose_counters_rule_out_what_did_not_happen() {
     let Some(_alone) = for_advised() else { return };
     let bench = Bench::new();
-    let late = Provoked::start("advised_late").unwrap();
     // No fault fell back while it ran, whatever fell back since boot.
     let before = fallbacks();
-    let ran = bench.pagelab(&["inspect", "--json", "--", &late.bench.word("provoke"), "advised_late"]).ran();
+    let ran = bench.pagelab(&["inspect", "--json", "--", compiled().to_str().unwrap(), "advised_late"]).ran();
     // The output of the command comes first.
     let document = &ran.stdout[ran.stdout.find("{\n").unwrap()..];
     let document: serde_json::Value = serde_json::from_str(document).unwrap();

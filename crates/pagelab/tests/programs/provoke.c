@@ -108,7 +108,7 @@ static char *served(void) {
 
 static char *pinned(void) {
     char *start = memory();
-    if (mended("pin_late"))
+    if (mended("pin_late") || mended("advise"))
         advise(start, SIZE, MADV_HUGEPAGE);
     touch(start, SIZE);
     advise(start, SIZE, MADV_HUGEPAGE);

@@ -117,18 +117,38 @@ impl Change {
     /// The change as an instruction.
     pub fn describe(&self) -> String {
         match self {
-            Change::Environment { variable, value } => format!("start it with {variable}={value}"),
+            Change::Environment { .. } => format!("start it with {}", self.variable().unwrap_or_default()),
             Change::Arguments { program, arguments } => format!("start {program} with {}", arguments.join(" ")),
-            Change::Setting { path, value } => format!("as root: echo {value} > {path}"),
+            Change::Setting { .. } | Change::Pool { .. } => format!("as root: {}", self.command().unwrap_or_default()),
             Change::Mount { file, huge } => {
-                format!("as root: mount -o remount,huge={huge} \"$(findmnt -no TARGET -T '{file}')\"")
-            }
-            Change::Pool { page_bytes, pages } => {
-                format!("as root: add {pages} pages to {}", pool_path(*page_bytes))
+                format!(
+                    "as root: mount -o remount,huge={huge} \"$(findmnt -no TARGET -T {})\", then write the file anew",
+                    quoted(file)
+                )
             }
             Change::Collapse => "collapse it (MADV_COLLAPSE): pagelab inspect PID --collapse".into(),
             Change::Source { change } => change.describe().into(),
             Change::Other { text } => text.clone(),
+        }
+    }
+
+    /// The command of root that makes the change; `None` where no single command does.
+    fn command(&self) -> Option<String> {
+        match self {
+            Change::Setting { path, value } => Some(format!("echo {value} > {path}")),
+            Change::Pool { page_bytes, pages } => {
+                let path = pool_path(*page_bytes);
+                Some(format!("echo $(($(cat {path}) + {pages})) > {path}"))
+            }
+            _ => None,
+        }
+    }
+
+    /// The assignment of an environment variable.
+    fn variable(&self) -> Option<String> {
+        match self {
+            Change::Environment { variable, value } => Some(format!("{variable}={value}")),
+            _ => None,
         }
     }
 
@@ -145,6 +165,11 @@ impl Change {
             Change::Collapse => 50,
         }
     }
+}
+
+/// A path as one word of a shell.
+fn quoted(path: &str) -> String {
+    format!("'{}'", path.replace('\'', "'\\''"))
 }
 
 /// The file with the number of pages of a pool.
@@ -205,23 +230,14 @@ impl SourceChange {
     }
 }
 
-/// Changes as one instruction. Commands for root are joined, so that one copy is enough.
+/// Changes as one instruction, with the commands of root and the variables each in one piece to copy.
 pub fn describe(changes: &[Change]) -> String {
-    let (settings, others): (Vec<&Change>, Vec<&Change>) =
-        changes.iter().partition(|change| matches!(change, Change::Setting { .. } | Change::Pool { .. }));
-    let commands: Vec<String> = settings.iter().map(|change| command(change)).collect();
-    let as_root = (!commands.is_empty()).then(|| format!("as root: {}", commands.join("; ")));
-    let others = others.into_iter().map(Change::describe);
-    as_root.into_iter().chain(others).collect::<Vec<_>>().join("; then ")
-}
-
-fn command(change: &Change) -> String {
-    match change {
-        Change::Setting { path, value } => format!("echo {value} > {path}"),
-        Change::Pool { page_bytes, pages } => {
-            let path = pool_path(*page_bytes);
-            format!("echo $(($(cat {path}) + {pages})) > {path}")
-        }
-        other => other.describe(),
-    }
+    let join = |lead: &str, parts: Vec<String>, between: &str| {
+        (!parts.is_empty()).then(|| format!("{lead}{}", parts.join(between)))
+    };
+    let commands = join("as root: ", changes.iter().filter_map(Change::command).collect(), "; ");
+    let variables = join("start it with ", changes.iter().filter_map(Change::variable).collect(), " ");
+    let others = changes.iter().filter(|change| change.command().is_none() && change.variable().is_none());
+    let others = others.map(Change::describe);
+    commands.into_iter().chain(variables).chain(others).collect::<Vec<_>>().join("; then ")
 }

@@ -111,7 +111,9 @@ pub fn fixes(cause: &Cause, deciding: &Deciding) -> Fixes {
         Cause::SwappedOut => {
             Fixes { by_collapse: true, ..everywhere(Change::other("add memory, or swap less (vm.swappiness)")) }
         }
-        Cause::SplitUnderused => everywhere(Change::setting(format!("{THP}/shrink_underused"), "0")),
+        Cause::SplitUnderused => {
+            Fixes { by_collapse: true, ..everywhere(Change::setting(format!("{THP}/shrink_underused"), "0")) }
+        }
         Cause::NoTransparentPages => {
             everywhere(Change::other("use a kernel with CONFIG_TRANSPARENT_HUGEPAGE, or a hugetlb pool"))
         }

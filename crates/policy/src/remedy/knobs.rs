@@ -15,7 +15,10 @@ pub enum Gives {
     /// Larger steps of growth only, so that `always` reaches it.
     LargeSteps,
     /// Pages of a hugetlb pool.
-    Pool,
+    Pool {
+        /// What it takes from the pool in addition to the region.
+        extra_bytes: u64,
+    },
     /// The end of its own PR_SET_THP_DISABLE.
     NoPrctl,
 }
@@ -110,7 +113,7 @@ pub const KNOBS: &[Knob] = &[
     },
     Knob {
         runtime: Runtime::Mimalloc,
-        gives: Gives::Pool,
+        gives: Gives::Pool { extra_bytes: 0 },
         reaches: &[("mimalloc_arena", Reach::All), ("anonymous", Reach::IfFromMalloc)],
         how: How::Environment(&[("MIMALLOC_LARGE_OS_PAGES", "1"), ("MIMALLOC_ALLOW_LARGE_OS_PAGES", "1")]),
         source: "mimalloc 1.0, the second name from 2.1 on; Environment Options",
@@ -122,9 +125,10 @@ pub const KNOBS: &[Knob] = &[
         how: How::Environment(&[("JAVA_TOOL_OPTIONS", "-XX:+UseTransparentHugePages")]),
         source: "JDK 7; java(1), -XX:+UseTransparentHugePages",
     },
+    // The cache of generated code takes 240M of the pool before the heap does, and the bitmaps of the collector take some too.
     Knob {
         runtime: Runtime::Jvm,
-        gives: Gives::Pool,
+        gives: Gives::Pool { extra_bytes: 256 << 20 },
         reaches: &[("jvm_heap", Reach::All)],
         how: How::Environment(&[("JAVA_TOOL_OPTIONS", "-XX:+UseLargePages")]),
         source: "JDK 5; java(1), -XX:+UseLargePages",
@@ -138,21 +142,21 @@ pub const KNOBS: &[Knob] = &[
     },
     Knob {
         runtime: Runtime::PostgreSql,
-        gives: Gives::Pool,
+        gives: Gives::Pool { extra_bytes: 0 },
         reaches: &[("shared_memory", Reach::All)],
         how: How::ByDefault,
         source: "PostgreSQL 9.4; huge_pages (try), shared_memory_size_in_huge_pages (15)",
     },
     Knob {
         runtime: Runtime::MySql,
-        gives: Gives::Pool,
+        gives: Gives::Pool { extra_bytes: 0 },
         reaches: &[("anonymous", Reach::IfBufferPool)],
         how: How::Arguments("the server", &["--large-pages"]),
         source: "MariaDB and MySQL 5.x; large_pages",
     },
     Knob {
         runtime: Runtime::Qemu,
-        gives: Gives::Pool,
+        gives: Gives::Pool { extra_bytes: 0 },
         reaches: &[("guest_memory", Reach::All)],
         how: How::Arguments("QEMU", &["-mem-path", "/dev/hugepages"]),
         source: "QEMU; qemu-system(1), -mem-path",

@@ -74,36 +74,47 @@ impl Remedy {
         format!("{}{only}", describe(&self.changes))
     }
 
-    /// Certain remedies come before uncertain ones, and those that affect less before those that affect more.
-    fn rank(&self) -> (bool, u32) {
-        (self.only.is_some(), self.changes.iter().map(Change::intrusiveness).sum())
+    /// How much the remedy affects beyond the program, and how likely it reaches the memory; smaller is better.
+    fn rank(&self) -> u32 {
+        let changes: u32 = self.changes.iter().map(Change::intrusiveness).sum();
+        let is_switch = self.changes.iter().any(|change| matches!(change, Change::Environment { .. } | Change::Arguments { .. }));
+        match (&self.only, is_switch) {
+            (None, _) => changes,
+            (Some(_), false) => changes + 4,
+            // A switch of an allocator does nothing for memory that a program maps by itself.
+            (Some(_), true) => changes + 12,
+        }
     }
 }
 
 /// The changes of one approach that remove all causes; `None` where one of them remains.
 fn compose(memory: &Memory, causes: &[&Cause], approach: Approach) -> Option<Remedy> {
-    let (mut changes, only) = match approach {
-        Approach::Knob(knob) => (knob.changes(), knob.reach(memory.kind)?.describe().map(str::to_owned)),
+    let (mut changes, mut only) = match approach {
+        Approach::Knob(knob) => (knob.changes(), memory.reach(knob)?.describe().map(str::to_owned)),
         _ => (Vec::new(), None),
     };
-    if let Approach::Knob(Knob { gives: Gives::Pool, .. }) = approach {
+    if let Approach::Knob(Knob { gives: Gives::Pool { extra_bytes }, .. }) = approach {
         // The pool replaces the memory, so no cause of transparent pages remains.
         let is_removed = |cause: &&Cause| !matches!(cause, Cause::ChargeFellBack | Cause::MappingCut { .. });
         let applies = memory.is_pmd && causes.iter().all(is_removed);
         return applies.then(|| {
-            changes.insert(0, change::pool(memory.size, memory.length_bytes));
+            changes.insert(0, change::pool(memory.size, memory.length_bytes + extra_bytes));
             Remedy { changes, only }
         });
     }
-    for cause in causes {
+    let latent = if approach.is_always() { memory.latent(causes) } else { Vec::new() };
+    for cause in causes.iter().copied().chain(&latent) {
         for change in removed_by(memory, cause, approach)? {
             if !changes.contains(&change) {
                 changes.push(change);
             }
         }
     }
-    if is_unreached(memory, causes, approach) {
+    if !approach.is_needed(causes, &latent) {
         return None;
+    }
+    if approach.is_always() && memory.may_grow_by_pieces() && causes.contains(&&Cause::NotAdvised) {
+        only = Some(format!("if it is mapped in pieces of {} or more", memory.size));
     }
     // A setting is in force before the program starts.
     changes.sort_by_key(|change| !matches!(change, Change::Setting { .. } | Change::Mount { .. }));
@@ -122,7 +133,7 @@ fn removed_by(memory: &Memory, cause: &Cause, approach: Approach) -> Option<Vec<
             Gives::LargeSteps if *cause == Cause::GrewInSteps => Some(Vec::new()),
             Gives::NoPrctl if *cause == Cause::DisabledForProcess => Some(Vec::new()),
             Gives::LargeSteps | Gives::NoPrctl => fixes.by_settings,
-            Gives::Pool => None,
+            Gives::Pool { .. } => None,
         },
         Approach::Settings => fixes.by_settings,
         Approach::Source => fixes.by_source,
@@ -130,18 +141,52 @@ fn removed_by(memory: &Memory, cause: &Cause, approach: Approach) -> Option<Vec<
     }
 }
 
-/// Whether the approach leaves a condition open that is not among the causes because only its history could show it: heaps that
-/// grow in small steps stay small under `always`, and a switch that a knob turns matters only where it is needed.
-fn is_unreached(memory: &Memory, causes: &[&Cause], approach: Approach) -> bool {
-    let grows = matches!(memory.kind, Kind::Heap | Kind::Arena(Allocator::Glibc));
-    match approach {
-        Approach::Settings => grows && causes.iter().any(|cause| matches!(cause, Cause::NotAdvised)),
-        Approach::Knob(knob) => match knob.gives {
-            Gives::LargeSteps => !grows,
-            Gives::NoPrctl => !causes.contains(&&Cause::DisabledForProcess),
-            _ => false,
-        },
-        Approach::Source | Approach::Collapse => false,
+impl Approach<'_> {
+    /// Whether the approach gives the size to all memory (`always`), rather than to advised memory.
+    fn is_always(self) -> bool {
+        let gives = match self {
+            Approach::Knob(knob) => Some(knob.gives),
+            _ => None,
+        };
+        matches!(self, Approach::Settings) || matches!(gives, Some(Gives::LargeSteps | Gives::NoPrctl))
+    }
+
+    /// Whether the switch that it sets removes one of the causes.
+    fn is_needed(self, causes: &[&Cause], latent: &[Cause]) -> bool {
+        let holds = |cause: Cause| causes.contains(&&cause) || latent.contains(&cause);
+        match self {
+            Approach::Knob(Knob { gives: Gives::LargeSteps, .. }) => holds(Cause::GrewInSteps),
+            Approach::Knob(Knob { gives: Gives::NoPrctl, .. }) => holds(Cause::DisabledForProcess),
+            _ => true,
+        }
+    }
+}
+
+impl Memory<'_> {
+    /// Which part of the memory a switch reaches.
+    fn reach(&self, knob: &Knob) -> Option<Reach> {
+        // CPython's own allocator is between its objects and malloc.
+        let is_hidden = *self.kind == Kind::Anonymous && self.runtimes.contains(&Runtime::CPython);
+        if is_hidden && knob.runtime == Runtime::Glibc { None } else { knob.reach(self.kind) }
+    }
+
+    /// Causes that are not in force now, and would be under `always`.
+    fn latent(&self, causes: &[&Cause]) -> Vec<Cause> {
+        if !causes.iter().any(|cause| matches!(cause, Cause::NotAdvised)) {
+            return Vec::new();
+        }
+        // The heap grows by 128K, and CPython's arenas are mapped one by one; both are touched before the next step.
+        let grows = matches!(self.kind, Kind::Heap | Kind::Arena(Allocator::Glibc))
+            || *self.kind == Kind::Anonymous && self.runtimes.contains(&Runtime::CPython);
+        // Redis calls PR_SET_THP_DISABLE if the setting is `always` when it starts.
+        let disables = self.runtimes.contains(&Runtime::Redis);
+        let grows = grows.then_some(Cause::GrewInSteps);
+        grows.into_iter().chain(disables.then_some(Cause::DisabledForProcess)).collect()
+    }
+
+    /// Whether the memory may have been mapped in pieces that are too small for a slot, which the kernel merged.
+    fn may_grow_by_pieces(&self) -> bool {
+        matches!(self.kind, Kind::Anonymous | Kind::Named { .. })
     }
 }
 

@@ -63,7 +63,7 @@ fn a_switch_reaches_the_memory_of_its_own_runtime_only() {
     assert!(pool.contains("+ 32)) > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"), "{pool}");
     assert_eq!(words(&Kind::JvmHeap, &[Runtime::Glibc, Runtime::Jvm], &[&Cause::NotAdvised])[0].split('=').next(), Some("start it with JAVA_TOOL_OPTIONS"));
     let unnamed = words(&Kind::Anonymous, &[Runtime::Glibc], &[&Cause::NotAdvised]);
-    assert_eq!(unnamed[0], format!("as root: echo always > {ENABLED}"), "certain before uncertain");
+    assert_eq!(unnamed[0], format!("as root: echo always > {ENABLED} (if it is mapped in pieces of 2M or more)"));
     assert!(unnamed.iter().any(|one| one.ends_with("hugetlb=1 (if malloc made it)")), "{unnamed:?}");
 }
 
@@ -72,6 +72,22 @@ fn redis_ends_its_own_prctl_by_its_own_switch() {
     let arena = Kind::Arena(Allocator::Jemalloc);
     let found = words(&arena, &[Runtime::Jemalloc, Runtime::Redis], &[&Cause::DisabledForProcess]);
     assert_eq!(found[0], "start redis-server with --disable-thp no");
+    // Under `madvise` it does not call prctl, but under `always` it would.
+    let not_advised = words(&arena, &[Runtime::Jemalloc, Runtime::Redis], &[&Cause::NotAdvised]);
+    assert_eq!(not_advised[0], "start it with MALLOC_CONF=thp:always");
+    assert_eq!(not_advised[1], format!("as root: echo always > {ENABLED}; then start redis-server with --disable-thp no"));
+    assert!(!not_advised.contains(&format!("as root: echo always > {ENABLED}")), "{not_advised:?}");
     let other = words(&arena, &[Runtime::Jemalloc], &[&Cause::DisabledForProcess]);
     assert!(other.iter().all(|one| !one.contains("disable-thp")), "{other:?}");
+}
+
+#[test]
+fn objects_of_python_are_reached_by_its_own_switch_only() {
+    let found = words(&Kind::Anonymous, &[Runtime::Glibc, Runtime::CPython], &[&Cause::NotAdvised]);
+    let switches: Vec<&String> = found.iter().filter(|one| one.contains("start it with")).collect();
+    assert_eq!(
+        switches,
+        ["start it with PYTHONMALLOC=malloc GLIBC_TUNABLES=glibc.malloc.hugetlb=1 (if malloc made it)"]
+    );
+    assert!(found.iter().all(|one| !one.contains("always")), "{found:?}");
 }

@@ -1,0 +1,138 @@
+//! Switches of real programs: `inspect` prints a remedy for the largest cause of a program, the program is started again as the
+//! remedy demands, and at least nine tenths of that memory must then be mapped by large pages.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::causes::{HUGE, Set, THP, for_advised};
+use super::remedies::{Followed, fallbacks, large_bytes};
+use crate::common::{Bench, Running, Runs, has, needs, python};
+
+/// A program that prints its PID when its memory is filled, and keeps it until its input ends. `"$@"` are further arguments.
+struct Filled<'a> {
+    bench: Bench,
+    script: &'a str,
+}
+
+impl Filled<'_> {
+    /// Starts it with these arguments and variables, and inspects it.
+    fn inspected(&self, followed: &Followed) -> Value {
+        let mut command = Command::new("bash");
+        command.args(["-c", self.script, "bash"]).args(&followed.arguments);
+        command.envs(followed.environment.iter().cloned()).current_dir(self.bench.path(""));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut running: Running = command.begin();
+        let mut line = String::new();
+        BufReader::new(running.stdout()).read_line(&mut line).unwrap();
+        let ran = self.bench.pagelab(&["inspect", line.trim(), "--json"]).ran();
+        assert_eq!(ran.code, Some(0), "{line} {ran}");
+        drop(running.stdin());
+        running.wait();
+        ran.json()["processes"][0].take()
+    }
+
+    /// Follows each remedy of the largest cause that a user can apply without the source, and checks their texts.
+    fn follow(&self, expected: &[&str]) {
+        let process = self.inspected(&Followed::default());
+        let all = process["regions"].as_array().unwrap().iter().flat_map(|region| region["causes"].as_array().unwrap());
+        let cause = all.max_by_key(|cause| cause["bytes"].as_u64()).unwrap();
+        let bytes = cause["bytes"].as_u64().unwrap();
+        let remedies = cause["remedies"].as_array().unwrap().iter();
+        let is_outside = |remedy: &&Value| {
+            let changes = remedy["changes"].as_array().unwrap();
+            changes.iter().all(|change| !matches!(change["kind"].as_str(), Some("source" | "collapse")))
+        };
+        let remedies: Vec<&Value> = remedies.filter(is_outside).collect();
+        let texts: Vec<&str> = remedies.iter().map(|remedy| remedy["text"].as_str().unwrap()).collect();
+        assert_eq!(texts, expected, "{cause:#}");
+        for remedy in remedies {
+            let before = fallbacks();
+            let followed = Followed::remedy(remedy);
+            let process = self.inspected(&followed);
+            let large: u64 = process["regions"].as_array().unwrap().iter().map(large_bytes).sum();
+            let fell_back = HUGE * (fallbacks() - before);
+            assert!((large + fell_back) * 10 >= bytes * 9, "{large} of {bytes} are large after {remedy:#}: {process:#}");
+        }
+    }
+}
+
+/// The setting of all sizes.
+fn always() -> String {
+    format!("as root: echo always > {THP}/enabled")
+}
+
+#[test]
+fn redis_follows_the_switches_of_jemalloc_and_of_its_own() {
+    let Some(_still) = for_advised() else { return };
+    if !needs(&[("redis-server with jemalloc", has("redis-server") && has("redis-cli"))]) {
+        return;
+    }
+    let script = "redis-server --port 0 --unixsocket \"$PWD/socket\" --save '' --appendonly no \"$@\" >log & server=$!
+        until redis-cli -s \"$PWD/socket\" ping >/dev/null 2>&1; do sleep 0.05; done
+        redis-cli -s \"$PWD/socket\" eval \"for i=1,100000 do redis.call('set','k'..i,string.rep('x',512)) end\" 0 >/dev/null
+        echo $server; read end; kill $server; wait";
+    let redis = Filled { bench: Bench::new(), script };
+    let switch = format!("{}; then start redis-server with --disable-thp no", always());
+    redis.follow(&["start it with MALLOC_CONF=thp:always", &switch]);
+}
+
+#[test]
+fn java_follows_its_own_switches() {
+    let Some(_still) = for_advised() else { return };
+    let pool = Pool::empty();
+    if !needs(&[("java", has("java")), ("an empty pool of 2M", pool.is_some())]) {
+        return;
+    }
+    let bench = Bench::new();
+    let source = "public class Fill { public static void main(String[] words) throws Exception {
+        byte[][] all = new byte[1500][];
+        for (int i = 0; i < all.length; i++) { all[i] = new byte[100000]; java.util.Arrays.fill(all[i], (byte) 1); }
+        System.out.println(ProcessHandle.current().pid()); System.in.read(); } }";
+    fs::write(bench.path("Fill.java"), source).unwrap();
+    let java = Filled { bench, script: "java -Xms256m -Xmx256m Fill.java \"$@\" 2>log" };
+    java.follow(&[
+        "start it with JAVA_TOOL_OPTIONS=-XX:+UseTransparentHugePages",
+        &always(),
+        "as root: echo $(($(cat /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages) + 255)) > \
+         /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages; then start it with JAVA_TOOL_OPTIONS=-XX:+UseLargePages",
+    ]);
+}
+
+#[test]
+fn python_follows_the_switches_of_its_allocator_and_of_malloc_together() {
+    let Some(_still) = for_advised() else { return };
+    let python = python();
+    if !needs(&[("python3", python.is_some())]) {
+        return;
+    }
+    let bench = Bench::new();
+    fs::write(bench.path("fill.py"), "import os,sys\nd={i:str(i) for i in range(600000)}\nprint(os.getpid(),flush=True)\nsys.stdin.read()\n").unwrap();
+    let script = format!("{} fill.py", python.unwrap());
+    let python = Filled { bench, script: &script };
+    python.follow(&["start it with PYTHONMALLOC=malloc GLIBC_TUNABLES=glibc.malloc.hugetlb=1 (if malloc made it)"]);
+}
+
+/// The pool of 2M pages, empty.
+pub struct Pool;
+
+impl Pool {
+    const PATH: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+
+    fn empty() -> Option<Pool> {
+        fs::read_to_string(Pool::PATH).is_ok_and(|pages| pages == "0\n").then_some(Pool)
+    }
+
+    /// Gives it pages until this is dropped.
+    pub fn with(pages: u64) -> Set {
+        // The page cache is in the way of large pages.
+        fs::write("/proc/sys/vm/drop_caches", "1").unwrap();
+        fs::write("/proc/sys/vm/compact_memory", "1").unwrap();
+        let set = Set::to(Pool::PATH, &pages.to_string());
+        let found = fs::read_to_string(Pool::PATH).unwrap();
+        assert_eq!(found.trim(), pages.to_string(), "the kernel has no {pages} pages of 2M for a pool");
+        set
+    }
+}
